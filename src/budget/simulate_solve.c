@@ -120,8 +120,8 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || !values[l->input]) continue;
-        if (s->counts[i])
-            s->counts[i] = false, s->stats -= (int64_t)osh_ranged_counts(s->p->match, i);
+        if (s->stats.counts[i]) s->stats.bytes -= (int64_t)osh_ranged_counts(s->p->match, i);
+        s->stats.counts[i] = false;
         s->solved[i] = true;
         osh_sim_drop_copy(s, l->weight);
         if (s->gpu) osh_layout_give(s->gpu, OSH_LAYOUT_RANGE, l->input);
@@ -131,9 +131,9 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 static void sim_close_sums(osh_sim *s, const osh_linear *l)
 {
     for (osh_sum k = 0; k < OSH_N_SUMS; k++) {
-        if (!s->open[k][l->input]) continue;
-        s->open[k][l->input] = false;
-        s->stats -= osh_sim_sum_bytes(s, k, l);
+        if (!s->stats.open[k][l->input]) continue;
+        s->stats.open[k][l->input] = false;
+        s->stats.bytes -= osh_sim_sum_bytes(s, k, l);
         if (s->gpu && osh_sums[k].on_gpu) osh_layout_give(s->gpu, osh_sums[k].layout, l->input);
     }
 }
@@ -144,9 +144,9 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
 {
     for (int v = r->v0; s->gpu && v < r->v1; v++)
         for (osh_sum k = 0; k < OSH_N_SUMS; k++)
-            if (s->open[k][v] && osh_sums[k].on_gpu)
+            if (s->stats.open[k][v] && osh_sums[k].on_gpu)
                 osh_layout_give(s->gpu, osh_sums[k].part, v);
-    s->stats -= s->parts, s->parts = 0;
+    s->stats.bytes -= s->stats.parts, s->stats.parts = 0;
 }
 
 /* Returns the bytes of the Hessian and shift, which a solve overwrites. They are copied if a later
@@ -155,7 +155,7 @@ static int64_t sim_copied_bytes(const osh_sim *s, const osh_linear *l)
 {
     int64_t n = 0;
     for (osh_sum k = OSH_SUM_HESSIAN; k <= OSH_SUM_SHIFT; k++)
-        if (s->open[k][l->input]) n += osh_sim_sum_bytes(s, k, l);
+        if (s->stats.open[k][l->input]) n += osh_sim_sum_bytes(s, k, l);
     return n;
 }
 
@@ -178,8 +178,9 @@ static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear
         all += one;
     }
     if (s->gpu)
-        osh_sim_note(s, x->copy, (all < x->work ? all : x->work) + order + x->pack, s->values);
-    else osh_sim_note(s, most + order + x->copy, x->pack, s->values);
+        osh_sim_note(s, x->copy, (all < x->work ? all : x->work) + order + x->pack,
+                     s->values.bytes);
+    else osh_sim_note(s, most + order + x->copy, x->pack, s->values.bytes);
 }
 
 /* Returns the index of the first Linear of a block that learns as a whole (OSH_STAT_BLOCK). All
@@ -211,7 +212,7 @@ static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
     osh_visit *to = s->to, most = *to;
     most.device_peak = most.apart_device, most.host_peak = most.apart_host;
     s->to = &most;
-    osh_sim_note(s, device, host, s->values);
+    osh_sim_note(s, device, host, s->values.bytes);
     s->to = to;
     to->apart_device = most.device_peak, to->apart_host = most.host_peak;
 }
@@ -222,7 +223,7 @@ static void window_close(osh_sim *s, window *w)
     if (w->n && osh_jobs_are_many(w->all, w->largest, s->n_threads))
         sim_note_apart(s, w->results + run + w->pack +
                           (int64_t)osh_apart_bytes(osh_jobs_waiting(s->n_threads)) +
-                          w->stats - s->stats, 0);
+                          w->stats - s->stats.bytes, 0);
     *w = (window){.like = -1};
 }
 
@@ -314,7 +315,7 @@ static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
         results += (int64_t)osh_job_result_bytes(&g->call.jobs[k]);
     }
     int64_t run = osh_memory_compress_bytes(p, g->call.jobs, n, lead, 1, NULL) - results;
-    if (!w->n++) w->stats = s->stats;
+    if (!w->n++) w->stats = s->stats.bytes;
     w->all += weights, w->results += results, w->run += run;
     max_into(&w->largest, weights), max_into(&w->most_run, run), max_into(&w->pack, pack);
     if (w->n == osh_jobs_waiting(s->n_threads)) window_close(s, w); // the run also solves a window
@@ -350,8 +351,8 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
             work = osh_memory_compress_bytes(p, g.call.jobs, n, lead, s->n_threads,
                                              s->gpu ? &on_gpu : NULL);
         else if (i == first) OSH_TRY(osh_block_peak(cx, &work, p, r));
-        if (s->gpu) osh_sim_note(s, (int64_t)on_gpu + (others ? h : 0), work, s->values);
-        else osh_sim_note(s, work + (others ? h : 0), 0, s->values);
+        if (s->gpu) osh_sim_note(s, (int64_t)on_gpu + (others ? h : 0), work, s->values.bytes);
+        else osh_sim_note(s, work + (others ? h : 0), 0, s->values.bytes);
         solving bytes = {work, pack, others ? h : 0, room};
         sim_note_packing(s, &g, n, lead, &bytes);
         if (s->gpu) window_gather(s, &w, r, values, &g, &bytes);
