@@ -3,7 +3,9 @@
 
 Fails on: tabs in C; lines over 120 characters; exit, getenv or printing to stdout in src/ outside
 src/cli; paths of a development machine; notes of unfinished work; a .c or .h that does not open
-with its own name; a function of src/ with more than six parameters.
+with its own name; a function of src/ with more than six parameters; a file that reads the table of
+a kind of modifiers and that KIND_FILES does not list; a file outside src/ops that compares the name
+of an op.
 
 In the sentences of documents (docs/, README.md, CONTRIBUTING.md, CHANGELOG.md) it fails on: a word
 of NO_BEGINNING at the beginning of a statement; a retired word; a cell of a table with more than 25
@@ -257,6 +259,10 @@ def check(path, wrong, large, statics):
                 wrong.append(f"{here}:{i}: {m.group(0).rstrip('( ')} outside src/cli")
     if here.parts[0] == "src":
         check_parameters(here, code, wrong)
+        if here.parts[1] != "modifiers":
+            check_kinds(here, code, wrong)
+        if here.parts[1] not in {"ops", "solver"}:
+            check_op_names(here, text, wrong)
     if here.parts[0] == "src" and here.parts[1] in PLAIN:
         check_language(here, text, wrong)
         list_statics(here, text, statics)
@@ -267,6 +273,44 @@ def check(path, wrong, large, statics):
     for start, n in function_sizes(code):
         if n > MAX_FUNCTION:
             large.append(f"{here}:{start}: function of {n} lines")
+
+
+# The files outside src/modifiers that carry out a kind of modifiers (src/modifiers/kinds.h). Only
+# these files read the kind's table; every other file asks the functions of modifier.h.
+KIND_FILES = {
+    "type->quantizer": set(),
+    "type->learner": {"src/run/block.c"},
+    "type->pruner": {"src/match/pruned.c", "src/eval/owl.c"},
+    "type->transform": {"src/rewrite/folds.c", "src/rewrite/fold_rules.c", "src/run/folds.c",
+                        "src/budget/fold_bytes.c"},
+    "type->rewriter": set(),
+    "osh_rotate_of": {"src/rewrite/rotations.c"},
+    "osh_reap_of": {"src/rewrite/experts.c"},
+}
+
+
+def check_kinds(here, code, wrong):
+    for kind, files in KIND_FILES.items():
+        for m in re.finditer(re.escape(kind) + r"\b", code):
+            if str(here) not in files:
+                wrong.append(f"{here}:{code.count(chr(10), 0, m.start()) + 1}: {kind}, which only "
+                             "src/modifiers and KIND_FILES of scripts/lint.py may use")
+
+
+# Outside src/ops, code asks the row of an op (osh_op_is, osh_node_is), not its name. Only names
+# that a user or a template gives are looked up.
+OP_NAME = re.compile(r'\bosh_op_find\(|\bstrcmp\([^;]*\bop->name')
+OP_NAME_FILES = {
+    "src/graph/build.c",  # names of ops in templates
+    "src/rewrite/passthrough.c",  # names of --calib-passthrough
+}
+
+
+def check_op_names(here, text, wrong):
+    for m in OP_NAME.finditer(text):
+        if str(here) not in OP_NAME_FILES:
+            wrong.append(f"{here}:{text.count(chr(10), 0, m.start()) + 1}: asks for an op's name: "
+                         "want a trait or a function of the op's row")
 
 
 IN_ROOT = set('''.ci .clang-format .dockerignore .github .gitignore CHANGELOG.md CMakeLists.txt CMakePresets.json

@@ -163,7 +163,7 @@ static osh_status sample_score(osh_ctx *cx, double *loss, const osh_forward *f,
                      .out = {nll},
                      .attr = &rules,
                      .seqs = &b->seqs};
-    OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
+    OSH_TRY(osh_op_run(cx, &osh_op_nll, &a));
     *loss = 0;
     for (int64_t i = 0; i + 1 < n; i++) *loss += ((float *)nll->data)[i] / (double)(n - 1);
 done:

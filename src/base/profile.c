@@ -106,10 +106,10 @@ static void point_add(osh_profile *p, double t, int64_t bytes, int64_t live)
 static void profile_sample(osh_profile *p, int64_t anon)
 {
     int64_t live = osh_mem_used_high(p->sh);
-    peak_raise_to(&p->live_peak, live);
-    peak_raise_to(&p->live_high, live);
-    peak_raise_to(&p->peak, anon);
-    peak_raise_to(&p->high, anon);
+    peak_raise_to(&p->peaks.live, live);
+    peak_raise_to(&p->peaks.new_live, live);
+    peak_raise_to(&p->peaks.host, anon);
+    peak_raise_to(&p->peaks.new_host, anon);
     for (int i = 0; i < p->n_open; i++) {
         peak_raise_to(&p->rows[p->open[i]].peak_bytes, anon);
         peak_raise_to(&p->rows[p->open[i]].live_bytes, live);
@@ -139,7 +139,7 @@ int64_t osh_mem_sampled_peak(osh_ctx *cx)
     if (!p) return -1;
     pthread_mutex_lock(&p->lock);
     if (p->running) profile_sample(p, osh_mem_anon());
-    int64_t peak = p->peak;
+    int64_t peak = p->peaks.host;
     pthread_mutex_unlock(&p->lock);
     return peak;
 }
@@ -161,9 +161,9 @@ static int64_t profile_record(osh_ctx *cx, osh_profile *p, const char *step, dou
         m.anon = status_anon(text), m.rss = osh_proc_status_bytes(text, "VmRSS:");
     profile_sample(p, m.anon);
     m.live = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
-    m.high = p->high, m.live_high = p->live_high;
-    p->high = m.anon, p->live_high = m.live;
-    peak_raise_to(&p->driver_peak, m.gpu.driver);
+    m.high = p->peaks.new_host, m.live_high = p->peaks.new_live;
+    p->peaks.new_host = m.anon, p->peaks.new_live = m.live;
+    peak_raise_to(&p->peaks.driver, m.gpu.driver);
     osh_log_stage(cx->sh, step, m.anon);
     osh_profile_put_record(cx, p, step, now, &m);
     return m.anon;
@@ -177,10 +177,10 @@ static void profile_clear(osh_profile *p)
     for (size_t i = 0; i < p->n_marks; i++) free(p->marks[i].name);
     p->n_rows = p->n_marks = p->n_points = 0;
     p->n_open = 0;
-    p->peak = p->live_peak = p->driver_peak = p->high = p->live_high = -1;
+    p->peaks.host = p->peaks.live = p->peaks.driver = p->peaks.new_host = p->peaks.new_live = -1;
     p->interval = sample_gap;
-    p->failed = p->stop = false;
-    p->at = 0;
+    p->file.failed = p->stop = false;
+    p->file.size = 0;
 }
 
 void osh_profile_free(osh_profile *p)
@@ -203,7 +203,7 @@ static osh_status profile_make(osh_ctx *cx)
     if (cx->sh->profile) return OSH_OK;
     if (!(p = calloc(1, sizeof *p)))
         return osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu bytes", sizeof *p);
-    p->fd = -1;
+    p->file.fd = -1;
     pthread_mutex_init(&p->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -220,7 +220,7 @@ osh_status osh_profile_about(osh_ctx *cx, const char *model, const char *method)
     OSH_TRY(profile_make(cx));
     osh_quote(of[0], sizeof of[0], model);
     osh_quote(of[1], sizeof of[1], method);
-    snprintf(cx->sh->profile->about, sizeof cx->sh->profile->about,
+    snprintf(cx->sh->profile->file.about, sizeof cx->sh->profile->file.about,
              "model: \"%s\"\nmethod: \"%s\"\n", of[0], of[1]);
 done:
     return rc;
@@ -236,7 +236,7 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     profile_clear(p);
     /* The path may come from a program that uses the library, so the file is checked. */
     if (path) OSH_TRY(osh_made_check(cx, OSH_PATH_PROFILE, "profile", path));
-    if (path && (p->fd = osh_fd_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND)) < 0)
+    if (path && (p->file.fd = osh_fd_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND)) < 0)
         OSH_FAIL(cx, OSH_E_IO, "cannot create profile %s: %s", path,
                  strerror_r(errno, why, sizeof why));
     p->start = osh_now();
@@ -245,15 +245,15 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     p->sh = cx->sh;
     osh_mem_used_high(p->sh); // restarts the peak of used[HOST]
     osh_profile_put_head(cx, p);
-    *p->about = 0;
+    *p->file.about = 0;
     profile_record(cx, p, "Start", 0);
     pthread_mutex_unlock(&p->lock);
     p->running = osh_thread_start(&p->sampler, sampler_main, p);
     if (!p->running) rc = osh_fail(cx, OSH_E_NOMEM, "cannot start the sampler");
 done:
-    if (rc && cx->sh->profile && !cx->sh->profile->running && cx->sh->profile->fd >= 0) {
-        close(cx->sh->profile->fd);
-        cx->sh->profile->fd = -1;
+    if (rc && cx->sh->profile && !cx->sh->profile->running && cx->sh->profile->file.fd >= 0) {
+        close(cx->sh->profile->file.fd);
+        cx->sh->profile->file.fd = -1;
     }
     return rc;
 }
@@ -278,8 +278,8 @@ void osh_profile_stop(osh_ctx *cx)
     profile_record(cx, p, "End", now);
     osh_profile_put_summary(cx, p, now);
     p->running = false;
-    if (p->fd >= 0) close(p->fd);
-    p->fd = -1;
+    if (p->file.fd >= 0) close(p->file.fd);
+    p->file.fd = -1;
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -510,8 +510,8 @@ osh_status osh_profile_read(osh_ctx *cx, osh_profile_data *out)
         pthread_mutex_lock(&p->lock);
         double now = osh_now() - p->start;
         if (p->running) profile_sample(p, osh_mem_anon());
-        d.seconds = now, d.peak_bytes = p->peak, d.live_peak = p->live_peak,
-        d.driver_peak = p->driver_peak, d.io = osh_profile_io(cx, p);
+        d.seconds = now, d.peak_bytes = p->peaks.host, d.live_peak = p->peaks.live,
+        d.driver_peak = p->peaks.driver, d.io = osh_profile_io(cx, p);
         rc = rows_copy(cx, &d, p);
         if (!rc && p->running) rows_add_open(cx, &d, now);
         pthread_mutex_unlock(&p->lock);

@@ -16,16 +16,16 @@ static double profile_in_mb(int64_t bytes) { return (double)(bytes < 0 ? 0 : byt
 static void profile_put_bytes(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
 {
     char why[128];
-    while (n && p->fd >= 0 && !p->failed) {
-        ssize_t k = write(p->fd, text, n);
+    while (n && p->file.fd >= 0 && !p->file.failed) {
+        ssize_t k = write(p->file.fd, text, n);
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0) { // a job does not fail because of its profile
-            p->failed = true;
+            p->file.failed = true;
             osh_log(cx, OSH_LOG_WARN, "the profile ends here: cannot write it: %s",
                     strerror_r(errno, why, sizeof why));
             return;
         }
-        p->at += k;
+        p->file.size += k;
         text += k;
         n -= (size_t)k;
     }
@@ -37,7 +37,7 @@ static void profile_put_bytes(osh_ctx *cx, osh_profile *p, const char *text, siz
 static void profile_put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
 {
     char fill[OSH_PAGE];
-    size_t left = OSH_PAGE - (size_t)(p->at % OSH_PAGE);
+    size_t left = OSH_PAGE - (size_t)(p->file.size % OSH_PAGE);
     if (n > left && n <= OSH_PAGE) {
         memset(fill, '.', left);
         fill[0] = '#', fill[left - 1] = '\n'; // if left is 1, the fill is only the newline
@@ -66,7 +66,7 @@ static const char list[] = "memory_usage:\n";
 void osh_profile_put_head(osh_ctx *cx, osh_profile *p)
 {
     profile_put(cx, p, head, sizeof head - 1);
-    if (*p->about) profile_put(cx, p, p->about, strlen(p->about));
+    if (*p->file.about) profile_put(cx, p, p->file.about, strlen(p->file.about));
     profile_put(cx, p, list, sizeof list - 1);
 }
 
@@ -75,7 +75,7 @@ void osh_profile_put_record(osh_ctx *cx, osh_profile *p, const char *step, doubl
 {
     char name[1024], item[2048];
     struct timespec t;
-    if (p->fd < 0) return;
+    if (p->file.fd < 0) return;
     osh_io_counts io = osh_profile_io(cx, p);
     clock_gettime(CLOCK_REALTIME, &t);
     osh_quote(name, sizeof name, step);
@@ -150,12 +150,12 @@ void osh_profile_put_summary(osh_ctx *cx, osh_profile *p, double seconds)
         "\n# Summary Metrics\ntotal_quantization_time_seconds: %.3f\npeak_memory_mb: %.2f\n"
         "peak_gpu_memory_mb: %.2f\ntotal_disk_read_mb: %.2f\ntotal_disk_write_mb: %.2f\n"
         "peak_live_mb: %.2f\npeak_rss_mb: %.2f\n",
-        seconds, profile_in_mb(p->peak), profile_in_mb(gpu.peak), profile_in_mb(io.read_bytes),
-        profile_in_mb(io.written_bytes), profile_in_mb(p->live_peak),
+        seconds, profile_in_mb(p->peaks.host), profile_in_mb(gpu.peak),
+        profile_in_mb(io.read_bytes), profile_in_mb(io.written_bytes), profile_in_mb(p->peaks.live),
         profile_in_mb(osh_rss_peak()));
-    if (p->driver_peak >= 0)
+    if (p->peaks.driver >= 0)
         n += snprintf(text + n, sizeof text - (size_t)n, "peak_gpu_device_mb: %.2f\n",
-                      profile_in_mb(p->driver_peak));
+                      profile_in_mb(p->peaks.driver));
     profile_put(cx, p, text, (size_t)n);
     if (!p->n_rows) return;
     profile_put_stages(cx, p);

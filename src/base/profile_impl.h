@@ -15,16 +15,26 @@ typedef struct osh_profile_memory { // memory in bytes; < 0: unknown
     osh_profile_gpu gpu;
 } osh_profile_memory;
 
+typedef struct osh_profile_out { // the profile's file
+    char about[1024]; // lines for the head of the file
+    int fd;           // descriptor of the file; -1: no file
+    int64_t size;     // size of the file so far
+    bool failed;      // true if a write has failed and the failure was reported
+} osh_profile_out;
+
+typedef struct osh_profile_peaks { // highest values in bytes
+    int64_t host, live, driver; // driver: highest GPU memory that the driver reported at a record;
+                                // < 0: unknown
+    int64_t new_host, new_live; // highest values since the last record
+} osh_profile_peaks;
+
 struct osh_profile {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     pthread_t sampler;
     osh_shared *sh; // view: the context whose memory is counted
     bool running, stop;
-    char about[1024]; // lines for the head of the file
-    int fd;           // descriptor of the file; -1: no file
-    int64_t at;       // size of the file so far
-    bool failed;      // true if a write has failed and the failure was reported
+    osh_profile_out file;
     double start;
     osh_io_counts io0;
     osh_profile_row *rows; // own
@@ -34,10 +44,7 @@ struct osh_profile {
     osh_profile_point points[OSH_MAX_POINTS];
     size_t n_points;
     double interval;
-    /* In bytes. driver_peak: highest GPU memory that the driver reported at a record; < 0:
-     * unknown. */
-    int64_t peak, live_peak, driver_peak;
-    int64_t high, live_high;  // highest values since the last record
+    osh_profile_peaks peaks;
     int open[OSH_MAX_SCOPES]; // rows of the job's open stages with records, outermost first
     int n_open;
     osh_profile_gauge device; // reports the memory of the device; NULL: no device

@@ -72,7 +72,7 @@ bool osh_stream_takes(const osh_budget *p, int linear)
     if (l->prune.modifier >= 0) return false;              // the mask of a pruner needs the whole
                                                            // weight
     if (!osh_observer_by_rows(a)) return false;
-    if (!p->in->recipe->modifiers[l->modifier].type->by_rows || !a->present ||
+    if (!a->present || !p->in->recipe->modifiers[l->modifier].type->solver->by_rows ||
         a->strategy == OSH_Q_TENSOR || !osh_wants_no_data(l))
         return false;
     return osh_band_unit(l) <= BAND_MOST / (int64_t)osh_band_row_in(l);
@@ -247,7 +247,8 @@ static void band_bytes_widen(band_bytes *to, const osh_budget *p, int linear)
     int64_t n = band_lower(osh_band_of_linear(l), l->O);
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){n, l->I}, NULL);
     osh_linear_job job = {.scheme = l->scheme, .w = &part, .room = &part, .sums = &sums};
-    size_t result = osh_job_result_bytes(&job), work = m->type->needs(m, &job, 1, 1, NULL) - result;
+    size_t result = osh_job_result_bytes(&job),
+           work = m->type->solver->needs(m, &job, 1, 1, NULL) - result;
     int64_t stays = osh_stream_stays(p, linear);
     if ((int64_t)work > to->work) to->work = (int64_t)work;
     if ((int64_t)result > to->result) to->result = (int64_t)result;

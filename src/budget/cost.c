@@ -9,7 +9,6 @@
 #include "budget/cost.h"
 #include "graph/picked.h"
 #include "solver/gptq_solve.h"
-#include "ops/scan.h"
 #include "schedule/blocks.h"
 #include "rewrite/folds.h"
 #include "schedule/looks.h"
@@ -39,44 +38,14 @@ const char *osh_phase_name(osh_phase p)
     return names[p];
 }
 
-/* Returns the number of pairs (query, key) over all samples that are not masked. window: tokens of
- * a sliding window; chunk: tokens of a chunk; 0: none. */
-static double attended_pairs(const osh_dataset *d, int64_t window, int64_t chunk)
-{
-    double sum = 0;
-    for (int64_t s = 0; s < d->n; s++) {
-        int64_t n = d->offsets[s + 1] - d->offsets[s], rest = chunk ? n % chunk : 0;
-        double t = (double)n, w = (double)window, c = (double)chunk, r = (double)rest;
-        if (chunk && !window) {
-            sum += (t - r) * (c + 1) / 2 + r * (r + 1) / 2;
-            continue;
-        }
-        sum += !window || t <= w ? t * (t + 1) / 2 : w * (w + 1) / 2 + (t - w) * w;
-    }
-    return sum;
-}
-
 static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_node *n, double tokens)
 {
-    if (osh_node_is(n, "linear") || osh_node_is(n, "moe_gate"))
-        return 2 * tokens * (double)g->values[n->in[0]].width * (double)g->values[n->out[0]].width;
-    if (n->op->attends) {
-        const osh_attention_attr *a = n->attr;
-        return 4 * (double)a->n_heads * (double)a->head_dim *
-               attended_pairs(d, a->sliding_window, a->chunk);
-    }
-    if (osh_node_is(n, "conv1d"))
-        return 2 * tokens * (double)((const osh_conv1d_attr *)n->attr)->kernel *
-               (double)g->values[n->out[0]].width;
-    if (osh_node_is(n, "ssm_scan")) // per element of a head's state: 5 operations to decay, update
-                                    // and read it
-        return 5 * tokens * (double)((const osh_ssm_scan_attr *)n->attr)->state *
-               (double)g->values[n->out[0]].width;
-    if (osh_node_is(n, "delta_rule")) // per element of a head's matrix: 7 operations to decay,
-                                      // query, correct and read it
-        return 7 * tokens * (double)((const osh_delta_rule_attr *)n->attr)->k_dim *
-               (double)g->values[n->out[0]].width;
-    return 0;
+    int64_t width[OSH_OP_MAX_IN] = {0};
+    if (!n->op->flops) return 0;
+    for (int k = 0; k < n->op->n_in; k++)
+        if (n->in[k] >= 0) width[k] = g->values[n->in[k]].width;
+    return n->op->flops(n->attr, width, g->values[n->out[0]].width,
+                        &(osh_op_load){tokens, &(osh_seqs){d->n, d->offsets}});
 }
 
 /* Returns the fraction of the tokens for which the model uses the node's output. For an expert: the
@@ -88,7 +57,7 @@ static double routed_share(const osh_graph *g, const osh_node *n)
         const osh_value *v = &g->values[n->out[0]];
         if (v->first_use < 0 || v->first_use != v->last_use) return 1;
         const osh_node *reader = &g->nodes[v->first_use];
-        if (osh_node_is(reader, "moe_combine") && reader->in[1] == n->out[0]) {
+        if (osh_node_is(reader, OSH_OP_COMBINES) && reader->in[1] == n->out[0]) {
             const osh_value *route = &g->values[reader->in[2]];
             const osh_node *router = &g->nodes[route->producer];
             const osh_moe_router_attr *a = router->attr; // moe_gate's attributes also begin with
@@ -104,7 +73,7 @@ static double routed_share(const osh_graph *g, const osh_node *n)
 static double node_share(const osh_exec_span *s, int i)
 {
     const osh_node *n = &s->g->nodes[s->first + i];
-    int made_by = osh_node_is(n, "moe_combine") ? s->g->values[n->in[1]].producer - s->first : i;
+    int made_by = osh_node_is(n, OSH_OP_COMBINES) ? s->g->values[n->in[1]].producer - s->first : i;
     bool routed = s->routed && made_by >= 0 && made_by < s->n && s->routed[made_by];
     return routed ? routed_share(s->g, &s->g->nodes[s->first + made_by]) : 1;
 }
@@ -202,7 +171,7 @@ static double solve_flops(const osh_budget *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
     if (l->wants & OSH_STAT_BLOCK) return osh_block_flops(p->schedule, l);
-    if (m->type->flops) return m->type->flops(m, l->O, l->I);
+    if (m->type->solver->flops) return m->type->solver->flops(m, l->O, l->I);
     return ((p->in->device ? 1 : 1 + judge_share(l)) + 2 * l->shift) * solve_cube(l, l->O);
 }
 
@@ -239,11 +208,10 @@ static void cost_add_linears(osh_cost *cost, int n, const osh_budget *p)
 
 static double search_flops(const osh_budget *p, const osh_fold *f)
 {
-    const osh_modifier *m = &p->in->recipe->modifiers[f->modifier];
     double rows = 0;
-    for (int k = 0; m->type->search && k < f->n_takes; k++)
+    for (int k = 0; k < f->n_takes; k++)
         rows += (double)p->in->graph->weights[f->takes[k]].shape[0];
-    return rows > 0 ? rows * (double)f->n * (double)f->n * m->type->search_points(m) : 0;
+    return rows * (double)f->n * (double)f->n * osh_fold_search_points(p->rewrites, f);
 }
 
 double osh_cost_of_fold(const osh_budget *p, const osh_fold *f)

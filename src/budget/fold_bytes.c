@@ -20,11 +20,11 @@ osh_status osh_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_budget *p, co
     osh_balance *b = NULL; // own
     *bytes = (int64_t)(osh_mem_gross((size_t)(n * f->n) * sizeof(float)) +
                        (reads ? (size_t)n * osh_mem_gross(OSH_FOLD_PIECE) : 0));
-    if (!m->type->search) goto done;
+    if (!m->type->transform->search) goto done;
     OSH_TRY(osh_fold_balance(cx, &b, p->rewrites, f));
     osh_search j = {.n = f->n, .balance = b, .n_balance = f->n_takes};
-    *bytes =
-        (int64_t)(osh_mem_gross((size_t)f->n_takes * sizeof *b) + m->type->search_bytes(m, &j, n));
+    *bytes = (int64_t)(osh_mem_gross((size_t)f->n_takes * sizeof *b) +
+                       m->type->transform->search_bytes(m, &j, n));
 done:
     osh_free(cx, b);
     return rc;

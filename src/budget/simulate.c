@@ -78,30 +78,31 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
     *s = (osh_sim){.p = p, .n_threads = osh_threads(cx), .batch_tokens = p->schedule->batch_tokens};
     if (p->in->on_device) OSH_TRY(osh_layout_new(cx, &s->gpu, p));
     else OSH_TRY(sim_find_batches(cx, s));
-    OSH_NEW(cx, s->loaded, g->n_weights);
-    OSH_NEW(cx, s->ever, g->n_weights);
-    OSH_NEW(cx, s->want, g->n_weights);
-    for (osh_sum k = 0; k < OSH_N_SUMS; k++) OSH_NEW(cx, s->open[k], g->n_values);
-    OSH_NEW(cx, s->counts, p->match->n_linears);
-    OSH_NEW(cx, s->stored, g->n_values);
-    OSH_NEW(cx, s->held, g->n_values);
-    OSH_NEW(cx, s->lent, g->n_values);
-    OSH_NEW(cx, s->hook, g->n_values);
-    OSH_NEW(cx, s->looks, g->n_values);
-    OSH_NEW(cx, s->kept, g->n_weights);
+    OSH_NEW(cx, s->weights.loaded, g->n_weights);
+    OSH_NEW(cx, s->weights.ever, g->n_weights);
+    OSH_NEW(cx, s->weights.want, g->n_weights);
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) OSH_NEW(cx, s->stats.open[k], g->n_values);
+    OSH_NEW(cx, s->stats.counts, p->match->n_linears);
+    OSH_NEW(cx, s->values.stored, g->n_values);
+    OSH_NEW(cx, s->values.held, g->n_values);
+    OSH_NEW(cx, s->values.lent, g->n_values);
+    OSH_NEW(cx, s->stats.hook, g->n_values);
+    OSH_NEW(cx, s->looks.of, g->n_values);
+    OSH_NEW(cx, s->weights.kept, g->n_weights);
     OSH_NEW(cx, s->solved, p->match->n_linears);
     OSH_TRY(osh_exec_marks_init(cx, &s->marks, g));
     size_t nv = (size_t)g->n_values;
-    s->lists = (int64_t)(osh_call_bytes(p->match->n_linears) + osh_mem_gross(nv * sizeof(bool)) +
-                         osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256) +
-                         osh_batch_lists(g, s->batch_tokens));
+    s->stats.lists =
+        (int64_t)(osh_call_bytes(p->match->n_linears) + osh_mem_gross(nv * sizeof(bool)) +
+                  osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256) +
+                  osh_batch_lists(g, s->batch_tokens));
     if (osh_plan_by_sample(p->schedule, s->n_threads))
-        s->lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
+        s->stats.lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
     if (s->gpu) { // bytes of lists for the ranges of samples, and of a buffer for a sample between
                   // GPU and disk
-        s->lists +=
+        s->stats.lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
                       nv * osh_mem_gross(sizeof(osh_stat)) +
                       2 * osh_mem_gross((size_t)p->in->data.n * 2 * sizeof(float)) +
@@ -115,17 +116,17 @@ done:
 
 static void sim_deinit(osh_ctx *cx, osh_sim *s)
 {
-    osh_free(cx, s->loaded);
-    osh_free(cx, s->ever);
-    osh_free(cx, s->want);
-    for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_free(cx, s->open[k]);
-    osh_free(cx, s->counts);
-    osh_free(cx, s->stored);
-    osh_free(cx, s->held);
-    osh_free(cx, s->lent);
-    osh_free(cx, s->hook);
-    osh_free(cx, s->looks);
-    osh_free(cx, s->kept);
+    osh_free(cx, s->weights.loaded);
+    osh_free(cx, s->weights.ever);
+    osh_free(cx, s->weights.want);
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_free(cx, s->stats.open[k]);
+    osh_free(cx, s->stats.counts);
+    osh_free(cx, s->values.stored);
+    osh_free(cx, s->values.held);
+    osh_free(cx, s->values.lent);
+    osh_free(cx, s->stats.hook);
+    osh_free(cx, s->looks.of);
+    osh_free(cx, s->weights.kept);
     osh_layout_free(cx, s->gpu);
     osh_exec_marks_deinit(cx, &s->marks);
     osh_free(cx, s->solved);
@@ -139,10 +140,10 @@ static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
     size_t *hook = osh_sim_hook(s, l->input);
     for (osh_sum k = 0; k < OSH_N_SUMS; k++) {
         const osh_sum_type *t = &osh_sums[k];
-        if (!osh_sum_wanted(k, l) || s->open[k][l->input]) continue;
-        s->open[k][l->input] = true;
+        if (!osh_sum_wanted(k, l) || s->stats.open[k][l->input]) continue;
+        s->stats.open[k][l->input] = true;
         int64_t part = osh_sim_part_bytes(s, k, l);
-        s->stats += osh_sim_sum_bytes(s, k, l) + part, s->parts += part;
+        s->stats.bytes += osh_sim_sum_bytes(s, k, l) + part, s->stats.parts += part;
         if (s->gpu && !t->on_gpu) continue;
         size_t accum = osh_sim_accum_scratch(s, t->type->feed, l->I);
         if (t->mixed && l->shift && l->share < 1) accum += (size_t)osh_sim_batch_bytes(s, l->input);
@@ -164,8 +165,8 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || !values[l->input]) continue;
-        if (!s->counts[i])
-            s->counts[i] = true, s->stats += (int64_t)osh_ranged_counts(s->p->match, i);
+        if (!s->stats.counts[i])
+            s->stats.counts[i] = true, s->stats.bytes += (int64_t)osh_ranged_counts(s->p->match, i);
         for (int k = 0; k < OSH_RANGED; k++) {
             if (l->ranged[k] < 0) continue;
             size_t *hook = osh_sim_hook(s, l->ranged[k]),
@@ -177,9 +178,9 @@ static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bo
         }
         OSH_TRY(sim_open_sums(cx, s, l));
     }
-    osh_looks_of(s->looks, NULL, s->p->schedule, r, values);
-    s->to_look = osh_sim_looked_bytes(s);
-    osh_sim_note(s, 0, 0, s->values);
+    osh_looks_of(s->looks.of, NULL, s->p->schedule, r, values);
+    s->looks.next = osh_sim_looked_bytes(s);
+    osh_sim_note(s, 0, 0, s->values.bytes);
 done:
     return rc;
 }
@@ -192,10 +193,10 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
     int end = s->r->v1, gone = s->tier == OSH_TIER_DISK ? 0 : end;
     for (int v = osh_next_set(st->out, s->r->v0, end); v < end;
          v = osh_next_set(st->out, v + 1, end))
-        if (!s->stored[v]) *out += osh_sim_value_rest(s, v), s->stored[v] = true;
+        if (!s->values.stored[v]) *out += osh_sim_value_rest(s, v), s->values.stored[v] = true;
     for (int v = osh_next_set(st->consume, s->r->v0, gone); v < gone;
          v = osh_next_set(st->consume, v + 1, gone))
-        if (s->stored[v]) *taken += osh_sim_value_rest(s, v), s->stored[v] = false;
+        if (s->values.stored[v]) *taken += osh_sim_value_rest(s, v), s->values.stored[v] = false;
 }
 
 /* Frees the stored rows of batch b that no later step reads, and allocates the rows of the batch's
@@ -254,11 +255,11 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
     osh_status rc = OSH_OK;
     const osh_budget *p = s->p;
     size_t peak = 0, left = 0;
-    int64_t out, taken, last = -1, now = s->values;
+    int64_t out, taken, last = -1, now = s->values.bytes;
     bool collects = st->observe || st->fold;
     osh_exec_span span = {p->in->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1},
                           collects ? NULL : st->routed};
-    osh_exec_brought in = {st->in, NULL, collects ? s->hook : NULL};
+    osh_exec_brought in = {st->in, NULL, collects ? s->stats.hook : NULL};
     osh_sim_enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
     sim_step_rows(s, st, &out, &taken);
     for (int v = osh_next_set(st->out, s->r->v0, s->r->v1); v < s->r->v1;
@@ -276,8 +277,8 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
         osh_sim_note(s, (int64_t)(ways + peak), rows, now);
         OSH_TRY(sim_end_batch(cx, s, st, b, ways + left, &now));
     }
-    s->values += out - taken;
-    osh_sim_note(s, 0, 0, s->values);
+    s->values.bytes += out - taken;
+    osh_sim_note(s, 0, 0, s->values.bytes);
 done:
     return rc;
 }
@@ -318,24 +319,25 @@ static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, con
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = s->p->in->graph;
-    int64_t out = 0, taken = 0, new = 0, old = 0, before = s->kept_values;
+    int64_t out = 0, taken = 0, new = 0, old = 0, before = s->values.kept;
     for (int v = s->r->v0; v < s->r->v1; v++) {
-        s->lent[v] = st->in[v] && !st->consume[v] && v != g->input_ids;
-        if (st->out[v] && !s->held[v]) {
+        s->values.lent[v] = st->in[v] && !st->consume[v] && v != g->input_ids;
+        if (st->out[v] && !s->values.held[v]) {
             out += osh_sim_value_kept(s, v), new += osh_sim_batch_bytes(s, v);
-            s->held[v] = true;
+            s->values.held[v] = true;
         }
-        if (!st->consume[v] || !s->held[v]) continue;
-        taken += osh_sim_value_kept(s, v), old += osh_sim_batch_bytes(s, v), s->held[v] = false;
+        if (!st->consume[v] || !s->values.held[v]) continue;
+        taken += osh_sim_value_kept(s, v), old += osh_sim_batch_bytes(s, v);
+        s->values.held[v] = false;
     }
     step_bytes exec;
-    OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, s->lent, hook}));
-    s->kept_values = before - old;
-    osh_sim_note(s, exec.most, 0, s->values);
-    s->kept_values = before + out - taken - new, s->looked += grow;
-    osh_sim_note(s, exec.most, 0, s->values);
-    s->kept_values = before + out - taken;
-    osh_sim_note(s, 0, 0, s->values);
+    OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, s->values.lent, hook}));
+    s->values.kept = before - old;
+    osh_sim_note(s, exec.most, 0, s->values.bytes);
+    s->values.kept = before + out - taken - new, s->looks.now += grow;
+    osh_sim_note(s, exec.most, 0, s->values.bytes);
+    s->values.kept = before + out - taken;
+    osh_sim_note(s, 0, 0, s->values.bytes);
 done:
     return rc;
 }
@@ -344,7 +346,7 @@ static osh_status sim_pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, c
                                   int64_t grow)
 {
     osh_status rc = OSH_OK;
-    int64_t n = s->p->in->data.n - s->p->schedule->batch_at[s->n_kept];
+    int64_t n = s->p->in->data.n - s->p->schedule->batch_at[s->values.n_kept];
     int64_t out, taken, size = s->p->schedule->batch_size;
     step_bytes exec;
     OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, NULL, hook}));
@@ -353,14 +355,14 @@ static osh_status sim_pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, c
      * the first batch, and the rows of all other batches exist during the last one. */
     int64_t share = size < n ? size : n, new = (out + n - 1) / n *share,
             old = (taken + n - 1) / n *share;
-    int64_t early = s->values, late = s->values + out - taken - new + old;
+    int64_t early = s->values.bytes, late = s->values.bytes + out - taken - new + old;
     osh_sim_note(s, exec.most, 0, early);
     osh_sim_note(s, exec.left, 0, early + new);
-    s->looked += grow;
+    s->looks.now += grow;
     osh_sim_note(s, exec.most, 0, late);
     osh_sim_note(s, exec.left, 0, late + new);
-    s->values += out - taken;
-    osh_sim_note(s, 0, 0, s->values);
+    s->values.bytes += out - taken;
+    osh_sim_note(s, 0, 0, s->values.bytes);
 done:
     return rc;
 }
@@ -383,21 +385,21 @@ static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const os
     osh_sim *s = user;
     (void)r;
     int64_t reads = sim_ahead_bytes(s, st);
-    if (s->gpu) max_into(&s->ahead, reads);
-    else s->ahead = reads;
+    if (s->gpu) max_into(&s->values.ahead, reads);
+    else s->values.ahead = reads;
     if (s->gpu) return sim_pass_on_gpu(cx, s, st);
-    const size_t *hook = st->observe || st->fold ? s->hook : NULL;
+    const size_t *hook = st->observe || st->fold ? s->stats.hook : NULL;
     sim_look_up(s, st);
-    int64_t grow = st->observe && !st->first_look ? s->to_look : 0,
+    int64_t grow = st->observe && !st->first_look ? s->looks.next : 0,
             tokens = s->p->in->data.offsets[s->p->in->data.n];
-    double share = tokens ? (double)s->p->in->data.offsets[s->p->schedule->batch_at[s->n_kept]] /
-                                (double)tokens
-                          : 0;
+    // end: first sample that is not kept
+    int64_t end = tokens ? s->p->schedule->batch_at[s->values.n_kept] : 0;
+    double share = tokens ? (double)s->p->in->data.offsets[end] / (double)tokens : 0;
     int64_t of_kept = (int64_t)((double)grow * share);
-    if (s->n_kept) OSH_TRY(sim_pass_kept(cx, s, st, hook, of_kept));
-    if (s->n_kept < s->p->schedule->n_batches)
+    if (s->values.n_kept) OSH_TRY(sim_pass_kept(cx, s, st, hook, of_kept));
+    if (s->values.n_kept < s->p->schedule->n_batches)
         OSH_TRY(sim_pass_others(cx, s, st, hook, grow - of_kept));
-    s->to_look -= grow, s->ahead = 0;
+    s->looks.next -= grow, s->values.ahead = 0;
 done:
     return rc;
 }
@@ -424,11 +426,11 @@ static osh_status sim_fold_open(osh_ctx *cx, void *user, const osh_range *r)
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
-        s->stats += osh_fold_seen_bytes(s->p, f, &s->p->in->groups);
+        s->stats.bytes += osh_fold_seen_bytes(s->p, f, &s->p->in->groups);
         if (osh_fold_searches(s->p->rewrites, f))
-            s->hook[f->value] = osh_sim_accum_scratch(s, osh_stat_hessian.feed, f->n);
+            s->stats.hook[f->value] = osh_sim_accum_scratch(s, osh_stat_hessian.feed, f->n);
     }
-    osh_sim_note(s, 0, 0, s->values);
+    osh_sim_note(s, 0, 0, s->values.bytes);
     return OSH_OK;
 }
 
@@ -442,19 +444,19 @@ static osh_status sim_fold(osh_ctx *cx, void *user, const osh_range *r)
                                                         // the factors are computed
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
-        s->stats -= osh_fold_seen_bytes(s->p, f, &s->p->in->groups);
-        s->stats += osh_fold_seen_bytes(s->p, f, &one);
+        s->stats.bytes -= osh_fold_seen_bytes(s->p, f, &s->p->in->groups);
+        s->stats.bytes += osh_fold_seen_bytes(s->p, f, &one);
     }
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         if (!osh_fold_inside(s->p->schedule, r, &s->p->rewrites->folds[i])) continue;
         OSH_TRY(osh_fold_scratch(cx, &bytes, s->p, &s->p->rewrites->folds[i], s->to->segments));
-        osh_sim_note(s, bytes, 0, s->values);
+        osh_sim_note(s, bytes, 0, s->values.bytes);
     }
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
-        s->stats -= osh_fold_seen_bytes(s->p, f, &one);
-        s->hook[f->value] = 0;
+        s->stats.bytes -= osh_fold_seen_bytes(s->p, f, &one);
+        s->stats.hook[f->value] = 0;
     }
 done:
     return rc;
@@ -468,9 +470,9 @@ static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)
     for (int i = first; i < first + n; i++)
         for (int k = 0; k < g->nodes[i].op->n_weights; k++) {
             int w = g->nodes[i].w[k];
-            if (w < 0 || !s->loaded[w]) continue;
-            s->loaded[w] = false;
-            s->weights -= osh_sim_weight_bytes(s, w);
+            if (w < 0 || !s->weights.loaded[w]) continue;
+            s->weights.loaded[w] = false;
+            s->weights.bytes -= osh_sim_weight_bytes(s, w);
             osh_sim_drop_copy(s, w);
             if (s->gpu) osh_layout_give(s->gpu, OSH_LAYOUT_WEIGHT, w);
         }
@@ -479,19 +481,19 @@ static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)
 
 static void sim_forget(osh_sim *s, int v)
 {
-    if (s->stored[v]) s->values -= osh_sim_value_rest(s, v);
-    if (s->held[v]) s->kept_values -= osh_sim_value_kept(s, v);
-    bool rows = s->gpu && s->stored[v] && s->tier == OSH_TIER_DEVICE;
+    if (s->values.stored[v]) s->values.bytes -= osh_sim_value_rest(s, v);
+    if (s->values.held[v]) s->values.kept -= osh_sim_value_kept(s, v);
+    bool rows = s->gpu && s->values.stored[v] && s->tier == OSH_TIER_DEVICE;
     for (int64_t b = 0; rows && b < s->p->schedule->n_batches; b++)
         osh_layout_give(s->gpu, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
-    s->stored[v] = s->held[v] = false;
+    s->values.stored[v] = s->values.held[v] = false;
 }
 
 static osh_status sim_drop(osh_ctx *cx, void *user, const bool *keep)
 {
     osh_sim *s = user;
     (void)cx;
-    const bool *there[] = {s->stored, s->held};
+    const bool *there[] = {s->values.stored, s->values.held};
     for (int k = 0; k < 2; k++)
         for (int v = osh_next_set(there[k], s->r->v0, s->r->v1); v < s->r->v1;
              v = osh_next_set(there[k], v + 1, s->r->v1))
@@ -522,7 +524,7 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
     OSH_TRY(sim_init(cx, &s, p));
     if (s.gpu && !m->peaks) OSH_TRY(osh_device_peaks_new(cx, &m->peaks, p->in->graph));
     OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in->graph));
-    s.tier = tier, s.n_kept = osh_memory_kept(p, tier);
+    s.tier = tier, s.values.n_kept = osh_memory_kept(p, tier);
     if (places && s.gpu) osh_layout_record(s.gpu, true);
     for (int i = 0; i < p->schedule->n_visits; i++) {
         osh_visit old = p->schedule->visits[i];
@@ -534,15 +536,15 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
                                              .prefetch_device = old.prefetch_device,
                                              .values_ahead = old.values_ahead,
                                              .apart = old.apart};
-        s.to = &p->schedule->visits[i], s.r = &r, s.began = false, s.index = i;
-        s.ranges = (int64_t)osh_ranged_lists(p->schedule, &r);
+        s.to = &p->schedule->visits[i], s.r = &r, s.weights.began = false, s.index = i;
+        s.stats.ranges = (int64_t)osh_ranged_lists(p->schedule, &r);
         OSH_TRY(osh_visit_walk(cx, p->schedule, i, &v));
         sim_drop_dead(&s, &r);
         if (old.apart)
             max_into(&s.to->device_peak, s.to->apart_device),
                 max_into(&s.to->host_peak, s.to->apart_host);
     }
-    if (ever) memcpy(ever, s.ever, (size_t)p->in->graph->n_weights * sizeof *ever);
+    if (ever) memcpy(ever, s.weights.ever, (size_t)p->in->graph->n_weights * sizeof *ever);
     if (places && s.gpu) OSH_TRY(osh_layout_places(cx, places, s.gpu));
 done:
     osh_visit_lists_free(cx, v.lists);

@@ -12,23 +12,24 @@
 void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values)
 {
     bool disk = s->tier == OSH_TIER_DISK,
-         looks_disk = s->looked && s->p->schedule->looks == OSH_LOOK_DISK;
+         looks_disk = s->looks.now && s->p->schedule->looks == OSH_LOOK_DISK;
     int64_t dev =
-        s->weights + s->stats + device + s->kept_values + (s->tier == OSH_TIER_DEVICE ? values : 0);
-    int64_t lists = s->lists + s->ranges;
-    host += s->copies + lists;
-    if (s->looked)
-        host += osh_acts_own_bytes(s->p->in->graph) + (looks_disk ? s->frame : s->looked);
+        s->weights.bytes + s->stats.bytes + device + s->values.kept +
+        (s->tier == OSH_TIER_DEVICE ? values : 0);
+    int64_t lists = s->stats.lists + s->stats.ranges;
+    host += s->weights.copies + lists;
+    if (s->looks.now)
+        host += osh_acts_own_bytes(s->p->in->graph) + (looks_disk ? s->frame : s->looks.now);
     if (s->gpu) dev = osh_layout_extent(s->gpu) + device;
     else dev += lists, host += dev - lists;
-    max_into(&s->to->weight_bytes, s->weights);
-    max_into(&s->to->stats_bytes, s->stats);
-    max_into(&s->to->live_bytes, values + s->kept_values);
+    max_into(&s->to->weight_bytes, s->weights.bytes);
+    max_into(&s->to->stats_bytes, s->stats.bytes);
+    max_into(&s->to->live_bytes, values + s->values.kept);
     max_into(&s->to->device_peak, dev);
-    max_into(&s->most_values, values);
-    if (s->tier == OSH_TIER_HOST) host += s->gpu ? s->most_values : values;
-    max_into(&s->to->host_peak, host + (disk ? s->frame : 0) + s->ahead);
-    max_into(&s->to->scratch_peak, (disk ? values : 0) + (looks_disk ? s->looked : 0));
+    max_into(&s->values.most, values);
+    if (s->tier == OSH_TIER_HOST) host += s->gpu ? s->values.most : values;
+    max_into(&s->to->host_peak, host + (disk ? s->frame : 0) + s->values.ahead);
+    max_into(&s->to->scratch_peak, (disk ? values : 0) + (looks_disk ? s->looks.now : 0));
 }
 
 int64_t osh_sim_batch_tokens(const osh_sim *s, int64_t b)
@@ -55,13 +56,13 @@ int64_t osh_sim_value_rest(const osh_sim *s, int v)
 {
     const osh_budget *p = s->p;
     int64_t sum = 0;
-    if (v == p->in->graph->input_ids || s->n_kept == p->schedule->n_batches) return 0;
+    if (v == p->in->graph->input_ids || s->values.n_kept == p->schedule->n_batches) return 0;
     if (s->gpu && s->tier == OSH_TIER_DISK)
         return osh_slots_bytes(p->in->graph, &p->in->data, v, 0,
                                !osh_scratch_is_packed(p->in->opt));
     if (!s->gpu)
         return osh_acts_bytes(p->in->graph, &p->in->data, s->tier, v,
-                              p->schedule->batch_at[s->n_kept]);
+                              p->schedule->batch_at[s->values.n_kept]);
     for (int64_t b = 0; b < p->schedule->n_batches; b++) sum += osh_sim_batch_rest(s, v, b);
     return sum + osh_sim_list_rest(s, v);
 }
@@ -69,9 +70,9 @@ int64_t osh_sim_value_rest(const osh_sim *s, int v)
 int64_t osh_sim_value_kept(const osh_sim *s, int v)
 {
     const osh_budget *p = s->p;
-    return v == p->in->graph->input_ids ? 0
-                                        : osh_acts_kept_bytes(p->in->graph, &p->in->data, v,
-                                                              p->schedule->batch_at, s->n_kept);
+    if (v == p->in->graph->input_ids) return 0;
+    return osh_acts_kept_bytes(p->in->graph, &p->in->data, v, p->schedule->batch_at,
+                               s->values.n_kept);
 }
 
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v)
@@ -79,9 +80,8 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v)
     return (int64_t)osh_value_gross(s->p->in->graph, v, s->batch_tokens);
 }
 
-size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I)
+size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I)
 {
-    const osh_op *op = osh_op_find(name);
     int64_t width[OSH_OP_MAX_IN] = {I};
     if (s->gpu)
         return op->scratch_cuda
@@ -109,7 +109,7 @@ int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l)
 
 size_t *osh_sim_hook(const osh_sim *s, int value)
 {
-    return &s->hook[osh_observed(s->p->in->graph, s->r->same, value)];
+    return &s->stats.hook[osh_observed(s->p->in->graph, s->r->same, value)];
 }
 
 void osh_sim_enter(const osh_sim *s, int visit, osh_way way)
@@ -122,7 +122,7 @@ int64_t osh_sim_looked_bytes(const osh_sim *s)
     osh_tier tier = s->p->schedule->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
     int64_t n = 0;
     for (int v = s->r->v0; v < s->r->v1; v++) {
-        if (!s->looks[v]) continue;
+        if (!s->looks.of[v]) continue;
         n += osh_acts_bytes(s->p->in->graph, &s->p->in->data, tier, v, 0);
         if (s->p->memory.looks_f16)
             n -= 2 * s->p->in->data.offsets[s->p->in->data.n] * s->p->in->graph->values[v].width;
@@ -146,16 +146,17 @@ void osh_sim_look(osh_sim *s)
 {
     const osh_budget *p = s->p;
     int64_t tokens = 0, n_loaders = p->schedule->looks == OSH_LOOK_DISK ? p->memory.n_loaders : 0;
-    for (int64_t k = 0; s->looked && k < p->in->data.n; k++)
+    for (int64_t k = 0; s->looks.now && k < p->in->data.n; k++)
         max_into(&tokens, p->in->data.offsets[k + 1] - p->in->data.offsets[k]);
-    for (int v = s->r->v0; s->looked && v < s->r->v1; v++) {
+    for (int v = s->r->v0; s->looks.now && v < s->r->v1; v++) {
         int64_t sample = (int64_t)osh_value_gross(p->in->graph, v, tokens);
         if (n_loaders)
-            s->ahead = osh_sim_loaders_bytes(s) +
+            s->values.ahead = osh_sim_loaders_bytes(s) +
                        osh_loaders_value_bytes(p->in->graph, v, n_loaders, tokens, false);
-        if (s->looks[v]) osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0, s->values);
-        s->looks[v] = false;
+        if (s->looks.of[v])
+            osh_sim_note(s, sample + (int64_t)*osh_sim_hook(s, v), 0, s->values.bytes);
+        s->looks.of[v] = false;
     }
-    s->ahead = s->gpu ? s->ahead : 0;
-    s->looked = 0;
+    s->values.ahead = s->gpu ? s->values.ahead : 0;
+    s->looks.now = 0;
 }

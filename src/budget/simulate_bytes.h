@@ -19,7 +19,7 @@ int64_t osh_sim_value_rest(const osh_sim *s, int v);
 int64_t osh_sim_value_kept(const osh_sim *s, int v);
 /* Returns the bytes of the value in the largest batch. */
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
-size_t osh_sim_accum_scratch(const osh_sim *s, const char *name, int64_t I);
+size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I);
 /* Returns the bytes of a sum and of the data that a solve computes from the sum. */
 int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
 /* Returns the bytes of the partial sum (member `part` of osh_stat), which is as large as the sum; 0

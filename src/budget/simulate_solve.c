@@ -31,9 +31,9 @@ static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
 {
     const osh_modifier *m = &p->in->recipe->modifiers[lead->prune.modifier];
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
-    bool copy = m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN;
+    bool copy = m->type->solver->wants(m, lead->scheme) & OSH_STAT_HESSIAN;
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
-    int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, NULL);
+    int64_t work = (int64_t)m->type->solver->needs(m, jobs, n, n_threads, NULL);
     *kept = (int64_t)osh_mem_gross((size_t)n * sizeof(osh_tensor));
     for (int k = 0; k < n; k++) {
         jobs[k].done = done;
@@ -48,7 +48,7 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
 {
     const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
     if (lead->kept) return (int64_t)osh_job_result_bytes(jobs);
-    int64_t work = (int64_t)m->type->needs(m, jobs, n, n_threads, device), kept = 0;
+    int64_t work = (int64_t)m->type->solver->needs(m, jobs, n, n_threads, device), kept = 0;
     if (lead->prune.modifier < 0) return work;
     int64_t before = sim_prune_bytes(p, jobs, n, lead, n_threads, &kept);
     return before > work + kept ? before : work + kept;
@@ -120,8 +120,8 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || !values[l->input]) continue;
-        if (s->counts[i])
-            s->counts[i] = false, s->stats -= (int64_t)osh_ranged_counts(s->p->match, i);
+        if (s->stats.counts[i]) s->stats.bytes -= (int64_t)osh_ranged_counts(s->p->match, i);
+        s->stats.counts[i] = false;
         s->solved[i] = true;
         osh_sim_drop_copy(s, l->weight);
         if (s->gpu) osh_layout_give(s->gpu, OSH_LAYOUT_RANGE, l->input);
@@ -131,9 +131,9 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 static void sim_close_sums(osh_sim *s, const osh_linear *l)
 {
     for (osh_sum k = 0; k < OSH_N_SUMS; k++) {
-        if (!s->open[k][l->input]) continue;
-        s->open[k][l->input] = false;
-        s->stats -= osh_sim_sum_bytes(s, k, l);
+        if (!s->stats.open[k][l->input]) continue;
+        s->stats.open[k][l->input] = false;
+        s->stats.bytes -= osh_sim_sum_bytes(s, k, l);
         if (s->gpu && osh_sums[k].on_gpu) osh_layout_give(s->gpu, osh_sums[k].layout, l->input);
     }
 }
@@ -144,9 +144,9 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
 {
     for (int v = r->v0; s->gpu && v < r->v1; v++)
         for (osh_sum k = 0; k < OSH_N_SUMS; k++)
-            if (s->open[k][v] && osh_sums[k].on_gpu)
+            if (s->stats.open[k][v] && osh_sums[k].on_gpu)
                 osh_layout_give(s->gpu, osh_sums[k].part, v);
-    s->stats -= s->parts, s->parts = 0;
+    s->stats.bytes -= s->stats.parts, s->stats.parts = 0;
 }
 
 /* Returns the bytes of the Hessian and shift, which a solve overwrites. They are copied if a later
@@ -155,7 +155,7 @@ static int64_t sim_copied_bytes(const osh_sim *s, const osh_linear *l)
 {
     int64_t n = 0;
     for (osh_sum k = OSH_SUM_HESSIAN; k <= OSH_SUM_SHIFT; k++)
-        if (s->open[k][l->input]) n += osh_sim_sum_bytes(s, k, l);
+        if (s->stats.open[k][l->input]) n += osh_sim_sum_bytes(s, k, l);
     return n;
 }
 
@@ -178,8 +178,9 @@ static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear
         all += one;
     }
     if (s->gpu)
-        osh_sim_note(s, x->copy, (all < x->work ? all : x->work) + order + x->pack, s->values);
-    else osh_sim_note(s, most + order + x->copy, x->pack, s->values);
+        osh_sim_note(s, x->copy, (all < x->work ? all : x->work) + order + x->pack,
+                     s->values.bytes);
+    else osh_sim_note(s, most + order + x->copy, x->pack, s->values.bytes);
 }
 
 /* Returns the index of the first Linear of a block that learns as a whole (OSH_STAT_BLOCK). All
@@ -211,7 +212,7 @@ static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
     osh_visit *to = s->to, most = *to;
     most.device_peak = most.apart_device, most.host_peak = most.apart_host;
     s->to = &most;
-    osh_sim_note(s, device, host, s->values);
+    osh_sim_note(s, device, host, s->values.bytes);
     s->to = to;
     to->apart_device = most.device_peak, to->apart_host = most.host_peak;
 }
@@ -222,7 +223,7 @@ static void window_close(osh_sim *s, window *w)
     if (w->n && osh_jobs_are_many(w->all, w->largest, s->n_threads))
         sim_note_apart(s, w->results + run + w->pack +
                           (int64_t)osh_apart_bytes(osh_jobs_waiting(s->n_threads)) +
-                          w->stats - s->stats, 0);
+                          w->stats - s->stats.bytes, 0);
     *w = (window){.like = -1};
 }
 
@@ -278,7 +279,7 @@ static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool 
     w->like = first;
     if (n < 2) return;
     size_t on_gpu = x->room;
-    int64_t work = (int64_t)m->type->needs_groups(
+    int64_t work = (int64_t)m->type->solver->needs_groups(
         m, &(osh_job_group){g->call.jobs, g->call.n, NULL}, n, s->n_threads, &on_gpu);
     /* Each waiting call keeps the importance of each channel. */
     size_t waiting = osh_call_bytes(g->call.n) + OSH_CALL_WAITING +
@@ -314,7 +315,7 @@ static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
         results += (int64_t)osh_job_result_bytes(&g->call.jobs[k]);
     }
     int64_t run = osh_memory_compress_bytes(p, g->call.jobs, n, lead, 1, NULL) - results;
-    if (!w->n++) w->stats = s->stats;
+    if (!w->n++) w->stats = s->stats.bytes;
     w->all += weights, w->results += results, w->run += run;
     max_into(&w->largest, weights), max_into(&w->most_run, run), max_into(&w->pack, pack);
     if (w->n == osh_jobs_waiting(s->n_threads)) window_close(s, w); // the run also solves a window
@@ -350,8 +351,8 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
             work = osh_memory_compress_bytes(p, g.call.jobs, n, lead, s->n_threads,
                                              s->gpu ? &on_gpu : NULL);
         else if (i == first) OSH_TRY(osh_block_peak(cx, &work, p, r));
-        if (s->gpu) osh_sim_note(s, (int64_t)on_gpu + (others ? h : 0), work, s->values);
-        else osh_sim_note(s, work + (others ? h : 0), 0, s->values);
+        if (s->gpu) osh_sim_note(s, (int64_t)on_gpu + (others ? h : 0), work, s->values.bytes);
+        else osh_sim_note(s, work + (others ? h : 0), 0, s->values.bytes);
         solving bytes = {work, pack, others ? h : 0, room};
         sim_note_packing(s, &g, n, lead, &bytes);
         if (s->gpu) window_gather(s, &w, r, values, &g, &bytes);

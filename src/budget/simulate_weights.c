@@ -17,23 +17,24 @@ int64_t osh_sim_weight_bytes(const osh_sim *s, int w)
 static void sim_load_one(osh_sim *s, int w)
 {
     const osh_st_entry *e = osh_weight_entry(s->p->in->graph, s->p->in->ck, w);
-    s->loaded[w] = s->ever[w] = true;
-    s->weights += osh_sim_weight_bytes(s, w);
-    if (!s->began) s->to->first_load += (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
+    s->weights.loaded[w] = s->weights.ever[w] = true;
+    s->weights.bytes += osh_sim_weight_bytes(s, w);
+    if (!s->weights.began)
+        s->to->first_load += (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
     s->to->read_bytes += e->end - e->begin;
 }
 
 void osh_sim_drop_copy(osh_sim *s, int weight)
 {
-    if (!s->kept[weight]) return;
-    s->kept[weight] = false;
-    s->copies -= (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, weight);
+    if (!s->weights.kept[weight]) return;
+    s->weights.kept[weight] = false;
+    s->weights.copies -= (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, weight);
 }
 
 void osh_sim_drop_copies(osh_sim *s)
 {
     for (int w = s->r->w0; s->gpu && w < s->r->w1; w++) {
-        bool waits = !s->kept[w];
+        bool waits = !s->weights.kept[w];
         for (int i = osh_first_user(s->p->match, w); i >= 0 && !waits;
              i = osh_next_user(s->p->match, i))
             waits = osh_wants(s->p->schedule, &s->p->match->linears[i]) && !s->solved[i];
@@ -53,7 +54,7 @@ static void sim_want_weights(const osh_sim *s, bool *want, const osh_range *r, c
 {
     memset(want + r->w0, 0, (size_t)(r->w1 - r->w0) * sizeof *want);
     osh_step_wants(want, s->p->schedule, r, st, values);
-    for (int w = r->w0; w < r->w1; w++) want[w] &= !s->loaded[w];
+    for (int w = r->w0; w < r->w1; w++) want[w] &= !s->weights.loaded[w];
 }
 
 static osh_status ahead_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st,
@@ -62,9 +63,9 @@ static osh_status ahead_load(osh_ctx *cx, void *user, const osh_range *r, const 
     osh_status rc = OSH_OK;
     ahead *a = user;
     if (a->seen) goto done;
-    sim_want_weights(a->s, a->s->want, r, st, values);
+    sim_want_weights(a->s, a->s->weights.want, r, st, values);
     for (int w = r->w0; w < r->w1; w++)
-        if (a->s->want[w]) OSH_TRY(osh_layout_take(cx, a->s->gpu, OSH_LAYOUT_WEIGHT, w));
+        if (a->s->weights.want[w]) OSH_TRY(osh_layout_take(cx, a->s->gpu, OSH_LAYOUT_WEIGHT, w));
     a->seen = true;
 done:
     return rc;
@@ -76,7 +77,7 @@ static osh_status sim_ahead(osh_ctx *cx, osh_sim *s)
     osh_sim_enter(s, s->index + 1, OSH_WAY_AHEAD);
     osh_visitor v = {.load = ahead_load, .user = &a};
     osh_status rc = osh_visit_walk(cx, s->p->schedule, s->index + 1, &v);
-    if (!rc) osh_sim_note(s, 0, 0, s->values);
+    if (!rc) osh_sim_note(s, 0, 0, s->values.bytes);
     return rc;
 }
 
@@ -84,7 +85,7 @@ void osh_sim_note_reload(osh_sim *s, const osh_linear *l)
 {
     int64_t way = s->gpu ? (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, l->weight) : 0;
     int64_t codes = (int64_t)osh_mem_gross((size_t)(l->O * l->I));
-    osh_sim_note(s, 0, way + osh_memory_pack_bytes(s->p, l) + codes, s->values);
+    osh_sim_note(s, 0, way + osh_memory_pack_bytes(s->p, l) + codes, s->values.bytes);
 }
 
 osh_status osh_sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st,
@@ -93,22 +94,22 @@ osh_status osh_sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_s
     osh_status rc = OSH_OK;
     osh_sim *s = user;
     osh_sim_enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
-    sim_want_weights(s, s->want, r, st, values);
+    sim_want_weights(s, s->weights.want, r, st, values);
     for (int w = r->w0; w < r->w1; w++) {
-        if (!s->want[w]) continue;
+        if (!s->weights.want[w]) continue;
         sim_load_one(s, w);
         if (!s->gpu) continue;
-        s->kept[w] = true;
-        s->copies += (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
+        s->weights.kept[w] = true;
+        s->weights.copies += (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
         OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_WEIGHT, w));
     }
-    osh_sim_note(s, 0, 0, s->values);
+    osh_sim_note(s, 0, 0, s->values.bytes);
     for (int i = r->l0; i < r->l1; i++)
-        if (s->want[s->p->match->linears[i].weight] &&
+        if (s->weights.want[s->p->match->linears[i].weight] &&
             osh_is_done_before(s->p->schedule, &s->p->match->linears[i]))
             osh_sim_note_reload(s, &s->p->match->linears[i]);
-    if (s->gpu && !s->began && s->to->prefetch_device) OSH_TRY(sim_ahead(cx, s));
-    s->began = true;
+    if (s->gpu && !s->weights.began && s->to->prefetch_device) OSH_TRY(sim_ahead(cx, s));
+    s->weights.began = true;
 done:
     return rc;
 }

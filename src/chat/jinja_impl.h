@@ -246,6 +246,8 @@ osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
 
 /* ---- text: jinja_text.c, jinja_string.c ---- */
 
+// returns v; fails in the run if v is no string. what: name of the function, for the message
+osh_jv osh_jv_want_str(osh_jrun *r, osh_jv v, const char *what);
 osh_jv osh_jv_to_str(osh_jrun *r, osh_jv v); // returns Python's str(v)
 /* Converts v to JSON. opts: ensure_ascii, indent, separators, sort_keys. */
 osh_jv osh_jv_to_json(osh_jrun *r, osh_jv v, const osh_jv opts[4]);

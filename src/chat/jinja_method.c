@@ -1,5 +1,5 @@
 /* jinja_method.c - evaluates the part after a dot: keys, attributes, and methods of strings, dicts
- * and lists; and the global functions.
+ * and lists.
  *
  * The order is Jinja's: x.y is first a method, then a key; x['y'] is first a key, then a method. */
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "chat/jinja_impl.h"
 #include "tokenizer/tok_impl.h"
 
-static osh_jv want_str(osh_jrun *r, osh_jv v, const char *what)
+osh_jv osh_jv_want_str(osh_jrun *r, osh_jv v, const char *what)
 {
     if (v.kind == OSH_JV_STR) return v;
     return osh_jrun_fail(r, OSH_E_FORMAT, "%s: %s, want a string", what, osh_jv_type(v));
@@ -49,7 +49,8 @@ static osh_jv str_rstrip(osh_jrun *r, const osh_jargs *a) { return str_strip_sid
 
 static osh_jv str_replace(osh_jrun *r, const osh_jargs *a)
 {
-    osh_jv old = want_str(r, a->at[0], "replace"), by = want_str(r, a->at[1], "replace");
+    osh_jv old = osh_jv_want_str(r, a->at[0], "replace"),
+           by = osh_jv_want_str(r, a->at[1], "replace");
     int64_t n = count_or(r, a->at[2]);
     return r->rc ? old : osh_jstr_replace(r, a->self, old, by, n);
 }
@@ -64,11 +65,12 @@ static osh_jv str_begins_or_ends(osh_jrun *r, const osh_jargs *a, bool at_end)
 {
     bool any = false;
     if (a->at[0].kind != OSH_JV_TUPLE) {
-        osh_jv part = want_str(r, a->at[0], at_end ? "endswith" : "startswith");
+        osh_jv part = osh_jv_want_str(r, a->at[0], at_end ? "endswith" : "startswith");
         return osh_jv_bool(!r->rc && str_has_end(r, a->self, part, at_end));
     }
     for (size_t i = 0; i < a->at[0].u.list->n && !any && !r->rc; i++) {
-        osh_jv part = want_str(r, a->at[0].u.list->at[i], at_end ? "endswith" : "startswith");
+        osh_jv part =
+            osh_jv_want_str(r, a->at[0].u.list->at[i], at_end ? "endswith" : "startswith");
         any = !r->rc && str_has_end(r, a->self, part, at_end);
     }
     return osh_jv_bool(any);
@@ -84,7 +86,7 @@ static osh_jv str_endswith(osh_jrun *r, const osh_jargs *a)
 
 static osh_jv str_without_end(osh_jrun *r, const osh_jargs *a, bool at_end)
 {
-    osh_jv part = want_str(r, a->at[0], "removeprefix and removesuffix"), s = a->self;
+    osh_jv part = osh_jv_want_str(r, a->at[0], "removeprefix and removesuffix"), s = a->self;
     if (r->rc || !str_has_end(r, s, part, at_end)) return s;
     return osh_jv_view(s.u.s + (at_end ? 0 : part.n), s.n - part.n);
 }
@@ -120,18 +122,18 @@ static osh_jv str_position(osh_jrun *r, osh_jv s, size_t at)
 }
 static osh_jv str_find(osh_jrun *r, const osh_jargs *a)
 {
-    osh_jv part = want_str(r, a->at[0], "find");
+    osh_jv part = osh_jv_want_str(r, a->at[0], "find");
     return r->rc ? part : str_position(r, a->self, osh_jstr_find(r, a->self, part, 0));
 }
 static osh_jv str_rfind(osh_jrun *r, const osh_jargs *a)
 {
-    osh_jv part = want_str(r, a->at[0], "rfind");
+    osh_jv part = osh_jv_want_str(r, a->at[0], "rfind");
     return r->rc ? part : str_position(r, a->self, str_find_last(r, a->self, part, a->self.n));
 }
 
 static osh_jv str_count(osh_jrun *r, const osh_jargs *a)
 {
-    osh_jv part = want_str(r, a->at[0], "count");
+    osh_jv part = osh_jv_want_str(r, a->at[0], "count");
     int64_t n = 0;
     if (r->rc) return part;
     if (!part.n) return osh_jv_int(osh_jstr_length(r, a->self) + 1);
@@ -172,7 +174,7 @@ static osh_jv str_split(osh_jrun *r, const osh_jargs *a)
     osh_jv sep = arg_or_none(a->at[0]), s = a->self, out;
     int64_t most = count_or(r, a->at[1]);
     if (sep.kind == OSH_JV_NONE) return str_split_space(r, s, most);
-    want_str(r, sep, "split");
+    osh_jv_want_str(r, sep, "split");
     if (!r->rc && !sep.n) return osh_jrun_fail(r, OSH_E_FORMAT, "split at an empty string");
     out = osh_jv_list(r, OSH_JV_LIST);
     size_t at = 0, found;
@@ -191,7 +193,7 @@ static osh_jv str_rsplit(osh_jrun *r, const osh_jargs *a)
     osh_jv sep = arg_or_none(a->at[0]), s = a->self, back = osh_jv_list(r, OSH_JV_LIST), out;
     int64_t most = count_or(r, a->at[1]);
     if (most < 0) return str_split(r, a);
-    want_str(r, sep, "rsplit with a count");
+    osh_jv_want_str(r, sep, "rsplit with a count");
     if (!r->rc && !sep.n) return osh_jrun_fail(r, OSH_E_FORMAT, "rsplit at an empty string");
     size_t end = s.n, found;
     for (int64_t k = 0; !r->rc && k < most && (found = str_find_last(r, s, sep, end)) != SIZE_MAX;
@@ -208,7 +210,7 @@ static osh_jv str_rsplit(osh_jrun *r, const osh_jargs *a)
 
 static osh_jv str_parted(osh_jrun *r, const osh_jargs *a, bool last)
 {
-    osh_jv sep = want_str(r, a->at[0], "partition"), s = a->self,
+    osh_jv sep = osh_jv_want_str(r, a->at[0], "partition"), s = a->self,
            out = osh_jv_list(r, OSH_JV_TUPLE);
     if (!r->rc && !sep.n) return osh_jrun_fail(r, OSH_E_FORMAT, "partition at an empty string");
     if (r->rc) return out;
@@ -253,7 +255,7 @@ static osh_jv str_join(osh_jrun *r, const osh_jargs *a)
     osh_buf out;
     osh_buf_init(&out, OSH_JINJA_MAX_BYTES);
     for (size_t i = 0; l && i < l->n && !r->rc; i++) {
-        osh_jv s = want_str(r, l->at[i], "join");
+        osh_jv s = osh_jv_want_str(r, l->at[i], "join");
         if (i && osh_jrun_step(r, 0)) r->rc = osh_buf_append(r->cx, &out, a->self.u.s, a->self.n);
         if (osh_jrun_step(r, s.n)) r->rc = osh_buf_append(r->cx, &out, s.u.s, s.n);
     }
@@ -523,88 +525,4 @@ osh_jv osh_jinja_item(osh_jrun *r, osh_jv object, osh_jv key)
     if (!found && !r->rc && key.kind == OSH_JV_STR) v = value_attr(r, object, key, &found);
     if (found || r->rc) return v;
     return value_absent(r, object, key);
-}
-
-/* ---- globals ---- */
-
-static osh_jv global_range(osh_jrun *r, const osh_jargs *a)
-{
-    bool two = osh_jarg_given(a->at[1]);
-    int64_t from = two ? osh_jv_whole(r, a->at[0], "range") : 0,
-            to = osh_jv_whole(r, a->at[two], "range");
-    int64_t step = osh_jarg_given(a->at[2]) ? osh_jv_whole(r, a->at[2], "range") : 1, n = 0;
-    enum { MOST = 100000 };
-    if (!r->rc && !step) return osh_jrun_fail(r, OSH_E_FORMAT, "range with step 0");
-    osh_jv out = osh_jv_list(r, OSH_JV_VIEW);
-    for (int64_t i = from; !r->rc && (step > 0 ? i < to : i > to);) {
-        if (++n > MOST)
-            return osh_jrun_fail(r, OSH_E_FORMAT, "range of more than %d numbers", MOST);
-        osh_jv_push(r, out, osh_jv_int(i));
-        if (__builtin_add_overflow(i, step, &i)) break;
-    }
-    out.n = 1;
-    return out;
-}
-
-/* Evaluates namespace(...) and dict(...): returns an object with the entries of the dicts and the
- * named arguments. */
-static osh_jv global_dict_of(osh_jrun *r, const osh_jargs *a, osh_jv_kind kind)
-{
-    osh_jv out = osh_jv_dict(r, kind);
-    for (size_t k = 0; k < a->more.u.list->n && !r->rc; k++) {
-        osh_jv from = a->more.u.list->at[k];
-        if (from.kind != OSH_JV_DICT)
-            return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "dict() of %s", osh_jv_type(from));
-        for (size_t i = 0; i < from.u.dict->n && !r->rc; i++)
-            osh_jdict_set(r, out.u.dict, from.u.dict->at[i].key, from.u.dict->at[i].value);
-    }
-    for (size_t i = 0; i < a->named.u.dict->n && !r->rc; i++)
-        osh_jdict_set(r, out.u.dict, a->named.u.dict->at[i].key, a->named.u.dict->at[i].value);
-    return out;
-}
-static osh_jv global_namespace(osh_jrun *r, const osh_jargs *a)
-{
-    return global_dict_of(r, a, OSH_JV_NS);
-}
-static osh_jv global_dict(osh_jrun *r, const osh_jargs *a)
-{
-    return global_dict_of(r, a, OSH_JV_DICT);
-}
-
-static osh_jv global_raise(osh_jrun *r, const osh_jargs *a)
-{
-    osh_jv s = osh_jv_to_str(r, a->at[0]);
-    return r->rc ? s : osh_jrun_fail(r, OSH_E_FORMAT, "the template refuses the row: %.*s",
-                                     (int)(s.n < 800 ? s.n : 800), s.u.s);
-}
-
-static osh_jv global_strftime(osh_jrun *r, const osh_jargs *a)
-{
-    osh_jv format = want_str(r, a->at[0], "strftime_now");
-    return r->rc ? format : osh_jinja_strftime(r, format);
-}
-
-static osh_jv global_refused(osh_jrun *r, const osh_jargs *a)
-{
-    (void)a;
-    return osh_jrun_fail(r, OSH_E_UNSUPPORTED, "cycler, joiner and lipsum are not supported");
-}
-
-static const osh_jbuiltin globals[] = {
-    {"cycler", global_refused, "*", 0},
-    {"dict", global_dict, "*", 0},
-    {"joiner", global_refused, "*", 0},
-    {"lipsum", global_refused, "*", 0},
-    {"namespace", global_namespace, "*", 0},
-    {"raise_exception", global_raise, "message", 0},
-    {"range", global_range, "start stop? step?", 0},
-    {"strftime_now", global_strftime, "format", 0},
-    {0},
-};
-
-const osh_jbuiltin *osh_jglobal_find(osh_jv name)
-{
-    for (const osh_jbuiltin *g = globals; g->name; g++)
-        if (osh_jv_is(name, g->name)) return g;
-    return NULL;
 }

@@ -58,7 +58,7 @@ static osh_status states_visit(osh_ctx *cx, void *user, const osh_forward_part *
         if (bytes) s->bytes += (int64_t)osh_mem_gross(bytes);
         if (bytes && s->to) OSH_NEW(cx, state, bytes);
         if (s->to) s->to[p->s->first + i] = (osh_op_past){0, s->room, state};
-        if (!osh_node_is(n, "rope")) continue;
+        if (!osh_node_is(n, OSH_OP_ROPE)) continue;
         const osh_rope_attr *at = n->attr;
         if (!at->dynamic && at->long_from) s->long_from = at->long_from;
     }

@@ -271,7 +271,7 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
         most = n > most ? n : most;
     }
     int64_t scores = (int64_t)osh_mem_gross(
-        osh_op_find("kl")->scratch(NULL, width, g->n_vocab, OSH_EFFECT_LENGTH, osh_threads(cx)));
+        osh_op_kl.scratch(NULL, width, g->n_vocab, OSH_EFFECT_LENGTH, osh_threads(cx)));
     int64_t streams = (m.left - head) * (e->n_units + 1);
     *peak = streams + (m.peak > head + scores ? m.peak : head + scores) + most;
 done:

@@ -62,20 +62,20 @@ static osh_status batch_score_on_host(osh_ctx *cx, const osh_forward *f, const o
                      .out = {out[0]},
                      .attr = &rules,
                      .seqs = &b->seqs};
-    OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
+    OSH_TRY(osh_op_run(cx, &osh_op_nll, &a));
     if (ref) {
         osh_op_args k = {.in = {b->values[f->graph->hidden], f->head,
                                 ref->batches[at]->values[ref->graph->hidden], ref->head},
                          .out = {out[1], out[2]},
                          .attr = &rules,
                          .seqs = &b->seqs};
-        OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
+        OSH_TRY(osh_op_run(cx, &osh_op_kl, &k));
         osh_vocab_attr own = osh_forward_rules(ref, NULL);
         osh_op_args n = {.in = {ref->batches[at]->values[ref->graph->hidden], ref->head, targets},
                          .out = {out[3]},
                          .attr = &own,
                          .seqs = &b->seqs};
-        OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &n));
+        OSH_TRY(osh_op_run(cx, &osh_op_nll, &n));
     }
 done:
     return rc;

@@ -151,7 +151,7 @@ static int64_t scores_arena_bytes(const osh_eval_gpu *c)
         n += arena_gross(t * graph_value_bytes(g, g->hidden));
     }
     for (int k = 0; k < c->n_sides; k++) {
-        const osh_op *op = osh_op_find(k ? "kl" : "nll");
+        const osh_op *op = k ? &osh_op_kl : &osh_op_nll;
         max_into(&scratch, op->scratch_cuda ? (int64_t)op->scratch_cuda(&rules, D, 0, t,
                                                                         c->side[k].f->graph->dtype)
                                             : 0);
@@ -545,16 +545,16 @@ osh_status osh_eval_gpu_score(osh_ctx *cx, osh_eval_gpu *c, int64_t b, const osh
         rules.bias[k] = osh_eval_weights_head(c->weights, f, osh_graph_head_bias(f->graph));
     }
     osh_op_args a = {.in = {x[0], head[0], to[0]}, .out = {to[1]}, .attr = &rules, .seqs = &seqs};
-    OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &a));
+    OSH_TRY(osh_op_run(cx, &osh_op_nll, &a));
     osh_op_args k = {
         .in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .attr = &rules, .seqs = &seqs};
-    if (c->n_sides > 1) OSH_TRY(osh_op_run(cx, osh_op_find("kl"), &k));
+    if (c->n_sides > 1) OSH_TRY(osh_op_run(cx, &osh_op_kl, &k));
     for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, out[i - 1], to[i]));
     if (c->n_sides > 1) { // to[1] is reused for the NLL of the reference, because out[0] has a copy
                           // of to[1]
         osh_vocab_attr own = {{rules.rule[1]}, {rules.bias[1]}};
         osh_op_args n = {.in = {x[1], head[1], to[0]}, .out = {to[1]}, .attr = &own, .seqs = &seqs};
-        OSH_TRY(osh_op_run(cx, osh_op_find("nll"), &n));
+        OSH_TRY(osh_op_run(cx, &osh_op_nll, &n));
         OSH_TRY(osh_tensor_copy(cx, out[3], to[1]));
     }
 done:

@@ -47,7 +47,7 @@ static int64_t scores_host_bytes(const job *j, int64_t n, int64_t size, int n_th
         if (t > most) most = t;
     }
     int64_t each = 5 * (int64_t)osh_tensor_gross((size_t)most * 4);
-    const osh_op *op = osh_op_find(j->m->ref ? "kl" : "nll");
+    const osh_op *op = j->m->ref ? &osh_op_kl : &osh_op_nll;
     /* The scratch is allocated in several blocks, so twice its size is an upper bound. */
     return each +
            2 * (int64_t)osh_mem_gross(op->scratch(NULL, width, g->n_vocab, most, n_threads));
@@ -136,7 +136,7 @@ int64_t osh_eval_output_bytes(const osh_forward *f, int64_t n_tokens)
     int64_t weight = 0, row = 0;
     for (int i = 0; i < g->head; i++) {
         const osh_node *n = &g->nodes[i];
-        if (!osh_node_is(n, "linear")) continue;
+        if (!osh_node_is(n, OSH_OP_LINEAR)) continue;
         const osh_weight *w = &g->weights[n->w[0]];
         int64_t now = w->shape[0] * w->shape[1] * (int64_t)sizeof(float),
                 in = (int64_t)osh_value_bytes(g, n->in[0]);

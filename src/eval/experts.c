@@ -1,8 +1,12 @@
-/* experts.c - measures the experts of each layer, and chooses the experts to keep. A subgraph with
- * experts runs twice for each sample. The first pass measures the unchanged experts. In the second
- * pass the router logits of dropped experts are minus infinity, which is the same as a router
- * without them. */
-#include "eval/experts.h"
+/* experts.c - measures the experts of each layer, and chooses the experts to keep, by REAP: an
+ * expert is kept if its output, multiplied by the router weight, is large on the tokens that are
+ * routed to it (modifiers/experts.c has the formula). A layer is measured in a model in which the
+ * earlier layers have lost their dropped experts.
+ *
+ * A subgraph with experts runs twice for each sample. The first pass measures the unchanged
+ * experts. In the second pass the router logits of dropped experts are minus infinity, which is the
+ * same as a router without them. */
+#include "eval/measure.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,7 +14,7 @@
 #include "eval/forward.h"
 #include "rewrite/experts.h"
 
-struct osh_reaping {
+typedef struct reaping {
     osh_plan *p;    // view
     osh_forward *f; // own
     int *layer_of;  // own [graph values]: index of the layer whose router logits, or whose expert's
@@ -26,13 +30,31 @@ struct osh_reaping {
                              // batches keep (member `stay` of osh_forward)
     float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring;
-};
+} reaping;
 
-osh_status osh_reaping_open(osh_ctx *cx, osh_reaping **out, osh_plan *p)
+static void reaping_close(osh_ctx *cx, void *state)
+{
+    reaping *r = state;
+    if (!r) return;
+    osh_forward_close(cx, r->f);
+    osh_free(cx, r->layer_of);
+    osh_free(cx, r->expert_of);
+    osh_stat_free(cx, r->sum);
+    osh_stat_free(cx, r->count);
+    osh_free(cx, r->gone);
+    osh_free(cx, r->run);
+    osh_free(cx, r->keep);
+    osh_free(cx, r->stay);
+    osh_free(cx, r->row);
+    osh_free(cx, r);
+}
+
+static osh_status reaping_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modifier *m)
 {
     osh_status rc = OSH_OK;
-    osh_reaping *r = NULL; // own
+    reaping *r = NULL; // own
     const osh_experts *x = p->rewrites.experts;
+    (void)m;
     OSH_NEW(cx, r, 1);
     r->p = p;
     OSH_TRY(osh_forward_open(cx, &r->f, p->in.opt->model, p->in.opt->models_dir));
@@ -49,37 +71,21 @@ osh_status osh_reaping_open(osh_ctx *cx, osh_reaping **out, osh_plan *p)
         r->layer_of[x->layers[l].logits] = l;
         for (int i = 0; i < g->n_nodes; i++) {
             const osh_node *n = &g->nodes[i];
-            if (!osh_node_is(n, "moe_combine") || n->in[2] != x->layers[l].route) continue;
+            if (!osh_node_is(n, OSH_OP_COMBINES) || n->in[2] != x->layers[l].route) continue;
             r->layer_of[n->in[1]] = l;
             r->expert_of[n->in[1]] = (int)((const osh_moe_combine_attr *)n->attr)->expert;
         }
     }
     *out = r, r = NULL; // passes ownership
 done:
-    osh_reaping_close(cx, r);
+    reaping_close(cx, r);
     return rc;
-}
-
-void osh_reaping_close(osh_ctx *cx, osh_reaping *r)
-{
-    if (!r) return;
-    osh_forward_close(cx, r->f);
-    osh_free(cx, r->layer_of);
-    osh_free(cx, r->expert_of);
-    osh_stat_free(cx, r->sum);
-    osh_stat_free(cx, r->count);
-    osh_free(cx, r->gone);
-    osh_free(cx, r->run);
-    osh_free(cx, r->keep);
-    osh_free(cx, r->stay);
-    osh_free(cx, r->row);
-    osh_free(cx, r);
 }
 
 /* For each token that the router sends to the expert, adds g |y| to the expert's sum, and 1 to its
  * count. y [T, D]: output of the expert. route [T, E]: router weights g; 0: the token is not sent
  * to the expert. */
-static osh_status reaping_add_tokens(osh_ctx *cx, osh_reaping *r, int value, const osh_tensor *y,
+static osh_status reaping_add_tokens(osh_ctx *cx, reaping *r, int value, const osh_tensor *y,
                                      const osh_batch *b)
 {
     osh_status rc = OSH_OK;
@@ -105,7 +111,7 @@ done:
     return rc;
 }
 
-static void reaping_mask_logits(const osh_reaping *r, int layer, osh_tensor *logits)
+static void reaping_mask_logits(const reaping *r, int layer, osh_tensor *logits)
 {
     const float never = -INFINITY;
     int64_t E = logits->shape[1];
@@ -120,7 +126,7 @@ static void reaping_mask_logits(const osh_reaping *r, int layer, osh_tensor *log
 static osh_status reaping_value(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                                 const osh_batch *b)
 {
-    osh_reaping *r = user;
+    reaping *r = user;
     int l = r->layer_of[value];
     if (l < 0) return OSH_OK;
     if (r->expert_of[value] < 0 && !r->measuring) reaping_mask_logits(r, l, b->values[value]);
@@ -130,7 +136,7 @@ static osh_status reaping_value(osh_ctx *cx, void *user, int value, const osh_te
 
 /* Drops the experts with the smallest means of g |f(x)|. If means are equal, drops the expert with
  * the lowest number. */
-static void reaping_choose_kept(osh_ctx *cx, osh_reaping *r, int layer)
+static void reaping_choose_kept(osh_ctx *cx, reaping *r, int layer)
 {
     osh_experts *x = r->p->rewrites.experts;
     int *kept = x->layers[layer].kept;
@@ -153,7 +159,7 @@ static void reaping_choose_kept(osh_ctx *cx, osh_reaping *r, int layer)
         if (!gone[e]) *kept++ = e;
 }
 
-static osh_status reaping_pass(osh_ctx *cx, osh_reaping *r, const osh_subgraph *s,
+static osh_status reaping_pass(osh_ctx *cx, reaping *r, const osh_subgraph *s,
                                const osh_weights *w, const bool *keep)
 {
     osh_status rc = OSH_OK;
@@ -168,7 +174,7 @@ done:
 }
 
 /* Measures the experts of one layer of the subgraph, and chooses the experts to keep. */
-static osh_status reaping_measure(osh_ctx *cx, osh_reaping *r, const osh_subgraph *s,
+static osh_status reaping_measure(osh_ctx *cx, reaping *r, const osh_subgraph *s,
                                   const osh_weights *w, int layer)
 {
     osh_status rc = OSH_OK;
@@ -188,7 +194,7 @@ done:
     return rc;
 }
 
-static osh_status reaping_visit(osh_ctx *cx, osh_reaping *r, int subgraph)
+static osh_status reaping_visit(osh_ctx *cx, reaping *r, int subgraph)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = r->f->graph;
@@ -213,9 +219,10 @@ done:
     return rc;
 }
 
-osh_status osh_reaping_run(osh_ctx *cx, osh_reaping *r, osh_progress *pr)
+static osh_status reaping_run(osh_ctx *cx, void *state, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
+    reaping *r = state;
     const osh_dataset *d = &r->p->in.data;
     osh_forward *f = r->f;
     OSH_NEW(cx, f->batches, d->n);
@@ -238,8 +245,9 @@ done:
     return rc;
 }
 
-osh_status osh_reaping_bytes(osh_ctx *cx, int64_t *peak, const osh_reaping *r)
+static osh_status reaping_bytes(osh_ctx *cx, int64_t *peak, const void *state)
 {
+    const reaping *r = state;
     osh_forward_memory m = {0};
     osh_status rc = osh_forward_bytes(cx, &m, r->f, &r->p->in.data, r->p->in.data.n, 1);
     int64_t n = r->p->rewrites.experts->n_all;
@@ -247,3 +255,30 @@ osh_status osh_reaping_bytes(osh_ctx *cx, int64_t *peak, const osh_reaping *r)
                                osh_stat_bytes(&osh_stat_routes, &r->p->in.groups, n));
     return rc;
 }
+
+static osh_status reaping_print(osh_ctx *cx, char **value, char **said, const void *state)
+{
+    osh_status rc = OSH_OK;
+    const osh_experts *x = ((const reaping *)state)->p->rewrites.experts;
+    OSH_TRY(osh_experts_print(cx, value, x));
+    *said = osh_sprintf(cx, "experts: %d of %d left in each of %d layers\n", x->n_kept, x->n_all,
+                        x->n);
+    if (!*said) OSH_TRY(OSH_E_NOMEM);
+done:
+    return rc;
+}
+
+static char *reaping_plan(osh_ctx *cx, const osh_plan *p, double mb)
+{
+    const osh_experts *x = p->rewrites.experts;
+    return osh_sprintf(cx,
+                       "experts are measured first: %d of %d are left in each of %d layers, "
+                       "host memory %.1f MB, predicted; the plan below assumes that the "
+                       "first experts are kept\n\n",
+                       x->n_kept, x->n_all, x->n, mb);
+}
+
+const osh_measurement osh_measure_experts = {
+    .key = "retained", .what = "experts", .open = reaping_open, .close = reaping_close,
+    .bytes = reaping_bytes, .run = reaping_run, .print = reaping_print, .plan = reaping_plan,
+};

@@ -34,7 +34,7 @@ bool osh_forward_rounds_inputs(const osh_forward *f)
     bool any = false;
     for (int i = 0; i < f->graph->n_nodes && !any; i++) {
         const osh_node *n = &f->graph->nodes[i];
-        if (!osh_node_is(n, "linear")) continue;
+        if (!osh_node_is(n, OSH_OP_LINEAR)) continue;
         const osh_q_scheme *s =
             osh_source_scheme(f->source, f->graph->modules[n->module].name, &scale, &zero);
         any = s && s->inputs.present;
@@ -80,7 +80,7 @@ static osh_status cache_load(osh_ctx *cx, osh_forward *f)
     for (int i = 0; i < f->graph->n_nodes; i++) {
         const osh_node *n = &f->graph->nodes[i];
         const char *name = "";
-        if (!n->op->attends) continue;
+        if (!osh_node_is(n, OSH_OP_ATTENDS)) continue;
         size_t len = attention_module(f->graph, i, &name);
         const osh_attention_attr *at = n->attr;
         int ndim = a->strategy == OSH_Q_ATTN_HEAD ? 3 : 1;
@@ -109,7 +109,7 @@ static osh_status linear_round_output(osh_ctx *cx, const osh_forward_rounding *a
     const osh_graph *g = a->f->graph;
     const osh_tensor *scale, *zero;
     int node = g->values[value].producer;
-    if (node < a->first || strcmp(g->nodes[node].op->name, "linear")) return OSH_OK;
+    if (node < a->first || !osh_node_is(&g->nodes[node], OSH_OP_LINEAR)) return OSH_OK;
     const osh_q_args *args =
         osh_source_outputs(a->f->source, g->modules[g->nodes[node].module].name, &scale, &zero);
     return args ? osh_q_fake_quant_act(cx, x, args, scale, zero) : OSH_OK;

@@ -133,7 +133,7 @@ static osh_status head_gradient(osh_ctx *cx, osh_gradients *s, int64_t at)
                        .din = {*dh},
                        .attr = &rules,
                        .seqs = &b->seqs};
-    OSH_TRY(osh_op_grad(cx, osh_op_find("nll"), &a));
+    OSH_TRY(osh_op_grad(cx, &osh_op_nll, &a));
 done:
     osh_tensor_free(cx, targets);
     osh_tensor_free(cx, ones);
@@ -313,7 +313,7 @@ static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
     size_t lists = 2 * osh_tensor_gross((size_t)n_tokens * sizeof(float));
     return (int64_t)(lists + 8 * osh_mem_gross(0) +
-                     osh_op_grad_scratch(osh_op_find("nll"), NULL, width, g->n_vocab, n_tokens,
+                     osh_op_grad_scratch(&osh_op_nll, NULL, width, g->n_vocab, n_tokens,
                                          osh_threads(cx)));
 }
 

@@ -1,35 +1,48 @@
-/* owl.c - measures the outliers of each decoder layer, and distributes the sparsity over the
- * layers. One pass runs all samples, subgraph by subgraph. At the end of a subgraph the scores of
- * its layers are computed twice: for their mean, and to count the outliers. */
-#include "eval/owl.h"
+/* owl.c - OWL: measures the outliers of each decoder layer, and chooses the layer's sparsity from
+ * them (Yin et al., "Outlier Weighed Layerwise Sparsity (OWL): A Missing Secret Sauce for Pruning
+ * LLMs to High Sparsity", arXiv 2310.05175), as
+ * llmcompressor/modifiers/pruning/sparsegpt/sgpt_base.py defines it. For all Linears W [O, I] of a
+ * layer:
+ *
+ *   a_j = sum over samples of sqrt(sum over its tokens of x_j^2)     s_ij = |W_ij| a_j
+ *   D = the fraction of all s of the layer that is above owl_m mean(s)
+ *   d = 2 owl_lmbda (D - min D) / (max D - min D)
+ *   sparsity of the layer = sparsity + mean(d) - d
+ *
+ * min, max and mean of D and d are over the layers. All values are those of the original model.
+ *
+ * One pass runs all samples, subgraph by subgraph. At the end of a subgraph the scores of its
+ * layers are computed twice: for their mean, and to count the outliers. */
+#include "eval/measure.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "eval/forward.h"
+#include "modifiers/prune.h"
 
 typedef struct norms { // norms of the channels of a value that Linears of a layer read
-    osh_stat *sum; // own [width]: a_j of owl.h, summed over samples
+    osh_stat *sum; // own [width]: a_j, summed over samples
     double *now;   // own [width]: sums of squares over the tokens of the current sample
 } norms;
 
-struct osh_owl_measure {
+typedef struct owl_measure {
     const osh_plan *p;      // view
     const osh_owl *owl;     // view
     osh_forward *f;         // own
     int *layer_of; // own [nodes]: index of the decoder layer that contains the Linear; -1: the node
                    // is no Linear, or in no layer
     osh_layer_share *layers; // own [n]: sparsity of each layer; the names are views of the graph
-    double *outliers;       // own [n]: D of owl.h
+    double *outliers;       // own [n]: D
     osh_groups groups;
     int n;
     norms *of;              // own [graph values]: norms of each value
     bool *run, *keep;       // own. run [nodes], keep [graph values]: results of osh_forward_choose
     float *row;             // own [width of the widest value]: one row in F32
-};
+} owl_measure;
 
 /* Lists the decoder layers, and finds the layer of each Linear. */
-static osh_status owl_find_layers(osh_ctx *cx, osh_owl_measure *m)
+static osh_status owl_find_layers(osh_ctx *cx, owl_measure *m)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = m->f->graph;
@@ -49,38 +62,14 @@ static osh_status owl_find_layers(osh_ctx *cx, osh_owl_measure *m)
     for (int i = 0; i < g->n_nodes; i++) {
         int at = g->nodes[i].module;
         while (at >= 0 && number[at] < 0) at = g->modules[at].parent;
-        m->layer_of[i] = at >= 0 && osh_node_is(&g->nodes[i], "linear") ? number[at] : -1;
+        m->layer_of[i] = at >= 0 && osh_node_is(&g->nodes[i], OSH_OP_LINEAR) ? number[at] : -1;
     }
 done:
     osh_free(cx, number);
     return rc;
 }
 
-osh_status osh_owl_open(osh_ctx *cx, osh_owl_measure **out, const osh_plan *p, const osh_owl *owl)
-{
-    osh_status rc = OSH_OK;
-    osh_owl_measure *m = NULL; // own
-    int64_t widest = 1;
-    OSH_NEW(cx, m, 1);
-    m->p = p, m->owl = owl;
-    m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
-    OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->models_dir));
-    const osh_graph *g = m->f->graph;
-    OSH_NEW(cx, m->layer_of, g->n_nodes);
-    OSH_NEW(cx, m->of, g->n_values);
-    OSH_NEW(cx, m->run, g->n_nodes);
-    OSH_NEW(cx, m->keep, g->n_values);
-    for (int v = 0; v < g->n_values; v++)
-        if (g->values[v].width > widest) widest = g->values[v].width;
-    OSH_NEW(cx, m->row, widest);
-    OSH_TRY(owl_find_layers(cx, m));
-    *out = m, m = NULL; // passes ownership
-done:
-    osh_owl_close(cx, m);
-    return rc;
-}
-
-static void norms_drop(osh_ctx *cx, osh_owl_measure *m)
+static void norms_drop(osh_ctx *cx, owl_measure *m)
 {
     for (int v = 0; m->of && v < m->f->graph->n_values; v++) {
         osh_stat_free(cx, m->of[v].sum);
@@ -89,8 +78,9 @@ static void norms_drop(osh_ctx *cx, osh_owl_measure *m)
     }
 }
 
-void osh_owl_close(osh_ctx *cx, osh_owl_measure *m)
+static void owl_close(osh_ctx *cx, void *state)
 {
+    owl_measure *m = state;
     if (!m) return;
     norms_drop(cx, m);
     osh_forward_close(cx, m->f);
@@ -104,9 +94,33 @@ void osh_owl_close(osh_ctx *cx, osh_owl_measure *m)
     osh_free(cx, m);
 }
 
+static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modifier *modifier)
+{
+    osh_status rc = OSH_OK;
+    owl_measure *m = NULL; // own
+    int64_t widest = 1;
+    OSH_NEW(cx, m, 1);
+    m->p = p, m->owl = modifier->type->pruner->owl(modifier);
+    m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
+    OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->models_dir));
+    const osh_graph *g = m->f->graph;
+    OSH_NEW(cx, m->layer_of, g->n_nodes);
+    OSH_NEW(cx, m->of, g->n_values);
+    OSH_NEW(cx, m->run, g->n_nodes);
+    OSH_NEW(cx, m->keep, g->n_values);
+    for (int v = 0; v < g->n_values; v++)
+        if (g->values[v].width > widest) widest = g->values[v].width;
+    OSH_NEW(cx, m->row, widest);
+    OSH_TRY(owl_find_layers(cx, m));
+    *out = m, m = NULL; // passes ownership
+done:
+    owl_close(cx, m);
+    return rc;
+}
+
 /* ---- measurement of a subgraph ---- */
 
-static osh_status norms_add_sample(osh_ctx *cx, osh_owl_measure *m, int value, const osh_tensor *x,
+static osh_status norms_add_sample(osh_ctx *cx, owl_measure *m, int value, const osh_tensor *x,
                                    int64_t sample)
 {
     osh_status rc = OSH_OK;
@@ -128,13 +142,13 @@ done:
 static osh_status owl_value(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                             const osh_batch *b)
 {
-    osh_owl_measure *m = user;
+    owl_measure *m = user;
     return m->of[value].sum ? norms_add_sample(cx, m, value, x, b->first_sample) : OSH_OK;
 }
 
 /* Returns the number of scores s_ij of a Linear above `limit`. If limit < 0, returns the sum of the
  * scores. */
-static double linear_count_scores(osh_owl_measure *m, const osh_node *n, const osh_tensor *w,
+static double linear_count_scores(owl_measure *m, const osh_node *n, const osh_tensor *w,
                                   double limit)
 {
     const double *a = m->of[n->in[0]].sum->all->data;
@@ -151,7 +165,7 @@ static double linear_count_scores(osh_owl_measure *m, const osh_node *n, const o
     return sum;
 }
 
-static void layer_count_outliers(osh_owl_measure *m, const osh_subgraph *s, const osh_weights *w,
+static void layer_count_outliers(owl_measure *m, const osh_subgraph *s, const osh_weights *w,
                                  int layer)
 {
     const osh_graph *g = m->f->graph;
@@ -170,7 +184,7 @@ static void layer_count_outliers(osh_owl_measure *m, const osh_subgraph *s, cons
 }
 
 /* Begins to collect the norms of a value. */
-static osh_status norms_begin(osh_ctx *cx, osh_owl_measure *m, int value)
+static osh_status norms_begin(osh_ctx *cx, owl_measure *m, int value)
 {
     osh_status rc = OSH_OK;
     const osh_where host = {NULL, OSH_LIFE_LONG};
@@ -183,7 +197,7 @@ done:
     return rc;
 }
 
-static osh_status owl_visit(osh_ctx *cx, osh_owl_measure *m, int subgraph)
+static osh_status owl_visit(osh_ctx *cx, owl_measure *m, int subgraph)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = m->f->graph;
@@ -225,7 +239,7 @@ done:
 
 /* ---- distribution of the sparsity ---- */
 
-static osh_status owl_share_out(osh_ctx *cx, osh_owl_measure *m)
+static osh_status owl_share_out(osh_ctx *cx, owl_measure *m)
 {
     double least = INFINITY, most = 0, mean = 0;
     for (int l = 0; l < m->n; l++) {
@@ -252,10 +266,10 @@ static osh_status owl_share_out(osh_ctx *cx, osh_owl_measure *m)
     return OSH_OK;
 }
 
-osh_status osh_owl_run(osh_ctx *cx, const osh_layer_share **shares, int *n, osh_owl_measure *m,
-                       osh_progress *pr)
+static osh_status owl_run(osh_ctx *cx, void *state, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
+    owl_measure *m = state;
     const osh_dataset *d = &m->p->in.data;
     osh_forward *f = m->f;
     OSH_NEW(cx, f->batches, d->n);
@@ -274,13 +288,13 @@ osh_status osh_owl_run(osh_ctx *cx, const osh_layer_share **shares, int *n, osh_
         pr->finished = false;
     }
     OSH_TRY(owl_share_out(cx, m));
-    *shares = m->layers, *n = m->n;
 done:
     return rc;
 }
 
-osh_status osh_owl_bytes(osh_ctx *cx, int64_t *peak, const osh_owl_measure *m)
+static osh_status owl_bytes(osh_ctx *cx, int64_t *peak, const void *state)
 {
+    const owl_measure *m = state;
     osh_forward_memory bytes = {0};
     const osh_graph *g = m->f->graph;
     int64_t most = 0;
@@ -299,3 +313,39 @@ osh_status osh_owl_bytes(osh_ctx *cx, int64_t *peak, const osh_owl_measure *m)
     *peak = bytes.peak + most;
     return rc;
 }
+
+static osh_status owl_print(osh_ctx *cx, char **value, char **said, const void *state)
+{
+    osh_status rc = OSH_OK;
+    const owl_measure *m = state;
+    const osh_layer_share *of = m->layers;
+    double least = 1, most = 0;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    for (int l = 0; l < m->n; l++) {
+        if (of[l].sparsity < least) least = of[l].sparsity;
+        if (of[l].sparsity > most) most = of[l].sparsity;
+        OSH_TRY(osh_buf_printf(cx, &b, "%s\"%s\": %.10g", l ? ", " : "{", of[l].layer,
+                               of[l].sparsity));
+    }
+    *value = osh_sprintf(cx, "%s}", b.data);
+    *said = osh_sprintf(cx, "sparsity: from %.4f to %.4f in %d layers\n", least, most, m->n);
+    if (!*value || !*said) OSH_TRY(OSH_E_NOMEM);
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
+static char *owl_plan(osh_ctx *cx, const osh_plan *p, double mb)
+{
+    (void)p;
+    return osh_sprintf(cx,
+                       "outliers of the layers are measured first, host memory %.1f MB, "
+                       "predicted; the plan below assumes equal sparsities\n\n",
+                       mb);
+}
+
+const osh_measurement osh_measure_outliers = {
+    .key = "layer_sparsities", .what = "outliers", .open = owl_open, .close = owl_close,
+    .bytes = owl_bytes, .run = owl_run, .print = owl_print, .plan = owl_plan,
+};

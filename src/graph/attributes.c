@@ -145,12 +145,12 @@ osh_status osh_scope_attr(osh_ctx *cx, void **attr, const osh_scope *s, const os
         rc = OSH_E_NOMEM;
         goto done;
     }
-    if (strcmp(op->name, "rope") == 0) {
+    if (osh_op_is(op, OSH_OP_ROPE)) {
         OSH_TRY(fill_rope(cx, *attr, s, given));
         goto done;
     }
     if (!op->attrs) OSH_FAIL(cx, OSH_E_FORMAT, "op %s is not for templates", op->name);
-    if (strcmp(op->name, "attention") == 0) OSH_TRY(check_causal(cx, s->config));
+    if (osh_op_is(op, OSH_OP_ATTENDS)) OSH_TRY(check_causal(cx, s->config));
     OSH_TRY(osh_fields_default(cx, op->attrs, *attr));
     OSH_TRY(set_attrs(cx, s, op, *attr, given));
     OSH_TRY(derive_attrs(cx, op, *attr, w));

@@ -52,7 +52,7 @@ done:
 
 static bool has_gradient(const osh_back *k, const osh_op *op)
 {
-    return op->grad[OSH_REF] && (!k->on_device || op->grad[OSH_CUDA]);
+    return op->grad.run[OSH_REF] && (!k->on_device || op->grad.run[OSH_CUDA]);
 }
 
 osh_status osh_back_check(osh_ctx *cx, const osh_back *k)
@@ -95,7 +95,7 @@ static bool is_single(const osh_node *n, int m)
 static bool reuses_gradient(const osh_back *k, const osh_node *n)
 {
     const osh_value *v = k->g->values;
-    return n->op->in_place_grad && !k->on_device && is_single(n, 0) &&
+    return n->op->grad.in_place && !k->on_device && is_single(n, 0) &&
            v[n->in[0]].width == v[n->out[0]].width;
 }
 
@@ -358,8 +358,8 @@ static void back_place_node(placing *p, int node)
         size_t n_bytes = (size_t)(x->shape[0] * (x->ndim > 1 ? x->shape[1] : 1)) * sizeof(float);
         osh_arena_take(p->arena, &dw[n_dw++], n_bytes, OSH_LIFE_SHORT);
     }
-    if (n->op->grad_scratch_cuda)
-        scratch = n->op->grad_scratch_cuda(n->attr, in_width, g->values[n->out[0]].width,
+    if (n->op->grad.scratch_cuda)
+        scratch = n->op->grad.scratch_cuda(n->attr, in_width, g->values[n->out[0]].width,
                                            p->n_tokens, g->dtype);
     bool taken = scratch && osh_arena_take(p->arena, &at, scratch, OSH_LIFE_SHORT);
     placing_note_extent(p);

@@ -70,7 +70,7 @@ static osh_status add_value(osh_ctx *cx, osh_builder *b, int *index, const char 
     if (!v) return OSH_E_NOMEM;
     g->values = v;
     v += g->n_values;
-    bool f32 = producer >= 0 && g->nodes[producer].op->f32_out;
+    bool f32 = producer >= 0 && osh_node_is(&g->nodes[producer], OSH_OP_F32_OUT);
     *v = (osh_value){.width = width, .dtype = f32 ? OSH_F32 : g->dtype, .producer = producer,
                      .first_use = -1, .last_use = -1, .original = -1, .quantized = -1};
     v->name = osh_sprintf(cx, "%s%s", b->prefix, name);
@@ -265,9 +265,10 @@ static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh
     char *text = NULL;   // own
     cJSON *entry = NULL; // own
     cJSON_ArrayForEach(n, nodes) {
-        const char *op = osh_build_text(n, "op");
+        const char *name = osh_build_text(n, "op");
+        const osh_op *op = name ? osh_op_find(name) : NULL;
         const cJSON *in = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(n, "in"), 2);
-        if (op && !strcmp(op, "moe_combine") && cJSON_IsString(in)) route = in->valuestring;
+        if (op && osh_op_is(op, OSH_OP_COMBINES) && cJSON_IsString(in)) route = in->valuestring;
     }
     OSH_TRY(entry_find_first(cx, b, &first, nodes));
     const cJSON *in = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(first, "in"), 0);
@@ -471,7 +472,7 @@ static osh_status find_head(osh_ctx *cx, osh_builder *b)
     bool found = name && osh_map_get(b->modules, name, strlen(name), &module);
     osh_free(cx, name);
     if (!found || g->modules[module].node < 0 ||
-        strcmp(g->nodes[g->modules[module].node].op->name, "linear") != 0)
+        !osh_node_is(&g->nodes[g->modules[module].node], OSH_OP_LINEAR))
         return osh_fail(cx, OSH_E_FORMAT, "%s: \"head\" names no linear", b->scope.tpl->name);
     g->head = g->modules[module].node;
     g->hidden = g->nodes[g->head].in[0];

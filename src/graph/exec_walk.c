@@ -78,7 +78,7 @@ osh_out osh_walk_out(const osh_walk *w, int node, int k)
     const osh_node *n = &w->s.g->nodes[node];
     int v = n->in[0];
     if (w->lane && w->s.keep[n->out[k]]) return OSH_OUT_OF_BATCH;
-    if (k || w->on_device || !n->op->in_place) return OSH_OUT_NEW;
+    if (k || w->on_device || !osh_node_is(n, OSH_OP_IN_PLACE)) return OSH_OUT_NEW;
     bool goes =
         w->s.g->values[v].producer >= w->s.first && *last_of(w, v) == node && !value_stays(w, v);
     return goes ? OSH_OUT_OF_INPUT : OSH_OUT_NEW;
@@ -169,7 +169,7 @@ done:
 static bool is_bf16_product(const osh_graph *g, const osh_node *n)
 {
     bool bias = n->op->n_weights > 1 && n->w[1] >= 0;
-    return osh_node_is(n, "linear") && !n->original && g->weights[n->w[0]].dtype == OSH_BF16 &&
+    return osh_node_is(n, OSH_OP_LINEAR) && !n->original && g->weights[n->w[0]].dtype == OSH_BF16 &&
            (!bias || g->weights[n->w[1]].dtype == OSH_BF16);
 }
 
@@ -178,7 +178,7 @@ static bool is_bf16_product(const osh_graph *g, const osh_node *n)
 static bool is_gated(const osh_graph *g, int first)
 {
     const osh_node *n = &g->nodes[first], *up = &n[1], *glu = &n[OSH_GATED_GLU];
-    if (!osh_node_is(glu, "glu") || glu->original || !is_bf16_product(g, n) ||
+    if (!osh_node_is(glu, OSH_OP_GLU) || glu->original || !is_bf16_product(g, n) ||
         !is_bf16_product(g, up))
         return false;
     if (n->in[0] != up->in[0] || g->values[n->in[0]].dtype != OSH_BF16) return false;

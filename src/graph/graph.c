@@ -90,8 +90,8 @@ bool osh_is_by_route(const osh_graph *g, int value)
 {
     while (value >= 0 && g->values[value].producer >= 0) {
         const osh_node *n = &g->nodes[g->values[value].producer];
-        bool follows = n->op->by_rows || osh_node_is(n, "routed_scale");
-        if (osh_node_is(n, "routed_rows")) return true;
+        bool follows = n->op->by_rows || osh_node_is(n, OSH_OP_KEEPS_ZEROS);
+        if (osh_node_is(n, OSH_OP_PICKS_ROWS)) return true;
         if (!follows || (n->op->n_weights > 1 && n->w[1] >= 0)) return false;
         value = n->in[0];
     }
@@ -172,13 +172,13 @@ osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkp
 int osh_graph_host_only(const osh_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op->host_only) return i;
+        if (osh_node_is(&g->nodes[i], OSH_OP_HOST_ONLY)) return i;
     return -1;
 }
 
 bool osh_node_routes(const osh_node *n)
 {
-    return !strcmp(n->op->name, "moe_router") || !strcmp(n->op->name, "moe_gate");
+    return osh_node_is(n, OSH_OP_ROUTES);
 }
 
 int osh_graph_module(const osh_graph *g, const char *name)

@@ -22,8 +22,8 @@ typedef struct osh_module {
 typedef struct osh_value {
     char *name; // own: name, such as "model.layers.0.a"
     int64_t width;
-    /* dtype of the value, [N, width] for N tokens: the compute dtype, or F32 if the op has f32_out.
-     * The ids are I32 [N]. */
+    /* dtype of the value, [N, width] for N tokens: the compute dtype, or F32 if the op has
+     * OSH_OP_F32_OUT (ops/op.h). The ids are I32 [N]. */
     osh_dtype dtype;
     int producer;            // node that makes the value; -1: input of the graph
     int first_use, last_use; // first and last node that read the value; -1: no node reads it
@@ -59,9 +59,14 @@ typedef struct osh_node {
     void *attr; // own; in a node of the original model a view of the attributes of the next node
     bool original;        // true if the node makes values of the original model only
 } osh_node;
-static inline bool osh_node_is(const osh_node *n, const char *op)
+static inline bool osh_node_is(const osh_node *n, unsigned traits) // traits: OSH_OP_* bits
 {
-    return !strcmp(n->op->name, op);
+    return osh_op_is(n->op, traits);
+}
+
+static inline osh_op_norm osh_node_norm(const osh_node *n) // describes the norm of the node
+{
+    return n->op->norm ? n->op->norm(n->attr) : (osh_op_norm){0};
 }
 
 typedef struct osh_graph {

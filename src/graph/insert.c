@@ -20,10 +20,9 @@ done:
     return rc;
 }
 
-static osh_node node_between(const osh_graph *g, osh_insertion *by, int in, int out)
+static osh_node node_between(const osh_graph *g, const osh_insertion *by, int in, int out)
 {
     osh_node n = {.op = by->op, .module = g->nodes[by->node].module, .attr = by->attr};
-    by->attr = NULL; // give
     for (int k = 0; k < OSH_OP_MAX_IN; k++) n.in[k] = n.w[k] = -1;
     for (int k = 0; k < OSH_OP_MAX_OUT; k++) n.out[k] = -1;
     n.in[0] = in, n.out[0] = out, n.w[0] = by->weight;
@@ -84,6 +83,7 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
     }
     osh_free(cx, g->nodes);
     g->nodes = s.nodes, s.nodes = NULL; // give
+    for (int i = 0; i < n; i++) list[i].attr = NULL; // give
     g->n_nodes = s.n;
     g->head = moved[g->head];
     for (int m = 0; m < g->n_modules; m++)
@@ -92,10 +92,7 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
         for (int k = 0; k < g->nodes[i].op->n_out; k++) g->values[g->nodes[i].out[k]].producer = i;
     osh_graph_link_uses(g);
 done:
-    for (int i = 0; s.nodes && i < s.n; i++) // frees the attributes of nodes that are not yet in
-                                             // the graph
-        if (!strcmp(s.nodes[i].op->name, "rotate")) osh_free(cx, s.nodes[i].attr);
-    osh_free(cx, s.nodes);
+    osh_free(cx, s.nodes); // the list still owns the attributes of these nodes
     osh_free(cx, s.made);
     osh_free(cx, moved);
     return rc;

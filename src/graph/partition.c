@@ -52,7 +52,10 @@ done:
     return rc;
 }
 
-static bool node_is_linear(const osh_node *n) { return !n->original && osh_node_is(n, "linear"); }
+static bool node_is_linear(const osh_node *n)
+{
+    return !n->original && osh_node_is(n, OSH_OP_LINEAR);
+}
 
 static bool module_is_inside(const osh_graph *g, int module, int outer)
 {

@@ -23,7 +23,8 @@ typedef struct reading {
 
 bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
 {
-    return n->op->lookup && k == 0 && n->w[0] >= 0 && g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
+    return osh_node_is(n, OSH_OP_LOOKUP) && k == 0 && n->w[0] >= 0 &&
+           g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
 }
 
 /* Tensors that a lookup allocates for n ids that name m different rows of the table w. A run

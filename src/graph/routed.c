@@ -13,7 +13,7 @@ int osh_routed_to(const osh_graph *g, int node)
         const osh_value *v = &g->values[n->out[0]];
         if (v->first_use < 0 || v->first_use != v->last_use) break;
         const osh_node *reader = &g->nodes[v->first_use];
-        if (osh_node_is(reader, "moe_combine"))
+        if (osh_node_is(reader, OSH_OP_COMBINES))
             return reader->in[1] == n->out[0] ? v->first_use : -1;
         n = reader;
     }
@@ -31,7 +31,7 @@ void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const
 /* True if the node is a matrix multiplication that the kernel of the device supports. */
 static bool is_product(const osh_graph *g, const osh_node *n)
 {
-    return osh_node_is(n, "linear") && n->w[1] < 0 && !n->original &&
+    return osh_node_is(n, OSH_OP_LINEAR) && n->w[1] < 0 && !n->original &&
            g->weights[n->w[0]].dtype == g->dtype;
 }
 
@@ -42,7 +42,8 @@ static bool is_expert(const osh_graph *g, int first)
     const osh_node *combine = &n[OSH_EXPERT_COMBINE];
     if (!is_product(g, n) || !is_product(g, &n[OSH_EXPERT_UP]) || !is_product(g, down))
         return false;
-    if (!osh_node_is(glu, "glu") || !osh_node_is(combine, "moe_combine") || combine->original)
+    if (!osh_node_is(glu, OSH_OP_GLU) || !osh_node_is(combine, OSH_OP_COMBINES) ||
+        combine->original)
         return false;
     bool reads = glu->in[0] == n->out[0] && glu->in[1] == n[OSH_EXPERT_UP].out[0];
     /* true if the node of `up` is before the node of `gate` */

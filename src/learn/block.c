@@ -211,7 +211,7 @@ static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *
     at.key = osh_mix_key(b->rule.seed, (uint64_t)k, (uint64_t)l->step);
     OSH_TRY(learning_gather(cx, &x0, l, b->n_in + b->n_out + k, first, batch->seqs.n));
     osh_op_args a = {.in = {x, x0}, .out = {x}, .attr = &at, .seqs = &batch->seqs};
-    OSH_TRY(osh_op_run(cx, osh_op_find("mix"), &a));
+    OSH_TRY(osh_op_run(cx, &osh_op_mix, &a));
 done:
     osh_tensor_free(cx, x0);
     return rc;

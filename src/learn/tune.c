@@ -103,21 +103,7 @@ int64_t osh_tune_held(const osh_dataset *d) { return d->n < 2 ? 0 : d->n < HELD 
 
 /* ---- tuned weights ---- */
 
-static const char *const norm_ops[] = {"rms_norm", "layer_norm"};
-
-static bool tune_is_norm(const osh_node *n, int k)
-{
-    bool is = false;
-    for (size_t i = 0; k == 0 && i < sizeof norm_ops / sizeof *norm_ops; i++)
-        is |= !strcmp(n->op->name, norm_ops[i]);
-    return is;
-}
-
-static float tune_norm_offset(const osh_node *n)
-{
-    return strcmp(n->op->name, "rms_norm") ? 0
-                                           : (float)((const osh_rms_norm_attr *)n->attr)->offset;
-}
+static bool tune_is_norm(const osh_node *n, int k) { return k == 0 && osh_node_is(n, OSH_OP_NORM); }
 
 void osh_tune_norms(bool *wants, const osh_graph *g)
 {
@@ -297,7 +283,8 @@ osh_status osh_tune_new(osh_ctx *cx, osh_tune **out, const osh_graph *g, const o
     for (int i = 0; i < g->head; i++)
         for (int k = 0; k < g->nodes[i].op->n_weights; k++)
             if (g->nodes[i].w[k] >= 0 && tune_is_norm(&g->nodes[i], k))
-                OSH_TRY(tune_take_norm(cx, t, g->nodes[i].w[k], tune_norm_offset(&g->nodes[i])));
+                OSH_TRY(tune_take_norm(cx, t, g->nodes[i].w[k],
+                                       (float)osh_node_norm(&g->nodes[i]).offset));
     *out = t, t = NULL; // passes ownership
 done:
     osh_tune_free(cx, t);
@@ -366,7 +353,7 @@ static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b,
                        .din = {t->dv[h]},
                        .attr = &rules,
                        .seqs = &b->seqs};
-    OSH_TRY(osh_op_grad(cx, osh_op_find("kl"), &a));
+    OSH_TRY(osh_op_grad(cx, &osh_op_kl, &a));
 done:
     osh_tensor_free(cx, parts);
     return rc;
@@ -529,7 +516,7 @@ static osh_status tune_row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, 
     osh_status rc = OSH_OK;
     // own: run [nodes]; none, leaves, all [values]
     bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL;
-    const osh_op *kl = osh_op_find("kl");
+    const osh_op *kl = &osh_op_kl;
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};
     size_t back = 0, forth = 0, values = 0, made = shaped_bytes(tune_grad_shape(g, n_tokens));
     OSH_NEW(cx, none, g->n_values);

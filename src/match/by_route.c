@@ -26,7 +26,7 @@ osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p)
                      l->name);
     }
     for (size_t m = 0; m < p->in->recipe->n; m++)
-        if (osh_modifier_is_transform(&p->in->recipe->modifiers[m]))
+        if (osh_modifier_sees_all_tokens(&p->in->recipe->modifiers[m]))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s sees all tokens: want --moe-calibrate-all-experts true",
                      p->in->recipe->modifiers[m].type->name);

@@ -45,16 +45,16 @@ int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p
 
 int osh_cache_attention(const osh_graph *g, int node)
 {
-    if (node < 0 || !osh_node_is(&g->nodes[node], "linear")) return -1;
+    if (node < 0 || !osh_node_is(&g->nodes[node], OSH_OP_LINEAR)) return -1;
     int from = g->values[g->nodes[node].in[0]].producer;
     while (from >= 0) {
         const osh_node *n = &g->nodes[from];
         bool gate =
-            osh_node_is(n, "sigmoid_gate"); // input 1 of the gate is the output of the attention
-        if (!gate && !osh_node_is(n, "rotate")) break;
+            osh_node_is(n, OSH_OP_GATES); // input 1 of the gate is the output of the attention
+        if (!gate && !osh_node_is(n, OSH_OP_ROTATES)) break;
         from = g->values[n->in[gate]].producer;
     }
-    return from >= 0 && g->nodes[from].op->attends ? from : -1;
+    return from >= 0 && osh_node_is(&g->nodes[from], OSH_OP_ATTENDS) ? from : -1;
 }
 
 int osh_cache_modifier(const osh_matching *p, int node)
@@ -124,7 +124,7 @@ void osh_cache_follow(const osh_matching *p, osh_linear *l)
 static bool is_latent(const osh_graph *g, const osh_node *attention)
 {
     for (int i = 0; i < g->n_nodes; i++)
-        if (osh_node_is(&g->nodes[i], "slice") && g->nodes[i].in[0] == attention->out[0])
+        if (osh_node_is(&g->nodes[i], OSH_OP_PASSES) && g->nodes[i].in[0] == attention->out[0])
             return true;
     return false;
 }
@@ -238,7 +238,7 @@ osh_status osh_plan_cache(osh_ctx *cx, osh_matching *p)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "kv_cache_scheme needs an architecture that is known, and data");
     for (int i = 0; i < p->in->graph->n_nodes; i++) {
-        if (!p->in->graph->nodes[i].op->attends) continue;
+        if (!osh_node_is(&p->in->graph->nodes[i], OSH_OP_ATTENDS)) continue;
         if (p->queries) OSH_TRY(match_attention(cx, p, of, &p->in->graph->nodes[i]));
         OSH_TRY(cache_attach(cx, p, &p->in->graph->nodes[i]));
         n++;

@@ -1,5 +1,5 @@
-/* modules.h - the list of modules. plan_match.c finds the schemes of the modules; match_config.c
- * makes the output's config from the list. */
+/* modules.h - the list of modules. modules.c makes the list, plan_match.c finds the schemes of the
+ * modules, and match_config.c makes the output's config from the list. */
 #ifndef OSH_PLAN_MODULES_H
 #define OSH_PLAN_MODULES_H
 #include <string.h>
@@ -36,6 +36,9 @@ static inline bool osh_is_embedding(const osh_plan_module *c)
     return !strcmp(c->cls, "Embedding");
 }
 
+/* Lists the modules of the source. On failure, too, the caller calls osh_modules_deinit. */
+osh_status osh_modules_list(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p);
+void osh_modules_deinit(osh_ctx *cx, osh_plan_modules *cs);
 /* With --only, replaces the targets of the recipe's groups by the names of the matched modules. */
 osh_status osh_match_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs);
 /* Makes the ignore list like compressed-tensors: it has every dense module whose class also has a

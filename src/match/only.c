@@ -21,7 +21,7 @@ osh_status osh_only_check(osh_ctx *cx, const osh_matching *p)
                  "--only does not keep a group of attention, which the source has");
     for (size_t m = 0; p->in->only && m < p->in->recipe->n; m++) {
         const osh_modifier *mod = &p->in->recipe->modifiers[m];
-        if (osh_modifier_is_transform(mod) || mod->type->rotates)
+        if (osh_modifier_changes_others(mod))
             OSH_FAIL(cx, OSH_E_USAGE,
                 "--only copies what it does not name, but %s changes weights beside those that are "
                 "quantized",

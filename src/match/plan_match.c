@@ -6,7 +6,6 @@
 #include "base/name.h"
 #include "base/near.h"
 #include "graph/heads.h"
-#include "graph/kind.h"
 #include "match/cache.h"
 #include "match/dense.h"
 #include "match/globals.h"
@@ -14,161 +13,6 @@
 #include "match/only.h"
 #include "match/pruned.h"
 #include "quant/source.h"
-
-static void plan_modules_deinit(osh_ctx *cx, osh_plan_modules *cs)
-{
-    for (int64_t i = 0; i < cs->n; i++) osh_free(cx, cs->c[i].name), osh_free(cx, cs->c[i].loaded);
-    osh_free(cx, cs->c);
-}
-
-/* Adds a module whose name is the first n bytes of `name`. Class, tensor and graph module are taken
- * from `as`. */
-static osh_status plan_modules_add(osh_ctx *cx, osh_plan_modules *cs, const char *name, size_t n,
-                                   osh_plan_module as)
-{
-    osh_status rc = OSH_OK;
-    osh_plan_module *c = &cs->c[cs->n];
-    c->name = osh_sprintf(cx, "%.*s", (int)n, name);
-    if (!c->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of %s", name);
-    c->cls = as.cls, c->tensor = as.tensor, c->module = as.module, c->scheme = c->pruner = -1;
-    cs->n++;
-done:
-    return rc;
-}
-
-/* True if the tensor is a 2-D floating-point `weight`. Sets *n to the length of the module's
- * name. */
-static bool weight_is_module(const osh_st_entry *e, size_t *n)
-{
-    *n = strlen(e->name);
-    if (e->ndim != 2 || !osh_ends_with(e->name, *n, ".weight")) return false;
-    if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32) return false;
-    *n -= strlen(".weight");
-    return true;
-}
-
-/* Adds the modules that the architecture's template does not have, such as MTP heads. Their weights
- * are copied. The ignore list must contain these modules, so that a loader does not look for
- * quantized weights of them. */
-static osh_status modules_add_unknown(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
-{
-    osh_status rc = OSH_OK;
-    osh_map *known = NULL; // own
-    osh_kinds kinds;
-    osh_kinds_init(&kinds, p->in->ck);
-    OSH_TRY(osh_map_new(cx, &known, (size_t)cs->n));
-    for (int64_t i = 0; i < cs->n; i++)
-        OSH_TRY(osh_map_put(cx, known, cs->c[i].name, strlen(cs->c[i].name), i));
-    for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
-        const osh_st_entry *e = p->in->ck->tensors[i].e;
-        int64_t at;
-        const char *why;
-        size_t n;
-        if (!weight_is_module(e, &n) || osh_map_get(known, e->name, n, &at)) continue;
-        if (p->transforms && osh_q_is_matrix(p->transforms, e->name)) continue;
-        osh_kind kind = osh_kind_of(&kinds, e->name, n, e->shape[0], e->shape[1], &why);
-        bool table = kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS;
-        if (kind == OSH_KIND_NORM) continue;
-        OSH_TRY(plan_modules_add(
-            cx, cs, e->name, n,
-            (osh_plan_module){.cls = table ? "Embedding" : "Linear", .tensor = i, .module = -1}));
-        osh_plan_module *c = &cs->c[cs->n - 1];
-        c->never = !p->in->graph->wrapped || kind != OSH_KIND_LINEAR, c->unseen = !c->never;
-        c->why = !c->never                 ? NULL
-                 : kind == OSH_KIND_CONV1D ? why
-                                           : "not in the architecture's template";
-    }
-done:
-    osh_map_free(cx, known);
-    return rc;
-}
-
-/* True for a router. Loaders treat a router as a Linear (compressed-tensors' get_vllm_module_type),
- * although a router is no Linear. Therefore routers are never quantized, and are in the ignore
- * list. */
-static bool is_router_module(const char *cls) { return strstr(cls, "Router") != NULL; }
-
-/* Adds an output head without a tensor, because loaders make a Linear of it. A tied head may be
- * quantized if a target names it. Otherwise the ignore list has the head. */
-static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
-{
-    osh_status rc = OSH_OK;
-    osh_missing_head h;
-    if (!osh_head_missing(&h, p->in->ck)) goto done;
-    for (int64_t i = 0; i < cs->n; i++)
-        if (cs->c[i].module >= 0 &&
-            p->in->graph->modules[cs->c[i].module].node == p->in->graph->head)
-            goto done; // the graph already has the tied head
-    OSH_TRY(plan_modules_add(cx, cs, h.name, strlen(h.name),
-                (osh_plan_module){.cls = "Linear", .tensor = h.embedding, .module = -1}));
-    osh_plan_module *c = &cs->c[cs->n - 1];
-    c->absent = h.renamed;
-    c->by_name = h.tied, c->never = !h.tied,
-    c->why = h.tied ? "a head" : "a head that the source does not have";
-done:
-    return rc;
-}
-
-static osh_status modules_from_graph(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
-{
-    osh_status rc = OSH_OK;
-    const osh_graph *g = p->in->graph;
-    OSH_NEW(cx, cs->c, g->n_modules + p->in->ck->n_tensors + 1);
-    for (int m = 0; m < g->n_modules; m++) {
-        const osh_module *mod = &g->modules[m];
-        bool router = is_router_module(mod->cls);
-        if (mod->node < 0 ||
-            (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router))
-            continue;
-        if (g->headless && mod->node == g->head) continue; // modules_add_missing_head adds this
-                                                           // head
-        int w = g->nodes[mod->node].w[0];
-        OSH_TRY(plan_modules_add(cx, cs, mod->name, strlen(mod->name),
-                                 (osh_plan_module){.cls = router ? "Linear" : mod->cls,
-                                                   .tensor = g->weights[w].tensor, .module = m}));
-        cs->c[cs->n - 1].loaded = osh_graph_loaded_name(cx, g, mod->name);
-        if (router) cs->c[cs->n - 1].never = true, cs->c[cs->n - 1].why = "a router";
-    }
-    OSH_TRY(modules_add_unknown(cx, cs, p));
-    OSH_TRY(modules_add_missing_head(cx, cs, p));
-done:
-    return rc;
-}
-
-/* Adds a module of a model without a graph. The kind of the module is derived from name, shape and
- * bias (kind.c). */
-static osh_status modules_add_named(osh_ctx *cx, osh_plan_modules *cs, const osh_kinds *kinds,
-                                    const osh_st_entry *e, size_t n, int64_t tensor)
-{
-    osh_status rc = OSH_OK;
-    const char *why = NULL;
-    osh_kind kind = osh_kind_of(kinds, e->name, n, e->shape[0], e->shape[1], &why);
-    bool table = kind == OSH_KIND_EMBEDDING || kind == OSH_KIND_POSITIONS;
-    if (kind == OSH_KIND_NORM) goto done;
-    OSH_TRY(plan_modules_add(
-        cx, cs, e->name, n,
-        (osh_plan_module){.cls = table ? "Embedding" : "Linear", .tensor = tensor, .module = -1}));
-    osh_plan_module *c = &cs->c[cs->n - 1];
-    c->why = why, c->by_name = kind != OSH_KIND_LINEAR, c->never = kind >= OSH_KIND_POSITIONS;
-done:
-    return rc;
-}
-
-static osh_status modules_from_names(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
-{
-    osh_status rc = OSH_OK;
-    osh_kinds kinds;
-    osh_kinds_init(&kinds, p->in->ck);
-    OSH_NEW(cx, cs->c, p->in->ck->n_tensors + 1);
-    for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
-        size_t n;
-        if (weight_is_module(p->in->ck->tensors[i].e, &n))
-            OSH_TRY(modules_add_named(cx, cs, &kinds, p->in->ck->tensors[i].e, n, i));
-    }
-    OSH_TRY(modules_add_missing_head(cx, cs, p));
-done:
-    return rc;
-}
 
 static osh_status scheme_copy(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme *from, char *name)
 {
@@ -288,7 +132,7 @@ static osh_status module_match(osh_ctx *cx, osh_matching *p, osh_plan_module *c,
         if (hit < 0 && c->loaded) OSH_TRY(module_match_loaded(cx, &s, &hit, mod, c));
         ignored |= hit >= 0;
         if (s < 0) continue;
-        if (c->unseen && mod->type->wants(mod, &mod->schemes[s])) {
+        if (c->unseen && mod->type->solver->wants(mod, &mod->schemes[s])) {
             c->why = "no text reaches it";
             continue;
         }
@@ -349,7 +193,7 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
     if (!(l->name = osh_strdup(cx, c->name)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", c->name);
     p->n_linears++;
-    l->wants = kept ? 0 : m->type->wants(m, s);
+    l->wants = kept ? 0 : m->type->solver->wants(m, s);
     if (!strcmp(c->cls, "Embedding") && l->wants)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s is an Embedding: %s needs statistics of its input, which is token ids",
@@ -443,7 +287,7 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_p
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         const osh_modifier *mod = &p->in->recipe->modifiers[m];
         size_t k = 0; // k: index in the matcher, which has equal targets only once
-        if (mod->replaced || osh_modifier_is_transform(mod) || mod->type->rotates) continue;
+        if (mod->replaced || osh_modifier_changes_others(mod)) continue;
         if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // cache.c matches a
                                                                                // group for
                                                                                // attention
@@ -676,8 +520,7 @@ static bool changes_model_alone(const osh_matching *p)
 {
     bool alone = p->transforms || p->experts_left;
     for (size_t m = 0; m < p->in->recipe->n; m++)
-        alone &=
-            p->in->recipe->modifiers[m].type->rotates || p->in->recipe->modifiers[m].type->drops;
+        alone &= osh_modifier_rewrites(&p->in->recipe->modifiers[m]);
     return alone;
 }
 
@@ -685,7 +528,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
     osh_plan_modules cs = {0}; // own
-    OSH_TRY(p->in->graph ? modules_from_graph(cx, &cs, p) : modules_from_names(cx, &cs, p));
+    OSH_TRY(osh_modules_list(cx, &cs, p));
     OSH_TRY(modules_match(cx, p, &cs));
     if (p->smaller_groups) goto done;
     OSH_TRY(modules_list_dense(cx, p, &cs));
@@ -698,6 +541,6 @@ osh_status osh_plan_match(osh_ctx *cx, osh_matching *p)
     OSH_TRY(osh_match_config(cx, p));
     if (p->n_schemes) OSH_TRY(osh_match_vllm(cx, p, &cs));
 done:
-    plan_modules_deinit(cx, &cs);
+    osh_modules_deinit(cx, &cs);
     return rc;
 }

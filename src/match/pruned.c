@@ -41,7 +41,7 @@ done:
     return rc;
 }
 
-/* Sets *out to the sparsity that OWL (eval/owl.h) gives to the decoder layer of the module. If the
+/* Sets *out to the sparsity that OWL (eval/owl.c) gives to the decoder layer of the module. If the
  * layers are not measured yet, all layers have the same sparsity. */
 static osh_status owl_share(osh_ctx *cx, double *out, const osh_matching *p, const osh_map *modules,
                             const osh_owl *owl, const char *name)
@@ -87,7 +87,7 @@ static osh_status pruner_match(osh_ctx *cx, osh_matching *p, const osh_map *modu
         last = c->name, n_last = len;
         OSH_TRY(osh_matcher_find(cx, &out, mod->ignored, c->name, c->cls));
         if (out >= 0) continue;
-        if (c->unseen && mod->type->wants(mod, &osh_pruned_scheme)) {
+        if (c->unseen && mod->type->solver->wants(mod, &osh_pruned_scheme)) {
             c->unreached = true;
             continue;
         }
@@ -102,11 +102,12 @@ static osh_status pruner_match(osh_ctx *cx, osh_matching *p, const osh_map *modu
                     "keep it",
                     mod->type->name);
     }
-    const osh_owl *owl = osh_owl_of(mod);
+    const osh_owl *owl = mod->type->pruner->owl(mod);
     for (int64_t i = 0; i < n_of; i++) {
         if (of[i].modifier != m) continue;
         if (owl) OSH_TRY(owl_share(cx, &of[i].sparsity, p, modules, owl, of[i].name));
-        else OSH_TRY(osh_prune_sparsity(cx, &of[i].sparsity, mod, of[i].aimed, n));
+        else
+            OSH_TRY(mod->type->pruner->sparsity(cx, &of[i].sparsity, mod, of[i].aimed, n));
     }
 done:
     return rc;
@@ -118,7 +119,8 @@ osh_status osh_plan_prune(osh_ctx *cx, osh_matching *p, osh_prunable *of, int64_
     osh_map *modules = NULL; // own: name of a module -> index in the graph
     bool any = false;
     for (int64_t i = 0; i < n; i++) of[i].modifier = -1, of[i].sparsity = 0;
-    for (size_t m = 0; m < p->in->recipe->n; m++) any |= p->in->recipe->modifiers[m].type->prunes;
+    for (size_t m = 0; m < p->in->recipe->n; m++)
+        any |= p->in->recipe->modifiers[m].type->pruner != NULL;
     if (!any) goto done;
     if (p->in->graph) {
         OSH_TRY(osh_map_new(cx, &modules, (size_t)p->in->graph->n_modules));
@@ -128,7 +130,7 @@ osh_status osh_plan_prune(osh_ctx *cx, osh_matching *p, osh_prunable *of, int64_
         }
     }
     for (size_t m = 0; m < p->in->recipe->n; m++)
-        if (p->in->recipe->modifiers[m].type->prunes)
+        if (p->in->recipe->modifiers[m].type->pruner)
             OSH_TRY(pruner_match(cx, p, modules, (int)m, of, n));
 done:
     osh_map_free(cx, modules);
@@ -140,9 +142,9 @@ osh_status osh_plan_pruned(osh_ctx *cx, const osh_matching *p, osh_linear *l, in
     osh_status rc = OSH_OK;
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier],
                        *by = &p->in->recipe->modifiers[pruner];
-    l->wants |= by->type->wants(by, l->scheme);
-    OSH_TRY(osh_prune_takes(cx, by, l->name, l->I));
-    if (m != by && m->type->freedom && (m->type->freedom(m) & OSH_FREE_ZEROS))
+    l->wants |= by->type->solver->wants(by, l->scheme);
+    OSH_TRY(by->type->pruner->takes(cx, by, l->name, l->I));
+    if (m != by && (osh_modifier_freedom(m) & OSH_FREE_ZEROS))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s is pruned by %s, and target 'original' or refine of %s would make others of "
                  "its zeros: want neither (--quality gptq)",

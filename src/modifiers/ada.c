@@ -601,13 +601,21 @@ static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
            (2 * (double)I + 80);
 }
 
+static const osh_solver ada_solver = {
+    .wants = ada_wants, .compress = ada_compress, .needs = ada_needs, .flops = ada_flops,
+    .propagates = true,
+};
+static const osh_quantizer ada_quantizer = {
+    .is_nearest = ada_is_nearest, .freedom = ada_freedom, .step = ada_step_name,
+};
+static const osh_learner ada_learner = {
+    .blocks = ada_blocks, .learns = ada_learns, .learned = ada_learned, .share = ada_share,
+};
 #define ADA(x, called, table, own, keyed)                                                          \
     const osh_modifier_type osh_modifier_##x = {                                                   \
         .name = called, .fields = table, .bytes = sizeof(ada), .key = own##_key, .keys = keyed,    \
-        .is_nearest = ada_is_nearest, .resolve = own##_resolve, .wants = ada_wants,                \
-        .freedom = ada_freedom, .compress = ada_compress, .step = ada_step_name,                   \
-        .needs = ada_needs, .flops = ada_flops, .propagates = true, .host_only = true,             \
-        .blocks = ada_blocks, .learns = ada_learns, .learned = ada_learned, .share = ada_share,    \
+        .resolve = own##_resolve, .host_only = true, .solver = &ada_solver,                        \
+        .quantizer = &ada_quantizer, .learner = &ada_learner,                                      \
     }
 ADA(adaround, "AdaRoundModifier", round_fields, ada, "beta_range, lr_adjust");
 ADA(adaquant, "AdaQuantModifier", quant_fields, ada, "lr_adjust");

@@ -136,9 +136,12 @@ done:
     return rc;
 }
 
+static const osh_transform awq_transform = {
+    .mappings = awq_mappings, .search = awq_search, .search_bytes = awq_bytes,
+    .search_points = awq_points, .takes = awq_takes,
+};
 const osh_modifier_type osh_modifier_awq = {
     .name = "AWQModifier", .fields = fields, .bytes = sizeof(awq), .key = awq_key,
-    .keys = "mappings, duo_scaling, offload_device", .resolve = awq_resolve,
-    .mappings = awq_mappings, .search = awq_search, .search_bytes = awq_bytes,
-    .search_points = awq_points, .takes = awq_takes, .end = awq_end,
+    .keys = "mappings, duo_scaling, offload_device", .resolve = awq_resolve, .end = awq_end,
+    .transform = &awq_transform,
 };

@@ -10,7 +10,7 @@
 
 #include "modifiers/recipe_quant.h"
 
-extern const osh_modifier_type osh_modifier_reap;
+static const osh_rewriter removal = {.first = true};
 
 static const osh_field reap_fields[] = {
     {.name = "sparsity", .type = OSH_F_FLOAT, .offset = offsetof(osh_reap, sparsity), .dflt = "0",
@@ -24,7 +24,7 @@ static const osh_field reap_fields[] = {
 
 const osh_reap *osh_reap_of(const osh_modifier *m)
 {
-    return m->type == &osh_modifier_reap ? m->args : NULL;
+    return m->type->rewriter == &removal ? m->args : NULL;
 }
 
 static osh_status read_kept_experts(osh_ctx *cx, osh_kept_experts *k, const osh_yaml *name,
@@ -101,8 +101,14 @@ static void reap_end(osh_ctx *cx, osh_modifier *m)
     osh_free(cx, a->kept);
 }
 
+static osh_asks reap_asks(const osh_modifier *m)
+{
+    const osh_reap *a = m->args;
+    return (osh_asks){"retained", a->n_kept > 0};
+}
+
 const osh_modifier_type osh_modifier_reap = {
     .name = "REAPPruningModifier", .fields = reap_fields, .bytes = sizeof(osh_reap),
-    .key = reap_key, .keys = "retained, ignore", .resolve = reap_resolve, .drops = true,
-    .end = reap_end,
+    .key = reap_key, .keys = "retained, ignore", .resolve = reap_resolve, .end = reap_end,
+    .asks = reap_asks, .rewriter = &removal,
 };

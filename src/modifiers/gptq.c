@@ -435,11 +435,17 @@ done:
     return rc;
 }
 
+static const osh_solver gptq_solver = {
+    .wants = gptq_wants, .compress = compress, .needs = osh_gptq_needs, .gathers = osh_gptq_gathers,
+    .compress_groups = osh_gptq_compress_groups, .needs_groups = osh_gptq_needs_groups,
+    .apart = true, .propagates = true,
+};
+static const osh_quantizer gptq_quantizer = {
+    .best = osh_gptq_best, .freedom = gptq_freedom, .step = osh_gptq_step_name,
+    .tunes = osh_gptq_tunes,
+};
 const osh_modifier_type osh_modifier_gptq = {
     .name = "GPTQModifier", .fields = fields, .bytes = sizeof(gptq), .key = key,
-    .keys = "actorder, scale_search, refine, tune", .best = osh_gptq_best, .resolve = gptq_resolve,
-    .wants = gptq_wants, .freedom = gptq_freedom, .compress = compress, .propagates = true,
-    .apart = true, .gathers = osh_gptq_gathers, .compress_groups = osh_gptq_compress_groups,
-    .needs_groups = osh_gptq_needs_groups, .needs = osh_gptq_needs, .step = osh_gptq_step_name,
-    .tunes = osh_gptq_tunes,
+    .keys = "actorder, scale_search, refine, tune", .resolve = gptq_resolve,
+    .solver = &gptq_solver, .quantizer = &gptq_quantizer,
 };

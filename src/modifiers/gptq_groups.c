@@ -101,7 +101,8 @@ osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const os
     if (n_parts) OSH_TRY(osh_gptq_solve_parts(cx, m, parts, n_parts));
     for (int k = 0; k < n; k++)
         if (!x.f[k].u)
-            OSH_TRY(m->type->compress(cx, m, groups[k].jobs, groups[k].n, groups[k].h, n_samples));
+            OSH_TRY(m->type->solver->compress(cx, m, groups[k].jobs, groups[k].n, groups[k].h,
+                                              n_samples));
 done:
     osh_free(cx, parts);
     gathered_deinit(cx, &x);

@@ -160,7 +160,7 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool orde
             break;
         }
         OSH_TRY(write_diag(cx, h, damped));
-        rc = osh_op_run(cx, osh_op_find("gptq_factor"), &a);
+        rc = osh_op_run(cx, &osh_op_gptq_factor, &a);
         if (!rc) {
             f->u = h->data;
             OSH_TRY(keep_factored(cx, f, g, damped));

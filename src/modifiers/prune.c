@@ -113,10 +113,16 @@ static osh_status read_structure(osh_ctx *cx, prune *p, const osh_modifier *m, c
 
 /* ---- OWL ---- */
 
-const osh_owl *osh_owl_of(const osh_modifier *m)
+static const osh_owl *prune_owl(const osh_modifier *m)
 {
-    const prune *p = m->type->prunes ? m->args : NULL;
-    return p && p->owl.asked ? &p->owl : NULL;
+    const prune *p = m->args;
+    return p->owl.asked ? &p->owl : NULL;
+}
+
+static osh_asks prune_asks(const osh_modifier *m)
+{
+    const osh_owl *owl = prune_owl(m);
+    return owl ? (osh_asks){"layer_sparsities", owl->n_shares > 0} : (osh_asks){0};
 }
 
 static osh_status read_above_0(osh_ctx *cx, double *out, const osh_yaml *v, const char *key,
@@ -300,7 +306,7 @@ static void prune_end(osh_ctx *cx, osh_modifier *m)
     osh_strs_deinit(cx, &p->targets);
 }
 
-osh_prune_rule osh_prune_rule_of(const osh_modifier *m, double sparsity)
+static osh_prune_rule prune_rule(const osh_modifier *m, double sparsity)
 {
     const prune *p = m->args;
     prune_kind kind = prune_kind_of(m);
@@ -308,7 +314,7 @@ osh_prune_rule osh_prune_rule_of(const osh_modifier *m, double sparsity)
                             .m = p->each, .exact = kind != PRUNE_SPARSEGPT};
 }
 
-osh_status osh_prune_sparsity(osh_ctx *cx, double *out, const osh_modifier *m, int k, int n)
+static osh_status prune_sparsity(osh_ctx *cx, double *out, const osh_modifier *m, int k, int n)
 {
     const prune *p = m->args;
     *out = p->n == 1 ? p->sparsity[0] : 0;
@@ -321,7 +327,7 @@ osh_status osh_prune_sparsity(osh_ctx *cx, double *out, const osh_modifier *m, i
     return OSH_OK;
 }
 
-osh_status osh_prune_takes(osh_ctx *cx, const osh_modifier *m, const char *name, int64_t I)
+static osh_status prune_takes(osh_ctx *cx, const osh_modifier *m, const char *name, int64_t I)
 {
     const prune *p = m->args;
     if (!p->each || I % p->each == 0) return OSH_OK;
@@ -365,7 +371,7 @@ static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const p
     for (int64_t i = 0; i < I; i++) finite &= isfinite(d[i * (I + 1)] += damp) != 0;
     if (!finite) goto done;
     OSH_TRY(osh_gptq_permute(cx, d, I, NULL));
-    rc = osh_op_run(cx, osh_op_find("gptq_factor"), &a);
+    rc = osh_op_run(cx, &osh_op_gptq_factor, &a);
     if (!rc) *u = d;
     if (rc == OSH_E_NUMERIC) rc = OSH_OK, osh_error_clear(cx);
 done:
@@ -510,12 +516,17 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
     return peak;
 }
 
+static const osh_solver prune_solver = {
+    .wants = prune_wants, .compress = prune_compress, .needs = prune_needs, .propagates = true,
+};
+static const osh_pruner prune_pruner = {
+    .rule = prune_rule, .sparsity = prune_sparsity, .takes = prune_takes, .owl = prune_owl,
+};
 #define PRUNE(x, called, table, more)                                                              \
     const osh_modifier_type osh_modifier_##x = {                                                   \
         .name = called, .fields = table, .bytes = sizeof(prune), .key = prune_key,                 \
-        .keys = "targets, ignore" more, .resolve = prune_resolve, .wants = prune_wants,            \
-        .compress = prune_compress, .needs = prune_needs, .propagates = true, .prunes = true,      \
-        .end = prune_end,                                                                          \
+        .keys = "targets, ignore" more, .resolve = prune_resolve, .end = prune_end,                \
+        .asks = prune_asks, .host_only = true, .solver = &prune_solver, .pruner = &prune_pruner,   \
     }
 PRUNE(sparsegpt, "SparseGPTModifier", sparsegpt_fields, ", sparsity, mask_structure");
 PRUNE(wanda, "WandaPruningModifier", no_fields, ", sparsity, mask_structure");

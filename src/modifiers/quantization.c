@@ -56,7 +56,11 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
 
 static const osh_field fields[] = {{0}};
 
+static const osh_solver nearest_solver = {
+    .wants = nearest_wants, .compress = compress, .needs = needs, .by_rows = true,
+};
+static const osh_quantizer nearest_quantizer = {0};
 const osh_modifier_type osh_modifier_quantization = {
-    .name = "QuantizationModifier", .fields = fields, .bytes = 1, .wants = nearest_wants,
-    .compress = compress, .needs = needs, .by_rows = true,
+    .name = "QuantizationModifier", .fields = fields, .bytes = 1,
+    .solver = &nearest_solver, .quantizer = &nearest_quantizer,
 };

@@ -209,7 +209,7 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
     if (!m->args) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", m->type->name);
     OSH_TRY(osh_fields_default(cx, m->type->fields, m->args));
     m->best = level && level->best;
-    if (m->best) OSH_TRY(m->type->best(cx, m));
+    if (m->best) OSH_TRY(m->type->quantizer->best(cx, m));
     if (body->kind != OSH_Y_MAP && body->kind != OSH_Y_NULL)
         OSH_FAIL(cx, OSH_E_USAGE, "%s:%d:%d: %s: want a map", what, body->line, body->column,
                  m->type->name);
@@ -229,7 +229,8 @@ static osh_status read_modifier(osh_ctx *cx, osh_modifier *m, const osh_yaml *na
         if (!known) OSH_TRY(unknown_key(cx, m, k, what));
     }
     OSH_TRY(osh_recipe_quant_build(cx, m, &q, what));
-    if (m->type->is_nearest && m->type->is_nearest(m)) {
+    const osh_quantizer *quantizer = m->type->quantizer;
+    if (quantizer && quantizer->is_nearest && quantizer->is_nearest(m)) {
         osh_log(cx, OSH_LOG_INFO,
                 "%s:%d: %s without steps rounds to nearest, as QuantizationModifier does", what,
                 name->line, m->type->name);
@@ -273,6 +274,11 @@ done:
     return rc;
 }
 
+static bool modifier_is_first(const osh_modifier *m)
+{
+    return m->type->rewriter && m->type->rewriter->first;
+}
+
 static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -283,34 +289,34 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
                                       // replaced
         const osh_modifier *pruner = NULL, *transform = NULL;
         for (size_t k = 0; k < i; k++) {
-            if (r->modifiers[k].type->prunes) pruner = &r->modifiers[k];
-            else if (r->modifiers[k].type->drops) continue;
-            else if (!osh_modifier_quantizes(&r->modifiers[k])) transform = &r->modifiers[k];
+            if (r->modifiers[k].type->pruner) pruner = &r->modifiers[k];
+            else if (osh_modifier_changes_others(&r->modifiers[k])) transform = &r->modifiers[k];
+            else if (!osh_modifier_quantizes(&r->modifiers[k])) continue;
             else if (r->modifiers[k].n_schemes && !r->modifiers[k].replaced)
                 earlier = &r->modifiers[k];
         }
-        if (m->type->drops && i)
+        if (modifier_is_first(m) && i)
             OSH_FAIL(cx, OSH_E_USAGE,
                      "%s: %s comes behind %s: want it first, as it changes the model that all "
                      "others see",
                      what, m->type->name, r->modifiers[0].type->name);
-        if (transform &&
-            (m->type->rotates || (transform->type->rotates && osh_modifier_is_transform(m))))
+        if (transform && osh_modifier_changes_others(m) &&
+            (m->type->rewriter || transform->type->rewriter))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: %s beside %s is not made by this version: want one of them", what,
                      m->type->name, transform->type->name);
         if (!osh_modifier_quantizes(m)) {
-            const osh_modifier *before = earlier ? earlier : m->type->prunes ? NULL : pruner;
+            const osh_modifier *before = earlier ? earlier : m->type->pruner ? NULL : pruner;
             // m would change weights that an earlier modifier has quantized or pruned. The plan
             // cannot compute such weights.
-            if (before && !(earlier && osh_modifier_is_transform(m)))
+            if (before && !(earlier && m->type->transform))
                 OSH_FAIL(cx, OSH_E_USAGE,
                          "%s: %s comes behind %s, which %s the weights: want it before", what,
                          m->type->name, before->type->name, earlier ? "quantizes" : "prunes");
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
         } else if (m->has_config || m->cache.present) {
             if (m->type->resolve) OSH_TRY(m->type->resolve(cx, m));
-        } else if (earlier && m->type->propagates && !m->ignore.n) {
+        } else if (earlier && m->type->solver->propagates && !m->ignore.n) {
             OSH_TRY(take_schemes_over(cx, m, earlier));
         } else {
             OSH_FAIL(cx, OSH_E_USAGE,
@@ -319,8 +325,8 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
         }
         OSH_TRY(osh_recipe_files_check(cx, m, what));
         OSH_TRY(osh_recipe_quant_matchers(cx, m));
-        does |= !osh_modifier_is_transform(m); // a rotation without a quantizer is allowed: the
-                                               // output is a dense model
+        does |= !m->type->transform; // a rotation without a quantizer is allowed: the output is a
+                                     // dense model
     }
     if (!does)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,

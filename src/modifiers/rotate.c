@@ -171,15 +171,22 @@ static const osh_field quip_fields[] = {
     {0},
 };
 
+static const osh_rewriter rotation = {.alone = true};
+const osh_rotate *osh_rotate_of(const osh_modifier *m)
+{
+    return m->type->rewriter == &rotation ? m->args : NULL;
+}
+
 const osh_modifier_type osh_modifier_spinquant = {
     .name = "SpinQuantModifier", .fields = spinquant_fields, .bytes = sizeof(osh_rotate),
     .key = spinquant_key, .keys = "rotations, transform_block_size, precision",
-    .resolve = spinquant_resolve, .rotates = true,
+    .resolve = spinquant_resolve, .rewriter = &rotation,
 };
 /* Tseng et al., "QuIP#: Even Better LLM Quantization with Hadamard Incoherence and Lattice
  * Codebooks" (arXiv 2402.04396), as in llmcompressor/modifiers/transform/quip/base.py. LLM
  * Compressor uses only the matrices of QuIP#, not the codebooks. */
 const osh_modifier_type osh_modifier_quip = {
     .name = "QuIPModifier", .fields = quip_fields, .bytes = sizeof(osh_rotate), .key = quip_key,
-    .keys = "rotations, transform_block_size, precision", .resolve = quip_resolve, .rotates = true,
+    .keys = "rotations, transform_block_size, precision", .resolve = quip_resolve,
+    .rewriter = &rotation,
 };

@@ -124,10 +124,13 @@ static void smoothquant_factors(const osh_modifier *m, float *s, const osh_chann
     }
 }
 
+static const osh_transform smoothquant_transform = {
+    .mappings = smoothquant_mappings, .factors = smoothquant_factors,
+};
 const osh_modifier_type osh_modifier_smoothquant = {
     .name = "SmoothQuantModifier", .fields = fields, .bytes = sizeof(smoothquant),
-    .key = smoothquant_key, .keys = "mappings, ignore", .mappings = smoothquant_mappings,
-    .factors = smoothquant_factors, .end = smoothquant_end,
+    .key = smoothquant_key, .keys = "mappings, ignore", .end = smoothquant_end,
+    .transform = &smoothquant_transform,
 };
 const osh_modifier_type osh_modifier_log_equalization = {
     // An older name of SmoothQuantModifier with algorithm log_equalization.
@@ -136,7 +139,6 @@ const osh_modifier_type osh_modifier_log_equalization = {
     .bytes = sizeof(smoothquant),
     .key = smoothquant_key,
     .keys = "mappings, ignore",
-    .mappings = smoothquant_mappings,
-    .factors = smoothquant_factors,
     .end = smoothquant_end,
+    .transform = &smoothquant_transform,
 };

@@ -257,8 +257,11 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
     return cost + (factor > peak ? factor : peak);
 }
 
+static const osh_solver survey_solver = {
+    .wants = survey_wants, .compress = compress, .needs = needs};
+static const osh_quantizer survey_quantizer = {0};
 static const osh_modifier_type survey = {
-    .name = "survey", .wants = survey_wants, .compress = compress, .needs = needs};
+    .name = "survey", .solver = &survey_solver, .quantizer = &survey_quantizer};
 
 osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m)
 {

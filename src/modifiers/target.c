@@ -18,7 +18,7 @@ osh_status osh_target_shift(osh_ctx *cx, osh_tensor *d, const float *u, const in
         OSH_TRY(osh_tensor_copy(cx, order, &list));
         a.in[1] = order;
     }
-    OSH_TRY(osh_op_run(cx, osh_op_find("gptq_shift"), &a));
+    OSH_TRY(osh_op_run(cx, &osh_op_gptq_shift, &a));
 done:
     osh_tensor_free(cx, order);
     return rc;
@@ -31,7 +31,7 @@ osh_status osh_target_new(osh_ctx *cx, osh_linear_job *j, const osh_tensor *s)
     OSH_TRY(osh_tensor_new_on(cx, &j->target, (osh_where){s->device, OSH_LIFE_SHORT}, OSH_F32, 2,
                               j->w->shape));
     a.out[0] = j->target;
-    OSH_TRY(osh_op_run(cx, osh_op_find("gptq_target"), &a));
+    OSH_TRY(osh_op_run(cx, &osh_op_gptq_target, &a));
 done:
     return rc;
 }
@@ -60,10 +60,9 @@ done:
     return rc;
 }
 
-static size_t target_scratch_of(const char *name, int64_t I, int64_t rows, int n_threads,
+static size_t target_scratch_of(const osh_op *op, int64_t I, int64_t rows, int n_threads,
                                 bool device)
 {
-    const osh_op *op = osh_op_find(name);
     if (!device) return op->scratch(NULL, &I, 0, rows, n_threads);
     return op->scratch_cuda ? op->scratch_cuda(NULL, &I, 0, rows, OSH_F32) : 0;
 }
@@ -71,7 +70,7 @@ static size_t target_scratch_of(const char *name, int64_t I, int64_t rows, int n
 size_t osh_target_shift_bytes(int64_t I, int n_threads, bool device)
 {
     size_t order = device ? osh_arena_gross((size_t)I * sizeof(int32_t)) : 0;
-    return order + target_scratch_of("gptq_shift", I, I, n_threads, device);
+    return order + target_scratch_of(&osh_op_gptq_shift, I, I, n_threads, device);
 }
 
 size_t osh_target_bytes(const osh_linear_job *j, bool device)
@@ -82,5 +81,6 @@ size_t osh_target_bytes(const osh_linear_job *j, bool device)
 
 size_t osh_target_scratch(const osh_linear_job *j, int n_threads, bool device)
 {
-    return target_scratch_of("gptq_target", j->w->shape[1], j->w->shape[0], n_threads, device);
+    return target_scratch_of(&osh_op_gptq_target, j->w->shape[1], j->w->shape[0], n_threads,
+                             device);
 }

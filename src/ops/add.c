@@ -49,7 +49,8 @@ const osh_op osh_op_add = {
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_add_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_add_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
-    .writes = true, .in_place_grad = true,
-    .grad = {[OSH_REF] = add_grad_ref, [OSH_CPU] = osh_add_grad_cpu,
+    .grad.writes = true, .grad.in_place = true,
+    .grad.run = {[OSH_REF] = add_grad_ref, [OSH_CPU] = osh_add_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_add_grad_cuda)},
+    .traits = OSH_OP_ADDS,
 };

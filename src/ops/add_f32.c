@@ -45,10 +45,11 @@ static osh_status add_f32_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 }
 
 const osh_op osh_op_add_f32 = {
-    .name = "add_f32", .n_in = 2, .n_weights = 0, .n_out = 1, .f32_out = true, .f32_in = 1,
+    .name = "add_f32", .n_in = 2, .n_weights = 0, .n_out = 1, .f32_in = 1,
     .each_token = true,
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_add_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_add_f32_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
-    .grad = {[OSH_REF] = add_f32_grad_ref, [OSH_CPU] = osh_add_grad_cpu},
+    .grad.run = {[OSH_REF] = add_f32_grad_ref, [OSH_CPU] = osh_add_grad_cpu},
+    .traits = OSH_OP_ADDS | OSH_OP_F32_OUT,
 };

@@ -251,19 +251,59 @@ static osh_status attention_next(osh_ctx *cx, const osh_op_args *a)
     return osh_attention_cpu(cx, &all);
 }
 
+static bool attention_passes_factors(const void *attr, int k)
+{
+    const osh_attention_attr *a = attr;
+    return k == 2 && a->n_heads == a->n_kv_heads;
+}
+
+static bool attention_limits(const void *attr, int k)
+{
+    return k == 0 && ((const osh_attention_attr *)attr)->softcap > 0;
+}
+
+/* Returns the number of pairs (query, key) over all samples that are not masked. window: tokens of
+ * a sliding window; chunk: tokens of a chunk; 0: none. */
+static double attended_pairs(const osh_seqs *d, int64_t window, int64_t chunk)
+{
+    double sum = 0;
+    for (int64_t s = 0; s < d->n; s++) {
+        int64_t n = d->offsets[s + 1] - d->offsets[s], rest = chunk ? n % chunk : 0;
+        double t = (double)n, w = (double)window, c = (double)chunk, r = (double)rest;
+        if (chunk && !window) {
+            sum += (t - r) * (c + 1) / 2 + r * (r + 1) / 2;
+            continue;
+        }
+        sum += !window || t <= w ? t * (t + 1) / 2 : w * (w + 1) / 2 + (t - w) * w;
+    }
+    return sum;
+}
+
+static double attention_flops(const void *attr, const int64_t *in_width, int64_t out_width,
+                              const osh_op_load *load)
+{
+    const osh_attention_attr *a = attr;
+    (void)in_width, (void)out_width;
+    return 4 * (double)a->n_heads * (double)a->head_dim *
+           attended_pairs(load->samples, a->sliding_window, a->chunk);
+}
+
 const osh_op osh_op_attention = {
     .name = "attention", .n_in = 3, .n_weights = 0, .n_out = 1, .spreads = 5,
     .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
-    .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,
+    .tol = 1e-11, .scratch = osh_attention_scratch,
     .next = attention_next, .state = attention_state,
     .scratch_cuda = osh_attention_cuda_scratch,
-    .writes = true,
-    .grad = {[OSH_REF] = attention_grad_ref, [OSH_CPU] = osh_attention_grad_cpu,
+    .grad.writes = true,
+    .grad.run = {[OSH_REF] = attention_grad_ref, [OSH_CPU] = osh_attention_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_attention_grad_cuda)},
-    .grad_scratch = osh_attention_grad_scratch,
-    .grad_scratch_cuda = osh_attention_grad_cuda_scratch,
+    .grad.scratch = osh_attention_grad_scratch,
+    .grad.scratch_cuda = osh_attention_grad_cuda_scratch,
+    .traits = OSH_OP_ATTENDS,
+    .flops = attention_flops, .passes_factors = attention_passes_factors,
+    .limits = attention_limits,
 };
 
 static osh_status attention_sinks_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2],
@@ -278,12 +318,15 @@ const osh_op osh_op_attention_sinks = {
     .attrs = attrs, .attr_bytes = sizeof(osh_attention_attr), .infer = attention_sinks_infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_attention_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_attention_cuda)},
-    .tol = 1e-11, .scratch = osh_attention_scratch, .attends = true,
+    .tol = 1e-11, .scratch = osh_attention_scratch,
     .next = attention_next, .state = attention_state,
     .scratch_cuda = osh_attention_sinks_cuda_scratch,
-    .writes = true,
-    .grad = {[OSH_REF] = attention_grad_ref, [OSH_CPU] = osh_attention_grad_cpu,
+    .grad.writes = true,
+    .grad.run = {[OSH_REF] = attention_grad_ref, [OSH_CPU] = osh_attention_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_attention_grad_cuda)},
-    .grad_scratch = osh_attention_grad_scratch,
-    .grad_scratch_cuda = osh_attention_grad_cuda_scratch,
+    .grad.scratch = osh_attention_grad_scratch,
+    .grad.scratch_cuda = osh_attention_grad_cuda_scratch,
+    .traits = OSH_OP_ATTENDS,
+    .flops = attention_flops, .passes_factors = attention_passes_factors,
+    .limits = attention_limits,
 };

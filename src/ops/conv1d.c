@@ -214,10 +214,18 @@ static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_wid
     return (size_t)(n_tokens + 2) * sizeof(osh_tile);
 }
 
+static double conv1d_flops(const void *attr, const int64_t *in_width, int64_t out_width,
+                           const osh_op_load *load)
+{
+    (void)in_width;
+    return 2 * load->tokens * (double)((const osh_conv1d_attr *)attr)->kernel * (double)out_width;
+}
+
 const osh_op osh_op_conv1d = {
     .name = "conv1d", .n_in = 1, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_conv1d_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_conv1d_cuda)}, .tol = 1e-12,
     .scratch = scratch, .next = ref, .state = conv1d_state,
-    .grad = {[OSH_REF] = conv1d_grad_ref}, .grad_scratch = conv1d_grad_scratch,
+    .grad.run = {[OSH_REF] = conv1d_grad_ref}, .grad.scratch = conv1d_grad_scratch,
+    .flops = conv1d_flops,
 };

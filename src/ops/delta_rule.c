@@ -311,6 +311,15 @@ done:
     return rc;
 }
 
+/* Per element of a head's matrix: 7 operations to decay, query, correct and read it. */
+static double delta_rule_flops(const void *attr, const int64_t *in_width, int64_t out_width,
+                               const osh_op_load *load)
+{
+    (void)in_width;
+    return 7 * load->tokens * (double)((const osh_delta_rule_attr *)attr)->k_dim *
+           (double)out_width;
+}
+
 const osh_op osh_op_delta_rule = {
     .name = "delta_rule", .n_in = 3, .n_weights = 2, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_delta_rule_attr), .infer = infer,
@@ -319,6 +328,7 @@ const osh_op osh_op_delta_rule = {
     .tol = 1e-11, .scratch = osh_delta_rule_scratch,
     .next = osh_delta_rule_cpu, .state = osh_delta_rule_state,
     .scratch_cuda = osh_delta_rule_cuda_scratch,
-    .grad = {[OSH_REF] = delta_rule_grad_ref, [OSH_CPU] = osh_delta_rule_grad_cpu},
-    .grad_scratch = osh_delta_rule_grad_scratch,
+    .grad.run = {[OSH_REF] = delta_rule_grad_ref, [OSH_CPU] = osh_delta_rule_grad_cpu},
+    .grad.scratch = osh_delta_rule_grad_scratch,
+    .flops = delta_rule_flops,
 };

@@ -70,6 +70,7 @@ const osh_op osh_op_embedding = {
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // the CPU runs the
                                                                             // reference kernel,
                                                                             // which only copies
-    .tol = 0, .scratch = scratch, .lookup = true,
+    .tol = 0, .scratch = scratch,
     .scratch_cuda = osh_embedding_cuda_scratch,
+    .traits = OSH_OP_LOOKUP,
 };

@@ -109,13 +109,27 @@ static osh_status glu_grad_ref(osh_ctx *cx, const osh_grad_args *a)
                             (void *)(uintptr_t)a);
 }
 
+static bool glu_passes_factors(const void *attr, int k)
+{
+    (void)attr;
+    return k == 1;
+}
+
+static bool glu_limits(const void *attr, int k)
+{
+    (void)k;
+    return ((const osh_glu_attr *)attr)->limit > 0;
+}
+
 const osh_op osh_op_glu = {
     .name = "glu", .n_in = 2, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_glu_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_glu_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_glu_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch,
-    .writes = true, .in_place_grad = true, .by_rows = true, .spreads = 3,
-    .grad = {[OSH_REF] = glu_grad_ref, [OSH_CPU] = osh_glu_grad_cpu,
+    .grad.writes = true, .grad.in_place = true, .by_rows = true, .spreads = 3,
+    .grad.run = {[OSH_REF] = glu_grad_ref, [OSH_CPU] = osh_glu_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_glu_grad_cuda)},
-    .grad_scratch = osh_elementwise_scratch,
+    .grad.scratch = osh_elementwise_scratch,
+    .traits = OSH_OP_GLU | OSH_OP_ACTIVATES,
+    .passes_factors = glu_passes_factors, .limits = glu_limits,
 };

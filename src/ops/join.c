@@ -103,6 +103,6 @@ const osh_op osh_op_join = {
     .attrs = attrs, .attr_bytes = sizeof(osh_join_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // the CPU runs the reference
                                                                        // kernel, which only copies
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = join_grad_ref},
-    .grad_scratch = osh_elementwise_scratch,
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad.run = {[OSH_REF] = join_grad_ref},
+    .grad.scratch = osh_elementwise_scratch,
 };

@@ -146,3 +146,10 @@ osh_status osh_by_channel(osh_ctx *cx, const osh_op_args *a, osh_channel_step st
     channel_job j = {a, step};
     return osh_parallel_for(cx, osh_div_up(osh_width(a->in[0]), CHANNELS), channel_chunk, &j);
 }
+
+double osh_product_flops(const void *attr, const int64_t *in_width, int64_t out_width,
+                         const osh_op_load *load)
+{
+    (void)attr;
+    return 2 * load->tokens * (double)in_width[0] * (double)out_width;
+}

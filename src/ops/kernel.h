@@ -97,4 +97,7 @@ typedef struct osh_head_back {
 osh_status osh_back_by_head(osh_ctx *cx, const osh_grad_args *a, const osh_head_back *way);
 size_t osh_back_by_head_scratch(const void *attr, const osh_head_back *way, int64_t n_tokens,
                                 int n_threads);
+/* Returns the number of operations of a product with a weight [out_width, in_width[0]]. */
+double osh_product_flops(const void *attr, const int64_t *in_width, int64_t out_width,
+                         const osh_op_load *load);
 #endif

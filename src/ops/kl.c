@@ -92,8 +92,8 @@ const osh_op osh_op_kl = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_kl_cuda)},
     .tol = 1e-9, // the tolerance is large, because kl is a small difference of large numbers
     .scratch = osh_kl_scratch,
-    .grad = {[OSH_REF] = kl_grad_ref, [OSH_CPU] = osh_kl_grad_cpu},
-    .grad_scratch = osh_kl_grad_scratch,
+    .grad.run = {[OSH_REF] = kl_grad_ref, [OSH_CPU] = osh_kl_grad_cpu},
+    .grad.scratch = osh_kl_grad_scratch,
     .scratch_cuda = OSH_CUDA_FN(osh_kl_cuda_scratch),
 };
 

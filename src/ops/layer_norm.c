@@ -112,6 +112,8 @@ const osh_op osh_op_layer_norm = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_layer_norm_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_cuda)},
     .tol = 1e-12, .scratch = osh_layer_norm_scratch,
-    .grad = {[OSH_REF] = layer_norm_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_grad_cuda)},
-    .grad_scratch_cuda = osh_layer_norm_grad_cuda_scratch,
+    .grad.run = {[OSH_REF] = layer_norm_grad_ref,
+                 [OSH_CUDA] = OSH_CUDA_FN(osh_layer_norm_grad_cuda)},
+    .grad.scratch_cuda = osh_layer_norm_grad_cuda_scratch,
+    .traits = OSH_OP_NORM | OSH_OP_CENTRES,
 };

@@ -115,8 +115,10 @@ const osh_op osh_op_linear = {
     .attrs = attrs, .attr_bytes = sizeof(osh_linear_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_linear_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_linear_cuda)},
     .tol = 1e-11, .scratch = osh_linear_scratch, .scratch_cuda = osh_linear_cuda_scratch,
-    .writes = true, .by_rows = true, .spreads = 1,
-    .grad = {[OSH_REF] = linear_grad_ref, [OSH_CPU] = osh_linear_grad_cpu,
+    .grad.writes = true, .by_rows = true, .spreads = 1,
+    .grad.run = {[OSH_REF] = linear_grad_ref, [OSH_CPU] = osh_linear_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_linear_grad_cuda)},
-    .grad_scratch = osh_linear_grad_scratch, .grad_scratch_cuda = osh_linear_grad_cuda_scratch,
+    .grad.scratch = osh_linear_grad_scratch, .grad.scratch_cuda = osh_linear_grad_cuda_scratch,
+    .traits = OSH_OP_LINEAR | OSH_OP_COLUMNS,
+    .flops = osh_product_flops,
 };

@@ -57,5 +57,5 @@ static osh_status mix_fast(osh_ctx *cx, const osh_op_args *a)
 const osh_op osh_op_mix = {
     .name = "mix", .n_in = 2, .n_weights = 0, .n_out = 1,
     .run = {[OSH_REF] = ref, [OSH_CPU] = mix_fast},
-    .host_only = true,
+    .traits = OSH_OP_HOST_ONLY,
 };

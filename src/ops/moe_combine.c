@@ -117,7 +117,8 @@ const osh_op osh_op_moe_combine = {
     .name = "moe_combine", .n_in = 3, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_combine_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_combine_cuda)},
-    .tol = 0, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = moe_combine_grad_ref},
-    .masked = 1 << 1, .in_place = true,
+    .tol = 0, .scratch = osh_elementwise_scratch, .grad.run = {[OSH_REF] = moe_combine_grad_ref},
+    .masked = 1 << 1,
     .spreads = 1,
+    .traits = OSH_OP_COMBINES | OSH_OP_IN_PLACE,
 };

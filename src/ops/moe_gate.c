@@ -285,6 +285,8 @@ const osh_op osh_op_moe_gate = {
     .name = "moe_gate", .n_in = 1, .n_weights = 2, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_gate_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_moe_gate_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = moe_gate_grad_ref},
-    .grad_scratch = moe_gate_grad_scratch,
+    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad.run = {[OSH_REF] = moe_gate_grad_ref},
+    .grad.scratch = moe_gate_grad_scratch,
+    .traits = OSH_OP_ROUTES | OSH_OP_COLUMNS,
+    .flops = osh_product_flops,
 };

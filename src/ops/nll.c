@@ -60,7 +60,7 @@ const osh_op osh_op_nll = {
     .name = "nll", .n_in = 3, .n_weights = 0, .n_out = 1,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_nll_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_nll_cuda)},
     .tol = 1e-12, .scratch = osh_nll_scratch,
-    .grad = {[OSH_REF] = nll_grad_ref, [OSH_CPU] = osh_nll_grad_cpu},
-    .grad_scratch = osh_nll_grad_scratch,
+    .grad.run = {[OSH_REF] = nll_grad_ref, [OSH_CPU] = osh_nll_grad_cpu},
+    .grad.scratch = osh_nll_grad_scratch,
     .scratch_cuda = OSH_CUDA_FN(osh_nll_cuda_scratch),
 };

@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-#define OSH_OP(x) extern const osh_op osh_op_##x;
-#include "ops/ops.def"
-#undef OSH_OP
 
 static const osh_op *const ops[] = {
 #define OSH_OP(x) &osh_op_##x,
@@ -18,11 +15,7 @@ const osh_op *osh_op_at(size_t i) { return i < osh_op_count() ? ops[i] : NULL; }
 
 bool osh_op_spreads(const osh_op *op, const void *attr, int k)
 {
-    /* With the limit of glu or the softcap of attention, an infinity in in[k] can become a finite
-     * value. */
-    if (!strcmp(op->name, "glu") && ((const osh_glu_attr *)attr)->limit > 0) return false;
-    if (op->attends && k == 0 && ((const osh_attention_attr *)attr)->softcap > 0) return false;
-    return op->spreads >> k & 1;
+    return (op->spreads >> k & 1) && !(op->limits && op->limits(attr, k));
 }
 
 const osh_op *osh_op_find(const char *name)
@@ -35,7 +28,7 @@ const osh_op *osh_op_find(const char *name)
 size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width,
                            int64_t out_width, int64_t n_tokens, int n_threads)
 {
-    if (op->grad_scratch) return op->grad_scratch(attr, in_width, out_width, n_tokens, n_threads);
+    if (op->grad.scratch) return op->grad.scratch(attr, in_width, out_width, n_tokens, n_threads);
     /* An upper bound for all ops: a norm needs the most memory for weights, one copy in f32 and two
      * sums in f64 for each of its in_width[0] elements. */
     int64_t values = out_width, weights = 3 * in_width[0];
@@ -46,13 +39,13 @@ size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in
 
 osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a)
 {
-    osh_grad_fn fn = op->grad[OSH_CPU] ? op->grad[OSH_CPU] : op->grad[OSH_REF];
+    osh_grad_fn fn = op->grad.run[OSH_CPU] ? op->grad.run[OSH_CPU] : op->grad.run[OSH_REF];
     if (!fn) return osh_fail(cx, OSH_E_UNSUPPORTED, "%s has no gradient", op->name);
-    if (a->dout[0]->device && !(fn = op->grad[OSH_CUDA]))
+    if (a->dout[0]->device && !(fn = op->grad.run[OSH_CUDA]))
         return osh_fail(cx, OSH_E_UNSUPPORTED, "%s has no gradient on a device", op->name);
     osh_status rc = OSH_OK;
     osh_grad_args b = *a;
-    if (a->dout[0]->device || !op->writes) rc = osh_grad_zero(cx, &b);
+    if (a->dout[0]->device || !op->grad.writes) rc = osh_grad_zero(cx, &b);
     if (!rc) rc = fn(cx, &b);
 
     if (rc) osh_note(cx, "computing the gradient of %s", op->name);

@@ -8,7 +8,7 @@
  *
  * Activations have the compute dtype of the model (BF16, F16 or F32): a kernel widens to f32,
  * computes, and rounds where transformers rounds. If transformers keeps f32 up to the next op, the
- * value between the two ops is F32 (f32_out). Weights have their stored dtype.
+ * value between the two ops is F32 (OSH_OP_F32_OUT). Weights have their stored dtype.
  *
  * Letters in shapes: N tokens of the batch; D hidden_size (elements of a token); F
  * intermediate_size; H heads; K kv heads; Dh head_dim; V vocabulary size; O, I out and in features
@@ -80,6 +80,71 @@ typedef struct osh_grad_args {
                     // to it
 } osh_grad_args;
 typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
+typedef struct osh_op_grads {
+    /* run[OSH_REF] is NULL if the op has no gradient; run[OSH_CPU] is NULL if the CPU uses the
+     * reference; run[OSH_CUDA] is for tensors on a device. */
+    osh_grad_fn run[OSH_N_BACKENDS];
+    /* Returns an upper bound of the host bytes of scratch of the gradient kernel on the host. NULL:
+     * osh_op_grad_scratch assumes the reference kernel, which copies its values to f32. */
+    size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
+                      int64_t n_tokens, int n_threads);
+    /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena, with
+     * the allocator's overhead. NULL: the kernel allocates nothing. */
+    size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
+                           int64_t n_tokens, osh_dtype dt);
+    bool writes;   // true: run[OSH_CPU] handles osh_grad_args.fresh; false: osh_op_grad sets fresh
+                   // gradients to zero first, as for all other kernels
+    bool in_place; // true: for run[OSH_CPU], din[0] may be the same tensor as dout[0] if din[0] is
+                   // fresh
+} osh_op_grads;
+
+enum { // traits of an op, as bits that can be combined
+    OSH_OP_LINEAR = 1,         // a Linear: out[0] = in[0] w[0]^T + w[1]; w[0] can be quantized
+    OSH_OP_COLUMNS = 1 << 1,   // out[0] depends on in[0] w[0]^T, so the columns of w[0] are the
+                               // channels of in[0]
+    OSH_OP_NORM = 1 << 2,      // divides in[0] by a norm of its channels, and multiplies channel i
+                               // by w[0][i]
+    OSH_OP_CENTRES = 1 << 3,   // subtracts the mean of the channels first
+    OSH_OP_ADDS = 1 << 4,      // out[0] = in[0] + in[1]
+    OSH_OP_SCALES = 1 << 5,    // out[0] is in[0] times a constant
+    OSH_OP_GATES = 1 << 6,     // out[0] is in[1] times one number for each token, computed from
+                               // in[0]
+    OSH_OP_ROTATES = 1 << 7,   // out[0] is in[0] times an orthogonal matrix
+    OSH_OP_ZEROS = 1 << 8,     // out[0] is 0; only the shape of in[0] is read
+    OSH_OP_GLU = 1 << 9,       // out[0] = act(in[0]) in[1]; attr is an osh_glu_attr
+    OSH_OP_ACTIVATES = 1 << 10, // out[0] is computed by an activation function
+    OSH_OP_ROPE = 1 << 11,     // attr is an osh_rope_attr, which the graph makes from the model's
+                               // osh_rope
+    OSH_OP_ATTENDS = 1 << 12,  // attention: in[0], in[1], in[2] are q, k, v; attr is an
+                               // osh_attention_attr
+    OSH_OP_LOOKUP = 1 << 13,   // in[0] contains row numbers of w[0], and the op reads only these
+                               // rows
+    OSH_OP_ROUTES = 1 << 14,   // a router: out[0] has the weights of experts for each token; attr
+                               // begins with an osh_moe_router_attr
+    OSH_OP_COMBINES = 1 << 15, // out[0] = in[0] + in[1] times the expert's weight in in[2], in[1]
+                               // the output of an expert
+    OSH_OP_PICKS_ROWS = 1 << 16, // rows of out[0] are 0 for tokens that the router does not send to
+                                 // the expert
+    OSH_OP_KEEPS_ZEROS = 1 << 17, // a row of zeros in in[0] gives a row of zeros in out[0]
+    OSH_OP_PASSES = 1 << 18,   // out[0] contains only elements of in[0] and zeros, so its values
+                               // have no larger range than those of in[0]
+    OSH_OP_IN_PLACE = 1 << 19, // on the host out[0] may be the same tensor as in[0]
+    OSH_OP_F32_OUT = 1 << 20,  // out[0] is F32 for every compute dtype; the op that reads out[0]
+                               // rounds
+    OSH_OP_HOST_ONLY = 1 << 21 // the op has no GPU kernel, so a plan runs it on the host
+};
+
+/* The data for which operations are counted. */
+typedef struct osh_op_load {
+    double tokens;           // number of tokens; not whole if a share of the tokens is counted
+    const osh_seqs *samples; // all samples, for attention
+} osh_op_load;
+
+typedef struct osh_op_norm {
+    double offset;    // number that is added to the weight
+    int64_t head_dim; // length of a normalized slice of a row; 0: the whole row
+} osh_op_norm;
+
 typedef struct osh_op {
     const char *name;
     int n_in, n_weights, n_out; // in[] contains n_in values, then n_weights weights, of which the
@@ -103,37 +168,13 @@ typedef struct osh_op {
      * of dtype `dt`, with the allocator's overhead. NULL: the kernel allocates nothing. */
     size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
-    /* Kernels of the gradient. grad[OSH_REF] is NULL if the op has no gradient; grad[OSH_CPU] is
-     * NULL if the CPU uses the reference; grad[OSH_CUDA] is for tensors on a device. */
-    osh_grad_fn grad[OSH_N_BACKENDS];
-    /* Returns an upper bound of the host bytes of scratch of the gradient kernel on the host. NULL:
-     * osh_op_grad_scratch assumes the reference kernel, which copies its values to f32. */
-    size_t (*grad_scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
-                           int64_t n_tokens, int n_threads);
-    /* Returns an upper bound of the bytes that grad[OSH_CUDA] allocates in the device's arena, with
-     * the allocator's overhead. NULL: the kernel allocates nothing. */
-    size_t (*grad_scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
-                                int64_t n_tokens, osh_dtype dt);
-    bool writes;        // true: grad[OSH_CPU] handles osh_grad_args.fresh; false: osh_op_grad sets
-                        // fresh gradients to zero first, as for all other kernels
-    bool in_place_grad; // true: for grad[OSH_CPU], din[0] may be the same tensor as dout[0] if
-                        // din[0] is fresh
+    osh_op_grads grad;             // kernels of the gradient
     unsigned masked;    // bit k: the op may skip rows of in[k]; values of skipped rows may be NaN
                         // or infinite
-    bool in_place;      // true: on the host out[0] may be the same tensor as in[0]
     bool by_rows;       // true: row r of the output depends only on row r of the inputs
     unsigned spreads;   // bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in
                         // out[0]
-    bool lookup;        // true: in[0] contains row numbers of in[1], and the op reads only these
-                        // rows
-    bool host_only;     // true: the op has no GPU kernel, so a plan runs it on the host
-    bool attends;       // true for attention ops: in[0], in[1], in[2] are q, k, v; attr is an
-                        // osh_attention_attr
-    bool passes;        // true: out[0] contains only elements of in[0] and zeros, so its values
-                        // have no larger range than those of in[0]
-    bool f32_out;       // true: out[0] is F32 for every compute dtype; the op that reads out[0]
-                        // rounds
-    unsigned f32_in;    // bit k: in[k] may be F32 (the output of an op with f32_out)
+    unsigned f32_in;    // bit k: in[k] may be F32 (the output of an op with OSH_OP_F32_OUT)
     /* A sample can be computed in several calls, some tokens (a piece) per call, if each op of the
      * graph has `each_token` or `next`. */
     bool each_token;    // true: the output of a token does not depend on other tokens or on the
@@ -143,7 +184,28 @@ typedef struct osh_op {
     /* Returns the number of bytes of the state (osh_op_past) of a sample of at most n_tokens
      * tokens. `dt`: dtype of in[0]. NULL: `next` needs no state. */
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
+
+    unsigned traits;    // OSH_OP_* bits: what other folders ask about the op
+    /* Returns the number of floating-point operations for `load`. NULL: they are not counted. */
+    double (*flops)(const void *attr, const int64_t *in_width, int64_t out_width,
+                    const osh_op_load *load);
+    /* True if a factor for each channel of in[k] gives the same factors for the channels of out[0].
+     * NULL: for no input. */
+    bool (*passes_factors)(const void *attr, int k);
+    /* True if attributes of the op limit its result, so that an infinity in in[k] can give a finite
+     * result. NULL: never. */
+    bool (*limits)(const void *attr, int k);
+    // with OSH_OP_NORM: describes the norm; NULL: of whole rows, with nothing added to the weight
+    osh_op_norm (*norm)(const void *attr);
 } osh_op;
+static inline bool osh_op_is(const osh_op *op, unsigned traits) // true if op has one of the traits
+{
+    return (op->traits & traits) != 0;
+}
+/* Rows of the table, for code that runs an op itself. */
+#define OSH_OP(x) extern const osh_op osh_op_##x;
+#include "ops/ops.def"
+#undef OSH_OP
 
 /* True if bit k of op->spreads is set, unless attributes of the op limit its result: an infinity in
  * in[k] can then give a finite result. */

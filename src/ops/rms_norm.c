@@ -112,14 +112,22 @@ done:
     return rc;
 }
 
+static osh_op_norm rms_norm_rule(const void *attr)
+{
+    const osh_rms_norm_attr *a = attr;
+    return (osh_op_norm){a->offset, a->head_dim};
+}
+
 const osh_op osh_op_rms_norm = {
     .name = "rms_norm", .n_in = 1, .n_weights = 1, .n_out = 1, .spreads = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_rms_norm_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rms_norm_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_cuda)},
     .tol = 1e-12, .f32_in = 1, .scratch = osh_rms_norm_scratch,
-    .writes = true,
-    .grad = {[OSH_REF] = rms_norm_grad_ref, [OSH_CPU] = osh_rms_norm_grad_cpu,
+    .grad.writes = true,
+    .grad.run = {[OSH_REF] = rms_norm_grad_ref, [OSH_CPU] = osh_rms_norm_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_grad_cuda)},
-    .grad_scratch_cuda = osh_rms_norm_grad_cuda_scratch,
+    .grad.scratch_cuda = osh_rms_norm_grad_cuda_scratch,
+    .traits = OSH_OP_NORM,
+    .norm = rms_norm_rule,
 };

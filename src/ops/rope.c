@@ -157,8 +157,9 @@ const osh_op osh_op_rope = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch, .next = osh_rope_cpu,
     .scratch_cuda = osh_rope_cuda_scratch,
-    .writes = true, .in_place_grad = true,
-    .grad = {[OSH_REF] = rope_grad_ref, [OSH_CPU] = osh_rope_grad_cpu,
+    .grad.writes = true, .grad.in_place = true,
+    .grad.run = {[OSH_REF] = rope_grad_ref, [OSH_CPU] = osh_rope_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_rope_grad_cuda)},
-    .grad_scratch_cuda = osh_rope_cuda_scratch,
+    .grad.scratch_cuda = osh_rope_cuda_scratch,
+    .traits = OSH_OP_ROPE,
 };

@@ -142,7 +142,7 @@ const osh_op osh_op_rotate = {
     .name = "rotate", .n_in = 1, .n_weights = 1, .n_out = 1, .attr_bytes = sizeof(osh_rotate_attr),
     .each_token = true,
     .infer = infer,
-    .run = {[OSH_REF] = ref}, .tol = 0, .scratch = scratch, .grad = {[OSH_REF] = rotate_grad_ref},
-    .in_place = true,
-    .host_only = true,
+    .run = {[OSH_REF] = ref}, .tol = 0, .scratch = scratch,
+    .grad.run = {[OSH_REF] = rotate_grad_ref},
+    .traits = OSH_OP_ROTATES | OSH_OP_IN_PLACE | OSH_OP_HOST_ONLY,
 };

@@ -63,6 +63,6 @@ const osh_op osh_op_routed_rows = {
     .name = "routed_rows", .n_in = 2, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_combine_attr), .infer = infer,
     .run = {[OSH_REF] = ref}, .tol = 0, .scratch = osh_elementwise_scratch,
-    .grad = {[OSH_REF] = routed_rows_grad_ref},
-    .host_only = true,
+    .grad.run = {[OSH_REF] = routed_rows_grad_ref},
+    .traits = OSH_OP_PICKS_ROWS | OSH_OP_HOST_ONLY,
 };

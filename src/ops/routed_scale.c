@@ -107,5 +107,7 @@ const osh_op osh_op_routed_scale = {
     .name = "routed_scale", .n_in = 2, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_routed_scale_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_routed_scale_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = routed_scale_grad_ref},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .grad.run = {[OSH_REF] = routed_scale_grad_ref},
+    .traits = OSH_OP_KEEPS_ZEROS,
 };

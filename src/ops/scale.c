@@ -45,10 +45,18 @@ static osh_status scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     return OSH_OK;
 }
 
+static bool scale_passes_factors(const void *attr, int k)
+{
+    (void)attr;
+    return k == 0;
+}
+
 const osh_op osh_op_scale = {
     .name = "scale", .n_in = 1, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_scale_attr), .infer = osh_infer_same,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_scale_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
-    .grad = {[OSH_REF] = scale_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_grad_cuda)},
+    .grad.run = {[OSH_REF] = scale_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_scale_grad_cuda)},
+    .traits = OSH_OP_SCALES,
+    .passes_factors = scale_passes_factors,
 };

@@ -87,5 +87,7 @@ const osh_op osh_op_sigmoid_gate = {
     .name = "sigmoid_gate", .n_in = 2, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = NULL, .attr_bytes = 0, .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_sigmoid_gate_cuda)},
-    .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad = {[OSH_REF] = sigmoid_gate_grad_ref},
+    .tol = 1e-12, .scratch = osh_elementwise_scratch,
+    .grad.run = {[OSH_REF] = sigmoid_gate_grad_ref},
+    .traits = OSH_OP_GATES,
 };

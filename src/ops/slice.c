@@ -96,6 +96,7 @@ const osh_op osh_op_slice = {
                                                                         // reference kernel, which
                                                                         // only copies
     .tol = 0, .scratch = osh_elementwise_scratch,
-    .grad = {[OSH_REF] = slice_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_grad_cuda)},
-    .grad_scratch = osh_elementwise_scratch, .passes = true, .by_rows = true,
+    .grad.run = {[OSH_REF] = slice_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_grad_cuda)},
+    .grad.scratch = osh_elementwise_scratch, .by_rows = true,
+    .traits = OSH_OP_PASSES,
 };

@@ -227,14 +227,24 @@ done:
     return rc;
 }
 
+/* Per element of a head's state: 5 operations to decay, update and read it. */
+static double ssm_scan_flops(const void *attr, const int64_t *in_width, int64_t out_width,
+                             const osh_op_load *load)
+{
+    (void)in_width;
+    return 5 * load->tokens * (double)((const osh_ssm_scan_attr *)attr)->state * (double)out_width;
+}
+
 const osh_op osh_op_ssm_scan = {
     .name = "ssm_scan", .n_in = 2, .n_weights = 3, .n_out = 1,
     .attrs = attrs, .attr_bytes = sizeof(osh_ssm_scan_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_ssm_scan_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_ssm_scan_cuda)},
-    .tol = 1e-11, .f32_out = true, .scratch = osh_ssm_scan_scratch,
+    .tol = 1e-11, .scratch = osh_ssm_scan_scratch,
     .next = osh_ssm_scan_cpu, .state = osh_ssm_scan_state,
     .scratch_cuda = osh_ssm_scan_cuda_scratch,
-    .grad = {[OSH_REF] = ssm_scan_grad_ref, [OSH_CPU] = osh_ssm_scan_grad_cpu},
-    .grad_scratch = osh_ssm_scan_grad_scratch,
+    .grad.run = {[OSH_REF] = ssm_scan_grad_ref, [OSH_CPU] = osh_ssm_scan_grad_cpu},
+    .grad.scratch = osh_ssm_scan_grad_scratch,
+    .traits = OSH_OP_F32_OUT,
+    .flops = ssm_scan_flops,
 };

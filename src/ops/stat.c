@@ -30,38 +30,39 @@ static void channel_sum_finish(osh_tensor *state)
 }
 
 const osh_stat_type osh_stat_hessian = {
-    .name = "hessian", .dtype = OSH_F32, .ndim = 2, .feed = "hessian_accum",
-    .merge = "merge_lower",
+    .name = "hessian", .dtype = OSH_F32, .ndim = 2, .feed = &osh_op_hessian_accum,
+    .merge = &osh_op_merge_lower,
 };
 const osh_stat_type osh_stat_shift = {
-    .name = "shift", .dtype = OSH_F32, .ndim = 2, .feed = "shift_accum", .merge = "merge_sums",
+    .name = "shift", .dtype = OSH_F32, .ndim = 2, .feed = &osh_op_shift_accum,
+    .merge = &osh_op_merge_sums,
 };
 const osh_stat_type osh_stat_squares = {
-    .name = "squares", .dtype = OSH_F64, .ndim = 1, .feed = "channel_squares",
-    .merge = "merge_sums",
+    .name = "squares", .dtype = OSH_F64, .ndim = 1, .feed = &osh_op_channel_squares,
+    .merge = &osh_op_merge_sums,
 };
 const osh_stat_type osh_stat_peaks = {
-    .name = "peaks", .dtype = OSH_F64, .ndim = 1, .shape = {1}, .feed = "token_peaks",
-    .merge = "merge_sums",
+    .name = "peaks", .dtype = OSH_F64, .ndim = 1, .shape = {1}, .feed = &osh_op_token_peaks,
+    .merge = &osh_op_merge_sums,
 };
 const osh_stat_type osh_stat_channel_sum = {
-    .name = "channel_sum", .dtype = OSH_F32, .ndim = 2, .shape = {2}, .feed = "channel_sum",
-    .merge = "merge_channel_sum", .finish = channel_sum_finish,
+    .name = "channel_sum", .dtype = OSH_F32, .ndim = 2, .shape = {2}, .feed = &osh_op_channel_sum,
+    .merge = &osh_op_merge_channel_sum, .finish = channel_sum_finish,
 };
 const osh_stat_type osh_stat_channel_range = {
     .name = "channel_range", .dtype = OSH_F32, .ndim = 2, .shape = {2}, .begin = ranges_begin,
-    .feed = "channel_range", .merge = "merge_ranges", .exact = true,
+    .feed = &osh_op_channel_range, .merge = &osh_op_merge_ranges, .exact = true,
 };
 const osh_stat_type osh_stat_sample_ranges = {
     .name = "sample_ranges", .dtype = OSH_F32, .ndim = 2, .shape = {2}, .begin = ranges_begin,
-    .merge = "merge_ranges", .exact = true,
+    .merge = &osh_op_merge_ranges, .exact = true,
 };
 const osh_stat_type osh_stat_routes = {
-    .name = "routes", .dtype = OSH_I64, .ndim = 1, .feed = "count_routes", .merge = "merge_sums",
-    .exact = true,
+    .name = "routes", .dtype = OSH_I64, .ndim = 1, .feed = &osh_op_count_routes,
+    .merge = &osh_op_merge_sums, .exact = true,
 };
 const osh_stat_type osh_stat_sums = {
-    .name = "sums", .dtype = OSH_F64, .ndim = 1, .merge = "merge_sums",
+    .name = "sums", .dtype = OSH_F64, .ndim = 1, .merge = &osh_op_merge_sums,
 };
 
 static const osh_stat_type *const stat_types[] = {
@@ -147,7 +148,7 @@ osh_status osh_stat_new_part(osh_ctx *cx, osh_stat *s, osh_where where)
 static osh_status stat_merge(osh_ctx *cx, osh_stat *s)
 {
     osh_op_args a = {.out = {s->all, s->part}};
-    return osh_op_run(cx, osh_op_find(s->type->merge), &a);
+    return osh_op_run(cx, s->type->merge, &a);
 }
 
 osh_status osh_stat_at(osh_ctx *cx, osh_tensor **to, osh_stat *s, int64_t sample)
@@ -178,7 +179,7 @@ osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t
 {
     osh_status rc = OSH_OK;
     const int64_t *at = a->seqs->offsets;
-    const osh_op *op = osh_op_find(s->type->feed);
+    const osh_op *op = s->type->feed;
     assert(first_sample >= s->next);
     s->next = first_sample + a->seqs->n;
     for (int64_t k = 0, end; k < a->seqs->n; k = end) {

@@ -28,13 +28,13 @@ typedef struct osh_stat_type {
     int64_t shape[2];  // shape of the state; 0 in the table means the argument n of osh_stat_shape
     /* Makes a state empty. NULL: an empty state contains zeros. */
     osh_status (*begin)(osh_ctx *cx, osh_tensor *state);
-    /* Name of the op that adds rows to the state. The op reads x and, for some statistics, x of the
+    /* The op that adds rows to the state. The op reads x and, for some statistics, x of the
      * original model, and adds to its output, the state. NULL: the collector adds to the state
      * itself (osh_stat_at). */
-    const char *feed;
-    /* Name of the op that merges the state out[1], of later samples, into the state out[0]. out[1]
+    const osh_op *feed;
+    /* The op that merges the state out[1], of later samples, into the state out[0]. out[1]
      * becomes empty. */
-    const char *merge;
+    const osh_op *merge;
     bool exact;        // true: every number of groups gives the same bytes, so no second tensor is
                        // needed
     /* Turns the merged state into the result, in place. NULL: the merged state is the result. */

@@ -201,7 +201,7 @@ static osh_status band_round(osh_ctx *cx, worker *w, band *b, uint8_t *from, uin
                                           // is computed from w later
                           .room = l->format->pack_rows ? w->codes : to};
     job.params.global = b->it->params.global;
-    rc = m->type->compress(cx, m, &job, 1, NULL, 0);
+    rc = m->type->solver->compress(cx, m, &job, 1, NULL, 0);
     if (rc == OSH_E_NUMERIC) {
         int64_t bad = osh_find_nonfinite(from, l->dtype, b->n * l->I);
         if (bad < 0) goto done;

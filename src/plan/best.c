@@ -14,7 +14,7 @@ void osh_best_begin(osh_inputs *in)
     for (size_t i = 0; i < in->recipe->n; i++) {
         const osh_modifier *m = &in->recipe->modifiers[i];
         in->best |= m->best;
-        layers |= m->type->blocks && m->type->blocks(m);
+        layers |= osh_modifier_blocks(m) != NULL;
     }
     bool decides = in->best && !layers && !in->opt->sequential_targets.n;
     in->targets = decides ? &linears : &in->opt->sequential_targets;

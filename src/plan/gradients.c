@@ -56,7 +56,7 @@ static bool read_by_linears(const osh_plan *p, int value)
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &p->in.graph->nodes[i];
         for (int k = 0; k < n->op->n_in; k++)
-            if (n->in[k] == value && !osh_node_is(n, "linear")) return false;
+            if (n->in[k] == value && !osh_node_is(n, OSH_OP_LINEAR)) return false;
     }
     return v->producer >= 0;
 }

@@ -54,7 +54,7 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
     if (p->rewrites.n_inherits) return *done = "served", "--calib-passthrough";
     for (size_t m = 0; m < p->in.recipe->n; m++) {
         const osh_modifier_type *type = p->in.recipe->modifiers[m].type;
-        if (type->prunes || type->host_only) return type->name;
+        if (type->host_only) return type->name;
     }
     *done = "served";
     for (int i = 0; i < p->match.n_linears; i++) {

@@ -24,9 +24,10 @@ static osh_status traversal_of_linear(osh_ctx *cx, const osh_plan *p, const int 
     osh_status rc = OSH_OK;
     const osh_modifier *m = p->in.recipe->modifiers;
     int who[3] = {-1, -1, -1}, first = -1;
-    if (!l->kept && m[l->modifier].type->wants(&m[l->modifier], l->scheme)) who[2] = l->modifier;
+    if (!l->kept && m[l->modifier].type->solver->wants(&m[l->modifier], l->scheme))
+        who[2] = l->modifier;
     if (l->prune.modifier >= 0 &&
-        m[l->prune.modifier].type->wants(&m[l->prune.modifier], l->scheme))
+        m[l->prune.modifier].type->solver->wants(&m[l->prune.modifier], l->scheme))
         who[0] = l->prune.modifier;
     for (size_t k = 0; l->ranged[0] >= 0 && k < p->in.recipe->n; k++)
         if (m[k].cache.present) who[1] = (int)k;

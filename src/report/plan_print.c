@@ -1,4 +1,4 @@
-/* plan_print.c - prints the plan as text or JSON: subgraphs with their weights, live values and
+/* plan_print.c - prints the plan as text: subgraphs with their weights, live values and
  * passes, schemes and the programs that load them, output files. */
 #include <string.h>
 
@@ -19,10 +19,11 @@
 #include "schedule/looks.h"
 #include "rewrite/passthrough.h"
 #include "rewrite/rotations.h"
+#include "report/plan_json.h"
 #include "report/plan_print.h"
 #include "schedule/tuning.h"
 
-static int64_t range_weight_bytes(const osh_plan *p, const osh_range *r)
+int64_t osh_range_weight_bytes(const osh_plan *p, const osh_range *r)
 {
     const osh_graph *g = p->in.graph;
     int64_t bytes = 0;
@@ -37,7 +38,7 @@ static int64_t range_weight_bytes(const osh_plan *p, const osh_range *r)
     return bytes;
 }
 
-static int64_t range_hessian_bytes(const osh_plan *p, const osh_range *r)
+int64_t osh_range_hessian_bytes(const osh_plan *p, const osh_range *r)
 {
     int64_t bytes = 0;
     for (int s = 0; s < r->n_subgraphs; s++)
@@ -45,7 +46,7 @@ static int64_t range_hessian_bytes(const osh_plan *p, const osh_range *r)
     return bytes;
 }
 
-static int range_n_linears(const osh_plan *p, const osh_range *r)
+int osh_range_n_linears(const osh_plan *p, const osh_range *r)
 {
     int n = 0;
     osh_span own = osh_linears_of(&p->schedule, r->first_subgraph, r->n_subgraphs);
@@ -56,7 +57,7 @@ static int range_n_linears(const osh_plan *p, const osh_range *r)
     return n;
 }
 
-static const char *range_passes_text(const osh_range *r)
+const char *osh_range_passes_text(const osh_range *r)
 {
     if (r->fold && r->merged) return "smooth, observe and propagate in one";
     if (r->fold && r->observe)
@@ -69,7 +70,7 @@ static const char *range_passes_text(const osh_range *r)
 
 static double bytes_to_mb(int64_t n) { return (double)n / 1e6; }
 
-static const char *visit_way_text(const osh_visit *v)
+const char *osh_visit_way_text(const osh_visit *v)
 {
     return v->segments      ? "one group of modules at a time"
            : v->round_bytes ? "statistics in several rounds"
@@ -92,7 +93,7 @@ static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
         "          weights %.1f MB, statistics %.1f MB, values at rest %.1f MB, device %.1f MB, "
         "host %.1f MB above the base; %s%s%s%s\n",
         bytes_to_mb(v->weight_bytes), bytes_to_mb(v->stats_bytes), bytes_to_mb(v->live_bytes),
-        bytes_to_mb(v->device_peak), bytes_to_mb(v->host_peak), visit_way_text(v),
+        bytes_to_mb(v->device_peak), bytes_to_mb(v->host_peak), osh_visit_way_text(v),
         v->prefetch ? ", reads ahead" : "", v->values_ahead ? ", values beside the work" : "",
         v->apart ? ", small Linears apart" : "");
 }
@@ -105,8 +106,8 @@ static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, con
     osh_status rc = OSH_OK;
     OSH_TRY(osh_buf_printf(
         cx, b, " %3d nodes, %d quantized, weights %.2f MB, Hessians %.2f MB, passes: %s; live in:",
-        r->n_nodes, range_n_linears(p, r), (double)range_weight_bytes(p, r) / 1e6,
-        (double)range_hessian_bytes(p, r) / 1e6, range_passes_text(r)));
+        r->n_nodes, osh_range_n_linears(p, r), (double)osh_range_weight_bytes(p, r) / 1e6,
+        (double)osh_range_hessian_bytes(p, r) / 1e6, osh_range_passes_text(r)));
     OSH_TRY(print_value_names(cx, b, p, r->live_in, r->n_live_in));
     OSH_TRY(osh_buf_printf(cx, b, "; live out:"));
     OSH_TRY(print_value_names(cx, b, p, r->live_out, r->n_live_out));
@@ -305,9 +306,7 @@ static osh_status print_rotations(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_status rc = OSH_OK;
     const osh_rotated *r = p->rewrites.rotated;
     if (!r) goto done;
-    for (size_t m = 0; m < p->in.recipe->n; m++)
-        if (p->in.recipe->modifiers[m].type->rotates)
-            OSH_TRY(osh_buf_printf(cx, b, "%s: ", p->in.recipe->modifiers[m].type->name));
+    OSH_TRY(osh_buf_printf(cx, b, "%s: ", p->in.recipe->modifiers[r->modifier].type->name));
     for (int i = 0; i < r->n; i++)
         OSH_TRY(
             osh_buf_printf(cx, b, "%s in blocks of %lld, ", r->names[i], (long long)r->of[i].n));
@@ -505,198 +504,21 @@ done:
     return rc;
 }
 
-static bool json_values(cJSON *o, const char *key, const osh_plan *p, const int *v, int n)
-{
-    cJSON *list = cJSON_AddArrayToObject(o, key);
-    for (int i = 0; list && i < n; i++)
-        cJSON_AddItemToArray(list, cJSON_CreateString(p->in.graph->values[v[i]].name));
-    return list != NULL;
-}
-
-static bool json_number(cJSON *o, const char *key, int64_t v)
-{
-    return cJSON_AddNumberToObject(o, key, (double)v) != NULL;
-}
-
-static bool json_visit(cJSON *o, const osh_visit *v)
-{
-    return cJSON_AddStringToObject(o, "phases", visit_way_text(v)) &&
-           cJSON_AddBoolToObject(o, "prefetch", v->prefetch) &&
-           cJSON_AddBoolToObject(o, "values_ahead", v->values_ahead) &&
-           cJSON_AddBoolToObject(o, "solved_apart", v->apart) &&
-           json_number(o, "peak_weight_bytes", v->weight_bytes) &&
-           json_number(o, "statistics_bytes", v->stats_bytes) &&
-           json_number(o, "value_bytes", v->live_bytes) &&
-           json_number(o, "device_bytes", v->device_peak) &&
-           json_number(o, "host_bytes", v->host_peak) &&
-           json_number(o, "scratch_bytes", v->scratch_peak) &&
-           json_number(o, "read_bytes", v->read_bytes);
-}
-
-static bool json_memory(cJSON *root, const osh_plan *p)
-{
-    const osh_memory *m = &p->budget.memory;
-    const osh_schedule *s = &p->schedule;
-    cJSON *o = cJSON_AddObjectToObject(root, "memory"), *least = NULL;
-    int ahead = 0;
-    const char *looks = m->looks_f16 ? "disk_f16" : osh_look_name(s->looks);
-    for (int i = 0; i < s->n_visits; i++) ahead |= s->visits[i].prefetch;
-    bool ok = o && cJSON_AddStringToObject(o, "activation_tier", osh_tier_name(m->tier)) &&
-              (!osh_looks_twice(s) || cJSON_AddStringToObject(o, "calib_cache", looks)) &&
-              (p->in.on_device || json_number(o, "batch_size", s->batch_size)) &&
-              json_number(o, "batches_in_memory", osh_memory_kept(&p->budget, m->tier)) &&
-              json_number(o, "num_workers", m->n_loaders) &&
-              json_number(o, "batches_ahead", m->n_ahead) &&
-              json_number(o, "prefetch_depth", ahead) &&
-              json_number(o, "base_bytes", m->base_bytes) &&
-              json_number(o, "device_bytes", m->peak.device) &&
-              json_number(o, "host_bytes", m->peak.host) &&
-              json_number(o, "scratch_bytes", m->peak.scratch) &&
-              json_number(o, "read_bytes", m->read_bytes) &&
-              json_number(o, "write_bytes", m->write_bytes) &&
-              json_number(o, "reread_bytes", m->reread_bytes) &&
-              (least = cJSON_AddObjectToObject(o, "smallest_budgets"));
-    return ok && json_number(least, "device_bytes", m->least.device) &&
-           json_number(least, "host_bytes", m->least.host);
-}
-
-static bool json_gpu_model(osh_ctx *cx, cJSON *root, const osh_plan *p)
-{
-    const osh_gpu_model *m = p->in.gpu_model;
-    if (!m) return true;
-    cJSON *o = cJSON_AddObjectToObject(root, "device_model"), *t = NULL;
-    osh_estimate e = {0};
-    if (p->in.on_device && osh_plan_estimate(cx, &e, &p->budget, m)) return false;
-    bool ok = o && cJSON_AddStringToObject(o, "name", m->name) &&
-              cJSON_AddStringToObject(o, "title", m->title) &&
-              json_number(o, "memory_bytes", m->memory_bytes) &&
-              json_number(o, "batches", p->schedule.n_batches) &&
-              json_number(o, "batch_tokens", p->schedule.batch_tokens) &&
-              (t = cJSON_AddObjectToObject(o, "estimated_seconds")) &&
-              cJSON_AddNumberToObject(t, "copies", e.copies);
-    for (int k = OSH_PHASE_OBSERVE; ok && k <= OSH_PHASE_PROPAGATE; k++)
-        ok = cJSON_AddNumberToObject(t, osh_phase_name((osh_phase)k), e.phase[k]) != NULL;
-    return ok;
-}
-
-static bool json_subgraphs(cJSON *root, const osh_plan *p)
-{
-    cJSON *list = cJSON_AddArrayToObject(root, "subgraphs");
-    bool ok = list != NULL;
-    for (int i = 0; ok && i < osh_n_ranges(&p->schedule); i++) {
-        const osh_range r = osh_range_at(&p->schedule, i);
-        cJSON *o = cJSON_CreateObject();
-        cJSON_AddItemToArray(list, o);
-        ok = o && cJSON_AddStringToObject(o, "name", r.name) &&
-             json_number(o, "nodes", r.n_nodes) &&
-             json_number(o, "quantized", range_n_linears(p, &r)) &&
-             json_number(o, "weight_bytes", range_weight_bytes(p, &r)) &&
-             json_number(o, "hessian_bytes", range_hessian_bytes(p, &r)) &&
-             cJSON_AddStringToObject(o, "passes", range_passes_text(&r)) &&
-             json_values(o, "live_in", p, r.live_in, r.n_live_in) &&
-             json_values(o, "live_out", p, r.live_out, r.n_live_out) &&
-             (i >= p->schedule.n_visits || json_visit(o, &p->schedule.visits[i]));
-    }
-    return ok;
-}
-
-static bool json_factors(cJSON *root, const osh_plan *p)
-{
-    cJSON *list = cJSON_AddArrayToObject(root, "factors");
-    bool ok = list != NULL;
-    for (int i = 0; ok && i < p->rewrites.n_folds; i++) {
-        const osh_fold *f = &p->rewrites.folds[i];
-        cJSON *o = cJSON_CreateObject(), *weights = NULL;
-        cJSON_AddItemToArray(list, o);
-        ok = o && cJSON_AddStringToObject(o, "layer", p->in.graph->modules[f->module].name) &&
-             cJSON_AddStringToObject(o, "modifier",
-                                     p->in.recipe->modifiers[f->modifier].type->name) &&
-             (weights = cJSON_AddArrayToObject(o, "weights"));
-        for (int k = 0; ok && k < f->n_takes; k++)
-            ok = cJSON_AddItemToArray(weights,
-                                      cJSON_CreateString(p->in.graph->weights[f->takes[k]].name));
-    }
-    return ok;
-}
-
-static bool json_inherits(cJSON *root, const osh_plan *p)
-{
-    cJSON *list = p->rewrites.n_inherits ? cJSON_AddArrayToObject(root, "not_observed") : NULL;
-    bool ok = list || !p->rewrites.n_inherits;
-    for (int i = 0; ok && i < p->rewrites.n_inherits; i++) {
-        const osh_inherit *h = &p->rewrites.inherits[i];
-        static const char *const kinds[OSH_RANGED] = {"keys", "values",
-                                                      "queries", [OSH_INPUT] = "input"};
-        cJSON *o = cJSON_CreateObject();
-        cJSON_AddItemToArray(list, o);
-        ok = o && cJSON_AddStringToObject(o, "module", p->match.linears[h->linear].name) &&
-             cJSON_AddStringToObject(o, "what", kinds[h->k]) &&
-             cJSON_AddStringToObject(o, "value", p->in.graph->values[h->value].name) &&
-             cJSON_AddStringToObject(o, "range_of", p->in.graph->values[h->from].name);
-    }
-    return ok;
-}
-
-static bool json_tune(cJSON *root, const osh_plan *p)
-{
-    cJSON *o = p->schedule.tune.steps || p->schedule.tune_not
-                   ? cJSON_AddObjectToObject(root, "tune")
-                   : NULL;
-    if (!p->schedule.tune.steps)
-        return !p->schedule.tune_not ||
-               (o && cJSON_AddStringToObject(o, "left_out", p->schedule.tune_not));
-    return o && json_number(o, "steps", p->schedule.tune.steps) &&
-           json_number(o, "rows", p->schedule.tune.rows) &&
-           json_number(o, "held_back", osh_tune_held(&p->in.data));
-}
-
-static bool json_rest(cJSON *root, const osh_plan *p)
-{
-    cJSON *q =
-        *p->match.quantization_json ? cJSON_Parse(p->match.quantization_json) : cJSON_CreateNull();
-    cJSON *mods = NULL, *files = NULL;
-    bool ok = q && cJSON_AddItemToObject(root, "quantization_config", q);
-    ok = ok && (mods = cJSON_AddArrayToObject(root, "modules")) &&
-         (files = cJSON_AddArrayToObject(root, "files"));
-    for (int i = 0; ok && i < p->match.n_linears; i++)
-        ok = cJSON_AddItemToArray(mods, cJSON_CreateString(p->match.linears[i].name));
-    for (int s = 0; ok && s < p->manifest.n_shards; s++) {
-        cJSON *o = cJSON_CreateObject();
-        ok = o && cJSON_AddStringToObject(o, "name", p->manifest.shards[s].name) &&
-             cJSON_AddNumberToObject(o, "bytes", (double)p->manifest.shards[s].n_bytes);
-        cJSON_AddItemToArray(files, o);
-    }
-    return ok;
-}
-
 osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
-    cJSON *root = NULL; // own
     char *text = NULL;  // own
     osh_buf_init(&b, 0);
     if (!json) {
         OSH_TRY(plan_as_text(cx, &b, p));
     } else {
-        root = cJSON_CreateObject();
-        bool ok = root && cJSON_AddStringToObject(root, "pipeline", osh_plan_pipeline(p)) &&
-                  cJSON_AddStringToObject(root, "device", p->in.on_device ? "cuda" : "cpu") &&
-                  cJSON_AddNumberToObject(root, "samples", (double)p->in.data.n) &&
-                  cJSON_AddNumberToObject(root, "output_bytes", (double)p->manifest.total_bytes) &&
-                  cJSON_AddNumberToObject(root, "output_tensors", (double)p->manifest.n_out) &&
-                  (!p->rewrites.n_folds || json_factors(root, p)) && json_inherits(root, p) &&
-                  json_subgraphs(root, p) && json_memory(root, p) && json_gpu_model(cx, root, p) &&
-                  json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, &p->match);
-        if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
-        OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
-        OSH_TRY(osh_json_print(cx, &text, root, 0));
+        OSH_TRY(osh_plan_print_json(cx, &text, p));
         OSH_TRY(osh_buf_printf(cx, &b, "%s\n", text));
     }
     if (!(*out = osh_strdup(cx, b.data))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
 done:
     osh_buf_deinit(cx, &b);
     osh_free(cx, text);
-    cJSON_Delete(root);
     return rc;
 }

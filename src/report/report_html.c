@@ -189,7 +189,7 @@ static void html_error_table(osh_page *pg, const osh_run *r, const ranked *order
         const osh_modifier *m =
             x->losses.n ? &p->in.recipe->modifiers[p->match.linears[order[k].i].modifier] : NULL;
         for (int i = 0; i < x->losses.n; i++)
-            PUT(pg, "%s%s %.4g", i ? ", " : "", m->type->step(m, i), x->losses.of[i]);
+            PUT(pg, "%s%s %.4g", i ? ", " : "", osh_modifier_step(m, i), x->losses.of[i]);
         PUT(pg, "</td><td class=\"n\">");
         if (x->losses.all > 0) PUT(pg, "%.3e", x->losses.of[x->losses.n - 1] / x->losses.all);
         PUT(pg, "</td></tr>\n");

@@ -42,7 +42,7 @@ static bool module_add_losses(cJSON *o, const osh_run *r, int i)
     bool ok = !x->n || list;
     for (int k = 0; ok && k < x->n; k++) {
         cJSON *step = cJSON_CreateObject();
-        ok = step && osh_report_string(step, "step", m->type->step(m, k)) &&
+        ok = step && osh_report_string(step, "step", osh_modifier_step(m, k)) &&
              osh_report_number(step, "loss", x->of[k]);
         cJSON_AddItemToArray(list, step);
     }

@@ -39,7 +39,7 @@ static osh_status experts_add_layer(osh_ctx *cx, osh_rewrites *p, const osh_reap
     const char *expert = g->modules[down->module].name;
     const char *end = strstr(expert, ".experts.");
     osh_expert_layer *l = &x->layers[x->n];
-    if (!osh_node_is(route, "moe_router") || !end)
+    if (!osh_node_routes(route) || osh_node_is(route, OSH_OP_COLUMNS) || !end)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: %s: its router (%s) does not take a softmax over all experts, and this "
                  "version supports no other router",
@@ -80,7 +80,7 @@ static osh_status experts_find_layers(osh_ctx *cx, osh_rewrites *p, const osh_re
     OSH_NEW(cx, p->experts->layers, g->n_nodes);
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
-        if (!osh_node_is(n, "moe_combine")) continue;
+        if (!osh_node_is(n, OSH_OP_COMBINES)) continue;
         if (p->experts->n && p->experts->layers[p->experts->n - 1].route == n->in[2]) continue;
         OSH_TRY(experts_add_layer(cx, p, a, n));
     }

@@ -1,4 +1,4 @@
-/* folds.c - finds the folds of a recipe, and registers factors when they are known. A mapping of
+/* folds.c - finds the folds of a recipe (fold_rules.c registers the factors). A mapping of
  * the recipe names a smooth layer, whose weights are divided by factors, and balance layers, whose
  * weights are multiplied by the factors. If the recipe has no mappings, they are inferred from the
  * graph. */
@@ -61,16 +61,17 @@ static bool node_reads(const osh_node *n, int value)
 {
     bool any = false;
     for (int k = 0; k < n->op->n_in; k++) any |= n->in[k] == value;
-    return any && !osh_node_is(n, "zeros");
+    return any && !osh_node_is(n, OSH_OP_ZEROS);
 }
 
+/* True if factors of the channels of the value, which the node reads, are also factors of the
+ * channels of the node's output. */
 static bool passes_on(const osh_node *n, int value)
 {
-    if (osh_node_is(n, "scale")) return true;
-    if (osh_node_is(n, "glu")) return n->in[1] == value && n->in[0] != value;
-    const osh_attention_attr *a = n->attr;
-    return n->op->attends && n->in[2] == value && n->in[0] != value && n->in[1] != value &&
-           a->n_heads == a->n_kv_heads;
+    if (!n->op->passes_factors) return false;
+    for (int k = 0; k < n->op->n_in; k++)
+        if (n->in[k] == value && !n->op->passes_factors(n->attr, k)) return false;
+    return true;
 }
 
 /* Checks that every node that reads the value is a balance layer or passes the factors on to its
@@ -84,7 +85,7 @@ static osh_status fold_follow(osh_ctx *cx, const osh_rewrites *p, const found *f
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
         if (!node_reads(n, value)) continue;
-        if (osh_node_is(n, "linear") && has_take(f, n->module)) {
+        if (osh_node_is(n, OSH_OP_LINEAR) && has_take(f, n->module)) {
             for (int k = 0; k < f->n_takes; k++) reached[k] |= f->takes[k] == n->module;
         } else if (passes_on(n, value)) {
             OSH_TRY(fold_follow(cx, p, f, n->out[0], reached));
@@ -121,8 +122,7 @@ static osh_status fold_check(osh_ctx *cx, const osh_rewrites *p, const found *f)
     OSH_NEW(cx, reached, f->n_takes);
     const osh_weight *w = s->w[0] < 0 ? NULL : &g->weights[s->w[0]];
     if (!w ||
-        !(osh_node_is(s, "rms_norm") || osh_node_is(s, "layer_norm") || osh_node_is(s, "linear")) ||
-        w->shape[0] != g->values[s->out[0]].width)
+        !osh_node_is(s, OSH_OP_NORM | OSH_OP_LINEAR) || w->shape[0] != g->values[s->out[0]].width)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: smooth layer %s is a %s (%s): want a norm of whole rows, or a Linear", who,
                  name, g->modules[f->smooth].cls, s->op->name);
@@ -208,7 +208,7 @@ static osh_status fold_see_input(osh_ctx *cx, const osh_rewrites *p, const found
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: %s does not read what the other balance layers of %s read",
                      f->m->type->name, t->name, g->modules[o->module].name);
-        if (s) OSH_TRY(f->m->type->takes(cx, f->m, t->name, s));
+        if (s) OSH_TRY(f->m->type->transform->takes(cx, f->m, t->name, s));
     }
 done:
     return rc;
@@ -229,7 +229,7 @@ static osh_status folds_add(osh_ctx *cx, osh_rewrites *p, const found *f)
     *o = (osh_fold){.modifier = f->modifier, .module = f->smooth, .value = s->out[0],
                     .n = g->values[s->out[0]].width, .subgraph = -1};
     p->n_folds++;
-    if (osh_node_is(s, "rms_norm")) o->offset = (float)((const osh_rms_norm_attr *)s->attr)->offset;
+    o->offset = (float)osh_node_norm(s).offset;
     OSH_NEW(cx, o->s, o->n);
     OSH_NEW(cx, o->takes, f->n_takes);
     for (int k = 0; k < 2 && k < s->op->n_weights; k++)
@@ -268,7 +268,7 @@ static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
     const osh_graph *g = p->in->graph;
     const osh_module *s = &g->modules[f->smooth];
     bool any = false;
-    if (!f->m->type->search) return false;
+    if (!f->m->type->transform->search) return false;
     int64_t width = g->values[fold_node(p, f->smooth)->out[0]].width;
     for (int k = 0; k < f->n_takes; k++) {
         const osh_module *t = &g->modules[f->takes[k]];
@@ -353,7 +353,7 @@ static osh_status find_takes(osh_ctx *cx, const osh_rewrites *p, found *f, const
                  f->m->type->name, map->smooth, g->modules[f->smooth].name, map->balance.items[0]);
     for (int m = in.first; m < in.end; m++) {
         if (!f->hits[m]) continue;
-        if (!osh_node_is(&g->nodes[g->modules[m].node], "linear"))
+        if (!osh_node_is(&g->nodes[g->modules[m].node], OSH_OP_LINEAR))
             OSH_FAIL(cx, OSH_E_USAGE, "%s: balance layer %s is a %s: want a Linear",
                      f->m->type->name, g->modules[m].name, g->modules[m].cls);
         f->takes[f->n_takes++] = m;
@@ -414,7 +414,7 @@ static bool is_layer_norm(const osh_rewrites *p, int module)
     const osh_graph *g = p->in->graph;
     if (g->modules[module].node < 0 || !module_in_layer(g, module)) return false;
     const osh_node *n = fold_node(p, module);
-    return (osh_node_is(n, "rms_norm") || osh_node_is(n, "layer_norm")) && n->w[0] >= 0 &&
+    return osh_node_is(n, OSH_OP_NORM) && n->w[0] >= 0 &&
            g->weights[n->w[0]].shape[0] == g->values[g->hidden].width &&
            g->values[n->out[0]].width == g->values[g->hidden].width;
 }
@@ -430,7 +430,8 @@ static bool only_linears(const osh_rewrites *p, found *f, int module)
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
         if (!node_reads(n, s->out[0])) continue;
-        if (!osh_node_is(n, "linear") || is_router_class(g->modules[n->module].cls)) return false;
+        if (!osh_node_is(n, OSH_OP_LINEAR) || is_router_class(g->modules[n->module].cls))
+            return false;
         f->takes[f->n_takes++] = n->module;
     }
     return f->n_takes > 0;
@@ -442,7 +443,7 @@ static bool passes_to_one(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;
     if (g->modules[module].node < 0 || !module_in_layer(g, module) ||
-        !osh_node_is(fold_node(p, module), "linear"))
+        !osh_node_is(fold_node(p, module), OSH_OP_LINEAR))
         return false;
     int value = fold_node(p, module)->out[0];
     f->smooth = module, f->n_takes = 0;
@@ -455,7 +456,7 @@ static bool passes_to_one(const osh_rewrites *p, found *f, int module)
             reader = &g->nodes[i];
         }
         if (!reader) return false;
-        if (passed && osh_node_is(reader, "linear") &&
+        if (passed && osh_node_is(reader, OSH_OP_LINEAR) &&
             !is_router_class(g->modules[reader->module].cls)) {
             f->takes[f->n_takes++] = reader->module;
             return true;
@@ -475,7 +476,7 @@ static osh_status folds_infer(osh_ctx *cx, osh_rewrites *p, found *f)
     const osh_graph *g = p->in->graph;
     int n = 0;
     for (int m = 0; m < g->n_modules; m++) {
-        if (f->m->type->search && passes_to_one(p, f, m)) {
+        if (f->m->type->transform->search && passes_to_one(p, f, m)) {
             OSH_TRY(fold_take_up(cx, p, f));
             n++;
         }
@@ -524,7 +525,7 @@ static osh_status folds_of_modifier(osh_ctx *cx, osh_rewrites *p, int modifier)
     osh_status rc = OSH_OK;
     found f = {.m = &p->in->recipe->modifiers[modifier], .modifier = modifier};
     size_t n = 0;
-    const osh_mapping *maps = f.m->type->mappings(f.m, &n);
+    const osh_mapping *maps = f.m->type->transform->mappings(f.m, &n);
     OSH_TRY(folds_make_lists(cx, &f, p));
     if (!maps) OSH_TRY(folds_infer(cx, p, &f));
     for (size_t i = 0; maps && i < n; i++) OSH_TRY(use_mapping(cx, p, &f, &maps[i]));
@@ -545,7 +546,7 @@ osh_status osh_plan_folds(osh_ctx *cx, osh_rewrites *p)
     osh_status rc = OSH_OK;
     bool any = false;
     for (size_t m = 0; m < p->in->recipe->n; m++)
-        any |= osh_modifier_is_transform(&p->in->recipe->modifiers[m]);
+        any |= p->in->recipe->modifiers[m].type->transform != NULL;
     if (!any) goto done;
     if (!p->in->graph)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -555,7 +556,7 @@ osh_status osh_plan_folds(osh_ctx *cx, osh_rewrites *p)
     OSH_NEW(cx, p->in->graph->joined, p->in->graph->n_nodes);
     OSH_TRY(osh_checkpoint_expect_changes(cx, p->in->ck));
     for (size_t m = 0; m < p->in->recipe->n; m++)
-        if (osh_modifier_is_transform(&p->in->recipe->modifiers[m]))
+        if (p->in->recipe->modifiers[m].type->transform)
             OSH_TRY(folds_of_modifier(cx, p, (int)m));
 done:
     return rc;
@@ -569,70 +570,4 @@ void osh_plan_folds_free(osh_ctx *cx, osh_rewrites *p)
     }
     osh_free(cx, p->folds);
     osh_free(cx, p->folded);
-}
-
-static int64_t fold_row_width(const osh_rewrites *p, int weight)
-{
-    const osh_weight *w = &p->in->graph->weights[weight];
-    return w->ndim > 1 ? w->shape[1] : 1;
-}
-
-osh_fold_rule osh_fold_giving(const osh_rewrites *p, const osh_fold *f, int k)
-{
-    return (osh_fold_rule){OSH_FOLD_ROWS, f->s, fold_row_width(p, f->gives[k]), k ? 0 : f->offset};
-}
-
-osh_fold_rule osh_fold_taking(const osh_rewrites *p, const osh_fold *f, int k)
-{
-    return (osh_fold_rule){OSH_FOLD_COLUMNS, f->s, fold_row_width(p, f->takes[k]), 0};
-}
-
-osh_status osh_fold_known(osh_ctx *cx, const osh_rewrites *p, int fold)
-{
-    osh_status rc = OSH_OK;
-    osh_fold *f = &p->folds[fold];
-    const osh_graph *g = p->in->graph;
-    if (f->known) goto done;
-    for (int k = 0; k < f->n_takes; k++) {
-        osh_fold_rule r = osh_fold_taking(p, f, k);
-        OSH_TRY(osh_checkpoint_change(cx, p->in->ck, g->weights[f->takes[k]].tensor, &r));
-    }
-    for (int k = 0; k < f->n_gives; k++) {
-        osh_fold_rule r = osh_fold_giving(p, f, k);
-        OSH_TRY(osh_checkpoint_change(cx, p->in->ck, g->weights[f->gives[k]].tensor, &r));
-    }
-    f->known = true;
-done:
-    return rc;
-}
-
-bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f)
-{
-    return p->in->recipe->modifiers[f->modifier].type->search != NULL;
-}
-
-osh_status osh_fold_balance(osh_ctx *cx, osh_balance **out, const osh_rewrites *p,
-                            const osh_fold *f)
-{
-    osh_status rc = OSH_OK;
-    const osh_graph *g = p->in->graph;
-    osh_balance *b = NULL; // own
-    OSH_NEW(cx, b, f->n_takes);
-    for (int k = 0; k < f->n_takes; k++) {
-        const osh_weight *w = &g->weights[f->takes[k]];
-        int i = osh_first_user(p->match, f->takes[k]); // at most one Linear uses the weight
-        const osh_linear *l = i < 0 ? NULL : &p->match->linears[i];
-        b[k] = (osh_balance){.name = l ? l->name : w->name,
-                             .scheme = l && l->scheme_index >= 0 ? l->scheme : NULL,
-                             .dtype = p->in->ck->tensors[w->tensor].e->dtype, .O = w->shape[0]};
-    }
-    *out = b;
-done:
-    return rc;
-}
-
-osh_fold_types osh_fold_types_of(const osh_rewrites *p, const osh_fold *f)
-{
-    if (!osh_fold_searches(p, f)) return (osh_fold_types){&osh_stat_channel_range, NULL};
-    return (osh_fold_types){&osh_stat_channel_sum, &osh_stat_hessian};
 }

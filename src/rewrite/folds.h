@@ -29,6 +29,8 @@ enum { OSH_FOLD_PIECE = 1 << 20 };
 /* True if the factors come from a search over the inputs of the Linears. f->value is then the input
  * of these Linears, and not the output of the smooth layer. */
 bool osh_fold_searches(const osh_rewrites *p, const osh_fold *f);
+/* Returns the number of points that the search tries; 0: there is no search. */
+int osh_fold_search_points(const osh_rewrites *p, const osh_fold *f);
 typedef struct osh_fold_types { // types of the statistics from which a fold's factors are computed
     const osh_stat_type *channels, *squares; // channels: statistic of each channel; squares:
                                              // Hessian for a search, NULL: no search

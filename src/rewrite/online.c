@@ -115,10 +115,10 @@ static osh_status placing_find(osh_ctx *cx, const finding *f, int group, const o
     OSH_TRY(osh_matcher_new(cx, &by.targets, (const char *const *)a->targets.items, a->targets.n));
     OSH_TRY(osh_matcher_new(cx, &by.ignore, (const char *const *)a->ignore.items, a->ignore.n));
     for (int i = 0; i < g->n_modules && !attends; i++)
-        if (g->modules[i].node >= 0 && osh_node_is(&g->nodes[g->modules[i].node], "linear"))
+        if (g->modules[i].node >= 0 && osh_node_is(&g->nodes[g->modules[i].node], OSH_OP_LINEAR))
             OSH_TRY(placing_match_node(cx, f, &by, g->modules[i].node));
     for (int i = 0; i < g->n_nodes && attends; i++)
-        if (g->nodes[i].op->attends) OSH_TRY(placing_match_node(cx, f, &by, i));
+        if (osh_node_is(&g->nodes[i], OSH_OP_ATTENDS)) OSH_TRY(placing_match_node(cx, f, &by, i));
 done:
     osh_matcher_free(cx, by.targets);
     osh_matcher_free(cx, by.ignore);
@@ -205,7 +205,7 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
         const osh_online_turn *t = &o->turns[i];
         const osh_online_matrix *m = &o->matrices[t->matrix];
         list[i] = (osh_insertion){.node = t->node, .in = t->in, .behind = t->output,
-                                  .op = osh_op_find("rotate"), .weight = -1,
+                                  .op = &osh_op_rotate, .weight = -1,
                                   .same_as = turn_find_same(o, g, i)};
         if (list[i].same_as >= 0) continue;
         OSH_TRY(matrix_weight(cx, &list[i].weight, &weights[t->matrix], m, g, ck));

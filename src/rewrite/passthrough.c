@@ -12,7 +12,7 @@ static osh_status passthrough_refuse_name(osh_ctx *cx, const char *name)
     osh_buf b;
     osh_buf_init(&b, 1024);
     for (size_t i = 0; i < osh_op_count(); i++)
-        if (osh_op_at(i)->passes)
+        if (osh_op_is(osh_op_at(i), OSH_OP_PASSES))
             OSH_TRY(osh_buf_printf(cx, &b, "%s%s", b.len ? ", " : "", osh_op_at(i)->name));
     OSH_FAIL(cx, OSH_E_USAGE, "--calib-passthrough: %s %s: want %s", name,
              osh_op_find(name) ? "makes values of its own, with another range" : "is no op",
@@ -28,7 +28,7 @@ static osh_status passthrough_check_names(osh_ctx *cx, const osh_strs *names)
     for (size_t i = 0; i < names->n; i++) {
         const char *name = names->items[i] + (strncmp(names->items[i], "no-", 3) ? 0 : 3);
         const osh_op *op = osh_op_find(name);
-        if (!op || !op->passes) OSH_TRY(passthrough_refuse_name(cx, name));
+        if (!op || !osh_op_is(op, OSH_OP_PASSES)) OSH_TRY(passthrough_refuse_name(cx, name));
     }
 done:
     return rc;
@@ -40,7 +40,7 @@ static bool op_hands_on(const osh_rewrites *p, const osh_op *op)
 {
     const osh_strs *names = &p->in->opt->calib_passthrough;
     bool on = false;
-    for (size_t i = 0; op->passes && i < names->n; i++) {
+    for (size_t i = 0; osh_op_is(op, OSH_OP_PASSES) && i < names->n; i++) {
         bool off = !strncmp(names->items[i], "no-", 3);
         if (!strcmp(names->items[i] + (off ? 3 : 0), op->name)) on = !off;
     }

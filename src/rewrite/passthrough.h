@@ -1,5 +1,5 @@
 /* passthrough.h - finds values that use the range of another value, their source
- * (--calib-passthrough): an op that keeps ranges (osh_op.passes) computes the value from the
+ * (--calib-passthrough): an op that keeps ranges (OSH_OP_PASSES) computes the value from the
  * source. A static input, or keys and values with one scale for all heads, may use the range of
  * their source. The source must be observed in the same subgraph; otherwise the value itself is
  * observed. */

@@ -19,13 +19,6 @@ typedef struct turning {
     const osh_rotation *r1, *r2; // views: rotations R1 and R2; NULL: not in the recipe
 } turning;
 
-/* True if the node multiplies its input by a weight whose columns are the channels of the input: a
- * Linear, or a router with a weight. */
-static bool reads_by_columns(const osh_node *n)
-{
-    return osh_node_is(n, "linear") || osh_node_is(n, "moe_gate");
-}
-
 static const char *turning_module(const turning *t, const osh_node *n)
 {
     const char *name = t->p->in->graph->modules[n->module].name;
@@ -41,8 +34,6 @@ static osh_status stream_refuse_node(osh_ctx *cx, const turning *t, const osh_no
 
 /* ---- the residual stream ---- */
 
-static bool is_add(const osh_node *n) { return osh_node_is(n, "add") || osh_node_is(n, "add_f32"); }
-
 /* Sets t->outs for the Linears that compute `value`, which is added to the residual stream. */
 static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
 {
@@ -54,17 +45,17 @@ static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
     if (g->values[value].first_use != g->values[value].last_use)
         OSH_TRY(stream_refuse_node(cx, t, n,
                                    "makes a value that is added to it and is read elsewhere, too"));
-    if (osh_node_is(n, "linear")) {
+    if (osh_node_is(n, OSH_OP_LINEAR)) {
         t->outs[at] = true;
-    } else if (osh_node_is(n, "scale")) {
+    } else if (osh_node_is(n, OSH_OP_SCALES)) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
-    } else if (osh_node_is(n, "sigmoid_gate")) { // in[0] has one number for each token, which the
+    } else if (osh_node_is(n, OSH_OP_GATES)) { // in[0] has one number for each token, which the
                                                  // rotation does not change
         OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
-    } else if (is_add(n) || osh_node_is(n, "moe_combine")) {
+    } else if (osh_node_is(n, OSH_OP_ADDS | OSH_OP_COMBINES)) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
         OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
-    } else if (!osh_node_is(n, "zeros")) {
+    } else if (!osh_node_is(n, OSH_OP_ZEROS)) {
         OSH_TRY(stream_refuse_node(cx, t, n, "stands between a Linear and what it is added to"));
     }
 done:
@@ -80,22 +71,21 @@ static osh_status stream_mark_node(osh_ctx *cx, turning *t, const osh_node *n)
         n_residual += t->residual[n->in[k]];
         if (t->normed[n->in[k]] >= 0) n_normed++, norm = t->normed[n->in[k]];
     }
-    if (osh_node_is(n, "embedding") && n->out[0] >= 0) {
+    if (osh_node_is(n, OSH_OP_LOOKUP) && n->out[0] >= 0) {
         t->residual[out] = true;
-    } else if (osh_node_is(n, "zeros") || !(n_residual + n_normed)) {
+    } else if (osh_node_is(n, OSH_OP_ZEROS) || !(n_residual + n_normed)) {
         goto done;
-    } else if (is_add(n) && n_residual && !n_normed) {
+    } else if (osh_node_is(n, OSH_OP_ADDS) && n_residual && !n_normed) {
         for (int k = 0; k < 2; k++)
             if (!t->residual[n->in[k]]) OSH_TRY(stream_follow_outs(cx, t, n->in[k]));
         t->residual[out] = true;
-    } else if (osh_node_is(n, "scale")) {
+    } else if (osh_node_is(n, OSH_OP_SCALES)) {
         t->residual[out] = n_residual > 0, t->normed[out] = norm;
-    } else if (osh_node_is(n, "rms_norm") && n_residual &&
-               !((const osh_rms_norm_attr *)n->attr)->head_dim) {
-        t->normed[out] = (int)(n - t->p->in->graph->nodes);
-    } else if (osh_node_is(n, "layer_norm")) {
+    } else if (osh_node_is(n, OSH_OP_CENTRES)) {
         OSH_TRY(stream_refuse_node(cx, t, n, "subtracts means, which a rotation does not keep"));
-    } else if (!reads_by_columns(n) || n_residual) {
+    } else if (osh_node_is(n, OSH_OP_NORM) && n_residual && !osh_node_norm(n).head_dim) {
+        t->normed[out] = (int)(n - t->p->in->graph->nodes);
+    } else if (!osh_node_is(n, OSH_OP_COLUMNS) || n_residual) {
         OSH_TRY(stream_refuse_node(cx, t, n, "reads it"));
     }
 done:
@@ -162,19 +152,21 @@ static osh_status rotate_stream(osh_ctx *cx, turning *t)
     const osh_graph *g = t->p->in->graph;
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
-        if (osh_node_is(n, "embedding")) {
+        if (osh_node_is(n, OSH_OP_LOOKUP)) {
             if (t->args->centre)
                 OSH_TRY(
                     rotation_add_step(cx, t, n->w[0], &(osh_rewrite){.kind = OSH_REWRITE_CENTRE}));
             if (t->r1) OSH_TRY(rotate_input(cx, t, n, t->r1));
         }
-        if (reads_by_columns(n) && t->normed[n->in[0]] >= 0) OSH_TRY(rotation_fuse_norm(cx, t, n));
+        if (osh_node_is(n, OSH_OP_COLUMNS) && t->normed[n->in[0]] >= 0)
+            OSH_TRY(rotation_fuse_norm(cx, t, n));
     }
     for (int i = 0; i < g->n_nodes && t->r1; i++)
         if (t->outs[i]) OSH_TRY(rotate_output(cx, t, &g->nodes[i], t->r1));
     for (int i = 0; i < g->n_nodes && t->r1; i++) {
         const osh_node *n = &g->nodes[i];
-        if (reads_by_columns(n) && t->normed[n->in[0]] >= 0) OSH_TRY(rotate_input(cx, t, n, t->r1));
+        if (osh_node_is(n, OSH_OP_COLUMNS) && t->normed[n->in[0]] >= 0)
+            OSH_TRY(rotate_input(cx, t, n, t->r1));
     }
 done:
     return rc;
@@ -194,12 +186,12 @@ static osh_status rotate_values(osh_ctx *cx, turning *t)
     const osh_graph *g = t->p->in->graph;
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
-        if (!n->op->attends) continue;
+        if (!osh_node_is(n, OSH_OP_ATTENDS)) continue;
         const osh_value *v = &g->values[n->in[2]], *c = &g->values[n->out[0]];
         const osh_node *from = v->producer < 0 ? n : &g->nodes[v->producer];
         const osh_node *to = c->first_use < 0 ? n : &g->nodes[c->first_use];
-        bool right =
-            osh_node_is(from, "linear") && osh_node_is(to, "linear") && c->last_use == c->first_use;
+        bool right = osh_node_is(from, OSH_OP_LINEAR) && osh_node_is(to, OSH_OP_LINEAR) &&
+                     c->last_use == c->first_use;
         if (!right || v->first_use != i || v->last_use != i || n->in[0] == n->in[2] ||
             n->in[1] == n->in[2] || v->width % t->r2->n || c->width % t->r2->n)
             OSH_TRY(rotation_refuse_values(cx, t, n));
@@ -215,7 +207,7 @@ done:
 int64_t osh_head_dim(const osh_graph *g)
 {
     for (int i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op->attends)
+        if (osh_node_is(&g->nodes[i], OSH_OP_ATTENDS))
             return ((const osh_attention_attr *)g->nodes[i].attr)->head_dim;
     return 0;
 }
@@ -296,7 +288,7 @@ static osh_status rotation_untie_head(osh_ctx *cx, turning *t)
     OSH_TRY(osh_graph_need_head(cx, g, p->in->ck, "rotations"));
     bool tied = false;
     for (int i = 0; i < g->n_nodes; i++)
-        tied |= osh_node_is(&g->nodes[i], "embedding") && &g->weights[g->nodes[i].w[0]] == w;
+        tied |= osh_node_is(&g->nodes[i], OSH_OP_LOOKUP) && &g->weights[g->nodes[i].w[0]] == w;
     p->rotated->untied = tied || p->in->ck->config->tie_word_embeddings;
     if (!tied) goto done;
     OSH_TRY(osh_checkpoint_add_alias(cx, p->in->ck, name, w->tensor));
@@ -317,8 +309,8 @@ static osh_status online_nodes_find(osh_ctx *cx, turning *t)
     OSH_NEW(cx, makes, g->n_nodes);
     OSH_NEW(cx, reads, g->n_nodes);
     for (int i = 0; i < g->n_nodes && t->normed; i++) {
-        makes[i] = t->outs[i] || osh_node_is(&g->nodes[i], "embedding");
-        reads[i] = reads_by_columns(&g->nodes[i]) && t->normed[g->nodes[i].in[0]] >= 0;
+        makes[i] = t->outs[i] || osh_node_is(&g->nodes[i], OSH_OP_LOOKUP);
+        reads[i] = osh_node_is(&g->nodes[i], OSH_OP_COLUMNS) && t->normed[g->nodes[i].in[0]] >= 0;
     }
     const osh_turned of = {
         .modifier = t->m->type->name, .args = t->args, .makes = makes, .reads = reads};
@@ -337,8 +329,8 @@ static osh_status rotate_online_weights(osh_ctx *cx, const turning *t)
     const osh_online *o = &t->p->rotated->online;
     for (int i = 0; i < o->n_turns; i++) {
         const osh_node *n = &t->p->in->graph->nodes[o->turns[i].node];
-        if (n->op->attends) continue; // the rotations of queries and keys cancel each other in the
-                                      // scores
+        if (osh_node_is(n, OSH_OP_ATTENDS)) continue; // the rotations of queries and keys cancel
+                                                        // each other in the scores
         OSH_TRY((o->turns[i].output ? rotate_output : rotate_input)(
             cx, t, n, &o->matrices[o->turns[i].matrix].r));
     }
@@ -390,10 +382,10 @@ osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
     osh_status rc = OSH_OK;
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         turning t = {.p = p, .in = in, .m = &p->in->recipe->modifiers[m]};
-        if (!t.m->type->rotates) continue;
-        t.args = t.m->args;
+        if (!(t.args = osh_rotate_of(t.m))) continue;
         OSH_NEW(cx, p->rotated, 1); // this line runs at most once, because a recipe has at most one
                                     // modifier with rotations
+        p->rotated->modifier = (int)m;
         OSH_TRY(rotate_model(cx, &t));
     }
 done:

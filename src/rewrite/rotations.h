@@ -19,6 +19,7 @@
 #include "rewrite/rewrites.h"
 
 struct osh_rotated {
+    int modifier;     // index in the recipe of the modifier that rotates
     osh_rotation *of; // own [n]: the rotations R1 and R2 of the recipe; the recipe may lack either
     const char *names[2];
     int n;

@@ -59,7 +59,7 @@ static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g
         }
     for (int i = 0; i < g->n_nodes; i++) // an attention belongs to a module that contains other
                                          // modules, so only its nodes are searched
-        if (nodes[i] && g->nodes[i].op->attends)
+        if (nodes[i] && osh_node_is(&g->nodes[i], OSH_OP_ATTENDS))
             OSH_TRY(target_add(cx, to, g->modules[g->nodes[i].module].name));
 done:
     return rc;
@@ -155,14 +155,13 @@ static void grouping_mark_nodes(grouping *d)
     const osh_graph *g = d->p->in->graph;
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
-        d->attends[i] = n->op->attends;
-        int from = n->op->attends ? g->values[n->in[2]].producer : -1;
-        int to = n->op->attends ? g->values[n->out[0]].first_use : -1;
+        d->attends[i] = osh_node_is(n, OSH_OP_ATTENDS);
+        int from = osh_node_is(n, OSH_OP_ATTENDS) ? g->values[n->in[2]].producer : -1;
+        int to = osh_node_is(n, OSH_OP_ATTENDS) ? g->values[n->out[0]].first_use : -1;
         if (from >= 0) d->values[from] = true;
         if (to >= 0) d->contexts[to] = true;
-        from = osh_node_is(n, "linear") ? g->values[n->in[0]].producer : -1;
-        d->wide[i] = from >= 0 &&
-                     (osh_node_is(&g->nodes[from], "glu") || osh_node_is(&g->nodes[from], "act"));
+        from = osh_node_is(n, OSH_OP_LINEAR) ? g->values[n->in[0]].producer : -1;
+        d->wide[i] = from >= 0 && osh_node_is(&g->nodes[from], OSH_OP_ACTIVATES);
     }
 }
 
@@ -191,12 +190,12 @@ static osh_status turn_check(osh_ctx *cx, const grouping *d, const osh_online_tu
     const osh_graph *g = d->p->in->graph;
     const osh_node *n = &g->nodes[t->node];
     int64_t size = d->p->rotated->online.matrices[t->matrix].n;
-    if (n->op->attends && ((const osh_attention_attr *)n->attr)->head_dim != size)
+    if (osh_node_is(n, OSH_OP_ATTENDS) && ((const osh_attention_attr *)n->attr)->head_dim != size)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s: R3 rotates heads of %ld channels, and those of %s have %ld: want all alike",
                  d->t->modifier, (long)size, g->modules[n->module].name,
                  (long)((const osh_attention_attr *)n->attr)->head_dim);
-    if (n->op->attends) goto done;
+    if (osh_node_is(n, OSH_OP_ATTENDS)) goto done;
     if (t->node == g->head)
         OSH_TRY(turn_refuse(cx, d, t,
                             "no loader rotates what the output head reads: want it in ignore"));
@@ -212,7 +211,7 @@ static osh_status turn_check(osh_ctx *cx, const grouping *d, const osh_online_tu
                         "no R4"));
     for (int i = 0; i < g->n_nodes && !t->output; i++) {
         const osh_node *other = &g->nodes[i];
-        if (osh_node_is(other, "linear") && other->in[0] == n->in[0] &&
+        if (osh_node_is(other, OSH_OP_LINEAR) && other->in[0] == n->in[0] &&
             !rotates_input(&d->p->rotated->online, i))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: %s reads what %s reads, which is rotated while the model runs: vLLM runs "

@@ -53,7 +53,7 @@ static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w
                               .sparsity = l->prune.sparsity,
                               .objective = -1,
                               .nearest = -1};
-        OSH_TRY(m->type->learns(cx, m, j, &b->learns[k].args));
+        OSH_TRY(m->type->learner->learns(cx, m, j, &b->learns[k].args));
     }
 done:
     return rc;
@@ -70,7 +70,7 @@ static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving 
     int linear = x->of.linears[k];
     osh_linear_job *j = &x->jobs[k];
     osh_tensor *now = s->w->w[p->match->linears[linear].weight];
-    m->type->learned(cx, m, j, &x->of.b.learns[k].args);
+    m->type->learner->learned(cx, m, j, &x->of.b.learns[k].args);
     if (x->of.b.diverged)
         j->fallback = "learning of its block diverged: rounded to nearest; want a smaller rate";
     memcpy(now->data, x->dense[k]->data, osh_tensor_bytes(now));
@@ -123,7 +123,7 @@ done:
     if (rc && rc != OSH_E_INTERRUPTED) osh_note(cx, "learning the codes of %s", range.name);
     for (int k = 0; x.jobs && k < x.of.b.n_learns; k++) {
         osh_modifier const *m = osh_block_modifier(r->budget->schedule, &x.of);
-        m->type->learned(cx, m, &x.jobs[k], &x.of.b.learns[k].args);
+        m->type->learner->learned(cx, m, &x.jobs[k], &x.of.b.learns[k].args);
         osh_linear_job_deinit(cx, &x.jobs[k]);
     }
     for (int k = 0; x.dense && k < x.of.b.n_learns; k++) osh_tensor_free(cx, x.dense[k]);

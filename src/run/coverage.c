@@ -65,7 +65,7 @@ osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_
     osh_router_tokens *r = c && c->router[value] >= 0 ? &c->routers[c->router[value]] : NULL;
     if (!r || r->n_samples != b->first_sample) return OSH_OK;
     osh_op_args a = {.in = {x}, .out = {r->count->all}};
-    if (!x->device) OSH_TRY(osh_op_run(cx, osh_op_find(r->count->type->feed), &a));
+    if (!x->device) OSH_TRY(osh_op_run(cx, r->count->type->feed, &a));
     else OSH_TRY(coverage_add_from_device(cx, r->count->all, x));
     r->n_samples += b->seqs.n, r->n_tokens += b->n_tokens;
 done:

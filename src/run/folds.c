@@ -210,7 +210,7 @@ static osh_status factors_by_range(osh_ctx *cx, const osh_budget *p, const seen 
     OSH_TRY(fold_find_most(cx, most, p, f, w));
     osh_channels c = {
         .lo = lo, .hi = lo + f->n, .most = most, .n = f->n, .dtype = p->in->graph->dtype};
-    m->type->factors(m, f->s, &c);
+    m->type->transform->factors(m, f->s, &c);
 done:
     osh_free(cx, most);
     return rc;
@@ -267,7 +267,7 @@ static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen
                     .n_balance = f->n_takes,
                     .rows = fold_source_rows,
                     .user = &from};
-    OSH_TRY(m->type->search(cx, m, f->s, &j));
+    OSH_TRY(m->type->transform->search(cx, m, f->s, &j));
     osh_log(cx, OSH_LOG_INFO, "%s of %s: %.4f of the error without factors", m->type->name, name,
             j.before > 0 ? j.after / j.before : 1);
 done:

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "modifiers/prune.h"
 #include "schedule/calls.h"
 #include "quant/observer.h"
 #include "run/run.h"
@@ -127,11 +126,11 @@ static osh_status pruned_fill(osh_ctx *cx, const osh_inputs *in, pruned *x, cons
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
     osh_tensor *copy = NULL; // own
     OSH_NEW(cx, x->w, n);
-    if (h && (m->type->wants(m, lead->scheme) & OSH_STAT_HESSIAN))
+    if (h && (m->type->solver->wants(m, lead->scheme) & OSH_STAT_HESSIAN))
         OSH_TRY(tensor_new_copy(cx, &copy, h));
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
-    OSH_TRY(m->type->compress(cx, m, jobs, n, copy, in->data.n));
-    bool exact = osh_prune_rule_of(m, lead->prune.sparsity).exact;
+    OSH_TRY(m->type->solver->compress(cx, m, jobs, n, copy, in->data.n));
+    bool exact = osh_modifier_prune_rule(m, lead->prune.sparsity).exact;
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
         if (exact) j->removed = j->nmse;
@@ -180,11 +179,9 @@ static bool expert_is_starved(const osh_inputs *in, const osh_linear *l, const o
 static osh_status expert_round_starved(osh_ctx *cx, const osh_inputs *in, const osh_linear *lead,
                                        osh_linear_job *jobs, int n)
 {
-    osh_modifier rounding = in->recipe->modifiers[lead->modifier];
-    rounding.type = osh_modifier_nearest();
     for (int k = 0; k < n; k++)
         jobs[k].fallback = "no token is routed to this expert: rounded to nearest";
-    return rounding.type->compress(cx, &rounding, jobs, n, NULL, 0);
+    return osh_modifier_round(cx, &in->recipe->modifiers[lead->modifier], jobs, n);
 }
 
 typedef struct group { // group: the Linears that one call of a modifier solves together
@@ -273,7 +270,8 @@ static osh_status solve_group_compress(osh_ctx *cx, group *g)
     if (g->h && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[0], g->h));
     if (g->d && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[1], g->d));
     for (int k = 0; g->copy[1] && k < n; k++) jobs[k].shift = g->copy[1];
-    OSH_TRY(m->type->compress(cx, m, jobs, n, g->copy[0] ? g->copy[0] : g->h, p->in->data.n));
+    osh_tensor *h = g->copy[0] ? g->copy[0] : g->h;
+    OSH_TRY(m->type->solver->compress(cx, m, jobs, n, h, p->in->data.n));
 done:
     return rc;
 }
@@ -349,7 +347,7 @@ static osh_status solve_window_gather(osh_ctx *cx, window *w)
     const osh_modifier *m = &p->in->recipe->modifiers[p->match->linears[w->of->first].modifier];
     for (int k = 0; k < w->n; k++)
         groups[k] = (osh_job_group){w->of[k].call.jobs, w->of[k].call.n, w->of[k].h};
-    OSH_TRY(m->type->compress_groups(cx, m, groups, w->n, p->in->data.n));
+    OSH_TRY(m->type->solver->compress_groups(cx, m, groups, w->n, p->in->data.n));
     for (int k = 0; k < w->n; k++) solve_group_close(cx, &w->of[k]);
 done:
     w->n = 0;
@@ -444,7 +442,7 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         const osh_linear *l = &p->match->linears[i];
         if (!osh_wants(r->budget->schedule, l) || !wanted[l->input]) continue;
         all += osh_cost_of_linear(p, i);
-        r->learning |= p->in->recipe->modifiers[l->modifier].type->learns != NULL;
+        r->learning |= osh_modifier_learns(&p->in->recipe->modifiers[l->modifier]);
     }
     double share =
         all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // share: fraction of the phase; below 1
@@ -505,7 +503,7 @@ osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), &linear, 1));
     job.params.global = osh_globals_of(osh_emit_globals(r->emitter), linear);
     if (l->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &x, l, &job, NULL));
-    OSH_TRY(m->type->compress(cx, m, &job, 1, NULL, 0));
+    OSH_TRY(m->type->solver->compress(cx, m, &job, 1, NULL, 0));
     osh_tensor_free(cx, *w), *w = NULL; // the weight is freed, because packing needs only the codes
     OSH_TRY(osh_run_emit(cx, r, NULL, linear, &job));
 done:

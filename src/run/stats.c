@@ -225,7 +225,7 @@ static osh_status stats_mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, i
     at.key = osh_mix_key(MIX_SEED, (uint64_t)value, 0);
     OSH_TRY(osh_tensor_new(cx, out, x->dtype, x->ndim, x->shape));
     osh_op_args a = {.in = {x, x0}, .out = {*out}, .attr = &at, .seqs = &b->seqs};
-    OSH_TRY(osh_op_run(cx, osh_op_find("mix"), &a));
+    OSH_TRY(osh_op_run(cx, &osh_op_mix, &a));
 done:
     return rc;
 }

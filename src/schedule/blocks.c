@@ -7,7 +7,7 @@
 static const osh_block_rule *block_rule_of(const osh_schedule *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
-    return l->wants && m->type->blocks ? m->type->blocks(m) : NULL;
+    return l->wants ? osh_modifier_blocks(m) : NULL;
 }
 
 static bool block_in_layer(const osh_graph *g, int node)

@@ -49,14 +49,14 @@ bool osh_call_is_apart(const osh_call *c, int first)
 {
     const osh_linear *l = &c->p->match->linears[first];
     return !c->others && !l->kept && l->prune.modifier < 0 && !(l->wants & OSH_STAT_BLOCK) &&
-           c->p->in->recipe->modifiers[l->modifier].type->apart;
+           c->p->in->recipe->modifiers[l->modifier].type->solver->apart;
 }
 
 bool osh_call_gathers(const osh_call *c, int first)
 {
     const osh_modifier *m = &c->p->in->recipe->modifiers[c->p->match->linears[first].modifier];
-    return c->on_gpu && !c->p->in->by_route && osh_call_is_apart(c, first) && m->type->gathers &&
-           m->type->gathers(m, c->jobs, c->n);
+    return c->on_gpu && !c->p->in->by_route && osh_call_is_apart(c, first) &&
+           m->type->solver->gathers && m->type->solver->gathers(m, c->jobs, c->n);
 }
 
 int64_t osh_call_weights(const osh_call *c)

@@ -25,8 +25,8 @@ int osh_subgraph_of(const osh_schedule *p, int node)
 
 bool osh_linear_propagates(const osh_matching *p, const osh_linear *l)
 {
-    return !l->kept &&
-           (l->prune.modifier >= 0 || p->in->recipe->modifiers[l->modifier].type->propagates);
+    const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
+    return !l->kept && (l->prune.modifier >= 0 || m->type->solver->propagates);
 }
 
 /* True if inputs of later Linears are computed with the new weight of l, and this traversal solves
@@ -94,8 +94,7 @@ static bool inputs_are_same(const osh_schedule *p, const osh_subgraph *s)
 
 static double cut_share(const osh_schedule *p, const osh_linear *l)
 {
-    const osh_modifier_type *type = p->in->recipe->modifiers[l->modifier].type;
-    return type->share ? type->share(&p->in->recipe->modifiers[l->modifier]) : 1;
+    return osh_modifier_share(&p->in->recipe->modifiers[l->modifier]);
 }
 
 /* Sets l->share: the probability that an element of the input comes from the quantized model. All

@@ -13,7 +13,7 @@ enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // limits for `quality best`: larges
 static const osh_tune_rule *tuning_rule(const osh_schedule *p, int linear)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[p->match->linears[linear].modifier];
-    const osh_tune_rule *r = m->type->tunes ? m->type->tunes(m) : NULL;
+    const osh_tune_rule *r = osh_modifier_tunes(m);
     return r && r->steps ? r : NULL;
 }
 

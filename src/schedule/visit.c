@@ -376,7 +376,7 @@ static const osh_node *quantized_of(const walk *w, int i)
     return n->original ? n + 1 : n;
 }
 
-static bool visit_is_linear(const osh_node *n) { return osh_node_is(n, "linear"); }
+static bool visit_is_linear(const osh_node *n) { return osh_node_is(n, OSH_OP_LINEAR); }
 
 /* Returns the index of the first node after the segment that begins at node `first`. A segment has
  * one group of Linears with the same input, and ends before the next group. */

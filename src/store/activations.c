@@ -3,7 +3,6 @@
 
 #include <string.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include "base/file.h"
 #include "gpu/gpu.h"
@@ -57,60 +56,6 @@ struct osh_acts {
     uint64_t stage;        // number of the visit whose values are being stored (osh_acts_stage)
     slot *slots;           // own [values]: storage of each value
 };
-
-static int64_t sample_tokens(const osh_dataset *d, int64_t sample)
-{
-    return d->offsets[sample + 1] - d->offsets[sample];
-}
-
-int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
-                       int64_t first)
-{
-    int64_t n = 0;
-    if (tier == OSH_TIER_DISK) return osh_slots_bytes(g, d, value, first, false);
-    size_t row = osh_value_bytes(g, value);
-    for (int64_t s = first; s < d->n; s++)
-        n += (int64_t)osh_mem_gross((size_t)sample_tokens(d, s) * row);
-    return n + (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *));
-}
-
-int64_t osh_acts_kept_bytes(const osh_graph *g, const osh_dataset *d, int value,
-                            const int64_t *batch_at, int64_t n)
-{
-    int64_t sum = n ? (int64_t)osh_mem_gross((size_t)d->n * sizeof(void *)) : 0;
-    for (int64_t b = 0; b < n; b++) {
-        int64_t rows = d->offsets[batch_at[b + 1]] - d->offsets[batch_at[b]];
-        sum += (int64_t)osh_value_gross(g, value, rows);
-    }
-    return sum;
-}
-
-int64_t osh_acts_batch_bytes(const osh_graph *g, int value, int64_t n_tokens)
-{
-    return (int64_t)osh_blocks_gross((size_t)n_tokens * osh_value_bytes(g, value));
-}
-
-/* Returns the bytes of the largest sample of any value. */
-static size_t largest_sample(const osh_graph *g, const osh_dataset *d)
-{
-    int64_t most = 0;
-    size_t widest = 0;
-    for (int64_t s = 0; s < d->n; s++)
-        most = sample_tokens(d, s) > most ? sample_tokens(d, s) : most;
-    for (int v = 0; v < g->n_values; v++)
-        widest = osh_value_bytes(g, v) > widest ? osh_value_bytes(g, v) : widest;
-    return (size_t)most * widest;
-}
-
-int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d)
-{
-    return (int64_t)osh_mem_gross(ZSTD_compressBound(largest_sample(g, d)));
-}
-
-int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d)
-{
-    return (int64_t)osh_mem_gross(largest_sample(g, d));
-}
 
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place)
@@ -592,8 +537,10 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     if (a->tier != OSH_TIER_DISK) goto done;
     OSH_TRY(osh_scratch_path(cx, &path, a->in, a->first_file + value));
     if (!osh_file_exists(path)) goto done;
-    for (int64_t k = 0; k < a->d->n; k++)
-        most = sample_tokens(a->d, k) > most ? sample_tokens(a->d, k) : most;
+    for (int64_t k = 0; k < a->d->n; k++) {
+        int64_t n = a->d->offsets[k + 1] - a->d->offsets[k];
+        most = n > most ? n : most;
+    }
     sample = osh_alloc(cx, (size_t)most * osh_value_bytes(a->g, value));
     if (!sample) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to check %s", path);
     OSH_TRY(osh_file_open_rw(cx, &s->disk.file, path));

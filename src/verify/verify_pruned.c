@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "modifiers/prune.h"
 #include "verify/verify.h"
 
 
@@ -65,7 +64,7 @@ osh_status osh_verify_zeros(osh_ctx *cx, osh_verify *v, int linear, const osh_te
     const osh_linear *l = &v->plan->match.linears[linear];
     int pruner = l->prune.modifier >= 0 ? l->prune.modifier : l->modifier;
     osh_prune_rule rule =
-        osh_prune_rule_of(&v->plan->in.recipe->modifiers[pruner], l->prune.sparsity);
+        osh_modifier_prune_rule(&v->plan->in.recipe->modifiers[pruner], l->prune.sparsity);
     pruned_seen seen = {0};
     float *row = NULL; // own: [2, I]: a row of the output, then the same row of the source
     OSH_NEW(cx, row, 2 * l->I);

@@ -35,7 +35,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "modifiers/prune.h"
 #include "quant/observer.h"
 #include "verify/verify.h"
 
@@ -375,7 +374,8 @@ static osh_status errors_check(osh_ctx *cx, osh_verify *v, const osh_linear *l, 
     osh_prune_rule rule = {.exact = true};
     if (pruned)
         rule =
-            osh_prune_rule_of(&v->plan->in.recipe->modifiers[l->prune.modifier], l->prune.sparsity);
+            osh_modifier_prune_rule(&v->plan->in.recipe->modifiers[l->prune.modifier],
+                                    l->prune.sparsity);
     if (rule.exact && v->manifest && !(fabs(nmse - was) <= 1e-9 * was + 1e-30)) {
         snprintf(text, sizeof text, "%.9g, which the run recorded", was);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "the relative squared error is %.9g", nmse));
@@ -422,9 +422,9 @@ static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed,
     const osh_modifier *by = &v->plan->in.recipe->modifiers[l->prune.modifier];
     osh_linear_job job = {
         .name = l->name, .scheme = l->scheme, .w = w, .sparsity = l->prune.sparsity};
-    *known = !by->type->wants(by, l->scheme);
+    *known = !by->type->solver->wants(by, l->scheme);
     if (!*known) goto done;
-    OSH_TRY(by->type->compress(cx, by, &job, 1, NULL, 0));
+    OSH_TRY(by->type->solver->compress(cx, by, &job, 1, NULL, 0));
     *removed = job.nmse;
 done:
     osh_linear_job_deinit(cx, &job);
@@ -438,10 +438,10 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     const osh_linear *l = &p->match.linears[linear];
     const osh_q_args *a = &l->scheme->weights;
     const osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
-    bool solved = m->type->propagates, known = true;
-    unsigned freedom = m->type->freedom ? m->type->freedom(m) : 0;
     if (l->kept) return osh_verify_kept(cx, v, linear);
     if (l->scheme_index < 0) return osh_verify_pruned(cx, v, linear);
+    bool solved = m->type->solver->propagates, known = true;
+    unsigned freedom = osh_modifier_freedom(m);
     if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES; // the scales depend on calibration
                                                             // data, so they are not compared
     stored s = {0};        // own

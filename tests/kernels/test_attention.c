@@ -141,7 +141,7 @@ static void batch_define(batch *b, const osh_attention_attr *at)
 static void batch_check(osh_ctx *cx, osh_device *d, const osh_attention_attr *at, const int64_t *T,
                         int64_t n, float amp, osh_dtype dt)
 {
-    const osh_op *op = osh_op_find("attention");
+    const osh_op *op = &osh_op_attention;
     batch b;
     batch_open(cx, &b, at, T, n, amp, dt);
     batch_define(&b, at);
@@ -222,7 +222,7 @@ static void test_less_shared_memory(void **state)
         for (int k = 0; k < 3; k++) {
             osh_play_shared(shared[k]);
             osh_device *d = gpu_open(cx, GPU_BYTES);
-            if (gpu_run(cx, d, osh_op_find("attention"), &b.a, 0))
+            if (gpu_run(cx, d, &osh_op_attention, &b.a, 0))
                 fail_msg("%s", osh_error_text(cx));
             if (!k) memcpy(b.want.t.data, b.out.t.data, osh_tensor_bytes(&b.out.t));
             assert_memory_equal(b.want.t.data, b.out.t.data, osh_tensor_bytes(&b.out.t));
@@ -251,7 +251,7 @@ static void test_neighbours(void **state)
         for (int i = 0; i < 3; i++)
             for (int64_t n = 70 * osh_width(&b.in[i].t); n < 80 * osh_width(&b.in[i].t); n++)
                 memcpy(osh_elem(&b.in[i].t, n), &nan, sizeof nan);
-        assert_int_equal(gpu_run(cx, d, osh_op_find("attention"), &b.a, 0), OSH_OK);
+        assert_int_equal(gpu_run(cx, d, &osh_op_attention, &b.a, 0), OSH_OK);
         assert_int_equal(osh_find_nonfinite(b.out.t.data, OSH_BF16, osh_tensor_numel(&b.out.t)),
                          70 * 128);
         for (int64_t n = 70 * 128; n < 80 * 128; n++) assert_true(isnan(value_at(&b.out.t, n)));

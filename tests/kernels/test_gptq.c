@@ -41,7 +41,7 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p)
     memcpy(s->u, s->h, (size_t)(I * I) * 4);
     osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, s->u);
     osh_op_args f = {.out = {&t}};
-    assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &f), OSH_OK);
+    assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &f), OSH_OK);
     assert_int_equal(osh_gptq_mirror(cx, s->u, I), OSH_OK);
     osh_dtype stored = p->stored ? p->stored : OSH_F32;
     assert_int_equal(osh_tensor_new(cx, &s->start, stored, 2, (int64_t[]){O, I}), OSH_OK);

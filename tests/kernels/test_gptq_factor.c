@@ -13,7 +13,7 @@ static bool has_column(const osh_op *op, int column, const osh_device *d)
  * CUDA. */
 static osh_status matrix_factor(osh_ctx *cx, osh_device *d, int column, osh_tensor *h)
 {
-    const osh_op *op = osh_op_find("gptq_factor");
+    const osh_op *op = &osh_op_gptq_factor;
     osh_op_args a = {.out = {h}};
     if (column == OSH_CUDA)
         return gpu_run(cx, d, op, &a, osh_gptq_factor_cuda_scratch(h->shape[0]));
@@ -22,7 +22,7 @@ static osh_status matrix_factor(osh_ctx *cx, osh_device *d, int column, osh_tens
 
 static void factor_case(osh_ctx *cx, osh_device *d, int column, int64_t I)
 {
-    const osh_op *op = osh_op_find("gptq_factor");
+    const osh_op *op = &osh_op_gptq_factor;
     guarded h[2];
     double worst = 0;
     float *sym = osh_alloc(cx, (size_t)(I * I) * sizeof *sym);
@@ -66,7 +66,7 @@ static void test_factor(void **state)
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int column = OSH_CPU; column < OSH_N_BACKENDS; column++) {
-        if (!has_column(osh_op_find("gptq_factor"), column, d)) continue;
+        if (!has_column(&osh_op_gptq_factor, column, d)) continue;
         if (column != OSH_CUDA && gpu_alone()) continue;
         for (int k = 0; k < (column == OSH_CUDA ? gpu_orders() : 1); k++) {
             gpu_order(k);
@@ -94,7 +94,7 @@ static void test_factor_threads(void **state)
         make_hessian(u[k], I);
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, u[k]);
         osh_op_args a = {.out = {&t}};
-        assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_OK);
+        assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &a), OSH_OK);
         assert_int_equal(osh_mem_used_peak(cx, OSH_MEM_HOST),
                          osh_gptq_factor_bytes(I, osh_threads(cx)));
         osh_ctx_free(cx);
@@ -121,7 +121,7 @@ static void test_factor_refuses_late(void **state)
                                              // first
             osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
             osh_op_args a = {.out = {&t}};
-            assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_E_NUMERIC);
+            assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &a), OSH_E_NUMERIC);
             assert_string_equal(osh_error_text(cx), "");
             for (int64_t i = 0; i < I; i++)
                 for (int64_t j = i + 1; j < I; j++) assert_true(h[i * I + j] == (float)(i * I + j));
@@ -134,7 +134,7 @@ static void test_factor_refuses(void **state)
 {
     (void)state;
     osh_ctx *cx = NULL;
-    const osh_op *op = osh_op_find("gptq_factor");
+    const osh_op *op = &osh_op_gptq_factor;
 
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     osh_device *d = gpu_open(cx, GPU_BYTES);
@@ -384,7 +384,7 @@ static void test_factor_keeps_upper(void **state)
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int column = OSH_REF; column < OSH_N_BACKENDS; column++) {
-        if (!has_column(osh_op_find("gptq_factor"), column, d)) continue;
+        if (!has_column(&osh_op_gptq_factor, column, d)) continue;
         for (int i = 0; i < I * I; i++)
             h[i] = i / I == i % I ? (i / I == 5 ? -1.0f : 4.0f) : (float)(i % I) / I;
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);

@@ -151,7 +151,7 @@ static void solution_open(osh_ctx *cx, solution *s, const problem *p, kind k)
             s->u[i * I + j] = p->order ? s->h[s->perm[i] * I + s->perm[j]] : s->h[i * I + j];
     osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, s->u);
     osh_op_args f = {.out = {&u}};
-    assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &f), OSH_OK);
+    assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &f), OSH_OK);
     assert_int_equal(osh_gptq_mirror(cx, s->u, I), OSH_OK);
     for (int64_t i = 0; i < I; i++)
         s->weight[p->order ? s->perm[i] : i] = 1 / (s->u[i * (I + 1)] * s->u[i * (I + 1)]);

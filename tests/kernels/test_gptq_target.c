@@ -22,7 +22,7 @@ static void make_factor(osh_ctx *cx, guarded *u, guarded *perm, int64_t I)
     *u = guarded_new(cx, OSH_F32, 2, I, I), *perm = guarded_new(cx, OSH_I32, 1, I, 0);
     make_hessian(u->t.data, I);
     osh_op_args a = {.out = {&u->t}};
-    assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &a), OSH_OK);
+    assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &a), OSH_OK);
     for (int64_t i = 0; i < I; i++) ((int32_t *)perm->t.data)[i] = (int32_t)((i * 3 + 1) % I);
     for (int64_t i = 0; I % 3 == 0 && i < I; i++)
         ((int32_t *)perm->t.data)[i] = (int32_t)(I - 1 - i);
@@ -30,7 +30,7 @@ static void make_factor(osh_ctx *cx, guarded *u, guarded *perm, int64_t I)
 
 static void shift_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, int64_t I)
 {
-    const osh_op *op = osh_op_find("gptq_shift");
+    const osh_op *op = &osh_op_gptq_shift;
     guarded u, perm, s[2];
 
     make_factor(cx, &u, &perm, I);
@@ -63,7 +63,7 @@ static void shift_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, i
 static void target_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, int64_t O,
                         int64_t I, osh_dtype dt)
 {
-    const osh_op *op = osh_op_find("gptq_target");
+    const osh_op *op = &osh_op_gptq_target;
     guarded w = guarded_new(cx, dt, 2, O, I), s = guarded_new(cx, OSH_F32, 2, I, I), t[2];
 
     guarded_fill(&w, 1, 1);
@@ -94,7 +94,7 @@ static void test_columns(void **state)
     assert_int_equal(osh_ctx_new(&three, 3), OSH_OK);
     osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int column = OSH_CPU; column < OSH_N_BACKENDS; column++) {
-        if (!has_column(osh_op_find("gptq_shift"), column, d)) continue;
+        if (!has_column(&osh_op_gptq_shift, column, d)) continue;
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             shift_case(cx, three, d, column, sizes[i]);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -134,11 +134,11 @@ static void test_closest(void **state)
     osh_op_args of_h = {.in = {&x.t}, .out = {&h.t}}, of_d = {.in = {&x.t, &x0.t}, .out = {&s.t}};
     osh_op_args of_u = {.out = {&h.t}}, of_s = {.in = {&h.t, &perm.t}, .out = {&s.t}};
     osh_op_args of_t = {.in = {&w.t, &s.t}, .out = {&t.t}};
-    assert_int_equal(osh_op_run(cx, osh_op_find("hessian_accum"), &of_h), OSH_OK);
-    assert_int_equal(osh_op_run(cx, osh_op_find("shift_accum"), &of_d), OSH_OK);
-    assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &of_u), OSH_OK);
-    assert_int_equal(osh_op_run(cx, osh_op_find("gptq_shift"), &of_s), OSH_OK);
-    assert_int_equal(osh_op_run(cx, osh_op_find("gptq_target"), &of_t), OSH_OK);
+    assert_int_equal(osh_op_run(cx, &osh_op_hessian_accum, &of_h), OSH_OK);
+    assert_int_equal(osh_op_run(cx, &osh_op_shift_accum, &of_d), OSH_OK);
+    assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &of_u), OSH_OK);
+    assert_int_equal(osh_op_run(cx, &osh_op_gptq_shift, &of_s), OSH_OK);
+    assert_int_equal(osh_op_run(cx, &osh_op_gptq_target, &of_t), OSH_OK);
     for (int k = 0; k < 3; k++) { // the weight is k = 0: W; 1: W + W S; 2: W + W S with noise
         left[k] = 0;
         for (int n = 0; n < N; n++)

@@ -205,8 +205,8 @@ static void grad_run_open(osh_ctx *cx, grad_run *r, const grad_case *c, osh_dtyp
     zero_din(r);
     r->dout = filled(cx, OSH_F32, c->n, loss ? 0 : c->out, 20, 1);
     for (int k = 0; k < (c->n_out ? c->n_out : 1); k++)
-        r->out[k] =
-            filled(cx, loss || r->op->f32_out ? OSH_F32 : dt, c->n, loss ? 0 : c->out, 0, 0);
+        r->out[k] = filled(cx, loss || osh_op_is(r->op, OSH_OP_F32_OUT) ? OSH_F32 : dt, c->n,
+                           loss ? 0 : c->out, 0, 0);
 }
 
 static void grad_run_close(osh_ctx *cx, grad_run *r)
@@ -268,7 +268,7 @@ static void test_differences(void **state)
         grad_run r;
         grad_run_open(cx, &r, &cases[i], OSH_F32);
         osh_grad_args a = args_of(&r);
-        assert_int_equal(r.op->grad[OSH_REF](cx, &a), OSH_OK);
+        assert_int_equal(r.op->grad.run[OSH_REF](cx, &a), OSH_OK);
         for (int k = 0; k < r.n_in; k++) {
             if (!r.din[k]) continue;
             int64_t n = osh_tensor_numel(r.in[k]), most = 0;
@@ -316,7 +316,7 @@ static void test_fast(void **state)
         grad_run_open(cx, &r, &cases[i / 3], ways[i % 3].dt);
         osh_grad_args a = args_of(&r);
         a.rough = ways[i % 3].rough;
-        assert_int_equal(r.op->grad[OSH_REF](cx, &a), OSH_OK);
+        assert_int_equal(r.op->grad.run[OSH_REF](cx, &a), OSH_OK);
         copy_din(cx, &r, want);
         zero_din(&r);
         assert_int_equal(osh_op_grad(cx, r.op, &a), OSH_OK);
@@ -356,7 +356,7 @@ static void test_fresh(void **state)
         for (int k = 0; k < r.n_in; k++)
             if (r.din[k])
                 memset(r.din[k]->data, 0xff, osh_tensor_bytes(r.din[k])), a.fresh |= 1u << k;
-        bool moves = r.op->in_place_grad && osh_tensor_numel(r.dout) == osh_tensor_numel(r.din[0]);
+        bool moves = r.op->grad.in_place && osh_tensor_numel(r.dout) == osh_tensor_numel(r.din[0]);
         if (moves)
             memcpy(r.din[0]->data, r.dout->data, osh_tensor_bytes(r.dout)), a.dout[0] = r.din[0];
         assert_int_equal(osh_op_grad(cx, r.op, &a), OSH_OK);
@@ -449,7 +449,7 @@ static void test_torture(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * N_CASES; i++) {
-        osh_grad_fn fn = osh_op_find(cases[i / 2].op)->grad[i % 2];
+        osh_grad_fn fn = osh_op_find(cases[i / 2].op)->grad.run[i % 2];
         osh_status rc = fn && cases[i / 2].n < 100 ? OSH_E_NOMEM : OSH_OK;
         for (int64_t nth = 1; rc; nth++) {
             osh_ctx *cx = NULL;
@@ -474,7 +474,7 @@ static void test_none(void **state)
 {
     osh_ctx *cx = *state;
     osh_grad_args a = {0};
-    assert_int_equal(osh_op_grad(cx, osh_op_find("embedding"), &a), OSH_E_UNSUPPORTED);
+    assert_int_equal(osh_op_grad(cx, &osh_op_embedding, &a), OSH_E_UNSUPPORTED);
     assert_string_equal(osh_error_text(cx), "embedding has no gradient");
 }
 
@@ -491,8 +491,8 @@ static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool ro
         if (r->din[k]) din[k] = gpu_put(cx, d, r->din[k]), on.din[k] = &din[k].t;
     }
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena);
-    size_t said = r->op->grad_scratch_cuda
-                      ? r->op->grad_scratch_cuda(a.attr, width, r->c->out, r->c->n, r->dt)
+    size_t said = r->op->grad.scratch_cuda
+                      ? r->op->grad.scratch_cuda(a.attr, width, r->c->out, r->c->n, r->dt)
                       : 0;
     osh_status rc = osh_op_grad(cx, r->op, &on);
     assert_int_equal(osh_arena_used(d->arena), before);
@@ -515,7 +515,7 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype 
     osh_tensor *want[MOST_IN] = {0}, *got[MOST_IN] = {0};
     grad_run_open(cx, &r, c, dt);
     osh_grad_args a = args_of(&r);
-    assert_int_equal(r.op->grad[OSH_REF](cx, &a), OSH_OK);
+    assert_int_equal(r.op->grad.run[OSH_REF](cx, &a), OSH_OK);
     copy_din(cx, &r, want);
     for (int o = 0; o < gpu_orders(); o++) {
         gpu_order(o);
@@ -556,7 +556,7 @@ static void test_gpu(void **state)
         bool has = false;
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             has |= !strcmp(cases[i].op, names[k]);
-        assert_true(has == (osh_op_find(cases[i].op)->grad[OSH_CUDA] != NULL));
+        assert_true(has == (osh_op_find(cases[i].op)->grad.run[OSH_CUDA] != NULL));
         if (!has) continue;
         check_gpu(cx, d, &cases[i], OSH_F32, false);
         check_gpu(cx, d, &cases[i], OSH_BF16, false);

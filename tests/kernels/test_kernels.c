@@ -357,7 +357,7 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
     /* Only some rows are sent to each expert. */
     for (int64_t i = 0; !strcmp(c->op, "routed_rows") && i < c->n * c->in[1]; i += 5)
         memset(osh_elem(&r->in[1].t, i), 0, osh_dtype_bytes(dt));
-    r->out = guarded_new(cx, op->f32_out ? OSH_F32 : dt, 2, c->n, c->out);
+    r->out = guarded_new(cx, osh_op_is(op, OSH_OP_F32_OUT) ? OSH_F32 : dt, 2, c->n, c->out);
     r->a.out[0] = &r->out.t;
     r->seqs = (osh_seqs){.n = 1, .offsets = r->offsets};
     for (int s = 0; s < 2 && c->split[s]; s++) r->offsets[r->seqs.n++] = c->split[s];
@@ -601,7 +601,7 @@ static void test_bad_token(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     op_run_open(cx, &r, &cases[1], OSH_F32);
     ((int32_t *)r.in[0].t.data)[7] = 33;
-    assert_int_equal(osh_op_run(cx, osh_op_find("embedding"), &r.a), OSH_E_FORMAT);
+    assert_int_equal(osh_op_run(cx, &osh_op_embedding, &r.a), OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(cx), "token id 33 at position 7, want an id in [0, 33)"));
     op_run_close(cx, &r);
     osh_ctx_free(cx);
@@ -656,7 +656,7 @@ static void check_ties(osh_ctx *cx, osh_device *d, osh_dtype dt)
         float f = n == 0 ? 1 : n == 1 ? (e == 4 || e >= 35 ? 2 : -1) : third;
         osh_from_f32(osh_elem(&x.t, i), dt, &f, 1);
     }
-    run_on(cx, d, osh_op_find("moe_router"), &a);
+    run_on(cx, d, &osh_op_moe_router, &a);
     for (int n = 0; n < N; n++) {
         double sum = 0;
         for (int e = 0; e < E; e++) {
@@ -684,7 +684,7 @@ static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
         osh_from_f32(osh_elem(&route.t, n * E + 1), dt, &zero, 1);
         for (int i = 0; i < D; i++) osh_from_f32(osh_elem(&y.t, n * D + i), dt, &bad[i % 3], 1);
     }
-    run_on(cx, d, osh_op_find("moe_combine"), &a);
+    run_on(cx, d, &osh_op_moe_combine, &a);
     for (int n = 0; n < N; n++) {
         size_t row = (size_t)D * osh_dtype_bytes(dt);
         bool same = !memcmp(osh_elem(&out.t, n * D), osh_elem(&sum.t, n * D), row);
@@ -813,7 +813,7 @@ static void test_gpu(void **state)
     osh_device *d = gpu_open(cx, GPU_BYTES);
     int n_dts = gpu_looks_at_addresses() ? 2 : 3;
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++)
-        for (int k = 0; k < n_dts && !osh_op_find(cases[i].op)->host_only; k++) {
+        for (int k = 0; k < n_dts && !osh_op_is(osh_op_find(cases[i].op), OSH_OP_HOST_ONLY); k++) {
             check_gpu(cx, d, &cases[i], dts[k], dts[k]);
             if (cases[i].w[0][0] && cases[i].n < 200)
                 check_gpu(cx, d, &cases[i], dts[k], dts[(k + 1) % 3]);
@@ -911,7 +911,7 @@ static void test_gpu_torture(void **state)
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++) {
         const osh_op *op = osh_op_find(cases[i].op);
         osh_status rc = OSH_E_NOMEM;
-        if (cases[i].n > 30 || op->host_only) continue;
+        if (cases[i].n > 30 || osh_op_is(op, OSH_OP_HOST_ONLY)) continue;
         for (int64_t nth = 1; rc; nth++) {
             op_run r;
             op_run_open(cx, &r, &cases[i], OSH_BF16);
@@ -945,7 +945,7 @@ static void test_gpu_ids(void **state)
     (void)state;
     osh_ctx *cx = NULL;
     op_run r, ref;
-    const osh_op *op = osh_op_find("embedding");
+    const osh_op *op = &osh_op_embedding;
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_device *d = gpu_open(cx, GPU_BYTES);

@@ -9,7 +9,7 @@
 static void linear_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t in, int64_t out,
                         int64_t split, bool bias)
 {
-    const osh_op *op = osh_op_find("linear");
+    const osh_op *op = &osh_op_linear;
     guarded x = guarded_new(one, OSH_BF16, 2, n, in), w = guarded_new(one, OSH_BF16, 2, out, in),
             b = guarded_new(one, OSH_BF16, 1, out, 0);
     guarded y[3];
@@ -36,7 +36,7 @@ static void linear_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t in, int
 
 static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width, int64_t split)
 {
-    const osh_op *op = osh_op_find("hessian_accum");
+    const osh_op *op = &osh_op_hessian_accum;
     guarded x = guarded_new(one, OSH_BF16, 2, n, width), h[4];
     int64_t offsets[3] = {0, split, n}, parts[2][2] = {{0, split}, {0, n - split}};
     osh_seqs seqs = {.n = 2, .offsets = offsets};
@@ -75,7 +75,7 @@ static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width,
 static void attention_case(osh_ctx *one, osh_ctx *three, const osh_attention_attr *at, int64_t n,
                            int64_t split)
 {
-    const osh_op *op = osh_op_find("attention");
+    const osh_op *op = &osh_op_attention;
     int64_t wide = at->n_heads * at->head_dim, narrow = at->n_kv_heads * at->head_dim;
     guarded q = guarded_new(one, OSH_BF16, 2, n, wide),
             k = guarded_new(one, OSH_BF16, 2, n, narrow),
@@ -123,7 +123,7 @@ static void gated_case(osh_ctx *cx, int64_t n, int64_t in, int64_t out, const ch
         assert_int_equal(osh_pairs_linear(cx, &a), OSH_OK);
     }
     osh_op_args a = {.in = {&y[0].t, &y[1].t}, .out = {&y[2].t}, .attr = &at};
-    assert_int_equal(osh_op_run(cx, osh_op_find("glu"), &a), OSH_OK);
+    assert_int_equal(osh_op_run(cx, &osh_op_glu, &a), OSH_OK);
     osh_gated g = {
         &x.t, {&w[0].t, &w[1].t}, {bias ? &b[0].t : NULL, bias ? &b[1].t : NULL}, &y[3].t, &at};
     assert_true(osh_gated_takes(OSH_BF16, in, &at));

@@ -62,7 +62,7 @@ static void test_solve(void **state)
         make_hessian(u, p->I);
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){p->I, p->I}, u);
         osh_op_args f = {.out = {&t}};
-        assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &f), OSH_OK);
+        assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &f), OSH_OK);
         fill(was, p);
         for (int i = 0; i < 3; i++) {
             osh_ctx *c = NULL;
@@ -172,7 +172,7 @@ static void test_keep_zeros(void **state)
         for (int i = 0; i < I * I; i++) u[i] = h[perm[i / I] * I + perm[i % I]];
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, u);
         osh_op_args f = {.out = {&t}};
-        assert_int_equal(osh_op_run(cx, osh_op_find("gptq_factor"), &f), OSH_OK);
+        assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &f), OSH_OK);
         assert_int_equal(osh_gptq_mirror(cx, u, I), OSH_OK);
         for (int i = 0; i < O * I; i++) w[i] = i % 4 < 2 ? 0 : osh_rng_sym(SEED, 32, (uint64_t)i);
         for (int o = 0; o < O; o++) scale[o] = 0.13f, zero[o] = (float)(o % 5 - 2);

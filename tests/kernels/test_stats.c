@@ -42,7 +42,7 @@ static void hessian_fill(guarded *g, uint64_t stream, bool whole)
 static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt,
                          bool whole)
 {
-    const osh_op *op = osh_op_find("hessian_accum");
+    const osh_op *op = &osh_op_hessian_accum;
     guarded x = guarded_new(f->one, dt, 2, n, width), h[3];
     int64_t offsets[3] = {0, split, n};
     osh_seqs seqs = {.n = 2, .offsets = offsets};
@@ -111,7 +111,7 @@ static void test_hessian(void **state)
 /* Checks shift_accum on x and x0 [n, width] as hessian_case does. Equal inputs must add nothing. */
 static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt)
 {
-    const osh_op *op = osh_op_find("shift_accum");
+    const osh_op *op = &osh_op_shift_accum;
     guarded x = guarded_new(f->one, dt, 2, n, width), x0 = guarded_new(f->one, dt, 2, n, width),
             d[4];
     int64_t offsets[3] = {0, split, n};
@@ -158,7 +158,7 @@ static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
  * exact for any batch and number of threads. */
 static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt)
 {
-    const osh_op *op = osh_op_find("channel_range");
+    const osh_op *op = &osh_op_channel_range;
     guarded x = guarded_new(f->one, dt, 2, n, width), r[3];
     guarded_fill(&x, 1, 1);
     for (int i = 0; i < 3; i++) {
@@ -207,7 +207,7 @@ static void test_channel_sum(void **state)
 {
     enum { TOKENS = 40000, WIDTH = 300 };
     fixture *f = *state;
-    const osh_op *op = osh_op_find("channel_sum");
+    const osh_op *op = &osh_op_channel_sum;
     guarded x = guarded_new(f->one, OSH_F32, 2, TOKENS, WIDTH), s[3];
     guarded_fill(&x, 1, 1);
     float *at = x.t.data;
@@ -243,7 +243,7 @@ static void test_channel_squares(void **state)
 {
     enum { N = 70, I = 577, SPLIT = 9 };
     fixture *f = *state;
-    const osh_op *op = osh_op_find("channel_squares");
+    const osh_op *op = &osh_op_channel_squares;
     for (int d = 0; d < 3; d++) {
         guarded x = guarded_new(f->one, (osh_dtype[]){OSH_F32, OSH_BF16, OSH_F16}[d], 2, N, I);
         double want[I] = {0}, got[2][I] = {{0}};
@@ -273,7 +273,7 @@ static void test_token_peaks(void **state)
 {
     enum { N = 1100, I = 577, SPLIT = 9 };
     fixture *f = *state;
-    const osh_op *op = osh_op_find("token_peaks");
+    const osh_op *op = &osh_op_token_peaks;
     for (int d = 0; d < 3; d++) {
         guarded x = guarded_new(f->one, (osh_dtype[]){OSH_F32, OSH_BF16, OSH_F16}[d], 2, N, I);
         double want = 0, got[2] = {0};
@@ -306,7 +306,7 @@ static void test_mix(void **state)
 {
     enum { N = 70, I = 577, SPLIT = 9, FIRST = 4 };
     fixture *f = *state;
-    const osh_op *op = osh_op_find("mix");
+    const osh_op *op = &osh_op_mix;
     const int64_t offsets[] = {0, SPLIT, N}, samples[] = {FIRST, FIRST + 1};
     const osh_seqs whole = {2, offsets}, second = {1, (int64_t[]){0, N - SPLIT}};
     for (int d = 0; d < 3; d++) {
@@ -404,7 +404,7 @@ static osh_status gpu_run_vocab(fixture *f, const osh_op *op, const osh_op_args 
  * threads and for each sample alone. */
 static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
 {
-    const osh_op *op = osh_op_find("nll");
+    const osh_op *op = &osh_op_nll;
     const osh_tensor *x = a->in[0];
     int64_t n = osh_rows(x), D = osh_width(x), V = a->in[1]->shape[0];
     guarded y[2] = {guarded_new(f->one, OSH_F32, 1, n, 0), guarded_new(f->one, OSH_F32, 1, n, 0)};
@@ -443,7 +443,7 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
 static void nll_case(fixture *f, int64_t n, int64_t D, int64_t V, int64_t split, osh_dtype dt,
                      const osh_vocab_attr *at)
 {
-    const osh_op *op = osh_op_find("nll");
+    const osh_op *op = &osh_op_nll;
     guarded x = guarded_new(f->one, dt, 2, n, D), w = guarded_new(f->one, dt, 2, V, D),
             t = guarded_new(f->one, OSH_I32, 1, n, 0);
     guarded y[3], bias;
@@ -516,7 +516,7 @@ static void test_nll_past(void **state)
     enum { N = 3 };
     const int64_t sizes[] = {70, 2048, 2100};
     for (int k = 0; f->d && k < 3; k++) {
-        const osh_op *op = osh_op_find("nll");
+        const osh_op *op = &osh_op_nll;
         int64_t V = sizes[k], D = 9, offsets[2] = {0, N};
         osh_seqs seqs = {.n = 1, .offsets = offsets};
         guarded x = guarded_new(f->one, OSH_F32, 2, N, D),
@@ -540,7 +540,7 @@ static void test_kl_ties(void **state)
 {
     fixture *f = *state;
     enum { N = 3, V = 5003 };
-    const osh_op *op = osh_op_find("kl");
+    const osh_op *op = &osh_op_kl;
     int64_t offsets[2] = {0, N};
     osh_seqs seqs = {.n = 1, .offsets = offsets};
     guarded in[4], kl = guarded_new(f->one, OSH_F32, 1, N, 0),
@@ -568,13 +568,13 @@ static void test_kl_ties(void **state)
 
 static size_t kl_scratch(const osh_vocab_attr *at, int64_t n, int64_t D, int64_t D2, int64_t V)
 {
-    return osh_op_find("kl")->scratch_cuda(at, (int64_t[]){D, D, D2, D2}, V, n, OSH_F32);
+    return osh_op_kl.scratch_cuda(at, (int64_t[]){D, D, D2, D2}, V, n, OSH_F32);
 }
 
 static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int64_t split,
                     osh_dtype dt, osh_dtype dt_ref, const osh_vocab_attr *at)
 {
-    const osh_op *op = osh_op_find("kl");
+    const osh_op *op = &osh_op_kl;
     guarded in[4] = {guarded_new(f->one, dt, 2, n, D), guarded_new(f->one, dt, 2, V, D),
                      guarded_new(f->one, dt_ref, 2, n, D2), guarded_new(f->one, dt_ref, 2, V, D2)};
     enum { MOST = 2 + GPU_ORDERS };
@@ -746,7 +746,7 @@ static void stat_by_hand(fixture *f, osh_tensor *to, const osh_stat_type *t, con
                      (int64_t[]){g * SAMPLES / n_groups, (g + 1) * SAMPLES / n_groups}, 1, d);
         if (!g) continue;
         osh_op_args a = {.out = {all->all, part->all}};
-        assert_int_equal(osh_op_run(f->three, osh_op_find(t->merge), &a), OSH_OK);
+        assert_int_equal(osh_op_run(f->three, t->merge, &a), OSH_OK);
         osh_stat_free(f->one, part);
     }
     stat_take(f->one, to, all);
@@ -798,7 +798,7 @@ static void test_stat_rows(void **state)
         const osh_stat_type *t = osh_stat_type_at(i);
         stat_case(f, t, &s, NULL);
         bool on_gpu =
-            t->feed && osh_op_find(t->feed)->run[OSH_CUDA] && osh_op_find(t->merge)->run[OSH_CUDA];
+            t->feed && t->feed->run[OSH_CUDA] && t->merge->run[OSH_CUDA];
         if (f->d && on_gpu) stat_case(f, t, &s, f->d);
     }
     fed_free(f, &s);

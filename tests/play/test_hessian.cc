@@ -86,7 +86,7 @@ static void test_outliers(void **)
         osh_tensor t = osh_tensor_view(OSH_F32, 2, shape, h.data());
         osh_op_args a = {};
         a.out[0] = &t;
-        if (osh_op_run(cx, osh_op_find("gptq_factor"), &a)) fail_msg("H is not positive definite, cut %d", cut);
+        if (osh_op_run(cx, &osh_op_gptq_factor, &a)) fail_msg("H is not positive definite, cut %d", cut);
     }
     osh_play_truncate(false);
     osh_device_close(cx, d);

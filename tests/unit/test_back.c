@@ -26,7 +26,7 @@ static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
     for (int i = 0; i < m->at.g->n_nodes; i++) { // requests the gradients of all weights except the
                                                  // embedding and the head
         const osh_node *n = &m->at.g->nodes[i];
-        for (int k = 0; i != m->at.g->head && n->op->grad[OSH_REF] && k < n->op->n_weights; k++)
+        for (int k = 0; i != m->at.g->head && n->op->grad.run[OSH_REF] && k < n->op->n_weights; k++)
             if (n->w[k] >= 0) m->wants[n->w[k]] = true;
     }
 }

@@ -125,7 +125,7 @@ static void run(result *out, kind k, int n_threads, const char *method)
     if (ours) assert_ok(cx, osh_tensor_new(cx, &d, OSH_F32, 2, (int64_t[]){I, I}));
     if (ours) fill_shift(d->data, h->data, !strcmp(method, "beyond"));
     osh_linear_job j = {.name = "m", .scheme = &r->modifiers[0].schemes[0], .w = w, .shift = d};
-    assert_ok(cx, r->modifiers[0].type->compress(cx, &r->modifiers[0], &j, 1, h, 4));
+    assert_ok(cx, r->modifiers[0].type->solver->compress(cx, &r->modifiers[0], &j, 1, h, 4));
     memcpy(out->codes, j.codes, sizeof out->codes);
     memcpy(out->w, w->data, sizeof out->w);
     out->nmse = j.nmse, out->objective = j.objective, out->fallback = j.fallback;

@@ -115,7 +115,7 @@ static double loss(job *j, int sample, nudge *n)
     tiny_check(cx, osh_tensor_new(cx, &nll, OSH_F32, 1, targets->shape));
     osh_op_args a = {.in = {b->values[g->hidden], j->at.w->w[g->nodes[g->head].w[0]], targets},
                      .out = {nll}, .attr = &rules, .seqs = &b->seqs};
-    tiny_check(cx, osh_op_run(cx, osh_op_find("nll"), &a));
+    tiny_check(cx, osh_op_run(cx, &osh_op_nll, &a));
     for (int64_t i = 0; i < nll->shape[0]; i++) sum += ((float *)nll->data)[i];
     osh_tensor_free(cx, nll);
     osh_tensor_free(cx, targets);

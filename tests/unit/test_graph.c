@@ -444,7 +444,7 @@ static void values_in_f32(void **state)
     for (int v = 0; v < f.g->n_values; v++) {
         const osh_value *x = &f.g->values[v];
         const osh_node *by = x->producer < 0 ? NULL : &f.g->nodes[x->producer];
-        bool f32 = by && (osh_node_is(by, "ssm_scan") || osh_node_is(by, "add_f32"));
+        bool f32 = by && (by->op == &osh_op_ssm_scan || by->op == &osh_op_add_f32);
         assert_int_equal(x->dtype, v == f.g->input_ids ? OSH_I32 : f32 ? OSH_F32 : OSH_BF16);
         assert_int_equal(osh_value_bytes(f.g, v),
                          (size_t)x->width * (f32 || v == f.g->input_ids ? 4 : 2));

@@ -112,8 +112,8 @@ static size_t trial_measure(const trial *t, size_t *said, size_t *result)
     assert_int_equal(osh_jobs_at_once(jobs, t->n, t->n_threads) > 1, t->apart);
     osh_ctx_anew(cx);
     size_t before = osh_mem_used(cx, OSH_MEM_HOST);
-    *said = t->m->type->needs(t->m, jobs, t->n, t->n_threads, NULL);
-    assert_ok(cx, t->m->type->compress(cx, t->m, jobs, t->n, h, N_SAMPLES));
+    *said = t->m->type->solver->needs(t->m, jobs, t->n, t->n_threads, NULL);
+    assert_ok(cx, t->m->type->solver->compress(cx, t->m, jobs, t->n, h, N_SAMPLES));
     size_t took = osh_mem_used_peak(cx, OSH_MEM_HOST) - before;
     for (int k = 0; k < t->n; k++) osh_linear_job_deinit(cx, &jobs[k]), osh_tensor_free(cx, w[k]);
     osh_tensor_free(cx, h), osh_tensor_free(cx, shift);
@@ -163,7 +163,7 @@ static bool try_text(const char *text, bool survey)
                    .both = strstr(text, "original") != NULL};
         trial_try(&t, text);
     }
-    for (int way = 0; !rc && way < 4 && r->modifiers[0].type->apart && !survey; way++) {
+    for (int way = 0; !rc && way < 4 && r->modifiers[0].type->solver->apart && !survey; way++) {
         if (SANITIZED && way != 1 && way != 2) continue;
         try_apart(&r->modifiers[0], way & 1 ? 3 : 2, way & 2, text), n_apart++;
     }
@@ -200,7 +200,7 @@ static const struct { const char *name, *keys; } more[] = {
 
 static bool try_keys(const osh_modifier_type *type, const char *keys)
 {
-    bool any = false, prunes = type->prunes;
+    bool any = false, prunes = type->pruner;
     char text[512];
     for (size_t i = 0; i < (prunes ? 1 : sizeof weights / sizeof *weights); i++) {
         if (prunes)
@@ -228,7 +228,7 @@ static void test_all(void **state)
     for (size_t i = 0; i < osh_modifier_count(); i++) {
         const osh_modifier_type *type = osh_modifier_at(i);
         bool any = false, known = false;
-        if (!type->compress) continue;
+        if (!type->solver) continue;
         for (size_t k = 0; k < sizeof more / sizeof *more; k++)
             if (!strcmp(more[k].name, type->name))
                 known = true, any |= try_keys(type, more[k].keys);

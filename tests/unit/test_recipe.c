@@ -183,12 +183,12 @@ static void test_transforms(void **state)
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     for (size_t i = 0; i < osh_modifier_count(); i++) {
         const osh_modifier_type *type = osh_modifier_at(i);
-        if (!osh_modifier_is_transform(&(osh_modifier){.type = type}) || type->rotates) continue;
+        if (!type->transform) continue;
         snprintf(text, sizeof text,
                  "s_stage: {s_modifiers: {%s: {mappings: [[[\"re:.*q\", k], [n]], "
                  "{balance_layers: v, smooth_layer: m}], %s}, %s",
                  type->name,
-                 type->search
+                 type->transform->search
                      ? "duo_scaling: both, offload_device: cpu, n_grid: 9"
                      : "ignore: [a, b], num_calibration_steps: 3, calibration_function: null, "
                        "smoothing_strength: 0.8",
@@ -196,10 +196,10 @@ static void test_transforms(void **state)
         osh_recipe *r = parse(text);
         const osh_modifier *m = &r->modifiers[0];
         size_t n = 0;
-        const osh_mapping *maps = m->type->mappings(m, &n);
+        const osh_mapping *maps = m->type->transform->mappings(m, &n);
         assert_int_equal(r->n, 2);
         assert_int_equal(m->n_schemes, 0);
-        assert_int_equal(m->ignore.n, type->search ? 0 : 2);
+        assert_int_equal(m->ignore.n, type->transform->search ? 0 : 2);
         assert_int_equal(n, 2);
         assert_int_equal(maps[0].balance.n, 2);
         assert_string_equal(maps[0].balance.items[0], "re:.*q");
@@ -208,9 +208,8 @@ static void test_transforms(void **state)
         osh_recipe_free(cx, r);
         snprintf(text, sizeof text, "s_stage: {s_modifiers: {%s: {}, %s", type->name, after);
         r = parse(text);
-        assert_null(r->modifiers[0].type->mappings(&r->modifiers[0], &n)); // NULL: the mappings are
-                                                                           // inferred from the
-                                                                           // model
+        // NULL: the mappings are inferred from the model's graph
+        assert_null(type->transform->mappings(&r->modifiers[0], &n));
         osh_recipe_free(cx, r);
     }
 }
@@ -225,7 +224,7 @@ static void test_pruners(void **state)
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     for (size_t i = 0; i < osh_modifier_count(); i++) {
         const osh_modifier_type *type = osh_modifier_at(i);
-        if (!type->prunes) continue;
+        if (!type->pruner) continue;
         bool schedule = strstr(type->keys, "final_sparsity"),
              mask = strstr(type->keys, " sparsity");
         for (int alone = 0; alone < 2; alone++, n++) {
@@ -244,7 +243,7 @@ static void test_pruners(void **state)
             osh_recipe *r = parse(text);
             const osh_modifier *m = &r->modifiers[0];
             assert_int_equal(r->n, 2 - alone);
-            assert_false(osh_modifier_quantizes(m) || osh_modifier_is_transform(m));
+            assert_false(osh_modifier_quantizes(m) || m->type->transform);
             assert_int_equal(m->n_schemes, 1);
             assert_int_equal(m->schemes[0].targets.n, 2);
             assert_false(m->schemes[0].weights.present);

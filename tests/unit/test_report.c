@@ -32,7 +32,8 @@ static const char *step_name(const osh_modifier *m, int k)
 
 static void made_up_make(made_up *m, int n)
 {
-    static const osh_modifier_type type = {.name = "Made up", .step = step_name};
+    static const osh_quantizer quantizer = {.step = step_name};
+    static const osh_modifier_type type = {.name = "Made up", .quantizer = &quantizer};
     *m = (made_up){.modifier = {.type = &type}};
     m->recipe = (osh_recipe){.modifiers = &m->modifier, .n = 1};
     m->scheme.group_name = "group_0";

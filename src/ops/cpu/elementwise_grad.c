@@ -27,7 +27,7 @@ static float *piece_of(const osh_tensor *din, int64_t first)
 
 /* Computes the gradients of op with the reference kernel of the op, after setting fresh gradients
  * to zero. */
-static osh_status grad_by_reference(osh_ctx *cx, const char *op, const osh_grad_args *a)
+static osh_status grad_by_reference(osh_ctx *cx, const osh_op *op, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     osh_grad_args b = *a;
@@ -38,7 +38,7 @@ static osh_status grad_by_reference(osh_ctx *cx, const char *op, const osh_grad_
         b.dout[0] = dout;
     }
     OSH_TRY(osh_grad_zero(cx, &b));
-    OSH_TRY(osh_op_find(op)->grad[OSH_REF](cx, &b));
+    OSH_TRY(op->grad.run[OSH_REF](cx, &b));
 done:
     osh_tensor_free(cx, dout);
     return rc;
@@ -133,7 +133,7 @@ osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     const osh_glu_attr *at = a->attr;
     grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0])};
-    if (at->limit > 0 || strcmp(at->act, "silu")) return grad_by_reference(cx, "glu", a);
+    if (at->limit > 0 || strcmp(at->act, "silu")) return grad_by_reference(cx, &osh_op_glu, a);
     return osh_parallel_for(cx, osh_div_up(j.n, PIECE), glu_chunk, &j);
 }
 
@@ -192,7 +192,7 @@ osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width,
                   .eps = at->eps};
     float *f = NULL; // factors f [D], then scratch rows [threads, D]; own
-    if (a->din[1] || !a->din[0]) return grad_by_reference(cx, "rms_norm", a);
+    if (a->din[1] || !a->din[0]) return grad_by_reference(cx, &osh_op_rms_norm, a);
     OSH_NEW(cx, f, j.D * (1 + osh_threads(cx)));
     if (a->in[1]) osh_load_weight(f, a->in[1], 0, j.D, a->in[0]->dtype);
     for (int64_t i = 0; i < j.D; i++) f[i] = a->in[1] ? f[i] + (float)at->offset : 1;

@@ -58,7 +58,7 @@ static void mix(osh_ctx *cx, float *x, float *d, int64_t I, uint64_t stream, dou
     osh_tensor of[2] = {osh_tensor_view(OSH_F32, 2, shape, x), osh_tensor_view(OSH_F32, 2, shape, x0)};
     osh_mix_attr at = {.key = osh_mix_key(NUMBERS, stream, 0), .share = share};
     osh_op_args a = {.in = {&of[0], &of[1]}, .out = {&of[0]}, .attr = &at};
-    assert_ok(cx, osh_op_run(cx, osh_op_find("mix"), &a));
+    assert_ok(cx, osh_op_run(cx, &osh_op_mix, &a));
     for (int64_t i = 0; i < T * I; i++) d[i] = x0[i] - x[i];
     free(x0);
 }

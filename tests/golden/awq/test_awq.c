@@ -78,9 +78,9 @@ static void collect(const awq_case *c, float *mean, osh_tensor *h)
         osh_tensor x = osh_tensor_view(c->dt, 2, (int64_t[]){n, N}, (char *)(uintptr_t)c->x +
                                        (size_t)(first * N) * osh_dtype_bytes(c->dt));
         osh_op_args a = {.in = {&x}, .out = {&s}, .seqs = &seqs};
-        assert_ok(cx, osh_op_run(cx, osh_op_find("channel_sum"), &a));
+        assert_ok(cx, osh_op_run(cx, &osh_op_channel_sum, &a));
         a.out[0] = h;
-        assert_ok(cx, osh_op_run(cx, osh_op_find("hessian_accum"), &a));
+        assert_ok(cx, osh_op_run(cx, &osh_op_hessian_accum, &a));
     }
     for (int i = 0; i < N; i++) mean[i] = (sums[i] - sums[N + i]) / T;
     float *at = h->data;
@@ -106,7 +106,7 @@ static osh_status search_again(osh_ctx *torn, void *user)
 {
     const search_of *o = user;
     float s[N];
-    return o->m->type->search(torn, o->m, s, o->j);
+    return o->m->type->transform->search(torn, o->m, s, o->j);
 }
 
 /* Checks that the predicted memory is enough for the search, and not much more. */
@@ -114,7 +114,8 @@ static void check_bytes(const search_of *o, int n_threads)
 {
     osh_ctx *fresh;
     assert_int_equal(osh_ctx_new(&fresh, n_threads), OSH_OK);
-    size_t before = osh_mem_used(fresh, OSH_MEM_HOST), bytes = o->m->type->search_bytes(o->m, o->j, n_threads);
+    size_t before = osh_mem_used(fresh, OSH_MEM_HOST),
+           bytes = o->m->type->transform->search_bytes(o->m, o->j, n_threads);
     assert_ok(fresh, search_again(fresh, (void *)(uintptr_t)o));
     assert_in_range(osh_mem_used_peak(fresh, OSH_MEM_HOST) - before, bytes / 3, bytes);
     osh_ctx_free(fresh);
@@ -136,12 +137,12 @@ static void case_of(awq_case *c, const osh_recipe *r, bool tear)
                                    .O = n_rows[k]};
     osh_search j = {.name = c->name, .n = N, .mean = mean, .h = h, .balance = balance, .n_balance = LINEARS,
                     .rows = rows_of, .user = c};
-    assert_ok(cx, m->type->search(cx, m, s, &j));
+    assert_ok(cx, m->type->transform->search(cx, m, s, &j));
     for (int i = 0; i < N; i++)
         if (!(fabs((double)s[i] - want[i]) <= 2e-6 * want[i]))
             fail_msg("%s, channel %d: %.9g, want %.9g", c->name, i, (double)s[i], (double)want[i]);
     assert_true(j.after > 0 && j.after <= j.before);
-    assert_ok(many, m->type->search(many, m, again, &j));
+    assert_ok(many, m->type->transform->search(many, m, again, &j));
     assert_memory_equal(again, s, sizeof s); // a search with another number of threads gives the
                                              // same bytes
     search_of o = {m, &j};

@@ -95,7 +95,7 @@ static void take_linears(layer *l, const osh_ada_rule *rule)
     int n = 0;
     int8_t *codes = l->codes;
     for (int i = l->sub->first; i < l->sub->first + l->sub->n_nodes; i++) {
-        if (!osh_node_is(&g->nodes[i], "linear")) continue;
+        if (!osh_node_is(&g->nodes[i], OSH_OP_LINEAR)) continue;
         int w = g->nodes[i].w[0];
         const osh_tensor *t = l->at.w->w[w];
         int64_t O = t->shape[0], I = t->shape[1];

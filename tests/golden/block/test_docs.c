@@ -139,7 +139,7 @@ static void round_layer(docs *m)
 {
     int n = 0;
     for (int i = m->first; i < m->first + m->n; i++) {
-        if (!osh_node_is(&m->g->nodes[i], "linear")) continue;
+        if (!osh_node_is(&m->g->nodes[i], OSH_OP_LINEAR)) continue;
         const osh_tensor *t = m->w->w[m->g->nodes[i].w[0]];
         const float *w = t->data;
         int64_t all = osh_tensor_numel(t);

@@ -28,7 +28,7 @@ static double nll_distance(fixture *x, const tiny_case *t, const float *logits, 
                      .out = {nll},
                      .attr = &rules,
                      .seqs = &f->batches[0]->seqs};
-    assert_ok(x->cx, osh_op_run(x->cx, osh_op_find("nll"), &a));
+    assert_ok(x->cx, osh_op_run(x->cx, &osh_op_nll, &a));
     for (; at < n; at++) {
         int32_t next = ((const int32_t *)targets->data)[at];
         const float *row = logits + at * vocab;

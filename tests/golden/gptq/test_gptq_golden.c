@@ -199,7 +199,7 @@ PLAIN static double largest(const float *m, int64_t n, bool symmetric)
 /* Returns the condition number of a damped H without its dead columns. */
 static double condition(osh_ctx *cx, const osh_tensor *damped)
 {
-    const osh_op *factor = osh_op_find("gptq_factor");
+    const osh_op *factor = &osh_op_gptq_factor;
     osh_tensor *u = NULL;
     int64_t I = damped->shape[0];
     double top = largest(damped->data, I, true);
@@ -223,7 +223,7 @@ static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_l
     gpu_copy_of ch = gpu_put(cx, d, h), cw = gpu_put(cx, d, job->w);
     double all = 0, err = 0;
     job->device_w = &cw.t;
-    assert_ok(cx, m->type->compress(cx, m, job, 1, &ch.t, samples));
+    assert_ok(cx, m->type->solver->compress(cx, m, job, 1, &ch.t, samples));
     assert_ok(cx, osh_tensor_new(cx, &got, job->w->dtype, 2, job->w->shape));
     assert_ok(cx, osh_tensor_new(cx, &dq, job->w->dtype, 2, job->w->shape));
     gpu_take(cx, NULL, &ch), gpu_take(cx, got, &cw);
@@ -257,8 +257,8 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
         jobs[k].pack = k == 1 && scheme->weights.type == OSH_Q_INT;
     }
     size_t used = osh_arena_used(d->arena), host = osh_mem_used(cx, OSH_MEM_HOST), on_gpu = osh_arena_room(d->arena);
-    size_t said = m->type->needs(m, jobs, N, 1, &on_gpu);
-    assert_ok(cx, m->type->compress(cx, m, jobs, N, &ch.t, samples));
+    size_t said = m->type->solver->needs(m, jobs, N, 1, &on_gpu);
+    assert_ok(cx, m->type->solver->compress(cx, m, jobs, N, &ch.t, samples));
     size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(cx, OSH_MEM_HOST) - host;
     print_message("     three of them: %zu of %zu bytes of the GPU, %zu of %zu of the host\n", took, on_gpu,
                   host_took, said);
@@ -306,9 +306,9 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
         }
         size_t used = osh_arena_used(d->arena), room = osh_arena_room(d->arena);
         if (together) {
-            size_t said = m->type->needs_groups(m, groups, N, 1, &room);
-            size_t one_room = osh_arena_room(d->arena), one = m->type->needs(m, groups->jobs, 1, 1, &one_room);
-            assert_ok(own, m->type->compress_groups(own, m, groups, N, samples));
+            size_t said = m->type->solver->needs_groups(m, groups, N, 1, &room);
+            size_t one_room = osh_arena_room(d->arena), one = m->type->solver->needs(m, groups->jobs, 1, 1, &one_room);
+            assert_ok(own, m->type->solver->compress_groups(own, m, groups, N, samples));
             size_t took = osh_arena_peak(d->arena) - used, host_took = osh_mem_used_peak(own, OSH_MEM_HOST);
             // the results of the other three inputs exist while the third input is damped again
             size_t kept = 3 * osh_job_result_bytes(groups->jobs);
@@ -320,7 +320,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             assert_true(host_took <= (said > one + kept ? said : one + kept));
         }
         for (int k = 0; k < N && !together; k++)
-            assert_ok(cx, m->type->compress(cx, m, groups[k].jobs, 1, groups[k].h, samples));
+            assert_ok(cx, m->type->solver->compress(cx, m, groups[k].jobs, 1, groups[k].h, samples));
         for (int k = 0; k < N; k++) gpu_take(cx, NULL, &cw[k]), gpu_take(cx, NULL, &ch[k]);
     }
     for (int k = 0; k < N; k++) {
@@ -350,9 +350,9 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
         for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
     osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};
     if (d) check_needs(m, &m->schemes[0], used, h_used, c->samples);
-    if (d && m->type->gathers(m, &job, 1)) check_groups(m, &m->schemes[0], used, h_used, c->samples);
+    if (d && m->type->solver->gathers(m, &job, 1)) check_groups(m, &m->schemes[0], used, h_used, c->samples);
     if (d) compress_on(cx, d, m, &job, h_used, c->samples);
-    else assert_ok(cx, m->type->compress(cx, m, &job, 1, h_used, c->samples));
+    else assert_ok(cx, m->type->solver->compress(cx, m, &job, 1, h_used, c->samples));
     assert_null(job.fallback);
     same_bytes(cx, c, "scale", job.params.scale);
     same_bytes(cx, c, "zero", job.params.zero);

@@ -93,8 +93,8 @@ static void case_of(const cJSON *o)
     osh_tensor wt = osh_tensor_view(OSH_BF16, 2, (int64_t[]){O, I}, w);
     osh_tensor ht = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
     osh_linear_job j = {.name = o->string, .scheme = &m->schemes[0], .w = &wt, .params.importance = importance};
-    assert_ok(cx, osh_prune_sparsity(cx, &j.sparsity, m, 0, 1));
-    assert_ok(cx, m->type->compress(cx, m, &j, 1, &ht, SAMPLES));
+    assert_ok(cx, m->type->pruner->sparsity(cx, &j.sparsity, m, 0, 1));
+    assert_ok(cx, m->type->solver->compress(cx, m, &j, 1, &ht, SAMPLES));
     assert_true(j.packed && !j.fallback);
     assert_memory_equal(j.codes, w, sizeof w);
     compare(o->string, w);

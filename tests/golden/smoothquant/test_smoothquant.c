@@ -95,7 +95,7 @@ static void case_of(const smooth_case *c)
         for (int k = 0; k < 4; k++) w[k / 2][k % 2 * N + i] = weight(c, k / 2, k % 2, i);
     }
     for (int k = 0; k < 2; k++) osh_fold_most(most, w[k], OSH_F32, N, 0, 2 * N);
-    m->type->factors(m, s, &(osh_channels){.lo = lo, .hi = hi, .most = most, .n = N, .dtype = c->dt});
+    m->type->transform->factors(m, s, &(osh_channels){.lo = lo, .hi = hi, .most = most, .n = N, .dtype = c->dt});
     compare(c, "s", s, N);
     fold_and_compare(c, "balance", w[0], 2 * N, OSH_FOLD_COLUMNS, s);
     fold_and_compare(c, "norm", norm, N, OSH_FOLD_ROWS, s);

@@ -1,0 +1,26 @@
+/* measure.h - measurements of the model before the run. The run depends on their results. A
+ * measurement is a row: src/eval/experts.c (REAP), src/eval/owl.c (OWL). A modifier names its
+ * measurement by the key of the recipe that gets the result (osh_modifier_asks). */
+#ifndef OSH_EVAL_MEASURE_H
+#define OSH_EVAL_MEASURE_H
+#include "base/profile.h"
+#include "plan/plan.h"
+
+typedef struct osh_measurement {
+    const char *key;  // key of the modifier in the recipe that gets the result, such as "retained"
+    const char *what; // plural of the measured things, such as "experts"
+    /* Sets *out (own) to the state of a measurement for the modifier m. p: a plan made with
+     * opt->measure; p and m must outlive *out. */
+    osh_status (*open)(osh_ctx *cx, void **out, osh_plan *p, const osh_modifier *m);
+    void (*close)(osh_ctx *cx, void *state);
+    // sets *peak to the host bytes, with the allocator's overhead, that `run` allocates
+    osh_status (*bytes)(osh_ctx *cx, int64_t *peak, const void *state);
+    osh_status (*run)(osh_ctx *cx, void *state, osh_progress *pr);
+    // after `run`: sets *value (own) to the value of the key, and *said (own) to a message for the
+    // user
+    osh_status (*print)(osh_ctx *cx, char **value, char **said, const void *state);
+    // before `run`: returns text (own) for a plan; NULL: no memory. mb: predicted host memory
+    char *(*plan)(osh_ctx *cx, const osh_plan *p, double mb);
+} osh_measurement;
+extern const osh_measurement osh_measure_experts, osh_measure_outliers;
+#endif

@@ -1,0 +1,129 @@
+/* job.h - a job: one Linear that a modifier quantizes or prunes. A job holds the weight, the
+ * statistics of its input, and the results. */
+#ifndef OSH_JOB_H
+#define OSH_JOB_H
+#include "quant/arith.h"
+#include "tensor/device.h"
+
+enum { // statistics of a value, as bits that can be combined
+    OSH_STAT_HESSIAN = 1, // X^T X, f32 [I, I], lower triangle
+    OSH_STAT_RANGE = 2,   // ranges for the observer of static inputs
+    OSH_STAT_SHIFT = 4,   // (X0 - X)^T X, f32 [I, I]; X0 is the value in the original model
+    OSH_STAT_SQUARES = 8, // sum of X^2 per channel, f64 [I], for observers that weight errors by
+                          // channel
+    OSH_STAT_CACHE = 16,  // ranges of the keys and values of the attention whose output the Linear
+                          // (o_proj) reads, or ranges of the Linear's output
+    OSH_STAT_PEAKS = 64,  // sum over all tokens of the largest X^2 of the token; for a survey
+                          // (survey.h)
+    OSH_STAT_BLOCK = 32   // instead of HESSIAN and SHIFT: stored inputs of a block of the model
+                          // (such as a decoder layer), and stored outputs of the block in the
+                          // original model (schedule/blocks.h)
+};
+
+enum { OSH_LOSSES = 9 };
+typedef struct osh_losses { // losses after each step of a solve; `step` of an
+                            // osh_quantizer returns the name of each step
+    int n;
+    double of[OSH_LOSSES];
+    double all; // loss with all weights 0
+} osh_losses;
+
+typedef struct osh_linear_job osh_linear_job;
+struct osh_linear_job { // one Linear to quantize
+    const char *name;           // view: name of the module
+    const osh_q_scheme *scheme; // view
+    osh_tensor *w;              // view: the weight [O, I] in its stored dtype, in host memory
+    osh_tensor *device_w;       // view: copy of w on the device on which the Hessian is; NULL: the
+                                // Hessian is in host memory, or there is no Hessian
+    osh_tensor *shift;          // view: OSH_STAT_SHIFT of the input, in the same memory as the
+                                // Hessian; may be overwritten. NULL: the shift is 0, or no modifier
+                                // of a Linear that reads the input needs it
+    osh_tensor *target;         // own, temporary, in the same memory as the Hessian: F32 [O, I]
+                                // weight that a solve approximates; NULL: w
+    bool keep_w;                // true: w must not change, even if the modifier propagates
+    bool pruned;                // true: zeros of w must remain 0, and w must become the dequantized
+                                // weight, even if the modifier does not propagate
+    double sparsity;            // for a modifier that prunes: fraction of the weights that becomes
+                                // 0
+    const double *care;         // view [O]: cost of a squared error of each output for the model's
+                                // loss; NULL: 1
+    const double *care_in;      // view [I]: cost of a squared error of each input element, summed
+                                // over all Linears that read the input; NULL: unknown
+    double peaks;               // OSH_STAT_PEAKS of the input; 0: unknown
+    void *cache;                // own: scales and zero points of keys and values, one after the
+                                // other, as they are stored in the output; NULL: there are none for
+                                // this Linear
+    void *bias; // own, result: the learned bias in its stored dtype; NULL: no bias was learned
+    void *room;                 // view: [O, I] bytes of memory for codes, used by a modifier with
+                                // by_rows; NULL: the modifier allocates memory for codes
+    double *sums;               // result, view: [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: they
+                                // are not stored
+    int64_t n_tokens;           // number of tokens of the statistics
+    bool apart;                 // in the first job of a call, true: there is memory for
+                                // osh_jobs_at_once jobs at the same time; not used in the other
+                                // jobs
+    bool pack;                  // true: codes may be packed, because the output is pack-quantized
+    bool packed;                // result: codes are packed
+    void *codes;                // result, own: codes, [O, I] bytes, or if `packed` is true the
+                                // bytes of the first output tensor; NULL: the codes are in `room`
+    osh_qparams params;         // own, result
+    double nmse;                // result: |w - dq|^2 / |w|^2
+    double removed;             // sum of the squares of the weights that pruning set to 0, divided
+                                // by |w|^2 before pruning; 0: pruning set no weight to 0, or also
+                                // changed other weights
+    double objective;           // result: tr(dW H dW^T) with the damped H; dW is the dequantized
+                                // weight minus the target; < 0: there is no Hessian
+    double nearest;             // result: objective if the target is rounded to nearest with the
+                                // scales before any search; if there are more than 255 rows,
+                                // estimated from some of them (solver/gptq_solve.h); < 0: unknown
+    osh_losses losses; // result: objective after each step; empty if the solve has only one step
+    const char *fallback;       // result, static text: the method that was used instead of the
+                                // modifier's method, and the reason; NULL: the modifier's method
+                                // was used
+    /* Is called when the results of the job are complete. The callback may take ownership of the
+     * results, so that the results of many jobs are not in memory at the same time. It may not take
+     * ownership of w. If `done` is NULL, the job keeps the results. */
+    osh_status (*done)(osh_ctx *cx, osh_linear_job *j);
+    void *user;                 // view: passed to `done`
+};
+osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j);
+/* True if the n jobs of `a` and the n jobs of `b` have the same shapes, dtypes and schemes in the
+ * same order, so that their solves need the same memory. */
+bool osh_jobs_are_alike(const osh_linear_job *a, const osh_linear_job *b, int n);
+typedef struct osh_job_group { // the jobs of one input; all pointers are views
+    osh_linear_job *jobs;      // [n]
+    int n;
+    osh_tensor *h;
+} osh_job_group;
+void osh_linear_job_deinit(osh_ctx *cx, osh_linear_job *j);
+
+/* Largest number of groups in a call of compress_groups. This number of groups uses all
+ * multiprocessors of a GPU, and the results still need little memory. */
+enum { OSH_GROUPS_AT_ONCE = 32 };
+/* Sets j->nmse to |w - decode(codes)|^2 / |w|^2. If `store` is true, overwrites w and device_w with
+ * decode(codes). Works row by row, without a second copy of the weight. */
+osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
+/* Returns 1 if all threads solve one job together. Else each job is solved on one thread, because
+ * small Linears, such as those of experts, have too few chunks for all threads. The result is then
+ * the largest number of jobs in memory at the same time. Results are used in the order of the jobs,
+ * so a finished job waits for earlier jobs: with 128 experts and 2 threads, at most 8 jobs are in
+ * memory. */
+int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads);
+/* True if there are enough small Linears to solve each on one thread. all, largest: number of
+ * weights of all Linears together, and of the largest Linear. */
+bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads);
+static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
+// returns the bytes of scratch of osh_job_finish
+size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads);
+size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
+// returns the bytes of codes and params
+size_t osh_job_result_bytes(const osh_linear_job *j);
+size_t osh_job_scales_bytes(const osh_linear_job *j);                // returns the bytes of params
+/* Returns the bytes of scratch of osh_q_weight_params, without the scratch of the observer's search
+ * (osh_job_search_bytes). */
+size_t osh_job_params_bytes(const osh_linear_job *j);
+unsigned osh_scheme_wants(const osh_q_scheme *s); // returns the OSH_STAT_* bits that the observers
+                                                  // of s need
+/* Returns the bytes of scratch of the observer's search of ranges. */
+size_t osh_job_search_bytes(const osh_linear_job *j);
+#endif
