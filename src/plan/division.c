@@ -1,0 +1,98 @@
+/* division.c - divides the work of a plan among ranks, and compares the plans of all ranks. */
+#include "plan/division.h"
+
+#include "base/buf.h"
+#include "base/xxh3.h"
+#include "plan/identity.h"
+
+osh_division osh_divide(const osh_plan *p)
+{
+    const char *not = NULL;
+    if (p->in.opt->survey) not = "a survey is not divided";
+    else if (p->in.pipeline != OSH_PIPELINE_DATAFREE) not = "calibrated runs are not divided";
+    else if (p->manifest.n_shards < 2)
+        not = "the output has one file, and a file has one writer; a smaller --max-shard-size "
+              "makes more files";
+    return (osh_division){not ? OSH_DIVIDE_NOTHING : OSH_DIVIDE_FILES, not};
+}
+
+/* Adds to work [shards] the bytes to write, and to read for Linears. */
+static void files_count_work(int64_t *work, const osh_plan *p, const bool *done)
+{
+    const osh_manifest *m = &p->manifest;
+    for (int64_t i = 0; i < m->n_out; i++) {
+        const osh_out_tensor *o = &m->out_info[i];
+        if (done && done[i]) continue;
+        work[o->shard] += m->out[i].end - m->out[i].begin;
+        if (o->source < 0 && o->linear >= 0 && p->match.linears[o->linear].out.first == i) {
+            const osh_st_entry *from = p->in.ck->tensors[p->match.linears[o->linear].tensor].e;
+            work[o->shard] += from->end - from->begin;
+        }
+    }
+}
+
+osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const bool *done,
+                            int n_ranks)
+{
+    osh_status rc = OSH_OK;
+    int n = p->manifest.n_shards;
+    int64_t *work = NULL, *load = NULL; // own: work [n], load [n_ranks]
+    OSH_NEW(cx, work, n);
+    OSH_NEW(cx, load, n_ranks);
+    files_count_work(work, p, done);
+    for (int s = 0; s < n; s++) writer[s] = -1;
+    for (int k = 0; k < n; k++) {
+        int most = -1, idle = 0;
+        for (int s = 0; s < n; s++)
+            if (writer[s] < 0 && (most < 0 || work[s] > work[most])) most = s;
+        for (int i = 1; i < n_ranks; i++)
+            if (load[i] < load[idle]) idle = i;
+        writer[most] = idle, load[idle] += work[most];
+    }
+done:
+    osh_free(cx, work);
+    osh_free(cx, load);
+    return rc;
+}
+
+/* Returns a hash of the decisions that the ranks must have alike to walk through the same steps. */
+static uint64_t steps_sum(const osh_plan *p)
+{
+    const osh_schedule *s = &p->schedule;
+    uint64_t h = 0;
+    for (int i = 0; i < s->n_visits; i++) {
+        const osh_visit *v = &s->visits[i];
+        int64_t how[] = {v->segments, v->round_bytes, v->n_rounds};
+        h = XXH3_64bits_withSeed(how, sizeof how, h);
+    }
+    int64_t all[] = {s->n_visits, s->n_batches, s->looks, p->budget.memory.tier,
+                     p->budget.memory.looks_f16, s->n_traversals};
+    h = XXH3_64bits_withSeed(all, sizeof all, h);
+    if (s->batch_at)
+        h = XXH3_64bits_withSeed(s->batch_at, (size_t)(s->n_batches + 1) * sizeof *s->batch_at, h);
+    return h;
+}
+
+osh_status osh_plan_agree(osh_ctx *cx, const osh_plan *p, osh_ranks *ranks)
+{
+    osh_status rc = OSH_OK;
+    osh_identity *id = NULL; // own
+    osh_buf b;               // own
+    osh_buf_init(&b, 0);
+    if (!ranks) goto done;
+    OSH_TRY(osh_identity_new(cx, &id, p));
+    for (size_t i = 0; i < id->n; i++)
+        if (!id->here[i]) OSH_TRY(osh_buf_line(cx, &b, "%s: %s", id->names[i], id->values[i]));
+    for (int s = 0; s < p->in.ck->n_shards; s++)
+        OSH_TRY(osh_buf_line(cx, &b, "source %s: changed at %lld ns", p->in.ck->shard_names[s],
+                             (long long)osh_st_stamp(p->in.ck->shards[s])->mtime_ns));
+    OSH_TRY(osh_ranks_agree(cx, ranks, "another source or other settings", b.data));
+    osh_buf_clear(&b);
+    OSH_TRY(osh_buf_printf(cx, &b, "%d threads, steps %016llx", osh_threads(cx),
+                           (unsigned long long)steps_sum(p)));
+    OSH_TRY(osh_ranks_agree(cx, ranks, "a plan with other steps", b.data));
+done:
+    osh_buf_deinit(cx, &b);
+    osh_identity_free(cx, id);
+    return rc;
+}

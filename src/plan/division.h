@@ -1,0 +1,25 @@
+/* division.h - decides how several ranks (ranks/ranks.h) divide the work of a plan, and checks that
+ * all ranks have made the same plan. */
+#ifndef OSH_DIVISION_H
+#define OSH_DIVISION_H
+#include "plan/plan.h"
+#include "ranks/ranks.h"
+
+typedef enum {
+    OSH_DIVIDE_NOTHING, // rank 0 does all work, the other ranks wait
+    OSH_DIVIDE_FILES    // the files of the output, with their tensors, are divided among ranks
+} osh_division_kind;
+typedef struct osh_division {
+    osh_division_kind kind;
+    const char *not; // static text: why nothing is divided
+} osh_division;
+osh_division osh_divide(const osh_plan *p);
+/* Sets writer [shards of the output] to the rank that writes each file. Files with more work are
+ * given out first, each to the rank with the least work. done [output tensors]: true for tensors
+ * that need no more work; NULL: none. */
+osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const bool *done,
+                            int n_ranks);
+/* Fails on each rank whose plan differs from that of rank 0: other files of the source, or other
+ * steps. */
+osh_status osh_plan_agree(osh_ctx *cx, const osh_plan *p, osh_ranks *ranks);
+#endif
