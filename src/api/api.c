@@ -243,7 +243,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
     r.plan = p, r.budget = &p->budget;
     osh_division division = osh_divide(p);
     bool others = osh_ranks_me(opt->ranks) > 0;
-    bool shared = opt->ranks && division.kind == OSH_DIVIDE_FILES;
+    bool shared = opt->ranks && division.kind != OSH_DIVIDE_NOTHING;
     if (others && division.kind == OSH_DIVIDE_NOTHING) goto done; // rank 0 does the job
     OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, &p->budget);
@@ -259,10 +259,10 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
     if (opt->guide) OSH_TRY(job_open(cx, p, sink, user));
     OSH_TRY(warn_dense(cx, p)); // job_summarize prints this warning again
     OSH_TRY(osh_run_start(cx, &r));
+    if (division.kind == OSH_DIVIDE_SAMPLES) r.ranks = opt->ranks;
     if (opt->ranks)
         osh_log(cx, OSH_LOG_INFO, "%d ranks: %s%s", osh_ranks_n(opt->ranks),
-                division.not ? "rank 0 does all work: " : "the files of the output are divided",
-                division.not ? division.not : "");
+                osh_division_text(&division), division.not ? division.not : "");
     OSH_TRY(check_resumed(cx, &r));
     /* If osh_run_tune has finished in an earlier process, all Linears are complete. */
     bool learned = osh_emit_tuned(r.emitter)->known;
@@ -271,6 +271,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         r.progress.step = r.progress.n_steps, r.progress.name = "the output";
         osh_run_no_error(&r);
     }
+    if (others && r.ranks) goto done; // rank 0 completes the output
     /* In every pipeline there may be Linears whose modifier needs no data. */
     if (!learned) OSH_TRY(osh_run_datafree(cx, &r));
     if (others) goto done; // rank 0 completes the output

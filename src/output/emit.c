@@ -279,6 +279,19 @@ done:
     return rc;
 }
 
+/* Allocates the tensors of a Linear, which rank 0 sends. */
+static osh_status emit_new_raw(osh_ctx *cx, const osh_emitter *e, const osh_linear *l,
+                               osh_tensor **raw)
+{
+    osh_status rc = OSH_OK;
+    for (int k = 0; k < l->out.n; k++) {
+        const osh_st_entry *t = &e->plan->manifest.out[l->out.first + k];
+        OSH_TRY(osh_tensor_new(cx, &raw[k], t->dtype, t->ndim, t->shape));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w, osh_tensor *bias)
 {
     osh_status rc = OSH_OK;
@@ -287,7 +300,9 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
     osh_qparams params = {0};                      // own
     void *codes = NULL;                            // own
-    OSH_TRY(osh_emit_read_linear(cx, e, linear, raw));
+    OSH_TRY(e->remote ? emit_new_raw(cx, e, l, raw) : osh_emit_read_linear(cx, e, linear, raw));
+    for (int k = 0; k < l->out.n && !e->writer; k++)
+        OSH_TRY(osh_ranks_broadcast(cx, e->ranks, raw[k]->data, osh_tensor_bytes(raw[k]), 0));
     if (bias) memcpy(bias->data, raw[l->out.n - 1]->data, osh_tensor_bytes(bias));
     if (l->scheme_index < 0) {
         memcpy(w->data, raw[0]->data, osh_tensor_bytes(w));
@@ -345,6 +360,7 @@ done:
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation)
 {
     osh_emit_job j = {.kind = OSH_EMIT_SUBGRAPH, .index = subgraph, .generation = generation};
+    if (e->remote) return OSH_OK;
     osh_status rc = osh_emit_push(cx, e, &j);
     return rc || generation < 0 ? rc : osh_emit_wait(cx, e);
 }
@@ -411,6 +427,7 @@ osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, in
 {
     osh_emit_job j = {
         .kind = OSH_EMIT_FOLDS, .schedule = s, .index = first_subgraph, .n = n_subgraphs};
+    if (e->remote) return OSH_OK; // rank 0 writes all records
     return osh_emit_push(cx, e, &j);
 }
 

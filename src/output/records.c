@@ -119,3 +119,16 @@ done:
     XXH3_freeState(s.state);
     return rc;
 }
+
+osh_status osh_emit_keep_text(osh_ctx *cx, osh_emitter *e, const char **out, const char *text)
+{
+    osh_status rc = OSH_OK;
+    char *s = osh_strdup(cx, text), **more = NULL; // own: s
+    if (s) more = osh_realloc(cx, e->fallbacks, (e->n_fallbacks + 1) * sizeof *more);
+    if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a text");
+    e->fallbacks = more;
+    *out = e->fallbacks[e->n_fallbacks++] = s, s = NULL; // give
+done:
+    osh_free(cx, s);
+    return rc;
+}

@@ -176,15 +176,11 @@ static osh_status replay_take_linear(osh_ctx *cx, replay *r, osh_reader *in)
     OSH_TRY(replay_take_sum(cx, e, l->tensor, source));
     OSH_TRY(replay_still_there(cx, &res.done, r, l->out.first, l->out.n));
     if (res.done && n_text) {
-        char *s = osh_sprintf(cx, "%.*s", (int)n_text, text), **more;
+        char *s = osh_sprintf(cx, "%.*s", (int)n_text, text);
         if (!s) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", l->name);
-        if (!(more = osh_realloc(cx, e->fallbacks, (e->n_fallbacks + 1) * sizeof *more))) {
-            osh_free(cx, s);
-            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", l->name);
-        }
-        e->fallbacks = more;
-        e->fallbacks[e->n_fallbacks++] = s;
-        res.fallback = s;
+        rc = osh_emit_keep_text(cx, e, &res.fallback, s);
+        osh_free(cx, s);
+        if (rc) goto done;
     }
     if (!res.done) res = (osh_result){0}, r->n_bad++;
     if (n) r->lost[l->out.first] = !res.done;

@@ -32,7 +32,7 @@ static osh_status emit_take_message(osh_ctx *cx, osh_emitter *e, const osh_shari
     osh_status rc = OSH_OK;
     void *bytes = NULL; // own
     size_t n;
-    int from;
+    int from = -1;
     OSH_TRY(osh_ranks_take(cx, e->ranks, &bytes, &n, &from, wait));
     *any = bytes != NULL;
     if (bytes && !n) e->n_ended++;
@@ -103,7 +103,7 @@ done:
 static osh_status share_open_files(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    for (int s = 0; s < e->plan->manifest.n_shards; s++)
+    for (int s = 0; s < e->plan->manifest.n_shards && e->writer; s++)
         if (e->writer[s] == osh_ranks_me(e->ranks)) OSH_TRY(osh_emit_open_shard(cx, e, s));
 done:
     return rc;
@@ -143,11 +143,14 @@ static osh_status share_state(osh_ctx *cx, osh_emitter *e, osh_result *results)
     OSH_NEW(cx, done, p->match.n_linears);
     for (int i = 0; i < p->match.n_linears; i++) done[i] = results[i].done;
     OSH_TRY(osh_ranks_broadcast(cx, e->ranks, &e->run, sizeof e->run, 0));
+    OSH_TRY(osh_ranks_broadcast(cx, e->ranks, &e->tuned.known, sizeof e->tuned.known, 0));
     OSH_TRY(osh_ranks_broadcast(cx, e->ranks, e->written,
                                 (size_t)p->manifest.n_out * sizeof *e->written, 0));
     OSH_TRY(osh_ranks_broadcast(cx, e->ranks, done, (size_t)p->match.n_linears * sizeof *done, 0));
     for (int i = 0; i < p->match.n_linears && e->remote; i++) results[i].done = done[i];
-    if (e->remote) memcpy(e->taken, e->written, (size_t)p->manifest.n_out * sizeof *e->taken);
+    for (int64_t i = 0; i < p->manifest.n_out && e->remote; i++)
+        e->taken[i] = e->written[i] || osh_divide(p).kind != OSH_DIVIDE_FILES;
+    if (osh_divide(p).kind != OSH_DIVIDE_FILES) goto done; // rank 0 writes all files
     OSH_NEW(cx, e->writer, p->manifest.n_shards);
     OSH_TRY(osh_divide_files(cx, e->writer, p, e->written, osh_ranks_n(e->ranks)));
 done:

@@ -12,7 +12,8 @@
 
 /* Called by all ranks instead of osh_emitter_new. Only rank 0 creates or continues the partial
  * directory; the other ranks get its results from rank 0. On another rank, the emitter writes only
- * the files of that rank. */
+ * the files of that rank. If samples are divided (plan/division.h), rank 0 writes all files, and
+ * the emitters of the other ranks write nothing. */
 osh_status osh_emitter_share(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results,
                              bool *finished);
 /* True if this rank writes the file of the tensor. */

@@ -7,13 +7,22 @@
 
 typedef enum {
     OSH_DIVIDE_NOTHING, // rank 0 does all work, the other ranks wait
-    OSH_DIVIDE_FILES    // the files of the output, with their tensors, are divided among ranks
+    OSH_DIVIDE_FILES,   // the files of the output, with their tensors, are divided among ranks
+    OSH_DIVIDE_SAMPLES  // groups of samples, and Linears to solve, are divided among ranks
 } osh_division_kind;
 typedef struct osh_division {
     osh_division_kind kind;
     const char *not; // static text: why nothing is divided
 } osh_division;
 osh_division osh_divide(const osh_plan *p);
+/* Returns a text such as "the files of the output are divided". If `not` is set, it completes the
+ * text. */
+const char *osh_division_text(const osh_division *d);
+/* True if this rank runs the sample. Group g belongs to rank g % ranks. ranks NULL: true. */
+static inline bool osh_divide_sample(const osh_groups *g, const osh_ranks *ranks, int64_t sample)
+{
+    return !ranks || osh_group_at(g, sample) % osh_ranks_n(ranks) == osh_ranks_me(ranks);
+}
 /* Sets writer [shards of the output] to the rank that writes each file. Files with more work are
  * given out first, each to the rank with the least work. done [output tensors]: true for tensors
  * that need no more work; NULL: none. */

@@ -65,7 +65,7 @@ osh_status osh_ranks_barrier(osh_ctx *cx, osh_ranks *r);
 osh_status osh_ranks_post(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n);
 osh_status osh_ranks_posted(osh_ctx *cx, osh_ranks *r, int *n_left);
 osh_status osh_ranks_post_wait(osh_ctx *cx, osh_ranks *r, int most); // until at most `most` are left
-/* Rank 0: takes a message that has come. Sets *bytes (own) to NULL if there is none. If `wait` is
- * true, waits for one. */
+/* Rank 0: takes a message that has come: of rank *from, or, if *from < 0, of any rank, and sets
+ * *from. Sets *bytes (own) to NULL if there is none. If `wait` is true, waits for one. */
 osh_status osh_ranks_take(osh_ctx *cx, osh_ranks *r, void **bytes, size_t *n, int *from, bool wait);
 #endif

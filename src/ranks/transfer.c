@@ -209,7 +209,7 @@ osh_status osh_ranks_take(osh_ctx *cx, osh_ranks *r, void **bytes, size_t *n, in
     size_t head;
     *bytes = NULL, *n = 0;
     if (!r) goto done;
-    for (int k = 0, any = 0;;) {
+    for (int k = 0, any = *from >= 0; !any;) {
         OSH_TRY(osh_ranks_check(cx, r, r->t->probe(OSH_TAG_POST, &any, from, &head)));
         if (any) break;
         OSH_TRY(osh_ranks_hear(cx, r));

@@ -63,11 +63,40 @@ osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_
 {
     osh_status rc = OSH_OK;
     osh_router_tokens *r = c && c->router[value] >= 0 ? &c->routers[c->router[value]] : NULL;
-    if (!r || r->n_samples != b->first_sample) return OSH_OK;
+    if (!r || b->first_sample < r->n_samples) return OSH_OK;
     osh_op_args a = {.in = {x}, .out = {r->count->all}};
     if (!x->device) OSH_TRY(osh_op_run(cx, osh_op_find(r->count->type->feed), &a));
     else OSH_TRY(coverage_add_from_device(cx, r->count->all, x));
-    r->n_samples += b->seqs.n, r->n_tokens += b->n_tokens;
+    r->n_samples = b->first_sample + b->seqs.n, r->n_tokens += b->n_tokens;
 done:
+    return rc;
+}
+
+osh_status osh_coverage_merge(osh_ctx *cx, osh_coverage *c, osh_ranks *ranks)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *other = NULL; // own
+    for (int i = 0; ranks && c && i < c->n; i++) {
+        osh_router_tokens *r = &c->routers[i];
+        osh_tensor *all = r->count->all;
+        size_t n = osh_tensor_bytes(all);
+        if (osh_ranks_me(ranks)) {
+            OSH_TRY(osh_ranks_send(cx, ranks, all->data, n, 0));
+            OSH_TRY(osh_ranks_send(cx, ranks, &r->n_tokens, sizeof r->n_tokens, 0));
+            continue;
+        }
+        OSH_TRY(osh_tensor_new(cx, &other, all->dtype, all->ndim, all->shape));
+        for (int k = 1; k < osh_ranks_n(ranks); k++) {
+            int64_t n_tokens = 0;
+            OSH_TRY(osh_ranks_recv(cx, ranks, other->data, n, k));
+            OSH_TRY(osh_ranks_recv(cx, ranks, &n_tokens, sizeof n_tokens, k));
+            osh_op_args a = {.out = {all, other}};
+            OSH_TRY(osh_op_run(cx, osh_op_find(r->count->type->merge), &a));
+            r->n_tokens += n_tokens;
+        }
+        osh_tensor_free(cx, other), other = NULL;
+    }
+done:
+    osh_tensor_free(cx, other);
     return rc;
 }

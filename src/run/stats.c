@@ -9,6 +9,7 @@
 
 #include "ops/cuda/cuda.h"
 #include "budget/bytes.h"
+#include "budget/cost.h"
 #include "budget/layout.h"
 #include "schedule/looks.h"
 #include "match/lookup.h"
@@ -41,6 +42,8 @@ struct osh_stats {
     osh_acts *looks;      // own: store for values between the two passes of two-pass observers;
                           // NULL: none
     look look;            // observers that get the values that are now added
+    osh_ranks *ranks;     // view: the ranks that collect groups; NULL: this process collects all
+    int *owner;           // own [v1 - v0]: rank that gets the sums of a value; NULL: rank 0
 };
 
 /* Returns the sums of a value (view); NULL: the value is outside of [v0, v1). */
@@ -149,7 +152,110 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
     osh_free(cx, s->again);
     osh_acts_free(cx, s->looks, false);
     osh_ranges_free(cx, s->ranges);
+    osh_free(cx, s->owner);
     osh_free(cx, s);
+}
+
+/* ---- statistics that several ranks collect ---- */
+
+int osh_stats_owner(const osh_stats *s, int value)
+{
+    return s->owner && value >= s->v0 && value < s->v1 ? s->owner[value - s->v0] : 0;
+}
+
+/* Sets cost [v1 - v0] to the work of solving the Linears that read each value. */
+static void stats_count_cost(const osh_stats *s, double *cost)
+{
+    osh_span own = osh_linears_of(s->plan->schedule, s->first, s->n);
+    for (int i = own.first; i < own.end; i++) {
+        int v = s->plan->match->linears[i].input;
+        if (osh_wants(s->plan->schedule, &s->plan->match->linears[i]) && s->wanted[v])
+            cost[v - s->v0] += osh_cost_of_linear(s->plan, i);
+    }
+}
+
+osh_status osh_stats_divide(osh_ctx *cx, osh_stats *s, osh_ranks *ranks)
+{
+    osh_status rc = OSH_OK;
+    double *cost = NULL, *load = NULL; // own: cost [v1 - v0], load [ranks]
+    if (!ranks) goto done;
+    s->ranks = ranks;
+    OSH_NEW(cx, s->owner, s->v1 - s->v0);
+    OSH_NEW(cx, cost, s->v1 - s->v0);
+    OSH_NEW(cx, load, osh_ranks_n(ranks));
+    stats_count_cost(s, cost);
+    for (;;) { // the value with the most work goes to the rank with the least work
+        int most = 0, idle = 0;
+        for (int v = 1; v < s->v1 - s->v0; v++)
+            if (cost[v] > cost[most]) most = v;
+        if (!(cost[most] > 0)) break;
+        for (int k = 1; k < osh_ranks_n(ranks); k++)
+            if (load[k] < load[idle]) idle = k;
+        s->owner[most] = idle, load[idle] += cost[most], cost[most] = 0;
+    }
+    for (int v = s->v0; v < s->v1; v++)
+        for (osh_sum k = 0; k < OSH_N_SUMS; k++)
+            if (stats_sums(s, v)->of[k]) stats_sums(s, v)->of[k]->open = true;
+done:
+    osh_free(cx, cost);
+    osh_free(cx, load);
+    return rc;
+}
+
+enum { TILE_BYTES = 1 << 20 }; // bytes of a sum that move at once, if a row has no more
+
+/* Returns the first row after a tile that begins with row `first`. */
+static int64_t tile_end(const osh_stat *t, int64_t first)
+{
+    int64_t end = first + 1, n = osh_stat_n_rows(t);
+    size_t bytes = osh_stat_tile_bytes(t, first, end);
+    for (size_t more; end < n; end++, bytes += more)
+        if (bytes + (more = osh_stat_tile_bytes(t, end, end + 1)) > TILE_BYTES) break;
+    return end;
+}
+
+/* Moves the sum of a group from rank `from` to the owner, which merges it. */
+static osh_status sum_move(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int from, int owner)
+{
+    osh_status rc = OSH_OK;
+    void *tile = NULL; // own
+    int me = osh_ranks_me(ranks);
+    if (me == owner && me == from) return osh_stat_close_part(cx, t, true);
+    if (me != owner && me != from) return OSH_OK;
+    size_t last = osh_stat_tile_bytes(t, osh_stat_n_rows(t) - 1, osh_stat_n_rows(t));
+    if (!(tile = osh_alloc(cx, last > TILE_BYTES ? last : TILE_BYTES)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory to move statistics between ranks");
+    for (int64_t first = 0, end; first < osh_stat_n_rows(t); first = end) {
+        end = tile_end(t, first);
+        size_t n = osh_stat_tile_bytes(t, first, end);
+        if (me == from) {
+            osh_stat_take_tile(tile, t, first, end);
+            OSH_TRY(osh_ranks_send(cx, ranks, tile, n, owner));
+        } else {
+            OSH_TRY(osh_ranks_recv(cx, ranks, tile, n, from));
+            OSH_TRY(osh_stat_merge_tile(cx, t, tile, first, end));
+        }
+    }
+    if (me == from) OSH_TRY(osh_stat_close_part(cx, t, false));
+done:
+    osh_free(cx, tile);
+    return rc;
+}
+
+osh_status osh_stats_exchange(osh_ctx *cx, osh_stats *s, int64_t round)
+{
+    osh_status rc = OSH_OK;
+    int n = osh_ranks_n(s->ranks);
+    int64_t left = s->plan->in->groups.n - round * n; // groups that are not merged yet
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    for (int v = s->v0; s->ranks && v < s->v1; v++)
+        for (osh_sum k = 0; k < OSH_N_SUMS; k++)
+            for (int from = 0; stats_sums(s, v)->of[k] && from < n && from < left; from++)
+                OSH_TRY(sum_move(cx, s->ranks, stats_sums(s, v)->of[k], from,
+                                 osh_stats_owner(s, v)));
+done:
+    osh_mem_use(cx, old);
+    return rc;
 }
 
 const bool *osh_stats_wanted(const osh_stats *s) { return s->wanted; }
@@ -160,11 +266,16 @@ osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum)
     return of && of->of[sum] ? of->of[sum]->all : NULL;
 }
 
-void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
+static void stats_drop_sums(osh_ctx *cx, const osh_stats *s, int value)
 {
     sums *of = stats_sums(s, value);
-    if (!of) return;
     for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_stat_free(cx, of->of[k]), of->of[k] = NULL;
+}
+
+void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
+{
+    if (!stats_sums(s, value)) return;
+    stats_drop_sums(cx, s, value);
     for (int i = osh_first_reader(s->plan->match, value); i >= 0;
          i = osh_next_reader(s->plan->match, i))
         osh_ranges_drop(cx, s->ranges, i);
@@ -378,7 +489,10 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
     const osh_budget *p = s->plan;
     float *minmax = NULL; // own [2, samples]: smallest and largest values
     OSH_TRY(stats_finish_sums(cx, s));
+    for (int v = s->v0; s->ranks && v < s->v1; v++)
+        if (osh_stats_owner(s, v) != osh_ranks_me(s->ranks)) stats_drop_sums(cx, s, v);
     if (s->looks) OSH_TRY(stats_look_at_kept(cx, s));
+    OSH_TRY(osh_ranges_merge(cx, s->ranges, s->ranks));
     OSH_TRY(osh_ranges_finish(cx, s->ranges));
     if (!p->in->device) goto done;
     OSH_NEW(cx, minmax, 2 * p->in->data.n);

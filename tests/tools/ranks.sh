@@ -6,7 +6,8 @@ for mpi in openmpi mpich; do
     if command -v mpirun.$mpi >/dev/null && [ -e "$(dirname "$ONESHOT")/liboneshot_mpi_$mpi.so" ]; then mpis+=($mpi); fi
 done
 [ ${#mpis[@]} -gt 0 ] || { echo "no mpirun of Open MPI or MPICH: skipped"; exit 77; }
-# The plugins of the MPI libraries leak and are unloaded, so no suppression of LeakSanitizer names them.
+# The plugins of the MPI libraries leak and are unloaded, so a suppression of LeakSanitizer cannot
+# name them.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0:verify_asan_link_order=0
 start() {
     local mpi=$1 n=$2 flags=()
@@ -29,3 +30,10 @@ shift
 exec "$@"
 END
 chmod +x on
+# killed RANK SECONDS PROGRAM ARGUMENTS...: to be run by start; kill -9 of that rank after the time.
+cat >killed <<'END'
+#!/bin/bash
+[ "$1" != "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" ] || set -- 0 0 timeout -s KILL "$2" "${@:3}"
+exec "${@:3}"
+END
+chmod +x killed
