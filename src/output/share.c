@@ -8,6 +8,7 @@
 
 #include "output/emit_impl.h"
 #include "plan/division.h"
+#include "rewrite/folds.h"
 
 /* Tells the caller which Linears a message records. */
 static void message_tell(osh_ctx *cx, const void *bytes, size_t n, const osh_sharing *s)
@@ -134,6 +135,23 @@ done:
     return rc;
 }
 
+/* Gives all ranks the factors that an earlier run has computed. */
+static osh_status share_factors(osh_ctx *cx, const osh_emitter *e)
+{
+    osh_status rc = OSH_OK;
+    const osh_rewrites *w = &e->plan->rewrites;
+    for (int i = 0; i < w->n_folds; i++) {
+        bool known = w->folds[i].known;
+        OSH_TRY(osh_ranks_broadcast(cx, e->ranks, &known, sizeof known, 0));
+        if (!known) continue;
+        OSH_TRY(osh_ranks_broadcast(cx, e->ranks, w->folds[i].s,
+                                    (size_t)w->folds[i].n * sizeof *w->folds[i].s, 0));
+        OSH_TRY(osh_fold_known(cx, w, i));
+    }
+done:
+    return rc;
+}
+
 /* Gives all ranks the state in which rank 0 has found the output. */
 static osh_status share_state(osh_ctx *cx, osh_emitter *e, osh_result *results)
 {
@@ -147,6 +165,7 @@ static osh_status share_state(osh_ctx *cx, osh_emitter *e, osh_result *results)
     OSH_TRY(osh_ranks_broadcast(cx, e->ranks, e->written,
                                 (size_t)p->manifest.n_out * sizeof *e->written, 0));
     OSH_TRY(osh_ranks_broadcast(cx, e->ranks, done, (size_t)p->match.n_linears * sizeof *done, 0));
+    OSH_TRY(share_factors(cx, e));
     for (int i = 0; i < p->match.n_linears && e->remote; i++) results[i].done = done[i];
     for (int64_t i = 0; i < p->manifest.n_out && e->remote; i++)
         e->taken[i] = e->written[i] || osh_divide(p).kind != OSH_DIVIDE_FILES;

@@ -35,7 +35,6 @@ static const char *samples_not(const osh_plan *p)
     if (p->in.pipeline != OSH_PIPELINE_SEQUENTIAL) return "only --pipeline sequential is divided";
     if (p->in.groups.n < 2) return "all samples are one group; --sum-groups makes more";
     if (p->n_traversals) return "a run that goes through the model several times is not divided";
-    if (p->rewrites.n_folds) return "factors that are folded into weights are not divided";
     if (blocks_learn(p)) return "learning from the output of a layer is not divided";
     if (observers_count(p)) return "observers with histograms or two passes are not divided";
     if (p->budget.memory.tier == OSH_TIER_DISK) return "values on the disk are not divided";
@@ -67,42 +66,48 @@ const char *osh_division_text(const osh_division *d)
     return "rank 0 does all work: ";
 }
 
-/* Adds to work [shards] the bytes to write, and to read for Linears. */
-static void files_count_work(int64_t *work, const osh_plan *p, const bool *done)
+osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks)
 {
-    const osh_manifest *m = &p->manifest;
-    for (int64_t i = 0; i < m->n_out; i++) {
-        const osh_out_tensor *o = &m->out_info[i];
-        if (done && done[i]) continue;
-        work[o->shard] += m->out[i].end - m->out[i].begin;
-        if (o->source < 0 && o->linear >= 0 && p->match.linears[o->linear].out.first == i) {
-            const osh_st_entry *from = p->in.ck->tensors[p->match.linears[o->linear].tensor].e;
-            work[o->shard] += from->end - from->begin;
-        }
+    osh_status rc = OSH_OK;
+    double *load = NULL, *left = NULL; // own: load [n_ranks], left [n]
+    OSH_NEW(cx, load, n_ranks);
+    OSH_NEW(cx, left, n);
+    for (int64_t i = 0; i < n; i++) left[i] = cost[i], owner[i] = 0;
+    for (;;) {
+        int64_t most = 0;
+        int idle = 0;
+        for (int64_t i = 1; i < n; i++)
+            if (left[i] > left[most]) most = i;
+        if (!n || !(left[most] > 0)) break;
+        for (int k = 1; k < n_ranks; k++)
+            if (load[k] < load[idle]) idle = k;
+        owner[most] = idle, load[idle] += left[most], left[most] = 0;
     }
+done:
+    osh_free(cx, load);
+    osh_free(cx, left);
+    return rc;
 }
 
 osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const bool *done,
                             int n_ranks)
 {
     osh_status rc = OSH_OK;
-    int n = p->manifest.n_shards;
-    int64_t *work = NULL, *load = NULL; // own: work [n], load [n_ranks]
-    OSH_NEW(cx, work, n);
-    OSH_NEW(cx, load, n_ranks);
-    files_count_work(work, p, done);
-    for (int s = 0; s < n; s++) writer[s] = -1;
-    for (int k = 0; k < n; k++) {
-        int most = -1, idle = 0;
-        for (int s = 0; s < n; s++)
-            if (writer[s] < 0 && (most < 0 || work[s] > work[most])) most = s;
-        for (int i = 1; i < n_ranks; i++)
-            if (load[i] < load[idle]) idle = i;
-        writer[most] = idle, load[idle] += work[most];
+    const osh_manifest *m = &p->manifest;
+    double *work = NULL; // own [shards]: bytes to write, and to read for Linears
+    OSH_NEW(cx, work, m->n_shards);
+    for (int64_t i = 0; i < m->n_out; i++) {
+        const osh_out_tensor *o = &m->out_info[i];
+        if (done && done[i]) continue;
+        work[o->shard] += (double)(m->out[i].end - m->out[i].begin);
+        if (o->source < 0 && o->linear >= 0 && p->match.linears[o->linear].out.first == i) {
+            const osh_st_entry *from = p->in.ck->tensors[p->match.linears[o->linear].tensor].e;
+            work[o->shard] += (double)(from->end - from->begin);
+        }
     }
+    OSH_TRY(osh_divide_costs(cx, writer, work, m->n_shards, n_ranks));
 done:
     osh_free(cx, work);
-    osh_free(cx, load);
     return rc;
 }
 

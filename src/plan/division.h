@@ -23,9 +23,11 @@ static inline bool osh_divide_sample(const osh_groups *g, const osh_ranks *ranks
 {
     return !ranks || osh_group_at(g, sample) % osh_ranks_n(ranks) == osh_ranks_me(ranks);
 }
-/* Sets writer [shards of the output] to the rank that writes each file. Files with more work are
- * given out first, each to the rank with the least work. done [output tensors]: true for tensors
- * that need no more work; NULL: none. */
+/* Sets owner [n] to the rank that does each piece of work: the most costly pieces first, each to the
+ * rank with the least work. Pieces of cost 0 go to rank 0. cost [n] */
+osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks);
+/* Sets writer [shards of the output] to the rank that writes each file, balanced by bytes. done
+ * [output tensors]: true for tensors that need no more work; NULL: none. */
 osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const bool *done,
                             int n_ranks);
 /* Fails on each rank whose plan differs from that of rank 0: other files of the source, or other

@@ -4,6 +4,7 @@
 
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
+#include "run/exchange.h"
 
 osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p)
 {
@@ -75,28 +76,11 @@ done:
 osh_status osh_coverage_merge(osh_ctx *cx, osh_coverage *c, osh_ranks *ranks)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *other = NULL; // own
     for (int i = 0; ranks && c && i < c->n; i++) {
         osh_router_tokens *r = &c->routers[i];
-        osh_tensor *all = r->count->all;
-        size_t n = osh_tensor_bytes(all);
-        if (osh_ranks_me(ranks)) {
-            OSH_TRY(osh_ranks_send(cx, ranks, all->data, n, 0));
-            OSH_TRY(osh_ranks_send(cx, ranks, &r->n_tokens, sizeof r->n_tokens, 0));
-            continue;
-        }
-        OSH_TRY(osh_tensor_new(cx, &other, all->dtype, all->ndim, all->shape));
-        for (int k = 1; k < osh_ranks_n(ranks); k++) {
-            int64_t n_tokens = 0;
-            OSH_TRY(osh_ranks_recv(cx, ranks, other->data, n, k));
-            OSH_TRY(osh_ranks_recv(cx, ranks, &n_tokens, sizeof n_tokens, k));
-            osh_op_args a = {.out = {all, other}};
-            OSH_TRY(osh_op_run(cx, osh_op_find(r->count->type->merge), &a));
-            r->n_tokens += n_tokens;
-        }
-        osh_tensor_free(cx, other), other = NULL;
+        OSH_TRY(osh_exchange_exact(cx, ranks, r->count->type, r->count->all));
+        OSH_TRY(osh_exchange_count(cx, ranks, &r->n_tokens));
     }
 done:
-    osh_tensor_free(cx, other);
     return rc;
 }

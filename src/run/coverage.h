@@ -26,6 +26,6 @@ void osh_coverage_free(osh_ctx *cx, osh_coverage *c);
  * c is NULL. */
 osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_tensor *x,
                              const osh_batch *b);
-/* Adds the counts of all ranks on rank 0. ranks NULL: does nothing. */
+/* Adds the counts of all ranks. ranks NULL: does nothing. */
 osh_status osh_coverage_merge(osh_ctx *cx, osh_coverage *c, osh_ranks *ranks);
 #endif

@@ -6,6 +6,7 @@
 
 #include "match/cache.h"
 #include "quant/observer.h"
+#include "run/exchange.h"
 #include "run/narrow.h"
 
 struct osh_ranges {
@@ -174,30 +175,11 @@ void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64
         if (to->heads) range_follow(r, to, minmax, n, 1);
 }
 
-/* Merges the ranges of all ranks, on rank 0, and gives the result to all. */
-static osh_status range_merge(osh_ctx *cx, const osh_ranged *x, osh_ranks *ranks)
-{
-    osh_status rc = OSH_OK;
-    osh_tensor *other = NULL; // own
-    size_t n = osh_tensor_bytes(x->rows);
-    if (osh_ranks_me(ranks)) OSH_TRY(osh_ranks_send(cx, ranks, x->rows->data, n, 0));
-    else OSH_TRY(osh_tensor_new(cx, &other, x->rows->dtype, x->rows->ndim, x->rows->shape));
-    for (int k = 1; other && k < osh_ranks_n(ranks); k++) {
-        OSH_TRY(osh_ranks_recv(cx, ranks, other->data, n, k));
-        osh_op_args a = {.out = {x->rows, other}};
-        OSH_TRY(osh_op_run(cx, osh_op_find(osh_stat_sample_ranges.merge), &a));
-    }
-    OSH_TRY(osh_ranks_broadcast(cx, ranks, x->rows->data, n, 0));
-done:
-    osh_tensor_free(cx, other);
-    return rc;
-}
-
 osh_status osh_ranges_merge(osh_ctx *cx, osh_ranges *r, osh_ranks *ranks)
 {
     osh_status rc = OSH_OK;
     for (const osh_ranged *x = r->all; ranks && x < r->all + r->n; x++)
-        if (x->rows) OSH_TRY(range_merge(cx, x, ranks));
+        if (x->rows) OSH_TRY(osh_exchange_exact(cx, ranks, &osh_stat_sample_ranges, x->rows));
 done:
     return rc;
 }

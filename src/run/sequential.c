@@ -278,6 +278,7 @@ static osh_status engine_pass(osh_ctx *cx, void *user, const osh_range *r, const
     for (int64_t round = 0; round < n_rounds; round++) {
         OSH_TRY(engine_run_round(cx, e, s, &i, round));
         if (s->observe) OSH_TRY(osh_stats_exchange(cx, e->stats, round));
+        if (s->fold) OSH_TRY(osh_folding_exchange(cx, e->folding, round));
     }
     if (e->batch) // a rank without samples has no batch
         osh_batch_clear(cx, e->batch, p->in->graph, (osh_exec_values){e->v0, e->v1});
@@ -316,6 +317,7 @@ static osh_status engine_fold_open(osh_ctx *cx, void *user, const osh_range *r)
     osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
     osh_status rc = osh_folding_new(cx, &e->folding, e->p, r);
+    if (!rc) rc = osh_folding_divide(cx, e->folding, e->r->ranks);
     osh_mem_use(cx, old);
     return rc;
 }

@@ -13,7 +13,9 @@
 #include "budget/layout.h"
 #include "schedule/looks.h"
 #include "match/lookup.h"
+#include "plan/division.h"
 #include "quant/observer.h"
+#include "run/exchange.h"
 #include "run/narrow.h"
 
 typedef struct sums {     // statistics of a value; the pointers are own
@@ -177,84 +179,30 @@ static void stats_count_cost(const osh_stats *s, double *cost)
 osh_status osh_stats_divide(osh_ctx *cx, osh_stats *s, osh_ranks *ranks)
 {
     osh_status rc = OSH_OK;
-    double *cost = NULL, *load = NULL; // own: cost [v1 - v0], load [ranks]
+    double *cost = NULL; // own [v1 - v0]
     if (!ranks) goto done;
     s->ranks = ranks;
     OSH_NEW(cx, s->owner, s->v1 - s->v0);
     OSH_NEW(cx, cost, s->v1 - s->v0);
-    OSH_NEW(cx, load, osh_ranks_n(ranks));
     stats_count_cost(s, cost);
-    for (;;) { // the value with the most work goes to the rank with the least work
-        int most = 0, idle = 0;
-        for (int v = 1; v < s->v1 - s->v0; v++)
-            if (cost[v] > cost[most]) most = v;
-        if (!(cost[most] > 0)) break;
-        for (int k = 1; k < osh_ranks_n(ranks); k++)
-            if (load[k] < load[idle]) idle = k;
-        s->owner[most] = idle, load[idle] += cost[most], cost[most] = 0;
-    }
+    OSH_TRY(osh_divide_costs(cx, s->owner, cost, s->v1 - s->v0, osh_ranks_n(ranks)));
     for (int v = s->v0; v < s->v1; v++)
         for (osh_sum k = 0; k < OSH_N_SUMS; k++)
             if (stats_sums(s, v)->of[k]) stats_sums(s, v)->of[k]->open = true;
 done:
     osh_free(cx, cost);
-    osh_free(cx, load);
-    return rc;
-}
-
-enum { TILE_BYTES = 1 << 20 }; // bytes of a sum that move at once, if a row has no more
-
-/* Returns the first row after a tile that begins with row `first`. */
-static int64_t tile_end(const osh_stat *t, int64_t first)
-{
-    int64_t end = first + 1, n = osh_stat_n_rows(t);
-    size_t bytes = osh_stat_tile_bytes(t, first, end);
-    for (size_t more; end < n; end++, bytes += more)
-        if (bytes + (more = osh_stat_tile_bytes(t, end, end + 1)) > TILE_BYTES) break;
-    return end;
-}
-
-/* Moves the sum of a group from rank `from` to the owner, which merges it. */
-static osh_status sum_move(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int from, int owner)
-{
-    osh_status rc = OSH_OK;
-    void *tile = NULL; // own
-    int me = osh_ranks_me(ranks);
-    if (me == owner && me == from) return osh_stat_close_part(cx, t, true);
-    if (me != owner && me != from) return OSH_OK;
-    size_t last = osh_stat_tile_bytes(t, osh_stat_n_rows(t) - 1, osh_stat_n_rows(t));
-    if (!(tile = osh_alloc(cx, last > TILE_BYTES ? last : TILE_BYTES)))
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory to move statistics between ranks");
-    for (int64_t first = 0, end; first < osh_stat_n_rows(t); first = end) {
-        end = tile_end(t, first);
-        size_t n = osh_stat_tile_bytes(t, first, end);
-        if (me == from) {
-            osh_stat_take_tile(tile, t, first, end);
-            OSH_TRY(osh_ranks_send(cx, ranks, tile, n, owner));
-        } else {
-            OSH_TRY(osh_ranks_recv(cx, ranks, tile, n, from));
-            OSH_TRY(osh_stat_merge_tile(cx, t, tile, first, end));
-        }
-    }
-    if (me == from) OSH_TRY(osh_stat_close_part(cx, t, false));
-done:
-    osh_free(cx, tile);
     return rc;
 }
 
 osh_status osh_stats_exchange(osh_ctx *cx, osh_stats *s, int64_t round)
 {
     osh_status rc = OSH_OK;
-    int n = osh_ranks_n(s->ranks);
-    int64_t left = s->plan->in->groups.n - round * n; // groups that are not merged yet
-    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     for (int v = s->v0; s->ranks && v < s->v1; v++)
         for (osh_sum k = 0; k < OSH_N_SUMS; k++)
-            for (int from = 0; stats_sums(s, v)->of[k] && from < n && from < left; from++)
-                OSH_TRY(sum_move(cx, s->ranks, stats_sums(s, v)->of[k], from,
-                                 osh_stats_owner(s, v)));
+            if (stats_sums(s, v)->of[k])
+                OSH_TRY(osh_exchange_groups(cx, s->ranks, stats_sums(s, v)->of[k],
+                                            osh_stats_owner(s, v), round));
 done:
-    osh_mem_use(cx, old);
     return rc;
 }
 

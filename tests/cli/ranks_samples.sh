@@ -22,11 +22,13 @@ recipe global "GPTQModifier: {scheme: NVFP4, targets: Linear, $I}"
 recipe sparse "SparseGPTModifier: {sparsity: 0.5, mask_structure: '2:4', $I}" "$gptq"
 recipe wanda "WandaPruningModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}"
 recipe original "GPTQModifier: {scheme: W4A16, targets: Linear, target: original, $I}"
+recipe smooth "SmoothQuantModifier: {smoothing_strength: 0.5}" "GPTQModifier: {scheme: W8A8, targets: Linear, $I}"
+recipe awq "AWQModifier: {n_grid: 4}" "QuantizationModifier: {scheme: W4A16_ASYM, targets: Linear, $I}"
 recipe quality "GPTQModifier: {scheme: W4A16, targets: Linear, quality: best, tune: false, $I}"
 recipe mixed "GPTQModifier: {config_groups: {a: {targets: ['re:.*down_proj'], weights: {num_bits: 8, strategy: channel}}, b: {targets: ['re:.*(q|k|v|o|gate|up)_proj'], weights: {num_bits: 4, strategy: group, group_size: 64}}}, $I}"
 declare -A more=(
     [gptq]="" [asym]="--sequential-targets Linear --sum-groups 3" [static]="--propagate-error false"
-    [cache]="" [global]="" [sparse]="" [wanda]="--sum-groups 5" [original]="" [quality]="" [mixed]="--sum-groups 2"
+    [cache]="" [global]="" [sparse]="" [wanda]="--sum-groups 5" [original]="" [quality]="" [smooth]="" [awq]="--sum-groups 5" [mixed]="--sum-groups 2"
 )
 one() { # arguments: kind of job, model, output
     echo "--model $2 --recipe $1.yaml --dataset $2/calibration.jsonl --num-calibration-samples 12 --max-seq-length 48" \
@@ -49,7 +51,7 @@ mpi=${mpis[0]} other=${mpis[-1]}
 want gptq model
 for k in 2 3 4 7; do divided $mpi $k gptq model; done
 divided $other 3 gptq model
-for kind in asym static cache global sparse wanda original quality mixed; do
+for kind in asym static cache global sparse wanda original quality smooth awq mixed; do
     want $kind model
     divided $other 2 $kind model
     divided $other 3 $kind model
