@@ -31,6 +31,7 @@ add_custom_command(
 
 osh_layer(base LIBS Threads::Threads m ${CMAKE_DL_LIBS})
 osh_layer(text DEPS base LIBS PkgConfig::cjson PkgConfig::yaml PkgConfig::pcre2)
+osh_layer(ranks DEPS base LIBS PkgConfig::xxhash ${CMAKE_DL_LIBS}) # MPI is opened on demand (cmake/mpi.cmake)
 osh_layer(tensor DEPS base)
 osh_layer(tokenizer DEPS text LIBS PkgConfig::utf8proc)
 osh_layer(chat DEPS tokenizer)
@@ -52,7 +53,7 @@ osh_layer(quant DEPS ops io)
 osh_layer(store DEPS graph)
 osh_layer(modifiers DEPS graph quant solver)
 osh_layer(learn DEPS graph quant solver)
-osh_layer(match DEPS data modifiers)
+osh_layer(match DEPS data modifiers ranks)
 osh_layer(rewrite DEPS match)
 osh_layer(schedule DEPS rewrite learn)
 osh_layer(budget DEPS schedule store)
@@ -68,7 +69,7 @@ osh_layer(lib DEPS api)
 set(OSH_LAYERS)
 foreach(name lib api report run verify eval output plan budget schedule rewrite match store
         modifiers learn graph quant hub solver ops data chat
-        tokenizer gpu math io tensor text base)
+        tokenizer gpu math io tensor ranks text base)
   list(APPEND OSH_LAYERS osh_${name})
 endforeach()
 
@@ -76,4 +77,9 @@ file(GLOB cli_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.c)
 if(cli_files)
   add_executable(oneshot ${cli_files})
   target_link_libraries(oneshot PRIVATE ${OSH_LAYERS})
+  # The program looks there for the modules of cmake/mpi.cmake. DT_RPATH: it also applies if a
+  # sanitizer calls dlopen.
+  target_link_options(oneshot PRIVATE LINKER:--disable-new-dtags)
+  set_target_properties(oneshot PROPERTIES BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/oneshot")
+  add_dependencies(oneshot mpi_modules)
 endif()

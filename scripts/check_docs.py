@@ -26,6 +26,8 @@ FOREIGN = {
     "cmake": {"preset", "build", "install", "prefix", "target"},
     "ctest": {"preset", "output-on-failure"},
     "git": {"stat"},
+    "mpirun": {"allow-run-as-root", "oversubscribe"},
+    "srun": {"mpi", "ntasks"},
     "scripts": {"check", "browser"},
     "bench.sh": {"peer-python", "install-peer", "peer-version", "llama-cpp", "llama-python", "text", "first-window", "runs",
                  "out"},

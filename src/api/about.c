@@ -260,12 +260,47 @@ done:
     return rc;
 }
 
-osh_status osh_doctor(osh_ctx *cx, osh_sink sink, void *user)
+typedef struct gpu_text { // the GPU of a rank
+    char text[120];
+} gpu_text;
+
+/* Prints a table of all ranks. Called by all ranks, also those that print nothing. */
+static osh_status ranks_print(osh_ctx *cx, osh_buf *b, osh_ranks *r)
+{
+    osh_status rc = OSH_OK;
+    gpu_text *all = NULL, mine = {"none"}; // own: all [ranks]
+    osh_device *d = NULL;                  // own
+    int width = 4;
+    OSH_NEW(cx, all, osh_ranks_n(r));
+    if (osh_cuda_present() &&
+        !osh_cuda_open(cx, &d, osh_ranks_at(r, osh_ranks_me(r))->local, 0))
+        snprintf(mine.text, sizeof mine.text, "%s", d->text);
+    osh_error_clear(cx);
+    OSH_TRY(osh_ranks_gather(cx, r, all, &mine, sizeof mine));
+    for (int k = 0; k < osh_ranks_n(r); k++)
+        if ((int)strlen(osh_ranks_at(r, k)->node) > width)
+            width = (int)strlen(osh_ranks_at(r, k)->node);
+    OSH_TRY(osh_buf_line(cx, b, "MPI          %s, %d ranks, %d threads for each",
+                         osh_ranks_version(r), osh_ranks_n(r), osh_ranks_threads(r)));
+    OSH_TRY(osh_buf_line(cx, b, "  rank  %-*s  of node  cores  GPU", width, "node"));
+    for (int k = 0; k < osh_ranks_n(r); k++) {
+        const osh_rank *x = osh_ranks_at(r, k);
+        OSH_TRY(osh_buf_line(cx, b, "  %4d  %-*s  %3d/%-3d  %5d  %s", k, width, x->node, x->local,
+                             x->n_local, x->n_cores, all[k].text));
+    }
+done:
+    osh_device_close(cx, d);
+    osh_free(cx, all);
+    return rc;
+}
+
+osh_status osh_doctor(osh_ctx *cx, osh_ranks *ranks, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     struct statvfs disk;
     osh_buf_init(&b, 0);
+    if (ranks) OSH_TRY(ranks_print(cx, &b, ranks));
     OSH_TRY(cpu_print(cx, &b));
     OSH_TRY(gpu_print(cx, &b));
     if (!statvfs(".", &disk))

@@ -9,12 +9,14 @@
 #include "api/sample.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "output/share.h"
 #include "output/stream.h"
 #include "output/tuned.h"
 #include "match/dense.h"
 #include "rewrite/folds.h"
 #include "budget/refuse.h"
 #include "match/paths.h"
+#include "plan/division.h"
 #include "plan/traversals.h"
 #include "quant/source.h"
 #include "report/readme.h"
@@ -237,12 +239,19 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
     OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_run_watch(cx, &r, opt));
     OSH_TRY(plan_profiled(cx, &p, opt));
+    OSH_TRY(osh_plan_agree(cx, p, opt->ranks));
     r.plan = p, r.budget = &p->budget;
+    osh_division division = osh_divide(p);
+    bool others = osh_ranks_me(opt->ranks) > 0;
+    bool shared = opt->ranks && division.kind != OSH_DIVIDE_NOTHING;
+    if (others && division.kind == OSH_DIVIDE_NOTHING) goto done; // rank 0 does the job
     OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, &p->budget);
     r.progress.budget_bytes = opt->host_memory;
     OSH_NEW(cx, r.results, p->match.n_linears);
-    OSH_TRY(osh_emitter_new(cx, &r.emitter, p, r.results, &finished));
+    OSH_TRY((shared ? osh_emitter_share : osh_emitter_new)(cx, &r.emitter, p, r.results,
+                                                           &finished));
+    if (finished && others) goto done;
     if (finished) {
         OSH_TRY(say_finished(cx, p, sink, user));
         goto done;
@@ -250,6 +259,10 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
     if (opt->guide) OSH_TRY(job_open(cx, p, sink, user));
     OSH_TRY(warn_dense(cx, p)); // job_summarize prints this warning again
     OSH_TRY(osh_run_start(cx, &r));
+    if (division.kind == OSH_DIVIDE_SAMPLES) r.ranks = opt->ranks;
+    if (opt->ranks)
+        osh_log(cx, OSH_LOG_INFO, "%d ranks: %s%s", osh_ranks_n(opt->ranks),
+                osh_division_text(&division), division.not ? division.not : "");
     OSH_TRY(check_resumed(cx, &r));
     /* If osh_run_tune has finished in an earlier process, all Linears are complete. */
     bool learned = osh_emit_tuned(r.emitter)->known;
@@ -258,8 +271,10 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         r.progress.step = r.progress.n_steps, r.progress.name = "the output";
         osh_run_no_error(&r);
     }
+    if (others && r.ranks) goto done; // rank 0 completes the output
     /* In every pipeline there may be Linears whose modifier needs no data. */
     if (!learned) OSH_TRY(osh_run_datafree(cx, &r));
+    if (others) goto done; // rank 0 completes the output
     r.progress.step = r.progress.n_steps, r.progress.name = "the output";
     osh_run_no_error(&r);
     OSH_TRY(job_copy(cx, &r));
@@ -385,9 +400,34 @@ done:
     return rc;
 }
 
-osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+/* Changes the options of a rank: its budget is its share of the node's, and only rank 0 writes log
+ * and profile. */
+static void options_of_rank(osh_options *o)
+{
+    o->host_memory /= osh_ranks_per_node(o->ranks);
+    if (!osh_ranks_me(o->ranks)) return;
+    static char none[] = "none";
+    o->log_file = none, o->profile = NULL, o->checkpoint.n = 0, o->guide = false;
+}
+
+/* Runs a job that no rank but rank 0 takes part in, because it consists of several runs. */
+static osh_status oneshot_alone(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+{
+    osh_options alone = *opt; // views
+    alone.ranks = NULL;
+    if (osh_ranks_me(opt->ranks)) return OSH_OK;
+    osh_log(cx, OSH_LOG_WARN,
+            "%d ranks: rank 0 does all work, because a job with measurements before the run is "
+            "not divided",
+            osh_ranks_n(opt->ranks));
+    return osh_oneshot(cx, &alone, sink, user);
+}
+
+osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
+    osh_options mine = *given, *opt = &mine; // views
+    if (given->ranks) options_of_rank(opt);
     others o = {.opt = *opt}; // own
     osh_buf next;             // own
     osh_buf_init(&next, 0);
@@ -396,6 +436,10 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
     bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
     OSH_TRY(osh_wants_measure(cx, &measured, opt));
+    if (opt->ranks && (measured || chosen || opt->only_largest_layer)) {
+        rc = oneshot_alone(cx, given, sink, user);
+        goto done;
+    }
     bool both = measured && chosen; // compress_measured refuses this combination
     if (opt->model && opt->output && !both && (opt->host_memory > 0 || opt->sample))
         OSH_TRY(others_find(cx, &o, opt, chosen, measured));
@@ -403,6 +447,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
     else
         OSH_TRY(chosen ? compress_chosen(cx, &o.opt, sink, user)
                        : compress_plain(cx, &o.opt, sink, user));
+    if (osh_ranks_me(opt->ranks)) goto done;
     if (opt->eval && !opt->only_largest_layer) OSH_TRY(osh_evaluate(cx, opt, sink, user));
     if (opt->sample && !opt->only_largest_layer) OSH_TRY(osh_sample_run(cx, opt, sink, user));
     if (opt->guide && !opt->only_largest_layer) OSH_TRY(osh_closing_next(cx, &next, opt));

@@ -11,6 +11,7 @@
 #include "math/isa.h"
 #include "match/options.h"
 #include "modifiers/topics.h"
+#include "ranks/ranks.h"
 #include "verify/verify_output.h"
 
 /* Calls osh_isa_select and sets the environment variables of OpenBLAS. Must be called before the
@@ -20,6 +21,7 @@ typedef struct osh_named { // options of a job that may name a model or a data s
     const osh_field *fields;
     void *options; // the struct that the fields fill
     bool headers;  // true if the job reads no weights, so only the headers are needed
+    osh_ranks *ranks; // view: rank 0 downloads before the others look; NULL: one process
 } osh_named;
 /* Replaces names of models by directories and names of data sets by files. Downloads missing files
  * within the limit of --host-memory. `cx` owns the strings of the options; `work` is the context of
@@ -64,6 +66,7 @@ osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
 /* Describes a scheme: its numbers, its format, and who loads it. *is is false if no scheme has the
  * name. */
 osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user);
-/* Prints the properties of this machine and the defaults of a run on it. */
-osh_status osh_doctor(osh_ctx *cx, osh_sink sink, void *user);
+/* Prints the properties of this machine and the defaults of a run on it. With several ranks, all
+ * call it, and rank 0 also prints a table of them. */
+osh_status osh_doctor(osh_ctx *cx, osh_ranks *ranks, osh_sink sink, void *user);
 #endif

@@ -76,9 +76,11 @@ osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_en
     const osh_field *f = osh_field_find(n->fields, "host_memory");
     int64_t budget = f ? *(const int64_t *)(const void *)((const char *)n->options + f->offset) : 0;
     osh_mem_hold(work, budget, OSH_MEM_LEAST);
+    if (osh_ranks_me(n->ranks)) OSH_TRY(osh_ranks_barrier(work, n->ranks));
     OSH_TRY(find_models(cx, work, n, env));
     if (n->fields == osh_option_fields) OSH_TRY(find_calibration(cx, work, n->options, env));
     if (n->fields == osh_eval_fields) OSH_TRY(find_evaluation(cx, work, n->options, env));
+    if (!osh_ranks_me(n->ranks)) OSH_TRY(osh_ranks_barrier(work, n->ranks));
 done:
     if (budget > 0) osh_mem_limit(work, OSH_MEM_HOST, 0); // removes the limit; the job sets it
                                                           // again

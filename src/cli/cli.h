@@ -28,6 +28,7 @@ typedef struct out_state {
     bool failed;  // true if writing to stdout failed
     bool json;    // true if stderr is JSON
     char *resume; // own: directory with which the same command continues; NULL: none
+    osh_ranks *ranks; // own: the processes that a launcher has started; NULL: one process
 } out_state;
 
 struct command {
@@ -41,6 +42,7 @@ struct command {
     const char *want;
     int most;         // largest number of positional arguments
     const char *more; // other flags, such as "--dot"; NULL: none
+    bool divided;     // true if all ranks call `run`; false: rank 0 does, and the others wait
     osh_status (*run)(osh_ctx *, const line *, out_state *);
 };
 extern const command osh_commands[];               // a row whose name is NULL ends the table
@@ -57,6 +59,13 @@ void osh_flag_name(char to[80], const char *field); // writes the name of the fl
 bool osh_flag_shown(const command *c, const osh_field *f);
 /* Returns the kind of a flag's value: "FILE", "DIR", "SIZE", ...; "" for a switch. */
 const char *osh_flag_kind(const osh_field *f);
+
+/* ranks.c: if a launcher has started several processes, meets the others and checks that all have
+ * the same arguments, working directory and environment. *out (own) is also set after a failure. */
+osh_status osh_line_meet(osh_ctx *cx, osh_ranks **out, int argc, char **argv);
+/* True if this rank runs the command. Logs that other ranks wait, if they do. */
+bool osh_line_runs_here(osh_ctx *cx, const line *l, const osh_ranks *r);
+void osh_line_quiet(osh_ctx *work, const osh_ranks *r); // drops messages of ranks other than 0
 
 /* Runs `oneshot generate` (generate.c). */
 osh_status osh_run_generate(osh_ctx *cx, const line *l, out_state *st);

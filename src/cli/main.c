@@ -70,6 +70,7 @@ void osh_to_stdout(void *user, const char *text, size_t n)
 {
     enum { PART = 512 };
     char part[PART + 1], shown[OSH_QUOTE_MOST * PART + 1];
+    if (osh_ranks_me(((const out_state *)user)->ranks)) return; // only rank 0 prints
     for (size_t len; n; text += len, n -= len) {
         const char *end = memchr(text, '\n', n);
         len = end == text ? 1 : end ? (size_t)(end - text) : n;
@@ -302,7 +303,7 @@ static osh_status run_doctor(osh_ctx *cx, const line *l, out_state *st)
 {
     (void)l;
     osh_status rc = osh_isa_of_process(cx, "auto");
-    return rc ? rc : osh_doctor(cx, osh_to_stdout, st);
+    return rc ? rc : osh_doctor(cx, st->ranks, osh_to_stdout, st);
 }
 static osh_status run_help(osh_ctx *cx, const line *l, out_state *st)
 {
@@ -317,7 +318,7 @@ static osh_status run_completion(osh_ctx *cx, const line *l, out_state *st)
 
 const command osh_commands[] = {
     {.name = "", .arguments = "", .does = "compresses a checkpoint", .fields = osh_option_fields,
-     .run = run_compress},
+     .divided = true, .run = run_compress},
     {.name = "plan", .arguments = "...",
      .does = "prints what a run with the same flags would do; reads no weight",
      .fields = osh_option_fields, .run = run_plan},
@@ -375,7 +376,7 @@ const command osh_commands[] = {
      .fields = osh_bench_fields, .run = run_bench},
     {.name = "doctor", .arguments = "",
      .does = "lists what a run would use: instruction sets, libraries, GPU",
-     .run = run_doctor},
+     .divided = true, .run = run_doctor},
     {.name = "help", .arguments = "[TOPIC]",
      .does = "explains a command, flag, scheme or topic (oneshot help topics)", .most = 2,
      .run = run_help},
@@ -419,6 +420,7 @@ static osh_status signals_listen(osh_ctx *cx, const line *l, const out_state *st
         snprintf(stop.hint, sizeof stop.hint, "%shint: the same command goes on from %s\n",
                  stop.said, quoted);
     else osh_error_clear(cx); // the run will report this error
+    if (osh_ranks_me(st->ranks)) stop.said[0] = stop.hint[0] = 0; // only rank 0 prints
     osh_free(cx, dir);
     if (timer_create(CLOCK_MONOTONIC, &tick, &stop.patience))
         OSH_FAIL(cx, OSH_E_NOMEM, "the system gives no timer");
@@ -477,16 +479,22 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
         OSH_FAIL(cx, OSH_E_USAGE, "%s wants one %s, got %d", c->name, c->want, l->n_words);
     if (l->n_words > c->most)
         OSH_FAIL(cx, OSH_E_USAGE, "unexpected argument '%s'", l->words[c->most]);
+    OSH_TRY(osh_line_meet(cx, &st->ranks, argc, argv));
     const int64_t *threads = line_option(l, "threads");
+    int64_t most = threads ? *threads : 1;
+    if (threads && !most && st->ranks) most = osh_ranks_threads(st->ranks);
     const char *isa = line_text_option(l, "isa"), *progress = line_text_option(l, "progress");
     if (isa) OSH_TRY(osh_isa_of_process(cx, isa));
     st->json = progress && !strcmp(progress, "json");
     if (c->run == run_compress) OSH_TRY(compress_prepare(cx, l, st));
-    OSH_TRY(
-        context_make(&work, threads ? *threads : 1, line_text_option(l, "log_level"), progress));
+    OSH_TRY(context_make(&work, most, line_text_option(l, "log_level"), progress));
+    osh_line_quiet(work, st->ranks);
     OSH_TRY(osh_log_command(work, argc, argv));
     OSH_TRY(signals_listen(work, l, st));
-    const osh_named named = {c->fields, &l->options, c->run == run_plan || c->run == run_graph};
+    if (!osh_line_runs_here(work, l, st->ranks)) goto done;
+    if (c->run == run_compress) l->options.run.ranks = st->ranks;
+    const osh_named named = {c->fields, &l->options, c->run == run_plan || c->run == run_graph,
+                             c->divided ? st->ranks : NULL};
     rc = c->fields ? osh_names_find(cx, work, &named, osh_from_env) : OSH_OK;
     if (!rc) rc = c->run(work, l, st);
     signal(SIGALRM, SIG_IGN); // the job has stopped, so its time limit ends
@@ -495,6 +503,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     bool again = rc && rc != OSH_E_USAGE && rc != OSH_E_NUMERIC;
     if (again && c->run == run_compress) st->resume = osh_resume_dir(cx, &l->options.run);
 done:
+    stop.cx = cx; // a signal may still come, for example while this rank waits for the others
     if (work != cx) osh_ctx_free(work);
     if (c->fields) osh_fields_deinit(cx, c->fields, &l->options);
     osh_free(cx, l->model);
@@ -566,7 +575,9 @@ int main(int argc, char **argv)
                             : osh_fail(cx, OSH_E_NOMEM, "no memory for the arguments");
     if (!rc && (st.failed || fflush(stdout)))
         rc = osh_fail(cx, OSH_E_IO, "cannot write to standard output");
+    osh_ranks_fail(cx, st.ranks, rc);
     if (rc) error_print(cx, rc, &st);
+    osh_ranks_close(cx, st.ranks, rc != OSH_OK);
     free(l.words);
     osh_free(cx, st.resume);
     osh_ctx_free(cx);

@@ -58,6 +58,7 @@ typedef struct osh_options {
     int64_t others_host;
     const char *others; // view: text for messages that names the evaluation, such as "the effects
                         // of 9 units are measured"
+    struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
 } osh_options;
 extern const osh_field osh_option_fields[];
 bool osh_scratch_is_packed(const osh_options *o); // true if values on the disk are compressed

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 /* ---- the table of statistics ---- */
 
@@ -156,6 +157,10 @@ osh_status osh_stat_at(osh_ctx *cx, osh_tensor **to, osh_stat *s, int64_t sample
     osh_status rc = OSH_OK;
     int64_t group = s->part ? osh_group_at(&s->groups, sample) : 0;
     assert(group >= s->group);
+    if (s->open) {
+        s->group = group, *to = s->part ? s->part : s->all;
+        return OSH_OK;
+    }
     if (group != s->group) {
         if (s->apart) OSH_TRY(stat_merge(cx, s));
         s->apart = s->group >= 0, s->group = group;
@@ -199,6 +204,75 @@ osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t
         OSH_TRY(osh_stat_at(cx, &part.out[0], s, first_sample + k));
         OSH_TRY(osh_op_run(cx, op, &part));
     }
+done:
+    return rc;
+}
+
+/* ---- tiles ---- */
+
+static bool stat_is_lower(const osh_stat *s) { return !strcmp(s->type->merge, "merge_lower"); }
+
+/* A type that neither sums nor has a triangle is small, and is merged as a whole. */
+static bool stat_has_rows(const osh_stat *s)
+{
+    return s->all->ndim == 2 && (stat_is_lower(s) || !strcmp(s->type->merge, "merge_sums"));
+}
+
+int64_t osh_stat_n_rows(const osh_stat *s) { return stat_has_rows(s) ? s->all->shape[0] : 1; }
+
+static int64_t row_elements(const osh_stat *s, int64_t row)
+{
+    if (!stat_has_rows(s)) return osh_tensor_numel(s->all);
+    return stat_is_lower(s) ? row + 1 : s->all->shape[1];
+}
+
+static char *row_at(const osh_stat *s, const osh_tensor *state, int64_t row)
+{
+    int64_t width = stat_has_rows(s) ? state->shape[1] : 0;
+    return (char *)state->data + (size_t)(row * width) * osh_dtype_bytes(state->dtype);
+}
+
+size_t osh_stat_tile_bytes(const osh_stat *s, int64_t first, int64_t end)
+{
+    int64_t n = 0;
+    for (int64_t row = first; row < end; row++) n += row_elements(s, row);
+    return (size_t)n * osh_dtype_bytes(s->all->dtype);
+}
+
+void osh_stat_take_tile(void *tile, const osh_stat *s, int64_t first, int64_t end)
+{
+    char *to = tile;
+    for (int64_t row = first; row < end; row++) {
+        size_t n = osh_stat_tile_bytes(s, row, row + 1);
+        memcpy(to, row_at(s, s->part, row), n), to += n;
+    }
+}
+
+osh_status osh_stat_merge_tile(osh_ctx *cx, osh_stat *s, void *tile, int64_t first, int64_t end)
+{
+    osh_status rc = OSH_OK;
+    const osh_op *op = osh_op_find(stat_is_lower(s) ? "merge_sums" : s->type->merge);
+    char *from = tile;
+    for (int64_t row = first; row < end; row++) {
+        int64_t n = row_elements(s, row);
+        bool whole = !stat_has_rows(s);
+        const int64_t *shape = whole ? s->all->shape : &n;
+        osh_tensor to = osh_tensor_view(s->all->dtype, whole ? s->all->ndim : 1, shape,
+                                        row_at(s, s->all, row));
+        osh_tensor part = osh_tensor_view(s->all->dtype, to.ndim, shape, from);
+        osh_op_args a = {.out = {&to, &part}};
+        OSH_TRY(osh_op_run(cx, op, &a));
+        from += osh_stat_tile_bytes(s, row, row + 1);
+    }
+done:
+    return rc;
+}
+
+osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge)
+{
+    osh_status rc = OSH_OK;
+    if (merge) OSH_TRY(stat_merge(cx, s));
+    OSH_TRY(state_empty(cx, s->type, s->part));
 done:
     return rc;
 }

@@ -87,6 +87,9 @@ typedef struct osh_stat { // the statistic of one value of the graph
     int64_t group;    // index of the group of the last added sample; -1: none
     bool apart;       // true: samples of the current group are added to `part`; false: to `all`
     int64_t next;     // lowest number that the next sample may have
+    bool open;        // set by the caller: every group is added to `part`, if there is one, and the
+                      // caller merges it (osh_stat_merge_tile), because other processes collect
+                      // groups, too
 } osh_stat;
 /* Allocates a statistic with an empty state `all`. osh_stat_new_part then allocates `part`, if the
  * statistic needs it. These are two functions, because on a GPU the caller chooses the address of
@@ -101,6 +104,17 @@ osh_status osh_stat_at(osh_ctx *cx, osh_tensor **to, osh_stat *s, int64_t sample
  * the samples first_sample, first_sample + 1, and so on. No sample may be added twice. Runs the op
  * `feed` once for each group. Ignores a->out. */
 osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t first_sample);
+/* The functions below move `part` to another process, in tiles of whole rows. In a tile, a row of a
+ * lower triangle has only its part of the triangle. */
+int64_t osh_stat_n_rows(const osh_stat *s);
+/* Returns the bytes of a tile with rows [first, end). */
+size_t osh_stat_tile_bytes(const osh_stat *s, int64_t first, int64_t end);
+/* Copies rows [first, end) of `part` to `tile`. */
+void osh_stat_take_tile(void *tile, const osh_stat *s, int64_t first, int64_t end);
+/* Merges rows [first, end) of another process's `part` into `all`. The tile becomes empty. */
+osh_status osh_stat_merge_tile(osh_ctx *cx, osh_stat *s, void *tile, int64_t first, int64_t end);
+/* Merges `part` into `all` if `merge` is true. Then empties `part`. */
+osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge);
 /* Merges the last group, frees `part`, and makes the result in `all`. */
 osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s);
 void osh_stat_free(osh_ctx *cx, osh_stat *s);

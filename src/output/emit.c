@@ -52,7 +52,7 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     osh_emitter *e = NULL; // own
     *out = NULL, *finished = false;
     OSH_NEW(cx, e, 1);
-    e->plan = p, e->boundary = -1, e->generation = -1;
+    e->plan = p, e->boundary = -1, e->generation = -1, e->results = results;
     OSH_TRY(osh_output_dirs(cx, &e->final, &e->partial, p->in.opt->output));
     if (!(e->replaced = osh_sprintf(cx, "%s.oneshot-replaced", e->final)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
@@ -79,11 +79,16 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
     OSH_TRY(osh_emit_begin(cx, e, results));
     memcpy(e->taken, e->written, (size_t)p->manifest.n_out * sizeof *e->taken);
     OSH_TRY(osh_early_new(cx, &e->early, e));
-    OSH_TRY(osh_emit_queue_start(cx, e, emit_do_job));
+    OSH_TRY(osh_emit_start(cx, e));
     *out = e, e = NULL; // give
 done:
     osh_emitter_free(cx, e);
     return rc;
+}
+
+osh_status osh_emit_start(osh_ctx *cx, osh_emitter *e)
+{
+    return osh_emit_queue_start(cx, e, emit_do_job);
 }
 
 static void emit_remove_partial(osh_ctx *cx, const osh_emitter *e)
@@ -116,6 +121,9 @@ void osh_emitter_free(osh_ctx *cx, osh_emitter *e)
     osh_free(cx, e->fallbacks);
     osh_free(cx, e->shards);
     osh_free(cx, e->dirty);
+    osh_free(cx, e->writer);
+    osh_buf_deinit(cx, &e->outbox);
+    osh_buf_deinit(cx, &e->ready);
     osh_free(cx, e->sums);
     osh_free(cx, e->written);
     osh_free(cx, e->nonfinite);
@@ -199,7 +207,7 @@ static osh_status emit_record_linear(osh_ctx *cx, osh_emitter *e, const osh_emit
     for (int k = 0; k < j->result.losses.n; k++)
         OSH_TRY(osh_put_f64(cx, &b, j->result.losses.of[k]));
     OSH_TRY(osh_put_f64(cx, &b, j->result.losses.all));
-    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_LINEAR, b.data, b.len));
+    OSH_TRY(osh_emit_record(cx, e, OSH_REC_LINEAR, b.data, b.len));
     e->told[l->tensor] = true;
     for (int64_t i = l->out.first; i < l->out.first + l->out.n; i++)
         e->written[i] = true, osh_early_add(e->early, i);
@@ -271,6 +279,19 @@ done:
     return rc;
 }
 
+/* Allocates the tensors of a Linear, which rank 0 sends. */
+static osh_status emit_new_raw(osh_ctx *cx, const osh_emitter *e, const osh_linear *l,
+                               osh_tensor **raw)
+{
+    osh_status rc = OSH_OK;
+    for (int k = 0; k < l->out.n; k++) {
+        const osh_st_entry *t = &e->plan->manifest.out[l->out.first + k];
+        OSH_TRY(osh_tensor_new(cx, &raw[k], t->dtype, t->ndim, t->shape));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w, osh_tensor *bias)
 {
     osh_status rc = OSH_OK;
@@ -279,7 +300,9 @@ osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
     osh_qparams params = {0};                      // own
     void *codes = NULL;                            // own
-    OSH_TRY(osh_emit_read_linear(cx, e, linear, raw));
+    OSH_TRY(e->remote ? emit_new_raw(cx, e, l, raw) : osh_emit_read_linear(cx, e, linear, raw));
+    for (int k = 0; k < l->out.n && !e->writer; k++)
+        OSH_TRY(osh_ranks_broadcast(cx, e->ranks, raw[k]->data, osh_tensor_bytes(raw[k]), 0));
     if (bias) memcpy(bias->data, raw[l->out.n - 1]->data, osh_tensor_bytes(bias));
     if (l->scheme_index < 0) {
         memcpy(w->data, raw[0]->data, osh_tensor_bytes(w));
@@ -312,7 +335,7 @@ static osh_status emit_record_sources(osh_ctx *cx, osh_emitter *e)
         OSH_TRY(osh_put_u64(cx, &b, sum));
         e->told[i] = true;
     }
-    if (b.len) OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SOURCES, b.data, b.len));
+    if (b.len) OSH_TRY(osh_emit_record(cx, e, OSH_REC_SOURCES, b.data, b.len));
 done:
     osh_buf_deinit(cx, &b);
     return rc;
@@ -326,7 +349,7 @@ static osh_status emit_do_subgraph(osh_ctx *cx, osh_emitter *e, const osh_emit_j
     OSH_TRY(osh_put_u32(cx, &b, (uint32_t)j->index));
     OSH_TRY(osh_put_u64(cx, &b, (uint64_t)j->generation));
     OSH_TRY(emit_record_sources(cx, e));
-    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SUBGRAPH, b.data, b.len));
+    OSH_TRY(osh_emit_record(cx, e, OSH_REC_SUBGRAPH, b.data, b.len));
     if (j->generation >= 0) OSH_TRY(osh_emit_barrier(cx, e));
     else OSH_TRY(emit_tick(cx, e, 0));
 done:
@@ -337,6 +360,7 @@ done:
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation)
 {
     osh_emit_job j = {.kind = OSH_EMIT_SUBGRAPH, .index = subgraph, .generation = generation};
+    if (e->remote) return OSH_OK;
     osh_status rc = osh_emit_push(cx, e, &j);
     return rc || generation < 0 ? rc : osh_emit_wait(cx, e);
 }
@@ -348,7 +372,7 @@ static osh_status emit_record_copy(osh_ctx *cx, osh_emitter *e, int64_t i)
     osh_buf_init(&b, 0);
     OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
     OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
-    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_COPY, b.data, b.len));
+    OSH_TRY(osh_emit_record(cx, e, OSH_REC_COPY, b.data, b.len));
     e->written[i] = e->told[e->plan->manifest.out_info[i].source] = true;
     osh_early_add(e->early, i);
     OSH_TRY(emit_tick(cx, e, e->plan->manifest.out[i].end - e->plan->manifest.out[i].begin));
@@ -370,7 +394,7 @@ static osh_status emit_record_changed(osh_ctx *cx, osh_emitter *e, int64_t i)
     OSH_TRY(osh_put_u64(cx, &b, (uint64_t)i));
     OSH_TRY(osh_put_u64(cx, &b, e->sums[i]));
     OSH_TRY(osh_put_u64(cx, &b, source));
-    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_CHANGED, b.data, b.len));
+    OSH_TRY(osh_emit_record(cx, e, OSH_REC_CHANGED, b.data, b.len));
     e->written[i] = e->told[from] = true;
     osh_early_add(e->early, i);
     OSH_TRY(emit_tick(cx, e, e->plan->manifest.out[i].end - e->plan->manifest.out[i].begin));
@@ -392,7 +416,7 @@ static osh_status emit_do_folds(osh_ctx *cx, osh_emitter *e, const osh_emit_job 
         OSH_TRY(osh_put_u32(cx, &b, (uint32_t)f->n));
         for (int64_t c = 0; c < f->n; c++) OSH_TRY(osh_put_u32(cx, &b, osh_bits_of_f32(f->s[c])));
     }
-    OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_FOLDS, b.data, b.len));
+    OSH_TRY(osh_emit_record(cx, e, OSH_REC_FOLDS, b.data, b.len));
 done:
     osh_buf_deinit(cx, &b);
     return rc;
@@ -403,6 +427,7 @@ osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, in
 {
     osh_emit_job j = {
         .kind = OSH_EMIT_FOLDS, .schedule = s, .index = first_subgraph, .n = n_subgraphs};
+    if (e->remote) return OSH_OK; // rank 0 writes all records
     return osh_emit_push(cx, e, &j);
 }
 
@@ -434,6 +459,10 @@ static osh_status emit_do_job(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j
     case OSH_EMIT_WRITTEN: return emit_do_written(cx, e, j);
     case OSH_EMIT_FOLDS: return emit_do_folds(cx, e, j);
     case OSH_EMIT_SUBGRAPH: return emit_do_subgraph(cx, e, j);
+    case OSH_EMIT_REMOTE: {
+        osh_status rc = osh_emit_do_remote(cx, e, j);
+        return rc ? rc : emit_tick(cx, e, (int64_t)j->n_bytes);
+    }
     }
     return OSH_OK;
 }

@@ -60,9 +60,13 @@ bool osh_emit_not_finite(const osh_emitter *e, int64_t out);
 /* Waits until the thread no longer reads memory that was passed to osh_emit_copy_from. */
 void osh_emit_let_go(osh_emitter *e);
 /* Reads the emitted codes of a Linear from the output and decodes them to w [O, I]: bit for bit the
- * weight that the modifier made. `bias` gets the bias that learned with it; may be NULL. */
+ * weight that the modifier made. If several ranks do the job, all call it together, and rank 0
+ * reads for all. `bias` gets the bias that learned with it; may be NULL. */
 osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w,
                            osh_tensor *bias);
+
+/* Sets *out to a copy (view of the emitter) of a text, for the member `fallback` of a job. */
+osh_status osh_emit_keep_text(osh_ctx *cx, osh_emitter *e, const char **out, const char *text);
 
 /* Records the factors that the traversal makes in these subgraphs in one record. Called before
  * results of weights with these factors are emitted. */

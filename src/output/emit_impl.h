@@ -12,6 +12,7 @@
 #include "output/early.h"
 #include "output/tuned.h"
 #include "plan/identity.h"
+#include "ranks/ranks.h"
 
 enum { OSH_EMIT_CHUNK = 2 << 20 }; // number of bytes that `oneshot verify` reads at once
 #define OSH_MARK_NAME "oneshot-report.json" // file name of the report; its presence shows that this
@@ -55,7 +56,8 @@ typedef enum {
     OSH_EMIT_WRITTEN, // a Linear, or a copy if index is -1, whose bytes are written, but not
                       // recorded
     OSH_EMIT_FOLDS,
-    OSH_EMIT_SUBGRAPH
+    OSH_EMIT_SUBGRAPH,
+    OSH_EMIT_REMOTE // records of tensors that another rank has written (share.h)
 } osh_emit_kind;
 typedef struct osh_emit_job {
     struct osh_emit_job *next;
@@ -72,6 +74,8 @@ typedef struct osh_emit_job {
     const void *view;              // view: for OSH_EMIT_VIEW: all bytes of the tensor
     int64_t generation;            // for OSH_EMIT_SUBGRAPH: number of the visit that stored the
                                    // subgraph's activations on the disk, or -1
+    void *bytes;                   // own: for OSH_EMIT_REMOTE: the message
+    size_t n_bytes;
 } osh_emit_job;
 
 typedef osh_status osh_emit_work(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
@@ -136,6 +140,15 @@ struct osh_emitter {
     int64_t tuned_bytes;   // size of the file OSH_TUNED_NAME in bytes
     uint64_t tuned_sum;    // checksum of the file OSH_TUNED_NAME
     uint64_t replaced_sum; // value of OSH_REC_REPLACED; 0: none
+    osh_result *results;   // view [linears]
+    /* For an output that several ranks write (share.h); all are 0 or NULL otherwise. */
+    osh_ranks *ranks;      // view
+    int *writer;           // own [n_shards]: rank that writes each file; NULL: this process writes
+                           // all files
+    int n_ended;           // number of other ranks that have sent all records
+    bool remote;           // true on ranks other than 0, which have no journal
+    osh_buf outbox, ready; // own: records that are not sent yet; the bytes of `ready` are on the
+                           // disk. queue.lock protects `ready`
     bool sealed, replaces, resumed, complete; // sealed: true if the output is renamed; replaces:
                                               // true if an old output is replaced; resumed: true if
                                               // an earlier run is continued; complete: true if only
@@ -220,6 +233,18 @@ osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const 
 /* tuned.c: reads a record OSH_REC_TUNED or OSH_REC_APPLIED. */
 osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader *in,
                           osh_result *results);
+
+
+/* records.c: appends a record to the journal, or, on a rank other than 0, to the records for rank
+ * 0. */
+osh_status osh_emit_record(osh_ctx *cx, osh_emitter *e, uint32_t type, const void *data, size_t n);
+/* resume.c: adds the records of another rank to the journal of rank 0, and applies them to the
+ * emitter and the results. */
+osh_status osh_emit_do_remote(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
+/* emit.c: starts the emitter's thread. */
+osh_status osh_emit_start(osh_ctx *cx, osh_emitter *e);
+/* resume.c: opens a file of the output that rank 0 has made, and checks its size and header. */
+osh_status osh_emit_open_shard(osh_ctx *cx, osh_emitter *e, int s);
 
 
 /* resume.c: continues with the partial directory, or begins a new one. */

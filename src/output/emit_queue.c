@@ -17,6 +17,7 @@ static void emit_job_deinit(osh_ctx *cx, osh_emit_job *j)
     osh_linear_job_deinit(cx, &j->result);
     osh_tensor_free(cx, j->in_scale);
     osh_tensor_free(cx, j->in_zero);
+    osh_free(cx, j->bytes);
     for (int k = 0; k < OSH_FORMAT_MAX_TENSORS; k++) osh_free(cx, j->packed[k]);
 }
 

@@ -3,14 +3,51 @@
  * tensor do not count. */
 #include <string.h>
 
+#include "base/num.h"
 #include "base/profile.h"
 #include "output/emit_impl.h"
+#include "output/share.h"
+
+bool osh_emit_is_mine(const osh_emitter *e, int64_t out)
+{
+    return !e->writer ||
+           e->writer[e->plan->manifest.out_info[out].shard] == osh_ranks_me(e->ranks);
+}
+
+osh_status osh_emit_record(osh_ctx *cx, osh_emitter *e, uint32_t type, const void *data, size_t n)
+{
+    osh_status rc = OSH_OK;
+    if (!e->remote) return osh_journal_append(cx, e->journal, type, data, n);
+    OSH_TRY(osh_put_u32(cx, &e->outbox, type));
+    OSH_TRY(osh_put_u32(cx, &e->outbox, (uint32_t)n));
+    OSH_TRY(osh_buf_append(cx, &e->outbox, data, n));
+done:
+    return rc;
+}
+
+/* Syncs the files of a rank other than 0. Its records are then ready to be sent. */
+static osh_status barrier_remote(osh_ctx *cx, osh_emitter *e)
+{
+    osh_status rc = osh_edges_flush(cx, e->edges);
+    for (int s = 0; s < e->plan->manifest.n_shards && !rc; s++)
+        if (e->dirty[s]) rc = osh_file_sync_data(cx, e->shards[s]);
+    if (rc) goto done;
+    memset(e->dirty, 0, (size_t)e->plan->manifest.n_shards * sizeof *e->dirty);
+    pthread_mutex_lock(&e->queue.lock);
+    rc = osh_buf_append(cx, &e->ready, e->outbox.data, e->outbox.len);
+    pthread_mutex_unlock(&e->queue.lock);
+    osh_buf_clear(&e->outbox);
+    e->unsynced = 0, e->synced_at = osh_now();
+done:
+    return rc;
+}
 
 /* Syncs the shards, then writes the record of a barrier. If a sync fails, the shard may have lost
  * any page since the last barrier, and a second sync does not report the loss. So a failure sets
  * the journal back to the last barrier. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
+    if (e->remote) return barrier_remote(cx, e);
     osh_status rc = osh_emit_still_held(cx, e); // fails if a file of the output was moved, because
                                                 // its bytes would be lost
     if (!rc) rc = osh_edges_flush(cx, e->edges);
@@ -80,5 +117,18 @@ osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_
     *sum = XXH3_64bits_digest(s.state);
 done:
     XXH3_freeState(s.state);
+    return rc;
+}
+
+osh_status osh_emit_keep_text(osh_ctx *cx, osh_emitter *e, const char **out, const char *text)
+{
+    osh_status rc = OSH_OK;
+    char *s = osh_strdup(cx, text), **more = NULL; // own: s
+    if (s) more = osh_realloc(cx, e->fallbacks, (e->n_fallbacks + 1) * sizeof *more);
+    if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a text");
+    e->fallbacks = more;
+    *out = e->fallbacks[e->n_fallbacks++] = s, s = NULL; // give
+done:
+    osh_free(cx, s);
     return rc;
 }

@@ -86,20 +86,25 @@ done:
     return rc;
 }
 
+osh_status osh_emit_open_shard(osh_ctx *cx, osh_emitter *e, int s)
+{
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, e->partial, e->plan->manifest.shards[s].name); // own
+    if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    bool made = e->resumed || e->remote;
+    OSH_TRY(made ? resume_open_shard(cx, e, s, path) : resume_make_shard(cx, e, s, path));
+    if (e->plan->budget.memory.direct && e->plan->manifest.n_shards <= DIRECT_SHARDS)
+        osh_file_use_direct(e->shards[s]);
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
 static osh_status resume_open_shards(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    char *path = NULL; // own
-    for (int s = 0; s < e->plan->manifest.n_shards; s++) {
-        osh_free(cx, path);
-        if (!(path = osh_path_join(cx, e->partial, e->plan->manifest.shards[s].name)))
-            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-        OSH_TRY(e->resumed ? resume_open_shard(cx, e, s, path) : resume_make_shard(cx, e, s, path));
-        if (e->plan->budget.memory.direct && e->plan->manifest.n_shards <= DIRECT_SHARDS)
-            osh_file_use_direct(e->shards[s]);
-    }
+    for (int s = 0; s < e->plan->manifest.n_shards; s++) OSH_TRY(osh_emit_open_shard(cx, e, s));
 done:
-    osh_free(cx, path);
     return rc;
 }
 
@@ -171,15 +176,11 @@ static osh_status replay_take_linear(osh_ctx *cx, replay *r, osh_reader *in)
     OSH_TRY(replay_take_sum(cx, e, l->tensor, source));
     OSH_TRY(replay_still_there(cx, &res.done, r, l->out.first, l->out.n));
     if (res.done && n_text) {
-        char *s = osh_sprintf(cx, "%.*s", (int)n_text, text), **more;
+        char *s = osh_sprintf(cx, "%.*s", (int)n_text, text);
         if (!s) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", l->name);
-        if (!(more = osh_realloc(cx, e->fallbacks, (e->n_fallbacks + 1) * sizeof *more))) {
-            osh_free(cx, s);
-            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", l->name);
-        }
-        e->fallbacks = more;
-        e->fallbacks[e->n_fallbacks++] = s;
-        res.fallback = s;
+        rc = osh_emit_keep_text(cx, e, &res.fallback, s);
+        osh_free(cx, s);
+        if (rc) goto done;
     }
     if (!res.done) res = (osh_result){0}, r->n_bad++;
     if (n) r->lost[l->out.first] = !res.done;
@@ -321,6 +322,44 @@ static osh_status replay_take_record(osh_ctx *cx, replay *r, const osh_journal_r
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s/%s holds a record of type %u that does not fit this run: want --restart",
                  r->e->partial, OSH_JOURNAL_NAME, rec->type);
+done:
+    return rc;
+}
+
+/* Applies a record of another rank. */
+static osh_status replay_take_remote(osh_ctx *cx, osh_emitter *e, const osh_journal_record *rec)
+{
+    osh_status rc = OSH_OK;
+    replay r = {.e = e, .results = e->results};
+    bool linear = rec->type == OSH_REC_LINEAR;
+    OSH_NEW(cx, r.lost, e->plan->manifest.n_out);
+    OSH_TRY(replay_take_record(cx, &r, rec));
+    if (linear) { // its first number is the Linear, as in replay_take_linear
+        osh_reader in = {rec->data, rec->n, false};
+        int i = (int)osh_read_u32(&in);
+        osh_result *of = &e->results[i];
+        of->earlier = false;
+        if (of->fallback)
+            osh_log(cx, OSH_LOG_WARN, "%s: %s", e->plan->match.linears[i].name, of->fallback);
+    }
+done:
+    osh_free(cx, r.lost);
+    return rc;
+}
+
+osh_status osh_emit_do_remote(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
+{
+    osh_status rc = OSH_OK;
+    osh_reader in = {j->bytes, j->n_bytes, false};
+    while (in.left && !in.bad) {
+        size_t n;
+        osh_journal_record r = {.type = osh_read_u32(&in)};
+        r.data = (const uint8_t *)osh_read_text(&in, &n), r.n = (uint32_t)n;
+        if (in.bad) break;
+        OSH_TRY(replay_take_remote(cx, e, &r));
+        OSH_TRY(osh_journal_append(cx, e->journal, r.type, r.data, r.n));
+    }
+    if (in.bad) OSH_FAIL(cx, OSH_E_INTERNAL, "a message of another rank is cut");
 done:
     return rc;
 }

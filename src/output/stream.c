@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "output/emit_impl.h"
 #include "output/held.h"
+#include "output/share.h"
 #include "output/stream_item.h"
 #include "output/turns.h"
 
@@ -540,6 +541,7 @@ static int64_t stream_add_copies(const osh_emitter *e, const bool *which, int64_
     const osh_plan *p = e->plan;
     for (int64_t i = 0; i < p->manifest.n_out; i++) {
         if (p->manifest.out_info[i].source < 0 || e->taken[i] || (which && !which[i])) continue;
+        if (!osh_emit_is_mine(e, i)) continue;
         e->taken[i] = true;
         osh_band_room_copy(r, &p->budget, i);
         ids[n++] = i;

@@ -56,8 +56,7 @@ static void *ahead_reader(void *user)
     return NULL;
 }
 
-osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_budget *p,
-                         const osh_result *results)
+osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_budget *p, const bool *todo)
 {
     osh_status rc = OSH_OK;
     osh_ahead *a = NULL; // own
@@ -67,7 +66,7 @@ osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_budget *p,
     a->p = p;
     OSH_NEW(cx, a->todo, p->match->n_linears);
     for (int i = 0; i < p->match->n_linears; i++)
-        if (!results[i].done) a->todo[a->n++] = i;
+        if (todo[i]) a->todo[a->n++] = i;
     if (p->memory.read_ahead && a->n > 1) {
         OSH_TRY(osh_ctx_fork(&a->cx, cx));
         a->running = osh_thread_start(&a->thread, ahead_reader, a);

@@ -6,10 +6,9 @@
 #include "budget/budget.h"
 
 typedef struct osh_ahead osh_ahead;
-/* Makes a reader for the Linears that are not done in results [linears]. Starts a thread if the
- * plan prefetches weights. p must outlive *out. */
-osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_budget *p,
-                         const osh_result *results);
+/* Makes a reader for the Linears for which todo [linears] is true. Starts a thread if the plan
+ * prefetches weights. p must outlive *out. */
+osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_budget *p, const bool *todo);
 /* Returns the next Linear and its weight *w (own, memory class OSH_MEM_DEVICE). *linear is -1 after
  * the last Linear. Fails with the error of the thread if the thread failed. */
 osh_status osh_ahead_take(osh_ctx *cx, osh_ahead *a, int *linear, osh_tensor **w);

@@ -4,6 +4,7 @@
 
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
+#include "run/exchange.h"
 
 osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p)
 {
@@ -63,11 +64,23 @@ osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_
 {
     osh_status rc = OSH_OK;
     osh_router_tokens *r = c && c->router[value] >= 0 ? &c->routers[c->router[value]] : NULL;
-    if (!r || r->n_samples != b->first_sample) return OSH_OK;
+    if (!r || b->first_sample < r->n_samples) return OSH_OK;
     osh_op_args a = {.in = {x}, .out = {r->count->all}};
     if (!x->device) OSH_TRY(osh_op_run(cx, r->count->type->feed, &a));
     else OSH_TRY(coverage_add_from_device(cx, r->count->all, x));
-    r->n_samples += b->seqs.n, r->n_tokens += b->n_tokens;
+    r->n_samples = b->first_sample + b->seqs.n, r->n_tokens += b->n_tokens;
+done:
+    return rc;
+}
+
+osh_status osh_coverage_merge(osh_ctx *cx, osh_coverage *c, osh_ranks *ranks)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; ranks && c && i < c->n; i++) {
+        osh_router_tokens *r = &c->routers[i];
+        OSH_TRY(osh_exchange_exact(cx, ranks, r->count->type, r->count->all));
+        OSH_TRY(osh_exchange_count(cx, ranks, &r->n_tokens));
+    }
 done:
     return rc;
 }

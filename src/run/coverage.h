@@ -2,13 +2,15 @@
 #ifndef OSH_COVERAGE_H
 #define OSH_COVERAGE_H
 #include "budget/budget.h"
+#include "ranks/ranks.h"
 
 typedef struct osh_router_tokens { // for one router: number of tokens of each expert
     int node, value;
     int64_t n_experts;
     osh_stat *count;             // own: statistic osh_stat_routes
     const int64_t *tokens;       // view [n_experts]: data of `count`
-    int64_t n_samples, n_tokens; // samples and tokens counted so far
+    int64_t n_samples, n_tokens; // n_samples: 1 + number of the last counted sample; n_tokens:
+                                 // tokens counted so far
 } osh_router_tokens;
 typedef struct osh_coverage {
     osh_router_tokens *routers; // own
@@ -24,4 +26,6 @@ void osh_coverage_free(osh_ctx *cx, osh_coverage *c);
  * c is NULL. */
 osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_tensor *x,
                              const osh_batch *b);
+/* Adds the counts of all ranks. ranks NULL: does nothing. */
+osh_status osh_coverage_merge(osh_ctx *cx, osh_coverage *c, osh_ranks *ranks);
 #endif

@@ -4,12 +4,14 @@
  * Linears whose modifier works by rows are processed in bands (output/stream.h). The other Linears
  * form a pipeline: while one Linear is rounded, the next one is read, and the previous one is
  * packed and written. */
+#include "output/share.h"
 #include "output/stream.h"
 #include "run/ahead.h"
 #include "run/run.h"
 
 typedef struct progress {
     osh_run *r;
+    bool *todo;       // own [linears]: true for Linears that this rank rounds and that are not done
     bool all_of_it;   // true if each Linear is a step of the progress (pipeline datafree); false if
                       // all Linears are one step
     double work, all; // sums of osh_cost_of_linear over the Linears that are done (work) and over
@@ -34,6 +36,21 @@ static void datafree_show(const progress *p, int linear)
                             osh_run_no_error(r);
 }
 
+/* Shows a Linear that another rank has rounded. Callback for the member `seen` of osh_sharing. */
+static void datafree_seen(osh_ctx *cx, void *user, int linear, double nmse)
+{
+    progress *p = user;
+    datafree_show(p, linear);
+    if (nmse > p->r->progress.error) p->r->progress.error = nmse;
+    datafree_count(cx, p, linear);
+}
+
+/* Sends or takes what the ranks tell each other. */
+static osh_status datafree_exchange(osh_ctx *cx, progress *p)
+{
+    return osh_emit_exchange(cx, p->r->emitter, &(osh_sharing){datafree_seen, p});
+}
+
 /* Records a Linear that a stream has rounded, and shows the progress. Callback for the member
  * `finished` of osh_stream_job. */
 static osh_status datafree_streamed(osh_ctx *cx, void *user, int linear, double nmse)
@@ -42,7 +59,7 @@ static osh_status datafree_streamed(osh_ctx *cx, void *user, int linear, double 
     datafree_show(p, linear);
     osh_run_rounded(cx, p->r, linear, nmse);
     datafree_count(cx, p, linear);
-    return OSH_OK;
+    return datafree_exchange(cx, p);
 }
 
 static osh_status datafree_stream(osh_ctx *cx, progress *p)
@@ -52,7 +69,7 @@ static osh_status datafree_stream(osh_ctx *cx, progress *p)
     int *which = NULL, n = 0; // own
     OSH_NEW(cx, which, r->budget->match->n_linears);
     for (int k = 0; k < r->budget->match->n_linears; k++)
-        if (!r->results[k].done && osh_stream_takes(r->budget, k)) which[n++] = k;
+        if (p->todo[k] && osh_stream_takes(r->budget, k)) which[n++] = k, p->todo[k] = false;
     OSH_TRY(osh_stream_linears(cx, r->emitter,
                                &(osh_stream_job){.linears = which,
                                                  .n = n,
@@ -72,15 +89,19 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
     int i = 0, left = 0;
     osh_ahead *a = NULL;  // own
     osh_tensor *w = NULL; // own
-    for (int k = 0; k < p->match->n_linears; k++)
-        if (!r->results[k].done) now.all += osh_cost_of_linear(p, k), left++;
+    OSH_NEW(cx, now.todo, p->match->n_linears);
+    for (int k = 0; k < p->match->n_linears; k++) {
+        if (r->results[k].done) continue;
+        now.all += osh_cost_of_linear(p, k), left++;
+        now.todo[k] = osh_emit_is_mine(r->emitter, p->match->linears[k].out.first);
+    }
     if (!left && !now.all_of_it) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_ROUND, -1);
     if (now.all_of_it) // sealing the output is one more step
         r->progress.n_steps = p->match->n_linears + 1,
         r->progress.step = p->match->n_linears - left;
     OSH_TRY(datafree_stream(cx, &now));
-    OSH_TRY(osh_ahead_new(cx, &a, p, r->results));
+    OSH_TRY(osh_ahead_new(cx, &a, p, now.todo));
     for (;;) {
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_ahead_take(cx, a, &i, &w));
@@ -88,9 +109,12 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
         datafree_show(&now, i);
         OSH_TRY(osh_run_round(cx, r, i, &w));
         datafree_count(cx, &now, i);
+        OSH_TRY(datafree_exchange(cx, &now));
     }
+    OSH_TRY(osh_emit_exchange_all(cx, r->emitter, &(osh_sharing){datafree_seen, &now}));
     osh_run_end(cx, r, scope);
 done:
+    osh_free(cx, now.todo);
     osh_tensor_free(cx, w);
     osh_ahead_free(cx, a);
     return rc;

@@ -24,6 +24,8 @@ typedef struct osh_engine {
     bool *next;             // own [graph weights]: scratch, true for weights to load
     int64_t *copy_at;       // own [graph weights]: index of the output tensor that is a copy of the
                             // weight; -1: there is none
+    int64_t *mine;          // own [n_mine]: batches that this rank runs, ascending
+    int64_t n_mine;
     size_t missed;          // return value of osh_arena_missed before the first visit
     const osh_step *step;   // view: step of the current pass
     int index;              // index of the current visit

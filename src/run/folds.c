@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "match/lookup.h"
+#include "plan/division.h"
+#include "run/exchange.h"
 
 typedef struct seen { // statistics of one fold; the pointers are own
     int fold;
@@ -21,6 +23,8 @@ struct osh_folding {
     osh_range range;
     seen *of; // own [n]: one for each fold of the range, in the order of the plan
     int n;
+    osh_ranks *ranks; // view: the ranks that collect groups; NULL: this process collects all
+    int *owner;       // own [n]: rank that computes the factors; NULL: rank 0
 };
 
 /* Begins the statistics of one fold. */
@@ -68,7 +72,42 @@ void osh_folding_free(osh_ctx *cx, osh_folding *f)
     for (int i = 0; i < f->n; i++)
         osh_stat_free(cx, f->of[i].channels), osh_stat_free(cx, f->of[i].squares);
     osh_free(cx, f->of);
+    osh_free(cx, f->owner);
     osh_free(cx, f);
+}
+
+osh_status osh_folding_divide(osh_ctx *cx, osh_folding *f, osh_ranks *ranks)
+{
+    osh_status rc = OSH_OK;
+    double *cost = NULL; // own [n]
+    if (!ranks) goto done;
+    f->ranks = ranks;
+    OSH_NEW(cx, cost, f->n);
+    OSH_NEW(cx, f->owner, f->n);
+    for (int i = 0; i < f->n; i++) {
+        cost[i] = 1 + osh_cost_of_fold(f->plan, &f->plan->rewrites->folds[f->of[i].fold]);
+        f->of[i].channels->open = true;
+        if (f->of[i].squares) f->of[i].squares->open = true;
+    }
+    OSH_TRY(osh_divide_costs(cx, f->owner, cost, f->n, osh_ranks_n(ranks)));
+done:
+    osh_free(cx, cost);
+    return rc;
+}
+
+static int folding_owner(const osh_folding *f, int i) { return f->owner ? f->owner[i] : 0; }
+
+osh_status osh_folding_exchange(osh_ctx *cx, osh_folding *f, int64_t round)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; f->ranks && i < f->n; i++) {
+        osh_stat *squares = f->of[i].squares;
+        int owner = folding_owner(f, i);
+        OSH_TRY(osh_exchange_groups(cx, f->ranks, f->of[i].channels, owner, round));
+        if (squares) OSH_TRY(osh_exchange_groups(cx, f->ranks, squares, owner, round));
+    }
+done:
+    return rc;
 }
 
 osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
@@ -295,14 +334,62 @@ done:
 }
 
 /* Completes all statistics: adds the sums of the last group of samples (ops/stat.h) to the other
- * sums. */
+ * sums, and what other ranks have counted. */
 static osh_status folding_finish(osh_ctx *cx, const osh_folding *f)
 {
     osh_status rc = OSH_OK;
     for (int i = 0; i < f->n; i++) {
+        const osh_stat *c = f->of[i].channels;
+        OSH_TRY(osh_exchange_count(cx, f->ranks, &f->of[i].n_tokens));
+        if (c->type->exact) OSH_TRY(osh_exchange_exact(cx, f->ranks, c->type, c->all));
         OSH_TRY(osh_stat_finish(cx, f->of[i].channels));
         if (f->of[i].squares) OSH_TRY(osh_stat_finish(cx, f->of[i].squares));
     }
+done:
+    return rc;
+}
+
+/* True if one of the folds [first, end) changes a weight from which fold `of` computes factors. */
+static bool folding_changes(const osh_folding *g, int first, int end, const osh_fold *of)
+{
+    for (int i = first; i < end; i++) {
+        const osh_fold *f = &g->plan->rewrites->folds[g->of[i].fold];
+        for (int k = 0; k < of->n_takes; k++) {
+            for (int n = 0; n < f->n_takes; n++)
+                if (f->takes[n] == of->takes[k]) return true;
+            for (int n = 0; n < f->n_gives; n++)
+                if (f->gives[n] == of->takes[k]) return true;
+        }
+    }
+    return false;
+}
+
+/* Returns the end of the folds from `first` on whose factors the ranks compute at the same time. A
+ * fold that reads weights which an earlier one changes begins the next batch. Without ranks, every
+ * batch is one fold. */
+static int folding_batch_end(const osh_folding *g, int first)
+{
+    int end = first + 1;
+    while (g->ranks && end < g->n &&
+           !folding_changes(g, first, end, &g->plan->rewrites->folds[g->of[end].fold]))
+        end++;
+    return end;
+}
+
+/* Gives the factors of a fold to all ranks, folds them into the weights in w, and registers
+ * them. */
+static osh_status folding_apply(osh_ctx *cx, const osh_folding *g, int i, const osh_weights *w)
+{
+    osh_status rc = OSH_OK;
+    const osh_budget *p = g->plan;
+    osh_fold *f = &p->rewrites->folds[g->of[i].fold];
+    OSH_TRY(osh_ranks_broadcast(cx, g->ranks, f->s, (size_t)f->n * sizeof *f->s,
+                                folding_owner(g, i)));
+    for (int k = 0; k < f->n_takes; k++)
+        OSH_TRY(fold_into(cx, p, w, f->takes[k], osh_fold_taking(p->rewrites, f, k)));
+    for (int k = 0; k < f->n_gives; k++)
+        OSH_TRY(fold_into(cx, p, w, f->gives[k], osh_fold_giving(p->rewrites, f, k)));
+    OSH_TRY(osh_fold_known(cx, p->rewrites, g->of[i].fold));
 done:
     return rc;
 }
@@ -319,18 +406,18 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
     if (all > 0) // counts the search, which takes time, as a part of the solve phase
         scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph,
                                    phase > all ? all / phase : 1);
-    for (int i = 0; i < g->n; i++) {
-        osh_fold *f = &p->rewrites->folds[g->of[i].fold];
-        OSH_TRY(osh_check_interrupt(cx));
-        r->progress.name = p->in->graph->modules[f->module].name;
-        if (all > 0) osh_run_step(cx, r, work / all, 0);
-        work += osh_cost_of_fold(p, f);
-        OSH_TRY(fold_make_factors(cx, p, &g->of[i], w));
-        for (int k = 0; k < f->n_takes; k++)
-            OSH_TRY(fold_into(cx, p, w, f->takes[k], osh_fold_taking(p->rewrites, f, k)));
-        for (int k = 0; k < f->n_gives; k++)
-            OSH_TRY(fold_into(cx, p, w, f->gives[k], osh_fold_giving(p->rewrites, f, k)));
-        OSH_TRY(osh_fold_known(cx, p->rewrites, g->of[i].fold));
+    for (int i = 0, end; i < g->n; i = end) {
+        end = folding_batch_end(g, i);
+        for (int k = i; k < end; k++) {
+            osh_fold *f = &p->rewrites->folds[g->of[k].fold];
+            OSH_TRY(osh_check_interrupt(cx));
+            r->progress.name = p->in->graph->modules[f->module].name;
+            if (all > 0) osh_run_step(cx, r, work / all, 0);
+            work += osh_cost_of_fold(p, f);
+            if (folding_owner(g, k) == osh_ranks_me(g->ranks))
+                OSH_TRY(fold_make_factors(cx, p, &g->of[k], w));
+        }
+        for (int k = i; k < end; k++) OSH_TRY(folding_apply(cx, g, k, w));
     }
     if (all > 0) osh_run_end(cx, r, scope);
     OSH_TRY(osh_emit_folds(cx, r->emitter, r->budget->schedule, g->range.first_subgraph,

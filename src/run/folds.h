@@ -14,6 +14,10 @@ void osh_folding_free(osh_ctx *cx, osh_folding *f);
  * osh_folding. */
 osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                             const osh_batch *b);
+/* Divides the statistics and the computation of factors among ranks. NULL: does nothing. */
+osh_status osh_folding_divide(osh_ctx *cx, osh_folding *f, osh_ranks *ranks);
+/* Called by all ranks after each round of groups, as osh_stats_exchange. */
+osh_status osh_folding_exchange(osh_ctx *cx, osh_folding *f, int64_t round);
 /* Computes the factors of the range, fold by fold, after all tokens were added. Folds the factors
  * into the weights in w, and registers them for weights that are read later. Records the factors in
  * the output. */

@@ -6,6 +6,7 @@
 
 #include "match/cache.h"
 #include "quant/observer.h"
+#include "run/exchange.h"
 #include "run/narrow.h"
 
 struct osh_ranges {
@@ -172,6 +173,15 @@ void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64
 {
     for (osh_ranged *to = range_first(r, value); to; to = range_next(r, to))
         if (to->heads) range_follow(r, to, minmax, n, 1);
+}
+
+osh_status osh_ranges_merge(osh_ctx *cx, osh_ranges *r, osh_ranks *ranks)
+{
+    osh_status rc = OSH_OK;
+    for (const osh_ranged *x = r->all; ranks && x < r->all + r->n; x++)
+        if (x->rows) OSH_TRY(osh_exchange_exact(cx, ranks, &osh_stat_sample_ranges, x->rows));
+done:
+    return rc;
 }
 
 osh_status osh_ranges_finish(osh_ctx *cx, osh_ranges *r)

@@ -7,6 +7,7 @@
 #define OSH_RUN_RANGES_H
 #include "schedule/visit.h"
 #include "budget/budget.h"
+#include "ranks/ranks.h"
 
 typedef struct osh_ranges osh_ranges; // observed ranges of the Linears of some subgraphs
 osh_status osh_ranges_new(osh_ctx *cx, osh_ranges **out, const osh_budget *p, const osh_range *r);
@@ -26,6 +27,9 @@ osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tens
 /* With a GPU: updates the observers of a value. minmax [2, n]: smallest and largest value of all n
  * samples; smallest > largest: a sample without tokens. */
 void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n);
+/* Gives all ranks the ranges of the samples that other ranks have added. ranks NULL: does
+ * nothing. */
+osh_status osh_ranges_merge(osh_ctx *cx, osh_ranges *r, osh_ranks *ranks);
 /* Updates all observers with the ranges of the samples. Called after all samples were added. */
 osh_status osh_ranges_finish(osh_ctx *cx, osh_ranges *r);
 /* Frees the observers of a Linear's ranges, also for other Linears that share them. */

@@ -22,6 +22,8 @@ typedef struct osh_run {
     osh_pace pace; // own
     osh_coverage *coverage; // own: counts of the tokens of each expert; NULL: the model has no
                             // routers
+    osh_ranks *ranks; // view: the ranks among which samples are divided; NULL: this process runs
+                      // all samples
     osh_acts *acts; // view: store of values; NULL: the pipeline is datafree
     double started;
     bool entered;         // true after this process has begun a subgraph
@@ -80,6 +82,8 @@ osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
  * stats NULL: the Linear needs no data. */
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,
                         osh_linear_job *j);
+/* Records the result of a Linear in r->results, and shows it in log and progress. */
+void osh_run_record(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j);
 /* Rounds a Linear that needs no data, and passes the result to the emitter. Frees the weight and
  * sets *w to NULL. After a failure, *w is NULL or still belongs to the caller. */
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "graph/picked.h"
+#include "plan/division.h"
 #include "output/stream.h"
 #include "budget/memory_rest.h"
 #include "budget/refuse.h"
@@ -38,6 +39,19 @@ done:
     return rc;
 }
 
+/* Sets e->mine, the batches of this rank. */
+static osh_status engine_find_batches(osh_ctx *cx, osh_engine *e)
+{
+    osh_status rc = OSH_OK;
+    const osh_schedule *s = e->p->schedule;
+    OSH_NEW(cx, e->mine, s->n_batches);
+    for (int64_t k = 0; k < s->n_batches; k++)
+        if (osh_divide_sample(&e->p->in->groups, e->r->ranks, s->batch_at[k]))
+            e->mine[e->n_mine++] = k;
+done:
+    return rc;
+}
+
 static osh_status engine_begin(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
@@ -62,6 +76,7 @@ static osh_status engine_begin(osh_ctx *cx, osh_engine *e)
     OSH_NEW(cx, e->in_memory, p->match->n_linears);
     OSH_NEW(cx, e->next, p->in->graph->n_weights);
     OSH_TRY(engine_find_copies(cx, e));
+    OSH_TRY(engine_find_batches(cx, e));
 done:
     return rc;
 }
@@ -84,6 +99,7 @@ static void engine_end(osh_ctx *cx, osh_engine *e, bool keep_files)
     osh_free(cx, e->in_memory);
     osh_free(cx, e->next);
     osh_free(cx, e->copy_at);
+    osh_free(cx, e->mine);
     osh_free(cx, e->dir);
 }
 
@@ -92,6 +108,7 @@ static osh_status engine_open(osh_ctx *cx, void *user, const osh_range *r, const
     osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
     osh_status rc = osh_stats_new(cx, &e->stats, e->p, r->first_subgraph, r->n_subgraphs, values);
+    if (!rc) rc = osh_stats_divide(cx, e->stats, e->r->ranks);
     if (!rc) rc = osh_stats_keep(cx, e->stats, e->acts, e->dir);
     osh_mem_use(cx, old);
     return rc;
@@ -141,15 +158,14 @@ done:
     return rc;
 }
 
-/* Asks the store to prefetch the values of the batches after batch k. Each batch is requested
- * once. */
-static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
+/* Asks the store to prefetch the values of the batches after the i-th batch of this rank. Each
+ * batch is requested once. */
+static osh_status engine_ask_next(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t i)
 {
     osh_status rc = OSH_OK;
     int64_t ahead = osh_acts_ahead(e->acts);
-    for (int64_t b = k ? k + ahead : 1; ahead && b <= k + ahead && b < e->p->schedule->n_batches;
-         b++)
-        OSH_TRY(engine_ask(cx, e, s, b));
+    for (int64_t b = i ? i + ahead : 1; ahead && b <= i + ahead && b < e->n_mine; b++)
+        OSH_TRY(engine_ask(cx, e, s, e->mine[b]));
 done:
     return rc;
 }
@@ -177,11 +193,13 @@ static osh_status engine_begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, 
     return rc;
 }
 
-static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k,
+/* Runs the i-th batch of this rank. */
+static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t i,
                                    int64_t *n_tokens)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
+    int64_t k = e->mine[i];
     int64_t first = p->schedule->batch_at[k], n = p->schedule->batch_at[k + 1] - first;
     const osh_graph *g = p->in->graph;
     int begin = e->v0, end = e->v1;
@@ -199,7 +217,7 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
         OSH_TRY(osh_acts_get(cx, &b->values[v], e->acts, &(osh_acts_rows){v, first, n},
                              s->consume[v], p->in->device));
     }
-    OSH_TRY(engine_ask_next(cx, e, s, k));
+    OSH_TRY(engine_ask_next(cx, e, s, i));
     e->step = s;
     if (s->observe) osh_stats_first_look(e->stats, s->first_look);
     OSH_TRY(osh_exec_run(cx, &span, e->w, b, &hooks, true));
@@ -215,13 +233,37 @@ done:
     return rc;
 }
 
+/* Runs batches of this rank from the *i-th on: all batches of the round in which each rank runs one
+ * group. Without ranks, all batches are one round. */
+static osh_status engine_run_round(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t *i,
+                                   int64_t round)
+{
+    osh_status rc = OSH_OK;
+    const osh_budget *p = e->p;
+    osh_progress *pr = &e->r->progress;
+    int64_t n_tokens = 0, n_ranks = osh_ranks_n(e->r->ranks);
+    for (; *i < e->n_mine; ++*i) {
+        int64_t k = e->mine[*i], group = osh_group_at(&p->in->groups, p->schedule->batch_at[k]);
+        if (e->r->ranks && group / n_ranks > round) break;
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(osh_ranks_hear(cx, e->r->ranks));
+        osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p->in));
+        rc = engine_run_batch(cx, e, s, *i, &n_tokens);
+        osh_mem_use(cx, old);
+        if (rc) goto done;
+        pr->done = p->schedule->batch_at[k + 1];
+        osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
+    }
+done:
+    return rc;
+}
+
 static osh_status engine_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
 {
     osh_status rc = OSH_OK;
     osh_engine *e = user;
     const osh_budget *p = e->p;
     osh_progress *pr = &e->r->progress;
-    int64_t n_tokens = 0;
     osh_visited now = {e->index, s, s->observe ? osh_stats_wanted(e->stats) : NULL};
     double share = 1;
     OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, &now));
@@ -231,16 +273,15 @@ static osh_status engine_pass(osh_ctx *cx, void *user, const osh_range *r, const
     e->last = s->again || (r->merged && !s->fold);
     if (p->schedule->visits[e->index].values_ahead || p->memory.n_loaders)
         OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->schedule->batch_tokens));
-    for (int64_t k = 0; k < p->schedule->n_batches; k++) {
-        OSH_TRY(osh_check_interrupt(cx));
-        osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p->in));
-        rc = engine_run_batch(cx, e, s, k, &n_tokens);
-        osh_mem_use(cx, old);
-        if (rc) goto done;
-        pr->done = p->schedule->batch_at[k + 1];
-        osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
+    int64_t n_ranks = osh_ranks_n(e->r->ranks), i = 0;
+    int64_t n_rounds = e->r->ranks ? (p->in->groups.n + n_ranks - 1) / n_ranks : 1;
+    for (int64_t round = 0; round < n_rounds; round++) {
+        OSH_TRY(engine_run_round(cx, e, s, &i, round));
+        if (s->observe) OSH_TRY(osh_stats_exchange(cx, e->stats, round));
+        if (s->fold) OSH_TRY(osh_folding_exchange(cx, e->folding, round));
     }
-    osh_batch_clear(cx, e->batch, p->in->graph, (osh_exec_values){e->v0, e->v1});
+    if (e->batch) // a rank without samples has no batch
+        osh_batch_clear(cx, e->batch, p->in->graph, (osh_exec_values){e->v0, e->v1});
     OSH_TRY(osh_acts_close(cx, e->acts));
     osh_run_end(cx, e->r, scope);
 done:
@@ -264,6 +305,8 @@ static osh_status engine_solve(osh_ctx *cx, void *user, const osh_range *r, cons
                      .apart = e->p->schedule->visits[e->index].apart};
     if (!rc) rc = osh_run_solve(cx, e->r, &s);
     osh_mem_use(cx, old);
+    /* Another rank may have solved a Linear: all ranks read the solved weights from the output. */
+    for (int i = r->l0; e->r->ranks && i < r->l1; i++) e->in_memory[i] = false;
     osh_stats_free(cx, e->stats), e->stats = NULL;
     e->r->progress.name = r->name;
     return rc;
@@ -274,6 +317,7 @@ static osh_status engine_fold_open(osh_ctx *cx, void *user, const osh_range *r)
     osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
     osh_status rc = osh_folding_new(cx, &e->folding, e->p, r);
+    if (!rc) rc = osh_folding_divide(cx, e->folding, e->r->ranks);
     osh_mem_use(cx, old);
     return rc;
 }
@@ -319,7 +363,7 @@ static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
         if (osh_is_picked(g, &g->nodes[i], 0) && e->copy_at[g->nodes[i].w[0]] >= 0)
             which[e->copy_at[g->nodes[i].w[0]]] = true;
     OSH_TRY(osh_stream_copies(cx, e->r->emitter, which));
-    for (int i = 0; i < g->n_nodes; i++)
+    for (int i = 0; i < g->n_nodes && !osh_ranks_me(e->r->ranks); i++)
         if (osh_is_picked(g, &g->nodes[i], 0))
             OSH_TRY(osh_checkpoint_see(cx, e->p->in->ck, g->weights[g->nodes[i].w[0]].tensor));
 done:
@@ -474,6 +518,7 @@ osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
     OSH_TRY(osh_coverage_new(cx, &r->coverage, r->budget));
     OSH_TRY(engine_begin(cx, &e));
     OSH_TRY(engine_visit_all(cx, &e));
+    OSH_TRY(osh_coverage_merge(cx, r->coverage, r->ranks));
 done:
     engine_end(cx, &e, rc != OSH_OK);
     return rc;

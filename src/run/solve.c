@@ -6,36 +6,7 @@
 
 #include "schedule/calls.h"
 #include "quant/observer.h"
-#include "run/run.h"
-
-/* Records the result of a Linear in r->results, and shows it in log and progress. */
-static void result_record(osh_ctx *cx, osh_run *r, int linear, const osh_linear_job *j)
-{
-    const osh_linear *l = &r->budget->match->linears[linear];
-    r->results[linear] = (osh_result){.nmse = j->nmse,
-                                      .objective = j->objective,
-                                      .nearest = j->nearest,
-                                      .losses = j->losses,
-                                      .fallback = j->fallback,
-                                      .done = true};
-    if (j->fallback) osh_log(cx, OSH_LOG_WARN, "%s: %s", l->name, j->fallback);
-    if (j->objective < 0)
-        osh_log(cx, OSH_LOG_DEBUG, "%s: relative squared weight error %.3e", l->name, j->nmse);
-    else
-        osh_log(cx, OSH_LOG_DEBUG,
-                "%s: relative squared weight error %.3e, objective %.3e, rounded to nearest %.3e",
-                l->name, j->nmse, j->objective, j->nearest);
-    if (j->nmse > r->progress.error) r->progress.error = j->nmse;
-    if (j->objective < 0 || j->nearest <= 0) return;
-    r->lost += j->objective, r->lost_nearest += j->nearest;
-    r->progress.loss = r->lost / r->lost_nearest;
-}
-
-void osh_run_no_error(osh_run *r)
-{
-    r->progress.error = -1, r->progress.loss = 0;
-    r->lost = r->lost_nearest = 0;
-}
+#include "run/results.h"
 
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,
                         osh_linear_job *j)
@@ -48,8 +19,12 @@ osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int lin
                                                        // before pruning
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
     if (stats) OSH_TRY(osh_ranges_beside_params(cx, &j->cache, osh_stats_ranges(stats), linear));
+    if (osh_ranks_me(r->ranks)) {
+        OSH_TRY(osh_result_send(cx, r, linear, j, &scale, &zero));
+        goto done;
+    }
     OSH_TRY(osh_emit_linear(cx, r->emitter, linear, j, &scale, &zero));
-    result_record(cx, r, linear, j);
+    osh_run_record(cx, r, linear, j);
 done:
     osh_tensor_free(cx, scale);
     osh_tensor_free(cx, zero);
@@ -429,12 +404,14 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
     const osh_budget *p = r->budget;
     const bool *wanted = osh_stats_wanted(s->stats);
     double work = 0, all = 0;
+    bool *todo = NULL; // own [linears]: Linears that are to be solved, also by other ranks
     window w = {.most = 1, .on_gpu = s->w->device};
     if (s->apart)
         w.most = w.on_gpu              ? OSH_GROUPS_AT_ONCE
                  : osh_threads(cx) > 1 ? osh_jobs_waiting(osh_threads(cx))
                                        : 1;
     OSH_NEW(cx, w.of, w.most);
+    OSH_NEW(cx, todo, p->match->n_linears);
     OSH_TRY(osh_emit_wait(cx, r->emitter)); // the results of earlier subgraphs are then written, so
                                             // a kill loses the solves of only one subgraph
     osh_span own = osh_linears_of(p->schedule, s->first, s->n);
@@ -453,8 +430,11 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         const osh_linear *l = &p->match->linears[i];
         if (!osh_wants(r->budget->schedule, l) || !wanted[l->input]) continue;
         work += osh_cost_of_linear(p, i);
+        todo[i] = !r->results[i].done;
+        if (osh_stats_owner(s->stats, l->input) != osh_ranks_me(r->ranks)) continue;
         if (r->results[i].done || solve_window_has(&w, i)) continue;
         OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(osh_results_take(cx, r));
         r->progress.name = l->name;
         osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
         bool block = osh_wants(r->budget->schedule, l) & OSH_STAT_BLOCK;
@@ -464,8 +444,10 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         else OSH_TRY(solve_window_add(cx, &w, r, s, i));
     }
     OSH_TRY(solve_window_run(cx, &w));
+    OSH_TRY(osh_results_finish(cx, r, todo));
     osh_run_end(cx, r, scope);
 done:
+    osh_free(cx, todo);
     for (int k = 0; w.of && k < w.most; k++) solve_group_deinit(cx, &w.of[k]);
     osh_free(cx, w.of);
     r->learning = false;
@@ -483,7 +465,7 @@ bool osh_run_solved(const osh_run *r, int first, int n)
 
 void osh_run_rounded(osh_ctx *cx, osh_run *r, int linear, double nmse)
 {
-    result_record(cx, r, linear, &(osh_linear_job){.nmse = nmse, .objective = -1, .nearest = -1});
+    osh_run_record(cx, r, linear, &(osh_linear_job){.nmse = nmse, .objective = -1, .nearest = -1});
 }
 
 osh_status osh_run_round(osh_ctx *cx, osh_run *r, int linear, osh_tensor **w)

@@ -9,10 +9,13 @@
 
 #include "ops/cuda/cuda.h"
 #include "budget/bytes.h"
+#include "budget/cost.h"
 #include "budget/layout.h"
 #include "schedule/looks.h"
 #include "match/lookup.h"
+#include "plan/division.h"
 #include "quant/observer.h"
+#include "run/exchange.h"
 #include "run/narrow.h"
 
 typedef struct sums {     // statistics of a value; the pointers are own
@@ -41,6 +44,8 @@ struct osh_stats {
     osh_acts *looks;      // own: store for values between the two passes of two-pass observers;
                           // NULL: none
     look look;            // observers that get the values that are now added
+    osh_ranks *ranks;     // view: the ranks that collect groups; NULL: this process collects all
+    int *owner;           // own [v1 - v0]: rank that gets the sums of a value; NULL: rank 0
 };
 
 /* Returns the sums of a value (view); NULL: the value is outside of [v0, v1). */
@@ -149,7 +154,56 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s)
     osh_free(cx, s->again);
     osh_acts_free(cx, s->looks, false);
     osh_ranges_free(cx, s->ranges);
+    osh_free(cx, s->owner);
     osh_free(cx, s);
+}
+
+/* ---- statistics that several ranks collect ---- */
+
+int osh_stats_owner(const osh_stats *s, int value)
+{
+    return s->owner && value >= s->v0 && value < s->v1 ? s->owner[value - s->v0] : 0;
+}
+
+/* Sets cost [v1 - v0] to the work of solving the Linears that read each value. */
+static void stats_count_cost(const osh_stats *s, double *cost)
+{
+    osh_span own = osh_linears_of(s->plan->schedule, s->first, s->n);
+    for (int i = own.first; i < own.end; i++) {
+        int v = s->plan->match->linears[i].input;
+        if (osh_wants(s->plan->schedule, &s->plan->match->linears[i]) && s->wanted[v])
+            cost[v - s->v0] += osh_cost_of_linear(s->plan, i);
+    }
+}
+
+osh_status osh_stats_divide(osh_ctx *cx, osh_stats *s, osh_ranks *ranks)
+{
+    osh_status rc = OSH_OK;
+    double *cost = NULL; // own [v1 - v0]
+    if (!ranks) goto done;
+    s->ranks = ranks;
+    OSH_NEW(cx, s->owner, s->v1 - s->v0);
+    OSH_NEW(cx, cost, s->v1 - s->v0);
+    stats_count_cost(s, cost);
+    OSH_TRY(osh_divide_costs(cx, s->owner, cost, s->v1 - s->v0, osh_ranks_n(ranks)));
+    for (int v = s->v0; v < s->v1; v++)
+        for (osh_sum k = 0; k < OSH_N_SUMS; k++)
+            if (stats_sums(s, v)->of[k]) stats_sums(s, v)->of[k]->open = true;
+done:
+    osh_free(cx, cost);
+    return rc;
+}
+
+osh_status osh_stats_exchange(osh_ctx *cx, osh_stats *s, int64_t round)
+{
+    osh_status rc = OSH_OK;
+    for (int v = s->v0; s->ranks && v < s->v1; v++)
+        for (osh_sum k = 0; k < OSH_N_SUMS; k++)
+            if (stats_sums(s, v)->of[k])
+                OSH_TRY(osh_exchange_groups(cx, s->ranks, stats_sums(s, v)->of[k],
+                                            osh_stats_owner(s, v), round));
+done:
+    return rc;
 }
 
 const bool *osh_stats_wanted(const osh_stats *s) { return s->wanted; }
@@ -160,11 +214,16 @@ osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum)
     return of && of->of[sum] ? of->of[sum]->all : NULL;
 }
 
-void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
+static void stats_drop_sums(osh_ctx *cx, const osh_stats *s, int value)
 {
     sums *of = stats_sums(s, value);
-    if (!of) return;
     for (osh_sum k = 0; k < OSH_N_SUMS; k++) osh_stat_free(cx, of->of[k]), of->of[k] = NULL;
+}
+
+void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value)
+{
+    if (!stats_sums(s, value)) return;
+    stats_drop_sums(cx, s, value);
     for (int i = osh_first_reader(s->plan->match, value); i >= 0;
          i = osh_next_reader(s->plan->match, i))
         osh_ranges_drop(cx, s->ranges, i);
@@ -378,7 +437,10 @@ osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s)
     const osh_budget *p = s->plan;
     float *minmax = NULL; // own [2, samples]: smallest and largest values
     OSH_TRY(stats_finish_sums(cx, s));
+    for (int v = s->v0; s->ranks && v < s->v1; v++)
+        if (osh_stats_owner(s, v) != osh_ranks_me(s->ranks)) stats_drop_sums(cx, s, v);
     if (s->looks) OSH_TRY(stats_look_at_kept(cx, s));
+    OSH_TRY(osh_ranges_merge(cx, s->ranges, s->ranks));
     OSH_TRY(osh_ranges_finish(cx, s->ranges));
     if (!p->in->device) goto done;
     OSH_NEW(cx, minmax, 2 * p->in->data.n);

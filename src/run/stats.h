@@ -4,6 +4,7 @@
 #define OSH_STATS_H
 #include "budget/bytes.h"
 #include "budget/budget.h"
+#include "ranks/ranks.h"
 #include "run/ranges.h"
 #include "store/activations.h"
 
@@ -14,6 +15,16 @@ osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_budget *p, int 
 void osh_stats_free(osh_ctx *cx, osh_stats *s);
 const bool *osh_stats_wanted(const osh_stats *s); // returns a view [graph values]: true for inputs
                                                   // whose statistics are collected
+/* Divides the statistics among ranks: each rank adds only samples of its groups
+ * (osh_divide_sample), and the sums of a value go to the rank that solves its Linears. NULL: does
+ * nothing. Called before values are added. */
+osh_status osh_stats_divide(osh_ctx *cx, osh_stats *s, osh_ranks *ranks);
+/* Returns the rank that solves the Linears which read the value. Returns 0 if statistics are not
+ * divided. */
+int osh_stats_owner(const osh_stats *s, int value);
+/* Called by all ranks when each has added the samples of one group: rank k has added group
+ * round * ranks + k. Merges the sums of these groups, in their order. */
+osh_status osh_stats_exchange(osh_ctx *cx, osh_stats *s, int64_t round);
 /* Opens a store for the values of two-pass observers (schedule/looks.h), if there are any. The new
  * store is for the same samples as the store `beside`. `dir`: directory of the files if the store
  * is on the disk. Called before values are added. */

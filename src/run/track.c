@@ -11,6 +11,7 @@
 #include "base/name.h"
 #include "base/nvml.h"
 #include "plan/marks.h"
+#include "ranks/ranks.h"
 
 /* ---- records of --checkpoint ---- */
 
@@ -226,6 +227,7 @@ osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgr
                                                          : p->schedule.parts->parts[subgraph].name;
     const char *name = phase == OSH_PHASE_SOLVE && r->learning ? "learn" : osh_phase_name(phase);
     osh_scope scope = osh_profile_begin(cx, name, of);
+    osh_ranks_phase(p->in.opt->ranks, name, of);
     device_mark_begin(cx, r);
     osh_pace_begin(&r->pace, phase, subgraph, share, osh_now());
     if (r->pace.cost) osh_profile_flops(cx, share * r->pace.cost[r->pace.subgraph].flops[phase]);

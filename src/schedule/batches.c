@@ -4,7 +4,8 @@
  * the group, or with the sample that brings it to OSH_DEVICE_BATCH_TOKENS tokens. The shapes of
  * matrix products decide the last bits of their results, so with this rule the bits depend only on
  * the samples of the group. On the host, results do not depend on batches: a batch has --batch-size
- * samples, or a few for each thread, and may have samples of several groups. */
+ * samples, or a few for each thread, and may have samples of several groups. If several ranks do
+ * the job, a batch has samples of one group, because each group belongs to one rank. */
 #include "schedule/schedule.h"
 #include "tensor/scalar.h"
 
@@ -23,9 +24,11 @@ enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20, THREAD_BYTES = 4 << 20 };
 static int64_t batch_end(const osh_schedule *p, int64_t first)
 {
     const osh_dataset *d = &p->in->data;
-    if (!p->in->on_device) return d->n - first < p->batch_size ? d->n : first + p->batch_size;
+    int64_t end = d->n - first < p->batch_size ? d->n : first + p->batch_size;
+    if (p->in->on_device) end = osh_batch_end_on_device(d, first);
+    else if (!p->in->opt->ranks) return end;
     int64_t group = osh_group_at(&p->in->groups, first);
-    return osh_min64(osh_batch_end_on_device(d, first), osh_group_first(&p->in->groups, group + 1));
+    return osh_min64(end, osh_group_first(&p->in->groups, group + 1));
 }
 
 static osh_status batches_count_tokens(osh_ctx *cx, osh_schedule *p)

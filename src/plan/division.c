@@ -1,0 +1,154 @@
+/* division.c - divides the work of a plan among ranks, and compares the plans of all ranks. */
+#include "plan/division.h"
+
+#include "base/buf.h"
+#include "base/xxh3.h"
+#include "match/cache.h"
+#include "quant/observer.h"
+#include "plan/identity.h"
+
+/* True if an observer of activations needs more than the range of each sample. */
+static bool observers_count(const osh_plan *p)
+{
+    for (int i = 0; i < p->match.n_linears; i++) {
+        const osh_linear *l = &p->match.linears[i];
+        for (int k = 0; k < OSH_RANGED; k++) {
+            if (l->ranged[k] < 0) continue;
+            const osh_q_args *a = osh_ranged_args(&p->match, l, k);
+            if (osh_observer_counts(a) || osh_observer_twice(a)) return true;
+        }
+    }
+    return false;
+}
+
+static bool blocks_learn(const osh_plan *p)
+{
+    for (int i = 0; i < p->match.n_linears; i++)
+        if (osh_wants(&p->schedule, &p->match.linears[i]) & OSH_STAT_BLOCK) return true;
+    return false;
+}
+
+/* Returns why the samples of a calibrated run are not divided; NULL: they are. */
+static const char *samples_not(const osh_plan *p)
+{
+    if (p->in.on_device) return "work on a GPU is not divided";
+    if (p->in.pipeline != OSH_PIPELINE_SEQUENTIAL) return "only --pipeline sequential is divided";
+    if (p->in.groups.n < 2) return "all samples are one group; --sum-groups makes more";
+    if (p->n_traversals) return "a run that goes through the model several times is not divided";
+    if (blocks_learn(p)) return "learning from the output of a layer is not divided";
+    if (observers_count(p)) return "observers with histograms or two passes are not divided";
+    if (p->budget.memory.tier == OSH_TIER_DISK) return "values on the disk are not divided";
+    return NULL;
+}
+
+osh_division osh_divide(const osh_plan *p)
+{
+    osh_division d = {OSH_DIVIDE_FILES, NULL};
+    if (p->in.opt->survey) {
+        d.not = "a survey is not divided";
+    } else if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
+        d.kind = OSH_DIVIDE_SAMPLES, d.not = samples_not(p);
+    } else if (p->manifest.n_shards < 2) {
+        d.not = "the output has one file, and a file has one writer; a smaller --max-shard-size "
+                "makes more files";
+    }
+    if (d.not) d.kind = OSH_DIVIDE_NOTHING;
+    return d;
+}
+
+const char *osh_division_text(const osh_division *d)
+{
+    switch (d->kind) {
+    case OSH_DIVIDE_FILES: return "the files of the output are divided";
+    case OSH_DIVIDE_SAMPLES: return "samples and solves are divided; rank 0 does all other work";
+    case OSH_DIVIDE_NOTHING: break;
+    }
+    return "rank 0 does all work: ";
+}
+
+osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks)
+{
+    osh_status rc = OSH_OK;
+    double *load = NULL, *left = NULL; // own: load [n_ranks], left [n]
+    OSH_NEW(cx, load, n_ranks);
+    OSH_NEW(cx, left, n);
+    for (int64_t i = 0; i < n; i++) left[i] = cost[i], owner[i] = 0;
+    for (;;) {
+        int64_t most = 0;
+        int idle = 0;
+        for (int64_t i = 1; i < n; i++)
+            if (left[i] > left[most]) most = i;
+        if (!n || !(left[most] > 0)) break;
+        for (int k = 1; k < n_ranks; k++)
+            if (load[k] < load[idle]) idle = k;
+        owner[most] = idle, load[idle] += left[most], left[most] = 0;
+    }
+done:
+    osh_free(cx, load);
+    osh_free(cx, left);
+    return rc;
+}
+
+osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const bool *done,
+                            int n_ranks)
+{
+    osh_status rc = OSH_OK;
+    const osh_manifest *m = &p->manifest;
+    double *work = NULL; // own [shards]: bytes to write, and to read for Linears
+    OSH_NEW(cx, work, m->n_shards);
+    for (int64_t i = 0; i < m->n_out; i++) {
+        const osh_out_tensor *o = &m->out_info[i];
+        if (done && done[i]) continue;
+        work[o->shard] += (double)(m->out[i].end - m->out[i].begin);
+        if (o->source < 0 && o->linear >= 0 && p->match.linears[o->linear].out.first == i) {
+            const osh_st_entry *from = p->in.ck->tensors[p->match.linears[o->linear].tensor].e;
+            work[o->shard] += (double)(from->end - from->begin);
+        }
+    }
+    OSH_TRY(osh_divide_costs(cx, writer, work, m->n_shards, n_ranks));
+done:
+    osh_free(cx, work);
+    return rc;
+}
+
+/* Returns a hash of the decisions that the ranks must have alike to walk through the same steps. */
+static uint64_t steps_sum(const osh_plan *p)
+{
+    const osh_schedule *s = &p->schedule;
+    uint64_t h = 0;
+    for (int i = 0; i < s->n_visits; i++) {
+        const osh_visit *v = &s->visits[i];
+        int64_t how[] = {v->segments, v->round_bytes, v->n_rounds};
+        h = XXH3_64bits_withSeed(how, sizeof how, h);
+    }
+    int64_t all[] = {s->n_visits, s->n_batches, s->looks, p->budget.memory.tier,
+                     p->budget.memory.looks_f16, s->n_traversals};
+    h = XXH3_64bits_withSeed(all, sizeof all, h);
+    if (s->batch_at)
+        h = XXH3_64bits_withSeed(s->batch_at, (size_t)(s->n_batches + 1) * sizeof *s->batch_at, h);
+    return h;
+}
+
+osh_status osh_plan_agree(osh_ctx *cx, const osh_plan *p, osh_ranks *ranks)
+{
+    osh_status rc = OSH_OK;
+    osh_identity *id = NULL; // own
+    osh_buf b;               // own
+    osh_buf_init(&b, 0);
+    if (!ranks) goto done;
+    OSH_TRY(osh_identity_new(cx, &id, p));
+    for (size_t i = 0; i < id->n; i++)
+        if (!id->here[i]) OSH_TRY(osh_buf_line(cx, &b, "%s: %s", id->names[i], id->values[i]));
+    for (int s = 0; s < p->in.ck->n_shards; s++)
+        OSH_TRY(osh_buf_line(cx, &b, "source %s: changed at %lld ns", p->in.ck->shard_names[s],
+                             (long long)osh_st_stamp(p->in.ck->shards[s])->mtime_ns));
+    OSH_TRY(osh_ranks_agree(cx, ranks, "another source or other settings", b.data));
+    osh_buf_clear(&b);
+    OSH_TRY(osh_buf_printf(cx, &b, "%d threads, steps %016llx", osh_threads(cx),
+                           (unsigned long long)steps_sum(p)));
+    OSH_TRY(osh_ranks_agree(cx, ranks, "a plan with other steps", b.data));
+done:
+    osh_buf_deinit(cx, &b);
+    osh_identity_free(cx, id);
+    return rc;
+}

@@ -1,0 +1,36 @@
+/* division.h - decides how several ranks (ranks/ranks.h) divide the work of a plan, and checks that
+ * all ranks have made the same plan. */
+#ifndef OSH_DIVISION_H
+#define OSH_DIVISION_H
+#include "plan/plan.h"
+#include "ranks/ranks.h"
+
+typedef enum {
+    OSH_DIVIDE_NOTHING, // rank 0 does all work, the other ranks wait
+    OSH_DIVIDE_FILES,   // the files of the output, with their tensors, are divided among ranks
+    OSH_DIVIDE_SAMPLES  // groups of samples, and Linears to solve, are divided among ranks
+} osh_division_kind;
+typedef struct osh_division {
+    osh_division_kind kind;
+    const char *not; // static text: why nothing is divided
+} osh_division;
+osh_division osh_divide(const osh_plan *p);
+/* Returns a text such as "the files of the output are divided". If `not` is set, it completes the
+ * text. */
+const char *osh_division_text(const osh_division *d);
+/* True if this rank runs the sample. Group g belongs to rank g % ranks. ranks NULL: true. */
+static inline bool osh_divide_sample(const osh_groups *g, const osh_ranks *ranks, int64_t sample)
+{
+    return !ranks || osh_group_at(g, sample) % osh_ranks_n(ranks) == osh_ranks_me(ranks);
+}
+/* Sets owner [n] to the rank that does each piece of work: the most costly pieces first, each to the
+ * rank with the least work. Pieces of cost 0 go to rank 0. cost [n] */
+osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks);
+/* Sets writer [shards of the output] to the rank that writes each file, balanced by bytes. done
+ * [output tensors]: true for tensors that need no more work; NULL: none. */
+osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const bool *done,
+                            int n_ranks);
+/* Fails on each rank whose plan differs from that of rank 0: other files of the source, or other
+ * steps. */
+osh_status osh_plan_agree(osh_ctx *cx, const osh_plan *p, osh_ranks *ranks);
+#endif

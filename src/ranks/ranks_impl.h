@@ -1,0 +1,31 @@
+/* ranks_impl.h - the state of a job of several ranks, for the files of this folder. */
+#ifndef OSH_RANKS_IMPL_H
+#define OSH_RANKS_IMPL_H
+#include "ranks/ranks.h"
+#include "ranks/table.h"
+
+/* Tags of transfers. Messages with tags below 0 are probed (table.h). */
+enum { OSH_TAG_ORDER = 1, OSH_TAG_POST = -1, OSH_TAG_FAIL = -2 };
+
+typedef struct osh_post { // a message to rank 0 that is being sent: its length, then its bytes
+    struct osh_post *next;
+    uint64_t n;
+    void *bytes;     // own
+    void **requests; // own [n_requests]
+    int n_requests;
+} osh_post;
+
+struct osh_ranks {
+    const osh_ranks_table *t; // view: of the module, which stays open
+    osh_ranks_facts facts;
+    osh_rank *at;        // own [size]
+    char phase[256];     // work of this rank, for messages
+    osh_post *first, *last; // own: in the order in which they were posted
+    char told[4096];     // message of osh_ranks_fail
+};
+
+/* Waits until a transfer is complete. On failure, also if the job is interrupted or another rank
+ * has failed, MPI may still use the memory of the transfer: the job must then end. */
+osh_status osh_ranks_wait(osh_ctx *cx, osh_ranks *r, void **request);
+osh_status osh_ranks_check(osh_ctx *cx, const osh_ranks *r, int code); // fails with MPI's text
+#endif

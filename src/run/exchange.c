@@ -1,0 +1,88 @@
+/* exchange.c - moves statistics between ranks and merges them. */
+#include "run/exchange.h"
+
+enum { TILE_BYTES = 1 << 20 }; // bytes of a sum that move at once, if a row has no more
+
+/* Returns the first row after a tile that begins with row `first`. */
+static int64_t tile_end(const osh_stat *t, int64_t first)
+{
+    int64_t end = first + 1, n = osh_stat_n_rows(t);
+    size_t bytes = osh_stat_tile_bytes(t, first, end);
+    for (size_t more; end < n; end++, bytes += more)
+        if (bytes + (more = osh_stat_tile_bytes(t, end, end + 1)) > TILE_BYTES) break;
+    return end;
+}
+
+/* Moves the sum of a group from rank `from` to the owner, which merges it. */
+static osh_status sum_move(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int from, int owner)
+{
+    osh_status rc = OSH_OK;
+    void *tile = NULL; // own
+    int me = osh_ranks_me(ranks);
+    if (me == owner && me == from) return osh_stat_close_part(cx, t, true);
+    if (me != owner && me != from) return OSH_OK;
+    size_t last = osh_stat_tile_bytes(t, osh_stat_n_rows(t) - 1, osh_stat_n_rows(t));
+    if (!(tile = osh_alloc(cx, last > TILE_BYTES ? last : TILE_BYTES)))
+        OSH_FAIL(cx, OSH_E_NOMEM, "no memory to move statistics between ranks");
+    for (int64_t first = 0, end; first < osh_stat_n_rows(t); first = end) {
+        end = tile_end(t, first);
+        size_t n = osh_stat_tile_bytes(t, first, end);
+        if (me == from) {
+            osh_stat_take_tile(tile, t, first, end);
+            OSH_TRY(osh_ranks_send(cx, ranks, tile, n, owner));
+        } else {
+            OSH_TRY(osh_ranks_recv(cx, ranks, tile, n, from));
+            OSH_TRY(osh_stat_merge_tile(cx, t, tile, first, end));
+        }
+    }
+    if (me == from) OSH_TRY(osh_stat_close_part(cx, t, false));
+done:
+    osh_free(cx, tile);
+    return rc;
+}
+
+osh_status osh_exchange_groups(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int owner, int64_t round)
+{
+    osh_status rc = OSH_OK;
+    int64_t left = t->groups.n - round * osh_ranks_n(ranks); // groups that are not merged yet
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    for (int from = 0; ranks && t->part && from < osh_ranks_n(ranks) && from < left; from++)
+        OSH_TRY(sum_move(cx, ranks, t, from, owner));
+done:
+    osh_mem_use(cx, old);
+    return rc;
+}
+
+osh_status osh_exchange_exact(osh_ctx *cx, osh_ranks *ranks, const osh_stat_type *t,
+                              osh_tensor *state)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *other = NULL; // own
+    size_t n = osh_tensor_bytes(state);
+    if (!ranks) goto done;
+    if (osh_ranks_me(ranks)) OSH_TRY(osh_ranks_send(cx, ranks, state->data, n, 0));
+    else OSH_TRY(osh_tensor_new(cx, &other, state->dtype, state->ndim, state->shape));
+    for (int k = 1; other && k < osh_ranks_n(ranks); k++) {
+        OSH_TRY(osh_ranks_recv(cx, ranks, other->data, n, k));
+        osh_op_args a = {.out = {state, other}};
+        OSH_TRY(osh_op_run(cx, osh_op_find(t->merge), &a));
+    }
+    OSH_TRY(osh_ranks_broadcast(cx, ranks, state->data, n, 0));
+done:
+    osh_tensor_free(cx, other);
+    return rc;
+}
+
+osh_status osh_exchange_count(osh_ctx *cx, osh_ranks *ranks, int64_t *n)
+{
+    osh_status rc = OSH_OK;
+    int64_t other;
+    if (osh_ranks_me(ranks)) OSH_TRY(osh_ranks_send(cx, ranks, n, sizeof *n, 0));
+    for (int k = 1; !osh_ranks_me(ranks) && k < osh_ranks_n(ranks); k++) {
+        OSH_TRY(osh_ranks_recv(cx, ranks, &other, sizeof other, k));
+        *n += other;
+    }
+    OSH_TRY(osh_ranks_broadcast(cx, ranks, n, sizeof *n, 0));
+done:
+    return rc;
+}

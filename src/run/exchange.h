@@ -1,0 +1,18 @@
+/* exchange.h - adds statistics that several ranks have collected, each from its own samples. All
+ * ranks call these functions with the same arguments. ranks NULL: they do nothing. */
+#ifndef OSH_EXCHANGE_H
+#define OSH_EXCHANGE_H
+#include "ops/stat.h"
+#include "ranks/ranks.h"
+
+/* Adds the sums of the groups of a round (group round * ranks + k is the part of rank k) to the sum
+ * of the owner, in the order of the groups. Memory is 1 MiB, or one row of the sum if that is
+ * more. */
+osh_status osh_exchange_groups(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int owner, int64_t round);
+/* Merges a statistic for which the order of merges does not matter (osh_stat_type.exact), and gives
+ * the result to all ranks. */
+osh_status osh_exchange_exact(osh_ctx *cx, osh_ranks *ranks, const osh_stat_type *t,
+                              osh_tensor *state);
+/* Sets *n to the sum of the numbers of all ranks, on all ranks. */
+osh_status osh_exchange_count(osh_ctx *cx, osh_ranks *ranks, int64_t *n);
+#endif

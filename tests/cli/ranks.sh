@@ -1,0 +1,125 @@
+# ranks.sh - the same command under mpirun. Jobs without data give the same files for any number of
+# ranks, also after kill -9 of any rank and a resume with another number. Ranks that differ, or that
+# fail, end the job with one message.
+set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+fail() { echo "$1"; [ ! -e log ] || cat log; exit 1; }
+declare -A how=(
+    [rtn]="--scheme W4A16 --method rtn"
+    [global]="--scheme NVFP4A16 --method rtn"
+)
+one() { # arguments: kind of job, output
+    echo "--model $model ${how[$1]} --ignore lm_head --max-shard-size 500kB --threads 1 --output $2"
+}
+wants() { grep -q "$1" log || fail "wanted the message: $1"; }
+for name in "${!how[@]}"; do
+    "$ONESHOT" $(one $name plain) --progress none >log 2>&1 || fail "one process"
+    sums plain >want.$name
+    rm -rf plain
+done
+
+for mpi in "${mpis[@]}"; do
+    # a table of the ranks
+    start $mpi 3 "$ONESHOT" doctor >log 2>&1 || fail "doctor"
+    wants '3 ranks'
+    [ "$(grep -cE '^ +[0-2] .* [0-2]/3 ' log)" = 3 ] || fail "doctor prints no table of 3 ranks"
+    [ "$(grep -c '^processor' log)" = 1 ] || fail "doctor prints more than once"
+
+    # any number of ranks gives the same files, and one log
+    for n in 1 2 3 4 7; do
+        [ $mpi = "${mpis[0]}" ] || [ $n = 3 ] || continue
+        start $mpi $n "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "$n ranks"
+        [ $n = 1 ] || grep -q "$n ranks: the files of the output are divided" out/oneshot.log ||
+            fail "the log does not say that files are divided"
+        [ "$(grep -c '^out: ' log)" = 1 ] || fail "$n ranks: more than one result is printed"
+        same out want.rtn "$mpi, $n ranks"
+    done
+    start $mpi 2 "$ONESHOT" $(one global out) --progress none >log 2>&1 || fail "global scales"
+    same out want.global "$mpi, global scales"
+    # a finished output; a command that is not divided
+    start $mpi 2 "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "2 ranks"
+    start $mpi 3 "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "the output is finished"
+    wants 'nothing to do'
+    start $mpi 2 "$ONESHOT" verify out >log 2>&1 || fail "verify"
+    wants 'verify is not divided: rank 0 runs it'
+    same out want.rtn "$mpi, finished"
+    # one file is not divided
+    one_file=$(one rtn out)
+    start $mpi 2 "$ONESHOT" ${one_file/500kB/1GB} --progress none --log-level info >log 2>&1 || fail "one file"
+    wants 'rank 0 does all work: the output has one file'
+    rm -rf out
+done
+
+# kill -9 of a rank at calls that change the disk; the next run has another number of ranks
+RANDOM=7
+kills=8 n=0 killed=0
+[ -z "$SANITIZED" ] || kills=3
+while [ $n -lt $kills ]; do
+    mpi=${mpis[RANDOM % ${#mpis[@]}]} ranks=$((RANDOM % 3 + 2))
+    rank=$((RANDOM % ranks)) began=$SECONDS
+    n=$((n + 1))
+    start $mpi $ranks ./on $rank LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_WHAT=kill INJECT_AT=$((RANDOM % 60 + 4)) -- \
+        "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || killed=$((killed + 1))
+    [ $((SECONDS - began)) -le 12 ] || fail "the job goes on after kill -9 of rank $rank"
+    [ ! -e out ] || { same out want.rtn "after kills"; }
+done
+[ $killed -ge $((kills / 3)) ] || fail "only $killed of $kills runs were killed"
+"$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "one process after kills"
+same out want.rtn "one process after kills"
+echo "$killed of $kills runs were killed"
+
+# ranks that differ or fail: one message, from rank 0, and no output
+mpi=${mpis[0]}
+refused() { # arguments: wanted message
+    [ ! -e out ] && [ ! -e out.oneshot-partial ] || fail "a refused job has left something"
+    [ "$(grep -c '^oneshot: ' log)" = 1 ] || fail "wanted one message"
+    wants "$1"
+}
+cat >other <<'END'
+#!/bin/bash
+[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 1 ] || set -- "$@" --strict
+exec "$@"
+END
+chmod +x other
+if start $mpi 2 ./other "$ONESHOT" $(one rtn out) >log 2>&1; then fail "other arguments"; fi
+refused "rank 1 of 2 on .*has other arguments than rank 0: here '--strict', there ''"
+if start $mpi 2 ./on 1 ONESHOT_PROFILING=1 -- "$ONESHOT" $(one rtn out) >log 2>&1; then fail "other environment"; fi
+refused "other variables in its environment"
+cp "$ONESHOT" changed && printf x >>changed && cp "$(dirname "$ONESHOT")"/liboneshot_mpi_*.so .
+printf '#!/bin/bash\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || exec ./changed "$@"\nexec "$ONESHOT" "$@"\n' >two
+chmod +x two
+if start $mpi 2 ./two $(one rtn out) >log 2>&1; then fail "two programs"; fi
+refused "has another program than rank 0"
+# another source
+mkdir model.0 model.1
+cp -r "$model"/. model.0 && cp -r "$model"/. model.1
+cat >source <<'END'
+#!/bin/bash
+[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 1 ] || exec unshare -m bash -c 'mount --bind model.1 model && exec "$@"' - "$@"
+exec "$@"
+END
+chmod +x source
+cp -r model.0 model && touch -d @1 model/*.safetensors
+if unshare -m true 2>/dev/null; then
+    args=$(one rtn out)
+    if start $mpi 2 ./source "$ONESHOT" ${args/"$model"/model} >log 2>&1; then fail "another source"; fi
+    refused "another source or other settings than rank 0: here 'source model.*safetensors: changed at"
+fi
+# a rank whose disk is full
+if start $mpi 2 ./on 1 LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_WHAT=ENOSPC INJECT_CALLS="pwrite fdatasync pwritev" INJECT_AT=2 -- \
+    "$ONESHOT" $(one rtn out) --progress none >log 2>&1; then fail "a full disk"; fi
+[ "$(grep -c '^oneshot: ' log)" = 1 ] || fail "wanted one message"
+wants 'oneshot: rank 1 of 2 on .*, round: .*No space left'
+"$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "after a full disk"
+same out want.rtn "after a full disk"
+
+# launchers without a module or without MPI
+cp "$ONESHOT" lonely
+rm -f liboneshot_mpi_*.so
+if OMPI_COMM_WORLD_SIZE=2 ./lonely doctor >log 2>&1; then fail "no module"; fi
+wants 'want the package oneshot-mpi'
+if SLURM_STEP_NUM_TASKS=2 "$ONESHOT" doctor >log 2>&1; then fail "srun without MPI"; fi
+wants 'want srun --mpi=pmix'
+SLURM_NTASKS=2 SLURM_PROCID=0 "$ONESHOT" doctor >log 2>&1 || fail "a batch script of Slurm is one process"

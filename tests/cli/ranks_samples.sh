@@ -1,0 +1,82 @@
+# ranks_samples.sh - a calibrated job under mpirun: groups of samples, statistics and solves are
+# divided among ranks, and the files are those of one process for every method, number of ranks and
+# schedule of memory, also after kill -9 of a rank and a resume with another number.
+set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
+. "$OSH_SOURCE_DIR/tests/tools/sums.sh"
+fail() { echo "$1"; [ ! -e log ] || cat log; exit 1; }
+"$OSH_TOOLS/make_model" model hidden=128 intermediate=256 heads=4 kv=2 layers=2 vocab=256 samples=12 tokens=48 seed=1
+"$OSH_TOOLS/make_model" experts hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=256 samples=12 tokens=48 experts=4 \
+    topk=2 head_dim=32
+I='ignore: ["re:.*lm_head", "re:.*gate$"]'
+recipe() { # arguments: name, modifiers
+    printf 's_stage:\n  s_modifiers:\n' >$1.yaml
+    printf '    %s\n' "${@:2}" >>$1.yaml
+}
+gptq="GPTQModifier: {scheme: W4A16, targets: Linear, $I}"
+recipe gptq "$gptq"
+recipe asym "GPTQModifier: {scheme: W4A16_ASYM, targets: Linear, actorder: weight, $I}"
+recipe static "GPTQModifier: {scheme: FP8, targets: Linear, $I}"
+recipe cache "QuantizationModifier: {kv_cache_scheme: {num_bits: 8, type: float, strategy: tensor, dynamic: false, symmetric: true}}"
+recipe global "GPTQModifier: {scheme: NVFP4, targets: Linear, $I}"
+recipe sparse "SparseGPTModifier: {sparsity: 0.5, mask_structure: '2:4', $I}" "$gptq"
+recipe wanda "WandaPruningModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}"
+recipe original "GPTQModifier: {scheme: W4A16, targets: Linear, target: original, $I}"
+recipe smooth "SmoothQuantModifier: {smoothing_strength: 0.5}" "GPTQModifier: {scheme: W8A8, targets: Linear, $I}"
+recipe awq "AWQModifier: {n_grid: 4}" "QuantizationModifier: {scheme: W4A16_ASYM, targets: Linear, $I}"
+recipe quality "GPTQModifier: {scheme: W4A16, targets: Linear, quality: best, tune: false, $I}"
+recipe mixed "GPTQModifier: {config_groups: {a: {targets: ['re:.*down_proj'], weights: {num_bits: 8, strategy: channel}}, b: {targets: ['re:.*(q|k|v|o|gate|up)_proj'], weights: {num_bits: 4, strategy: group, group_size: 64}}}, $I}"
+declare -A more=(
+    [gptq]="" [asym]="--sequential-targets Linear --sum-groups 3" [static]="--propagate-error false"
+    [cache]="" [global]="" [sparse]="" [wanda]="--sum-groups 5" [original]="" [quality]="" [smooth]="" [awq]="--sum-groups 5" [mixed]="--sum-groups 2"
+)
+one() { # arguments: kind of job, model, output
+    echo "--model $2 --recipe $1.yaml --dataset $2/calibration.jsonl --num-calibration-samples 12 --max-seq-length 48" \
+        "--progress none --threads ${threads:-1} --output $3 ${more[$1]}"
+}
+n=0
+divided() { # arguments: MPI, ranks, kind of job, model, more flags
+    n=$((n + 1))
+    start $1 $2 "$ONESHOT" $(one $3 $4 out) "${@:5}" >log 2>&1 || fail "$*"
+    grep -q "$2 ranks: samples and solves are divided" out/oneshot.log || { cat out/oneshot.log; fail "$*: is not divided"; }
+    same out want.$3.$4 "$*"
+}
+want() { # arguments: kind of job, model
+    "$ONESHOT" $(one $1 $2 plain) >log 2>&1 || fail "one process, $1"
+    sums plain >want.$1.$2
+    rm -rf plain
+}
+mpi=${mpis[0]} other=${mpis[-1]}
+
+want gptq model
+for k in 2 3 4 7; do divided $mpi $k gptq model; done
+divided $other 3 gptq model
+for kind in asym static cache global sparse wanda original quality smooth awq mixed; do
+    want $kind model
+    divided $other 2 $kind model
+    divided $other 3 $kind model
+done
+want gptq experts
+divided $mpi 3 gptq experts
+# the steps of a small budget; more threads; other batches
+threads=2 divided $other 2 gptq model
+divided $other 2 gptq model --batch-size 5
+
+# kill -9 of rank 0 at calls that change the disk, of other ranks at random moments; each run has
+# another number of ranks
+RANDOM=11
+kills=10 n=0 killed=0
+[ -z "$SANITIZED" ] || kills=4
+while [ $n -lt $kills ]; do
+    mpi=${mpis[RANDOM % ${#mpis[@]}]} ranks=$((RANDOM % 3 + 2))
+    rank=$((RANDOM % ranks)) began=$SECONDS kill=(./on 0 LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_WHAT=kill INJECT_AT=$((RANDOM % 60 + 20)) --)
+    [ $rank = 0 ] || kill=(./killed $rank 0.$((RANDOM % 5 + 2)))
+    n=$((n + 1))
+    start $mpi $ranks "${kill[@]}" "$ONESHOT" $(one gptq model out) >log 2>&1 || killed=$((killed + 1))
+    [ $((SECONDS - began)) -le 12 ] || fail "the job goes on after kill -9 of rank $rank"
+    [ ! -e out ] || same out want.gptq.model "after kills"
+done
+[ $killed -ge $((kills / 3)) ] || fail "only $killed of $kills runs were killed"
+"$ONESHOT" $(one gptq model out) >log 2>&1 || fail "one process after kills"
+same out want.gptq.model "one process after kills"
+echo "$killed of $kills runs were killed"
