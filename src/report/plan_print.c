@@ -20,6 +20,7 @@
 #include "rewrite/passthrough.h"
 #include "rewrite/rotations.h"
 #include "report/plan_print.h"
+#include "report/report_mix.h"
 #include "schedule/tuning.h"
 
 static int64_t range_weight_bytes(const osh_plan *p, const osh_range *r)
@@ -477,6 +478,7 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE && !p->in.on_device && p->schedule.batch_size > 1)
         OSH_TRY(osh_buf_printf(cx, b, ", %ld at a time", (long)p->schedule.batch_size));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_buf_printf(cx, b, "\n"));
+    OSH_TRY(osh_mix_rows(cx, b, &p->in.mix));
     if (p->in.on_device)
         OSH_TRY(osh_buf_printf(cx, b, "on the GPU cuda:%d, in %ld batches of at most %ld tokens\n",
                                p->in.ordinal, (long)p->schedule.n_batches,
@@ -687,7 +689,8 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
                   cJSON_AddNumberToObject(root, "output_tensors", (double)p->manifest.n_out) &&
                   (!p->rewrites.n_folds || json_factors(root, p)) && json_inherits(root, p) &&
                   json_subgraphs(root, p) && json_memory(root, p) && json_gpu_model(cx, root, p) &&
-                  json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, &p->match);
+                  json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, &p->match) &&
+                  osh_mix_json(root, &p->in.mix);
         if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
         OSH_TRY(osh_json_print(cx, &text, root, 0));

@@ -16,6 +16,7 @@
 #include "match/dense.h"
 #include "plan/best.h"
 #include "report/plan_print.h"
+#include "report/report_mix.h"
 #include "rewrite/rotations.h"
 #include "schedule/tuning.h"
 
@@ -145,7 +146,7 @@ done:
 /* Writes " of 512 asked for" if the data has fewer samples than that, else "". */
 static const char *samples_asked(char to[48], const osh_plan *p)
 {
-    int64_t asked = p->in.opt->num_calibration_samples;
+    int64_t asked = p->in.opt->num_calibration_tokens ? 0 : osh_samples_asked(p->in.opt);
     *to = 0;
     if (p->in.data.n < asked) snprintf(to, 48, " of %lld asked for", (long long)asked);
     return to;
@@ -179,6 +180,7 @@ static osh_status summary_work(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(osh_plan_row(cx, b, "data", "%lld samples%s, %lld tokens, at most %lld tokens a sample",
                     (long long)p->in.data.n, samples_asked(asked, p),
                     (long long)p->in.data.offsets[p->in.data.n], (long long)p->in.max_seq_length));
+    OSH_TRY(osh_mix_rows(cx, b, &p->in.mix));
     OSH_TRY(summary_best(cx, b, p));
     if (s->tune.steps)
         snprintf(tune, sizeof tune, ", then %lld steps of tuning", (long long)s->tune.steps);
