@@ -435,8 +435,9 @@ done:
     return rc;
 }
 
-static bool row_has_key(const row *w, const char *key)
+static bool row_has_key(const void *user, const char *key)
 {
+    const row *w = user;
     int64_t unused;
     return osh_map_get(w->keys, key, strlen(key), &unused);
 }
@@ -449,8 +450,7 @@ osh_status osh_row_look(osh_ctx *cx, osh_row_reader *r, osh_lines *lines)
 
     if (r->kind == OSH_ROW_UNKNOWN) OSH_TRY(row_scan(cx, &w, lines, &blank));
     if (r->kind != OSH_ROW_UNKNOWN || blank) goto done;
-    bool pair = row_has_key(&w, "prompt") && row_has_key(&w, "response");
-    bool talk = pair || row_has_key(&w, "messages") || row_has_key(&w, "conversations");
+    bool talk = osh_chat_is_shape(row_has_key, &w);
     if (!w.has_list && !row_has_key(&w, "text") && talk && r->opt->model_dir)
         OSH_TRY(reader_open_chat(cx, r));
     else r->kind = w.has_list ? OSH_ROW_IDS : OSH_ROW_TEXT;

@@ -90,8 +90,8 @@ const osh_field osh_option_fields[] = {
             "tokenizer and the model; -1: at most 2048 with quality best, else that limit"},
     {ROW(text_column), .type = OSH_F_STRS, .whole = true,
      .doc = "key or column with the text (default: input_ids, else text, else a conversation in "
-            "messages, conversations, or prompt and response). May be repeated, once for each "
-            "--dataset"},
+            "messages, conversations, prompt and response or completion, instruction and output, "
+            "or question and answer). May be repeated, once for each --dataset"},
     {ROW(text_template), .type = OSH_F_STRS, .whole = true,
      .doc =
          "Jinja template that makes the text from several columns: '{{ question }} {{ answer }}'. "
