@@ -347,8 +347,8 @@ static osh_jv messages_of_pair(osh_jrun *r, osh_jv row, const shape *s)
     return out;
 }
 
-/* Finds the first shape of which the row has all columns. With `column`, finds the shape whose first
- * column it is. */
+/* Finds the first shape of which the row has all columns. With `column`, finds the shape that
+ * begins with this column. */
 static const shape *shape_find(osh_jrun *r, osh_jv row, const char *column)
 {
     const shape *near = NULL; // the row has its first column only

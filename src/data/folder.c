@@ -12,16 +12,17 @@ static osh_status refuse_columns(osh_ctx *cx, const char *path)
 {
     return osh_fail(
         cx, OSH_E_UNSUPPORTED,
-        "%s: rows in columns are not read: python3 -c \"import datasets; datasets.load_dataset("
-        "'%s', data_files='%s')['train'].to_json('rows.jsonl')\" makes a .jsonl of it",
-        path, osh_before_tail(path, ".arrow") ? "arrow" : "parquet", path);
+        "%s: Arrow files are not read: python3 -c \"import datasets; datasets.load_dataset("
+        "'arrow', data_files='%s')['train'].to_parquet('rows.parquet')\" makes a .parquet of it",
+        path, path);
 }
 
 static osh_status refuse_kind(osh_ctx *cx, const char *path)
 {
     return osh_fail(
         cx, OSH_E_USAGE,
-        "%s: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt, each also .zst or .gz",
+        "%s: unknown kind of dataset, wanted .parquet, or .jsonl, .json, .csv or .txt, each of "
+        "these also .zst or .gz",
         path);
 }
 
@@ -54,7 +55,8 @@ static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const c
     *n = kept;
     if (!kept)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s: has no .jsonl, .json, .csv or .txt file, nor a .zst or .gz of one", dir);
+                 "%s: has no .parquet, .jsonl, .json, .csv or .txt file, nor a .zst or .gz of one",
+                 dir);
 done:
     osh_free(cx, path);
     return rc;

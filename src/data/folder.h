@@ -5,7 +5,8 @@
 #include "base/base.h"
 
 /* Lists the paths of the files, sorted by name (*files, own), and their kind ("jsonl", "json",
- * "csv", "txt"). Other files of a directory are ignored. Data files of two kinds are an error. */
+ * "csv", "txt", "parquet"). Other files of a directory are ignored. Data files of two kinds are an
+ * error. */
 osh_status osh_folder_files(osh_ctx *cx, char ***files, size_t *n, const char **kind,
                             const char *path);
 #endif

@@ -66,12 +66,15 @@ static osh_status mix_name(osh_ctx *cx, char **name, const char *path)
     const char *slash = org ? strchr(org, '/') : NULL;
     char *copy = NULL; // own
     size_t n = slash && dash && dash < slash ? (size_t)(slash - org) : 0;
-    if (n && osh_ends_with(org, n, "--text")) n -= 6;
-    else if (n && osh_ends_with(org, n, "--chat")) n -= 6;
+    if (n && osh_ends_with(org, n, "--text"))
+        n -= 6;
+    else if (n && osh_ends_with(org, n, "--chat"))
+        n -= 6;
     if (n > (size_t)(dash - org) + 2 && n)
         copy = osh_sprintf(cx, "%.*s/%.*s", (int)(dash - org), org, (int)(org + n - dash - 2),
                            dash + 2);
-    else copy = osh_strdup(cx, *last ? last : path);
+    else
+        copy = osh_strdup(cx, *last ? last : path);
     if (!copy) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a data set");
     *name = copy;
 done:
@@ -102,8 +105,7 @@ static osh_status mix_weigh(osh_ctx *cx, osh_mix *m, const int64_t *shares)
     for (size_t i = 0; i < m->n; i++) sum += shares[i], n_rest += !shares[i];
     int64_t rest = WHOLE - sum;
     if (rest < 0 || (n_rest && !rest) || (!n_rest && rest))
-        return osh_fail(cx, OSH_E_USAGE,
-                        "the shares of --dataset have the sum %.9g, want %s%s",
+        return osh_fail(cx, OSH_E_USAGE, "the shares of --dataset have the sum %.9g, want %s%s",
                         (double)sum / WHOLE, n_rest ? "less than 1" : "1",
                         n_rest ? ", because a data set without a number gets a part of the rest"
                                : ": without its number, a data set gets the rest");
@@ -218,7 +220,10 @@ done:
     return rc;
 }
 
-static bool texts_equal(const char *a, const char *b) { return !strcmp(a ? a : "", b ? b : ""); }
+static bool texts_equal(const char *a, const char *b)
+{
+    return !strcmp(a ? a : "", b ? b : "");
+}
 
 /* Fails if two data sets have the same rows, which is a mistake. */
 static osh_status mix_check_twice(osh_ctx *cx, const osh_mix *m)

@@ -12,22 +12,22 @@
 #include "data/dataset.h"
 
 typedef struct osh_data_set {
-    char *path;          // own
-    char *name;          // own: last part of the path, or the name of a data set of the Hub
+    char *path; // own
+    char *name; // own: last part of the path, or the name of a data set of the Hub
     const char *split, *text_column, *text_template; // views; NULL: none
-    int64_t weight;      // the share is weight / osh_mix.total
+    int64_t weight;                                  // the share is weight / osh_mix.total
     int64_t n_samples, n_tokens; // samples that the data set gave; 0 before osh_mix_load
-    int64_t n_skipped;   // turns in which the data set had no more samples
+    int64_t n_skipped;           // turns in which the data set had no more samples
 } osh_data_set;
 
 typedef struct osh_mix {
     osh_data_set *sets; // own
     size_t n;
-    int64_t total;      // sum of the weights
+    int64_t total; // sum of the weights
 } osh_mix;
 
-typedef struct osh_mix_texts { // texts of the user; all are views
-    const osh_strs *sets;                              // such as "b.jsonl:0.3"
+typedef struct osh_mix_texts {                            // texts of the user; all are views
+    const osh_strs *sets;                                 // such as "b.jsonl:0.3"
     const osh_strs *splits, *text_column, *text_template; // see osh_mix_item
 } osh_mix_texts;
 

@@ -74,10 +74,10 @@ const osh_field osh_option_fields[] = {
             "more accurate"},
     {ROW(dataset), .path = OSH_PATH_READ, .group = "Data", .brief = "a file, wikitext, or org/name",
      .type = OSH_F_STRS, .whole = true, .alias = "dataset_path",
-     .doc = "calibration data: a .jsonl, .json, .csv or .txt file, also with .zst or .gz, or a "
-            "directory of such files. c4, wikitext, gsm8k, cnn_dailymail or org/name: a data set "
-            "of the Hub (docs/how-to/hub.md). May be repeated, each with its share of the "
-            "samples: a.jsonl:0.7 (docs/how-to/data.md)"},
+     .doc = "calibration data: a .parquet, .jsonl, .json, .csv or .txt file, the last four also "
+            "with .zst or .gz, or a directory of such files. c4, wikitext, gsm8k, cnn_dailymail "
+            "or org/name: a data set of the Hub (docs/how-to/hub.md). May be repeated, each with "
+            "its share of the samples: a.jsonl:0.7 (docs/how-to/data.md)"},
     {ROW(num_calibration_samples), .brief = "at most [512]", .type = OSH_F_INT, .dflt = "-1",
      .min = -1, .max = 1e12,
      .doc = "largest number of calibration samples. 0: all; -1: 512, or all with "
@@ -265,7 +265,8 @@ const osh_field osh_eval_fields[] = {
      .doc = "directory of a checkpoint, dense or compressed, or org/name[@revision] of the Hub"},
     {ROW(dataset), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "text to score: a .txt file, which is tokenized whole and cut into windows, or a "
-            ".jsonl, .json or .csv file, also with .zst or .gz, or org/name of the Hub"},
+            ".jsonl, .json or .csv file, also with .zst or .gz, a .parquet, or org/name of the "
+            "Hub"},
     {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "configuration of a data set of the Hub"},
     {ROW(splits), .type = OSH_F_STR,
      .doc = "rows to use, such as test[:100]. Required for a data set of the Hub"},

@@ -14,8 +14,7 @@ static void set_text(char to[120], const osh_mix *m, const osh_data_set *s)
 {
     int n = snprintf(to, 120, "%lld samples, %lld tokens", (long long)s->n_samples,
                      (long long)s->n_tokens);
-    if (m->n > 1)
-        snprintf(to + n, (size_t)(120 - n), ", a share of %.4g", osh_mix_share(m, s));
+    if (m->n > 1) snprintf(to + n, (size_t)(120 - n), ", a share of %.4g", osh_mix_share(m, s));
 }
 
 bool osh_mix_json(cJSON *root, const osh_mix *m)

@@ -1,5 +1,5 @@
-# data_files.sh - the same rows as .jsonl, .json and .csv, plain and compressed, give the same
-# output; errors name the missing file.
+# data_files.sh - the same rows as .jsonl, .json, .csv and .parquet, plain and compressed, give the
+# same output; errors name the missing file.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -30,6 +30,16 @@ head -n 15 c.jsonl | head -c -1 >folder/1.jsonl # the file has no newline at its
 tail -n 25 c.jsonl | gzip >folder/2.jsonl.gz
 "$ONESHOT" "${job[@]}" --dataset folder --output out --overwrite --restart >/dev/null
 cmp out/model.safetensors want || fail "a folder: other bytes"
+# A .parquet and a directory of these give the bytes of a .jsonl with the same rows.
+parquet=$OSH_SOURCE_DIR/tests/golden/parquet/folder
+head -n 8 c.jsonl >eight.jsonl
+head -n 5 c.jsonl >five.jsonl
+for data in eight.jsonl "$parquet" five.jsonl "$parquet/0.parquet"; do
+    "$ONESHOT" "${job[@]}" --dataset "$data" --output out --overwrite --restart >/dev/null
+    case $data in *.jsonl) cp out/model.safetensors from_jsonl ;; *) cmp out/model.safetensors from_jsonl || fail "$data: other bytes" ;; esac
+done
+if "$ONESHOT" "${job[@]}" --dataset "$parquet" --text-column body --output other 2>err; then fail "a missing column is accepted"; fi
+grep -q "no column 'body', found 'text'; while reading $parquet/[01].parquet row [1-5]$" err || fail "$(cat err)"
 if "$ONESHOT" "${job[@]}" --dataset c.csv --output other 2>err; then fail "a missing column is accepted"; fi
 grep -q "c.csv: no column 'text' among id, body: want its name as --text-column" err || fail "$(cat err)"
 [ ! -e other ] || fail "an output"

@@ -107,7 +107,7 @@ refused 1 "asked for row 0, got row 1" --dataset other/data
 refused 1 "has a part of the rows only: want --splits 'train[:N]'" --dataset part/data --splits 'train[-5:]'
 refused 1 "want --text-template" --dataset open_platypus
 refused 1 "images or sound" --dataset flickr
-refused 1 "rows.jsonl" --dataset some/rows.parquet
+refused 1 "some/rows.parquet" --dataset some/rows.parquet
 refused 1 "no column 'story'" --dataset ok/data --splits 'train[:3]' --text-column story
 refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
 

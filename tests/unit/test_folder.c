@@ -176,15 +176,16 @@ static void test_refused(void **state)
 {
     fixture *f = *state;
     assert_fails(f->cx, OSH_E_USAGE, load(f->cx, f->dir),
-                 "has no .jsonl, .json, .csv or .txt file");
+                 "has no .parquet, .jsonl, .json, .csv or .txt file");
     put_text(f, "x.md", "");
     assert_fails(f->cx, OSH_E_USAGE, load(f->cx, f->dir),
-                 "has no .jsonl, .json, .csv or .txt file");
+                 "has no .parquet, .jsonl, .json, .csv or .txt file");
     put_text(f, "data-0.arrow", ""), put_text(f, "state.json", "{}");
     assert_fails(f->cx, OSH_E_UNSUPPORTED, load(f->cx, f->dir),
-                 "data-0.arrow: rows in columns are not read");
-    assert_fails(f->cx, OSH_E_UNSUPPORTED, load(f->cx, (void *)(uintptr_t) "x.parquet"),
-                 "load_dataset('parquet'");
+                 "data-0.arrow: Arrow files are not read: python3 -c");
+    assert_fails(f->cx, OSH_E_IO, load(f->cx, (void *)(uintptr_t) "x.parquet"), "x.parquet");
+    assert_fails(f->cx, OSH_E_USAGE, load(f->cx, (void *)(uintptr_t) "x.parquet.gz"),
+                 "x.parquet.gz: unknown kind of dataset, wanted .parquet, or .jsonl");
     assert_fails(f->cx, OSH_E_USAGE, load(f->cx, (void *)(uintptr_t) "x.xml"),
                  "x.xml: unknown kind of dataset");
 }
