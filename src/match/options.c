@@ -53,11 +53,17 @@ const osh_field osh_option_fields[] = {
     {ROW(only), .type = OSH_F_STRS,
      .doc = "modules to quantize, by name or re:, separated by commas. All other tensors are "
             "copied bit for bit, also codes of a compressed-tensors source. May be repeated"},
-    {ROW(group_size), .brief = "columns with one scale; -1: a row", .type = OSH_F_INT, .dflt = "0",
+    {ROW(group_size), .type = OSH_F_INT, .dflt = "0",
      .min = -1, .max = 1e9,
      .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row; 0: "
             "the size of the scheme, or with --quality best 64 or 32 if that does not divide the "
             "columns of all modules"},
+    {ROW(indivisible), .type = OSH_F_STR, .dflt = "refuse", .values = "refuse|dense",
+     .doc = "what happens to modules whose columns the groups do not divide: refuse ends the job, "
+            "dense leaves them dense and adds them to the output's ignore"},
+    {ROW(tensor_parallel), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 65536,
+     .doc = "number of GPUs among which an inference engine splits each layer. The plan refuses "
+            "modules whose rows, groups or packed words cannot be split. 0: no check"},
     {ROW(method), .type = OSH_F_STR, .values = "gptq|rtn",
      .doc = "method that finds the codes with --scheme: gptq, or rtn for rounding to nearest "
             "(default: rtn)"},

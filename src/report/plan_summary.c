@@ -119,6 +119,12 @@ static osh_status summary_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(osh_plan_row(cx, b, text.len ? "" : "dense",
                         "%s, the output head; --targets Linear,%s quantizes it", p->in.spared,
                         p->in.spared));
+    char other[80] = "";
+    if (m->n_split_other)
+        snprintf(other, sizeof other, ", and %d have names without a known role", m->n_split_other);
+    if (p->in.opt->tensor_parallel > 1)
+        OSH_TRY(osh_plan_row(cx, b, "parallel", "%d modules can be split among %lld GPUs%s",
+                             m->n_split, (long long)p->in.opt->tensor_parallel, other));
     osh_buf_clear(&text);
     OSH_TRY(osh_dense_warning(cx, &text, m));
     if (text.len) OSH_TRY(osh_plan_row(cx, b, "warning", "%s", text.data));
