@@ -70,8 +70,8 @@ done:
 
 osh_status osh_row_lines_open(osh_ctx *cx, osh_lines **out, const osh_dataset_options *opt)
 {
-    return osh_lines_open_rows(cx, out, opt->path,
-                               opt->text_template ? osh_all_columns : opt->text_column);
+    const char *column = opt->text_template ? osh_all_columns : opt->text_column;
+    return osh_lines_open_rows(cx, out, opt->path, column, opt->split);
 }
 
 osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset_options *opt,
@@ -83,7 +83,7 @@ osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset
     size_t n_files = 0;
 
     *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true};
-    OSH_TRY(osh_folder_files(cx, &files, &n_files, &kind, opt->path));
+    OSH_TRY(osh_folder_files(cx, &files, &n_files, &kind, opt->path, opt->split));
     r->json = strcmp(kind, "txt") != 0; // true for a .csv, too: shape.c converts rows to JSON
     if (opt->text_template) OSH_TRY(reader_open_columns(cx, r));
     else if (!r->json) r->kind = OSH_ROW_TEXT;

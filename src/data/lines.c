@@ -125,7 +125,8 @@ done:
     return rc;
 }
 
-osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column)
+osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column,
+                               const char *splits)
 {
     osh_status rc = OSH_OK;
     osh_lines *l = NULL; // own
@@ -133,7 +134,7 @@ osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, c
     OSH_NEW(cx, l, 1);
     osh_buf_init(&l->text, 0);
     l->rows = true, l->column = column;
-    OSH_TRY(osh_folder_files(cx, &l->files, &l->n_files, &kind, path));
+    OSH_TRY(osh_folder_files(cx, &l->files, &l->n_files, &kind, path, splits));
     OSH_NEW(cx, l->first, l->n_files);
     OSH_TRY(part_open(cx, l, l->files[l->n_open++]));
     *out = l, l = NULL; // give

@@ -19,7 +19,7 @@ static osh_status rows_read(osh_ctx *cx, const char *path, const char *column, c
     size_t n = 0;
     bool any = true, end = false;
     const cJSON after = {0}; // comes after the last wanted row
-    OSH_TRY(osh_lines_open_rows(cx, &l, path, column));
+    OSH_TRY(osh_lines_open_rows(cx, &l, path, column, NULL));
     for (;;) {
         OSH_TRY(osh_lines_begin(cx, l, &any));
         if (!any) break;
@@ -141,7 +141,7 @@ static void test_columns(void **state)
     const char *text;
     size_t n;
     bool any, end;
-    assert_ok(f->cx, osh_lines_open_rows(f->cx, &l, HERE "texts_gzip.parquet", NULL));
+    assert_ok(f->cx, osh_lines_open_rows(f->cx, &l, HERE "texts_gzip.parquet", NULL, NULL));
     assert_ok(f->cx, osh_lines_begin(f->cx, l, &any));
     assert_ok(f->cx, osh_lines_more(f->cx, l, 0, &text, &n, &end));
     assert_true(end && n == 22 && !memcmp(text, "{\"text\":null,\"n\":null}", n));
