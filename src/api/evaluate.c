@@ -30,14 +30,17 @@ static osh_status eval_options(osh_ctx *cx, osh_eval_options *e, const char *mod
                                const osh_options *opt)
 {
     osh_status rc = OSH_OK;
+    /* A column for all data sets is also for the text of the evaluation. */
+    const char *column = opt->text_column.n == 1 ? opt->text_column.items[0] : NULL;
+    const char *template = opt->text_template.n == 1 ? opt->text_template.items[0] : NULL;
     OSH_TRY(osh_fields_default(cx, osh_eval_fields, e));
     const char *const values[][2] = {
         {"model", model}, {"reference", opt->model}, {"dataset", opt->eval},
         {"models_dir", opt->models_dir}, {"device", opt->device}, {"isa", opt->isa},
-        {"text_column", opt->text_column}, {"text_template", opt->text_template},
+        {"text_column", column}, {"text_template", template},
         {"chat_date", opt->chat_date}, {"use_gds", opt->use_gds}, {"json", "true"}};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
-        if (values[i][1])
+        if (values[i][1] && *values[i][1])
             OSH_TRY(osh_argument_set(cx, NULL, osh_eval_fields, e, values[i][0], values[i][1]));
     e->max_seq_length = opt->max_seq_length > 0 ? opt->max_seq_length : 0;
     e->batch_size = opt->batch_size;

@@ -1,8 +1,10 @@
 /* process.c - sets the environment variables that a job needs, and replaces names of models and
  * data sets in its options by directories and files. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/api.h"
+#include "data/mix.h"
 
 static osh_status find_models(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_env_fn env)
 {
@@ -43,16 +45,87 @@ done:
     return rc;
 }
 
-static osh_status find_calibration(osh_ctx *cx, osh_ctx *work, osh_options *o, osh_env_fn env)
+/* Gives the list n items: repeats its only item, or adds empty texts. */
+static osh_status strs_spread(osh_ctx *cx, osh_strs *list, size_t n)
 {
-    const osh_hub_data d = {.dataset = o->dataset,
-                            .config = o->dataset_config_name,
-                            .splits = o->splits,
-                            .n_samples = o->num_calibration_samples,
+    osh_status rc = OSH_OK;
+    if (list->n >= n) goto done;
+    char **items = osh_realloc(cx, list->items, n * sizeof *items);
+    if (!items) OSH_TRY(OSH_E_NOMEM);
+    list->items = items;
+    for (; list->n < n; list->n++)
+        if (!(items[list->n] = osh_strdup(cx, list->n ? items[0] : ""))) OSH_TRY(OSH_E_NOMEM);
+done:
+    return rc;
+}
+
+/* State while the data sets of a run are found. */
+typedef struct finding {
+    osh_ctx *work;
+    osh_options *o;
+    osh_mix mix;  // own
+    size_t n_hub; // number of data sets that have a name of the Hub
+    osh_env_fn env;
+} finding;
+
+/* Replaces the name of data set i by a file that has only the wanted rows, and sets its splits to
+ * an empty text. */
+static osh_status find_set(osh_ctx *cx, finding *f, size_t i)
+{
+    osh_status rc = OSH_OK;
+    osh_ctx *work = f->work;
+    osh_options *o = f->o;
+    const osh_mix *m = &f->mix;
+    char **text = &o->dataset.items[i], *path = NULL, *splits = NULL, *share = NULL; // own
+    const char *given = osh_mix_item(&o->splits, i);
+    const char *config = osh_mix_item(&o->dataset_config_name, i);
+    int64_t asked = osh_samples_asked(o);
+    const osh_hub_data d = {.dataset = m->sets[i].path,
+                            .config = config,
+                            .splits = given,
+                            .n_samples = osh_mix_quota(m, i, asked),
                             .shuffle = o->shuffle_calibration_samples,
                             .concatenate = o->concatenate_data,
-                            .own_text = o->text_column || o->text_template};
-    return o->dataset ? find_data(cx, work, &o->dataset, &o->splits, &d, env) : OSH_OK;
+                            .any_number = !asked,
+                            .own_text = m->sets[i].text_column || m->sets[i].text_template};
+    OSH_TRY(osh_hub_dataset(work, &path, &d, f->env));
+    if (!path && config && o->dataset_config_name.n == m->n)
+        OSH_FAIL(work, OSH_E_USAGE,
+                 "--dataset-config-name %s: --dataset %s is a file, which has no configurations",
+                 config, d.dataset);
+    if (!path) goto done;
+    f->n_hub++;
+    if (!(share = osh_sprintf(cx, "%s%s", path, *text + strlen(m->sets[i].path))) ||
+        !(splits = osh_strdup(cx, "")))
+        OSH_TRY(OSH_E_NOMEM);
+    osh_free(cx, *text), *text = share, share = NULL;
+    if (o->splits.n) OSH_TRY(strs_spread(cx, &o->splits, m->n));
+    if (o->splits.n) osh_free(cx, o->splits.items[i]), o->splits.items[i] = splits, splits = NULL;
+done:
+    osh_free(work, path);
+    osh_free(cx, splits);
+    osh_free(cx, share);
+    return rc;
+}
+
+/* Replaces the names of calibration data sets by files. */
+static osh_status find_calibration(osh_ctx *cx, osh_ctx *work, osh_options *o, osh_env_fn env)
+{
+    osh_status rc = OSH_OK;
+    finding f = {.work = work, .o = o, .env = env}; // own
+    const osh_strs *configs = &o->dataset_config_name;
+    const osh_mix_texts texts = {&o->dataset, &o->splits, &o->text_column, &o->text_template};
+    if (!o->dataset.n) goto done;
+    OSH_TRY(osh_mix_check_list(work, configs, o->dataset.n, "--dataset-config-name"));
+    OSH_TRY(osh_mix_read(work, &f.mix, &texts));
+    for (size_t i = 0; i < f.mix.n; i++) OSH_TRY(find_set(cx, &f, i));
+    if (!f.n_hub && configs->n)
+        OSH_FAIL(work, OSH_E_USAGE,
+                 "--dataset-config-name %s: all data sets are files, which have no configurations",
+                 configs->items[0]);
+done:
+    osh_mix_deinit(work, &f.mix);
+    return rc;
 }
 
 static osh_status find_evaluation(osh_ctx *cx, osh_ctx *work, osh_eval_options *o, osh_env_fn env)

@@ -225,7 +225,7 @@ osh_status osh_field_set(osh_ctx *cx, const osh_field *f, void *object, const ch
     case OSH_F_STR:
         return field_set_str(cx, f, to, text);
     case OSH_F_STRS:
-        return field_add_strs(cx, f, to, text);
+        return f->whole ? field_add_str(cx, f, to, text) : field_add_strs(cx, f, to, text);
     }
     return osh_fail(cx, OSH_E_INTERNAL, "%s: field type %d", f->name, (int)f->type);
 }

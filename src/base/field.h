@@ -43,11 +43,13 @@ typedef struct osh_field {
     const char *group;
     const char *brief; // line of text in the help; NULL: the help lists only the name
     osh_path_use path; // use of the path; only for a value that is the path of a file or directory
+    bool whole; // only for OSH_F_STRS: the whole text is one item, also with commas
 } osh_field; // a row whose name is NULL ends the table
 
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);
 /* Sets the member of `object` that the row describes from `text`. For OSH_F_STRS, appends the
- * items, which are separated by commas outside of brackets. For OSH_F_STR, text NULL sets NULL. */
+ * items, which are separated by commas outside of brackets, or the whole text if the row has
+ * `whole`. For OSH_F_STR, text NULL sets NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
 /* Options that a command line or a caller has given so far. */
 enum { OSH_MAX_GIVEN = 192 }; // more than the rows of any two tables

@@ -1,8 +1,8 @@
 /* chat.c - chat templates: reads them from a model directory, and renders rows of a data set.
  *
- * The variables of a template are messages, tools and documents (both none), add_generation_prompt
- * (false), and the special tokens of tokenizer_config.json. A token that is null in that file is
- * undefined in the template. */
+ * The variables of a template are messages, tools (none, or the row's column), documents (none),
+ * add_generation_prompt (false), and the special tokens of tokenizer_config.json. A token that is
+ * null in that file is undefined in the template. */
 #include "chat/chat.h"
 
 #include <string.h>
@@ -264,40 +264,138 @@ static osh_jv messages_of_turns(osh_jrun *r, osh_jv list)
     return out;
 }
 
-static osh_jv messages_of_pair(osh_jrun *r, osh_jv prompt, const osh_jv *response)
+static bool is_text(const osh_jv *v) { return v && v->kind == OSH_JV_STR; }
+
+/* Appends the messages of a cell to `out`: a string is one message of `role`, and a list has
+ * messages. */
+static void messages_add_cell(osh_jrun *r, osh_jv out, const osh_jv *cell, const char *role,
+                              const char *column)
+{
+    if (is_text(cell)) {
+        osh_jv_push(r, out, message_new(r, osh_jv_word(role), *cell));
+        return;
+    }
+    for (size_t i = 0; cell->kind == OSH_JV_LIST && i < cell->u.list->n && !r->rc; i++)
+        osh_jv_push(r, out, cell->u.list->at[i]);
+    if (cell->kind != OSH_JV_LIST)
+        osh_jrun_fail(r, OSH_E_FORMAT, "the column '%s' is %s, want a string or a list of messages",
+                      column, osh_jv_type(*cell));
+}
+
+/* A form of rows, by the names of its columns. */
+typedef struct shape {
+    const char *first, *answer; // answer NULL: `first` is the whole conversation
+    const char *more;           // column with more text of the question, which may be absent; NULL:
+                                // there is no such column
+    bool lists;                 // true: the cells may be lists of messages
+} shape;
+static const shape shapes[] = {
+    {"messages", NULL, NULL, true},
+    {"conversations", NULL, NULL, true},
+    {"prompt", "response", NULL, false},
+    {"prompt", "completion", NULL, true},
+    {"instruction", "output", "input", false},
+    {"question", "answer", NULL, false},
+};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+
+bool osh_chat_is_shape(bool (*has)(const void *user, const char *column), const void *user)
+{
+    for (size_t i = 0; i < N_SHAPES; i++)
+        if (has(user, shapes[i].first) && (!shapes[i].answer || has(user, shapes[i].answer)))
+            return true;
+    return false;
+}
+
+const char *osh_chat_column(size_t i)
+{
+    static const char *const columns[] = {"messages", "conversations", "prompt", "response",
+                                          "completion", "instruction", "input", "output",
+                                          "question", "answer", "tools"};
+    return i < sizeof columns / sizeof *columns ? columns[i] : NULL;
+}
+
+/* Returns the cell of the row. NULL: the row has no such column, or its cell is null. */
+static const osh_jv *row_cell(osh_jrun *r, osh_jv row, const char *column)
+{
+    const osh_jv *v = column ? osh_jdict_get(r, row.u.dict, osh_jv_word(column)) : NULL;
+    return v && v->kind != OSH_JV_NONE ? v : NULL;
+}
+
+static osh_jv messages_of_pair(osh_jrun *r, osh_jv row, const shape *s)
 {
     osh_jv out = osh_jv_list(r, OSH_JV_LIST);
-    if (!response || prompt.kind != OSH_JV_STR || response->kind != OSH_JV_STR)
-        return osh_jrun_fail(r, OSH_E_FORMAT,
-                             "want strings in the columns 'prompt' and 'response'");
-    osh_jv_push(r, out, message_new(r, osh_jv_word("user"), prompt));
-    osh_jv_push(r, out, message_new(r, osh_jv_word("assistant"), *response));
+    const osh_jv *ask = row_cell(r, row, s->first), *answer = row_cell(r, row, s->answer);
+    const osh_jv *more = row_cell(r, row, s->more);
+    osh_jv joined;
+    if (!s->lists && (!is_text(ask) || !is_text(answer) || (more && !is_text(more))))
+        return osh_jrun_fail(r, OSH_E_FORMAT, "want strings in the columns '%s'%s%s%s and '%s'",
+                             s->first, more ? ", '" : "", more ? s->more : "", more ? "'" : "",
+                             s->answer);
+    if (more && more->n) {
+        osh_buf b; // own until osh_jv_take
+        osh_buf_init(&b, 0);
+        r->rc = osh_buf_append(r->cx, &b, ask->u.s, ask->n);
+        if (!r->rc) r->rc = osh_buf_append(r->cx, &b, "\n", 1);
+        if (!r->rc) r->rc = osh_buf_append(r->cx, &b, more->u.s, more->n);
+        joined = osh_jv_take(r, &b);
+        ask = &joined;
+    }
+    if (r->rc) return out;
+    messages_add_cell(r, out, ask, "user", s->first);
+    messages_add_cell(r, out, answer, "assistant", s->answer);
     return out;
+}
+
+/* Finds the first shape of which the row has all columns. With `column`, finds the shape that
+ * begins with this column. */
+static const shape *shape_find(osh_jrun *r, osh_jv row, const char *column)
+{
+    const shape *near = NULL; // the row has its first column only
+    for (const shape *s = shapes; s < shapes + N_SHAPES; s++) {
+        if ((column && strcmp(column, s->first)) || !row_cell(r, row, s->first)) continue;
+        if (!s->answer || row_cell(r, row, s->answer)) return s;
+        if (!near) near = s;
+    }
+    return near;
 }
 
 static osh_jv messages_of_row(osh_jrun *r, osh_jv row, const char *column)
 {
-    static const char *const columns[] = {"messages", "conversations", "prompt"};
-    const osh_jv *v = NULL;
-    size_t k = 0;
-    for (; k < 3 && !v; k++)
-        if (!column || !strcmp(column, columns[k]))
-            v = osh_jdict_get(r, row.u.dict, osh_jv_word(columns[k]));
+    const shape *s = shape_find(r, row, column);
+    const osh_jv *v = s ? row_cell(r, row, s->first) : NULL;
+    osh_jv out;
     if (!v)
         return osh_jrun_fail(r, OSH_E_FORMAT, "no column '%s' with a conversation",
                              column ? column : "messages");
-    if (k == 3)
-        return messages_of_pair(r, *v, osh_jdict_get(r, row.u.dict, osh_jv_word("response")));
-    if (v->kind != OSH_JV_LIST || !v->u.list->n)
+    if (s->answer && !row_cell(r, row, s->answer))
+        return osh_jrun_fail(r, OSH_E_FORMAT, "want strings in the columns '%s' and '%s'", s->first,
+                             s->answer);
+    if (!s->answer && (v->kind != OSH_JV_LIST || !v->u.list->n))
         return osh_jrun_fail(r, OSH_E_FORMAT, "the column '%s' is %s, want a list of messages",
-                             columns[k - 1],
+                             s->first,
                              v->kind == OSH_JV_LIST ? "an empty list" : osh_jv_type(*v));
-    if (k == 2) return messages_of_turns(r, *v);
-    for (size_t i = 0; i < v->u.list->n && !r->rc; i++)
-        if (v->u.list->at[i].kind != OSH_JV_DICT)
+    if (!strcmp(s->first, "conversations")) return messages_of_turns(r, *v);
+    out = s->answer ? messages_of_pair(r, row, s) : *v;
+    for (size_t i = 0; !r->rc && i < out.u.list->n; i++)
+        if (out.u.list->at[i].kind != OSH_JV_DICT)
             osh_jrun_fail(r, OSH_E_FORMAT, "message %zu is %s, want an object", i + 1,
-                          osh_jv_type(v->u.list->at[i]));
-    return *v;
+                          osh_jv_type(out.u.list->at[i]));
+    return out;
+}
+
+/* Sets the variable `tools` from the column of the row: a list, or a string with the JSON text of a
+ * list. */
+static void row_set_tools(osh_jrun *r, osh_jv top, osh_jv row)
+{
+    const osh_jv *cell = row_cell(r, row, "tools");
+    if (!cell || (is_text(cell) && !cell->n)) return;
+    osh_jv tools = is_text(cell) ? osh_jv_json(r, cell->u.s, cell->n) : *cell;
+    if (r->rc) osh_note(r->cx, "reading the JSON text in the column 'tools'");
+    else if (tools.kind == OSH_JV_NONE) return;
+    else if (tools.kind != OSH_JV_LIST)
+        osh_jrun_fail(r, OSH_E_FORMAT, "the column 'tools' is %s, want a list", osh_jv_type(tools));
+    else osh_jdict_set(r, top.u.dict, osh_jv_word("tools"), tools);
 }
 
 osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n,
@@ -315,6 +413,7 @@ osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const c
     } else if (!r.rc) {
         osh_jv messages = messages_of_row(&r, of_row, column);
         if (!r.rc) osh_jdict_set(&r, top.u.dict, osh_jv_word("messages"), messages);
+        if (!r.rc) row_set_tools(&r, top, of_row);
         if (!r.rc && c->asks)
             osh_jdict_set(&r, top.u.dict, osh_jv_word("add_generation_prompt"), osh_jv_bool(true));
     }

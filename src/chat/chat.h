@@ -22,8 +22,14 @@ bool osh_chat_has_template(const osh_chat *c); // false: the directory has none
 osh_status osh_chat_find(osh_ctx *cx, bool *has, const char *model_dir);
 void osh_chat_free(osh_ctx *cx, osh_chat *c);
 /* Appends the text of a row, a JSON object. The conversation is in the column `messages` ({role,
- * content}), in `conversations` ({from, value}: human is user, gpt is assistant), or in `prompt`
- * and `response`. If `column` is NULL, the first of these columns that the row has is used. */
+ * content}), in `conversations` ({from, value}: human is user, gpt is assistant), in `prompt` and
+ * `response`, in `prompt` and `completion` (also as lists of messages), in `instruction`, `input`
+ * and `output`, or in `question` and `answer`. If `column` is NULL, the first of these shapes that
+ * the row has is used. The column `tools` becomes the variable of the template. */
 osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n,
                            const char *column);
+/* True if a row that has these columns has a conversation. */
+bool osh_chat_is_shape(bool (*has)(const void *user, const char *column), const void *user);
+/* Returns column i that osh_chat_render may read; NULL: there are fewer. */
+const char *osh_chat_column(size_t i);
 #endif

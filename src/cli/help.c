@@ -29,7 +29,7 @@ const char *osh_flag_kind(const osh_field *f)
     if (osh_flag_is_switch(f)) return "";
     if (f->values && strlen(f->values) <= 16) return f->values;
     if (f->type == OSH_F_INT || f->type == OSH_F_FLOAT) return "N";
-    return f->type == OSH_F_BYTES ? "SIZE" : f->type == OSH_F_STRS ? "LIST" : "NAME";
+    return f->type == OSH_F_BYTES ? "SIZE" : f->type == OSH_F_STRS && !f->whole ? "LIST" : "NAME";
 }
 
 bool osh_flag_shown(const command *c, const osh_field *f)

@@ -110,11 +110,11 @@ done:
     return rc;
 }
 
-/* True if at least `limit` rows were read. limit 0: never true. */
+/* True if at least `limit` rows (0: any number), or all wanted tokens were read. */
 static bool loader_is_full(const loader *l, int64_t limit)
 {
-    if (!limit) return false;
-    return l->opt->concatenate ? l->ids.n / l->opt->max_seq_length >= limit : l->n_seen >= limit;
+    if (l->opt->concatenate) return limit && l->ids.n / l->opt->max_seq_length >= limit;
+    return (limit && l->n_seen >= limit) || (l->opt->num_tokens && l->ids.n >= l->opt->num_tokens);
 }
 
 /* Finds the kind of the rows (text, ids, ...) if it is not known: reads row `which`, or the next
@@ -266,17 +266,21 @@ done:
     return rc;
 }
 
-/* Returns the number of rows to read next. For concatenation, the number is an estimate from the
- * average length of the rows so far. */
+/* Returns the number of rows to read next. If a number of tokens or blocks is wanted, the number is
+ * an estimate from the average length of the rows so far. */
 static int64_t loader_next_rows(const loader *l, int64_t limit, int64_t n_left)
 {
-    int64_t n = limit - l->n_seen;
+    int64_t n = limit && !l->opt->concatenate ? limit - l->n_seen : INT64_MAX;
+    int64_t tokens = l->opt->num_tokens;
 
-    if (limit && l->opt->concatenate) {
+    if (l->opt->concatenate && __builtin_mul_overflow(limit, l->opt->max_seq_length, &tokens))
+        tokens = INT64_MAX;
+    if (tokens) {
         int64_t each = l->n_seen && l->ids.n ? l->ids.n / l->n_seen + 1 : l->opt->max_seq_length;
-        n = (limit * l->opt->max_seq_length - l->ids.n) / each + 1 + l->n_seen / 8;
+        int64_t rows = (tokens - l->ids.n) / each + 1 + l->n_seen / 8;
+        if (rows < n) n = rows;
     }
-    return limit && n < n_left ? n : n_left;
+    return n < n_left ? n : n_left;
 }
 
 /* Reads rows in shuffled order. The shuffle needs the number of rows, so a first pass counts
@@ -309,15 +313,15 @@ done:
     return rc;
 }
 
-/* Cuts the tokens of all samples into blocks of max_seq_length. */
-static osh_status loader_cut_blocks(osh_ctx *cx, loader *l)
+/* Cuts the tokens of all samples into at most `limit` blocks of max_seq_length (0: all blocks). */
+static osh_status loader_cut_blocks(osh_ctx *cx, loader *l, int64_t limit)
 {
     int64_t len = l->opt->max_seq_length, n = l->ids.n / len;
 
     if (!n)
         return osh_fail(cx, OSH_E_FORMAT, "%s: %lld tokens, fewer than one block of %lld",
                         l->opt->path, (long long)l->ids.n, (long long)len);
-    if (l->opt->num_samples && n > l->opt->num_samples) n = l->opt->num_samples;
+    if (limit && n > limit) n = limit;
     int64_t *more = osh_realloc(cx, l->offsets, (size_t)(n + 1) * sizeof *more);
     if (!more) return OSH_E_NOMEM;
     l->offsets = more;
@@ -329,24 +333,23 @@ static osh_status loader_cut_blocks(osh_ctx *cx, loader *l)
 
 /* Cuts all samples of a batch to the length of the shortest sample of the batch, as
  * DataCollatorWithTruncation does. */
-static void loader_truncate_batches(loader *l)
+static void dataset_truncate_batches(osh_dataset *d, int64_t batch_size)
 {
     int64_t to = 0, start = 0;
 
-    for (int64_t b = 0; b < l->n; b += l->opt->batch_size) {
-        int64_t end = l->n - b < l->opt->batch_size ? l->n : b + l->opt->batch_size;
+    for (int64_t b = 0; b < d->n; b += batch_size) {
+        int64_t end = d->n - b < batch_size ? d->n : b + batch_size;
         int64_t shortest = INT64_MAX;
-        for (int64_t i = b, from = start; i < end; from = l->offsets[++i])
-            if (l->offsets[i + 1] - from < shortest) shortest = l->offsets[i + 1] - from;
+        for (int64_t i = b, from = start; i < end; from = d->offsets[++i])
+            if (d->offsets[i + 1] - from < shortest) shortest = d->offsets[i + 1] - from;
         for (int64_t i = b; i < end; i++) {
-            int64_t next_start = l->offsets[i + 1];
-            memmove(l->ids.ids + to, l->ids.ids + start, (size_t)shortest * sizeof *l->ids.ids);
+            int64_t next_start = d->offsets[i + 1];
+            memmove(d->ids + to, d->ids + start, (size_t)shortest * sizeof *d->ids);
             to += shortest;
-            l->offsets[i + 1] = to;
+            d->offsets[i + 1] = to;
             start = next_start;
         }
     }
-    l->ids.n = to;
 }
 
 static osh_status loader_init(osh_ctx *cx, loader *l, osh_tokenizer *tok,
@@ -385,12 +388,21 @@ static osh_status loader_check_any(osh_ctx *cx, const loader *l)
     return OSH_OK;
 }
 
-osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
+/* Returns the number of rows or blocks to read. 0: all. */
+static int64_t samples_wanted(const osh_dataset_options *opt)
+{
+    int64_t n = opt->num_samples, length = opt->max_seq_length;
+    if (!opt->num_tokens || !opt->concatenate) return n;
+    int64_t blocks = opt->num_tokens / length + (opt->num_tokens % length != 0);
+    return n && n < blocks ? n : blocks;
+}
+
+osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_tokenizer *tok,
                             const osh_dataset_options *opt)
 {
     osh_status rc = OSH_OK;
     loader l = {0}; // own
-    int64_t asked = opt->num_samples;
+    int64_t asked = samples_wanted(opt);
 
     *out = (osh_dataset){0};
     OSH_TRY(dataset_check_options(cx, opt));
@@ -401,16 +413,30 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
     OSH_TRY(opt->shuffle ? loader_read_shuffled(cx, &l, asked)
                          : loader_read_in_order(cx, &l, asked));
     OSH_TRY(loader_check_any(cx, &l));
-    if (opt->concatenate) OSH_TRY(loader_cut_blocks(cx, &l));
-    /* If all texts are padded to one length, truncation to the shortest sample changes nothing. */
-    bool padded = opt->pad_to_max_length && !opt->concatenate && l.rows.kind == OSH_ROW_TEXT;
-    if (collator_is(opt, "truncation") && !padded) loader_truncate_batches(&l);
-    if (l.n < asked)
+    if (opt->concatenate) OSH_TRY(loader_cut_blocks(cx, &l, asked));
+    if (l.n < asked && !opt->num_tokens)
         osh_log(cx, OSH_LOG_INFO, "%s: %lld samples, fewer than the %lld asked for", opt->path,
                 (long long)l.n, (long long)asked);
+    *texts = l.rows.kind == OSH_ROW_TEXT;
     loader_give_samples(&l, out);
 done:
     loader_deinit(cx, &l);
+    return rc;
+}
+
+void osh_dataset_collate(osh_dataset *d, const osh_dataset_options *opt, bool texts)
+{
+    /* If all texts are padded to one length, truncation to the shortest sample changes nothing. */
+    bool padded = opt->pad_to_max_length && !opt->concatenate && texts;
+    if (collator_is(opt, "truncation") && !padded) dataset_truncate_batches(d, opt->batch_size);
+}
+
+osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
+                            const osh_dataset_options *opt)
+{
+    bool texts = false;
+    osh_status rc = osh_dataset_read(cx, out, &texts, tok, opt);
+    if (!rc) osh_dataset_collate(out, opt, texts);
     return rc;
 }
 

@@ -25,6 +25,7 @@ typedef struct osh_dataset_options { // LLM Compressor's arguments
     const char *chat_date;   // date for templates (jinja.h)
     const char *split;       // rows to use, such as "train[:512]" (split.h); NULL: all
     int64_t num_samples;     // number of rows, or of blocks if rows are concatenated; 0: all
+    int64_t num_tokens;      // no more samples are taken when they have this many tokens; 0: all
     int64_t max_seq_length;  // largest size of a sample in tokens, > 0
     int64_t batch_size;      // number of samples that the truncation collator cuts to one length
     bool shuffle;
@@ -40,6 +41,12 @@ typedef struct osh_dataset_options { // LLM Compressor's arguments
  * have input_ids. */
 osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
                             const osh_dataset_options *opt);
+/* Loads calibration samples like osh_dataset_load, without a collator. Sets *texts to true if the
+ * rows are texts. */
+osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_tokenizer *tok,
+                            const osh_dataset_options *opt);
+/* Cuts the samples as the collator of `opt` does. */
+void osh_dataset_collate(osh_dataset *d, const osh_dataset_options *opt, bool texts);
 /* Loads evaluation samples. A .txt is tokenized as a whole, without special tokens, and cut into
  * windows of max_seq_length tokens that begin `stride` tokens apart (0: max_seq_length). The last
  * partial window is dropped, and windows [first, first + count) are kept (count 0: all). A row of a

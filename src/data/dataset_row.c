@@ -70,8 +70,8 @@ done:
 
 osh_status osh_row_lines_open(osh_ctx *cx, osh_lines **out, const osh_dataset_options *opt)
 {
-    return osh_lines_open_rows(cx, out, opt->path,
-                               opt->text_template ? osh_all_columns : opt->text_column);
+    const char *column = opt->text_template ? osh_all_columns : opt->text_column;
+    return osh_lines_open_rows(cx, out, opt->path, column, opt->split);
 }
 
 osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset_options *opt,
@@ -83,7 +83,7 @@ osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset
     size_t n_files = 0;
 
     *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true};
-    OSH_TRY(osh_folder_files(cx, &files, &n_files, &kind, opt->path));
+    OSH_TRY(osh_folder_files(cx, &files, &n_files, &kind, opt->path, opt->split));
     r->json = strcmp(kind, "txt") != 0; // true for a .csv, too: shape.c converts rows to JSON
     if (opt->text_template) OSH_TRY(reader_open_columns(cx, r));
     else if (!r->json) r->kind = OSH_ROW_TEXT;
@@ -435,8 +435,9 @@ done:
     return rc;
 }
 
-static bool row_has_key(const row *w, const char *key)
+static bool row_has_key(const void *user, const char *key)
 {
+    const row *w = user;
     int64_t unused;
     return osh_map_get(w->keys, key, strlen(key), &unused);
 }
@@ -449,8 +450,7 @@ osh_status osh_row_look(osh_ctx *cx, osh_row_reader *r, osh_lines *lines)
 
     if (r->kind == OSH_ROW_UNKNOWN) OSH_TRY(row_scan(cx, &w, lines, &blank));
     if (r->kind != OSH_ROW_UNKNOWN || blank) goto done;
-    bool pair = row_has_key(&w, "prompt") && row_has_key(&w, "response");
-    bool talk = pair || row_has_key(&w, "messages") || row_has_key(&w, "conversations");
+    bool talk = osh_chat_is_shape(row_has_key, &w);
     if (!w.has_list && !row_has_key(&w, "text") && talk && r->opt->model_dir)
         OSH_TRY(reader_open_chat(cx, r));
     else r->kind = w.has_list ? OSH_ROW_IDS : OSH_ROW_TEXT;

@@ -1,28 +1,32 @@
 /* folder.c - chooses the data files of a directory, sorted by name. Example: of b.jsonl,
- * a.jsonl.zst and README.md, the data files are a.jsonl.zst and b.jsonl. */
+ * a.jsonl.zst and README.md, the data files are a.jsonl.zst and b.jsonl. Data sets of the Hub have
+ * files such as train-00000-of-00002.parquet, and a directory may have those of several splits. */
 #include "data/folder.h"
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/file.h"
 #include "base/name.h"
 #include "data/shape.h"
+#include "data/split.h"
 
 static osh_status refuse_columns(osh_ctx *cx, const char *path)
 {
     return osh_fail(
         cx, OSH_E_UNSUPPORTED,
-        "%s: rows in columns are not read: python3 -c \"import datasets; datasets.load_dataset("
-        "'%s', data_files='%s')['train'].to_json('rows.jsonl')\" makes a .jsonl of it",
-        path, osh_before_tail(path, ".arrow") ? "arrow" : "parquet", path);
+        "%s: Arrow files are not read: python3 -c \"import datasets; datasets.load_dataset("
+        "'arrow', data_files='%s')['train'].to_parquet('rows.parquet')\" makes a .parquet of it",
+        path, path);
 }
 
 static osh_status refuse_kind(osh_ctx *cx, const char *path)
 {
-    return osh_fail(
-        cx, OSH_E_USAGE,
-        "%s: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt, each also .zst or .gz",
-        path);
+    return osh_fail(cx, OSH_E_USAGE,
+                    "%s: unknown kind of dataset, wanted .jsonl, .json, .csv or .txt, each also "
+                    ".zst or .gz, or "
+                    ".parquet",
+                    path);
 }
 
 /* Moves the names of data files to the front and makes them paths. *n becomes their number. */
@@ -54,14 +58,90 @@ static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const c
     *n = kept;
     if (!kept)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s: has no .jsonl, .json, .csv or .txt file, nor a .zst or .gz of one", dir);
+                 "%s: has no .parquet, .jsonl, .json, .csv or .txt file, nor a .zst or .gz of one",
+                 dir);
 done:
     osh_free(cx, path);
     return rc;
 }
 
+/* Returns the number of bytes of the split in the name of a file of the Hub, such as
+ * "train-00000-of-00002.parquet"; 0: the file has another name. */
+static size_t split_bytes(const char *path)
+{
+    const char *name = osh_path_last(path), *at = strstr(name, "-00");
+    size_t digits = at ? strspn(at + 1, "0123456789") : 0;
+    if (!digits || strncmp(at + 1 + digits, "-of-", 4)) return 0;
+    const char *end = at + 1 + digits + 4;
+    return strspn(end, "0123456789") == digits && end[digits] == '.' ? (size_t)(at - name) : 0;
+}
+
+static bool split_is(const char *path, const char *name, size_t n)
+{
+    return split_bytes(path) == n && !strncmp(osh_path_last(path), name, n);
+}
+
+/* Sets *name and *n to the split that the user names, or to "train". Fails if a sum names
+ * several. */
+static osh_status folder_wanted_split(osh_ctx *cx, const char **name, size_t *n, const char *dir,
+                                      const char *splits)
+{
+    const char *part;
+    size_t all;
+    *name = "train", *n = 5;
+    for (int i = 0; splits && (part = osh_split_part(splits, i, &all)); i++) {
+        size_t len = strcspn(part, "[+ ");
+        if (len > all) len = all;
+        if (i && (len != *n || strncmp(part, *name, len)))
+            return osh_fail(cx, OSH_E_UNSUPPORTED,
+                            "%s: splits '%s' names two splits, and the files of one split are "
+                            "read: want --dataset twice",
+                            dir, splits);
+        *name = part, *n = len;
+    }
+    return OSH_OK;
+}
+
+/* If the names of all files have splits, and these differ, keeps the files of the wanted split. */
+static osh_status folder_keep_split(osh_ctx *cx, char **files, size_t *n, const char *dir,
+                                    const char *splits)
+{
+    osh_status rc = OSH_OK;
+    const char *name;
+    size_t len, kept = 0;
+    bool all = true, one = true;
+    osh_buf names; // own
+    osh_buf_init(&names, 0);
+    for (size_t i = 0; i < *n; i++) {
+        const char *last = osh_path_last(files[i]);
+        size_t bytes = split_bytes(files[i]);
+        bool again = i && split_is(files[i - 1], last, bytes);
+        all = all && bytes, one = one && (!i || again);
+        if (!again) OSH_TRY(osh_buf_printf(cx, &names, "%s%.*s", i ? ", " : "", (int)bytes, last));
+    }
+    if (!all || one) goto done;
+    OSH_TRY(folder_wanted_split(cx, &name, &len, dir, splits));
+    for (size_t i = 0; i < *n; i++) {
+        char *file = files[i];
+        if (!split_is(file, name, len)) continue;
+        files[i] = files[kept], files[kept++] = file;
+    }
+    if (!kept)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: has files of the splits %s, none of '%.*s': want --splits "
+                 "with one of them",
+                 dir, names.data, (int)len, name);
+    osh_log(cx, OSH_LOG_INFO, "%s: has files of the splits %s; those of %.*s are read", dir,
+            names.data, (int)len, name);
+    for (size_t i = kept; i < *n; i++) osh_free(cx, files[i]), files[i] = NULL;
+    *n = kept;
+done:
+    osh_buf_deinit(cx, &names);
+    return rc;
+}
+
 osh_status osh_folder_files(osh_ctx *cx, char ***files, size_t *n, const char **kind,
-                            const char *path)
+                            const char *path, const char *splits)
 {
     osh_status rc = OSH_OK;
     char **names = NULL; // own
@@ -70,6 +150,7 @@ osh_status osh_folder_files(osh_ctx *cx, char ***files, size_t *n, const char **
     if (osh_dir_exists(path)) {
         OSH_TRY(osh_dir_list(cx, &names, &n_names, path));
         OSH_TRY(folder_keep_data(cx, names, &n_names, kind, path));
+        OSH_TRY(folder_keep_split(cx, names, &n_names, path, splits));
     } else {
         if (osh_data_is_columns(path)) OSH_TRY(refuse_columns(cx, path));
         if (!*kind) OSH_TRY(refuse_kind(cx, path));

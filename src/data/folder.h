@@ -5,7 +5,9 @@
 #include "base/base.h"
 
 /* Lists the paths of the files, sorted by name (*files, own), and their kind ("jsonl", "json",
- * "csv", "txt"). Other files of a directory are ignored. Data files of two kinds are an error. */
+ * "csv", "txt", "parquet"). Other files of a directory are ignored. Data files of two kinds are an
+ * error. If the files have the names of several splits, such as train-00000-of-00002.parquet and
+ * test-00000-of-00001.parquet, those of the split in `splits` are listed (split.h; NULL: train). */
 osh_status osh_folder_files(osh_ctx *cx, char ***files, size_t *n, const char **kind,
-                            const char *path);
+                            const char *path, const char *splits);
 #endif

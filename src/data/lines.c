@@ -11,6 +11,7 @@
 #include "base/name.h"
 #include "base/utf8.h"
 #include "data/folder.h"
+#include "data/parquet.h"
 #include "data/shape.h"
 #include <string.h>
 #include <zlib.h>
@@ -27,6 +28,7 @@ struct osh_lines {
     ZSTD_DCtx *zstd;    // own; NULL: the file is not a .zst
     z_stream *gz;       // own; NULL: the file is not a .gz
     osh_shape *shape;   // own; NULL: the rows are lines
+    osh_parquet *parquet; // own; NULL: the file is not a .parquet
     size_t zstd_bytes;  // bytes of zstd's memory that are counted so far
     char **files;       // own [n_files]: paths, read in order; NULL: there is only `file`
     int64_t *first;     // own [n_files]: number of the first line of each opened file
@@ -78,6 +80,7 @@ static void part_close(osh_ctx *cx, osh_lines *l)
     if (l->gz) inflateEnd(l->gz);
     osh_free(cx, l->gz), l->gz = NULL;
     osh_shape_free(cx, l->shape), l->shape = NULL;
+    osh_parquet_close(cx, l->parquet), l->parquet = NULL;
     osh_file_close(cx, l->file), l->file = NULL;
     ZSTD_freeDCtx(l->zstd), l->zstd = NULL;
     osh_mem_uncount(cx, l->zstd_bytes), l->zstd_bytes = 0;
@@ -100,7 +103,9 @@ static osh_status part_open(osh_ctx *cx, osh_lines *l, const char *path)
         if (!l->zstd) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the decompressor", path);
     }
     if (l->rows) OSH_TRY(osh_shape_new(cx, &l->shape, path, l->column));
-    l->shaped |= l->shape != NULL;
+    if (l->rows && osh_before_tail(path, ".parquet"))
+        OSH_TRY(osh_parquet_open(cx, &l->parquet, l->file, l->column));
+    l->shaped |= l->shape || l->parquet;
     if (l->first) l->first[l->n_open - 1] = l->n_lines + 1;
 done:
     return rc;
@@ -120,7 +125,8 @@ done:
     return rc;
 }
 
-osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column)
+osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column,
+                               const char *splits)
 {
     osh_status rc = OSH_OK;
     osh_lines *l = NULL; // own
@@ -128,7 +134,7 @@ osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, c
     OSH_NEW(cx, l, 1);
     osh_buf_init(&l->text, 0);
     l->rows = true, l->column = column;
-    OSH_TRY(osh_folder_files(cx, &l->files, &l->n_files, &kind, path));
+    OSH_TRY(osh_folder_files(cx, &l->files, &l->n_files, &kind, path, splits));
     OSH_NEW(cx, l->first, l->n_files);
     OSH_TRY(part_open(cx, l, l->files[l->n_open++]));
     *out = l, l = NULL; // give
@@ -326,6 +332,16 @@ done:
     return rc;
 }
 
+/* Appends the next rows of a .parquet. *n: their bytes; 0 at the end. */
+static osh_status parquet_feed(osh_ctx *cx, osh_lines *l, size_t *n)
+{
+    size_t had = l->text.len;
+    osh_status rc = osh_parquet_rows(cx, l->parquet, &l->text);
+    *n = l->text.len - had;
+    if (*n) l->n_lines += count_newlines(l->text.data + had, *n);
+    return rc;
+}
+
 /* Drops the bytes of l->text before l->start, then appends the next bytes of the file. */
 static osh_status lines_fill(osh_ctx *cx, osh_lines *l)
 {
@@ -341,13 +357,14 @@ static osh_status lines_fill(osh_ctx *cx, osh_lines *l)
     do {
         if (osh_interrupted(cx))
             OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while reading %s", osh_file_path(l->file));
-        if (l->zstd) OSH_TRY(zstd_decompress(cx, l, &n));
+        if (l->parquet) OSH_TRY(parquet_feed(cx, l, &n));
+        else if (l->zstd) OSH_TRY(zstd_decompress(cx, l, &n));
         else if (l->gz) OSH_TRY(gz_inflate(cx, l, &n));
         else OSH_TRY(part_read(cx, l, l->chunk, &n));
         l->n_total += (int64_t)n;
         if (l->n_total > MAX_TOTAL)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than 64 GiB of text", osh_file_path(l->file));
-        OSH_TRY(part_feed(cx, l, l->chunk, n));
+        if (!l->parquet) OSH_TRY(part_feed(cx, l, l->chunk, n));
         if (l->text.len > had) l->last = l->text.data[l->text.len - 1];
         l->file_ends = n == 0 && l->n_open >= l->n_files;
         if (!n && !l->file_ends) OSH_TRY(lines_next_part(cx, l));

@@ -45,13 +45,10 @@ const char *osh_data_kind(const char *path)
             strcat(strcat(tail, kinds[k]), packed[p]);
             if (osh_before_tail(path, tail)) return kinds[k];
         }
-    return NULL;
+    return osh_before_tail(path, ".parquet") ? "parquet" : NULL;
 }
 
-bool osh_data_is_columns(const char *path)
-{
-    return osh_before_tail(path, ".parquet") || osh_before_tail(path, ".arrow");
-}
+bool osh_data_is_columns(const char *path) { return osh_before_tail(path, ".arrow"); }
 
 /* ---- .json ---- */
 

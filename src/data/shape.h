@@ -19,7 +19,7 @@ void osh_shape_free(osh_ctx *cx, osh_shape *s);
 osh_status osh_shape_feed(osh_ctx *cx, osh_shape *s, osh_buf *to, const char *bytes, size_t n);
 
 /* Returns the kind of a data file, "jsonl", "json", "csv" or "txt", from its name without .zst or
- * .gz. Returns NULL for any other name. */
+ * .gz, or "parquet". Returns NULL for any other name. */
 const char *osh_data_kind(const char *path);
-bool osh_data_is_columns(const char *path); // true for .parquet and .arrow, which are not supported
+bool osh_data_is_columns(const char *path); // true for .arrow, which is not supported
 #endif

@@ -110,6 +110,11 @@ static osh_status rows_check_request(osh_ctx *cx, const osh_hub_data *d, const o
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the server of rows has revision main only",
                  d->dataset);
     OSH_TRY(osh_split_check(cx, &unused, rows->splits));
+    if (d->any_number && !osh_split_is_sliced(rows->splits))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "%s: a data set by name without a number of samples wants the rows to choose "
+                 "from: --splits '%s[:N]', or --num-calibration-samples",
+                 d->dataset, rows->splits);
     if (d->shuffle && !osh_split_is_sliced(rows->splits))
         OSH_FAIL(
             cx, OSH_E_USAGE,

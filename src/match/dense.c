@@ -27,7 +27,7 @@ static const char *dense_reason_by_shape(const osh_st_entry *e)
 }
 
 /* Turns "model.layers.3.mlp.gate.weight" into "model.layers.*.mlp.gate". */
-static osh_status dense_pattern(osh_ctx *cx, osh_buf *b, const char *name)
+osh_status osh_dense_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
     size_t n =
@@ -53,7 +53,7 @@ static osh_status dense_row_count(osh_ctx *cx, osh_matching *p, osh_map *rows,
     const osh_st_entry *e = t->e;
     bool decoded = t->shard < 0;
     int64_t at;
-    OSH_TRY(dense_pattern(cx, key, e->name));
+    OSH_TRY(osh_dense_pattern(cx, key, e->name));
     size_t n = key->len;
     OSH_TRY(osh_buf_printf(cx, key, "\n%s\n%d", why, decoded));
     if (!osh_map_get(rows, key->data, key->len, &at)) {

@@ -12,6 +12,8 @@ static const double OSH_DENSE_MUCH = 0.1;
  * their fraction of the bytes of the decoder blocks. why [ck->n_tensors]: reason why the tensor
  * stays dense, or NULL. */
 osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why);
+/* Sets b to the name of a module with * for numbers, such as "model.layers.*.mlp.gate". */
+osh_status osh_dense_pattern(osh_ctx *cx, osh_buf *b, const char *name);
 void osh_plan_dense_free(osh_ctx *cx, osh_matching *p);
 /* Appends a warning, without a newline, if dense weights are more than OSH_DENSE_MUCH of the
  * decoder blocks. */

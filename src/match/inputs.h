@@ -2,7 +2,7 @@
  * only on these. */
 #ifndef OSH_INPUTS_H
 #define OSH_INPUTS_H
-#include "data/dataset.h"
+#include "data/mix.h"
 #include "graph/graph.h"
 #include "match/options.h"
 #include "modifiers/recipe.h"
@@ -36,6 +36,7 @@ typedef struct osh_inputs {
     const char *spared; // view of graph: name of the output head that --scheme leaves dense; NULL:
                         // none
     osh_dataset data;   // own: calibration samples; empty if the run needs no data
+    osh_mix mix;        // own: data sets of `data`; empty if the run needs no data
     osh_groups groups;  // groups of samples; statistics are summed by group (ops/stat.h)
     osh_tokenizer *tok; // own
     int64_t max_seq_length;

@@ -89,6 +89,8 @@ typedef struct osh_matching {
     bool queries;            // true if `cache` also applies to queries
     int64_t smaller_groups;  // group size with which the matching must be repeated, because the
                              // scheme's does not divide the columns of all modules; 0: none
+    int n_split, n_split_other; // with --tensor-parallel: number of Linears that can be split, and
+                             // of Linears whose name has no known role
     bool outputs;            // true if the output of some Linear is observed for static
                              // output_activations
     osh_linear *linears;     // own: the quantized or pruned Linears, in the order of execution

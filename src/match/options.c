@@ -58,6 +58,12 @@ const osh_field osh_option_fields[] = {
      .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row; 0: "
             "the size of the scheme, or with --quality best 64 or 32 if that does not divide the "
             "columns of all modules"},
+    {ROW(indivisible), .type = OSH_F_STR, .dflt = "refuse", .values = "refuse|dense",
+     .doc = "what happens to modules whose columns the groups do not divide: refuse ends the job, "
+            "dense leaves them dense and adds them to the output's ignore"},
+    {ROW(tensor_parallel), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 65536,
+     .doc = "number of GPUs among which an inference engine splits each layer. The plan refuses "
+            "modules whose rows, groups or packed words cannot be split. 0: no check"},
     {ROW(method), .type = OSH_F_STR, .values = "gptq|rtn",
      .doc = "method that finds the codes with --scheme: gptq, or rtn for rounding to nearest "
             "(default: rtn)"},
@@ -73,30 +79,38 @@ const osh_field osh_option_fields[] = {
      .doc = "arithmetic of scales and codes: reference rounds as compressed-tensors does, f32 is "
             "more accurate"},
     {ROW(dataset), .path = OSH_PATH_READ, .group = "Data", .brief = "a file, wikitext, or org/name",
-     .type = OSH_F_STR, .alias = "dataset_path",
-     .doc = "calibration data: a .jsonl, .json, .csv or .txt file, also with .zst or .gz, or a "
-            "directory of such files. c4, wikitext, gsm8k, cnn_dailymail or org/name: a data set "
-            "of the Hub (docs/how-to/hub.md)"},
-    {ROW(num_calibration_samples), .brief = "at most [512]", .type = OSH_F_INT, .dflt = "512",
-     .min = 1, .max = 1e12, .doc = "largest number of calibration samples"},
+     .type = OSH_F_STRS, .whole = true, .alias = "dataset_path",
+     .doc = "calibration data: a .parquet, .jsonl, .json, .csv or .txt file, the last four also "
+            "with .zst or .gz, or a directory of such files. c4, wikitext, gsm8k, cnn_dailymail "
+            "or org/name: a data set of the Hub (docs/how-to/hub.md). May be repeated, each with "
+            "its share of the samples: a.jsonl:0.7 (docs/how-to/data.md)"},
+    {ROW(num_calibration_samples), .brief = "at most [512]", .type = OSH_F_INT, .dflt = "-1",
+     .min = -1, .max = 1e12,
+     .doc = "largest number of calibration samples. 0: all; -1: 512, or all with "
+            "--num-calibration-tokens"},
+    {ROW(num_calibration_tokens), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e15,
+     .doc = "takes samples until they have this many tokens. 0: no limit"},
     {ROW(max_seq_length), .brief = "tokens of a sample, at most", .type = OSH_F_INT, .min = -1,
      .max = 1e9, .dflt = "-1",
      .doc = "largest number of tokens in a sample; longer ones are cut. 0: the limit of the "
             "tokenizer and the model; -1: at most 2048 with quality best, else that limit"},
-    {ROW(text_column), .type = OSH_F_STR,
+    {ROW(text_column), .type = OSH_F_STRS, .whole = true,
      .doc = "key or column with the text (default: input_ids, else text, else a conversation in "
-            "messages, conversations, or prompt and response)"},
-    {ROW(text_template), .type = OSH_F_STR,
+            "messages, conversations, prompt and response or completion, instruction and output, "
+            "or question and answer). May be repeated, once for each --dataset"},
+    {ROW(text_template), .type = OSH_F_STRS, .whole = true,
      .doc =
-         "Jinja template that makes the text from several columns: '{{ question }} {{ answer }}'"},
+         "Jinja template that makes the text from several columns: '{{ question }} {{ answer }}'. "
+         "May be repeated, once for each --dataset"},
     {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26",
      .doc = "date for chat templates that print today's date. With a fixed date, the bytes of "
             "the output stay equal"},
-    {ROW(dataset_config_name), .type = OSH_F_STR,
-     .doc = "configuration of a data set of the Hub (default: its only one)"},
-    {ROW(splits), .type = OSH_F_STR,
+    {ROW(dataset_config_name), .type = OSH_F_STRS, .whole = true,
+     .doc = "configuration of a data set of the Hub (default: its only one). May be repeated, once "
+            "for each --dataset"},
+    {ROW(splits), .type = OSH_F_STRS, .whole = true,
      .doc = "rows to use, such as train[:512], train[-100:] or train[10%:20%]. For a file, the "
-            "name before the bracket is ignored"},
+            "name before the bracket is ignored. May be repeated, once for each --dataset"},
     {ROW(batch_size), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1e6,
      .doc = "samples that run together. 0: a few for each thread, as memory allows. Changes no "
             "result unless --data-collator is truncation"},
@@ -141,7 +155,7 @@ const osh_field osh_option_fields[] = {
             "GPU. Changes last bits"},
     {ROW(host_memory), .brief = "budget, such as 8GB", .type = OSH_F_BYTES, .dflt = "0", .min = 0,
      .max = 1e15, .doc = "memory budget of the whole program. 0: no budget. Changes no result"},
-    {ROW(threads), .brief = "0: one for each core", .type = OSH_F_INT, .dflt = "0", .min = 0,
+    {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0,
      .max = 4096, .doc = "number of threads. 0: one for each core. Changes no result"},
     {ROW(device_memory), .type = OSH_F_BYTES, .dflt = "0", .min = 0, .max = 1e15,
      .doc = "memory budget on the device for weights, statistics, the current batch and scratch, "
@@ -218,6 +232,13 @@ bool osh_scratch_is_packed(const osh_options *o)
     return o->scratch_compression && !strcmp(o->scratch_compression, "zstd");
 }
 
+int64_t osh_samples_asked(const osh_options *o)
+{
+    enum { SAMPLES = 512 }; // default of LLM Compressor
+    if (o->num_calibration_samples >= 0) return o->num_calibration_samples;
+    return o->num_calibration_tokens ? 0 : SAMPLES;
+}
+
 osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fields, void *object,
                             const char *name, const char *value)
 {
@@ -250,7 +271,7 @@ const osh_field osh_eval_fields[] = {
      .doc = "checkpoint, dense or compressed, or org/name[@revision] of the Hub"},
     {ROW(dataset), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "text to score: .txt, which is tokenized whole and cut into windows, or .jsonl, "
-            ".json or .csv, also .zst or .gz, or org/name of the Hub"},
+            ".json, .csv or .parquet, also .zst or .gz, or org/name of the Hub"},
     {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "configuration of a data set of the Hub"},
     {ROW(splits), .type = OSH_F_STR,
      .doc = "rows to use, such as test[:100], of the Hub"},

@@ -7,15 +7,22 @@
 
 /* osh_option_fields has a row for each member. The names are LLM Compressor's arguments. */
 typedef struct osh_options {
-    char *model, *recipe, *dataset, *output;
+    char *model, *recipe, *output;
+    osh_strs dataset; // data sets, each with an optional share (data/mix.h)
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
+    char *indivisible;        // "refuse" or "dense"
+    int64_t tensor_parallel;  // number of GPUs that an inference engine uses; 0, 1: not checked
     int64_t num_bits, group_size; // values that replace those of the scheme; 0: not replaced;
                                   // group_size < 0: one scale for each row
     char *symmetric;              // symmetric quantization: "true" or "false"; NULL: value of the
                                   // scheme
-    char *text_column, *text_template, *chat_date, *dataset_config_name, *splits, *data_collator;
-    int64_t num_calibration_samples, max_seq_length, batch_size, sum_groups, seed;
+    /* One value for all data sets, or one for each; "": none (osh_mix_item). */
+    osh_strs text_column, text_template, dataset_config_name, splits;
+    char *chat_date, *data_collator;
+    int64_t num_calibration_samples; // -1: not given (osh_samples_asked)
+    int64_t num_calibration_tokens;  // 0: no limit
+    int64_t max_seq_length, batch_size, sum_groups, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
     char *pipeline;
     osh_strs sequential_targets, calib_passthrough;
@@ -62,6 +69,9 @@ typedef struct osh_options {
 } osh_options;
 extern const osh_field osh_option_fields[];
 bool osh_scratch_is_packed(const osh_options *o); // true if values on the disk are compressed
+/* Returns the largest number of calibration samples. 0: no limit, because only the number of tokens
+ * is limited. */
+int64_t osh_samples_asked(const osh_options *o);
 /* Sets one option of a table from a text. The name may have underscores or dashes. A list gets a
  * further item. The caller fills `object` with osh_fields_default before, and frees it with
  * osh_fields_deinit. If `given` is not NULL, setting an option twice is an error, except for lists.

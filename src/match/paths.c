@@ -9,10 +9,11 @@
 #include "base/file.h"
 #include "base/inode.h"
 #include "base/made.h"
+#include "data/mix.h"
 
 typedef struct place { // a path in the value of an option
     osh_path_use use;
-    const char *path; // view
+    char *path;     // own
     char shown[80];   // name of the option for messages, such as "--log-file"
 } place;
 
@@ -113,25 +114,52 @@ done:
     return rc;
 }
 
+/* Returns the number of texts of an option, and the address of the first text. */
+static size_t option_texts(char *const **texts, const osh_field *f, const void *options)
+{
+    const char *at = (const char *)options + f->offset;
+    if (f->type == OSH_F_STRS) {
+        const osh_strs *list = (const void *)at;
+        *texts = list->items;
+        return list->n;
+    }
+    *texts = (char *const *)(const void *)at;
+    return **texts != NULL;
+}
+
+/* Adds the path in the text of an option. The text of a data set may have a share after the
+ * path. */
+static osh_status places_add(osh_ctx *cx, place *p, const osh_field *f, const char *text)
+{
+    size_t n = f->type == OSH_F_STRS ? osh_mix_path_bytes(text) : strlen(text);
+    *p = (place){.use = f->path, .path = osh_sprintf(cx, "%.*s", (int)n, text)};
+    if (!p->path) return osh_fail(cx, OSH_E_NOMEM, "no memory for a path");
+    snprintf(p->shown, sizeof p->shown, "--%s", f->name);
+    for (char *c = p->shown; *c; c++)
+        if (*c == '_') *c = '-';
+    return OSH_OK;
+}
+
 osh_status osh_paths_check(osh_ctx *cx, const osh_field *fields, const void *options)
 {
     osh_status rc = OSH_OK;
     place *places = NULL; // own
-    size_t n = 0, n_fields = 0;
-    while (fields[n_fields].name) n_fields++;
-    OSH_NEW(cx, places, n_fields);
+    char *const *texts;
+    size_t n = 0, most = 0;
+    for (const osh_field *f = fields; f->name; f++)
+        if (f->path) most += option_texts(&texts, f, options);
+    OSH_NEW(cx, places, most + 1);
     for (const osh_field *f = fields; f->name; f++) {
-        const char *path = f->path ? *(char *const *)((const char *)options + f->offset) : NULL;
-        if (!path || (f->path == OSH_PATH_LOG && !strcmp(path, "none"))) continue;
-        place *p = &places[n++];
-        *p = (place){.use = f->path, .path = path};
-        snprintf(p->shown, sizeof p->shown, "--%s", f->name);
-        for (char *c = p->shown; *c; c++)
-            if (*c == '_') *c = '-';
+        size_t n_texts = f->path ? option_texts(&texts, f, options) : 0;
+        for (size_t i = 0; i < n_texts; i++) {
+            if (f->path == OSH_PATH_LOG && !strcmp(texts[i], "none")) continue;
+            OSH_TRY(places_add(cx, &places[n++], f, texts[i]));
+        }
     }
     for (const place *w = places; w < places + n; w++)
         if (is_written(w->use)) OSH_TRY(check_written(cx, w, places, n));
 done:
+    for (size_t i = 0; i < n; i++) osh_free(cx, places[i].path);
     osh_free(cx, places);
     return rc;
 }

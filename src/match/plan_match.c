@@ -11,6 +11,7 @@
 #include "match/globals.h"
 #include "match/modules.h"
 #include "match/only.h"
+#include "match/parallel.h"
 #include "match/pruned.h"
 #include "quant/source.h"
 
@@ -338,11 +339,11 @@ static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_li
     if (a->scale_dtype != OSH_Q_SCALE_PLAIN)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s has %lld input features, which groups of %lld do not divide, and the format "
-                 "has no others: want it in ignore",
+                 "has no others: want it in ignore, or --indivisible dense",
                  l->name, (long long)l->I, (long long)a->group_size);
     OSH_FAIL(cx, OSH_E_USAGE,
              "%s has %lld input features, which groups of %lld do not divide: want %s%s%s%s, or it "
-             "in ignore",
+             "in ignore, or --indivisible dense",
              l->name, (long long)l->I, (long long)a->group_size,
              p->in->opt->scheme ? "--group-size " : "group_size ", sizes.len ? sizes.data : "",
              sizes.len ? ", which divide those of all modules, or " : "",
@@ -443,6 +444,20 @@ static void warn_experts(osh_ctx *cx, const osh_matching *p)
     }
 }
 
+/* With --indivisible dense, leaves the module dense if the groups of its scheme do not divide its
+ * columns, or the columns of the part that one GPU gets. */
+static void module_leave_indivisible(const osh_matching *p, osh_plan_module *c, int *modifier)
+{
+    const osh_options *o = p->in->opt;
+    const osh_q_args *a = *modifier >= 0 ? &p->schemes[c->scheme].weights : NULL;
+    int64_t I = p->in->ck->tensors[c->tensor].e->shape[1];
+    if (!a || !a->present || !osh_q_in_groups(a) || !o->indivisible ||
+        strcmp(o->indivisible, "dense") ||
+        osh_parallel_columns(o, c->name, I) % a->group_size == 0)
+        return;
+    c->scheme = *modifier = -1, c->why = "its groups do not divide its columns";
+}
+
 /* Returns the group size that replaces that of the scheme, or 0. If no option sets a size, `quality
  * best` may choose 64 or 32 if this divides `common`, the greatest common divisor of the numbers of
  * columns of all modules of the scheme. */
@@ -470,6 +485,7 @@ static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *
         int modifier = -1;
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(module_match(cx, p, &cs->c[i], first_of, &modifier));
+        module_leave_indivisible(p, &cs->c[i], &modifier);
         if (modifier < 0) modifier = cs->c[i].pruner;
         if (modifier < 0 && cs->c[i].module >= 0)
             modifier = osh_cache_modifier(p, p->in->graph->modules[cs->c[i].module].node);
@@ -536,6 +552,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_matching *p)
     OSH_TRY(osh_plan_cache(cx, p));
     drop_unused_schemes(cx, p, &cs);
     OSH_TRY(osh_match_names(cx, p, &cs));
+    OSH_TRY(osh_plan_parallel(cx, &p->n_split, &p->n_split_other, p));
     OSH_TRY(osh_plan_joint(cx, p));
     OSH_TRY(osh_match_ignore(cx, p, &cs));
     OSH_TRY(osh_match_config(cx, p));

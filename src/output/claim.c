@@ -88,18 +88,26 @@ done:
 osh_status osh_output_claim(osh_ctx *cx, const osh_options *o)
 {
     osh_status rc = OSH_OK;
-    places p = {0}; // own
+    places p = {0};    // own
+    char *data = NULL; // own
     const char *log = o->log_file && strcmp(o->log_file, "none") ? o->log_file : NULL;
     const struct { const char *what, *path; } inputs[] = {
-        {"--model", o->model},     {"--recipe", o->recipe},           {"--dataset", o->dataset},
-        {"--profile", o->profile}, {"--models-dir", o->models_dir},   {"--log-file", log},
-        {"--scratch-dir", o->scratch_dir},
+        {"--model", o->model},           {"--recipe", o->recipe}, {"--profile", o->profile},
+        {"--models-dir", o->models_dir}, {"--log-file", log},     {"--scratch-dir", o->scratch_dir},
     };
     OSH_TRY(places_init(cx, &p, o->output));
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         OSH_TRY(claim_input(cx, &p, inputs[i].what, inputs[i].path));
+    for (size_t i = 0; i < o->dataset.n; i++) {
+        const char *text = o->dataset.items[i];
+        osh_free(cx, data);
+        if (!(data = osh_sprintf(cx, "%.*s", (int)osh_mix_path_bytes(text), text)))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(claim_input(cx, &p, "--dataset", data));
+    }
     OSH_TRY(claim_model_links(cx, &p, o->model));
 done:
+    osh_free(cx, data);
     places_deinit(cx, &p);
     return rc;
 }

@@ -158,6 +158,14 @@ static osh_status identity_add_calibration(osh_ctx *cx, osh_identity *id, const 
     int64_t n_tokens = d->offsets[d->n];
     uint64_t h = XXH3_64bits(d->ids, (size_t)n_tokens * sizeof *d->ids);
     h = XXH3_64bits_withSeed(d->offsets, (size_t)(d->n + 1) * sizeof *d->offsets, h);
+    const osh_mix *m = &p->in.mix;
+    for (size_t i = 0; m->n > 1 && i < m->n; i++)
+        OSH_TRY(identity_add(cx, id, osh_sprintf(cx, "data set %zu", i + 1),
+                             osh_sprintf(cx, "%s, a share of %.9g, %lld samples, %lld tokens",
+                                         m->sets[i].name, osh_mix_share(m, &m->sets[i]),
+                                         (long long)m->sets[i].n_samples,
+                                         (long long)m->sets[i].n_tokens),
+                             false));
     FIELD("data", "%lld samples, %lld tokens, %016llx", (long long)d->n, (long long)n_tokens,
           (ull)h);
     FIELD("sum_groups", "%lld", (long long)p->in.groups.n);
@@ -247,6 +255,11 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
           p->in.recipe->quality ? p->in.recipe->quality : "");
     FIELD("pipeline", "%s", osh_plan_pipeline(p));
     if (p->in.opt->only.n) OSH_TRY(identity_add_list(cx, id, "only", &p->in.opt->only));
+    const osh_options *o = p->in.opt;
+    if (o->indivisible && !strcmp(o->indivisible, "dense")) {
+        FIELD("indivisible", "dense");
+        if (o->tensor_parallel > 1) FIELD("tensor_parallel", "%lld", (long long)o->tensor_parallel);
+    }
     if (p->rewrites.n_inherits)
         OSH_TRY(identity_add_list(cx, id, "calib_passthrough", &p->in.opt->calib_passthrough));
     bool draws = false;

@@ -200,7 +200,7 @@ static osh_status plan_choose_pipeline(osh_ctx *cx, osh_plan *p)
         p->in.pipeline = OSH_PIPELINE_DATAFREE;
     }
     if (wants && !p->in.graph) OSH_TRY(plan_refuse_architecture(cx, p));
-    if (wants && !p->in.opt->dataset)
+    if (wants && !p->in.opt->dataset.n)
         OSH_FAIL(cx, OSH_E_USAGE, "the recipe needs calibration data: want --dataset FILE");
 done:
     return rc;
@@ -222,22 +222,23 @@ static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
         osh_best_length(in);
     }
     osh_dataset_options d = {
-        .path = o->dataset, .text_column = o->text_column, .text_template = o->text_template,
-        .split = o->splits, .model_dir = o->model, .chat_date = o->chat_date,
-        .num_samples = o->num_calibration_samples, .max_seq_length = in->max_seq_length,
+        .model_dir = o->model, .chat_date = o->chat_date, .num_samples = osh_samples_asked(o),
+        .num_tokens = o->num_calibration_tokens, .max_seq_length = in->max_seq_length,
         .batch_size = o->batch_size > 0 ? o->batch_size : 1,
         .shuffle = o->shuffle_calibration_samples, .seed = (uint64_t)o->seed,
         .concatenate = o->concatenate_data, .pad_to_max_length = o->pad_to_max_length,
         .collator = o->data_collator, .n_vocab = in->graph->n_vocab,
     };
-    OSH_TRY(osh_dataset_load(cx, &in->data, in->tok, &d));
+    const osh_mix_texts texts = {&o->dataset, &o->splits, &o->text_column, &o->text_template};
+    OSH_TRY(osh_mix_read(cx, &in->mix, &texts));
+    OSH_TRY(osh_mix_load(cx, &in->data, &in->mix, in->tok, &d));
     in->groups = osh_groups_of(in->data.n, o->sum_groups);
     for (int64_t s = 0; s < in->data.n; s++)
         if (in->data.offsets[s + 1] - in->data.offsets[s] > in->graph->max_positions)
             OSH_FAIL(cx, OSH_E_USAGE,
-                     "sample %ld of %s has %ld tokens, but the model has %ld positions: want "
+                     "sample %ld of %s%s has %ld tokens, but the model has %ld positions: want "
                      "--max-seq-length %ld or less",
-                     (long)(s + 1), o->dataset,
+                     (long)(s + 1), in->mix.sets[0].path, in->mix.n > 1 ? " and others" : "",
                      (long)(in->data.offsets[s + 1] - in->data.offsets[s]),
                      (long)in->graph->max_positions, (long)in->graph->max_positions);
     osh_tokenizer_close(cx, in->tok), in->tok = NULL; // not needed any more, because all text is
@@ -420,6 +421,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     osh_free(cx, p->match.experts_left);
     osh_free(cx, p->manifest.config_text);
     osh_dataset_deinit(cx, &p->in.data);
+    osh_mix_deinit(cx, &p->in.mix);
     osh_tokenizer_close(cx, p->in.tok);
     osh_partition_free(cx, p->schedule.parts);
     osh_graph_free(cx, p->in.graph);

@@ -21,6 +21,7 @@
 #include "rewrite/rotations.h"
 #include "report/plan_json.h"
 #include "report/plan_print.h"
+#include "report/report_mix.h"
 #include "schedule/tuning.h"
 
 int64_t osh_range_weight_bytes(const osh_plan *p, const osh_range *r)
@@ -476,6 +477,7 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE && !p->in.on_device && p->schedule.batch_size > 1)
         OSH_TRY(osh_buf_printf(cx, b, ", %ld at a time", (long)p->schedule.batch_size));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_buf_printf(cx, b, "\n"));
+    OSH_TRY(osh_mix_rows(cx, b, &p->in.mix));
     if (p->in.on_device)
         OSH_TRY(osh_buf_printf(cx, b, "on the GPU cuda:%d, in %ld batches of at most %ld tokens\n",
                                p->in.ordinal, (long)p->schedule.n_batches,

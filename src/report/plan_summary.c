@@ -16,6 +16,7 @@
 #include "match/dense.h"
 #include "plan/best.h"
 #include "report/plan_print.h"
+#include "report/report_mix.h"
 #include "rewrite/rotations.h"
 #include "schedule/tuning.h"
 
@@ -118,6 +119,12 @@ static osh_status summary_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         OSH_TRY(osh_plan_row(cx, b, text.len ? "" : "dense",
                         "%s, the output head; --targets Linear,%s quantizes it", p->in.spared,
                         p->in.spared));
+    char other[80] = "";
+    if (m->n_split_other)
+        snprintf(other, sizeof other, ", and %d have names without a known role", m->n_split_other);
+    if (p->in.opt->tensor_parallel > 1)
+        OSH_TRY(osh_plan_row(cx, b, "parallel", "%d modules can be split among %lld GPUs%s",
+                             m->n_split, (long long)p->in.opt->tensor_parallel, other));
     osh_buf_clear(&text);
     OSH_TRY(osh_dense_warning(cx, &text, m));
     if (text.len) OSH_TRY(osh_plan_row(cx, b, "warning", "%s", text.data));
@@ -145,7 +152,7 @@ done:
 /* Writes " of 512 asked for" if the data has fewer samples than that, else "". */
 static const char *samples_asked(char to[48], const osh_plan *p)
 {
-    int64_t asked = p->in.opt->num_calibration_samples;
+    int64_t asked = p->in.opt->num_calibration_tokens ? 0 : osh_samples_asked(p->in.opt);
     *to = 0;
     if (p->in.data.n < asked) snprintf(to, 48, " of %lld asked for", (long long)asked);
     return to;
@@ -179,6 +186,7 @@ static osh_status summary_work(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(osh_plan_row(cx, b, "data", "%lld samples%s, %lld tokens, at most %lld tokens a sample",
                     (long long)p->in.data.n, samples_asked(asked, p),
                     (long long)p->in.data.offsets[p->in.data.n], (long long)p->in.max_seq_length));
+    OSH_TRY(osh_mix_rows(cx, b, &p->in.mix));
     OSH_TRY(summary_best(cx, b, p));
     if (s->tune.steps)
         snprintf(tune, sizeof tune, ", then %lld steps of tuning", (long long)s->tune.steps);

@@ -10,6 +10,7 @@
 #include "hub/hub.h"
 #include "output/tuned.h"
 #include "report/closing.h"
+#include "report/report_mix.h"
 #include "text/yaml.h"
 
 enum { MOST_MATTER = 1 << 16 }; // bytes; larger front matter would need memory that no plan counts
@@ -187,6 +188,7 @@ static osh_status put_table(osh_ctx *cx, osh_buf *b, const osh_run *r)
             "| Calibration data | %lld samples, %lld tokens, at most %lld tokens a sample |\n",
             (long long)p->in.data.n, (long long)p->in.data.offsets[p->in.data.n],
             (long long)p->in.max_seq_length));
+    OSH_TRY(osh_mix_markdown(cx, b, &p->in.mix));
     if (n)
         OSH_TRY(osh_buf_printf(cx, b,
                                "| Loss | the outputs of %d modules lose %.1f %% of what rounding "

@@ -15,6 +15,7 @@
 #include "output/tuned.h"
 #include "match/dense.h"
 #include "report/report_lists.h"
+#include "report/report_mix.h"
 #include "report/report_mixed.h"
 
 /* ---- options ---- */
@@ -29,12 +30,19 @@ static bool option_is_path(const char *name)
     return false;
 }
 
-static bool option_add_strs(cJSON *o, const char *key, const osh_strs *s)
+static bool option_add_strs(cJSON *o, const osh_field *f, const osh_strs *s)
 {
-    cJSON *list = s->n ? cJSON_AddArrayToObject(o, key) : NULL;
+    bool path = option_is_path(f->name), any = false;
+    for (size_t i = 0; i < s->n; i++) any |= *s->items[i] != 0;
+    if (!any) return true;
+    if (f->whole && s->n == 1)
+        return osh_report_string(o, f->name, path ? osh_path_last(s->items[0]) : s->items[0]);
+    cJSON *list = cJSON_AddArrayToObject(o, f->name);
     for (size_t i = 0; list && i < s->n; i++)
-        cJSON_AddItemToArray(list, cJSON_CreateString(s->items[i]));
-    return list || !s->n;
+        if (!cJSON_AddItemToArray(list, cJSON_CreateString(path ? osh_path_last(s->items[i])
+                                                                : s->items[i])))
+            return false;
+    return list != NULL;
 }
 
 static bool options_add(cJSON *o, const osh_field *f, const void *v, const void *dflt)
@@ -43,7 +51,7 @@ static bool options_add(cJSON *o, const osh_field *f, const void *v, const void 
                                    [OSH_F_BOOL] = sizeof(bool), [OSH_F_BYTES] = sizeof(int64_t)};
     const char *text;
     switch (f->type) {
-    case OSH_F_STRS: return option_add_strs(o, f->name, v);
+    case OSH_F_STRS: return option_add_strs(o, f, v);
     case OSH_F_STR:
         text = *(char *const *)v;
         if (!text || (*(char *const *)dflt && !strcmp(text, *(char *const *)dflt))) return true;
@@ -432,6 +440,7 @@ osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f)
          osh_report_number(root, "samples", (double)p->in.data.n) &&
          osh_report_number(root, "tokens",
                            p->in.data.n ? (double)p->in.data.offsets[p->in.data.n] : 0) &&
+         osh_mix_json(root, &p->in.mix) &&
          osh_report_number(root, "output_bytes", (double)p->manifest.total_bytes) &&
          osh_mixed_json(root, p->in.opt->mixed) && report_add_tuned(root, run) &&
          report_add_not_finite(root, run) && osh_dense_json(root, &p->match) &&

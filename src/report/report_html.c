@@ -4,6 +4,7 @@
 #include "match/dense.h"
 #include "report/page.h"
 #include "report/report.h"
+#include "report/report_mix.h"
 #include "report/report_mixed.h"
 
 #include <math.h>
@@ -469,6 +470,7 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
     }
     html_error_table(&pg, r->run, order);
     osh_mixed_page(&pg, r->run->plan->in.opt->mixed);
+    osh_mix_page(&pg, &r->run->plan->in.mix);
     html_experts(&pg, r);
     html_fallbacks(&pg, r);
     html_left_dense(&pg, r->run->plan);

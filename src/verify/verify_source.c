@@ -55,6 +55,10 @@ static osh_status source_make_plan(osh_ctx *cx, osh_verify *v)
     if (cJSON_IsString(arithmetic)) o->arithmetic = arithmetic->valuestring;
     if (cJSON_IsString(size) && strtoll(size->valuestring, NULL, 10) > 0)
         o->max_shard_size = strtoll(size->valuestring, NULL, 10);
+    const cJSON *indivisible = manifest_made_of(v, "indivisible"),
+                *parallel = manifest_made_of(v, "tensor_parallel");
+    if (cJSON_IsString(indivisible)) o->indivisible = indivisible->valuestring;
+    if (cJSON_IsString(parallel)) o->tensor_parallel = strtoll(parallel->valuestring, NULL, 10);
     OSH_TRY(source_take_only(cx, &o->only, manifest_made_of(v, "only")));
     if (!osh_file_exists(o->recipe)) {
         OSH_TRY(osh_verify_add(cx, v, "recipe.yaml", "the recipe that made the output",

@@ -13,6 +13,8 @@ write("text.jsonl", ({"text": "".join(f"<|{r}|>\n{c}<|endoftext|>\n" for r, c in
 write("messages.jsonl", ({"id": 1, "messages": [{"role": r, "content": c} for r, c in t]} for t in talks))
 write("turns.jsonl", ({"conversations": [{"from": "human" if r == "user" else "gpt", "value": c} for r, c in t]} for t in talks))
 write("pairs.jsonl", ({"prompt": t[0][1], "response": t[1][1]} for t in talks))
+write("asked.jsonl", ({"question": t[0][1], "answer": t[1][1]} for t in talks))
+write("alpaca.jsonl", ({"id": 1, "instruction": t[0][1], "input": "", "output": t[1][1]} for t in talks))
 write("plain.jsonl", ({"text": f"Q: {t[0][1]} A: {t[1][1]}"} for t in talks))
 with open("pairs.csv", "w", newline="") as f:
     w = csv.writer(f)
@@ -31,6 +33,8 @@ same chat messages.jsonl --log-level info
 grep -q 'messages.jsonl: conversations, rendered by the chat template' err || fail "$(cat err)"
 same chat turns.jsonl
 same chat pairs.jsonl
+same chat asked.jsonl
+same chat alpaca.jsonl
 same columns plain.jsonl
 same columns pairs.csv --text-template 'Q: {{ prompt }} A: {{ response }}'
 if cmp -s chat.want columns.want; then fail "two data sets, one output"; fi

@@ -1,5 +1,5 @@
-# data_files.sh - the same rows as .jsonl, .json and .csv, plain and compressed, give the same
-# output; errors name the missing file.
+# data_files.sh - the same rows as .jsonl, .json, .csv and .parquet, plain and compressed, give the
+# same output; errors name the missing file.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -30,6 +30,16 @@ head -n 15 c.jsonl | head -c -1 >folder/1.jsonl # the file has no newline at its
 tail -n 25 c.jsonl | gzip >folder/2.jsonl.gz
 "$ONESHOT" "${job[@]}" --dataset folder --output out --overwrite --restart >/dev/null
 cmp out/model.safetensors want || fail "a folder: other bytes"
+# A .parquet and a directory of these give the bytes of a .jsonl with the same rows.
+parquet=$OSH_SOURCE_DIR/tests/golden/parquet/folder
+head -n 8 c.jsonl >eight.jsonl
+head -n 5 c.jsonl >five.jsonl
+for data in eight.jsonl "$parquet" five.jsonl "$parquet/0.parquet"; do
+    "$ONESHOT" "${job[@]}" --dataset "$data" --output out --overwrite --restart >/dev/null
+    case $data in *.jsonl) cp out/model.safetensors from_jsonl ;; *) cmp out/model.safetensors from_jsonl || fail "$data: other bytes" ;; esac
+done
+if "$ONESHOT" "${job[@]}" --dataset "$parquet" --text-column body --output other 2>err; then fail "a missing column is accepted"; fi
+grep -q "no column 'body', found 'text'; while reading $parquet/[01].parquet row [1-5]$" err || fail "$(cat err)"
 if "$ONESHOT" "${job[@]}" --dataset c.csv --output other 2>err; then fail "a missing column is accepted"; fi
 grep -q "c.csv: no column 'text' among id, body: want its name as --text-column" err || fail "$(cat err)"
 [ ! -e other ] || fail "an output"
@@ -52,3 +62,45 @@ python3 -c 'import json; e = json.load(open("both.json")); assert 1 < e["referen
 printf '[{"text": "one\ntwo"}]' >raw.json
 if "$ONESHOT" "${job[@]}" --dataset raw.json --output raw 2>err; then fail "a line end in a string"; fi
 grep -q 'raw.json: a line ends inside a string, at row 1' err || fail "$(cat err)"
+# Several data sets with shares are interleaved. The output is that of one file with the same rows.
+head -n 20 c.jsonl >first.jsonl
+tail -n 20 c.jsonl >last.jsonl
+{ sed -n 1p first.jsonl; sed -n 1p last.jsonl; sed -n 2,3p first.jsonl; } >mixed.jsonl # a share of 0.7 and one of 0.3
+job=(--model "$model" --scheme W4A16 --method gptq --num-calibration-samples 4 --max-seq-length 48 --progress none)
+"$ONESHOT" "${job[@]}" --dataset mixed.jsonl --output mixed >/dev/null
+two=("${job[@]}" --dataset first.jsonl --dataset last.jsonl:0.3)
+"$ONESHOT" "${two[@]}" --output two --batch-size 3 --threads 2 >/dev/null
+cmp two/model.safetensors mixed/model.safetensors || fail "two data sets: other bytes"
+"$ONESHOT" verify two --model "$model" >/dev/null || fail "verify"
+grep -q '^| Data set | last.jsonl: 1 samples, [0-9]* tokens, a share of 0.3 |$' two/README.md || fail "$(cat two/README.md)"
+grep -q '<td>first.jsonl</td><td>3 samples, ' two/oneshot-report.html || fail "no data sets in the page"
+"$ONESHOT" plan "${two[@]}" >plan
+grep -q '^ *first.jsonl: 3 samples, .* a share of 0.7' plan || fail "$(cat plan)"
+"$ONESHOT" plan "${two[@]}" --json >plan.json
+python3 - <<'P'
+import json
+for name in ["plan.json", "two/oneshot-report.json"]:
+    r = json.load(open(name))
+    assert [(s["name"], s["share"], s["samples"]) for s in r["data_sets"]] == \
+        [("first.jsonl", 0.7, 3), ("last.jsonl", 0.3, 1)], r["data_sets"]
+assert r["options"]["dataset"] == ["first.jsonl", "last.jsonl:0.3"], r["options"]
+assert "--dataset first.jsonl --dataset last.jsonl:0.3" in r["command"], r["command"]
+P
+"$ONESHOT" "${two[@]}" --output two | grep -q 'is finished' || fail "the same command again"
+if "$ONESHOT" "${job[@]}" --dataset first.jsonl --dataset last.jsonl:0.4 --output two 2>err; then fail "another share"; fi
+grep -q "of this run data set 1 is 'first.jsonl, a share of 0.6, " err || fail "$(cat err)"
+# A run that was stopped continues with the same data sets only.
+mv two kept
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${two[@]}" --output counted >/dev/null
+if INJECT_AT=$(($(cat calls) * 3 / 5)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${two[@]}" --output two \
+    >/dev/null 2>&1; then fail "it was not killed"; fi
+[ -d two.oneshot-partial ] || fail "nothing is kept"
+if "$ONESHOT" "${job[@]}" --dataset last.jsonl:0.3 --dataset first.jsonl --output two 2>err; then fail "another order"; fi
+grep -q 'was begun by another run: data set 1 is ' err || fail "$(cat err)"
+"$ONESHOT" "${two[@]}" --output two >/dev/null && cmp two/model.safetensors kept/model.safetensors || fail "resumed: other bytes"
+# A budget of tokens, and the files that a run reads are not written over.
+"$ONESHOT" plan --json --model "$model" --scheme W4A16 --method gptq --max-seq-length 16 --dataset c.jsonl \
+    --num-calibration-tokens 100 | python3 -c 'import json, sys; d = json.load(sys.stdin)["data_sets"]; assert d[0]["tokens"] == 112, d'
+if "$ONESHOT" "${two[@]}" --output other --profile last.jsonl 2>err; then fail "a data set is written over"; fi
+grep -q -- '--profile last.jsonl would be written over last.jsonl, which --dataset reads' err || fail "$(cat err)"

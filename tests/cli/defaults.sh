@@ -96,13 +96,48 @@ groups 'weights: {num_bits: 3, strategy: group, group_size: 48, symmetric: false
 groups 'weights: {num_bits: 4, strategy: channel}' --scheme W4A16 --group-size=-1 --symmetric
 groups 'weights: {num_bits: 8, strategy: group, group_size: 16}, input_activations: {num_bits: 8, strategy: token, dynamic: true}' \
     --scheme W8A8 --group-size 16
-want 2 'q_proj has 96 input features, which groups of 128 do not divide: want --group-size 16, 48, which divide those of all modules, or -1 .one scale a row., or it in ignore' \
+want 2 'q_proj has 96 input features, which groups of 128 do not divide: want --group-size 16, 48, which divide those of all modules, or -1 .one scale a row., or it in ignore, or --indivisible dense$' \
     --model untied --scheme W4A16
 want 2 'q_proj has 96 input features.*groups of 64.*want --group-size 16, 48' --model untied --scheme W4A16 --group-size 64
 sed "s/16}/64}/" r.yaml >r64.yaml
 want 2 "q_proj has 96 .*groups of 64 .*: want group_size 16, 48, .* or none with strategy channel, or it" --model untied --recipe r64.yaml
 "$tools/make_model" odd hidden=12 intermediate=20 heads=1 kv=1 layers=1 vocab=16 samples=1 tokens=8 >/dev/null
-want 2 'which groups of 128 do not divide: want --group-size -1 .one scale a row., or it in ignore' --model odd --scheme W4A16
+want 2 'which groups of 128 do not divide: want --group-size -1 .one scale a row., or it in ignore, or --indivisible dense$' --model odd --scheme W4A16
+
+# Modules whose columns the groups do not divide may stay dense, and are then in the ignore list.
+"$tools/make_model" wide hidden=256 intermediate=192 heads=8 kv=2 layers=2 vocab=64 samples=2 tokens=8 >/dev/null
+want 2 'down_proj has 192 input features' --model wide --scheme W4A16
+want 2 "indivisible: want one of refuse.dense, got 'pad'" --model wide --scheme W4A16 --indivisible pad
+dense() { # arguments: modules that stay dense in each layer, then flags
+    oneshot --model wide --scheme W4A16 --indivisible dense --output dense --overwrite "${@:2}" >said
+    "$ONESHOT" verify dense --model wide >/dev/null || fail "verify: $*"
+    MODULES=$1 python3 - <<'P'
+import json, os
+want = sorted(f"model.layers.{i}.{m}" for i in range(2) for m in os.environ["MODULES"].split())
+config = json.load(open("dense/config.json"))["quantization_config"]
+assert sorted(n for n in config["ignore"] if n != "lm_head") == want, config["ignore"]
+kept = [d["modules"] for d in json.load(open("dense/oneshot-report.json"))["left_dense"] if "groups" in d["why"]]
+assert sorted(kept) == sorted("model.layers.*." + m for m in os.environ["MODULES"].split()), kept
+P
+}
+dense mlp.down_proj
+grep -q 'model.layers.\*.mlp.down_proj (its groups do not divide its columns)' <("$ONESHOT" plan --model wide --scheme W4A16 --indivisible dense | tr -s ' \n' ' ') ||
+    fail "$("$ONESHOT" plan --model wide --scheme W4A16 --indivisible dense)"
+oneshot --model wide --scheme W4A16 --ignore lm_head --ignore 're:.*down_proj$' --output by_name --overwrite >/dev/null
+cmp by_name/model.safetensors dense/model.safetensors || fail "--indivisible dense: other bytes than with ignore"
+
+# A split among GPUs: groups, words and heads of each part are whole.
+plan() { "$ONESHOT" plan --model wide "$@" 2>&1 | tr -s ' \n' ' '; }
+plan --scheme W4A16 --group-size 32 --tensor-parallel 2 | grep -q '14 modules can be split among 2 GPUs' || fail "$(plan --scheme W4A16 --group-size 32 --tensor-parallel 2)"
+want 2 '2: 2 modules cannot be split: model.layers.\*.mlp.down_proj: groups of 64 do not divide the 96 columns of a part; want' \
+    --model wide --scheme W4A16 --group-size 64 --tensor-parallel 2
+want 2 'self_attn.o_proj: groups of 128 do not divide the 64 columns of a part' \
+    --model wide --scheme W4A16 --ignore 're:.*down_proj$' --tensor-parallel 4
+want 2 'parallel 3: .*q_proj: 8 heads of queries are not 3 equal parts; .*k_proj: 2 heads of keys and values are not 3 equal parts' \
+    --model wide --scheme W8A8 --tensor-parallel 3
+want 2 'gate_proj: 24 zero points of 3 bits do not fill whole words of 32 bits' \
+    --model wide --scheme W4A16_ASYM --num-bits 3 --group-size 16 --tensor-parallel 8
+dense 'mlp.down_proj self_attn.o_proj' --tensor-parallel 4
 want 2 'FP8 is none: want one such as W4A16' --model untied --scheme FP8 --group-size 32
 want 2 'num_bits: want a whole number in .0, 8.' --model untied --scheme W4A16 --num-bits 9
 want 1 'int of 1 bits, want 2 to 8' --model untied --scheme W4A16 --num-bits 1

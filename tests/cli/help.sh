@@ -111,7 +111,7 @@ complete_line() { # arguments: words of a command line; prints the completions o
     bash -c 'source bash.sh; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _oneshot; printf "%s\n" "${COMPREPLY[@]}"' - oneshot "$@"
 }
 [ "$(complete_line pl)" = plan ] || fail "$(complete_line pl)"
-[ "$(complete_line --num-c)" = --num-calibration-samples ] || fail "$(complete_line --num-c)"
+[ "$(complete_line --num-calibration-s)" = --num-calibration-samples ] || fail "$(complete_line --num-c)"
 [ "$(complete_line plan --progress l)" = line ] || fail "$(complete_line plan --progress l)"
 [ "$(complete_line eval --per)" = --per-token ] || fail "$(complete_line eval --per)"
 [ "$(complete_line inspect --j)" = --json ] || fail "$(complete_line inspect --j)"

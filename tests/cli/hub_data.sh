@@ -42,6 +42,16 @@ run c --dataset gsm8k --dataset-config-name main --splits 'train[10:13]'
 run d --dataset CNN_DailyMail --splits 'test[-2:]' --dataset-config-name default
 [ "$(tail -n 1 "$(rows "abisee--cnn_dailymail--text/default/test%5B-2%3A%5D.512")")" = '{"text":"Article:\nNews 2\n\n### Summarization:\nshort 2\n"}' ] || fail "cnn_dailymail"
 
+# Two data sets by name, with a configuration and a split for each; the names are in README.md.
+run m --dataset ok/data --splits 'train[:4]' --dataset-config-name '' --dataset gsm8k:0.25 --splits 'train[10:13]' \
+    --dataset-config-name main --num-calibration-samples 4
+{ sed -n 1,1p local.jsonl; sed -n 2p local.jsonl; head -n 1 "$(rows "openai--gsm8k--text/main/train%5B10%3A13%5D.1")"
+  sed -n 3p local.jsonl; } >mixed.jsonl
+grep -q '^| Data set | openai/gsm8k: 1 samples, ' m/README.md && grep -q '^| Data set | ok/data: 3 samples, ' m/README.md ||
+    fail "$(cat m/README.md)"
+run n --dataset mixed.jsonl
+cmp m/model.safetensors n/model.safetensors
+
 # Conversations by the model's chat template; other rows by a template of the user.
 run g --dataset ultrachat --splits 'train[:3]' 2>err
 file=$(rows "HuggingFaceH4--ultrachat_200k--chat/-/train_sft%5B%3A3%5D.512")
@@ -87,13 +97,17 @@ refused 2 "wants the rows to choose from: --splits 'train[:N]'" --dataset ok/dat
 refused 2 "want a split" --dataset ok/data --splits 'train+'
 refused 2 "has no split 'val'" --dataset ok/data --splits 'train[:2]+val'
 refused 2 "is a file, which has no configurations" --dataset local.jsonl --dataset-config-name x
+refused 2 "all data sets are files, which have no configurations" --dataset local.jsonl --dataset filled.jsonl --dataset-config-name x
+refused 2 "want it once, or once for each of the 2 data sets" --dataset local.jsonl --dataset filled.jsonl \
+    --dataset-config-name x --dataset-config-name y --dataset-config-name z
+refused 2 "without a number of samples wants the rows to choose from" --dataset ok/data --num-calibration-tokens 9
 refused 1 "not found at $HF_DATASETS_SERVER, or private" --dataset gone/data
 refused 1 "is cut off by the server" --dataset short/data
 refused 1 "asked for row 0, got row 1" --dataset other/data
 refused 1 "has a part of the rows only: want --splits 'train[:N]'" --dataset part/data --splits 'train[-5:]'
 refused 1 "want --text-template" --dataset open_platypus
 refused 1 "images or sound" --dataset flickr
-refused 1 "rows.jsonl" --dataset some/rows.parquet
+refused 1 "some/rows.parquet" --dataset some/rows.parquet
 refused 1 "no column 'story'" --dataset ok/data --splits 'train[:3]' --text-column story
 refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
 

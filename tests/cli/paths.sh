@@ -61,8 +61,7 @@ cp user.txt p.html.tmp && ln p.html.tmp other && code=0
 twice() { # arguments: flag, its two values, then the arguments of oneshot
     refused "$1 was given twice: '$2' and '$3'" "${@:4}"
 }
-twice --dataset a b "${job[@]:0:4}" --dataset a --dataset b --output o2
-twice --dataset a a plan --model m --dataset=a --dataset a
+twice --dataset d/rows.jsonl d/rows.jsonl plan --model m --scheme W4A16 --method gptq --dataset=d/rows.jsonl --dataset d/rows.jsonl
 twice --output a b "${job[@]:0:4}" --output a --output-dir b
 twice --threads 1 2 "${job[@]}" --threads 1 --threads=2
 twice --overwrite true false "${job[@]}" --overwrite --overwrite false

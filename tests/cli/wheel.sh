@@ -102,6 +102,9 @@ for name in loaded() - before:
 
 # The other jobs, and refusals.
 assert o.plan(model, scheme="W4A16")["memory"]
+pathlib.Path("more.jsonl").write_text(open(data).read())
+sets = o.plan(model, recipe, {data: None, pathlib.Path("more.jsonl"): 0.25}, **few)["data_sets"]
+assert [(s["share"], s["samples"]) for s in sets] == [(0.75, 6), (0.25, 2)], sets
 e = o.evaluate("out", data, max_windows=2, max_seq_length=64, reference=model)
 assert 1 < e["perplexity"] < 1e4
 assert "no findings" in o.verify(pathlib.Path("out"), model)

@@ -75,6 +75,50 @@ static void test_files(void **state)
                  "has both .jsonl and .json files, wanted one kind");
 }
 
+static osh_status load_split(osh_ctx *cx, osh_dataset *d, const char *path, const char *split)
+{
+    const osh_dataset_options opt = {
+        .path = path, .max_seq_length = 5, .batch_size = 1, .n_vocab = 99, .split = split};
+    return osh_dataset_load(cx, d, NULL, &opt);
+}
+
+static osh_status load_train(osh_ctx *cx, void *user)
+{
+    osh_dataset d;
+    osh_status rc = load_split(cx, &d, user, "train");
+    osh_dataset_deinit(cx, &d);
+    return rc;
+}
+
+/* A directory of a data set of the Hub has files of several splits. */
+static void test_splits(void **state)
+{
+    fixture *f = *state;
+    static const struct { const char *split; int first, n; } good[] = {
+        {NULL, 1, 2}, {"train", 1, 2}, {"train[1:]", 2, 1}, {"test", 3, 1}, {"test[:50%]+test", 3, 1},
+    };
+    osh_dataset d;
+    put_text(f, "train-00000-of-00002.jsonl", "{\"input_ids\": [1]}");
+    put_text(f, "train-00001-of-00002.jsonl", "{\"input_ids\": [2]}");
+    gives(f, f->dir, "1 2");
+    assert_ok(f->cx, load_split(f->cx, &d, f->dir, "any[1:]")); // one split: its name is ignored
+    assert_int_equal(d.ids[0], 2);
+    osh_dataset_deinit(f->cx, &d);
+    put_text(f, "test-00000-of-00001.jsonl", "{\"input_ids\": [3]}");
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_ok(f->cx, load_split(f->cx, &d, f->dir, good[i].split));
+        assert_true(d.n == good[i].n && d.ids[0] == good[i].first);
+        osh_dataset_deinit(f->cx, &d);
+    }
+    assert_fails(f->cx, OSH_E_USAGE, load_split(f->cx, &d, f->dir, "val"),
+                 "has files of the splits test, train, none of 'val': want --splits with one");
+    assert_fails(f->cx, OSH_E_UNSUPPORTED, load_split(f->cx, &d, f->dir, "train+test[:1]"),
+                 "names two splits, and the files of one split are read: want --dataset twice");
+    assert_true(torture(load_train, f->dir) > 10);
+    put_text(f, "other.jsonl", "{\"input_ids\": [4]}"); // a name without a split: all are read
+    gives(f, f->dir, "4 3 1 2");
+}
+
 static void test_json(void **state)
 {
     fixture *f = *state;
@@ -176,15 +220,16 @@ static void test_refused(void **state)
 {
     fixture *f = *state;
     assert_fails(f->cx, OSH_E_USAGE, load(f->cx, f->dir),
-                 "has no .jsonl, .json, .csv or .txt file");
+                 "has no .parquet, .jsonl, .json, .csv or .txt file");
     put_text(f, "x.md", "");
     assert_fails(f->cx, OSH_E_USAGE, load(f->cx, f->dir),
-                 "has no .jsonl, .json, .csv or .txt file");
+                 "has no .parquet, .jsonl, .json, .csv or .txt file");
     put_text(f, "data-0.arrow", ""), put_text(f, "state.json", "{}");
     assert_fails(f->cx, OSH_E_UNSUPPORTED, load(f->cx, f->dir),
-                 "data-0.arrow: rows in columns are not read");
-    assert_fails(f->cx, OSH_E_UNSUPPORTED, load(f->cx, (void *)(uintptr_t) "x.parquet"),
-                 "load_dataset('parquet'");
+                 "data-0.arrow: Arrow files are not read: python3 -c");
+    assert_fails(f->cx, OSH_E_IO, load(f->cx, (void *)(uintptr_t) "x.parquet"), "x.parquet");
+    assert_fails(f->cx, OSH_E_USAGE, load(f->cx, (void *)(uintptr_t) "x.parquet.gz"),
+                 "x.parquet.gz: unknown kind of dataset, wanted .jsonl");
     assert_fails(f->cx, OSH_E_USAGE, load(f->cx, (void *)(uintptr_t) "x.xml"),
                  "x.xml: unknown kind of dataset");
 }
@@ -193,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_files, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_splits, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_json, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_errors_name_the_file_and_its_line, setup_dir,
                                         teardown_dir),

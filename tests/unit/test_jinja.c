@@ -348,6 +348,18 @@ static void test_columns_of_a_conversation(void **state)
     chat_refuses(cx, &p, "{\"prompt\": \"p\"}",
                  "want strings in the columns 'prompt' and 'response'");
     chat_refuses(cx, &p, "{\"other\": 1}", "no column 'messages' with a conversation");
+    chat_refuses(cx, &p, "{\"question\": \"q\", \"answer\": 4}",
+                 "want strings in the columns 'question' and 'answer'");
+    chat_refuses(cx, &p, "{\"instruction\": \"i\", \"input\": [], \"output\": \"o\"}",
+                 "want strings in the columns 'instruction', 'input' and 'output'");
+    chat_refuses(cx, &p, "{\"prompt\": [{\"role\": \"user\"}], \"completion\": 7}",
+                 "the column 'completion' is an integer, want a string or a list of messages");
+    chat_refuses(cx, &p, "{\"prompt\": [\"a\"], \"completion\": \"b\"}",
+                 "message 1 is a string, want an object");
+    chat_refuses(cx, &p, "{\"messages\": [{\"role\": \"user\"}], \"tools\": {}}",
+                 "the column 'tools' is a dict, want a list");
+    chat_refuses(cx, &p, "{\"messages\": [{\"role\": \"user\"}], \"tools\": \"[1\"}",
+                 "reading the JSON text in the column 'tools'");
     chat_refuses(cx, &p, "{\"messages\": [1 2]}", "found no ','");
     place_drop(&p);
 }

@@ -41,7 +41,8 @@ static osh_status plan_one(osh_ctx *cx, const char *path, heard *said)
     snprintf(dir, sizeof dir, "%s", model);
     said->n = 0, said->text[0] = 0;
     assert_ok(cx, osh_fields_default(cx, osh_option_fields, &opt));
-    opt.model = dir, opt.dataset = data, opt.recipe = recipe;
+    char *sets[] = {data};
+    opt.model = dir, opt.dataset = (osh_strs){sets, 1}, opt.recipe = recipe;
     opt.num_calibration_samples = 1, opt.max_seq_length = 16;
     osh_log_setup(cx, OSH_LOG_INFO, OSH_PROGRESS_NONE);
     osh_log_tell(cx, hear, said);
@@ -49,7 +50,7 @@ static osh_status plan_one(osh_ctx *cx, const char *path, heard *said)
     if (rc) snprintf(said->text, sizeof said->text, "%s", osh_error_text(cx));
     osh_error_clear(cx);
     osh_plan_free(cx, p);
-    opt.model = opt.dataset = opt.recipe = NULL;
+    opt.model = opt.recipe = NULL, opt.dataset = (osh_strs){0};
     osh_fields_deinit(cx, osh_option_fields, &opt);
     return rc;
 }

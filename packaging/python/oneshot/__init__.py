@@ -43,8 +43,9 @@ def oneshot(model, recipe=None, dataset=None, output_dir=None, *, progress=None,
 
     recipe: LLM Compressor's YAML as a file, as text, or as dicts; without a recipe,
     `scheme="W4A16"` and similar arguments. dataset: a file, or rows, which are texts or dicts like
-    a row of a .jsonl. progress: is called with a Progress, often, and from another thread. log: is
-    called with (level, text), instead of stderr.
+    a row of a .jsonl, or files and their shares: {"a.jsonl": 0.7, "b.jsonl": None}, where None is
+    an equal part of the rest. progress: is called with a Progress, often, and from another thread.
+    log: is called with (level, text), instead of stderr.
     """
     with tempfile.TemporaryDirectory(prefix="oneshot-") as there:
         arguments.update(model=model, output=output_dir, recipe=_recipe(recipe, there), dataset=_rows(dataset, there))
@@ -88,6 +89,8 @@ def _recipe(recipe, there):
 def _rows(dataset, there):
     if dataset is None or isinstance(dataset, (str, os.PathLike)):
         return dataset
+    if isinstance(dataset, dict):
+        return [os.fspath(file) + ("" if share is None else f":{share:.9f}") for file, share in dataset.items()]
     path = os.path.join(there, "dataset.jsonl")
     with open(path, "w", encoding="utf-8") as f:
         for row in dataset:

@@ -2,7 +2,7 @@
 
 Run from the repository root in an environment with transformers. Reads templates/*.jinja, which use
 the features of the chat templates of these families, and conversations.jsonl. Writes families.json
-(template and conversation to text, or to a refusal), language.json (short templates with variables,
+(template and row to text, or to a refusal), language.json (short templates with variables,
 or refusals) and MANIFEST.json. `strftime_now` gives 2024-07-26."""
 import datetime
 import json
@@ -28,6 +28,32 @@ chat_template_utils.datetime = Frozen
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}  # without unk_token, so that it is undefined
 
 
+def messages_of(row):
+    """The conversation of a row, in the shapes that docs/how-to/chat.md lists."""
+    def ask(*parts):
+        return "\n".join(p for p in parts if p)
+
+    def side(cell, role):
+        return cell if isinstance(cell, list) else [{"role": role, "content": cell}]
+    names = {"human": "user", "gpt": "assistant"}
+    if row.get("messages") is not None:
+        return row["messages"]
+    if row.get("conversations") is not None:
+        return [{"role": names.get(t["from"], t["from"]), "content": t["value"]} for t in row["conversations"]]
+    if row.get("prompt") is not None:
+        return side(row["prompt"], "user") + side(row["completion"], "assistant")
+    if "instruction" in row:
+        return side(ask(row["instruction"], row.get("input")), "user") + side(row["output"], "assistant")
+    return side(row["question"], "user") + side(row["answer"], "assistant")
+
+
+def tools_of(row):
+    tools = row.get("tools")
+    if isinstance(tools, str):
+        return json.loads(tools) if tools else None
+    return tools
+
+
 def families():
     with open(os.path.join(HERE, "conversations.jsonl"), encoding="utf-8") as f:
         rows = [json.loads(line) for line in f]
@@ -39,7 +65,7 @@ def families():
         texts = []
         for row in rows:
             try:
-                texts.append(tok.apply_chat_template(row["messages"], tokenize=False))
+                texts.append(tok.apply_chat_template(messages_of(row), tools=tools_of(row), tokenize=False))
             except Exception:
                 texts.append(None)
         out[name[: -len(".jinja")]] = texts

@@ -1,0 +1,54 @@
+/* mix.h - loads calibration samples from several data sets, each with a share of the samples.
+ *
+ *   a.jsonl, b.jsonl:0.3, c.jsonl:0.1      b has a share of 0.3, c of 0.1, a gets the rest, 0.6
+ *
+ * Data sets without a number divide the rest into equal shares. The samples are taken one after the
+ * other: before each sample, the credit of each data set grows by its share; the data set with the
+ * largest credit (of several: the first one) gives its next sample, and its credit falls by 1. If a
+ * data set has no more samples, its turns are skipped. */
+#ifndef OSH_MIX_H
+#define OSH_MIX_H
+#include "base/field.h"
+#include "data/dataset.h"
+
+typedef struct osh_data_set {
+    char *path; // own
+    char *name; // own: last part of the path, or the name of a data set of the Hub
+    const char *split, *text_column, *text_template; // views; NULL: none
+    int64_t weight;                                  // the share is weight / osh_mix.total
+    int64_t n_samples, n_tokens; // samples that the data set gave; 0 before osh_mix_load
+    int64_t n_skipped;           // turns in which the data set had no more samples
+} osh_data_set;
+
+typedef struct osh_mix {
+    osh_data_set *sets; // own
+    size_t n;
+    int64_t total; // sum of the weights
+} osh_mix;
+
+typedef struct osh_mix_texts {                            // texts of the user; all are views
+    const osh_strs *sets;                                 // such as "b.jsonl:0.3"
+    const osh_strs *splits, *text_column, *text_template; // see osh_mix_item
+} osh_mix_texts;
+
+/* Reads the texts of data sets and computes the shares. osh_mix_deinit frees *out. */
+osh_status osh_mix_read(osh_ctx *cx, osh_mix *out, const osh_mix_texts *texts);
+void osh_mix_deinit(osh_ctx *cx, osh_mix *m);
+/* Returns the length of the path in "b.jsonl:0.3". If a file or directory has the whole text as its
+ * path, or if no number comes after the last colon, this is the length of the text. */
+size_t osh_mix_path_bytes(const char *text);
+/* Returns the value of data set `i`: the only item of the list, or item i. NULL: the list or the
+ * item is empty. */
+const char *osh_mix_item(const osh_strs *list, size_t i);
+/* Fails if the list has neither 0, nor 1, nor n items. `flag` is the name of the list's option. */
+osh_status osh_mix_check_list(osh_ctx *cx, const osh_strs *list, size_t n, const char *flag);
+/* Returns the largest number of samples that data set i gives if `n_samples` are taken together. 0:
+ * no limit. */
+int64_t osh_mix_quota(const osh_mix *m, size_t i, int64_t n_samples);
+double osh_mix_share(const osh_mix *m, const osh_data_set *s); // returns the share, 0 to 1
+/* Loads the samples. Fails if two data sets have the same rows, which is a mistake. The members
+ * path, split, text_column and text_template of `opt` are ignored; the other members are for all
+ * data sets. */
+osh_status osh_mix_load(osh_ctx *cx, osh_dataset *out, osh_mix *m, osh_tokenizer *tok,
+                        const osh_dataset_options *opt);
+#endif

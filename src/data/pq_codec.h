@@ -1,0 +1,17 @@
+/* pq_codec.h - decompresses pages of Parquet files. */
+#ifndef OSH_PQ_CODEC_H
+#define OSH_PQ_CODEC_H
+#include "base/base.h"
+
+enum { OSH_PQ_PLAIN_BYTES, OSH_PQ_SNAPPY, OSH_PQ_GZIP, OSH_PQ_ZSTD = 6 }; // numbers of the format
+bool osh_pq_codec_is_known(int64_t codec);
+const char *osh_pq_codec_name(int64_t codec); // returns a name for messages, also of other codecs
+typedef struct osh_pq_packed {                // compressed bytes
+    const uint8_t *s;                         // view
+    size_t n;
+    int64_t codec;
+} osh_pq_packed;
+/* Decompresses `from` to exactly n bytes. The message of an error begins with `what`. */
+osh_status osh_pq_decompress(osh_ctx *cx, void *to, size_t n, const osh_pq_packed *from,
+                             const char *what);
+#endif

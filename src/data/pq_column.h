@@ -1,0 +1,39 @@
+/* pq_column.h - reads one column of a row group of a Parquet file, page by page. Memory has one
+ * page and the dictionary of the column. */
+#ifndef OSH_PQ_COLUMN_H
+#define OSH_PQ_COLUMN_H
+#include "base/file.h"
+#include "data/pq_values.h"
+
+typedef struct osh_pq_chunk {               // a column of a row group, as the footer describes it
+    int64_t codec, n_values, from, n_bytes; // from, n_bytes: its bytes in the file
+} osh_pq_chunk;
+
+typedef struct osh_pq_column {
+    osh_file *file; // view
+    char *what;     // own: file and column, for messages
+    int type, max_rep, max_def;
+    osh_pq_chunk chunk;
+    int64_t at, n_seen; // position in the file; number of levels before the current page's end
+    uint8_t *head, *packed,
+        *page; // own: bytes of a header; a page as stored; the levels and values
+    size_t head_cap, packed_cap, page_cap;
+    osh_pq_dictionary dictionary; // own
+    osh_pq_hybrid reps, defs;
+    osh_pq_values values; // own: values.last
+    int64_t n_left;       // levels of the page that were not yet read
+    bool ready;           // rep and def are the levels of the next value
+    bool ended;           // the column has no more values; rep is 0
+    int rep, def;
+} osh_pq_column;
+
+/* Begins with a column of a row group. The fields `file`, `what`, `type`, `max_rep` and `max_def`
+ * are set. */
+void osh_pq_column_begin(osh_ctx *cx, osh_pq_column *c, const osh_pq_chunk *chunk);
+void osh_pq_column_deinit(osh_ctx *cx, osh_pq_column *c);
+/* Reads the levels of the next value into c->rep and c->def, or sets c->ended. Does nothing if
+ * c->ready is true. */
+osh_status osh_pq_column_peek(osh_ctx *cx, osh_pq_column *c);
+/* Moves to the next value, and decodes the current one if it is not null. */
+osh_status osh_pq_column_take(osh_ctx *cx, osh_pq_column *c, osh_pq_value *out);
+#endif

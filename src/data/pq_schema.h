@@ -1,0 +1,47 @@
+/* pq_schema.h - reads the footer of a Parquet file: the tree of its columns, and its row groups. */
+#ifndef OSH_PQ_SCHEMA_H
+#define OSH_PQ_SCHEMA_H
+#include "base/file.h"
+#include "data/pq_column.h"
+
+typedef enum { OSH_PQ_REQUIRED, OSH_PQ_OPTIONAL, OSH_PQ_REPEATED } osh_pq_repetition;
+typedef enum { // how the values of a leaf are written
+    OSH_PQ_AS_TEXT,
+    OSH_PQ_AS_BYTES,
+    OSH_PQ_AS_INT,
+    OSH_PQ_AS_UINT,
+    OSH_PQ_AS_FLOAT,
+    OSH_PQ_AS_BOOL,
+    OSH_PQ_AS_NOTHING // another type, such as a date
+} osh_pq_form;
+
+typedef struct osh_pq_node { // a column, or a part of a column
+    char *name;              // own
+    int type;                // physical type of a leaf; -1: a group
+    osh_pq_repetition repetition;
+    osh_pq_form form;
+    int n_children, next; // next: index of the first node that is not below this one
+    int first_leaf, n_leaves;
+    int max_rep, max_def; // largest levels of this node's values
+    bool list, map;       // the group is annotated as a list or map
+    bool known;           // all leaves below have a form
+} osh_pq_node;
+
+typedef struct osh_pq_schema {
+    osh_file *file;  // view
+    uint8_t *footer; // own
+    size_t n_footer;
+    osh_pq_node *nodes; // own; nodes[0] is the root, and the children of a node follow it
+    int n_nodes, cap, n_leaves;
+    int *leaves;    // own [n_leaves]: node of each leaf
+    size_t *groups; // own: positions of the row groups in the footer
+    int n_groups, groups_cap;
+    int64_t n_rows;
+} osh_pq_schema;
+
+osh_status osh_pq_schema_read(osh_ctx *cx, osh_pq_schema *s, osh_file *file);
+void osh_pq_schema_deinit(osh_ctx *cx, osh_pq_schema *s);
+/* Reads row group g: its number of rows, and the chunks of its leaves [s->n_leaves]. */
+osh_status osh_pq_schema_group(osh_ctx *cx, const osh_pq_schema *s, int g, int64_t *n_rows,
+                               osh_pq_chunk *chunks);
+#endif

@@ -1,0 +1,98 @@
+/* pq_values.h - decodes the levels and values of one page of a Parquet file, one after the other. A
+ * decoder keeps a position only, so its memory does not depend on the number of values. All
+ * functions return false if the bytes are not valid. */
+#ifndef OSH_PQ_VALUES_H
+#define OSH_PQ_VALUES_H
+#include "base/buf.h"
+
+enum { // encodings, by the numbers of the format
+    OSH_PQ_PLAIN = 0,
+    OSH_PQ_PLAIN_DICTIONARY = 2,
+    OSH_PQ_RLE = 3,
+    OSH_PQ_DELTA_BINARY_PACKED = 5,
+    OSH_PQ_DELTA_LENGTH_BYTE_ARRAY = 6,
+    OSH_PQ_DELTA_BYTE_ARRAY = 7,
+    OSH_PQ_RLE_DICTIONARY = 8,
+    OSH_PQ_BYTE_STREAM_SPLIT = 9
+};
+enum { // physical types
+    OSH_PQ_BOOLEAN,
+    OSH_PQ_INT32,
+    OSH_PQ_INT64,
+    OSH_PQ_INT96,
+    OSH_PQ_FLOAT,
+    OSH_PQ_DOUBLE,
+    OSH_PQ_BYTE_ARRAY,
+    OSH_PQ_FIXED
+};
+
+typedef struct osh_pq_bytes {
+    const uint8_t *at, *end;
+} osh_pq_bytes; // views
+
+/* Runs of equal values and of packed values:
+ *
+ *   run     varint: n << 1,             then the value in ceil(width / 8) bytes
+ *   packed  varint: n / 8 << 1 | 1,     then n values of `width` bits, the lowest bits first */
+typedef struct osh_pq_hybrid {
+    osh_pq_bytes b;
+    int width;     // bits of a value, 0 to 32
+    uint64_t left; // values left in the run
+    bool packed;
+    uint32_t value; // value of a run of equal values
+    uint64_t bit;   // position in the packed bytes, which end at `b.at`
+    const uint8_t *bits;
+} osh_pq_hybrid;
+bool osh_pq_hybrid_next(osh_pq_hybrid *h, uint32_t *v);
+
+/* Differences of integers in blocks. Each block has the smallest difference, and miniblocks of the
+ * other differences minus the smallest one, each with its own width. */
+typedef struct osh_pq_delta {
+    osh_pq_bytes b;
+    uint64_t n, i;        // number of values; index of the next value
+    uint64_t n_mini, per; // miniblocks in a block; values in a miniblock
+    uint64_t mini, in;    // index of the next miniblock; values left in the current one
+    const uint8_t *widths, *bits;
+    uint64_t bit;
+    int width;
+    uint64_t last, least;
+} osh_pq_delta;
+bool osh_pq_delta_open(osh_pq_delta *d, osh_pq_bytes b);
+bool osh_pq_delta_next(osh_pq_delta *d, int64_t *v);
+/* Sets *end to the first byte after all values. Does not move the decoder. */
+bool osh_pq_delta_end(const osh_pq_delta *d, const uint8_t **end);
+
+typedef struct osh_pq_dictionary { // the values of a dictionary page
+    uint8_t *data;                 // own
+    uint32_t *at;                  // own [n]: position of each BYTE_ARRAY; NULL: values of one size
+    size_t n_bytes, n;
+} osh_pq_dictionary;
+
+typedef struct osh_pq_value {
+    const uint8_t *s; // bytes of a BYTE_ARRAY; view: valid until the next value
+    size_t n;
+    union {
+        int64_t i;
+        double d;
+    } u; // BOOLEAN, INT32, INT64; FLOAT, DOUBLE
+} osh_pq_value;
+
+typedef struct osh_pq_values { // decoder of the values of a page
+    int type, encoding;
+    osh_pq_bytes b;
+    osh_pq_hybrid hybrid;
+    osh_pq_delta lengths, prefixes; // `lengths` also decodes integers
+    osh_buf last;                   // own: the last value of DELTA_BYTE_ARRAY
+    size_t size, n_split, i; // size of a value; BYTE_STREAM_SPLIT: number of values, and index
+    uint64_t bit;            // position of the next BOOLEAN of PLAIN
+    const osh_pq_dictionary *dictionary; // view
+} osh_pq_values;
+size_t
+osh_pq_type_bytes(int type); // returns the size of a value; 0: the sizes differ, or are unknown
+bool osh_pq_encoding_is_known(int type, int encoding);
+/* Begins with the values of a page. Keeps only `last` of *v. */
+bool osh_pq_values_open(osh_pq_values *v, osh_pq_bytes b, int type, int encoding,
+                        const osh_pq_dictionary *dictionary);
+/* Decodes the next value. *rc is not OSH_OK if memory is missing. */
+bool osh_pq_values_next(osh_ctx *cx, osh_pq_values *v, osh_pq_value *out, osh_status *rc);
+#endif
