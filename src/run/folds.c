@@ -323,7 +323,7 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
         osh_fold *f = &p->rewrites->folds[g->of[i].fold];
         OSH_TRY(osh_check_interrupt(cx));
         r->progress.name = p->in->graph->modules[f->module].name;
-        if (all > 0) osh_run_step(cx, r, work / all, 0);
+        if (all > 0) osh_run_step(cx, r, work / all);
         work += osh_cost_of_fold(p, f);
         OSH_TRY(fold_make_factors(cx, p, &g->of[i], w));
         for (int k = 0; k < f->n_takes; k++)

@@ -177,8 +177,7 @@ static osh_status engine_begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, 
     return rc;
 }
 
-static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k,
-                                   int64_t *n_tokens)
+static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t k)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
@@ -210,7 +209,6 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     for (int v = osh_next_set(s->out, begin, end); v < end;
          v = osh_next_set(s->out, v + 1, end))
         OSH_TRY(engine_store(cx, e, s, v, k, b));
-    *n_tokens = b->n_tokens;
 done:
     return rc;
 }
@@ -221,7 +219,6 @@ static osh_status engine_pass(osh_ctx *cx, void *user, const osh_range *r, const
     osh_engine *e = user;
     const osh_budget *p = e->p;
     osh_progress *pr = &e->r->progress;
-    int64_t n_tokens = 0;
     osh_visited now = {e->index, s, s->observe ? osh_stats_wanted(e->stats) : NULL};
     double share = 1;
     OSH_TRY(osh_cost_share(cx, &share, p, e->r->pace.cost, &now));
@@ -234,11 +231,11 @@ static osh_status engine_pass(osh_ctx *cx, void *user, const osh_range *r, const
     for (int64_t k = 0; k < p->schedule->n_batches; k++) {
         OSH_TRY(osh_check_interrupt(cx));
         osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p->in));
-        rc = engine_run_batch(cx, e, s, k, &n_tokens);
+        rc = engine_run_batch(cx, e, s, k);
         osh_mem_use(cx, old);
         if (rc) goto done;
         pr->done = p->schedule->batch_at[k + 1];
-        osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
+        osh_run_step(cx, e->r, (double)pr->done / (double)pr->total);
     }
     osh_batch_clear(cx, e->batch, p->in->graph, (osh_exec_values){e->v0, e->v1});
     OSH_TRY(osh_acts_close(cx, e->acts));
