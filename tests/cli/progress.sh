@@ -121,7 +121,9 @@ python3 - <<'P'
 import json
 events = [e for e in map(json.loads, open("resumed.jsonl")) if e["event"] == "progress"]
 first, last = next(e for e in events if "fraction" in e), events[-1]
-tokens = json.load(open("killed/oneshot-report.json"))["tokens"]
+report = json.load(open("killed/oneshot-report.json"))
+tokens = report["tokens"]
+assert report["resumed"] == 1 and "The run was resumed once." in open("killed/oneshot-report.html").read()
 assert 0.2 < first["fraction"] < 0.9 and last["fraction"] == 1, (first, last)
 part = last["tokens_per_s"] * last["elapsed_s"] / tokens
 assert 0.1 < part < 0.8, (part, last)
