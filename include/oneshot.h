@@ -49,7 +49,7 @@ typedef struct oneshot_progress {
     int64_t done, total;   /* finished steps and all steps of the phase; total 0: not counted */
     double fraction;       /* finished part of the whole job, in [0, 1]; < 0: unknown */
     double eta_s;          /* seconds left; < 0: unknown */
-    double tokens_per_s;   /* recent speed; <= 0: unknown */
+    double tokens_per_s;   /* tokens of the data / seconds of the whole job; <= 0: unknown */
     double error;          /* relative squared error of the weights so far; < 0: none yet */
     int finished;          /* 1 when the subgraph is complete, otherwise 0 */
     double loss;           /* loss of the outputs relative to rounding to nearest; <= 0: unknown */

@@ -7,6 +7,8 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/name.h"
+#include "report/verdict.h"
 #include "text/json.h"
 
 static const char marker[] = "<!-- evaluation -->"; // a comment in the page, which the results
@@ -80,29 +82,60 @@ static double evaluation_number(const cJSON *o, const char *key)
     return cJSON_IsNumber(v) ? v->valuedouble : NAN;
 }
 
-static osh_status evaluation_into_html(osh_ctx *cx, const char *path, const cJSON *e)
+/* Appends the tiles of the evaluation. */
+static void evaluation_tiles(osh_page *pg, const osh_verdict *v)
+{
+    OSH_PUT(pg,
+            "<div><b id=\"perplexity\">%.2f → %.2f</b><span>perplexity, source and "
+            "output</span></div>\n<div><b>%.4f</b><span>KL divergence; ",
+            v->before, v->after, v->kl);
+    osh_page_percent(pg, v->agreement);
+    OSH_PUT(pg, " agree on the next token</span></div>\n");
+}
+
+/* Copies the page `text` of n bytes, with the verdict and the tiles of the evaluation. */
+static osh_status evaluation_page(osh_ctx *cx, char **out, const char *text, size_t n,
+                                  const char *path, const osh_verdict *v)
 {
     osh_status rc = OSH_OK;
-    char *text = NULL; // own
-    size_t n = 0;
-    osh_buf b; // own
-    osh_buf_init(&b, 0);
-    OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_REPORT_BYTES));
-    char *at = strstr(text, marker);
-    if (!at) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no place for the evaluation", path);
-    OSH_TRY(osh_buf_append(cx, &b, text, (size_t)(at - text)));
-    OSH_TRY(osh_buf_printf(
-        cx, &b,
-        "<div><b id=\"perplexity\">%.4f → %.4f</b><span>perplexity, source and "
-        "output</span></div>\n"
-        "<div><b>%.5f</b><span>KL divergence; %.1f %% agree on the next token</span></div>\n",
-        evaluation_number(e, "reference_perplexity"), evaluation_number(e, "perplexity"),
-        evaluation_number(e, "kl_divergence"), 100 * evaluation_number(e, "top1_agreement")));
-    OSH_TRY(osh_buf_append(cx, &b, at + sizeof marker - 1,
-                           n - (size_t)(at - text) - (sizeof marker - 1)));
-    OSH_TRY(osh_file_write_all(cx, path, b.data, b.len));
+    osh_page pg;
+    osh_page_bare(&pg, cx);
+    const char *from = strstr(text, OSH_VERDICT_BEGINS), *to = from ? strstr(from, OSH_VERDICT_ENDS)
+                                                                    : NULL;
+    const char *at = to ? strstr(to, marker) : NULL;
+    if (!at)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no comments " OSH_VERDICT_BEGINS ", "
+                 OSH_VERDICT_ENDS " and %s for the evaluation", path, marker);
+    from += sizeof OSH_VERDICT_BEGINS - 1;
+    OSH_TRY(osh_buf_append(cx, &pg.b, text, (size_t)(from - text)));
+    osh_verdict_page(&pg, v);
+    if (!pg.rc) OSH_TRY(osh_buf_append(cx, &pg.b, to, (size_t)(at - to)));
+    evaluation_tiles(&pg, v);
+    at += sizeof marker - 1;
+    if (!pg.rc) OSH_TRY(osh_buf_append(cx, &pg.b, at, n - (size_t)(at - text)));
 done:
-    osh_buf_deinit(cx, &b);
+    pg.rc = rc ? rc : pg.rc;
+    osh_page_end(&pg, out);
+    return pg.rc;
+}
+
+static osh_status evaluation_into_html(osh_ctx *cx, const char *path, const cJSON *e,
+                                       const char *name)
+{
+    osh_status rc = OSH_OK;
+    char *text = NULL, *page = NULL; // own
+    size_t n = 0;
+    const osh_verdict v = {.kl = evaluation_number(e, "kl_divergence"),
+                           .agreement = evaluation_number(e, "top1_agreement"),
+                           .before = evaluation_number(e, "reference_perplexity"),
+                           .after = evaluation_number(e, "perplexity"),
+                           .n_tokens = (int64_t)evaluation_number(e, "scored_tokens"),
+                           .text = name};
+    OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_REPORT_BYTES));
+    OSH_TRY(evaluation_page(cx, &page, text, n, path, &v));
+    OSH_TRY(osh_file_write_all(cx, path, page, strlen(page)));
+done:
+    osh_free(cx, page);
     osh_free(cx, text);
     return rc;
 }
@@ -142,7 +175,7 @@ osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void
         OSH_TRY(evaluation_measure(cx, &k, opt));
         OSH_TRY(osh_json_parse(cx, &made, k.text, k.n, "the evaluation", 0));
         OSH_TRY(osh_json_edit(cx, &with, text, n, (osh_json_member){"evaluation", k.text}, json));
-        OSH_TRY(evaluation_into_html(cx, html, made));
+        OSH_TRY(evaluation_into_html(cx, html, made, osh_path_last(opt->eval)));
         OSH_TRY(osh_file_write_all(cx, json, with, strlen(with)));
         e = made;
     }

@@ -174,7 +174,12 @@ typedef struct osh_progress {
                                   // computed from both
     double eta_s;                 // estimated seconds left; <= 0: computed from work_done and
                                   // work_total
-    double tokens_per_s;          // speed of the last passes; <= 0: unknown
+    double fraction;              // finished fraction of the job; <= 0: computed from work_done and
+                                  // work_total
+    double tokens_per_s;          // tokens of the data, divided by the seconds of the whole job;
+                                  // <= 0: unknown
+    double bytes_per_s;           // for a job without data: bytes of the source or of the download,
+                                  // divided by the seconds of the whole job; <= 0: unknown
     int64_t budget_bytes;         // budget of host memory; 0: none
     double error;                 // relative squared error of the weights so far; < 0: none yet
     double loss;                  // squared error of the outputs, relative to that of rounding to

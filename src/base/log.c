@@ -229,7 +229,8 @@ static size_t progress_line(char *to, size_t room, const osh_log_state *l, const
     if (p->total > 0)
         line_add(to, room, &n, "%s%lld/%lld", p->phase ? " " : "   ", (long long)p->done,
                  (long long)p->total);
-    if (p->tokens_per_s > 0) line_add(to, room, &n, "   %.0f tok/s", p->tokens_per_s);
+    osh_show_rate(t, sizeof t, p);
+    if (*t) line_add(to, room, &n, "   %s", t);
     if (p->loss > 0) line_add(to, room, &n, "   loss %.2f of rtn", p->loss);
     else if (p->error >= 0) line_add(to, room, &n, "   err %.1e", p->error);
     osh_show_bytes(t, sizeof t, m->peak, p->budget_bytes);
@@ -271,9 +272,10 @@ static size_t progress_json(char *to, size_t room, const osh_log_state *l, const
     if (p->error >= 0 && p->error < 1e300) line_add(to, room, &n, ",\"error\":%.6e", p->error);
     if (p->loss > 0 && p->loss < 1e300) line_add(to, room, &n, ",\"loss_of_rtn\":%.6f", p->loss);
     if (p->tokens_per_s > 0) line_add(to, room, &n, ",\"tokens_per_s\":%.1f", p->tokens_per_s);
-    if (m->left >= 0)
-        line_add(to, room, &n, ",\"eta_s\":%.2f,\"fraction\":%.4f", m->left,
-            elapsed + m->left > 0 ? elapsed / (elapsed + m->left) : 0);
+    if (p->bytes_per_s > 0) line_add(to, room, &n, ",\"bytes_per_s\":%.1f", p->bytes_per_s);
+    if (m->left >= 0) line_add(to, room, &n, ",\"eta_s\":%.2f", m->left);
+    if (osh_progress_fraction(p) >= 0)
+        line_add(to, room, &n, ",\"fraction\":%.4f", osh_progress_fraction(p));
     if (p->budget_bytes > 0)
         line_add(to, room, &n, ",\"budget_bytes\":%lld", (long long)p->budget_bytes);
     line_add(to, room, &n,

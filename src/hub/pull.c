@@ -24,6 +24,7 @@ typedef struct batch {
     size_t next, finished; // next: index of the next file; finished: number of complete files;
                            // protected by p->lock, like at_work
     int at_work;
+    double began; // osh_now when the first thread starts
 } batch;
 
 typedef struct worker {
@@ -81,6 +82,7 @@ static void pull_show(osh_ctx *cx, batch *b, bool last)
                                           .total = (b->n_bytes + 999999) / 1000000,
                                           .work_done = (double)done,
                                           .work_total = (double)b->n_bytes,
+                                          .bytes_per_s = (double)done / (osh_now() - b->began),
                                           .error = -1,
                                           .finished = last});
 }
@@ -149,7 +151,7 @@ static osh_status pull_run_batch(osh_ctx *cx, batch *b, bool visible)
     int n = 0, n_open = 0, most = b->n < AT_ONCE ? (int)b->n : AT_ONCE;
     pthread_mutex_init(&b->p->lock, NULL);
     pthread_cond_init(&b->p->changed, NULL);
-    b->next = b->finished = 0, b->p->rc = 0, b->at_work = 0, b->n_bytes = 0;
+    b->next = b->finished = 0, b->p->rc = 0, b->at_work = 0, b->n_bytes = 0, b->began = osh_now();
     for (size_t i = 0; i < b->n; i++)
         if (b->one == osh_hub_file_pull && osh_hub_fetch_has_parts(b->files[i])) most = AT_ONCE;
     atomic_store(&b->p->stop, false), atomic_store(&b->p->done, 0);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "base/live.h"
 
 struct oneshot {
     osh_ctx *cx; // own
@@ -31,8 +32,7 @@ static void tell_progress(void *user, const osh_progress *p)
                                    .phase = p->phase,
                                    .done = p->done,
                                    .total = p->total,
-                                   .fraction =
-                                       p->work_total > 0 ? p->work_done / p->work_total : -1,
+                                   .fraction = osh_progress_fraction(p),
                                    .eta_s = p->eta_s > 0 ? p->eta_s : -1,
                                    .tokens_per_s = p->tokens_per_s,
                                    .error = p->error,

@@ -145,6 +145,7 @@ uint64_t osh_emit_run(const osh_emitter *e) { return e->run; }
 osh_globals *osh_emit_globals(osh_emitter *e) { return e->globals; }
 
 bool osh_emitter_resumed(const osh_emitter *e) { return e->resumed; }
+int osh_emitter_n_resumed(const osh_emitter *e) { return e->n_resumed; }
 
 bool osh_emitter_holds_work(const osh_emitter *e)
 {

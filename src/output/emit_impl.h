@@ -47,7 +47,8 @@ enum {
     OSH_REC_CHANGED, // a changed copy: u64 output tensor, u64 checksum, u64 checksum of the source
                      // tensor
     OSH_REC_TUNED,        // result of tuning; tuned.c describes the record
-    OSH_REC_APPLIED       // the tuned tensors are in the output; tuned.c describes the record
+    OSH_REC_APPLIED,      // the tuned tensors are in the output; tuned.c describes the record
+    OSH_REC_RESUMED       // another process continues the work of the records before
 };
 
 typedef enum {
@@ -137,6 +138,7 @@ struct osh_emitter {
     bool discard;          // true if osh_emitter_discard was called
     osh_tuned tuned;       // value of OSH_REC_TUNED
     bool applied;          // true if the journal has OSH_REC_APPLIED
+    int n_resumed;         // number of records OSH_REC_RESUMED
     int64_t tuned_bytes;   // size of the file OSH_TUNED_NAME in bytes
     uint64_t tuned_sum;    // checksum of the file OSH_TUNED_NAME
     uint64_t replaced_sum; // value of OSH_REC_REPLACED; 0: none

@@ -312,6 +312,7 @@ static osh_status replay_take_record(osh_ctx *cx, replay *r, const osh_journal_r
     case OSH_REC_SOURCES: OSH_TRY(replay_take_sources(cx, r, &in)); break;
     case OSH_REC_STAMPS: in.left = 0; break; // osh_origin_resume reads the last stamps
     case OSH_REC_BARRIER: break;
+    case OSH_REC_RESUMED: r->e->n_resumed++; break;
     case OSH_REC_SEALED: r->e->complete = true; break;
     case OSH_REC_RUN: replay_take_run(r, &in); break;
     case OSH_REC_REPLACED: osh_read_u64(&in); break; // journal_find_replaced has already read the
@@ -504,6 +505,10 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     e->ours = true;
     if (!e->run) OSH_TRY(resume_draw_run(cx, e)); // the record of the random number was lost
     for (int s = 0; s < e->plan->manifest.n_shards; s++) e->dirty[s] = true;
+    if (!e->complete && osh_emitter_holds_work(e)) {
+        OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_RESUMED, NULL, 0));
+        e->n_resumed++;
+    }
     if (!e->complete) OSH_TRY(osh_emit_barrier(cx, e));
 done:
     return rc;

@@ -2,6 +2,7 @@
 #include "report/page.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/quote.h"
@@ -23,21 +24,29 @@ static const char style[] =
     "width:100%;"
     "font-size:.9rem}th,td{text-align:left;padding:.25rem .6rem;border-bottom:1px solid "
     "var(--line)}"
-    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.tiles{display:flex;flex-wrap:"
-    "wrap;gap:.8rem}"
-    ".tiles div{background:var(--tile);border-radius:6px;padding:.6rem 1rem;min-width:8rem}.tiles "
-    "b{display:block;"
+    "td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}.tiles{display:grid;"
+    "grid-template-columns:repeat(auto-fill,minmax(min(12.5rem,46%),1fr));gap:.8rem}"
+    ".tiles div{background:var(--tile);border-radius:6px;padding:.6rem 1rem}.tiles b{display:block;"
     "font-size:1.2rem}.soft,.tiles "
     "span{color:var(--soft);font-size:.85rem}.warn{color:var(--warn)}svg{width:100%;"
     "height:auto;display:block}svg "
     "text{font-size:11px;fill:var(--soft)}.grid{stroke:var(--line)}details{margin:.6rem 0}"
     ".key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .3em 0 "
-    "1em}td{overflow-wrap:anywhere}td.n,th{white-space:nowrap;overflow-wrap:normal}"
+    "1em}th{vertical-align:bottom}td.n{white-space:nowrap}"
     ".wide{overflow-x:auto}.wide "
-    "svg{min-width:900px}code{overflow-wrap:anywhere}.tiles{margin-top:1rem}"
-    ":root{color-scheme:light dark}#profiles td:nth-child(-n+3){min-width:8em}#errors "
-    "td:first-child{min-width:13em}"
-    "#about th{font-weight:normal;color:var(--soft);vertical-align:top}#about td{width:100%}";
+    "svg{min-width:900px}svg.dash{display:inline-block;width:28px;height:8px}.tiles{margin-top:"
+    "1rem}"
+    ":root{color-scheme:light dark}#profiles td:nth-child(-n+3){min-width:8em}"
+    "#about{margin-top:1rem}#about th{font-weight:normal;color:var(--soft);vertical-align:top}"
+    "#about td{width:100%}"
+    "#verdict{border-left:4px solid var(--bar);background:var(--tile);padding:.6rem 1rem;"
+    "margin:1rem 0}"
+    "#verdict p{margin:.3rem 0}#verdict b{font-size:1.1rem}#options td+td{overflow-wrap:anywhere}"
+    ".copy{background:var(--tile);border-radius:6px;padding:.5rem .8rem;margin:.4rem 0;overflow-x:"
+    "auto;"
+    "white-space:pre-wrap;user-select:all;font:13px/1.5 ui-monospace,monospace}.copy "
+    "span{white-space:nowrap}"
+    "@media(max-width:600px){.more{display:none}th,td{padding:.25rem .35rem}}";
 
 void osh_page_bare(osh_page *pg, osh_ctx *cx)
 {
@@ -69,8 +78,9 @@ void osh_page_end(osh_page *pg, char **html)
 }
 
 /* Appends text with HTML's special characters escaped. Control characters are shown as osh_show
- * does, because some of them reverse the direction of a text. */
-void osh_page_escape(osh_page *pg, const char *text)
+ * does, because some of them reverse the direction of a text. If `name` is true, a line may break
+ * after each dot. */
+static void page_put(osh_page *pg, const char *text, bool name)
 {
     char shown[512]; // a piece of the escaped text
     while (*text) {
@@ -84,16 +94,54 @@ void osh_page_escape(osh_page *pg, const char *text)
                                           : NULL;
             if (as) OSH_PUT(pg, "%s", as);
             else if (!pg->rc) pg->rc = osh_buf_append(pg->cx, &pg->b, s, 1);
+            if (name && *s == '.') OSH_PUT(pg, "<wbr>");
         }
     }
 }
 
-void osh_page_bytes(osh_page *pg, double n)
+void osh_page_escape(osh_page *pg, const char *text) { page_put(pg, text, false); }
+void osh_page_name(osh_page *pg, const char *name) { page_put(pg, name, true); }
+
+/* Each word is in an element that does not break, because browsers break words at hyphens. */
+void osh_page_command(osh_page *pg, const char *command)
+{
+    char word[256];
+    OSH_PUT(pg, "<div class=\"copy\">");
+    while (*command) {
+        size_t n = strcspn(command, " "), k = n;
+        OSH_PUT(pg, "<span>");
+        for (; k > 0; command += strlen(word), k -= strlen(word)) {
+            size_t part = k < sizeof word ? k : sizeof word - 1;
+            while (part < k && part > 1 && (command[part] & 0xc0) == 0x80) part--;
+            memcpy(word, command, part), word[part] = 0;
+            osh_page_escape(pg, word);
+        }
+        OSH_PUT(pg, "</span>");
+        for (; *command == ' '; command++) OSH_PUT(pg, " ");
+    }
+    OSH_PUT(pg, "</div>\n");
+}
+
+void osh_page_percent(osh_page *pg, double share)
+{
+    double p = 100 * share;
+    if (p > 0 && p < 0.0005) OSH_PUT(pg, "&lt;&nbsp;0.001&nbsp;%%");
+    else OSH_PUT(pg, "%.*f&nbsp;%%", p >= 999.5 ? 0 : p >= 1 ? 1 : p >= 0.01 ? 2 : 3, p);
+}
+
+void osh_bytes_text(char to[32], double n)
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
     int u = 0;
     while (n >= 999.5 && u < 4) n /= 1000, u++;
-    OSH_PUT(pg, u && n < 99.95 ? "%.1f %s" : "%.0f %s", n, units[u]);
+    snprintf(to, 32, u && n < 99.95 ? "%.1f %s" : "%.0f %s", n, units[u]);
+}
+
+void osh_page_bytes(osh_page *pg, double n)
+{
+    char text[32];
+    osh_bytes_text(text, n);
+    OSH_PUT(pg, "%s", text);
 }
 
 void osh_page_bytes_cell(osh_page *pg, int64_t n)
@@ -103,11 +151,18 @@ void osh_page_bytes_cell(osh_page *pg, int64_t n)
     OSH_PUT(pg, "</td>");
 }
 
+void osh_seconds_text(char to[32], double s)
+{
+    if (s < 100) snprintf(to, 32, "%.2f s", s);
+    else if (s < 6000) snprintf(to, 32, "%.0f min %02.0f s", floor(s / 60), fmod(s, 60));
+    else snprintf(to, 32, "%.0f h %02.0f min", floor(s / 3600), floor(fmod(s, 3600) / 60));
+}
+
 void osh_page_seconds(osh_page *pg, double s)
 {
-    if (s < 100) OSH_PUT(pg, "%.2f s", s);
-    else if (s < 6000) OSH_PUT(pg, "%.0f min %02.0f s", floor(s / 60), fmod(s, 60));
-    else OSH_PUT(pg, "%.0f h %02.0f min", floor(s / 3600), floor(fmod(s, 3600) / 60));
+    char text[32];
+    osh_seconds_text(text, s);
+    OSH_PUT(pg, "%s", text);
 }
 
 const char *osh_page_colour(const char *phase)

@@ -33,6 +33,13 @@ void osh_page_end(osh_page *pg, char **html);
 void osh_page_bare(osh_page *pg, osh_ctx *cx);
 void osh_page_style(osh_page *pg);
 void osh_page_escape(osh_page *pg, const char *text);
+/* Appends a name of a module or tensor, escaped. A line may break after its dots, and not inside of
+ * a word. */
+void osh_page_name(osh_page *pg, const char *name);
+void osh_page_command(osh_page *pg, const char *command); // appends a command that can be copied
+void osh_page_percent(osh_page *pg, double share);        // appends a share such as "42.3 %"
+void osh_bytes_text(char to[32], double n);    // writes "1.2 MB"
+void osh_seconds_text(char to[32], double s);  // writes "3 min 05 s"
 void osh_page_bytes(osh_page *pg, double n);   // appends bytes such as "1.2 MB"
 void osh_page_bytes_cell(osh_page *pg, int64_t n); // appends a table cell; the cell is empty if n <
                                                    // 0

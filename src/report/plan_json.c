@@ -8,6 +8,7 @@
 #include "budget/memory_rest.h"
 #include "match/dense.h"
 #include "output/manifest_text.h"
+#include "report/report_mix.h"
 #include "rewrite/passthrough.h"
 #include "schedule/looks.h"
 #include "schedule/tuning.h"

@@ -1,5 +1,5 @@
 /* profile_html.c - draws a profile as charts and tables. */
-#include "report/page.h"
+#include "report/labels.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,12 +10,14 @@
 static void total_cells(osh_page *pg, const osh_profile_total *sum, double total)
 {
     OSH_PUT(pg,
-            "%s</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td><td class=\"n\">%lld</td>",
+            "%s</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f %%</td><td class=\"n "
+            "more\">%lld</td>",
             sum->background ? " (beside)" : "", sum->seconds, 100 * sum->seconds / total,
             (long long)sum->n);
     osh_page_bytes_cell(pg, sum->peak_bytes ? sum->peak_bytes : -1);
-    osh_page_bytes_cell(pg, sum->live_bytes ? sum->live_bytes : -1);
-    OSH_PUT(pg, "<td class=\"n\">");
+    OSH_PUT(pg, "<td class=\"n more\">");
+    if (sum->live_bytes) osh_page_bytes(pg, (double)sum->live_bytes);
+    OSH_PUT(pg, "</td><td class=\"n more\">");
     if (sum->flops > 0 && sum->seconds > 0) OSH_PUT(pg, "%.1f", sum->flops / sum->seconds / 1e9);
     OSH_PUT(pg, "</td></tr>\n");
 }
@@ -25,8 +27,9 @@ static void times_head(osh_page *pg, const char *id, const char *what)
     OSH_PUT(
         pg,
         "<div class=\"wide\"><table id=\"%s\"><tr><th>%s</th><th class=\"n\">seconds</th>"
-        "<th class=\"n\">share</th><th class=\"n\">times</th><th class=\"n\">highest memory</th>"
-        "<th class=\"n\">of it in use</th><th class=\"n\">GFLOP/s</th></tr>\n",
+        "<th class=\"n\">share</th><th class=\"n more\">times</th>"
+        "<th class=\"n\">highest memory</th>"
+        "<th class=\"n more\">of it in use</th><th class=\"n more\">GFLOP/s</th></tr>\n",
         id, what);
 }
 
@@ -82,17 +85,31 @@ void osh_page_times(osh_page *pg, const osh_profile_data *d)
     double other = total > known ? total - known : 0;
     OSH_PUT(pg,
             "<tr><td>other</td><td class=\"n\">%.3f</td><td class=\"n\">%.1f "
-            "%%</td><td></td><td></td><td></td><td></td></tr></table></div>\n",
+            "%%</td><td class=\"more\"></td><td></td><td class=\"more\"></td><td "
+            "class=\"more\"></td></tr></table></div>\n",
             other, 100 * other / total);
     free(sums);
 }
 
-/* ---- memory over time ---- */
+/* ---- memory over time ----
+ *
+ *   bytes in memory
+ *          model.layers.0     model.layers.1          names of subgraphs
+ *   20 MB |------------------------------------
+ *         |  lines, area and grid, no text
+ *     0 B |____________________________________
+ *          stages in colours
+ *          half                                       names of checkpoints, if there are any
+ *          0           time since the start      3 s
+ */
 
-enum { STRIP_H = 7, LABEL_W = 112, LABEL_CHARS = 18, LEAST_W = 1 };
+enum { STRIP_H = 7, LABEL_CHARS = 18, LEAST_W = 1, ROW_H = 14, MAX_MARKS = 50 };
 
-typedef struct axes { double seconds, top; } axes; // `seconds` is the time at the right edge, `top`
-                                                   // the number of bytes at the upper edge
+typedef struct axes {
+    double seconds, top;  // seconds: time at the right edge; top: number of bytes at the upper edge
+    int y0, y1, height;   // y0, y1: upper and lower edge of the lines; height: of the chart
+    osh_labels labels;    // the texts
+} axes;
 
 static double axes_x(const axes *a, double seconds)
 {
@@ -100,32 +117,36 @@ static double axes_x(const axes *a, double seconds)
 }
 static double axes_y(const axes *a, double bytes)
 {
-    return OSH_CHART_TOP + (OSH_CHART_H - OSH_CHART_TOP - OSH_CHART_BOTTOM) * (1 - bytes / a->top);
+    return a->y0 + (a->y1 - a->y0) * (1 - bytes / a->top);
 }
 
-/* Draws a dashed line. The label is at the left or the right end, because two lines may have the
- * same height. */
-static void draw_memory_line(osh_page *pg, double y, const char *what, double bytes, bool left)
+/* Draws a dashed line. The text below the chart explains it. */
+static void draw_memory_line(osh_page *pg, const axes *a, double bytes, const char *what,
+                             const char *style)
 {
-    OSH_PUT(pg,
-            "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"var(--%s)\" "
-            "stroke-dasharray=\"%s\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"%s\">%s ",
-            OSH_CHART_LEFT, OSH_CHART_W, y, y, left ? "soft" : "warn", left ? "2 4" : "8 4",
-            left ? OSH_CHART_LEFT + 4 : OSH_CHART_W - 4, y - 4, left ? "start" : "end", what);
-    osh_page_bytes(pg, bytes);
-    OSH_PUT(pg, "</text>\n");
+    double y = axes_y(a, bytes);
+    OSH_PUT(pg, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" %s><title>%s</title></line>\n",
+            OSH_CHART_LEFT, OSH_CHART_W, y, y, style, what);
 }
 
-static void draw_grid(osh_page *pg, const axes *a)
+static const char predicted_style[] = "stroke=\"var(--soft)\" stroke-dasharray=\"2 4\"",
+                  budget_style[] = "stroke=\"var(--warn)\" stroke-dasharray=\"8 4\"";
+
+/* Appends a text to the chart. */
+static void draw_text(axes *a, double x, double y, osh_anchor anchor, const char *text)
 {
+    osh_label_put(&a->labels, x, y, anchor, text);
+}
+
+static void draw_grid(osh_page *pg, axes *a)
+{
+    char text[32];
     for (int k = 0; k <= 4; k++) {
         double y = axes_y(a, a->top * k / 4);
-        OSH_PUT(pg,
-                "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" "
-                "y=\"%.1f\" text-anchor=\"end\">",
-                OSH_CHART_LEFT, OSH_CHART_W, y, y, OSH_CHART_LEFT - 6, y + 4);
-        osh_page_bytes(pg, a->top * k / 4);
-        OSH_PUT(pg, "</text>\n");
+        OSH_PUT(pg, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>",
+                OSH_CHART_LEFT, OSH_CHART_W, y, y);
+        osh_bytes_text(text, a->top * k / 4);
+        draw_text(a, OSH_CHART_LEFT - 6, y + 4, OSH_AT_END, text);
     }
 }
 
@@ -152,18 +173,6 @@ static void draw_curves(osh_page *pg, const osh_profile_data *d, const axes *a)
     OSH_PUT(pg, "\"/>\n");
 }
 
-/* Draws a name. If the space is too small, draws only the end of the name, because names differ at
- * their ends. */
-static void draw_label(osh_page *pg, double x, double y, const char *name)
-{
-    size_t n = strlen(name);
-    const char *from = n > LABEL_CHARS ? name + n - LABEL_CHARS : name;
-    while ((*from & 0xc0) == 0x80) from++; // moves to the start of a character
-    OSH_PUT(pg, "<text x=\"%.1f\" y=\"%.1f\">%s", x + 2, y, from == name ? "" : "…");
-    osh_page_escape(pg, from);
-    OSH_PUT(pg, "</text>\n");
-}
-
 /* Draws a stage, from its first point to the point where another stage begins. */
 static void draw_stage(osh_page *pg, const axes *a, const osh_profile_row *row, double from,
                        double to)
@@ -178,10 +187,10 @@ static void draw_stage(osh_page *pg, const axes *a, const osh_profile_row *row, 
     OSH_PUT(pg, "</title></rect>\n");
 }
 
-static void draw_stages(osh_page *pg, const osh_profile_data *d, const axes *a)
+static void draw_stages(osh_page *pg, const osh_profile_data *d, axes *a)
 {
-    double labelled = 0, drawn = 0; // right edges of the last label and of the last stage that were
-                                    // drawn
+    double drawn = 0; // right edge of the last stage that was drawn
+    char name[64];
     const char *of = NULL;
     for (size_t i = 0, k; i < d->n_points; i = k) {
         int r = d->points[i].row;
@@ -195,28 +204,26 @@ static void draw_stages(osh_page *pg, const osh_profile_data *d, const axes *a)
             draw_stage(pg, a, row, from, to), drawn = axes_x(a, to);
         if (!row->of || (of && !strcmp(of, row->of))) continue;
         of = row->of;
-        if (x < labelled || x + LABEL_W > OSH_CHART_W + 8) continue;
-        OSH_PUT(pg, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.1f\"/>", x, x,
-                OSH_CHART_TOP, axes_y(a, 0));
-        draw_label(pg, x, OSH_CHART_TOP + 9, row->of);
-        labelled = x + LABEL_W;
+        osh_label_name(name, sizeof name, row->of, LABEL_CHARS);
+        if (osh_label_put(&a->labels, x + 2, a->y0 - 3, OSH_AT_START, name))
+            OSH_PUT(pg, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>\n",
+                    x, x, a->y0 - ROW_H, a->y1);
     }
 }
 
-static void draw_checkpoints(osh_page *pg, const osh_profile_data *d, const axes *a)
+static void draw_checkpoints(osh_page *pg, const osh_profile_data *d, axes *a)
 {
-    double labelled = 0;
-    for (size_t i = 0; i < d->n_marks && i < 50; i++) {
-        double x = axes_x(a, d->marks[i].seconds);
-        OSH_PUT(
-            pg,
-            "<line stroke=\"var(--warn)\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.1f\"><title>", x,
-            x, OSH_CHART_TOP, axes_y(a, 0));
+    char name[64];
+    for (size_t i = 0; i < d->n_marks && i < MAX_MARKS; i++) {
+        double x = axes_x(a, d->marks[i].seconds), y = a->y1 + STRIP_H + ROW_H;
+        OSH_PUT(pg,
+                "<line stroke=\"var(--warn)\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"><title>",
+                x, x, a->y0, a->y1);
         osh_page_escape(pg, d->marks[i].name);
         OSH_PUT(pg, "</title></line>\n");
-        if (x < labelled) continue;
-        draw_label(pg, fmin(x, OSH_CHART_W - LABEL_W), axes_y(a, 0) - 4, d->marks[i].name);
-        labelled = x + LABEL_W;
+        osh_label_name(name, sizeof name, d->marks[i].name, LABEL_CHARS);
+        if (!osh_label_put(&a->labels, x, y, OSH_AT_START, name))
+            osh_label_put(&a->labels, x, y, OSH_AT_END, name);
     }
 }
 
@@ -225,28 +232,42 @@ static bool axes_init(axes *a, const osh_profile_data *d, int64_t predicted, int
     *a = (axes){.seconds = d->seconds, .top = fmax((double)d->peak_bytes, (double)d->live_peak)};
     bool any = d->n_points && d->seconds > 0 && a->top > 0;
     a->top = 1.08 * fmax(a->top, fmax((double)budget, (double)predicted));
+    a->height = OSH_CHART_H + ROW_H + (d->n_marks ? ROW_H : 0);
+    a->y0 = OSH_CHART_TOP + ROW_H;
+    a->y1 = a->height - OSH_CHART_BOTTOM - (d->n_marks ? ROW_H : 0);
     return any;
 }
 
 /* Draws the content of the svg element. */
-static void draw_picture(osh_page *pg, const osh_profile_data *d, const axes *a, int64_t predicted,
+static void draw_picture(osh_page *pg, const osh_profile_data *d, axes *a, int64_t predicted,
                          int64_t budget)
 {
-    OSH_PUT(pg, "<text x=\"0\" y=\"12\">bytes in memory</text>\n");
+    char seconds[32];
+    double y = a->height - 6;
+    a->labels.pg = pg;
+    draw_text(a, 0, 12, OSH_AT_START, "bytes in memory");
     draw_grid(pg, a);
     draw_stages(pg, d, a);
     draw_curves(pg, d, a);
-    if (predicted)
-        draw_memory_line(pg, axes_y(a, (double)predicted), "predicted", (double)predicted, true);
-    if (budget) draw_memory_line(pg, axes_y(a, (double)budget), "budget", (double)budget, false);
+    if (predicted) draw_memory_line(pg, a, (double)predicted, "predicted", predicted_style);
+    if (budget) draw_memory_line(pg, a, (double)budget, "budget", budget_style);
+    osh_seconds_text(seconds, d->seconds);
+    draw_text(a, OSH_CHART_LEFT, y, OSH_AT_START, "0");
+    draw_text(a, OSH_CHART_W, y, OSH_AT_END, seconds);
+    draw_text(a, OSH_CHART_LEFT + (OSH_CHART_W - OSH_CHART_LEFT) / 2, y, OSH_AT_MIDDLE,
+              "time since the start");
     draw_checkpoints(pg, d, a);
+}
+
+/* Appends the sample of a dashed line and its meaning. */
+static void key_line(osh_page *pg, const char *style, const char *what, int64_t bytes)
+{
     OSH_PUT(pg,
-            "<text x=\"%d\" y=\"%d\">0</text><text x=\"%d\" y=\"%d\" text-anchor=\"middle\">time "
-            "since the start</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">",
-            OSH_CHART_LEFT, OSH_CHART_H - 6, OSH_CHART_LEFT + (OSH_CHART_W - OSH_CHART_LEFT) / 2,
-            OSH_CHART_H - 6, OSH_CHART_W, OSH_CHART_H - 6);
-    osh_page_seconds(pg, d->seconds);
-    OSH_PUT(pg, "</text>");
+            "<svg class=\"dash\" viewBox=\"0 0 28 8\"><line x1=\"0\" x2=\"28\" y1=\"4\" y2=\"4\" "
+            "%s/></svg> %s ",
+            style, what);
+    osh_page_bytes(pg, (double)bytes);
+    OSH_PUT(pg, ". ");
 }
 
 void osh_page_memory(osh_page *pg, const osh_profile_data *d, int64_t predicted, int64_t budget)
@@ -256,9 +277,12 @@ void osh_page_memory(osh_page *pg, const osh_profile_data *d, int64_t predicted,
     OSH_PUT(pg,
             "<div class=\"wide\"><svg id=\"memory\" viewBox=\"0 0 %d %d\" role=\"img\" "
             "aria-label=\"memory against time\">\n",
-            OSH_CHART_W, OSH_CHART_H);
+            OSH_CHART_W, a.height);
     draw_picture(pg, d, &a, predicted, budget);
-    OSH_PUT(pg, "</svg></div>\n<p class=\"soft key\">The line is the anonymous and shared memory "
+    OSH_PUT(pg, "</svg></div>\n<p class=\"soft key\">");
+    if (predicted) key_line(pg, predicted_style, "predicted", predicted);
+    if (budget) key_line(pg, budget_style, "budget", budget);
+    OSH_PUT(pg, "The line is the anonymous and shared memory "
                 "of the process, the highest of each interval");
     if (d->live_peak >= 0)
         OSH_PUT(pg, "; the area is the part that the program had allocated and used");
@@ -272,7 +296,7 @@ void osh_page_picture(osh_page *pg, const osh_profile_data *d)
     OSH_PUT(pg,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
             "height=\"%d\" role=\"img\" aria-label=\"memory against time\">\n<style>",
-            OSH_CHART_W, OSH_CHART_H, OSH_CHART_W, OSH_CHART_H);
+            OSH_CHART_W, a.height, OSH_CHART_W, a.height);
     osh_page_style(pg);
     OSH_PUT(pg, "svg{background:var(--back);font-family:system-ui,sans-serif}</style>\n");
     draw_picture(pg, d, &a, 0, 0);

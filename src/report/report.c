@@ -373,6 +373,7 @@ static osh_status report_collect(osh_ctx *cx, osh_report *out, const osh_run *r)
     *out = (osh_report){.run = r,
                         .storage_read = -1,
                         .storage_written = -1,
+                        .n_resumed = osh_emitter_n_resumed(r->emitter),
                         .budget_bytes = r->progress.budget_bytes,
                         .predicted_bytes = r->plan->budget.memory.peak.host};
     rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);
@@ -441,6 +442,7 @@ osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f)
          osh_report_number(root, "tokens",
                            p->in.data.n ? (double)p->in.data.offsets[p->in.data.n] : 0) &&
          osh_mix_json(root, &p->in.mix) &&
+         osh_report_number(root, "resumed", r->n_resumed) &&
          osh_report_number(root, "output_bytes", (double)p->manifest.total_bytes) &&
          osh_mixed_json(root, p->in.opt->mixed) && report_add_tuned(root, run) &&
          report_add_not_finite(root, run) && osh_dense_json(root, &p->match) &&

@@ -1,13 +1,17 @@
 /* report_html.c - makes oneshot-report.html: a page (page.h) with the results of a run; charts are
  * inline SVG. */
 #include "base/name.h"
+#include "base/shell.h"
 #include "match/dense.h"
-#include "report/page.h"
+#include "report/closing.h"
+#include "report/labels.h"
 #include "report/report.h"
 #include "report/report_mix.h"
 #include "report/report_mixed.h"
+#include "report/verdict.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,38 +32,89 @@ static void html_tile(osh_page *pg, const char *label)
     PUT(pg, "</b><span>%s</span></div>\n", label);
 }
 
-static void html_about_row(osh_page *pg, const char *what, const char *text, bool code)
+static void html_about_row(osh_page *pg, const char *what, const char *text)
 {
     if (!text || !*text) return;
-    PUT(pg, "<tr><th>%s</th><td>%s", what, code ? "<code>" : "");
+    PUT(pg, "<tr><th>%s</th><td>", what);
     osh_page_escape(pg, text);
-    PUT(pg, "%s</td></tr>\n", code ? "</code>" : "");
+    PUT(pg, "</td></tr>\n");
 }
 
-/* Writes the table of the run: model, scheme, date and machine. */
+/* Writes the table of the run: model, scheme, date and machine; then the command. */
 static void html_about(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     PUT(pg, "<div class=\"wide\"><table id=\"about\">\n");
-    html_about_row(pg, "model", r->model, false);
-    html_about_row(pg, "architecture", p->in.ck->config ? p->in.ck->config->architecture : NULL,
-                   false);
-    html_about_row(pg, "scheme", p->in.opt->scheme, false);
-    html_about_row(pg, "recipe", p->in.opt->recipe ? osh_path_last(p->in.opt->recipe) : NULL,
-                   false);
-    html_about_row(pg, "date", r->date, false);
-    html_about_row(pg, "machine", r->machine, false);
-    html_about_row(pg, "command", r->command, true);
+    html_about_row(pg, "model", r->model);
+    html_about_row(pg, "architecture", p->in.ck->config ? p->in.ck->config->architecture : NULL);
+    html_about_row(pg, "scheme", p->in.opt->scheme);
+    html_about_row(pg, "recipe", p->in.opt->recipe ? osh_path_last(p->in.opt->recipe) : NULL);
+    html_about_row(pg, "date", r->date);
+    html_about_row(pg, "machine", r->machine);
     PUT(pg, "</table></div>\n");
+    osh_page_command(pg, r->command);
 }
 
-static void html_head(osh_page *pg, const osh_report *r)
+/* Writes "once", "twice" or "3 times". */
+static const char *times_text(char to[32], int n)
+{
+    snprintf(to, 32, "%d times", n);
+    return n == 1 ? "once" : n == 2 ? "twice" : to;
+}
+
+/* Writes the verdict of a run without an evaluation. An evaluation replaces it. */
+static void html_verdict(osh_page *pg, const osh_report *r)
+{
+    double share = 0;
+    int n = osh_closing_share(&share, r->run);
+    PUT(pg, "<div id=\"verdict\">" OSH_VERDICT_BEGINS);
+    if (n)
+        PUT(pg, "<p><b>The outputs of %d modules lose %.1f %% of what rounding to nearest "
+                "loses.</b></p>\n<p>Below 100 %%, the method is better than rounding to nearest, "
+                "on the calibration data. ", n, 100 * share);
+    else PUT(pg, "<p><b>%d modules are quantized.</b></p>\n<p>", r->run->plan->match.n_linears);
+    PUT(pg, "The predictions of the output were not compared with those of the source: "
+            "<code>--eval</code> or the line below compares them.</p>\n" OSH_VERDICT_ENDS);
+    if (r->n_fallbacks)
+        PUT(pg, "<p class=\"warn\">%d of %d modules were not solved as asked (Fallbacks).</p>\n",
+            r->n_fallbacks, r->run->plan->match.n_linears);
+    PUT(pg, "</div>\n");
+}
+
+/* Writes the next commands. They name directories by their last part, as the report names no
+ * directory of the machine. */
+static osh_status html_next(osh_ctx *cx, osh_page *pg, const osh_report *r)
+{
+    osh_status rc = OSH_OK;
+    osh_buf output, model, line; // own
+    osh_buf_init(&output, 0), osh_buf_init(&model, 0), osh_buf_init(&line, 0);
+    OSH_TRY(osh_shell_path(cx, &output, osh_path_last(r->run->plan->in.opt->output)));
+    OSH_TRY(osh_shell_path(cx, &model, r->model));
+    PUT(pg, "<h2>Next</h2>\n<p class=\"soft\">To be run in the directory that holds the output. A "
+            "click selects a line.</p>\n");
+    for (int i = 0; i < 3; i++) {
+        osh_buf_clear(&line);
+        if (!i) OSH_TRY(osh_buf_printf(cx, &line, "vllm serve %s", output.data));
+        if (i == 1)
+            OSH_TRY(osh_buf_printf(cx, &line, "oneshot eval --model %s --reference %s --dataset "
+                                              "TEXT", output.data, model.data));
+        if (i == 2)
+            OSH_TRY(osh_buf_printf(cx, &line, "oneshot verify %s --model %s", output.data,
+                                   model.data));
+        osh_page_command(pg, line.data);
+    }
+done:
+    osh_buf_deinit(cx, &output);
+    osh_buf_deinit(cx, &model);
+    osh_buf_deinit(cx, &line);
+    return rc;
+}
+
+static void html_tiles(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
-    PUT(pg, "<p class=\"soft\">oneshot %s, pipeline %s</p>\n", osh_version(), osh_plan_pipeline(p));
-    html_about(pg, r);
-    PUT(pg, "<div class=\"tiles\">\n");
-    PUT(pg, "<div><b id=\"modules\">%d", p->match.n_linears);
+    char times[32];
+    PUT(pg, "<div class=\"tiles\">\n<div><b id=\"modules\">%d", p->match.n_linears);
     html_tile(pg, "modules quantized");
     PUT(pg, "<div><b>");
     osh_page_bytes(pg, (double)r->source_bytes);
@@ -80,7 +135,23 @@ static void html_head(osh_page *pg, const osh_report *r)
         r->n_fallbacks);
     html_tile(pg, "fallbacks");
     /* --eval and --sample replace these comments of the page by their results. */
-    PUT(pg, "<!-- evaluation --></div>\n<!-- sample --><!-- end of sample -->\n");
+    PUT(pg, "<!-- evaluation --></div>\n");
+    if (r->n_resumed)
+        PUT(pg, "<p id=\"resumed\" class=\"soft\">The run was resumed %s. Seconds, memory and "
+                "bytes read and written are those of its last part.</p>\n",
+            times_text(times, r->n_resumed));
+}
+
+static osh_status html_head(osh_ctx *cx, osh_page *pg, const osh_report *r)
+{
+    PUT(pg, "<p class=\"soft\">oneshot %s, pipeline %s</p>\n", osh_version(),
+        osh_plan_pipeline(r->run->plan));
+    html_verdict(pg, r);
+    html_tiles(pg, r);
+    html_about(pg, r);
+    osh_status rc = html_next(cx, pg, r);
+    PUT(pg, "<!-- sample --><!-- end of sample -->\n");
+    return rc;
 }
 
 /* ---- error per module ---- */
@@ -122,15 +193,18 @@ static void html_error_chart(osh_page *pg, const osh_run *r,
     int d0 = (int)floor(log10(lo) - 0.01), d1 = (int)ceil(log10(hi));
     if (d1 <= d0) d1 = d0 + 1;
     double h = CHART_H - TOP - BOTTOM, w = CHART_W - LEFT, step = w / bars;
+    osh_labels labels = {.pg = pg};
+    char text[32];
     PUT(pg, "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" "
-        "role=\"img\" aria-label=\"%s of each module\">\n<text x=\"0\" "
-        "y=\"12\">%s</text>\n", CHART_W, CHART_H, what, what);
-    for (int d = d0; d <= d1; d++) {
+        "role=\"img\" aria-label=\"%s of each module\">\n", CHART_W, CHART_H, what);
+    osh_label_put(&labels, 0, 12, OSH_AT_START, what);
+    for (int d = d1; d >= d0; d--) {
         double y = TOP + h * (d1 - d) / (d1 - d0);
-        PUT(pg,
-            "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%d\" "
-            "y=\"%.1f\" text-anchor=\"end\">1e%d</text>\n",
-            LEFT, CHART_W, y, y, LEFT - 6, y + 4, d);
+        PUT(pg, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, CHART_W,
+            y, y);
+        snprintf(text, sizeof text, d >= -5 && d <= 3 ? "%.*f %%" : "%.*e %%", d >= -2 ? 0 : -2 - d,
+                 pow(10, d + 2));
+        osh_label_put(&labels, LEFT - 6, y + 4, OSH_AT_END, text);
     }
     for (int k = 0; k < bars; k++) {
         int worst = (int)((int64_t)k * n / bars);
@@ -142,18 +216,22 @@ static void html_error_chart(osh_page *pg, const osh_run *r,
             LEFT + k * step, TOP + h * top, step > 3 ? step - 1 : step, h * (1 - top),
             r->results[worst].fallback ? "warn" : "bar");
         osh_page_escape(pg, p->match.linears[worst].name);
-        PUT(pg, ": %.3e</title></rect>\n", e);
+        PUT(pg, ": ");
+        osh_page_percent(pg, e);
+        PUT(pg, "</title></rect>\n");
     }
     if (value == module_share && d0 <= 0 && d1 >= 0) {
         double y = TOP + h * d1 / (d1 - d0);
         PUT(pg,
             "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"var(--warn)\" "
-            "stroke-dasharray=\"8 4\"/>"
-            "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">rounded to nearest</text>\n",
-            LEFT, CHART_W, y, y, CHART_W - 4, y - 4);
+            "stroke-dasharray=\"8 4\"/>",
+            LEFT, CHART_W, y, y);
+        osh_label_put(&labels, CHART_W, 12, OSH_AT_END, "dashed: rounded to nearest");
     }
-    PUT(pg, "<text x=\"%d\" y=\"%d\">modules in the order of execution%s</text></svg></div>\n",
-        LEFT, CHART_H - 8, bars < n ? "; each bar is the worst of a few" : "");
+    osh_label_put(&labels, LEFT, CHART_H - 8, OSH_AT_START,
+                  bars < n ? "modules in the order of execution; each bar is the worst of a few"
+                           : "modules in the order of execution");
+    PUT(pg, "</svg></div>\n");
 }
 
 typedef struct ranked { double error; int i; } ranked;
@@ -164,37 +242,67 @@ static int ranked_by_error(const void *a, const void *b)
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
+typedef struct columns { // columns of the table of modules that have values
+    bool shares, steps, outputs;
+    double lost; // sum of the losses of all modules
+} columns;
+
+static columns columns_find(const osh_run *r)
+{
+    columns c = {.shares = run_has_shares(r)};
+    for (int i = 0; i < r->plan->match.n_linears; i++) {
+        const osh_result *x = &r->results[i];
+        c.steps |= x->losses.n > 0, c.outputs |= x->losses.all > 0;
+        if (x->objective > 0) c.lost += x->objective;
+    }
+    return c;
+}
+
+static void html_error_row(osh_page *pg, const osh_run *r, const columns *c, int i)
+{
+    const osh_result *x = &r->results[i];
+    const osh_linear *l = &r->plan->match.linears[i];
+    PUT(pg, "<tr><td>");
+    osh_page_name(pg, l->name);
+    PUT(pg, "</td><td class=\"n%s\">%d</td><td class=\"n\">", c->shares ? " more" : "",
+        r->plan->match.schemes[l->scheme_index].weights.bits);
+    if (c->shares) {
+        if (x->objective >= 0 && c->lost > 0) osh_page_percent(pg, x->objective / c->lost);
+        PUT(pg, "</td><td class=\"n\">");
+        if (module_share(r, i) > 0) osh_page_percent(pg, module_share(r, i));
+        PUT(pg, "</td><td class=\"n\">");
+    }
+    osh_page_percent(pg, x->nmse);
+    if (c->outputs) {
+        PUT(pg, "</td><td class=\"n more\">");
+        if (x->losses.all > 0) osh_page_percent(pg, x->losses.of[x->losses.n - 1] / x->losses.all);
+    }
+    if (c->steps) {
+        const osh_modifier *m = &r->plan->in.recipe->modifiers[l->modifier];
+        PUT(pg, "</td><td class=\"more\">");
+        for (int k = 0; k < x->losses.n; k++) {
+            PUT(pg, "%s%s ", k ? ", " : "", m->type->step(m, k));
+            osh_page_percent(pg, x->losses.of[0] > 0 ? x->losses.of[k] / x->losses.of[0] : 0);
+        }
+    }
+    PUT(pg, "</td></tr>\n");
+}
+
 static void html_error_table(osh_page *pg, const osh_run *r, const ranked *order)
 {
     const osh_plan *p = r->plan;
     int n = p->match.n_linears < MAX_ROWS ? p->match.n_linears : MAX_ROWS;
+    columns c = columns_find(r);
     PUT(pg,
-        "<details%s><summary>%d modules, the worst first</summary>\n"
-        "<div class=\"wide\"><table id=\"errors\"><tr><th>module</th>"
-        "<th>format</th><th class=\"n\">loss</th><th class=\"n\">rounded to nearest</th><th "
-        "class=\"n\">part</th>"
-        "<th class=\"n\">weight error</th><th>by step</th><th class=\"n\">relative output "
-        "error</th></tr>\n",
-        n <= 40 ? " open" : "", n);
-    for (int k = 0; k < n; k++) {
-        const osh_result *x = &r->results[order[k].i];
-        PUT(pg, "<tr><td>");
-        osh_page_escape(pg, p->match.linears[order[k].i].name);
-        PUT(pg, "</td><td>%s</td><td class=\"n\">", p->match.linears[order[k].i].format->name);
-        if (x->objective >= 0) PUT(pg, "%.4g", x->objective);
-        PUT(pg, "</td><td class=\"n\">");
-        if (x->objective >= 0 && x->nearest >= 0) PUT(pg, "%.4g", x->nearest);
-        PUT(pg, "</td><td class=\"n\">");
-        if (module_share(r, order[k].i) > 0) PUT(pg, "%.3f", module_share(r, order[k].i));
-        PUT(pg, "</td><td class=\"n\">%.3e</td><td>", x->nmse);
-        const osh_modifier *m =
-            x->losses.n ? &p->in.recipe->modifiers[p->match.linears[order[k].i].modifier] : NULL;
-        for (int i = 0; i < x->losses.n; i++)
-            PUT(pg, "%s%s %.4g", i ? ", " : "", osh_modifier_step(m, i), x->losses.of[i]);
-        PUT(pg, "</td><td class=\"n\">");
-        if (x->losses.all > 0) PUT(pg, "%.3e", x->losses.of[x->losses.n - 1] / x->losses.all);
-        PUT(pg, "</td></tr>\n");
-    }
+        "<details%s><summary>%d modules, the largest %s first</summary>\n"
+        "<div class=\"wide\"><table id=\"errors\"><tr><th>module</th><th class=\"n%s\">bits</th>"
+        "%s<th class=\"n\">error of the weight</th>%s%s</tr>\n",
+        n <= 40 ? " open" : "", n, c.shares ? "loss" : "error", c.shares ? " more" : "",
+        c.shares ? "<th class=\"n\">share of the loss</th><th class=\"n\">loss, rounded to nearest "
+                   "is 100 %</th>" : "",
+        c.outputs ? "<th class=\"n more\">error of the output</th>" : "",
+        c.steps ? "<th class=\"more\">loss after each step, the first is 100 %</th>" : "");
+    for (int k = 0; k < n; k++) html_error_row(pg, r, &c, order[k].i);
     PUT(pg, "</table></div>\n");
     if (n < p->match.n_linears)
         PUT(pg, "<p class=\"soft\">All %d are in oneshot-report.json.</p>\n", p->match.n_linears);
@@ -223,11 +331,11 @@ static void html_router_row(osh_page *pg, const osh_graph *g, const osh_router_t
         all += x->tokens[e];
     }
     PUT(pg, "<tr><td>");
-    osh_page_escape(pg, g->modules[g->nodes[x->node].module].name);
+    osh_page_name(pg, g->modules[g->nodes[x->node].module].name);
     PUT(pg, "</td>");
     const int64_t cells[] = {x->n_experts, least, all / x->n_experts, most};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
-        PUT(pg, "<td class=\"n\">%lld</td>", (long long)cells[i]);
+        PUT(pg, "<td class=\"n%s\">%lld</td>", i % 3 ? "" : " more", (long long)cells[i]);
     PUT(pg, "<td>");
     html_starved(pg, x, all / x->n_experts);
     PUT(pg, "</td></tr>\n");
@@ -237,8 +345,9 @@ static void html_coverage(osh_page *pg, const osh_run *run)
 {
     const osh_coverage *c = run->coverage;
     PUT(pg,
-        "<div class=\"wide\"><table id=\"coverage\"><tr><th>router</th><th class=\"n\">experts</th>"
-        "<th class=\"n\">tokens, least</th><th class=\"n\">mean</th><th class=\"n\">most</th>"
+        "<div class=\"wide\"><table id=\"coverage\"><tr><th>router</th><th class=\"n "
+        "more\">experts</th><th class=\"n\">tokens, least</th><th class=\"n\">mean</th>"
+        "<th class=\"n more\">most</th>"
         "<th>starved: expert (tokens)</th></tr>\n");
     for (int i = 0; i < c->n; i++)
         if (c->routers[i].n_tokens) html_router_row(pg, run->plan->in.graph, &c->routers[i]);
@@ -272,7 +381,7 @@ static void html_fallbacks(osh_page *pg, const osh_report *r)
     for (int i = 0; i < run->plan->match.n_linears; i++) {
         if (!run->results[i].fallback) continue;
         PUT(pg, "<tr><td>");
-        osh_page_escape(pg, run->plan->match.linears[i].name);
+        osh_page_name(pg, run->plan->match.linears[i].name);
         PUT(pg, "</td><td class=\"warn\">");
         osh_page_escape(pg, run->results[i].fallback);
         PUT(pg, "</td></tr>\n");
@@ -292,7 +401,7 @@ static void html_left_dense(osh_page *pg, const osh_plan *p)
             "<th>why</th></tr>\n");
     for (int64_t i = 0; i < p->match.n_dense && i < MAX_ROWS; i++) {
         PUT(pg, "<tr><td>");
-        osh_page_escape(pg, p->match.dense[i].names);
+        osh_page_name(pg, p->match.dense[i].names);
         PUT(pg, "</td><td>%lld</td><td>", (long long)p->match.dense[i].n);
         osh_page_bytes(pg, (double)p->match.dense[i].bytes);
         PUT(pg, "</td><td>%s</td></tr>\n", p->match.dense[i].why);
@@ -316,6 +425,8 @@ static void html_subgraph_chart(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
     double most = 0, h = CHART_H - TOP - BOTTOM;
+    osh_labels labels = {.pg = pg};
+    char text[32];
     if (p->in.pipeline != OSH_PIPELINE_SEQUENTIAL || p->schedule.parts->n > MAX_BARS) return;
     for (int s = 0; s < p->schedule.parts->n; s++)
         most = fmax(most, subgraph_seconds(&r->d, p->schedule.parts->parts[s].name));
@@ -325,10 +436,13 @@ static void html_subgraph_chart(osh_page *pg, const osh_report *r)
         "<h3>Per subgraph</h3>\n"
         "<div class=\"wide\"><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"time per "
         "subgraph\">\n"
-        "<text x=\"0\" y=\"12\">seconds</text>"
-        "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/><text x=\"%d\" y=\"%d\" "
-        "text-anchor=\"end\">%.3g s</text><text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">0</text>\n",
-        CHART_W, CHART_H, LEFT, CHART_W, TOP, TOP, LEFT - 6, TOP + 4, most, LEFT - 6, TOP + h);
+        "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>\n",
+        CHART_W, CHART_H, LEFT, CHART_W, TOP, TOP);
+    osh_label_put(&labels, 0, 12, OSH_AT_START, "seconds");
+    osh_seconds_text(text, most);
+    osh_label_put(&labels, LEFT - 6, TOP + 4, OSH_AT_END, text);
+    osh_label_put(&labels, LEFT - 6, TOP + h, OSH_AT_END, "0");
+    osh_label_put(&labels, LEFT, CHART_H - 8, OSH_AT_START, "subgraphs in order");
     for (int s = 0; s < p->schedule.parts->n; s++) {
         double y = TOP + h;
         for (size_t i = 0; i < r->d.n_rows; i++) {
@@ -347,7 +461,7 @@ static void html_subgraph_chart(osh_page *pg, const osh_report *r)
             PUT(pg, ": %.3f s</title></rect>\n", row->seconds);
         }
     }
-    PUT(pg, "<text x=\"%d\" y=\"%d\">subgraphs in order</text></svg></div>\n", LEFT, CHART_H - 8);
+    PUT(pg, "</svg></div>\n");
 }
 
 /* ---- memory, bytes, options ---- */
@@ -457,16 +571,16 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
     for (int i = 0; i < n; i++)
         order[i] = (ranked){shares ? r->run->results[i].objective : r->run->results[i].nmse, i};
     qsort(order, (size_t)n, sizeof *order, ranked_by_error);
-    html_head(&pg, r);
+    OSH_TRY(html_head(cx, &pg, r));
     if (shares) {
         PUT(&pg, "<h2>Loss per module</h2>\n<p class=\"soft\">Loss of the layer's output on the "
-                 "calibration data, relative to the loss with the weight rounded to nearest; "
+                 "calibration data, divided by the loss with the weight rounded to nearest; "
                  "logarithmic.</p>\n");
-        html_error_chart(&pg, r->run, module_share, "loss, 1 = rounded to nearest");
+        html_error_chart(&pg, r->run, module_share, "loss, rounded to nearest is 100 %");
     } else {
         PUT(&pg, "<h2>Error per module</h2>\n<p class=\"soft\">Squared error of the weight, "
-                 "relative to its square; logarithmic.</p>\n");
-        html_error_chart(&pg, r->run, module_error, "relative squared error");
+                 "divided by the square of the weight; logarithmic.</p>\n");
+        html_error_chart(&pg, r->run, module_error, "squared error of the weight");
     }
     html_error_table(&pg, r->run, order);
     osh_mixed_page(&pg, r->run->plan->in.opt->mixed);

@@ -2,8 +2,10 @@
  * HTML report. The curve shows the least loss at each size along the convex hulls; a point shows
  * the choice. */
 #include "report/report_mixed.h"
+#include "report/labels.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static bool mixed_add_row(cJSON *list, const double *v, int n)
 {
@@ -90,15 +92,19 @@ static void mixed_draw(osh_page *pg, const osh_mixed *m)
             "loss %.4g</title></circle>\n",
             scale_x(&s, (double)m->bytes), scale_y(&s, m->loss), mixed_bits(m, (double)m->bytes),
             m->loss);
-    if (s.y0 <= s.y1)
-        OSH_PUT(pg, "<text x=\"4\" y=\"%.0f\">%.2g</text><text x=\"4\" y=\"%.0f\">%.2g</text>\n",
-                scale_y(&s, pow(10, s.y0)), pow(10, s.y0), scale_y(&s, pow(10, s.y1)),
-                pow(10, s.y1));
-    OSH_PUT(pg,
-            "<text x=\"%d\" y=\"%d\">%.2f bits</text>"
-            "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%.2f bits</text>\n",
-            OSH_CHART_LEFT, OSH_CHART_H - 8, mixed_bits(m, s.x0), OSH_CHART_W - 8, OSH_CHART_H - 8,
-            mixed_bits(m, s.x1));
+    osh_labels labels = {.pg = pg};
+    char text[32];
+    osh_label_put(&labels, 0, 12, OSH_AT_START, "loss");
+    for (int i = 0; i < 2 && s.y0 <= s.y1; i++) { // the second text is dropped if both are equal
+        double loss = pow(10, i ? s.y1 : s.y0);
+        snprintf(text, sizeof text, "%.2g", loss);
+        osh_label_put(&labels, OSH_CHART_LEFT - 6, scale_y(&s, loss) + 4, OSH_AT_END, text);
+    }
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof text, "%.2f bits", mixed_bits(m, i ? s.x1 : s.x0));
+        osh_label_put(&labels, i ? OSH_CHART_W : OSH_CHART_LEFT, OSH_CHART_H - 8,
+                      i ? OSH_AT_END : OSH_AT_START, text);
+    }
     OSH_PUT(pg, "</svg></div>\n");
 }
 
@@ -119,12 +125,13 @@ void osh_mixed_page(osh_page *pg, const osh_mixed *m)
     OSH_PUT(pg,
             "<details><summary>%d units</summary><div class=\"wide\"><table "
             "id=\"units\"><tr><th>unit</th>"
-            "<th>weights</th><th>loss</th><th>effect of 3 bits</th></tr>\n",
+            "<th class=\"n\">weights</th><th class=\"n\">loss</th><th class=\"n\">effect of 3 "
+            "bits</th></tr>\n",
             m->n_units);
     for (int i = 0; i < m->n_units; i++) {
         const osh_mixed_unit *u = &m->units[i];
         OSH_PUT(pg, "<tr><td>");
-        osh_page_escape(pg, u->name);
+        osh_page_name(pg, u->name);
         OSH_PUT(
             pg,
             "</td><td class=\"n\">%s</td><td class=\"n\">%.3g</td><td class=\"n\">%.3g</td></tr>\n",

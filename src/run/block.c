@@ -28,7 +28,7 @@ static osh_status blocked_rows(osh_ctx *cx, void *user, int k, int64_t sample, o
 static void blocked_step(osh_ctx *cx, void *user, int64_t t)
 {
     const blocked *x = user;
-    osh_run_step(cx, x->r, (double)t / (double)x->of.b.rule.steps, 0);
+    osh_run_step(cx, x->r, (double)t / (double)x->of.b.rule.steps);
 }
 
 /* Makes a job (arguments and results of a modifier for one Linear) and a copy of the original

@@ -22,7 +22,7 @@ static void datafree_count(osh_ctx *cx, progress *p, int linear)
 {
     osh_run *r = p->r;
     p->work += osh_cost_of_linear(r->budget, linear);
-    osh_pace_step(&r->pace, p->work / p->all, 0, osh_now());
+    osh_pace_step(&r->pace, p->work / p->all);
     r->progress.small = true;
     if (p->all_of_it) osh_run_finished(cx, r, r->budget->match->linears[linear].name);
     r->progress.small = false;

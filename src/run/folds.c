@@ -412,7 +412,7 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
             osh_fold *f = &p->rewrites->folds[g->of[k].fold];
             OSH_TRY(osh_check_interrupt(cx));
             r->progress.name = p->in->graph->modules[f->module].name;
-            if (all > 0) osh_run_step(cx, r, work / all, 0);
+            if (all > 0) osh_run_step(cx, r, work / all);
             work += osh_cost_of_fold(p, f);
             if (folding_owner(g, k) == osh_ranks_me(g->ranks))
                 OSH_TRY(fold_make_factors(cx, p, &g->of[k], w));

@@ -18,15 +18,8 @@ typedef struct osh_pace {
     bool inside;
     double begun, ended; // osh_now at the beginning and end of a phase; loading between two phases
                          // counts for the second phase
-    double entered;      // osh_now at the beginning of the phase, without the loading before it
     double share, fraction;          // share: fraction of the phase that osh_pace_begin has begun;
                                      // fraction: finished fraction of that share
-    double pass_clock;               // seconds spent in passes
-    struct { double clock; int64_t tokens; } ring[32]; // times and tokens of the latest steps of
-                                                       // the current pass
-    int n_ring;
-    int64_t tokens;      // number of tokens of all passes
-    double tokens_per_s; // tokens per second in the previous pass
 } osh_pace;
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p);
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
@@ -34,13 +27,11 @@ void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
  * whole phase begins, and all earlier phases of the subgraph are finished. share < 1: this fraction
  * of the phase begins; the parts of a phase may come in any order. */
 void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share, double now);
-/* Records a step. fraction: finished fraction of the share that was given to osh_pace_begin.
- * n_tokens: tokens since the last step. */
-void osh_pace_step(osh_pace *pace, double fraction, int64_t n_tokens, double now);
+/* Records a step. fraction: finished fraction of the share that was given to osh_pace_begin. */
+void osh_pace_step(osh_pace *pace, double fraction);
 void osh_pace_end(osh_pace *pace, double now);
 /* Returns the estimated seconds that the run still needs; <= 0: not known, or the run is at its
  * end. */
 double osh_pace_eta(const osh_pace *pace, double now);
-/* Returns the tokens per second over the last 5 seconds of the pass; 0: not known. */
-double osh_pace_tokens_per_s(const osh_pace *pace);
+double osh_pace_work(const osh_pace *pace); // returns the sum of the work of all phases
 #endif

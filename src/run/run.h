@@ -26,6 +26,9 @@ typedef struct osh_run {
                       // all samples
     osh_acts *acts; // view: store of values; NULL: the pipeline is datafree
     double started;
+    double began;  // osh_now at osh_run_start
+    double before; // part of the job's work that an earlier process has done
+    bool traversed; // true after osh_run_traverse was called
     bool entered;         // true after this process has begun a subgraph
     bool profiling;       // true if this run has started the profile, and must stop it
     bool logging;         // true if this run has opened the log file, and must close it
@@ -50,9 +53,9 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);
 osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph);
 /* Begins the fraction `share` of a phase (osh_pace_begin), otherwise like osh_run_begin. */
 osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph, double share);
-/* Shows the progress. fraction: finished fraction of the phase, or of the `share` that was begun.
- * n_tokens: number of tokens that ran through the model since the last step. */
-void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens);
+/* Shows the progress. fraction: finished fraction of the phase, or of the `share` that was
+ * begun. */
+void osh_run_step(osh_ctx *cx, osh_run *r, double fraction);
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope);
 /* Resets the errors that the progress line shows. */
 void osh_run_no_error(osh_run *r);

@@ -194,8 +194,7 @@ static osh_status engine_begin_batch(osh_ctx *cx, osh_engine *e, int64_t first, 
 }
 
 /* Runs the i-th batch of this rank. */
-static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t i,
-                                   int64_t *n_tokens)
+static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t i)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
@@ -228,7 +227,6 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     for (int v = osh_next_set(s->out, begin, end); v < end;
          v = osh_next_set(s->out, v + 1, end))
         OSH_TRY(engine_store(cx, e, s, v, k, b));
-    *n_tokens = b->n_tokens;
 done:
     return rc;
 }
@@ -241,18 +239,18 @@ static osh_status engine_run_round(osh_ctx *cx, osh_engine *e, const osh_step *s
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
     osh_progress *pr = &e->r->progress;
-    int64_t n_tokens = 0, n_ranks = osh_ranks_n(e->r->ranks);
+    int64_t n_ranks = osh_ranks_n(e->r->ranks);
     for (; *i < e->n_mine; ++*i) {
         int64_t k = e->mine[*i], group = osh_group_at(&p->in->groups, p->schedule->batch_at[k]);
         if (e->r->ranks && group / n_ranks > round) break;
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_ranks_hear(cx, e->r->ranks));
         osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(p->in));
-        rc = engine_run_batch(cx, e, s, *i, &n_tokens);
+        rc = engine_run_batch(cx, e, s, *i);
         osh_mem_use(cx, old);
         if (rc) goto done;
         pr->done = p->schedule->batch_at[k + 1];
-        osh_run_step(cx, e->r, (double)pr->done / (double)pr->total, n_tokens);
+        osh_run_step(cx, e->r, (double)pr->done / (double)pr->total);
     }
 done:
     return rc;

@@ -436,7 +436,7 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_results_take(cx, r));
         r->progress.name = l->name;
-        osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all, 0);
+        osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all);
         bool block = osh_wants(r->budget->schedule, l) & OSH_STAT_BLOCK;
         if (block) OSH_TRY(solve_window_run(cx, &w)); // learning a block reads solved weights, so
                                                       // waiting groups are solved first

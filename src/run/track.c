@@ -123,16 +123,38 @@ static void pace_forget_done(osh_run *r)
             last->work[OSH_PHASE_ROUND] -= osh_cost_of_linear(p, i);
 }
 
+/* Sets r->before. whole: work of the job; left: work that this process has to do. */
+static void pace_set_before(osh_run *r, double whole, double left)
+{
+    r->before = whole > 0 && left < whole ? 1 - left / whole : 0;
+}
+
+/* Returns the work of traversals [first, end). */
+static double traversals_work(const osh_run *r, int first, int end)
+{
+    double work = 0;
+    for (int t = first; t < end; t++)
+        for (int k = 0; k < OSH_PHASE_ROUND; k++) work += r->plan->traversals[t].work[k];
+    return work;
+}
+
 osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
 {
-    const osh_budget *p = r->budget;
+    osh_status rc = OSH_OK;
+    const osh_schedule *s = r->budget->schedule;
     osh_pace_deinit(cx, &r->pace);
-    osh_status rc = osh_pace_init(cx, &r->pace, p);
-    if (!rc) pace_forget_done(r);
-    /* Adds the work of all later traversals. */
-    for (int t = p->schedule->traversal + 1; !rc && t < p->schedule->n_traversals; t++)
+    OSH_TRY(osh_pace_init(cx, &r->pace, r->budget));
+    double whole = osh_pace_work(&r->pace) + traversals_work(r, 0, s->traversal);
+    pace_forget_done(r);
+    double left = osh_pace_work(&r->pace),
+           later = traversals_work(r, s->traversal + 1, s->n_traversals);
+    /* An earlier process has done the traversals before the first one of this process. */
+    if (!r->traversed) pace_set_before(r, whole + later, left + later);
+    r->traversed = true;
+    for (int t = s->traversal + 1; t < s->n_traversals; t++)
         for (int k = 0; k < OSH_PHASE_ROUND; k++)
             r->pace.cost[r->pace.n - 1].work[k] += r->plan->traversals[t].work[k];
+done:
     return rc;
 }
 
@@ -148,8 +170,11 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     char *path = NULL; // own
     const osh_plan *p = r->plan;
+    r->began = osh_now();
     OSH_TRY(osh_pace_init(cx, &r->pace, r->budget));
+    double whole = osh_pace_work(&r->pace);
     pace_forget_done(r);
+    pace_set_before(r, whole, osh_pace_work(&r->pace));
     if (p->in.device) osh_nvml_open(cx);
     if (p->in.device) osh_profile_device(cx, profile_read_arena, p->in.device);
     if (!p->in.opt->log_file && !osh_log_has_file(cx)) { // the caller of the library may have
@@ -184,10 +209,28 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
 
 /* ---- phases and progress ---- */
 
+/* Sets the finished part and the speed of the job. The speed is the number of the job's tokens
+ * (bytes of the source if it needs no data), divided by the time of the whole job at the speed of
+ * this process. */
+static void run_set_rate(osh_run *r, double now)
+{
+    osh_progress *p = &r->progress;
+    const osh_inputs *in = &r->plan->in;
+    double spent = now - r->began, all = spent + p->eta_s;
+    bool over = p->work_total > 0 && p->work_done >= p->work_total;
+    if ((p->eta_s <= 0 && !over) || all <= 0) return;
+    double left = 1 - r->before; // part of the job's work that is done in `all` seconds
+    p->fraction = over ? 1 : r->before + left * spent / all;
+    if (in->pipeline == OSH_PIPELINE_DATAFREE)
+        p->bytes_per_s = left * (double)osh_checkpoint_stored_bytes(in->ck) / all;
+    else p->tokens_per_s = left * (double)in->data.offsets[in->data.n] / all;
+}
+
 static void run_show(osh_ctx *cx, osh_run *r)
 {
-    r->progress.eta_s = osh_pace_eta(&r->pace, osh_now());
-    r->progress.tokens_per_s = osh_pace_tokens_per_s(&r->pace);
+    double now = osh_now();
+    r->progress.eta_s = osh_pace_eta(&r->pace, now);
+    run_set_rate(r, now);
     osh_progress_show(cx, &r->progress);
 }
 
@@ -237,9 +280,9 @@ osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgr
     return scope;
 }
 
-void osh_run_step(osh_ctx *cx, osh_run *r, double fraction, int64_t n_tokens)
+void osh_run_step(osh_ctx *cx, osh_run *r, double fraction)
 {
-    osh_pace_step(&r->pace, fraction, n_tokens, osh_now());
+    osh_pace_step(&r->pace, fraction);
     run_show(cx, r);
 }
 

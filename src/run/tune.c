@@ -134,7 +134,7 @@ static void tune_on_step(osh_ctx *cx, void *user, int64_t step)
 {
     osh_run *r = user;
     r->progress.done = step, r->progress.total = r->budget->schedule->tune.steps;
-    osh_run_step(cx, r, (double)step / (double)r->budget->schedule->tune.steps, 0);
+    osh_run_step(cx, r, (double)step / (double)r->budget->schedule->tune.steps);
 }
 
 static osh_status tune_learn(osh_ctx *cx, osh_run *r)

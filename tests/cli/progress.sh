@@ -17,7 +17,7 @@ import json, os, sys
 events = [json.loads(line) for line in open("progress.jsonl")]
 keys = {"event": str, "step": int, "n_steps": int, "name": str, "phase": str, "done": int, "total": int,
         "elapsed_s": float, "cpu_s": float, "peak_bytes": int, "finished": bool}
-also = {"error": float, "loss_of_rtn": float, "tokens_per_s": float, "eta_s": float, "fraction": float, "budget_bytes": int}
+also = {"error": float, "loss_of_rtn": float, "tokens_per_s": float, "eta_s": float, "bytes_per_s": float, "fraction": float, "budget_bytes": int}
 for e in events:
     assert e["event"] == "progress", e
     for k, t in keys.items():
@@ -29,6 +29,12 @@ assert events[-1]["peak_bytes"] > 1 << 20
 for a, b in zip(events, events[1:]):
     assert b["elapsed_s"] >= a["elapsed_s"] and b["step"] >= a["step"], (a, b)
 wall, cpu = events[-1]["elapsed_s"], events[-1]["cpu_s"]
+# The rate is that of the whole job: all tokens by all seconds, of which the plan takes a few.
+tokens = json.load(open("out/oneshot-report.json"))["tokens"]
+part = events[-1]["tokens_per_s"] * wall / tokens
+assert 1 <= part < 1.5, ("tokens per second", events[-1], tokens)
+parts = [e["fraction"] for e in events if "fraction" in e]
+assert len(parts) > 10 and parts[0] < 0.5 and parts[-1] == 1, parts
 def off(key, total):
     """How far the estimate was off, at the first event behind a tenth of the time."""
     e = next(e for e in events if e[key] >= 0.1 * total and "eta_s" in e)
@@ -98,11 +104,27 @@ grep -q ' failed .*names no subgraph' run2.log
 if one --output elsewhere --progress json --model nowhere 2>err; then exit 1; fi
 python3 -c 'import json; e = json.loads(open("err").readlines()[-1]); assert e["event"] == "error" and e["exit"] == 1 and "nowhere" in e["text"], e'
 # After a kill the log has whole lines, and the profile is a list of whole records.
-one --num-calibration-samples 512 --output killed --progress none --profile k.yaml --log-file k.log >/dev/null 2>&1 &
+# No function runs the program, so that $! is the program and not a shell.
+killed=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --output killed
+        --dataset "$model/data/calibration.jsonl" --max-seq-length 256 --num-calibration-samples 512)
+"$ONESHOT" "${killed[@]}" --progress none --profile k.yaml --log-file k.log >/dev/null 2>&1 &
 pid=$!
-for i in $(seq 6000); do grep -q 'observe model.layers.0 Start' k.log 2>/dev/null && break; sleep 0.05; done
+for i in $(seq 6000); do grep -q 'observe model.layers.2 Start' k.log 2>/dev/null && break; sleep 0.05; done
 kill -9 $pid
 wait $pid || true
 [ "$(tail -c 1 k.log | od -An -c | tr -d ' ')" = '\n' ] || [ $(($(stat -c %s k.log) % 4096)) = 0 ]
 # the lines of model, method and memory_usage, then records of eleven lines
 [ $(($(grep -vcE '^(#|$)' k.yaml) % 11)) = 3 ]
+# A resumed run: the finished part counts the work of the killed run, the rate does not.
+"$ONESHOT" "${killed[@]}" --progress json >/dev/null 2>resumed.jsonl
+python3 - <<'P'
+import json
+events = [e for e in map(json.loads, open("resumed.jsonl")) if e["event"] == "progress"]
+first, last = next(e for e in events if "fraction" in e), events[-1]
+report = json.load(open("killed/oneshot-report.json"))
+tokens = report["tokens"]
+assert report["resumed"] == 1 and "The run was resumed once." in open("killed/oneshot-report.html").read()
+assert 0.2 < first["fraction"] < 0.9 and last["fraction"] == 1, (first, last)
+part = last["tokens_per_s"] * last["elapsed_s"] / tokens
+assert 0.1 < part < 0.8, (part, last)
+P

@@ -27,15 +27,17 @@ class Check(html.parser.HTMLParser):
         self.seen.add(tag)
         for k, v in attrs:
             assert not k.startswith("on") and k not in {"src", "href"}, (tag, k, v)
-        if tag not in {"meta", "br"}:
+        if tag not in {"meta", "br", "wbr"}:
             self.open_.append(tag)
+        if tag == "td":
+            self.cells.append("")
     def handle_startendtag(self, tag, attrs):
         self.seen.add(tag)
     def handle_endtag(self, tag):
         assert self.open_.pop() == tag, (tag, self.open_)
     def handle_data(self, data):
         if self.open_ and self.open_[-1] == "td":
-            self.cells.append(data)
+            self.cells[-1] += data
 c = Check(convert_charrefs=True)
 c.feed(text)
 assert not c.open_, c.open_
@@ -79,7 +81,7 @@ python3 - <<'P' # the perplexity before and after equals that of `oneshot eval`
 import json
 page, d, want = open("run/oneshot-report.html").read(), json.load(open("run/oneshot-report.json")), json.load(open("eval.json"))
 assert d["evaluation"] == want, (d["evaluation"], want)
-assert f'<b id="perplexity">{want["reference_perplexity"]:.4f} → {want["perplexity"]:.4f}</b>' in page
+assert f'<b id="perplexity">{want["reference_perplexity"]:.2f} → {want["perplexity"]:.2f}</b>' in page
 assert f'perplexity {want["perplexity"]:.4f}, of the source {want["reference_perplexity"]:.4f}' in open("said").read()
 P
 cp run/oneshot-report.json before.json
@@ -94,19 +96,31 @@ code=0
 # the page has the data of the run, and the loss of each layer relative to rounding to nearest, the
 # largest first
 python3 - <<'P'
-import json, re
+import html, json, re
 page, d = open("run/oneshot-report.html").read(), json.load(open("run/oneshot-report.json"))
 assert d["model"] == "docs-llama-3m" and d["architecture"] == "LlamaForCausalLM" and " threads, " in d["machine"], d
 assert d["command"].startswith("oneshot --") and "--dataset calibration.jsonl" in d["command"] and "/" not in d["command"], d["command"]
 assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", d["date"]), d["date"]
-for key in ["architecture", "date", "machine", "command"]:
+for key in ["architecture", "date", "machine"]:
     assert d[key] in page, key
+lines = [html.unescape(re.sub("<[^>]*>", "", x)) for x in re.findall(r'<div class="copy">(.*?)</div>', page)]
+assert lines == [d["command"], "vllm serve run", "oneshot eval --model run --reference docs-llama-3m --dataset TEXT",
+                 "oneshot verify run --model docs-llama-3m"], lines
 loss, nearest = (sum(m[k] for m in d["modules"]) for k in ["objective", "nearest_objective"])
 assert 0 < loss < 0.7 * nearest, (loss, nearest)
-rows = re.findall(r"<tr><td>(model[^<]*)</td><td>[^<]*</td><td class=\"n\">([^<]*)</td><td class=\"n\">([^<]*)</td>", page)
-want = sorted(((m["name"], m["objective"], m["nearest_objective"]) for m in d["modules"]), key=lambda m: -m[1])
-assert rows == [(n, f"{a:.4g}", f"{b:.4g}") for n, a, b in want], rows
-for label in ["loss, 1 = rounded to nearest", "modules in the order of execution", "seconds", "subgraphs in order", "bytes in memory",
+errors = re.search(r'<table id="errors">(.*?)</table>', page, re.S)[1]
+rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(<td>model.*?)</tr>", errors)]
+rows = [[c.replace("<wbr>", "").replace("&nbsp;", " ") for c in row] for row in rows]
+def percent(share):
+    p = 100 * share
+    return f"{p:.{1 if p >= 1 else 2 if p >= 0.01 else 3}f} %"
+want = sorted(d["modules"], key=lambda m: -m["objective"])
+want = [[m["name"], "4", percent(m["objective"] / loss), percent(m["objective"] / m["nearest_objective"]), percent(m["relative_squared_error"])]
+        for m in want]
+assert rows == want, (rows, want)
+assert f"The outputs of 28 modules lose {100 * loss / nearest:.1f} %" not in page, "the evaluation has not replaced the verdict"
+assert "<b>The output predicts almost the same as the source.</b>" in page
+for label in ["loss, rounded to nearest is 100 %", "dashed: rounded to nearest", "modules in the order of execution", "seconds", "subgraphs in order", "bytes in memory",
               "time since the start"]:
     assert f">{label}<" in page, label
 P
@@ -124,16 +138,25 @@ assert "<title>oneshot report</title>" in dom, "the page's title was changed, or
 assert "<script" not in dom and "<img" not in dom
 assert dom.count("<rect") >= 4 and re.search(r'id="errors"', dom)
 P
-for width in 420 1000; do # no element is wider than the window
-    cat >frame.html <<H
-<!doctype html><body><iframe src="run/oneshot-report.html" width="$width" height="900" style="border:0"></iframe><p id="said"></p><script>
-onload = () => { const d = document.querySelector("iframe").contentDocument.documentElement;
-                 document.getElementById("said").textContent = "wide " + d.scrollWidth + " of " + d.clientWidth + ", high " + d.scrollHeight; }
-</script></body>
-H
-    shoot "$PWD/frame.html" --allow-file-access-from-files --disable-web-security --dump-dom >frame.dom || { cat browser.log; exit 1; }
-    grep -oE 'wide [0-9]+ of [0-9]+, high [0-9]+' frame.dom | tee said
-    awk -v w=$width '{ seen = $4 + 0; exit !($2 + 0 <= seen && seen <= w && seen > w - 40 && $6 > 1500) }' said || { echo "at $width: $(cat said)"; exit 1; }
+# Pages of several kinds at three widths: no text touches another text or a figure, no word is
+# broken, nothing is cut.
+gptq=(--model "$model" --dataset "$model/data/calibration.jsonl" --max-seq-length 64 --progress none)
+"$ONESHOT" "${gptq[@]}" --scheme W4A16 --quality best --num-calibration-samples 8 --output best --host-memory 60MB \
+    --checkpoint half=model.layers.2.mlp.down_proj --sample "The program" >/dev/null
+"$ONESHOT" "${gptq[@]}" --scheme W4A16 --num-calibration-samples 2 --target-bits 4.5 --output mixed >/dev/null
+"$OSH_TOOLS/tiny_model" qwen3_moe moe
+"$ONESHOT" --model moe --scheme W4A16 --group-size -1 --method gptq --ignore lm_head --dataset moe/calibration.jsonl \
+    --output experts --progress none >/dev/null
+pages=
+for name in run best mixed experts; do pages=$pages,$PWD/$name/oneshot-report.html; done
+sed "s|PAGES|${pages#,}|" "$OSH_SOURCE_DIR/tests/tools/report_boxes.html" >boxes.html
+shoot "$PWD/boxes.html" --allow-file-access-from-files --disable-web-security --virtual-time-budget=60000 \
+    --dump-dom >boxes.dom || { cat browser.log; exit 1; }
+sed -n '/<pre id="said">/,/^end/p' boxes.dom | sed 's/.*<pre id="said">//' >said
+cat said
+[ "$(grep -cE '^[a-z]+ [0-9]+: [0-9]{3,} texts, [1-9][0-9]+ of them in charts$' said)" = 12 ] || { echo "not 12 pages"; exit 1; }
+[ "$(wc -l <said)" = 13 ] || { echo "the layout has faults"; exit 1; }
+for width in 420 1280; do
     shoot "$PWD/run/oneshot-report.html" --window-size=$width,2200 --screenshot="$PWD/shot.png" >/dev/null
     [ "$(stat -c %s shot.png)" -gt 20000 ] || { echo "the screenshot at $width is empty"; exit 1; }
 done

@@ -74,7 +74,7 @@ for what in nothing suspend narrow; do
     [ "$(head -n 1 screen)" = 0 ] || fail "$what: exit code"
     sed -n 3p screen | grep -q '^out: 28 modules' && sed -n 4p screen | grep -q '^loss ' ||
         fail "$what: other lines than the last one before the summary"
-    grep -qE '^(took [0-9ms]+ .*)?6/6  the output' screen && grep -q '^out: 28 modules' screen || fail "$what"
+    grep -qE '^(took [0-9ms]+ .*)?(6/6|100%)  the output' screen && grep -q '^out: 28 modules' screen || fail "$what"
 done
 python3 watch.py interrupt 70 "$ONESHOT" "${job[@]}" >screen || fail interrupt
 [ "$(head -n 1 screen)" = 1 ] && sed -n 2p screen | grep -q "^oneshot: interrupted" || fail "interrupt: the screen is not clean"

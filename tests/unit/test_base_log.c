@@ -177,13 +177,13 @@ static void live_line_of_a_terminal(void **state)
     output_take(end, sizeof end);
     osh_ctx_free(cx);
     stderr_restore();
-    static const char head[] = "\r\033[K3/28  model.layers.2  observe 1/128";
+    static const char head[] = "\r\033[K10% [#..........]  3/28  model.layers.2";
     assert_memory_equal(first, head, sizeof head - 1);
     assert_null(strchr(first, '\n'));
     assert_true(strlen(first) <= 4 + 39); // the line is cut to the 40 columns of the terminal
     assert_true(strlen(many) < 10 * strlen(first)); // 500 calls take far less than a second, so few
                                                     // lines are shown
-    assert_memory_equal(message, "\r\033[Khello\r\n3/28  model", 21);
+    assert_memory_equal(message, "\r\033[Khello\r\n10% [#.", 18);
     assert_non_null(strstr(end, "\n"));
 }
 

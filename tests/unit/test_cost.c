@@ -174,19 +174,17 @@ static void pace_learns(void **state)
     for (int s = 0; s < 2; s++) {
         osh_pace_begin(&pace, OSH_PHASE_OBSERVE, s, 1, t);
         assert_true(s > 0 || osh_pace_eta(&pace, t) == 0);
-        /* Until the current pass has a speed, the speed of the previous pass is returned. */
-        near_to(osh_pace_tokens_per_s(&pace), s ? 100 : 0);
-        for (int k = 1; k <= 4; k++) osh_pace_step(&pace, k / 4.0, 100, t += 9);
+        for (int k = 1; k <= 4; k++) osh_pace_step(&pace, k / 4.0), t += 9;
         osh_pace_begin(&pace, OSH_PHASE_PROPAGATE, s, 1, t); // ends the observe pass
-        osh_pace_step(&pace, 0.5, 200, t += 2);
+        osh_pace_step(&pace, 0.5), t += 2;
         if (fabs(osh_pace_eta(&pace, t) / (40 * (9 - s) + 2) - 1) > 0.2)
             fail_msg("%.1f", osh_pace_eta(&pace, t));
-        osh_pace_step(&pace, 1, 200, t += 2);
+        osh_pace_step(&pace, 1), t += 2;
     }
     osh_pace_end(&pace, t);
     if (fabs(osh_pace_eta(&pace, t) / 320 - 1) > 0.02)
         fail_msg("eta %.1f, want 320", osh_pace_eta(&pace, t));
-    near_to(osh_pace_tokens_per_s(&pace), 200.0 / 2);
+    near_to(osh_pace_work(&pace), 40);
     /* Continues at subgraph 8, as if an earlier process had finished the subgraphs before it. */
     osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 8, 1, t);
     if (fabs(osh_pace_eta(&pace, t) / 80 - 1) > 0.02)
@@ -207,7 +205,7 @@ static void pace_of_rounds(void **state)
     for (int round = 0; round < 2; round++) {
         /* The first round takes 2 seconds more, to load weights. */
         osh_pace_begin(&pace, OSH_PHASE_OBSERVE, 0, 0.5, round ? t += 2 : t);
-        osh_pace_step(&pace, 1, 100, t += round ? 4 : 6);
+        osh_pace_step(&pace, 1), t += round ? 4 : 6;
         osh_pace_begin(&pace, OSH_PHASE_SOLVE, 0, 0.5, t);
         osh_pace_end(&pace, t += 3);
         near_to(osh_pace_eta(&pace, t), round ? 0 : 9);

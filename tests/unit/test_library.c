@@ -14,6 +14,7 @@ typedef struct seen {
     oneshot *o;
     int n_progress, n_log, interrupt_at;
     double last_fraction;
+    int n_parts; // number of reports with a fraction inside of (0, 1)
     char text[4096], log[4096];
 } seen;
 
@@ -22,6 +23,7 @@ static void on_progress(void *user, const oneshot_progress *p)
     seen *s = user;
     assert_int_equal(p->size, sizeof *p);
     assert_true(p->fraction <= 1);
+    s->n_parts += p->fraction > 0 && p->fraction < 1;
     s->last_fraction = p->fraction;
     if (++s->n_progress == s->interrupt_at) oneshot_interrupt(s->o);
 }
@@ -153,7 +155,7 @@ static void test_jobs(void **state)
     assert_int_equal(oneshot_compress(s->o, args), ONESHOT_OK);
     assert_string_equal(oneshot_error(s->o), "");
     assert_non_null(strstr(s->text, "28 modules"));
-    assert_true(s->n_progress > 10 && s->last_fraction > 0.9);
+    assert_true(s->n_progress > 10 && s->last_fraction > 0.9 && s->n_parts > 5);
     assert_int_equal(s->n_log, 0); // there are no warnings
     s->text[0] = 0;
     assert_int_equal(oneshot_verify(s->o, out, (oneshot_argument[]){{"model", MODEL}, {0}}),

@@ -21,7 +21,8 @@ __all__ = ["oneshot", "plan", "evaluate", "verify", "version", "OneshotError", "
 Progress = collections.namedtuple(
     "Progress", "step n_steps name phase done total fraction eta_s tokens_per_s error finished")
 Progress.__doc__ = """Where a job is: subgraph `step` of `n_steps`, and inside it `phase`, `done` of `total`; `fraction` of
-the whole job and `eta_s` are None while unknown, as `error` of a finished subgraph is."""
+the whole job and `eta_s` are None while unknown, as `error` of a finished subgraph is. `tokens_per_s`
+is the number of calibration tokens divided by the seconds of the whole job."""
 
 
 class OneshotError(RuntimeError):

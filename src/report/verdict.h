@@ -1,0 +1,20 @@
+/* verdict.h - says in words how good an output is. */
+#ifndef OSH_VERDICT_H
+#define OSH_VERDICT_H
+#include "report/page.h"
+
+#define OSH_VERDICT_BEGINS "<!-- verdict -->"    // comments of the page around the verdict, which
+#define OSH_VERDICT_ENDS "<!-- end of verdict -->" // an evaluation replaces
+
+typedef struct osh_verdict { // results of an evaluation
+    double kl, agreement;    // mean divergence of a token's predictions; share of tokens with the
+                             // same most likely prediction
+    double before, after;    // perplexity of the source and of the output
+    int64_t n_tokens;        // number of scored tokens
+    const char *text;        // view: name of the text that was evaluated
+} osh_verdict;
+
+const char *osh_verdict_word(double kl); // such as "The output is close to the source."
+/* Appends the verdict of an evaluation, without the comments. */
+void osh_verdict_page(osh_page *pg, const osh_verdict *v);
+#endif
