@@ -1,5 +1,5 @@
 # packages.cmake - cpack, run in a build directory: -G DEB makes a package for the Debian on which
-# it was built; -G TGZ makes a tree that runs on any x86-64 Linux (packaging/tarball.cmake). With
+# it was built; -G TGZ makes a tree that runs on any x86-64 Linux (packaging/trees.cmake). With
 # the CUDA back end the name ends with -cuda.
 if(OSH_SANITIZE OR OSH_FUZZER)
   return()
@@ -27,7 +27,7 @@ set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_PACKAGE_FILE_NAME ${OSH_PACKAGE}-${PROJECT_VERSION}-linux-x86_64)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PACKAGING_INSTALL_PREFIX /)
-set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/packaging/tarball.cmake)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/packaging/trees.cmake)
 set(CPACK_OSH_SOURCE ${CMAKE_SOURCE_DIR})
 set(CPACK_OSH_BUILD ${CMAKE_BINARY_DIR})
 set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/packaging/generators.cmake)

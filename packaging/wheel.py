@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""wheel.py - makes a Python wheel from a build, with liboneshot and the libraries that it links and
-opens; nothing is compiled again.
+"""wheel.py - makes a Python wheel from a build, with liboneshot, the program and the libraries that
+they link and open; nothing is compiled again.
 
-The C library, libgcc_s and libstdc++ are the system's; the tag of the wheel names the oldest C
-library that suffices for all files. libcurl is the system's, too: it links the same libraries as
-Python's ssl, and a process can have only one of each.
+Each bundled library finds the others in its own directory (RPATH, written by patchelf), so that
+`auditwheel show` accepts the wheel. The C library, libgcc_s and libstdc++ are the system's; the tag
+of the wheel names the oldest C library that suffices for all files. Debian 12 builds its libraries
+with names of C library 2.34, so no older one is possible. libcurl is the system's, too: it links
+the same libraries as Python's ssl, and a process can have only one of each.
 Usage: wheel.py BUILD [--out DIR]      BUILD: such as build/release"""
 import argparse
 import base64
 import hashlib
 import pathlib
 import re
+import stat
 import subprocess
 import sys
 import tempfile
@@ -41,32 +44,33 @@ def newest_glibc(files):
     return max(int(n) for n in wanted)
 
 
-def needs_of_opened(lib):
-    """Returns the libraries of the wheel that the opened libraries link, each after those that it
-    links itself: the loader looks for them on the system if they are not loaded yet."""
-    there, order = {p.name for p in lib.iterdir()}, []
+def needed(file):
+    """Returns the names of the libraries that a file links."""
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", file))
 
-    def visit(name):
-        for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", lib / name)):
-            if needed in there and needed not in order:
-                visit(needed)
-                order.append(needed)
 
-    for name in sorted(there):
-        if re.match(r"libopenblas\.so", name):
-            visit(name)
-    return order
+def look_beside(file, directory):
+    """Makes the loader search this directory for the libraries that `file` links or opens.
+    --force-rpath: also for the libraries that these link."""
+    run("patchelf", "--force-rpath", "--set-rpath", directory, file)
 
 
 def collect(build, to):
     """Returns the files of the wheel: name -> path."""
     run("cmake", "--install", build, "--prefix", to / "tree", "--strip")
-    library = next((to / "tree").rglob("liboneshot.so.0"))
+    program, library = to / "tree/bin/oneshot", next((to / "tree").rglob("liboneshot.so.0")).resolve()
     run("bash", HERE / "bundle.sh", library, to / "lib", to / "licences", *SYSTEM)
-    (to / "lib/first").write_text("".join(name + "\n" for name in needs_of_opened(to / "lib")))
-    files = {f"oneshot/{p.name}": p for p in (HERE / "python/oneshot").glob("*.py")}
-    files.update({f"oneshot/lib/{p.name}": p for p in (to / "lib").iterdir()})
-    files["oneshot/lib/liboneshot.so.0"] = library.resolve()
+    bundled = sorted((to / "lib").iterdir())
+    for file in [library, *bundled]:
+        look_beside(file, "$ORIGIN")
+    look_beside(program, "$ORIGIN/../lib")
+    missing = {n for p in [program, library, *bundled] for n in needed(p)} - {p.name for p in bundled} - {*SYSTEM}
+    if missing:
+        sys.exit(f"wheel.py: {', '.join(sorted(missing))} is linked, and neither bundled nor in SYSTEM")
+    files = {f"oneshot/{p.name}": p for p in (HERE / "python/oneshot").iterdir() if p.is_file()}
+    files.update({f"oneshot/lib/{p.name}": p for p in bundled})
+    files["oneshot/lib/liboneshot.so.0"] = library
+    files["oneshot/bin/oneshot"] = program
     return files
 
 
@@ -77,9 +81,12 @@ Version: {version}
 Summary: compresses Hugging Face checkpoints to compressed-tensors, one decoder layer at a time
 License: Apache-2.0
 Requires-Python: >=3.8
+Requires-Dist: tqdm; extra == "progress"
+Provides-Extra: progress
 """
     wheel = f"Wheel-Version: 1.0\nGenerator: wheel.py\nRoot-Is-Purelib: false\nTag: {tag}\n"
-    return {"METADATA": about, "WHEEL": wheel}
+    commands = "[console_scripts]\noneshot = oneshot.__main__:main\n"
+    return {"METADATA": about, "WHEEL": wheel, "entry_points.txt": commands}
 
 
 def main():
@@ -95,7 +102,7 @@ def main():
     version = re.search(r"^CMAKE_PROJECT_VERSION:\w+=(.*)$", cache, re.M).group(1)
     with tempfile.TemporaryDirectory() as there:
         files = collect(args.build, pathlib.Path(there))
-        glibc = newest_glibc([p for n, p in files.items() if ".so" in n])
+        glibc = newest_glibc([p for n, p in files.items() if "/lib/" in n or "/bin/" in n])
         tag = f"py3-none-manylinux_2_{glibc}_x86_64"
         info = f"oneshot-{version}.dist-info"
         name = args.out / f"oneshot-{version}-{tag}.whl"
@@ -109,7 +116,8 @@ def main():
                 digest = base64.urlsafe_b64encode(hashlib.sha256(data[n]).digest()).rstrip(b"=").decode()
                 record += f"{n},sha256={digest},{len(data[n])}\n"
                 entry = zipfile.ZipInfo(n, (2020, 1, 1, 0, 0, 0))  # equal files make equal bytes
-                entry.external_attr = (0o755 if "/lib/" in n else 0o644) << 16
+                mode = 0o755 if "/lib/" in n or "/bin/" in n else 0o644
+                entry.external_attr = (stat.S_IFREG | mode) << 16  # pip sets x only for a regular file
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 z.writestr(entry, data[n])
             z.writestr(zipfile.ZipInfo(f"{info}/RECORD", (2020, 1, 1, 0, 0, 0)), record + f"{info}/RECORD,,\n")

@@ -11,6 +11,7 @@
 #                    end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/bare.sh
 
 suite=bookworm tests= dir=
 usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$0" >&2; exit 2; }
@@ -22,15 +23,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-[ "$(id -u)" = 0 ] || { echo "bare-debian.sh: the user is $(id -un), root is wanted: debootstrap and chroot need it" >&2; exit 1; }
-for program in debootstrap git unshare; do
-    command -v "$program" >/dev/null || { echo "bare-debian.sh: no $program in PATH" >&2; exit 1; }
-done
-# Lists "URI RELEASE COMPONENT" of this machine's apt sources for the suite.
-rows=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Identifier: Packages' |
-    grep -E " $suite(-updates|-security)? main$" | sort -u || true)
-mirror=$(sed -n "s| $suite main$||p" <<<"$rows" | head -1)
-[ -n "$mirror" ] || { echo "bare-debian.sh: /etc/apt names no mirror of $suite main" >&2; exit 1; }
+bare_wants git
 
 if [ -z "$dir" ]; then
     dir=$(mktemp -d)
@@ -38,28 +31,8 @@ if [ -z "$dir" ]; then
 fi
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd) root=$dir/root
-rm -rf --one-file-system "$root"
-if [ ! -e "$dir/base.tar" ]; then
-    debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$dir/debootstrap.log" 2>&1 ||
-        { tail -20 "$dir/debootstrap.log" >&2; exit 1; }
-    tar -C "$root" -cf "$dir/base.tar.partial" .
-    mv "$dir/base.tar.partial" "$dir/base.tar"
-else
-    mkdir "$root"
-    tar -C "$root" -xf "$dir/base.tar"
-fi
-
-# Copies the files that the Debian needs to reach the mirror: sources, apt's settings for downloads,
-# names, certificates, proxies.
-sed 's/^/deb /' <<<"$rows" >"$root/etc/apt/sources.list"
-apt-config dump | grep -E '^Acquire::(http|https|ftp|Check-|Retries)' >"$root/etc/apt/apt.conf.d/99host" || true
-for file in /etc/apt/auth.conf /etc/apt/auth.conf.d /etc/resolv.conf /etc/hosts /etc/pip.conf; do
-    [ ! -e "$file" ] || cp -rL "$file" "$root$(dirname "$file")/"
-done
-settings=()
-while IFS= read -r name; do
-    case $name in *_proxy | *_PROXY | PIP_*) settings+=("$name=${!name}") ;; esac
-done < <(compgen -e)
+bare_base $suite "$dir/base.tar"
+bare_unpack $suite "$dir/base.tar" "$root"
 
 mkdir "$root/source"
 git archive HEAD | tar -C "$root/source" -x
@@ -84,14 +57,4 @@ for command in $1; do
     fi
 done
 END
-# The mounts are in a namespace of their own, and are removed with it.
-unshare --mount --propagation private --pid --fork bash -euc '
-    root=$1
-    shift
-    mount -t proc proc "$root/proc"
-    mount -t sysfs -o ro sysfs "$root/sys"
-    mount --rbind /dev "$root/dev"
-    mount -t tmpfs tmpfs "$root/dev/shm"
-    exec chroot "$root" "$@"
-' mounts "$root" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    ${settings[@]+"${settings[@]}"} bash /run.sh "$commands" "$tests" </dev/null
+bare_enter "$root" bash /run.sh "$commands" "$tests"

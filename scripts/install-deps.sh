@@ -6,7 +6,7 @@
 set -euo pipefail
 
 packages=(
-    ca-certificates cmake dpkg-dev file g++ gcc libc6-dev ninja-build pkg-config python3 zstd
+    ca-certificates cmake dpkg-dev file g++ gcc libc6-dev ninja-build patchelf pkg-config python3 zstd
     libcjson-dev libyaml-dev libpcre2-dev libutf8proc-dev libzstd-dev zlib1g-dev libxxhash-dev libcurl4-openssl-dev libssl-dev
     libopenblas-dev liblapacke-dev libcmocka-dev
     libopenmpi-dev openmpi-bin libmpich-dev mpich # for jobs of several ranks (docs/how-to/cluster.md)

@@ -23,7 +23,7 @@ PLACES = {  # {file: the text before and after the version number}
     "docs/reference/oneshot.1": r'(^\.TH ONESHOT 1 "" "oneshot )({})(")',
     **{f"docs/reference/man/{p.name}": r'(^\.TH ONESHOT-[A-Z-]+ 1 "" "oneshot )({})(")'
        for p in sorted((ROOT / "docs/reference/man").glob("*.1"))},
-    "docs/how-to/packages.md": r"(oneshot[_-])({})([_-](?:amd64|linux|py3))",
+    **{f"docs/how-to/{page}.md": r"(oneshot[:_-])({})([_-](?:amd64|linux|py3)| --model)" for page in ("packages", "python")},
 }
 HEAD = re.compile(rf"^## \[({NUMBER})\] - (unreleased|\d{{4}}-\d\d-\d\d)$", re.M)
 

@@ -183,6 +183,8 @@ done:
     return rc;
 }
 
+const char *osh_list_scheme_name(size_t i) { return osh_q_preset_name(i); }
+
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;

@@ -43,6 +43,9 @@ osh_status osh_show_graph(osh_ctx *cx, const osh_options *opt, osh_sink sink, vo
 /* Measures and prints the peak speeds of this machine. */
 osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, void *user);
 osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, void *user);
+/* Prints the words that a list of modules may contain, one on each line: classes, and the names of
+ * all modules with a weight matrix. Reads no weights. */
+osh_status osh_list_modules(osh_ctx *cx, const char *dir, osh_sink sink, void *user);
 /* Checks a template against a checkpoint, and prints the loss of one sample. Fails with
  * OSH_E_FORMAT if the checkpoint lacks a tensor of the template, or if the template has a module
  * but not all of its tensors. */
@@ -63,6 +66,7 @@ osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // prints the vers
                                                               // and the libraries
 /* Prints a list; `what` is "schemes", "modifiers" or "models". */
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
+const char *osh_list_scheme_name(size_t i); // name of the scheme i; NULL: there are no more
 /* Describes a scheme: its numbers, its format, and who loads it. *is is false if no scheme has the
  * name. */
 osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user);

@@ -4,6 +4,7 @@
 #include "api/api.h"
 #include "api/inspect_summary.h"
 #include "base/buf.h"
+#include "base/name.h"
 #include "graph/graph.h"
 #include "io/checkpoint.h"
 #include "quant/source.h"
@@ -136,6 +137,44 @@ osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, v
 done:
     osh_buf_deinit(cx, &b);
     osh_q_config_free(cx, q);
+    osh_checkpoint_close(cx, ck);
+    return rc;
+}
+
+/* Appends the classes that recipes use as targets. An architecture without a template has none
+ * that are known. */
+static osh_status classes_print(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
+{
+    osh_graph *g = NULL; // own
+    osh_status rc = osh_graph_new(cx, &g, ck, NULL);
+    if (rc == OSH_E_NOMEM) goto done;
+    if (rc) osh_error_clear(cx), rc = OSH_OK;
+    OSH_TRY(osh_buf_line(cx, b, "Linear"));
+    if (g && g->layer_class) OSH_TRY(osh_buf_line(cx, b, "%s", g->layer_class));
+done:
+    osh_graph_free(cx, g);
+    return rc;
+}
+
+osh_status osh_list_modules(osh_ctx *cx, const char *dir, osh_sink sink, void *user)
+{
+    static const char *const leaves[] = {".weight", ".weight_packed"};
+    osh_status rc = OSH_OK;
+    osh_checkpoint *ck = NULL; // own
+    osh_buf b;
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_checkpoint_open(cx, &ck, dir));
+    OSH_TRY(classes_print(cx, &b, ck));
+    for (int64_t i = 0; i < ck->n_tensors; i++) {
+        const osh_st_entry *e = ck->tensors[i].e;
+        for (size_t k = 0; k < sizeof leaves / sizeof *leaves && e->ndim == 2; k++)
+            if (osh_ends_with(e->name, strlen(e->name), leaves[k]))
+                OSH_TRY(osh_buf_line(cx, &b, "%.*s", (int)(strlen(e->name) - strlen(leaves[k])),
+                                     e->name));
+    }
+    sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
     osh_checkpoint_close(cx, ck);
     return rc;
 }

@@ -312,8 +312,20 @@ static osh_status run_help(osh_ctx *cx, const line *l, out_state *st)
 }
 static osh_status run_completion(osh_ctx *cx, const line *l, out_state *st)
 {
-    (void)st;
-    return osh_completion(cx, l->words[0]);
+    char *dir = NULL; // own
+    const char *what = l->n_words ? l->words[0] : "";
+    if (l->n_words == 2 && !strcmp(what, "modules")) {
+        osh_status rc = osh_hub_model(cx, &dir, l->words[1], true, osh_from_env);
+        if (!rc) rc = osh_list_modules(cx, dir, osh_to_stdout, st);
+        osh_free(cx, dir);
+        return rc;
+    }
+    if (l->n_words != 1)
+        return osh_fail(cx, OSH_E_USAGE,
+                        "completion wants one of bash, zsh or fish, or modules and a model, got %d "
+                        "arguments",
+                        l->n_words);
+    return osh_completion(cx, what);
 }
 
 const command osh_commands[] = {
@@ -381,8 +393,11 @@ const command osh_commands[] = {
      .does = "explains a command, flag, scheme or topic (oneshot help topics)", .most = 2,
      .run = run_help},
     {.name = "completion", .minor = true, .arguments = "bash|zsh|fish",
-     .does = "prints a shell's script that completes commands and flags", .most = 1,
-     .want = "of bash, zsh or fish", .run = run_completion},
+     .does = "prints a shell's script that completes commands and flags",
+     .about = "Prints a script for a shell. The script completes commands, flags, schemes, files, "
+              "and the modules of the model on the command line, which it gets from "
+              "`oneshot completion modules DIR`.",
+     .most = 2, .run = run_completion},
     {0},
 };
 

@@ -101,7 +101,9 @@ plan --targets Linear,mlp.down_proj
 grep -q 'target mlp.down_proj of .*; did you mean re:\.\*mlp\.down_proj\$?$' stderr || fail "$(cat stderr)"
 meant "unknown option '--colour'" 2 --colour red
 if grep -q 'did you mean' stderr; then fail "nothing is near: $(cat stderr)"; fi
-meant "completion wants one of bash, zsh or fish" 2 completion
+meant "completion wants one of bash, zsh or fish, or modules and a model, got 0 arguments" 2 completion
+meant "completion wants one of bash, zsh or fish, or modules and a model, got 2 arguments" 2 completion bash zsh
+meant "nowhere" 1 completion modules nowhere
 meant "completion for 'csh': want bash, zsh or fish" 2 completion csh
 
 # Completion of command lines.
@@ -115,8 +117,36 @@ complete_line() { # arguments: words of a command line; prints the completions o
 [ "$(complete_line plan --progress l)" = line ] || fail "$(complete_line plan --progress l)"
 [ "$(complete_line eval --per)" = --per-token ] || fail "$(complete_line eval --per)"
 [ "$(complete_line inspect --j)" = --json ] || fail "$(complete_line inspect --j)"
-mkdir -p somewhere
-[ "$(complete_line --model some)" = somewhere ] || fail "$(complete_line --model some)"
+completed() { # arguments: wanted words, command line
+    got=$(complete_line "${@:2}" | LC_ALL=C sort | tr '\n' ' ')
+    [ "${got% }" = "$1" ] || fail "${*:2}: want $1, got $got"
+}
+mkdir -p 'some where' sometimes
+touch 'some file.yaml'
+completed 'some where sometimes' --model some
+completed 'some file.yaml some where sometimes' --recipe some
+completed 'some where' verify some\ 
+completed 'W4A16 W4A16_ASYM' --scheme W4A16
+completed W4A16_ASYM --scheme = W4A16_ # bash makes three words of --scheme=W4A16_
+completed 'false true' --symmetric ''
+completed '--target-bits --target-size --targets' --symmetric --targe
+completed 'bash' completion ba
+completed 'gptq' help gp
+completed '--group-size' help --group
+completed '' --seed some
+# The modules are those of the model on the command line. The value of another flag is no model.
+ln -s "$model" 'the model'
+ln -s "$ONESHOT" oneshot
+PATH=$PWD:$PATH
+want='model.layers.3.self_attn.q_proj'
+completed $want --model 'the model' --ignore model.layers.3.self_attn.q
+completed $want --model = 'the model' --ignore = model.layers.3.self_attn.q
+completed $want 'the model' --only model.layers.3.self_attn.q
+completed lm_head,$want plan 'the model' --targets lm_head,model.layers.3.self_attn.q
+completed 'Linear LlamaDecoderLayer' graph --model "$model" --sequential-targets L
+completed '' --output 'the model' --ignore model.layers.3.self_attn.q
+completed '' --ignore model.layers.3.self_attn.q
+[ "$("$ONESHOT" completion modules "$model" | wc -l)" = $((2 + 1 + 4 * 7)) ] || fail "$("$ONESHOT" completion modules "$model")"
 for shell in zsh fish; do
     "$ONESHOT" completion $shell >completion.$shell
     if command -v $shell >/dev/null; then $shell -n completion.$shell; fi
@@ -125,9 +155,16 @@ for shell in zsh fish; do
         grep -qF -- "$want" completion.$shell || fail "$shell: $flag is missing"
     done < <(grep -o -- '^  --[a-z-]*' all)
     grep -q 'auto line json none' completion.$shell
+    grep -q 'W8A8 INT8 FP8' completion.$shell
+    # sentences are whole, and quoted
+    quote="\\'"
+    [ $shell = fish ] || quote="'\\''"
+    sentence="directory to write (default: the model${quote}s name and the scheme, such as SmolLM2-135M-W4A16, in the current directory)"
+    grep -qF "$sentence" completion.$shell || fail "$shell: no $sentence"
+    n=$(sed "s/$(sed 's/\\/\\\\/g' <<<"$quote")//g" completion.$shell | tr -cd "'" | wc -c)
+    [ $((n % 2)) = 0 ] || fail "$shell: $n quotes"
     for c in plan verify eval compare generate inspect doctor; do grep -q "$c" completion.$shell || fail "$shell: no $c"; done
 done
-[ $(($(tr -cd "'" <completion.zsh | wc -c) % 2)) = 0 ] && [ $(($(tr -cd "'" <completion.fish | wc -c) % 2)) = 0 ] || fail "quotes"
 
 "$ONESHOT" --version >version
 head -n 1 version | grep -qE '^oneshot [0-9.]+$'

@@ -29,6 +29,7 @@ libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:.*=//p' "$build/CMakeCache.txt")
     echo ./include/oneshot.h
     printf './lib/%s\n' cmake/oneshot/oneshot{Config,ConfigVersion,Targets,Targets-"$type"}.cmake pkgconfig/oneshot.pc \
         "liboneshot.so.$("$ONESHOT" --version | sed -n "s/^oneshot //p")"
+    printf './share/%s\n' bash-completion/completions/oneshot fish/vendor_completions.d/oneshot.fish zsh/site-functions/_oneshot
     echo ./share/man/man1/oneshot.1
     # there is one man page per command
     "$ONESHOT" help | sed -n '/^  oneshot COMMAND/,/^$/s|^\([a-z-]*\)  *[^ ].*|./share/man/man1/oneshot-\1.1|p' | grep -v 'oneshot-\.1'
@@ -36,6 +37,9 @@ libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:.*=//p' "$build/CMakeCache.txt")
     (cd "$OSH_SOURCE_DIR/models" && find . -name '*.json' | sed 's|^\./|./share/oneshot/models/|')
 } | sort >want
 diff -u want files
+for row in bash=bash-completion/completions/oneshot fish=fish/vendor_completions.d/oneshot.fish zsh=zsh/site-functions/_oneshot; do
+    "$ONESHOT" completion ${row%%=*} | cmp - "usr/share/${row#*=}"
+done
 cmp usr/share/man/man1/oneshot.1 "$OSH_SOURCE_DIR/docs/reference/oneshot.1"
 diff -r usr/share/oneshot/models "$OSH_SOURCE_DIR/models"
 # NOTICE names each library of the program

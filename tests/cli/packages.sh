@@ -21,9 +21,14 @@ for file in $(strings "$ONESHOT" | grep -oE '^lib(openblas|curl|crypto)\.so\.[0-
     package=${package//+/[+]}
     grep -qE "[ ,]${package%-pthread}( \([^)]*\))?(,|$)" control || { cat control; exit 1; }
 done
+# Debian 13 has another soname of utf8proc, so that one .deb for both must contain its code.
+if grep utf8proc control; then echo "the .deb needs utf8proc"; exit 1; fi
 dpkg-deb -x "$deb" deb
 deb/usr/bin/oneshot --version >version
 grep -qx "oneshot $version" version
+for row in bash=bash-completion/completions/oneshot fish=fish/vendor_completions.d/oneshot.fish zsh=zsh/vendor-completions/_oneshot; do
+    "$ONESHOT" completion ${row%%=*} | cmp - "deb/usr/share/${row#*=}"
+done
 [ -e deb/usr/lib/liboneshot.so.0 ] && [ -e deb/usr/share/doc/oneshot/LICENSE ]
 
 # Tests the tarball.

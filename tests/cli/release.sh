@@ -1,5 +1,6 @@
-# release.sh - scripts/release.py on a copy of the repository. It finds a version number that was
-# forgotten. --set changes all version numbers. --tag needs a date and a clean tree.
+# release.sh - scripts/release.py and packaging/oci.py on a copy of the repository. release.py finds
+# a version number that was forgotten. --set changes all version numbers. --tag needs a date and a
+# clean tree.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null && command -v git >/dev/null || { echo "wants python3 and git"; exit 77; }
@@ -35,3 +36,40 @@ git -C copy cat-file -p v9.11.0 | grep -q '^oneshot 9.11.0$' || fail "$(git -C c
 mv copy/scripts/install-deps.sh copy/scripts/other.sh
 release >out && fail "a missing script is not found"
 grep -q '^Dockerfile: calls scripts/install-deps.sh, which is not there' out || fail "$(cat out)"
+
+# packaging/oci.py: the image has the layout of OCI and the manifest of docker load. The digests are
+# those of the blobs, and equal roots make equal images.
+mkdir -p root/bin
+echo program >root/bin/oneshot
+tar -C root --sort=name --mtime=@7 -cf root.tar .
+for name in one two; do
+    python3 copy/packaging/oci.py root.tar --tag oneshot:9.11.0 --command oneshot --created 7 --out $name.tar >out || fail "$(cat out)"
+done
+cmp one.tar two.tar
+mkdir image
+tar -C image -xf one.tar
+python3 - <<'END'
+import gzip, hashlib, json, pathlib, tarfile
+image = pathlib.Path("image")
+def blob(row, kind):
+    data = (image / "blobs/sha256" / row["digest"].split(":")[1]).read_bytes()
+    assert row["digest"] == "sha256:" + hashlib.sha256(data).hexdigest() and row["size"] == len(data), row
+    assert row["mediaType"] == "application/vnd.oci.image." + kind, row
+    return data
+assert json.loads((image / "oci-layout").read_text()) == {"imageLayoutVersion": "1.0.0"}
+index = json.loads((image / "index.json").read_text())["manifests"]
+assert len(index) == 1 and index[0]["annotations"]["org.opencontainers.image.ref.name"] == "9.11.0"
+assert index[0]["annotations"]["io.containerd.image.name"] == "docker.io/library/oneshot:9.11.0"
+manifest = json.loads(blob(index[0], "manifest.v1+json"))
+config = json.loads(blob(manifest["config"], "config.v1+json"))
+layer = gzip.decompress(blob(manifest["layers"][0], "layer.v1.tar+gzip"))
+assert layer == pathlib.Path("root.tar").read_bytes() and len(manifest["layers"]) == 1
+assert config["rootfs"]["diff_ids"] == ["sha256:" + hashlib.sha256(layer).hexdigest()]
+assert (config["architecture"], config["os"], config["created"]) == ("amd64", "linux", "1970-01-01T00:00:07Z")
+assert config["config"]["Entrypoint"] == ["oneshot"] and config["config"]["WorkingDir"] == "/data"
+docker = json.loads((image / "manifest.json").read_text())[0]
+assert docker["RepoTags"] == ["oneshot:9.11.0"] and (image / docker["Config"]).read_bytes() == blob(manifest["config"], "config.v1+json")
+assert gzip.decompress((image / docker["Layers"][0]).read_bytes()) == layer
+END
+python3 copy/packaging/oci.py root.tar --tag oneshot --command oneshot --out three.tar >out 2>&1 && fail "a tag without a version"
+grep -q -- "--tag oneshot: want NAME:VERSION" out || fail "$(cat out)"

@@ -1,14 +1,31 @@
 # wheel.sh - packaging/wheel.py. The wheel has the files of its list, works after it is unpacked,
-# and gives the same bytes.
+# and gives the same bytes, as a package and as a command. tests/cli/python.sh tests the package.
 set -euo pipefail
 build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is no library of the wheel"; exit 77; }
 mkdir site
 python3 "$OSH_SOURCE_DIR/packaging/wheel.py" "$build" --out .
 python3 -m zipfile -e oneshot-*-py3-none-manylinux_2_*_x86_64.whl site
+# pip makes the files executable whose mode is that of an executable regular file
+python3 -c 'import sys, zipfile; assert zipfile.ZipFile(sys.argv[1]).getinfo("oneshot/bin/oneshot").external_attr >> 16 == 0o100755' ./*.whl
+grep -qx 'oneshot = oneshot.__main__:main' site/*.dist-info/entry_points.txt
 rm ./*.whl
 "$ONESHOT" --model "$model" --dataset "$model/data/calibration.jsonl" --scheme W4A16 --method gptq \
     --num-calibration-samples 8 --max-seq-length 64 --output cli --progress none --threads 2 >/dev/null
+# The command starts the program of the wheel, with the libraries of the wheel.
+command() { env -u ONESHOT_LIBRARY PYTHONPATH=site LD_DEBUG=files LD_DEBUG_OUTPUT=opened python3 -m oneshot "$@"; }
+command --version >refused 2>&1 && { echo "a program that is not executable starts"; exit 1; }
+grep -q '^oneshot: cannot start .*/site/oneshot/bin/oneshot: Permission denied' refused || { cat refused; exit 1; }
+chmod +x site/oneshot/bin/oneshot
+command --model "$model" --dataset "$model/data/calibration.jsonl" --scheme W4A16 --method gptq \
+    --num-calibration-samples 8 --max-seq-length 64 --output wheel --progress none --threads 2 >/dev/null
+cmp cli/model.safetensors wheel/model.safetensors
+for name in libcjson libopenblas libgfortran; do
+    grep -q "calling init: $PWD/site/oneshot/.*/$name\.so" opened.* || { echo "$name is not the wheel's"; exit 1; }
+done
+code=0
+command --no-such-flag 2>/dev/null || code=$?
+[ $code = 2 ] || { echo "exit code $code"; exit 1; }
 env -u ONESHOT_LIBRARY PYTHONPATH=site python3 - "$model" "$("$ONESHOT" --version | sed -n "s/^oneshot //p")" <<'END'
 import base64, ctypes, csv, hashlib, json, os, pathlib, signal, sys, threading
 

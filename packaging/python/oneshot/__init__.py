@@ -2,126 +2,206 @@
 
     from oneshot import oneshot
     oneshot(model="Qwen3-0.6B", recipe="recipe.yaml", dataset="calib.jsonl", output_dir="out",
-            num_calibration_samples=128, progress=print)
+            num_calibration_samples=128, progress=True)
 
 Arguments are the program's flags with underscores (`oneshot --help`). A job that ends early loses
 nothing: the same call continues it. Ctrl-C ends a job, too. The work is done by liboneshot, in C,
 without torch and transformers.
 """
-import collections
 import json
+import numbers
 import os
+import sys
 import tempfile
 import threading
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _library
+from ._progress import Bar
+from ._recipe import Shown, write_recipe, write_rows
 
 __all__ = ["oneshot", "plan", "evaluate", "verify", "version", "OneshotError", "Progress"]
 
-Progress = collections.namedtuple(
-    "Progress", "step n_steps name phase done total fraction eta_s tokens_per_s error finished")
-Progress.__doc__ = """Where a job is: subgraph `step` of `n_steps`, and inside it `phase`, `done` of `total`; `fraction` of
-the whole job and `eta_s` are None while unknown, as `error` of a finished subgraph is. `tokens_per_s`
-is the number of calibration tokens divided by the seconds of the whole job."""
+Path = Union[str, "os.PathLike[str]"]
+Recipe = Union[Path, Mapping[str, Any], Sequence[Any], Any]  # Any: an object with model_dump()
+Rows = Union[Path, Iterable[Union[str, Mapping[str, Any]]], Mapping[Path, Optional[float]]]
+Log = Callable[[str, str], None]
+
+
+class Progress(NamedTuple):
+    """The state of a job: subgraph `step` of `n_steps`, and inside it `phase`, `done` of `total`.
+
+    `fraction` is the finished part of the whole job, and `tokens_per_s` the number of calibration
+    tokens divided by the seconds of the whole job. A member that is not known yet is None.
+    """
+    step: int
+    n_steps: int
+    name: Optional[str]
+    phase: Optional[str]
+    done: int
+    total: int
+    fraction: Optional[float]
+    eta_s: Optional[float]
+    tokens_per_s: Optional[float]
+    error: Optional[float]  # relative squared error of a finished subgraph
+    finished: bool
 
 
 class OneshotError(RuntimeError):
     """A job failed; `status` is one of the library's, such as OneshotError.USAGE."""
     NOMEM, IO, FORMAT, USAGE, UNSUPPORTED, NUMERIC, INTERRUPTED, INTERNAL = range(-1, -9, -1)
 
-    def __init__(self, status, message):
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
 
 
-def version():
+def version() -> str:
+    """Returns the version of liboneshot, such as "0.2.0"."""
     return _library.version()
 
 
-def oneshot(model, recipe=None, dataset=None, output_dir=None, *, progress=None, log=None, threads=0, log_level="warn",
-            **arguments):
+def oneshot(model: Path, recipe: Recipe = None, dataset: Optional[Rows] = None, output_dir: Optional[Path] = None, *,
+            progress: Union[bool, Callable[[Progress], None], None] = None, log: Optional[Log] = None, threads: int = 0,
+            log_level: str = "warn", **arguments: Any) -> Path:
     """Compresses `model` into the directory `output_dir`, and returns that directory.
 
-    recipe: LLM Compressor's YAML as a file, as text, or as dicts; without a recipe,
-    `scheme="W4A16"` and similar arguments. dataset: a file, or rows, which are texts or dicts like
-    a row of a .jsonl, or files and their shares: {"a.jsonl": 0.7, "b.jsonl": None}, where None is
-    an equal part of the rest. progress: is called with a Progress, often, and from another thread.
-    log: is called with (level, text), instead of stderr.
+    model: a directory, or "org/name" of the Hub.
+    recipe: LLM Compressor's YAML as a file or as text, {"GPTQModifier": {...}} with or without
+        stages around it, an object of LLM Compressor (a modifier, a Recipe), or a list of these.
+        Without a recipe, `scheme="W4A16"` and similar arguments.
+    dataset: a file, "org/name" of the Hub, or rows, which are texts or dicts like a row of a
+        .jsonl, or files and their shares: {"a.jsonl": 0.7, "b.jsonl": None}, where None is an
+            equal part of the rest.
+    progress: True shows a bar, which is tqdm's where tqdm is installed. A function is called with
+        a Progress, often, and from another thread.
+    log: is called with (level, text); without it, messages are printed on sys.stderr.
+    threads: 0: one for each CPU that the process may use.
+    log_level: "error", "warn", "info" or "debug".
+    arguments: the program's flags with underscores, such as num_calibration_samples=128. None
+        stands for the default.
+
+    Raises OneshotError if the job fails, TypeError and ValueError for values of the wrong kind. The
+    messages name the arguments, and the parts of a recipe, as the caller does.
     """
-    with tempfile.TemporaryDirectory(prefix="oneshot-") as there:
-        arguments.update(model=model, output=output_dir, recipe=_recipe(recipe, there), dataset=_rows(dataset, there))
-        _run("compress", arguments, progress=progress, log=log, threads=threads, log_level=log_level)
-    return output_dir
+    job = _Job(progress, log, threads, log_level)
+    job.run("compress", _with_output(output_dir, arguments), model=model, recipe=recipe, dataset=dataset)
+    return output_dir if output_dir is not None else arguments["output"]
 
 
-def plan(model, recipe=None, dataset=None, output_dir=None, *, log=None, threads=0, log_level="warn", **arguments):
-    """Describes what oneshot() with the same arguments would do: memory, subgraphs, files. Reads no
-    weights."""
-    with tempfile.TemporaryDirectory(prefix="oneshot-") as there:
-        arguments.update(model=model, output=output_dir, recipe=_recipe(recipe, there), dataset=_rows(dataset, there))
-        arguments["json"] = True
-        return json.loads(_run("plan", arguments, log=log, threads=threads, log_level=log_level))
+def plan(model: Path, recipe: Recipe = None, dataset: Optional[Rows] = None, output_dir: Optional[Path] = None, *,
+         log: Optional[Log] = None, threads: int = 0, log_level: str = "warn", **arguments: Any) -> Dict[str, Any]:
+    """Returns a dict that describes what oneshot() with the same arguments would do: memory,
+    subgraphs, files. Reads no weights. It is the JSON of `oneshot plan --json`."""
+    job = _Job(None, log, threads, log_level)
+    return json.loads(job.run("plan", dict(_with_output(output_dir, arguments), json=True), model=model, recipe=recipe,
+                              dataset=dataset))
 
 
-def evaluate(model, dataset, *, progress=None, log=None, threads=0, log_level="warn", **arguments):
-    """Returns a dict with the perplexity of a model, dense or compressed; with `reference` also KL
-    divergence and top-1 agreement."""
-    with tempfile.TemporaryDirectory(prefix="oneshot-") as there:
-        arguments.update(model=model, dataset=_rows(dataset, there), json=True)
-        return json.loads(_run("eval", arguments, progress=progress, log=log, threads=threads, log_level=log_level))
+def evaluate(model: Path, dataset: Rows, *, progress: Union[bool, Callable[[Progress], None], None] = None,
+             log: Optional[Log] = None, threads: int = 0, log_level: str = "warn", **arguments: Any) -> Dict[str, Any]:
+    """Returns a dict with the perplexity of a model, dense or compressed; with `reference`, another
+    model, also KL divergence and top-1 agreement."""
+    job = _Job(progress, log, threads, log_level)
+    return json.loads(job.run("eval", dict(arguments, json=True), model=model, dataset=dataset))
 
 
-def verify(directory, model=None, *, log=None, threads=0, log_level="warn", **arguments):
-    """Checks an output against its manifest, its config and `model`, its source. Raises
-    OneshotError with the findings."""
-    arguments.update(model=model)
-    return _run("verify", arguments, directory=directory, log=log, threads=threads, log_level=log_level)
+def verify(directory: Path, model: Optional[Path] = None, *, log: Optional[Log] = None, threads: int = 0,
+           log_level: str = "warn", **arguments: Any) -> str:
+    """Checks an output against its manifest, its config and `model`, its source. Returns the lines
+    that the program prints. Raises OneshotError with the findings."""
+    return _Job(None, log, threads, log_level).run("verify", arguments, directory, model=model)
 
 
-def _recipe(recipe, there):
-    if recipe is None or isinstance(recipe, os.PathLike) or (isinstance(recipe, str) and "\n" not in recipe):
-        return recipe
-    path = os.path.join(there, "recipe.yaml")
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(recipe if isinstance(recipe, str) else json.dumps(recipe))  # JSON is YAML
-    return path
+def _with_output(output_dir: Optional[Path], arguments: Dict[str, Any]) -> Dict[str, Any]:
+    """Returns the arguments with `output`, the program's name of output_dir."""
+    if output_dir is not None and "output" in arguments:
+        raise TypeError("output_dir is %r and output is %r: want one of them" % (output_dir, arguments["output"]))
+    return arguments if output_dir is None else dict(arguments, output=output_dir)
 
 
-def _rows(dataset, there):
-    if dataset is None or isinstance(dataset, (str, os.PathLike)):
-        return dataset
-    if isinstance(dataset, dict):
-        return [os.fspath(file) + ("" if share is None else f":{share:.9f}") for file, share in dataset.items()]
-    path = os.path.join(there, "dataset.jsonl")
-    with open(path, "w", encoding="utf-8") as f:
-        for row in dataset:
-            f.write(json.dumps({"text": row} if isinstance(row, str) else dict(row)) + "\n")
-    return path
+def _shares(files: Mapping[Path, Optional[float]]) -> List[str]:
+    """Returns the program's words for several data sets, such as "a.jsonl:0.7"."""
+    words = []
+    for file, share in files.items():
+        if share is not None and (isinstance(share, bool) or not isinstance(share, numbers.Real)):
+            raise TypeError("dataset[%r]: want a share as a number, or None, got %r" % (file, share))
+        words.append(_word("dataset", file) + ("" if share is None else ":%.9f" % share))
+    return words
 
 
-def _words(arguments):
+def _word(name: str, value: Any) -> str:
+    """Returns an argument as text for the library."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, (str, numbers.Real)):
+        return str(value)
+    raise TypeError("%s: want a text, a path, a number or a bool, got %.200r (%s)" % (name, value, type(value).__name__))
+
+
+def _words(arguments: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
     """Yields name and text of each argument; a list yields its items."""
     for name, value in arguments.items():
-        for item in value if isinstance(value, (list, tuple)) else [value]:
-            if item is None:
-                continue
-            text = str(item).lower() if isinstance(item, bool) else os.fspath(item) if isinstance(item, os.PathLike) \
-                else str(item)
-            yield name, text
+        for i, item in enumerate(value) if isinstance(value, (list, tuple)) else [(None, value)]:
+            if item is not None:
+                yield name, _word(name if i is None else "%s[%d]" % (name, i), item)
 
 
-def _run(job, arguments, directory=None, progress=None, log=None, threads=0, log_level="warn"):
-    """Runs the job on its own thread, so that Ctrl-C is handled; returns its text."""
-    context = _library.Context(threads, log_level, log, progress and (lambda values: progress(Progress(*values))))
-    try:
-        done, ended = {}, threading.Event()
-        words = list(_words(arguments))
-        if directory is not None:
-            directory = os.fspath(directory)
+def _print_log(level: str, text: str) -> None:
+    """Prints a message as the program does, on Python's stderr: a notebook shows it."""
+    print(text if level == "info" else "%s: %s" % (level, text), file=sys.stderr, flush=True)
 
-        def work():
+
+class _Job:
+    """One call of the library, on its own thread, so that Ctrl-C is handled."""
+
+    def __init__(self, progress: Any, log: Optional[Log], threads: int, log_level: str) -> None:
+        if progress is not None and not isinstance(progress, bool) and not callable(progress):
+            raise TypeError("progress: want True, False or a function, got %r (%s)" % (progress, type(progress).__name__))
+        self._bar, self._shown = Bar() if progress is True else None, Shown()
+        tell = self._bar or progress or None
+        told = log or _print_log
+        try:
+            self._context = _library.Context(threads, log_level, lambda level, text: told(level, self._shown(text)),
+                                             tell and (lambda values: tell(Progress(*values))))
+        except BaseException:
+            self._close_bar()
+            raise
+
+    def run(self, name: str, arguments: Dict[str, Any], directory: Optional[Path] = None, **inputs: Any) -> str:
+        """Runs the job and returns its text. inputs: model, recipe and dataset, as the caller gives
+        them."""
+        with tempfile.TemporaryDirectory(prefix="oneshot-") as there:
             try:
-                done["status"] = context.run(job, words, directory)
+                if "progress" in arguments:
+                    raise TypeError("progress: %s shows none, got %r" % (name, arguments["progress"]))
+                words = list(_words(dict(arguments, **self._written(inputs, there))))
+                return self._result(name, words, _word("directory", directory) if name == "verify" else None)
+            finally:
+                self._context.close()
+                self._close_bar()
+
+    def _close_bar(self) -> None:
+        if self._bar:
+            self._bar.close()
+
+    def _written(self, inputs: Dict[str, Any], there: str) -> Dict[str, Any]:
+        """Writes a recipe and rows that are no files, and returns the inputs with their paths."""
+        for name, write, file in (("recipe", write_recipe, "recipe.yaml"), ("dataset", write_rows, "dataset.jsonl")):
+            if name == "dataset" and isinstance(inputs.get(name), Mapping):
+                inputs[name] = _shares(inputs[name])
+            elif name in inputs:
+                inputs[name] = self._shown.add(write(inputs[name], os.path.join(there, file)))
+        return inputs
+
+    def _result(self, name: str, words: List[Tuple[str, str]], directory: Optional[str]) -> str:
+        context, done, ended = self._context, {}, threading.Event()
+
+        def work() -> None:
+            try:
+                done["status"] = context.run(name, words, directory)
             except BaseException as e:
                 context.raised = e
             finally:
@@ -142,8 +222,6 @@ def _run(job, arguments, directory=None, progress=None, log=None, threads=0, log
         if context.raised:
             raise context.raised
         if done["status"]:
-            text = context.text() if job == "verify" else ""
-            raise OneshotError(done["status"], context.error() + (":\n" + text if text else ""))
+            text = context.text() if name == "verify" else ""
+            raise OneshotError(done["status"], self._shown(context.error()) + (":\n" + text if text else ""))
         return context.text()
-    finally:
-        context.close()

@@ -4,12 +4,7 @@ import os
 
 # ONESHOT_LIBRARY names another library than the installed one, for tests and for users who build
 # their own.
-_here = os.path.join(os.path.dirname(__file__), "lib")
-_path = os.environ.get("ONESHOT_LIBRARY") or os.path.join(_here, "liboneshot.so.0")
-_lib = ctypes.CDLL(_path)
-if _path.startswith(_here):  # packaging/wheel.py has written their names, in this order
-    with open(os.path.join(_here, "first"), encoding="ascii") as _names:
-        _first = [ctypes.CDLL(os.path.join(_here, _name.strip())) for _name in _names]
+_lib = ctypes.CDLL(os.environ.get("ONESHOT_LIBRARY") or os.path.join(os.path.dirname(__file__), "lib", "liboneshot.so.0"))
 
 LEVELS = ("error", "warn", "info", "debug")
 MOST_THREADS = 4096  # the limit of oneshot_new; ctypes would wrap a larger number

@@ -1,11 +1,19 @@
-# tarball.cmake - cpack -G TGZ: changes the installed tree so that it needs only the kernel of the
-# system. The program and its libraries are in lib/oneshot, the C library and its loader in
-# lib/oneshot/libc, and a launcher in bin. liboneshot finds the first of these beside it
-# (cmake/library.cmake); it runs with the C library of the program that links it.
+# trees.cmake - changes the installed tree for a package.
+#
+# cpack -G DEB: moves the completion of zsh, because Debian's zsh does not search
+# /usr/share/zsh/site-functions.
+#
+# cpack -G TGZ: makes a tree that needs only the kernel of the system. The program and its libraries
+# are in lib/oneshot, the C library and its loader in lib/oneshot/libc, and a launcher in bin.
+# liboneshot finds the first of these beside it (cmake/library.cmake); it runs with the C library of
+# the program that links it.
+set(tree ${CPACK_TEMPORARY_INSTALL_DIRECTORY})
+if(CPACK_GENERATOR STREQUAL "DEB")
+  file(RENAME ${tree}/usr/share/zsh/site-functions ${tree}/usr/share/zsh/vendor-completions)
+endif()
 if(NOT CPACK_GENERATOR STREQUAL "TGZ")
   return()
 endif()
-set(tree ${CPACK_TEMPORARY_INSTALL_DIRECTORY})
 set(home ${tree}/lib/oneshot)
 if(NOT EXISTS ${CPACK_OSH_BUILD}/oneshot_launcher)
   message(FATAL_ERROR "${CPACK_OSH_BUILD}/oneshot_launcher is not built, and the tarball's program is started by it; this "

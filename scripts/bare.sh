@@ -1,0 +1,79 @@
+# bare.sh - functions that make and enter a bare Debian of debootstrap; for scripts that source this
+# file. They need root, and take packages from the mirror of this machine's apt.
+
+# bare_wants PROGRAM ... - ends the script without root, or if a program is missing
+bare_wants() {
+    local program
+    [ "$(id -u)" = 0 ] || { echo "${0##*/}: the user is $(id -un), root is wanted: debootstrap and chroot need it" >&2; exit 1; }
+    for program in debootstrap unshare "$@"; do
+        command -v "$program" >/dev/null || { echo "${0##*/}: no $program in PATH" >&2; exit 1; }
+    done
+}
+
+# bare_rows SUITE - prints "URI RELEASE COMPONENT" of this machine's apt sources, for the suite
+bare_rows() {
+    local own
+    own=$(. /etc/os-release; echo "$VERSION_CODENAME")
+    apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Identifier: Packages' |
+        grep -E " $own(-updates|-security)? main$" | sed "s/ $own\(-updates\|-security\|\) main$/ $1\1 main/" | sort -u || true
+}
+
+# bare_base SUITE TAR - makes the archive of a bare system, unless the file exists
+bare_base() {
+    local mirror tree=$2.tree
+    [ ! -e "$2" ] || return 0
+    mirror=$(bare_rows "$1" | sed -n "s| $1 main$||p" | head -1)
+    [ -n "$mirror" ] || { echo "${0##*/}: /etc/apt names no mirror of Debian's main" >&2; exit 1; }
+    rm -rf --one-file-system "$tree"
+    debootstrap --variant=minbase "$1" "$tree" "$mirror" >"$2.log" 2>&1 || { tail -20 "$2.log" >&2; exit 1; }
+    tar -C "$tree" -cf "$2.partial" .
+    mv "$2.partial" "$2"
+    rm -rf --one-file-system "$tree"
+}
+
+# bare_unpack SUITE TAR ROOT - makes the directory ROOT again, from the archive of bare_base. Copies
+# the files that the Debian needs to reach the mirror: sources, apt's settings for downloads, names,
+# certificates, proxies.
+bare_unpack() {
+    local file root=$3
+    rm -rf --one-file-system "$root"
+    mkdir -p "$root"
+    tar -C "$root" -xf "$2"
+    rm -f "$root"/etc/apt/sources.list.d/*
+    bare_rows "$1" | sed 's/^/deb /' >"$root/etc/apt/sources.list"
+    apt-config dump | grep -E '^Acquire::(http|https|ftp|Check-|Retries)' >"$root/etc/apt/apt.conf.d/99host" || true
+    for file in /etc/apt/auth.conf /etc/apt/auth.conf.d /etc/resolv.conf /etc/hosts /etc/pip.conf; do
+        [ ! -e "$file" ] || cp -rL "$file" "$root$(dirname "$file")/"
+    done
+}
+
+# bare_enter ROOT COMMAND ... - runs the command in ROOT, without this machine's environment. The
+# mounts are in a namespace of their own, and are removed with it.
+bare_enter() {
+    local name settings=() root=$1
+    shift
+    while IFS= read -r name; do
+        case $name in *_proxy | *_PROXY | PIP_*) settings+=("$name=${!name}") ;; esac
+    done < <(compgen -e)
+    unshare --mount --propagation private --pid --fork bash -euc '
+        root=$1
+        shift
+        mount -t proc proc "$root/proc"
+        mount -t sysfs -o ro sysfs "$root/sys"
+        mount --rbind /dev "$root/dev"
+        mount -t tmpfs tmpfs "$root/dev/shm"
+        exec chroot "$root" "$@"
+    ' mounts "$root" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        DEBIAN_FRONTEND=noninteractive ${settings[@]+"${settings[@]}"} "$@" </dev/null
+}
+
+# bare_forget ROOT SUITE - removes what bare_unpack has copied from this machine, and the caches of
+# apt, so that ROOT can be published
+bare_forget() {
+    (cd "$1" && rm -rf --one-file-system etc/apt/auth.conf etc/apt/auth.conf.d etc/apt/apt.conf.d/99host etc/pip.conf run.sh \
+        var/lib/apt/lists/* var/cache/apt/*.bin var/cache/apt/archives/*.deb var/cache/ldconfig/* var/log/* tmp/*)
+    : >"$1/etc/resolv.conf"
+    echo '127.0.0.1 localhost' >"$1/etc/hosts"
+    printf 'deb http://deb.debian.org/debian%s %s main\n' '' "$2" '' "$2-updates" -security "$2-security" \
+        >"$1/etc/apt/sources.list"
+}
