@@ -210,12 +210,12 @@ done:
 
 /* ---- tiles ---- */
 
-static bool stat_is_lower(const osh_stat *s) { return !strcmp(s->type->merge, "merge_lower"); }
+static bool stat_is_lower(const osh_stat *s) { return s->type->merge == &osh_op_merge_lower; }
 
 /* A type that neither sums nor has a triangle is small, and is merged as a whole. */
 static bool stat_has_rows(const osh_stat *s)
 {
-    return s->all->ndim == 2 && (stat_is_lower(s) || !strcmp(s->type->merge, "merge_sums"));
+    return s->all->ndim == 2 && (stat_is_lower(s) || s->type->merge == &osh_op_merge_sums);
 }
 
 int64_t osh_stat_n_rows(const osh_stat *s) { return stat_has_rows(s) ? s->all->shape[0] : 1; }
@@ -251,7 +251,7 @@ void osh_stat_take_tile(void *tile, const osh_stat *s, int64_t first, int64_t en
 osh_status osh_stat_merge_tile(osh_ctx *cx, osh_stat *s, void *tile, int64_t first, int64_t end)
 {
     osh_status rc = OSH_OK;
-    const osh_op *op = osh_op_find(stat_is_lower(s) ? "merge_sums" : s->type->merge);
+    const osh_op *op = stat_is_lower(s) ? &osh_op_merge_sums : s->type->merge;
     char *from = tile;
     for (int64_t row = first; row < end; row++) {
         int64_t n = row_elements(s, row);

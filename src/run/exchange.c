@@ -65,7 +65,7 @@ osh_status osh_exchange_exact(osh_ctx *cx, osh_ranks *ranks, const osh_stat_type
     for (int k = 1; other && k < osh_ranks_n(ranks); k++) {
         OSH_TRY(osh_ranks_recv(cx, ranks, other->data, n, k));
         osh_op_args a = {.out = {state, other}};
-        OSH_TRY(osh_op_run(cx, osh_op_find(t->merge), &a));
+        OSH_TRY(osh_op_run(cx, t->merge, &a));
     }
     OSH_TRY(osh_ranks_broadcast(cx, ranks, state->data, n, 0));
 done:

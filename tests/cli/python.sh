@@ -94,6 +94,10 @@ refused(o.OneshotError, "no column 'text', found 'txt'; while reading dataset[1]
         lambda: planned(None, scheme="W4A16", method="gptq", dataset=["a", {"txt": "b"}]))
 refused(o.OneshotError, "dataset: the dataset is empty", lambda: planned(None, scheme="W4A16", method="gptq", dataset=[]))
 refused(TypeError, "dataset[1]: want a text or a dict", lambda: planned(None, scheme="W4A16", dataset=["a", 3]))
+mixed = o.plan(model, scheme="W4A16", method="gptq", dataset={data: 0.75, model + "/data/evaluation.txt": None},
+               num_calibration_samples=4, max_seq_length=64, threads=2)
+assert [x["samples"] for x in mixed["data_sets"]] == [3, 1], mixed["data_sets"]
+refused(TypeError, "dataset['a.jsonl']: want a share", lambda: planned(None, scheme="W4A16", dataset={"a.jsonl": "x"}))
 refused(TypeError, "dataset: want a path, or texts", lambda: planned(None, scheme="W4A16", dataset=3))
 refused(o.OneshotError, "output_dir is not given", lambda: o.oneshot(model, scheme="W4A16"))
 refused(TypeError, "output_dir is 'a' and output is 'b'", lambda: o.oneshot(model, scheme="W4A16", output_dir="a", output="b"))

@@ -71,8 +71,8 @@ def oneshot(model: Path, recipe: Recipe = None, dataset: Optional[Rows] = None, 
         stages around it, an object of LLM Compressor (a modifier, a Recipe), or a list of these.
         Without a recipe, `scheme="W4A16"` and similar arguments.
     dataset: a file, "org/name" of the Hub, or rows, which are texts or dicts like a row of a
-        .jsonl, or files and their shares: {"a.jsonl": 0.7, "b.jsonl": None}, where None is an
-            equal part of the rest.
+        .jsonl, or files and their shares: {"a.jsonl": 0.7, "b.jsonl": None}, where None is
+        an equal part of the rest.
     progress: True shows a bar, which is tqdm's where tqdm is installed. A function is called with
         a Progress, often, and from another thread.
     log: is called with (level, text); without it, messages are printed on sys.stderr.
