@@ -162,7 +162,8 @@ osh_status osh_claim_files(osh_ctx *cx, const osh_emitter *e, osh_status code)
 {
     osh_status rc = OSH_OK;
     osh_known k = {0}; // own
-    OSH_TRY(osh_known_of_run(cx, &k, e->plan, e->resumed ? NULL : e->journal));
+    OSH_TRY(
+        osh_known_of_run(cx, &k, &e->plan->manifest, e->resumed ? NULL : e->journal));
     OSH_TRY(osh_known_check(cx, &k, e->partial, code));
 done:
     osh_known_deinit(cx, &k);

@@ -94,7 +94,7 @@ osh_status osh_emit_start(osh_ctx *cx, osh_emitter *e)
 static void emit_remove_partial(osh_ctx *cx, const osh_emitter *e)
 {
     osh_known k = {0}; // own
-    osh_status rc = osh_known_of_run(cx, &k, e->plan, e->journal);
+    osh_status rc = osh_known_of_run(cx, &k, &e->plan->manifest, e->journal);
     if (!rc && e->journal) // the removal is recorded before it begins, because a kill may interrupt
                            // it
         osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0);

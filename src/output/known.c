@@ -82,21 +82,22 @@ done:
     return rc;
 }
 
-osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_plan *p, const osh_journal *was)
+osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_manifest *p,
+                            const osh_journal *was)
 {
     osh_status rc = OSH_OK;
     char **names = NULL, *temp = NULL; // own
     size_t n = 0;
     OSH_TRY(osh_known_of_survey(cx, k));
     k->any_shard = was != NULL;
-    for (int s = 0; s < p->manifest.n_shards; s++)
-        OSH_TRY(known_put(cx, k, p->manifest.shards[s].name, LASTING));
-    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->in.ck));
+    for (int s = 0; s < p->n_shards; s++)
+        OSH_TRY(known_put(cx, k, p->shards[s].name, LASTING));
+    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->in->ck));
     for (size_t i = 0; i < n; i++) OSH_TRY(known_put(cx, k, names[i], LASTING));
     if (was) OSH_TRY(known_add_identity(cx, k, was));
-    if (!osh_experts_file(&p->rewrites)) goto done;
-    if (!(temp = osh_sprintf(cx, "%s.tmp", osh_experts_file(&p->rewrites)))) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(known_put(cx, k, osh_experts_file(&p->rewrites), LASTING));
+    if (!osh_experts_file(p->rewrites)) goto done;
+    if (!(temp = osh_sprintf(cx, "%s.tmp", osh_experts_file(p->rewrites)))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(known_put(cx, k, osh_experts_file(p->rewrites), LASTING));
     OSH_TRY(known_put(cx, k, temp, TEMPORARY));
 done:
     osh_free(cx, temp);

@@ -4,7 +4,7 @@
 #define OSH_KNOWN_H
 #include "base/map.h"
 #include "io/journal.h"
-#include "plan/plan.h"
+#include "rewrite/manifest.h"
 
 typedef struct osh_known {
     osh_map *names;  // own
@@ -14,10 +14,11 @@ typedef struct osh_known {
                      // hard link
 } osh_known;
 void osh_known_deinit(osh_ctx *cx, osh_known *k);
-/* Lists the files, also temporary ones, that a run of this plan writes into its partial directory.
- * `was` is the journal of the earlier run, with another plan, that created the directory; NULL: a
- * run of this plan created it. */
-osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_plan *p, const osh_journal *was);
+/* Lists the files, also temporary ones, that a run with this manifest writes into its partial
+ * directory. `was` is the journal of the earlier run, with another plan, that created the
+ * directory; NULL: a run of this plan created it. */
+osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_manifest *p,
+                            const osh_journal *was);
 /* Lists the files of a run that writes no output. */
 osh_status osh_known_of_survey(osh_ctx *cx, osh_known *k);
 /* Lists the files of the finished output in dir, from its manifest. */

@@ -17,31 +17,31 @@
 typedef unsigned long long ull;
 
 /* Returns the index of the source tensor from which output tensor i is made. */
-static int64_t manifest_source(const osh_plan *p, int64_t i)
+static int64_t manifest_source(const osh_manifest *p, int64_t i)
 {
-    const osh_out_tensor *o = &p->manifest.out_info[i];
+    const osh_out_tensor *o = &p->out_info[i];
     if (o->source >= 0) return o->source;
-    const osh_linear *l = &p->match.linears[o->linear];
+    const osh_linear *l = &p->match->linears[o->linear];
     return l->out.bias >= 0 && o->leaf == l->out.n - 1 ? l->out.bias : l->tensor;
 }
 
 /* Returns the rule by which output tensor i is made, and the name of its source tensor. */
-static const char *manifest_rule(const osh_plan *p, int64_t i, const char **source)
+static const char *manifest_rule(const osh_manifest *p, int64_t i, const char **source)
 {
-    const osh_out_tensor *o = &p->manifest.out_info[i];
+    const osh_out_tensor *o = &p->out_info[i];
     int64_t s = manifest_source(p, i);
-    *source = p->in.ck->tensors[s].e->name;
-    if (o->source < 0 && s == p->match.linears[o->linear].out.bias) return "changed";
-    bool kept = o->source < 0 && p->match.linears[o->linear].kept && !o->leaf;
-    if (o->source < 0 && !kept && p->match.linears[o->linear].kept)
+    *source = p->in->ck->tensors[s].e->name;
+    if (o->source < 0 && s == p->match->linears[o->linear].out.bias) return "changed";
+    bool kept = o->source < 0 && p->match->linears[o->linear].kept && !o->leaf;
+    if (o->source < 0 && !kept && p->match->linears[o->linear].kept)
         return "quantized"; // a scale of the key or value cache
     if (o->source < 0 && !kept)
-        return p->match.linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
-    if (osh_is_folded(&p->rewrites, s) || osh_is_tuned(&p->manifest, s) ||
-        osh_is_cut_router(&p->rewrites, s))
+        return p->match->linears[o->linear].scheme_index < 0 ? "pruned" : "quantized";
+    if (osh_is_folded(p->rewrites, s) || osh_is_tuned(p, s) ||
+        osh_is_cut_router(p->rewrites, s))
         return "changed";
-    if (strcmp(*source, p->manifest.out[i].name)) return "untied";
-    return p->in.ck->tensors[s].shard < 0 ? "dequantized" : "copied";
+    if (strcmp(*source, p->out[i].name)) return "untied";
+    return p->in->ck->tensors[s].shard < 0 ? "dequantized" : "copied";
 }
 
 static osh_status manifest_put_text(osh_ctx *cx, osh_buf *b, const char *key, const char *value)
@@ -53,16 +53,16 @@ done:
     return rc;
 }
 
-static osh_status manifest_put_tensor(osh_ctx *cx, osh_buf *b, const osh_plan *p, int64_t i,
+static osh_status manifest_put_tensor(osh_ctx *cx, osh_buf *b, const osh_manifest *p, int64_t i,
                                       const uint64_t *sums)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *t = &p->manifest.out[i];
+    const osh_st_entry *t = &p->out[i];
     const char *source, *rule = manifest_rule(p, i, &source);
     OSH_TRY(osh_buf_printf(cx, b, "{"));
     OSH_TRY(manifest_put_text(cx, b, "name", t->name));
     OSH_TRY(
-        manifest_put_text(cx, b, "file", p->manifest.shards[p->manifest.out_info[i].shard].name));
+        manifest_put_text(cx, b, "file", p->shards[p->out_info[i].shard].name));
     OSH_TRY(manifest_put_text(cx, b, "dtype", osh_dtype_name(t->dtype)));
     OSH_TRY(osh_buf_printf(cx, b, ", \"shape\": ["));
     for (int d = 0; d < t->ndim; d++)
@@ -73,26 +73,26 @@ static osh_status manifest_put_tensor(osh_ctx *cx, osh_buf *b, const osh_plan *p
     if (sums) OSH_TRY(osh_buf_printf(cx, b, ", \"xxh3\": \"%016llx\"", (ull)sums[i]));
     int64_t from = manifest_source(p, i);
     uint64_t read;
-    if (sums && osh_checkpoint_seen(p->in.ck, from, &read))
+    if (sums && osh_checkpoint_seen(p->in->ck, from, &read))
         OSH_TRY(osh_buf_printf(cx, b, ", \"source_xxh3\": \"%016llx\"", (ull)read));
     OSH_TRY(osh_buf_printf(cx, b, "}"));
 done:
     return rc;
 }
 
-static osh_status manifest_put_module(osh_ctx *cx, osh_buf *b, const osh_plan *p, int i,
+static osh_status manifest_put_module(osh_ctx *cx, osh_buf *b, const osh_manifest *p, int i,
                                       const osh_result *r)
 {
     osh_status rc = OSH_OK;
-    const osh_linear *l = &p->match.linears[i];
+    const osh_linear *l = &p->match->linears[i];
     OSH_TRY(osh_buf_printf(cx, b, "{"));
     OSH_TRY(manifest_put_text(cx, b, "name", l->name));
     OSH_TRY(manifest_put_text(cx, b, "group", l->scheme->group_name));
     OSH_TRY(manifest_put_text(cx, b, "format", l->format->name));
-    OSH_TRY(manifest_put_text(cx, b, "modifier", p->in.recipe->modifiers[l->modifier].type->name));
+    OSH_TRY(manifest_put_text(cx, b, "modifier", p->in->recipe->modifiers[l->modifier].type->name));
     if (l->prune.modifier >= 0)
         OSH_TRY(manifest_put_text(cx, b, "pruned_by",
-                                  p->in.recipe->modifiers[l->prune.modifier].type->name));
+                                  p->in->recipe->modifiers[l->prune.modifier].type->name));
     OSH_TRY(osh_buf_printf(cx, b, ", \"relative_squared_error\": %.17g", r->nmse));
     if (r->fallback) OSH_TRY(manifest_put_text(cx, b, "fallback", r->fallback));
     OSH_TRY(osh_buf_printf(cx, b, "}"));
@@ -101,12 +101,13 @@ done:
 }
 
 /* Writes the bits of the factors as eight hexadecimal digits each. */
-static osh_status manifest_put_fold(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_fold *f)
+static osh_status manifest_put_fold(osh_ctx *cx, osh_buf *b, const osh_manifest *p,
+                                    const osh_fold *f)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_buf_printf(cx, b, "{"));
-    OSH_TRY(manifest_put_text(cx, b, "layer", p->in.graph->modules[f->module].name));
-    OSH_TRY(manifest_put_text(cx, b, "modifier", p->in.recipe->modifiers[f->modifier].type->name));
+    OSH_TRY(manifest_put_text(cx, b, "layer", p->in->graph->modules[f->module].name));
+    OSH_TRY(manifest_put_text(cx, b, "modifier", p->in->recipe->modifiers[f->modifier].type->name));
     OSH_TRY(osh_buf_printf(cx, b, ", \"factors\": \""));
     for (int64_t c = 0; c < f->n; c++)
         OSH_TRY(osh_buf_printf(cx, b, "%08x", osh_bits_of_f32(f->s[c])));
@@ -115,14 +116,14 @@ done:
     return rc;
 }
 
-static osh_status manifest_put_folds(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+static osh_status manifest_put_folds(osh_ctx *cx, osh_buf *b, const osh_manifest *p)
 {
     osh_status rc = OSH_OK;
-    if (!p->rewrites.n_folds) goto done;
+    if (!p->rewrites->n_folds) goto done;
     OSH_TRY(osh_buf_printf(cx, b, "  \"folds\": ["));
-    for (int i = 0; i < p->rewrites.n_folds; i++) {
+    for (int i = 0; i < p->rewrites->n_folds; i++) {
         OSH_TRY(osh_buf_printf(cx, b, "%s\n    ", i ? "," : ""));
-        OSH_TRY(manifest_put_fold(cx, b, p, &p->rewrites.folds[i]));
+        OSH_TRY(manifest_put_fold(cx, b, p, &p->rewrites->folds[i]));
     }
     OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n"));
 done:
@@ -149,7 +150,8 @@ done:
     return rc;
 }
 
-static osh_status manifest_put_files(osh_ctx *cx, osh_buf *b, const osh_plan *p, const char *dir)
+static osh_status manifest_put_files(osh_ctx *cx, osh_buf *b, const osh_manifest *p,
+                                     const char *dir)
 {
     osh_status rc = OSH_OK;
     static const char *const own[] = {"config.json", "model.safetensors.index.json", "recipe.yaml",
@@ -160,10 +162,10 @@ static osh_status manifest_put_files(osh_ctx *cx, osh_buf *b, const osh_plan *p,
     OSH_TRY(osh_buf_printf(cx, b, "  \"files\": ["));
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         OSH_TRY(manifest_put_file(cx, b, dir, own[i], &first));
-    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->in.ck));
+    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, p->in->ck));
     for (size_t i = 0; i < n; i++) OSH_TRY(manifest_put_file(cx, b, dir, names[i], &first));
-    if (osh_experts_file(&p->rewrites))
-        OSH_TRY(manifest_put_file(cx, b, dir, osh_experts_file(&p->rewrites), &first));
+    if (osh_experts_file(p->rewrites))
+        OSH_TRY(manifest_put_file(cx, b, dir, osh_experts_file(p->rewrites), &first));
     OSH_TRY(osh_buf_printf(cx, b, "\n  ],\n"));
 done:
     osh_strings_free(cx, names, n);
@@ -211,15 +213,15 @@ done:
 static osh_status manifest_put_head(osh_ctx *cx, osh_buf *b, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
-    const osh_plan *p = e->plan;
+    const osh_manifest *p = &e->plan->manifest;
     char *made_of = NULL, *stamps = NULL; // own
     OSH_TRY(osh_identity_json(cx, &made_of, e->id, OSH_IDENTITY_FIELDS));
     OSH_TRY(osh_identity_json(cx, &stamps, e->id, OSH_IDENTITY_STAMPS));
     OSH_TRY(osh_buf_printf(cx, b, "{\n  \"format\": 1,\n  \"made_of\": %s,\n  \"read_from\": %s,\n",
                            made_of, stamps));
     OSH_TRY(osh_buf_printf(cx, b, "  \"dropped\": ["));
-    for (int i = 0; p->rewrites.experts && i < p->rewrites.experts->n_dropped; i++)
-        OSH_TRY(osh_buf_printf(cx, b, "%s\"%s\"", i ? ", " : "", p->rewrites.experts->dropped[i]));
+    for (int i = 0; p->rewrites->experts && i < p->rewrites->experts->n_dropped; i++)
+        OSH_TRY(osh_buf_printf(cx, b, "%s\"%s\"", i ? ", " : "", p->rewrites->experts->dropped[i]));
     OSH_TRY(osh_buf_printf(cx, b, "],\n"));
     OSH_TRY(manifest_put_files(cx, b, p, e->partial));
     OSH_TRY(manifest_put_folds(cx, b, p));
@@ -233,16 +235,16 @@ static osh_status manifest_fill(osh_ctx *cx, void *user, osh_file *f)
 {
     osh_status rc = OSH_OK;
     writing *w = user;
-    const osh_plan *p = w->e->plan;
+    const osh_manifest *p = &w->e->plan->manifest;
     w->f = f;
     OSH_TRY(manifest_put_head(cx, &w->b, w->e));
     OSH_TRY(osh_buf_printf(cx, &w->b, "  \"modules\": ["));
-    for (int i = 0; i < p->match.n_linears; i++) {
+    for (int i = 0; i < p->match->n_linears; i++) {
         OSH_TRY(manifest_begin_item(cx, w, !i));
         OSH_TRY(manifest_put_module(cx, &w->b, p, i, &w->results[i]));
     }
     OSH_TRY(osh_buf_printf(cx, &w->b, "\n  ],\n  \"tensors\": ["));
-    for (int64_t i = 0; i < p->manifest.n_out; i++) {
+    for (int64_t i = 0; i < p->n_out; i++) {
         OSH_TRY(manifest_begin_item(cx, w, !i));
         OSH_TRY(manifest_put_tensor(cx, &w->b, p, i, w->e->sums));
     }
@@ -314,12 +316,12 @@ done:
     return rc;
 }
 
-osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p)
+osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_manifest *p)
 {
     osh_status rc = OSH_OK;
     osh_buf b;
     osh_buf_init(&b, 0);
-    for (int64_t i = 0; i < p->manifest.n_out; i++) {
+    for (int64_t i = 0; i < p->n_out; i++) {
         osh_buf_clear(&b);
         OSH_TRY(manifest_put_tensor(cx, &b, p, i, NULL));
         if (!cJSON_AddItemToArray(list, cJSON_Parse(b.data)))

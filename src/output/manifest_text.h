@@ -21,5 +21,5 @@ osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const o
  * member as osh_manifest_write writes it. */
 osh_status osh_manifest_sum(osh_ctx *cx, uint64_t *sum, uint64_t *said, bool *has, const char *dir);
 /* Appends an item for each output tensor to the list "tensors" of the plan's JSON. */
-osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_plan *p);
+osh_status osh_manifest_list(osh_ctx *cx, cJSON *list, const osh_manifest *p);
 #endif

@@ -132,7 +132,7 @@ static osh_status seal_remove_leftovers(osh_ctx *cx, const osh_emitter *e)
         osh_log(cx, OSH_LOG_WARN, "%s stays: %s", scratch, osh_error_text(cx));
         osh_error_clear(cx);
     }
-    OSH_TRY(osh_known_of_run(cx, &k, e->plan, NULL));
+    OSH_TRY(osh_known_of_run(cx, &k, &e->plan->manifest, NULL));
     OSH_TRY(osh_known_remove_temporary(cx, &k, e->partial));
     OSH_TRY(osh_known_check(cx, &k, e->partial, OSH_E_IO));
 done:

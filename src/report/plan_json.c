@@ -192,7 +192,7 @@ osh_status osh_plan_print_json(osh_ctx *cx, char **out, const osh_plan *p)
               json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, &p->match) &&
               osh_mix_json(root, &p->in.mix);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
-    OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), p));
+    OSH_TRY(osh_manifest_list(cx, cJSON_AddArrayToObject(root, "tensors"), &p->manifest));
     OSH_TRY(osh_json_print(cx, out, root, 0));
 done:
     cJSON_Delete(root);
