@@ -108,6 +108,7 @@ class Bar(list):
     def set_description_str(self, text, refresh): self.append(text)
     def set_postfix_str(self, text, refresh): pass
     def refresh(self): self.append(self.n)
+    def clear(self): self.append("clear")
     def close(self): bars.append(self)
 bars = []
 for tqdm in (Bar, None):
@@ -117,8 +118,21 @@ for tqdm in (Bar, None):
             == "out%s" % bool(tqdm)
     assert "warn: ignore lm_hed of " in err.getvalue(), err.getvalue()
 lines = [line for line in err.getvalue().splitlines() if not line.startswith("warn: ")]
+assert "clear" in bars[0]
 assert len(bars) == 1 and bars[0].n == bars[0].total == 100 and any("layers" in str(x) for x in bars[0]), bars
 assert lines[-1].startswith("100%") and len(lines) > 4 and "layers" in lines[-2], lines
+# On a terminal, a message erases the line of the bar.
+class Terminal(io.StringIO):
+    def isatty(self): return True
+with contextlib.redirect_stderr(Terminal()) as err:
+    bar = o.Bar()
+    bar(o.Progress(1, 2, "layer", "solve", 1, 2, None, 5.0, None, None, False))
+    job = types.SimpleNamespace(_bar=bar)
+    o._Job._print(job, "warn", "a message")
+    bar(o.Progress(2, 2, "layer", "solve", 2, 2, None, 3661.0, None, None, True))
+    bar.close()
+line = " 25%  [1/2] layer  solve 1/2  0:05 left"
+assert err.getvalue() == "\r%s\r%s\rwarn: a message\n\r100%%  [2/2] layer  solve  1:01:01 left\n" % (line, " " * len(line)), err.getvalue()
 
 # Every public function has types and a docstring.
 for name in ("oneshot", "plan", "evaluate", "verify", "version"):

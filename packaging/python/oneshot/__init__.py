@@ -137,11 +137,6 @@ def _words(arguments: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
                 yield name, _word(name if i is None else "%s[%d]" % (name, i), item)
 
 
-def _print_log(level: str, text: str) -> None:
-    """Prints a message as the program does, on Python's stderr: a notebook shows it."""
-    print(text if level == "info" else "%s: %s" % (level, text), file=sys.stderr, flush=True)
-
-
 class _Job:
     """One call of the library, on its own thread, so that Ctrl-C is handled."""
 
@@ -150,7 +145,7 @@ class _Job:
             raise TypeError("progress: want True, False or a function, got %r (%s)" % (progress, type(progress).__name__))
         self._bar, self._shown = Bar() if progress is True else None, Shown()
         tell = self._bar or progress or None
-        told = log or _print_log
+        told = log or self._print
         try:
             self._context = _library.Context(threads, log_level, lambda level, text: told(level, self._shown(text)),
                                              tell and (lambda values: tell(Progress(*values))))
@@ -170,6 +165,12 @@ class _Job:
             finally:
                 self._context.close()
                 self._close_bar()
+
+    def _print(self, level: str, text: str) -> None:
+        """Prints a message as the program does, on Python's stderr: a notebook shows it."""
+        if self._bar:
+            self._bar.clear()
+        print(text if level == "info" else "%s: %s" % (level, text), file=sys.stderr, flush=True)
 
     def _close_bar(self) -> None:
         if self._bar:

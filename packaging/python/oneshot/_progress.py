@@ -63,6 +63,14 @@ class Bar:
             self._stream.write(text + "\n")
         self._stream.flush()
 
+    def clear(self) -> None:
+        """Erases the bar, so that a message can be printed; the next progress draws it again."""
+        if self._tqdm is not None:
+            self._tqdm.clear()
+        elif self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._width = 0
+
     def close(self) -> None:
         if self._tqdm is not None:
             self._tqdm.close()

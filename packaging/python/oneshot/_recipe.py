@@ -194,7 +194,7 @@ def write_text(text: str, path: str) -> Written:
     first = next((line for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
     above = bool(BARE.match(first)) * 2  # lines
     if above:
-        text = "default_stage:\n  default_modifiers:\n" + "".join(" " * INDENT + line for line in text.splitlines(True))
+        text = "default_stage:\n  default_modifiers:\n" + re.sub("^", " " * INDENT, text, flags=re.M)
 
     def label(line: Optional[int], column: Optional[int]) -> str:
         if line is None:
