@@ -9,6 +9,7 @@ engine. The file is an OCI image layout in a tar archive. It also has the manife
 
 Usage: oci.py ROOT.tar --tag NAME:VERSION --command PROGRAM --out FILE [--created SECONDS]
        [--directory DIR]"""
+
 import argparse
 import datetime
 import gzip
@@ -24,7 +25,12 @@ OCI = "application/vnd.oci.image."
 
 def descriptor(kind, data, **more):
     """Returns the reference to a blob that a layout contains."""
-    return {"mediaType": OCI + kind, "digest": "sha256:" + hashlib.sha256(data).hexdigest(), "size": len(data), **more}
+    return {
+        "mediaType": OCI + kind,
+        "digest": "sha256:" + hashlib.sha256(data).hexdigest(),
+        "size": len(data),
+        **more,
+    }
 
 
 def blob(row):
@@ -34,29 +40,63 @@ def blob(row):
 
 def image(root, args):
     """Returns the files of the layout: name -> bytes."""
-    created = datetime.datetime.fromtimestamp(args.created, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    created = datetime.datetime.fromtimestamp(args.created, datetime.timezone.utc).strftime(
+        "%Y-%m-%dT%H:%M:%SZ"
+    )
     layer = gzip.compress(root, 6, mtime=0)
-    config = json.dumps({
-        "created": created, "architecture": "amd64", "os": "linux",
-        "config": {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
-                   "Entrypoint": [args.command], "WorkingDir": args.directory},
-        "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(root).hexdigest()]},
-        "history": [{"created": created, "created_by": "packaging/oci.py"}]}).encode()
-    layer_row, config_row = descriptor("layer.v1.tar+gzip", layer), descriptor("config.v1+json", config)
-    manifest = json.dumps({"schemaVersion": 2, "mediaType": OCI + "manifest.v1+json", "config": config_row,
-                           "layers": [layer_row]}).encode()
+    config = json.dumps(
+        {
+            "created": created,
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {
+                "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+                "Entrypoint": [args.command],
+                "WorkingDir": args.directory,
+            },
+            "rootfs": {
+                "type": "layers",
+                "diff_ids": ["sha256:" + hashlib.sha256(root).hexdigest()],
+            },
+            "history": [{"created": created, "created_by": "packaging/oci.py"}],
+        }
+    ).encode()
+    layer_row, config_row = descriptor("layer.v1.tar+gzip", layer), descriptor(
+        "config.v1+json", config
+    )
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": OCI + "manifest.v1+json",
+            "config": config_row,
+            "layers": [layer_row],
+        }
+    ).encode()
     version = args.tag.rsplit(":", 1)[1]
     # docker save writes these annotations, too; podman reads the name of the image from them
-    manifest_row = descriptor("manifest.v1+json", manifest, annotations={
-        "io.containerd.image.name": f"docker.io/library/{args.tag}", "org.opencontainers.image.ref.name": version})
+    manifest_row = descriptor(
+        "manifest.v1+json",
+        manifest,
+        annotations={
+            "io.containerd.image.name": f"docker.io/library/{args.tag}",
+            "org.opencontainers.image.ref.name": version,
+        },
+    )
     docker = [{"Config": blob(config_row), "RepoTags": [args.tag], "Layers": [blob(layer_row)]}]
-    return {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "manifest.json": json.dumps(docker).encode(),
-            "index.json": json.dumps({"schemaVersion": 2, "manifests": [manifest_row]}).encode(),
-            blob(layer_row): layer, blob(config_row): config, blob(manifest_row): manifest}
+    return {
+        "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
+        "manifest.json": json.dumps(docker).encode(),
+        "index.json": json.dumps({"schemaVersion": 2, "manifests": [manifest_row]}).encode(),
+        blob(layer_row): layer,
+        blob(config_row): config,
+        blob(manifest_row): manifest,
+    }
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("--tag", required=True)
     parser.add_argument("--command", required=True)

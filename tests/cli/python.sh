@@ -44,7 +44,13 @@ class Quantizer(Model):
         super().__init__(config_groups=None, kv_cache_scheme=None, observer=None, initialized_=False, index=None,
                          requires_calibration_data=True, device=self.unset, scales_={3}, **fields)
 class QuantizationModifier(Quantizer): pass
-class GPTQModifier(Quantizer): pass
+class GPTQModifier(Quantizer): # its dump makes a string of a sentinel
+    static = object()
+    model_fields = {**Quantizer.model_fields, "actorder": types.SimpleNamespace(default=static)}
+    def __init__(self, **fields):
+        super().__init__(**dict({"actorder": self.static}, **fields))
+    def model_dump(self):
+        return dict(super().model_dump(), actorder="static" if self.actorder is self.static else self.actorder)
 class SmoothQuantModifier(Model): pass
 class Recipe(Model): pass
 gptq = dict(scheme="W4A16", targets=["Linear"], ignore=["lm_head"])
@@ -67,6 +73,14 @@ weights = Model(num_bits=4, strategy=Kind.GROUP, group_size=32, zp_dtype=None)
 groups = QuantizationModifier(ignore=["lm_head"])
 groups.config_groups = {"g": Model(targets=["Linear"], weights=weights)}
 assert planned(groups)["quantization_config"]["config_groups"]["g"]["weights"]["group_size"] == 32
+# A default order leaves that of a group; an order that is set may contradict it.
+weights.actorder = "weight"
+order = GPTQModifier(ignore=["lm_head"])
+order.config_groups = groups.config_groups
+assert planned(order)["quantization_config"]["config_groups"]["g"]["weights"]["actorder"] == "weight"
+order.actorder = None
+refused(o.OneshotError, "GPTQModifier.actorder is null but that of g is weight", lambda: planned(order))
+del weights.actorder
 assert planned(None, scheme="W4A16", output=None)["modules"] == want["modules"]
 
 # Messages name the caller's part of the recipe, his row, his argument.

@@ -2,6 +2,7 @@
 compares the text that each cell prints with the output that the notebook contains.
 
 Usage: notebook.py FILE [--write]      --write: puts the outputs into FILE instead"""
+
 import contextlib
 import io
 import json
@@ -29,7 +30,11 @@ def main():
         n += 1
         printed = run_cell("".join(cell["source"]), names)
         stored = "".join(text for out in cell["outputs"] for text in out["text"])
-        cell["outputs"] = [{"name": "stdout", "output_type": "stream", "text": printed.splitlines(True)}] if printed else []
+        cell["outputs"] = (
+            [{"name": "stdout", "output_type": "stream", "text": printed.splitlines(True)}]
+            if printed
+            else []
+        )
         if printed != stored:
             wrong += 1
             print("cell %d prints %r, and the notebook has %r" % (n, printed, stored))

@@ -8,13 +8,27 @@ Arguments are the program's flags with underscores (`oneshot --help`). A job tha
 nothing: the same call continues it. Ctrl-C ends a job, too. The work is done by liboneshot, in C,
 without torch and transformers.
 """
+
 import json
 import numbers
 import os
 import sys
 import tempfile
 import threading
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from . import _library
 from ._progress import Bar
@@ -34,6 +48,7 @@ class Progress(NamedTuple):
     `fraction` is the finished part of the whole job, and `tokens_per_s` the number of calibration
     tokens divided by the seconds of the whole job. A member that is not known yet is None.
     """
+
     step: int
     n_steps: int
     name: Optional[str]
@@ -49,6 +64,7 @@ class Progress(NamedTuple):
 
 class OneshotError(RuntimeError):
     """A job failed; `status` is one of the library's, such as OneshotError.USAGE."""
+
     NOMEM, IO, FORMAT, USAGE, UNSUPPORTED, NUMERIC, INTERRUPTED, INTERNAL = range(-1, -9, -1)
 
     def __init__(self, status: int, message: str) -> None:
@@ -61,9 +77,18 @@ def version() -> str:
     return _library.version()
 
 
-def oneshot(model: Path, recipe: Recipe = None, dataset: Optional[Rows] = None, output_dir: Optional[Path] = None, *,
-            progress: Union[bool, Callable[[Progress], None], None] = None, log: Optional[Log] = None, threads: int = 0,
-            log_level: str = "warn", **arguments: Any) -> Path:
+def oneshot(
+    model: Path,
+    recipe: Recipe = None,
+    dataset: Optional[Rows] = None,
+    output_dir: Optional[Path] = None,
+    *,
+    progress: Union[bool, Callable[[Progress], None], None] = None,
+    log: Optional[Log] = None,
+    threads: int = 0,
+    log_level: str = "warn",
+    **arguments: Any,
+) -> Path:
     """Compresses `model` into the directory `output_dir`, and returns that directory.
 
     model: a directory, or "org/name" of the Hub.
@@ -85,29 +110,62 @@ def oneshot(model: Path, recipe: Recipe = None, dataset: Optional[Rows] = None, 
     messages name the arguments, and the parts of a recipe, as the caller does.
     """
     job = _Job(progress, log, threads, log_level)
-    job.run("compress", _with_output(output_dir, arguments), model=model, recipe=recipe, dataset=dataset)
+    job.run(
+        "compress", _with_output(output_dir, arguments), model=model, recipe=recipe, dataset=dataset
+    )
     return output_dir if output_dir is not None else arguments["output"]
 
 
-def plan(model: Path, recipe: Recipe = None, dataset: Optional[Rows] = None, output_dir: Optional[Path] = None, *,
-         log: Optional[Log] = None, threads: int = 0, log_level: str = "warn", **arguments: Any) -> Dict[str, Any]:
+def plan(
+    model: Path,
+    recipe: Recipe = None,
+    dataset: Optional[Rows] = None,
+    output_dir: Optional[Path] = None,
+    *,
+    log: Optional[Log] = None,
+    threads: int = 0,
+    log_level: str = "warn",
+    **arguments: Any,
+) -> Dict[str, Any]:
     """Returns a dict that describes what oneshot() with the same arguments would do: memory,
     subgraphs, files. Reads no weights. It is the JSON of `oneshot plan --json`."""
     job = _Job(None, log, threads, log_level)
-    return json.loads(job.run("plan", dict(_with_output(output_dir, arguments), json=True), model=model, recipe=recipe,
-                              dataset=dataset))
+    return json.loads(
+        job.run(
+            "plan",
+            dict(_with_output(output_dir, arguments), json=True),
+            model=model,
+            recipe=recipe,
+            dataset=dataset,
+        )
+    )
 
 
-def evaluate(model: Path, dataset: Rows, *, progress: Union[bool, Callable[[Progress], None], None] = None,
-             log: Optional[Log] = None, threads: int = 0, log_level: str = "warn", **arguments: Any) -> Dict[str, Any]:
+def evaluate(
+    model: Path,
+    dataset: Rows,
+    *,
+    progress: Union[bool, Callable[[Progress], None], None] = None,
+    log: Optional[Log] = None,
+    threads: int = 0,
+    log_level: str = "warn",
+    **arguments: Any,
+) -> Dict[str, Any]:
     """Returns a dict with the perplexity of a model, dense or compressed; with `reference`, another
     model, also KL divergence and top-1 agreement."""
     job = _Job(progress, log, threads, log_level)
     return json.loads(job.run("eval", dict(arguments, json=True), model=model, dataset=dataset))
 
 
-def verify(directory: Path, model: Optional[Path] = None, *, log: Optional[Log] = None, threads: int = 0,
-           log_level: str = "warn", **arguments: Any) -> str:
+def verify(
+    directory: Path,
+    model: Optional[Path] = None,
+    *,
+    log: Optional[Log] = None,
+    threads: int = 0,
+    log_level: str = "warn",
+    **arguments: Any,
+) -> str:
     """Checks an output against its manifest, its config and `model`, its source. Returns the lines
     that the program prints. Raises OneshotError with the findings."""
     return _Job(None, log, threads, log_level).run("verify", arguments, directory, model=model)
@@ -116,7 +174,10 @@ def verify(directory: Path, model: Optional[Path] = None, *, log: Optional[Log] 
 def _with_output(output_dir: Optional[Path], arguments: Dict[str, Any]) -> Dict[str, Any]:
     """Returns the arguments with `output`, the program's name of output_dir."""
     if output_dir is not None and "output" in arguments:
-        raise TypeError("output_dir is %r and output is %r: want one of them" % (output_dir, arguments["output"]))
+        raise TypeError(
+            "output_dir is %r and output is %r: want one of them"
+            % (output_dir, arguments["output"])
+        )
     return arguments if output_dir is None else dict(arguments, output=output_dir)
 
 
@@ -138,7 +199,10 @@ def _word(name: str, value: Any) -> str:
         return os.fsdecode(value)
     if isinstance(value, (str, numbers.Real)):
         return str(value)
-    raise TypeError("%s: want a text, a path, a number or a bool, got %.200r (%s)" % (name, value, type(value).__name__))
+    raise TypeError(
+        "%s: want a text, a path, a number or a bool, got %.200r (%s)"
+        % (name, value, type(value).__name__)
+    )
 
 
 def _words(arguments: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
@@ -154,26 +218,39 @@ class _Job:
 
     def __init__(self, progress: Any, log: Optional[Log], threads: int, log_level: str) -> None:
         if progress is not None and not isinstance(progress, bool) and not callable(progress):
-            raise TypeError("progress: want True, False or a function, got %r (%s)" % (progress, type(progress).__name__))
+            raise TypeError(
+                "progress: want True, False or a function, got %r (%s)"
+                % (progress, type(progress).__name__)
+            )
         self._bar, self._shown = Bar() if progress is True else None, Shown()
         tell = self._bar or progress or None
         told = log or self._print
         try:
-            self._context = _library.Context(threads, log_level, lambda level, text: told(level, self._shown(text)),
-                                             tell and (lambda values: tell(Progress(*values))))
+            self._context = _library.Context(
+                threads,
+                log_level,
+                lambda level, text: told(level, self._shown(text)),
+                tell and (lambda values: tell(Progress(*values))),
+            )
         except BaseException:
             self._close_bar()
             raise
 
-    def run(self, name: str, arguments: Dict[str, Any], directory: Optional[Path] = None, **inputs: Any) -> str:
+    def run(
+        self, name: str, arguments: Dict[str, Any], directory: Optional[Path] = None, **inputs: Any
+    ) -> str:
         """Runs the job and returns its text. inputs: model, recipe and dataset, as the caller gives
         them."""
         with tempfile.TemporaryDirectory(prefix="oneshot-") as there:
             try:
                 if "progress" in arguments:
-                    raise TypeError("progress: %s shows none, got %r" % (name, arguments["progress"]))
+                    raise TypeError(
+                        "progress: %s shows none, got %r" % (name, arguments["progress"])
+                    )
                 words = list(_words(dict(arguments, **self._written(inputs, there))))
-                return self._result(name, words, _word("directory", directory) if name == "verify" else None)
+                return self._result(
+                    name, words, _word("directory", directory) if name == "verify" else None
+                )
             finally:
                 self._context.close()
                 self._close_bar()
@@ -190,7 +267,10 @@ class _Job:
 
     def _written(self, inputs: Dict[str, Any], there: str) -> Dict[str, Any]:
         """Writes a recipe and rows that are no files, and returns the inputs with their paths."""
-        for name, write, file in (("recipe", write_recipe, "recipe.yaml"), ("dataset", write_rows, "dataset.jsonl")):
+        for name, write, file in (
+            ("recipe", write_recipe, "recipe.yaml"),
+            ("dataset", write_rows, "dataset.jsonl"),
+        ):
             if name == "dataset" and isinstance(inputs.get(name), Mapping):
                 inputs[name] = _shares(inputs[name])
             elif name in inputs:
@@ -224,5 +304,7 @@ class _Job:
             raise context.raised
         if done["status"]:
             text = context.text() if name == "verify" else ""
-            raise OneshotError(done["status"], self._shown(context.error()) + (":\n" + text if text else ""))
+            raise OneshotError(
+                done["status"], self._shown(context.error()) + (":\n" + text if text else "")
+            )
         return context.text()

@@ -1,4 +1,5 @@
 """__main__.py - the command `oneshot` of the wheel: starts the program, which is in C."""
+
 import os
 import sys
 
@@ -10,7 +11,10 @@ def main() -> int:
     try:
         os.execv(PROGRAM, ["oneshot", *sys.argv[1:]])
     except OSError as e:
-        print("oneshot: cannot start %s: %s; want the files of the wheel" % (PROGRAM, e.strerror), file=sys.stderr)
+        print(
+            "oneshot: cannot start %s: %s; want the files of the wheel" % (PROGRAM, e.strerror),
+            file=sys.stderr,
+        )
     return 1
 
 

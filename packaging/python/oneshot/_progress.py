@@ -1,5 +1,6 @@
 """_progress.py - the bar of progress=True: tqdm's if tqdm is installed, in a notebook as a widget;
 otherwise a line of text on stderr."""
+
 import sys
 import time
 from typing import Any, Optional
@@ -18,7 +19,11 @@ def make_tqdm() -> Optional[Any]:
 
 def seconds(n: float) -> str:
     n = int(n + 0.5)
-    return "%d:%02d:%02d" % (n // 3600, n // 60 % 60, n % 60) if n >= 3600 else "%d:%02d" % (n // 60, n % 60)
+    return (
+        "%d:%02d:%02d" % (n // 3600, n // 60 % 60, n % 60)
+        if n >= 3600
+        else "%d:%02d" % (n // 60, n % 60)
+    )
 
 
 def percent_of(p: Any) -> float:
@@ -41,7 +46,9 @@ class Bar:
     def __call__(self, p: Any) -> None:
         self._percent = max(self._percent, percent_of(p))
         now = time.monotonic()
-        if not p.finished and (now - self._shown < SHORTEST or not (self._live or self._tqdm is not None)):
+        if not p.finished and (
+            now - self._shown < SHORTEST or not (self._live or self._tqdm is not None)
+        ):
             return
         self._shown = now
         left = "" if p.eta_s is None else seconds(p.eta_s) + " left"
@@ -54,7 +61,11 @@ class Bar:
         self._tqdm.refresh()
 
     def _line(self, name: str, p: Any, left: str) -> None:
-        counted = "%s %d/%d" % (p.phase, p.done, p.total) if p.phase and p.total and not p.finished else p.phase or ""
+        counted = (
+            "%s %d/%d" % (p.phase, p.done, p.total)
+            if p.phase and p.total and not p.finished
+            else p.phase or ""
+        )
         text = "  ".join(part for part in ("%3.0f%%" % self._percent, name, counted, left) if part)
         if self._live:
             self._stream.write("\r" + text.ljust(self._width))
