@@ -20,3 +20,5 @@ foreach(mpi openmpi mpich)
   list(APPEND OSH_MPI_MODULES ${module})
 endforeach()
 add_custom_target(mpi_modules ALL DEPENDS ${OSH_MPI_MODULES})
+# The package oneshot-mpi (packaging/mpi.sh); other packages and a plain install do not have them.
+install(FILES ${OSH_MPI_MODULES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/oneshot COMPONENT mpi EXCLUDE_FROM_ALL)

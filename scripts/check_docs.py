@@ -23,7 +23,7 @@ FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]*)")
 NAME = re.compile(r"\b(osh_[a-z0-9_]+|OSH_[A-Z0-9_]+)\b")
 # Flags of other programs in the documents.
 FOREIGN = {
-    "cmake": {"preset", "build", "install", "prefix", "target"},
+    "cmake": {"preset", "build", "install", "prefix", "target", "component"},
     "ctest": {"preset", "output-on-failure"},
     "git": {"stat"},
     "mpirun": {"allow-run-as-root", "oversubscribe"},
@@ -52,7 +52,7 @@ ENTRIES = {"dot", "no-special-tokens", "json", "help", "version"}  # main.c read
 def own_flags():
     text = (ROOT / "src/match/options.c").read_text()
     main = (ROOT / "src/cli/main.c").read_text()
-    names = set(re.findall(r"\bROW\((\w+)\)", text)) | set(re.findall(r'\.alias = "(\w+)"', text))
+    names = set(re.findall(r"\bROW\((\w+)\)", text)) | set(re.findall(r'\.(?:alias|name) = "(\w+)"', text))
     return {n.replace("_", "-") for n in names} | {e for e in ENTRIES if f'"--{e}"' in main}
 
 

@@ -142,6 +142,9 @@ static osh_status plan_profiled(osh_ctx *cx, osh_plan **p, const osh_options *op
     osh_scope scope = osh_profile_begin(cx, "plan", NULL);
     osh_status rc = osh_plan_new(cx, p, opt);
     osh_profile_end(cx, scope);
+    if (rc && opt->ranks && opt->host_memory > 0)
+        osh_note(cx, "planning one of the %d ranks that share the --host-memory of a node",
+                 osh_ranks_per_node(opt->ranks));
     return rc;
 }
 
@@ -234,6 +237,11 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--device-model %s: a run uses the GPU that is there; this is for `oneshot plan`",
                  opt->device_model);
+    if (opt->n_ranks || opt->ranks_per_node)
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "--ranks %lld: a run has the ranks that mpirun or srun starts; this is for "
+                 "`oneshot plan`",
+                 (long long)opt->n_ranks);
     if (opt->only_largest_layer) return osh_try_largest(cx, opt, sink, user);
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     OSH_TRY(osh_output_claim(cx, opt));
@@ -458,14 +466,20 @@ done:
     return rc;
 }
 
-osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+osh_status osh_show_plan(osh_ctx *cx, const osh_options *given, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
+    osh_options mine = *given, *opt = &mine; // views
     osh_plan *p = NULL; // own
     char *text = NULL, *before = NULL; // own
     others o = {.opt = *opt}; // own
     OSH_TRY(require_model(cx, opt));
     OSH_TRY(osh_paths_check(cx, osh_option_fields, opt));
+    if (opt->ranks_per_node > opt->n_ranks)
+        OSH_FAIL(cx, OSH_E_USAGE, "--ranks-per-node %lld: want at most the --ranks, %lld",
+                 (long long)opt->ranks_per_node, (long long)opt->n_ranks);
+    if (!opt->ranks_per_node) opt->ranks_per_node = opt->n_ranks;
+    if (opt->n_ranks > 1) opt->host_memory /= opt->ranks_per_node;
     bool measured = false;
     if (!osh_wants_choice(opt)) OSH_TRY(osh_wants_measure(cx, &measured, opt));
     OSH_TRY(others_find(cx, &o, opt, osh_wants_choice(opt), measured));

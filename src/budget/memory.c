@@ -26,6 +26,7 @@
 #include "schedule/looks.h"
 #include "schedule/tuning.h"
 #include "quant/source.h"
+#include "ranks/ranks.h"
 #include "store/loaders.h"
 
 /* Two threads read tensors: the main thread, and the prefetch thread. Each needs an aligned block
@@ -533,6 +534,11 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     if (p->in->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
     /* Counts osh_threads threads, and the prefetch thread. */
     m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
+    if (osh_is_divided(p->in->opt)) m->base_bytes += OSH_RANKS_BYTES;
+    if (osh_is_divided(p->in->opt) && !p->in->opt->ranks) m->base_bytes += OSH_MPI_BYTES;
+    /* All ranks must choose the same steps. */
+    OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->uncounted));
+    OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->base_bytes));
     m->highest = -1;
     osh_limits b = {.device = p->in->opt->device_memory,
                     .host = p->in->opt->host_memory - m->base_bytes,

@@ -412,8 +412,9 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
-        if (!v->segments && !v->round_bytes) continue; // else the solved weight is in memory
-                                                       // already
+        /* Several ranks read all solved weights from the output. */
+        bool in_memory = !v->segments && !v->round_bytes && !osh_is_divided(s->p->in->opt);
+        if (in_memory) continue;
         osh_sim_note_reload(s, l);
     }
     return OSH_OK;

@@ -187,6 +187,13 @@ const osh_field osh_option_fields[] = {
             "--prefetch allow (docs/explanation/memory.md). 0: none. Changes no result"},
     {ROW(pin_memory), .type = OSH_F_STR, .dflt = "auto", .values = "auto|true|false",
      .doc = "page-locks values in host memory when a GPU is used. Changes no result"},
+    {.name = "ranks", .offset = offsetof(osh_options, n_ranks), .type = OSH_F_INT, .dflt = "0",
+     .min = 0, .max = 1 << 20,
+     .doc = "for `oneshot plan`: number of processes that mpirun or srun will start "
+            "(docs/how-to/cluster.md). 0: those that it has started"},
+    {ROW(ranks_per_node), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1 << 20,
+     .doc = "for `oneshot plan --ranks`: how many of them run on a node, which share its "
+            "--host-memory. 0: all"},
     {ROW(overwrite), .group = "Resume", .brief = "replace a finished output", .type = OSH_F_BOOL,
      .dflt = "false", .doc = "replaces a finished output of oneshot"},
     {ROW(restart), .brief = "start again instead of resuming", .type = OSH_F_BOOL, .dflt = "false",

@@ -39,6 +39,8 @@ typedef struct osh_options {
     char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;
     int64_t threads, num_workers;
+    int64_t n_ranks, ranks_per_node; // for `oneshot plan`: number of ranks to plan for; 0: those
+                                     // that a launcher has started
     char *isa;
     bool strict;
     char *progress, *log_level, *log_file, *profile;
@@ -68,6 +70,8 @@ typedef struct osh_options {
     struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
 } osh_options;
 extern const osh_field osh_option_fields[];
+/* True if several ranks do the job. */
+static inline bool osh_is_divided(const osh_options *o) { return o->ranks || o->n_ranks > 1; }
 bool osh_scratch_is_packed(const osh_options *o); // true if values on the disk are compressed
 /* Returns the largest number of calibration samples. 0: no limit, because only the number of tokens
  * is limited. */

@@ -145,7 +145,7 @@ static bool known_is_shard(const char *name)
 static bool known_has(const osh_known *k, const char *name)
 {
     return (k->names && osh_map_get(k->names, name, strlen(name), &(int64_t){0})) ||
-           (k->any_shard && known_is_shard(name));
+           (k->any_shard && known_is_shard(name)) || (k->in_place && osh_scratch_is_name(name));
 }
 
 static osh_status known_check_file(osh_ctx *cx, const osh_known *k, const char *path,
@@ -154,7 +154,7 @@ static osh_status known_check_file(osh_ctx *cx, const osh_known *k, const char *
     osh_inode at = osh_inode_at(path);
     if (at.kind == OSH_INODE_NONE) return OSH_OK; // another process has removed the file
     if (known_has(k, name)) {
-        if (k->in_place && !strcmp(name, OSH_SCRATCH_NAME)) return osh_scratch_check(cx, path);
+        if (k->in_place && osh_scratch_is_name(name)) return osh_scratch_check(cx, path);
         if (at.kind == OSH_INODE_FILE && (at.n_names == 1 || !k->in_place)) return OSH_OK;
     }
     return osh_fail(cx, code,
@@ -186,7 +186,7 @@ static osh_status known_remove_file(osh_ctx *cx, const osh_known *k, const char 
     osh_status rc = OSH_OK;
     char *path = osh_path_join(cx, dir, name); // own
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    if (k->in_place && !strcmp(name, OSH_SCRATCH_NAME)) OSH_TRY(osh_scratch_remove(cx, path));
+    if (k->in_place && osh_scratch_is_name(name)) OSH_TRY(osh_scratch_remove(cx, path));
     else OSH_TRY(osh_file_remove(cx, path));
 done:
     osh_free(cx, path);

@@ -25,6 +25,7 @@ static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
     osh_known k = {0};    // own
     OSH_TRY(osh_scratch_dir(cx, &scratch, e->plan->in.opt->scratch_dir, e->partial));
     OSH_TRY(osh_scratch_remove(cx, scratch));
+    OSH_TRY(osh_scratch_remove_ranks(cx, scratch));
     OSH_TRY(osh_known_of_run(cx, &k, &e->plan->manifest, e->journal));
     if (osh_journal_count(e->journal)) { // marks the records invalid before their files are removed
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0));

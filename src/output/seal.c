@@ -128,7 +128,7 @@ static osh_status seal_remove_leftovers(osh_ctx *cx, const osh_emitter *e)
     char *scratch = NULL; // own
     osh_known k = {0};    // own
     OSH_TRY(osh_scratch_dir(cx, &scratch, e->plan->in.opt->scratch_dir, e->partial));
-    if (osh_scratch_remove(cx, scratch)) {
+    if (osh_scratch_remove(cx, scratch) || osh_scratch_remove_ranks(cx, scratch)) {
         osh_log(cx, OSH_LOG_WARN, "%s stays: %s", scratch, osh_error_text(cx));
         osh_error_clear(cx);
     }

@@ -3,8 +3,11 @@
 
 #include "base/buf.h"
 #include "base/xxh3.h"
+#include "budget/bytes.h"
+#include "budget/cost.h"
 #include "match/cache.h"
 #include "quant/observer.h"
+#include "schedule/range.h"
 #include "plan/identity.h"
 
 /* True if an observer of activations needs more than the range of each sample. */
@@ -37,7 +40,6 @@ static const char *samples_not(const osh_plan *p)
     if (p->n_traversals) return "a run that goes through the model several times is not divided";
     if (blocks_learn(p)) return "learning from the output of a layer is not divided";
     if (observers_count(p)) return "observers with histograms or two passes are not divided";
-    if (p->budget.memory.tier == OSH_TIER_DISK) return "values on the disk are not divided";
     return NULL;
 }
 
@@ -108,6 +110,61 @@ osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const b
     OSH_TRY(osh_divide_costs(cx, writer, work, m->n_shards, n_ranks));
 done:
     osh_free(cx, work);
+    return rc;
+}
+
+/* Returns the bytes of the sums of a value that move: the groups of all ranks but the owner. */
+static int64_t wire_of_sums(const osh_plan *p, const osh_linear *l, int owner, int n_ranks)
+{
+    int64_t n = 0, moved = 0;
+    for (osh_sum k = 0; k < OSH_N_SUMS; k++) {
+        if (!osh_sum_wanted(k, l)) continue;
+        osh_tensor state = osh_stat_shape(osh_sums[k].type, l->I);
+        bool lower = osh_sums[k].type == &osh_stat_hessian;
+        n += lower ? l->I * (l->I + 1) / 2 * 4 : (int64_t)osh_tensor_bytes(&state);
+    }
+    for (int64_t g = 0; g < p->in.groups.n; g++) moved += g % n_ranks != owner;
+    return moved * n;
+}
+
+static int64_t wire_of_codes(const osh_plan *p, const osh_linear *l, int owner, bool reads,
+                             int n_ranks)
+{
+    int64_t n = 0;
+    for (int k = 0; k < l->out.n; k++)
+        n += p->manifest.out[l->out.first + k].end - p->manifest.out[l->out.first + k].begin;
+    return (owner ? n : 0) + (reads ? n * (n_ranks - 1) : 0);
+}
+
+osh_status osh_divide_wire(osh_ctx *cx, int64_t *bytes, const osh_plan *p, int index, int n_ranks)
+{
+    osh_status rc = OSH_OK;
+    osh_range r = osh_range_at(&p->schedule, index);
+    double *cost = NULL; // own [v1 - v0]
+    int *owner = NULL;   // own [v1 - v0]
+    bool *seen = NULL;   // own [v1 - v0]: true if the sums of the value are counted
+    *bytes = 0;
+    OSH_NEW(cx, cost, r.v1 - r.v0);
+    OSH_NEW(cx, owner, r.v1 - r.v0);
+    OSH_NEW(cx, seen, r.v1 - r.v0);
+    for (int i = r.l0; i < r.l1; i++)
+        if (osh_wants(&p->schedule, &p->match.linears[i]))
+            cost[p->match.linears[i].input - r.v0] += osh_cost_of_linear(&p->budget, i);
+    OSH_TRY(osh_divide_costs(cx, owner, cost, r.v1 - r.v0, n_ranks));
+    for (int i = r.l0; i < r.l1; i++) {
+        const osh_linear *l = &p->match.linears[i];
+        int v = l->input - r.v0;
+        if (!osh_wants(&p->schedule, l)) continue;
+        if (!seen[v]) *bytes += wire_of_sums(p, l, owner[v], n_ranks);
+        seen[v] = true;
+        bool reads = r.propagate && !r.merged && p->in.propagate_error &&
+                     osh_linear_propagates(&p->match, l);
+        *bytes += wire_of_codes(p, l, owner[v], reads, n_ranks);
+    }
+done:
+    osh_free(cx, cost);
+    osh_free(cx, owner);
+    osh_free(cx, seen);
     return rc;
 }
 

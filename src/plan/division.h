@@ -18,13 +18,16 @@ osh_division osh_divide(const osh_plan *p);
 /* Returns a text such as "the files of the output are divided". If `not` is set, it completes the
  * text. */
 const char *osh_division_text(const osh_division *d);
+/* Computes the bytes that the ranks send each other for the visit of range `index`: statistics, and
+ * codes to rank 0 and from it. Only for OSH_DIVIDE_SAMPLES. */
+osh_status osh_divide_wire(osh_ctx *cx, int64_t *bytes, const osh_plan *p, int index, int n_ranks);
 /* True if this rank runs the sample. Group g belongs to rank g % ranks. ranks NULL: true. */
 static inline bool osh_divide_sample(const osh_groups *g, const osh_ranks *ranks, int64_t sample)
 {
     return !ranks || osh_group_at(g, sample) % osh_ranks_n(ranks) == osh_ranks_me(ranks);
 }
-/* Sets owner [n] to the rank that does each piece of work: the most costly pieces first, each to the
- * rank with the least work. Pieces of cost 0 go to rank 0. cost [n] */
+/* Sets owner [n] to the rank that does each piece of work. The most costly pieces are given out
+ * first, each to the rank with the least work. Pieces of cost 0 go to rank 0. cost [n] */
 osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks);
 /* Sets writer [shards of the output] to the rank that writes each file, balanced by bytes. done
  * [output tensors]: true for tensors that need no more work; NULL: none. */

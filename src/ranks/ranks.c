@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -115,6 +116,15 @@ static osh_status ranks_check_program(osh_ctx *cx, osh_ranks *r)
     return osh_ranks_agree(cx, r, "another program", text);
 }
 
+bool osh_ranks_are_started(osh_env_fn env)
+{
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                        "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (env(sizes[i]) && atoi(env(sizes[i])) > 1) return true;
+    return false;
+}
+
 osh_status osh_ranks_open(osh_ctx *cx, osh_ranks **out, osh_env_fn env)
 {
     osh_status rc = OSH_OK;
@@ -156,7 +166,17 @@ void osh_ranks_close(osh_ctx *cx, osh_ranks *r, bool failed)
 
 void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of)
 {
-    if (r) snprintf(r->phase, sizeof r->phase, "%s%s%s", phase, of ? " of " : "", of ? of : "");
+    if (!r) return;
+    snprintf(r->phase, sizeof r->phase, "%s%s%s", phase, of ? " of " : "", of ? of : "");
+    if (r->where)
+        snprintf(r->where, OSH_WHERE_BYTES, "rank %d of %d on %s, %s", r->facts.rank,
+                 r->facts.size, r->facts.node, r->phase);
+}
+
+void osh_ranks_where(osh_ranks *r, char *to)
+{
+    r->where = to;
+    osh_ranks_phase(r, "the start", NULL);
 }
 
 void osh_ranks_fail(osh_ctx *cx, osh_ranks *r, osh_status rc)

@@ -20,6 +20,7 @@ typedef struct osh_rank { // one rank
     uint64_t program; // checksum of the program's file
 } osh_rank;
 
+bool osh_ranks_are_started(osh_env_fn env); // true if the environment names several processes
 /* If the environment says that a launcher has started several processes, opens the module of the
  * launcher's MPI and meets the other ranks. Otherwise sets *out to NULL. Fails if the module is
  * missing, if the launcher has started other processes than MPI finds, or if a rank runs another
@@ -39,6 +40,9 @@ int osh_ranks_threads(const osh_ranks *r);
 
 /* Sets the work that the message of osh_ranks_fail names. `of` may be NULL. */
 void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of);
+/* From now on, writes rank, node and work to the text `to` [OSH_WHERE_BYTES] (view). */
+enum { OSH_WHERE_BYTES = 1024 };
+void osh_ranks_where(osh_ranks *r, char *to);
 /* Called at the end of a job, with its status and the error in cx. A rank other than 0 that has
  * failed passes the error to rank 0 and waits some seconds, in which rank 0 prints the error and
  * ends this process. If rank 0 does not, returns, and the error of cx names rank, node and phase.
@@ -57,6 +61,13 @@ osh_status osh_ranks_recv(osh_ctx *cx, osh_ranks *r, void *to, size_t n, int fro
 /* Sets all [ranks * n] on rank 0 to the bytes of all ranks, in their order. */
 osh_status osh_ranks_gather(osh_ctx *cx, osh_ranks *r, void *all, const void *mine, size_t n);
 osh_status osh_ranks_barrier(osh_ctx *cx, osh_ranks *r);
+/* Sets *n to the largest number of all ranks. */
+osh_status osh_ranks_largest(osh_ctx *cx, osh_ranks *r, int64_t *n);
+/* OSH_RANKS_BYTES: most bytes that moving statistics, and MPI while it moves them, need.
+ * OSH_MPI_BYTES: bytes of the libraries of MPI, for a plan that has not opened them. */
+enum { OSH_RANKS_BYTES = 3 << 20, OSH_MPI_BYTES = 12 << 20 };
+/* Returns the bytes that this rank has sent so far. A broadcast counts once for each receiver. */
+int64_t osh_ranks_sent(const osh_ranks *r);
 
 /* Messages to rank 0, which it takes when it likes: records and results. A rank's messages arrive
  * in the order in which they were posted. osh_ranks_post begins to send and takes ownership of

@@ -47,9 +47,12 @@ static size_t part_bytes(size_t n, size_t at)
     return n - at < OSH_RANKS_PART ? n - at : OSH_RANKS_PART;
 }
 
+int64_t osh_ranks_sent(const osh_ranks *r) { return r ? r->sent : 0; }
+
 osh_status osh_ranks_send(osh_ctx *cx, osh_ranks *r, const void *from, size_t n, int to)
 {
     osh_status rc = OSH_OK;
+    if (r) r->sent += (int64_t)n;
     for (size_t at = 0, part; r && at < n; at += part) {
         void *request = NULL;
         part = part_bytes(n, at);
@@ -78,6 +81,7 @@ done:
 osh_status osh_ranks_broadcast(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n, int root)
 {
     osh_status rc = OSH_OK;
+    if (r && r->facts.rank == root) r->sent += (int64_t)n * (r->facts.size - 1);
     for (size_t at = 0, part; r && at < n; at += part) {
         void *request = NULL;
         part = part_bytes(n, at);
@@ -111,6 +115,20 @@ done:
     return rc;
 }
 
+osh_status osh_ranks_largest(osh_ctx *cx, osh_ranks *r, int64_t *n)
+{
+    osh_status rc = OSH_OK;
+    int64_t *all = NULL; // own [ranks]
+    OSH_NEW(cx, all, osh_ranks_n(r));
+    OSH_TRY(osh_ranks_gather(cx, r, all, n, sizeof *n));
+    for (int k = 0; k < osh_ranks_n(r) && !osh_ranks_me(r); k++)
+        if (all[k] > *n) *n = all[k];
+    OSH_TRY(osh_ranks_broadcast(cx, r, n, sizeof *n, 0));
+done:
+    osh_free(cx, all);
+    return rc;
+}
+
 /* ---- messages to rank 0 ---- */
 
 static void post_free(osh_ctx *cx, osh_post *p)
@@ -126,7 +144,7 @@ osh_status osh_ranks_post(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n)
     osh_status rc = OSH_OK;
     osh_post *p = NULL; // own
     OSH_NEW(cx, p, 1);
-    p->bytes = bytes, bytes = NULL, p->n = n;
+    p->bytes = bytes, bytes = NULL, p->n = n, r->sent += (int64_t)n;
     OSH_NEW(cx, p->requests, 1 + (n + OSH_RANKS_PART - 1) / OSH_RANKS_PART);
     int code = r->t->send(&p->n, sizeof p->n, 0, OSH_TAG_POST, &p->requests[p->n_requests++]);
     for (size_t at = 0, part; !code && at < n; at += part) {

@@ -15,6 +15,7 @@
 #include "budget/gpus.h"
 #include "match/dense.h"
 #include "plan/best.h"
+#include "plan/division.h"
 #include "report/plan_print.h"
 #include "report/report_mix.h"
 #include "rewrite/rotations.h"
@@ -158,6 +159,33 @@ static const char *samples_asked(char to[48], const osh_plan *p)
     return to;
 }
 
+/* Prints how several ranks divide the work; nothing for one process. */
+static osh_status summary_ranks(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_options *o = p->in.opt;
+    osh_division d = osh_divide(p);
+    int n = o->ranks ? osh_ranks_n(o->ranks) : (int)o->n_ranks;
+    int here = o->ranks ? osh_ranks_per_node(o->ranks) : (int)o->ranks_per_node;
+    int64_t all = 0, most = 0, bytes, host = p->budget.memory.peak.host;
+    char rank[32], node[32], total[32];
+    if (n < 2) goto done;
+    OSH_TRY(osh_plan_row(cx, b, "ranks", "%d, %d on a node: %s%s", n, here, osh_division_text(&d),
+                         d.not ? d.not : ""));
+    if (d.kind == OSH_DIVIDE_NOTHING) goto done;
+    OSH_TRY(osh_plan_row(cx, b, "", "%s of memory for a rank, %s for a node",
+                         size_text(rank, host), size_text(node, host * here)));
+    for (int i = 0; d.kind == OSH_DIVIDE_SAMPLES && i < osh_n_ranges(&p->schedule); i++) {
+        OSH_TRY(osh_divide_wire(cx, &bytes, p, i, n));
+        all += bytes, most = bytes > most ? bytes : most;
+    }
+    if (all)
+        OSH_TRY(osh_plan_row(cx, b, "", "%s between ranks, at most %s for a subgraph",
+                             size_text(total, all), size_text(rank, most)));
+done:
+    return rc;
+}
+
 osh_status osh_run_opening(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -170,6 +198,7 @@ osh_status osh_run_opening(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(summary_best(cx, b, p));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE && *samples_asked(asked, p))
         OSH_TRY(osh_plan_row(cx, b, "data", "%lld samples%s", (long long)p->in.data.n, asked));
+    OSH_TRY(summary_ranks(cx, b, p));
 done:
     return rc;
 }
@@ -238,6 +267,7 @@ static osh_status summary_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (m->peak.scratch)
         snprintf(scratch, sizeof scratch, " and %s of scratch files",
                  size_text(needs, m->peak.scratch));
+    OSH_TRY(summary_ranks(cx, b, p));
     OSH_TRY(osh_plan_row(cx, b, "disk", "%s%s; %s are free",
                          size_text(least, p->manifest.total_bytes), scratch,
                          room < 0 ? "an unknown number of bytes" : size_text(has, room)));

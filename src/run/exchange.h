@@ -8,7 +8,8 @@
 /* Adds the sums of the groups of a round (group round * ranks + k is the part of rank k) to the sum
  * of the owner, in the order of the groups. Memory is 1 MiB, or one row of the sum if that is
  * more. */
-osh_status osh_exchange_groups(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int owner, int64_t round);
+osh_status osh_exchange_groups(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int owner,
+                               int64_t round);
 /* Merges a statistic for which the order of merges does not matter (osh_stat_type.exact), and gives
  * the result to all ranks. */
 osh_status osh_exchange_exact(osh_ctx *cx, osh_ranks *ranks, const osh_stat_type *t,

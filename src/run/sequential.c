@@ -15,6 +15,7 @@
 #include "budget/memory_rest.h"
 #include "budget/refuse.h"
 #include "run/engine.h"
+#include "run/exchange.h"
 #include "run/made_up.h"
 #include "store/scratch.h"
 
@@ -52,11 +53,24 @@ done:
     return rc;
 }
 
+/* Sets e->dir. With several ranks, each has a directory of its own. */
+static osh_status engine_find_dir(osh_ctx *cx, osh_engine *e)
+{
+    osh_status rc = OSH_OK;
+    char *dir = NULL; // own
+    OSH_TRY(osh_scratch_dir(cx, &dir, e->p->in->opt->scratch_dir, osh_emit_dir(e->r->emitter)));
+    if (e->r->ranks) OSH_TRY(osh_scratch_dir_of_rank(cx, &e->dir, dir, osh_ranks_me(e->r->ranks)));
+    else e->dir = dir, dir = NULL;
+done:
+    osh_free(cx, dir);
+    return rc;
+}
+
 static osh_status engine_begin(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
-    OSH_TRY(osh_scratch_dir(cx, &e->dir, p->in->opt->scratch_dir, osh_emit_dir(e->r->emitter)));
+    OSH_TRY(engine_find_dir(cx, e));
     OSH_TRY(osh_weights_new(cx, &e->w, p->in->graph));
     e->w->device = p->in->device, e->w->rows = p->in->ck;
     if (p->in->device) e->missed = osh_arena_missed(p->in->device->arena);
@@ -370,10 +384,12 @@ done:
     return rc;
 }
 
-/* True if a resumed run can use the stored values, because all of them are on the disk. */
-static bool values_are_on_disk(const osh_budget *p)
+/* True if a resumed run can use the stored values, because all of them are on the disk. Values of
+ * several ranks are not used, because the next run may have another number of ranks. */
+static bool values_are_on_disk(const osh_engine *e)
 {
-    return p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept;
+    const osh_budget *p = e->p;
+    return !e->r->ranks && p->memory.tier == OSH_TIER_DISK && !p->memory.n_kept;
 }
 
 /* Ends a visit. Syncs the values that later visits read, writes the record of the subgraph, and
@@ -382,7 +398,7 @@ static osh_status visit_finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(e->p->schedule, e->index);
-    bool disk = values_are_on_disk(e->p), *keep = NULL; // own, keep [v1 - v0]: true for values that
+    bool disk = values_are_on_disk(e), *keep = NULL; // own, keep [v1 - v0]: true for values that
                                                         // later visits read
     OSH_NEW(cx, keep, r.v1 - r.v0);
     for (int i = 0; i < r.n_live_out; i++) {
@@ -417,7 +433,7 @@ static osh_status engine_take_up(osh_ctx *cx, osh_engine *e, int *start)
     int64_t generation = -1;
     int last = osh_emit_boundary(e->r->emitter, &generation);
     bool found = last >= 0 && last + 1 < osh_n_ranges(e->p->schedule) &&
-                 values_are_on_disk(e->p) && generation == visit_number(e->p, last);
+                 values_are_on_disk(e) && generation == visit_number(e->p, last);
     *start = 0;
     if (!found) goto done;
     osh_range r = osh_range_at(e->p->schedule, last);
@@ -508,6 +524,17 @@ done:
     return rc;
 }
 
+/* Logs the bytes that all ranks have sent since the start. */
+static osh_status log_sent(osh_ctx *cx, const osh_run *r)
+{
+    int64_t sent = osh_ranks_sent(r->ranks);
+    osh_status rc = osh_exchange_count(cx, r->ranks, &sent);
+    if (r->ranks && !rc)
+        osh_log(cx, OSH_LOG_INFO, "%lld bytes were sent between %d ranks", (long long)sent,
+                osh_ranks_n(r->ranks));
+    return rc;
+}
+
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -517,7 +544,9 @@ osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
     OSH_TRY(engine_begin(cx, &e));
     OSH_TRY(engine_visit_all(cx, &e));
     OSH_TRY(osh_coverage_merge(cx, r->coverage, r->ranks));
+    OSH_TRY(log_sent(cx, r));
 done:
-    engine_end(cx, &e, rc != OSH_OK);
+    engine_end(cx, &e, rc && !r->ranks);
+    if (!rc) rc = osh_ranks_barrier(cx, r->ranks); // then no rank has files of values
     return rc;
 }

@@ -26,7 +26,7 @@ static int64_t batch_end(const osh_schedule *p, int64_t first)
     const osh_dataset *d = &p->in->data;
     int64_t end = d->n - first < p->batch_size ? d->n : first + p->batch_size;
     if (p->in->on_device) end = osh_batch_end_on_device(d, first);
-    else if (!p->in->opt->ranks) return end;
+    else if (!osh_is_divided(p->in->opt)) return end;
     int64_t group = osh_group_at(&p->in->groups, first);
     return osh_min64(end, osh_group_first(&p->in->groups, group + 1));
 }

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/inode.h"
+#include "base/name.h"
 #include "base/xxh3.h"
 
 #define MARK_NAME "oneshot-scratch"
@@ -29,6 +30,52 @@ osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, con
     if (!*out) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
 done:
     osh_free(cx, real);
+    return rc;
+}
+
+#define RANK_TAIL "-rank"
+
+osh_status osh_scratch_dir_of_rank(osh_ctx *cx, char **out, const char *dir, int rank)
+{
+    *out = osh_sprintf(cx, "%s" RANK_TAIL "%d", dir, rank);
+    return *out ? OSH_OK : osh_fail(cx, OSH_E_NOMEM, "no memory for a path");
+}
+
+/* True if `name` is `base` with the ending of a rank. */
+static bool is_of_rank(const char *name, const char *base)
+{
+    size_t n = strlen(base), tail = strlen(RANK_TAIL);
+    if (strncmp(name, base, n) || strncmp(name + n, RANK_TAIL, tail)) return false;
+    size_t digits = strspn(name + n + tail, "0123456789");
+    return digits && !name[n + tail + digits];
+}
+
+bool osh_scratch_is_name(const char *name)
+{
+    return !strcmp(name, OSH_SCRATCH_NAME) || is_of_rank(name, OSH_SCRATCH_NAME);
+}
+
+osh_status osh_scratch_remove_ranks(osh_ctx *cx, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    const char *base = osh_path_last(dir);
+    char *above = osh_sprintf(cx, "%.*s", (int)(base - dir), dir), *path = NULL; // own
+    char **names = NULL;                                                         // own
+    size_t n = 0;
+    if (!above) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (osh_inode_at(above).kind != OSH_INODE_DIR) goto done;
+    OSH_TRY(osh_dir_list(cx, &names, &n, above));
+    for (size_t i = 0; i < n; i++) {
+        if (!is_of_rank(names[i], base)) continue;
+        osh_free(cx, path);
+        if (!(path = osh_path_join(cx, above, names[i])))
+            OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+        OSH_TRY(osh_scratch_remove(cx, path));
+    }
+done:
+    osh_strings_free(cx, names, n);
+    osh_free(cx, above);
+    osh_free(cx, path);
     return rc;
 }
 

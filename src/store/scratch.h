@@ -15,6 +15,14 @@ typedef struct osh_scratch osh_scratch;
  * directory in scratch_dir is a hash of the resolved (real) path of `partial`, so it does not
  * depend on the working directory. */
 osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial);
+/* Sets *out (own) to the path of the directory of one rank, if several ranks do the job: the path
+ * of osh_scratch_dir with an ending. */
+osh_status osh_scratch_dir_of_rank(osh_ctx *cx, char **out, const char *dir, int rank);
+/* True if the last part of a path in the partial directory is that of a scratch directory, also of
+ * one rank. */
+bool osh_scratch_is_name(const char *name);
+/* Removes the directories that killed ranks have left. dir: the path of osh_scratch_dir. */
+osh_status osh_scratch_remove_ranks(osh_ctx *cx, const char *dir);
 /* Fails if the path exists and is not a scratch directory. */
 osh_status osh_scratch_check(osh_ctx *cx, const char *dir);
 /* Opens the directory, or makes it if it is absent. Keeps files of values that an earlier process

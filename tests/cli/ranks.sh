@@ -123,3 +123,16 @@ wants 'want the package oneshot-mpi'
 if SLURM_STEP_NUM_TASKS=2 "$ONESHOT" doctor >log 2>&1; then fail "srun without MPI"; fi
 wants 'want srun --mpi=pmix'
 SLURM_NTASKS=2 SLURM_PROCID=0 "$ONESHOT" doctor >log 2>&1 || fail "a batch script of Slurm is one process"
+
+# The package has both modules and depends on the program and on one of the MPIs.
+if [ ${#mpis[@]} = 2 ] && [ -z "$SANITIZED" ] && command -v dpkg-deb >/dev/null; then
+    bash "$OSH_SOURCE_DIR/packaging/mpi.sh" "$(dirname "$ONESHOT")" >log 2>&1 || fail "packaging/mpi.sh"
+    dpkg-deb -x oneshot-mpi_*.deb deb
+    cmake --install "$(dirname "$ONESHOT")" --prefix "$PWD/deb/usr" >/dev/null # the program, with its RPATH
+    dpkg-deb -f oneshot-mpi_*.deb Depends >log
+    wants 'libopenmpi3 | libmpich12'
+    for mpi in "${mpis[@]}"; do
+        start $mpi 2 deb/usr/bin/oneshot doctor >log 2>&1 || fail "the package, $mpi"
+        wants '2 ranks'
+    done
+fi

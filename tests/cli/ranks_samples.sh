@@ -61,6 +61,7 @@ divided $mpi 3 gptq experts
 # the steps of a small budget; more threads; other batches
 threads=2 divided $other 2 gptq model
 divided $other 2 gptq model --batch-size 5
+divided $mpi 3 gptq model --mem-opt-level 2
 
 # kill -9 of rank 0 at calls that change the disk, of other ranks at random moments; each run has
 # another number of ranks
@@ -69,10 +70,12 @@ kills=10 n=0 killed=0
 [ -z "$SANITIZED" ] || kills=4
 while [ $n -lt $kills ]; do
     mpi=${mpis[RANDOM % ${#mpis[@]}]} ranks=$((RANDOM % 3 + 2))
-    rank=$((RANDOM % ranks)) began=$SECONDS kill=(./on 0 LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_WHAT=kill INJECT_AT=$((RANDOM % 60 + 20)) --)
-    [ $rank = 0 ] || kill=(./killed $rank 0.$((RANDOM % 5 + 2)))
+    rank=$((RANDOM % ranks)) began=$SECONDS kill=()
+    [ $rank != 0 ] || kill=(./on 0 LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_WHAT=kill INJECT_AT=$((RANDOM % 60 + 20)) --)
     n=$((n + 1))
-    start $mpi $ranks "${kill[@]}" "$ONESHOT" $(one gptq model out) >log 2>&1 || killed=$((killed + 1))
+    start $mpi $ranks "${kill[@]}" "$ONESHOT" $(one gptq model out) --mem-opt-level $((n % 2 + 1)) >log 2>&1 &
+    [ $rank = 0 ] || kill_rank $rank out.oneshot-partial/oneshot.log begin 0.$((RANDOM % 3))$((RANDOM % 10))
+    wait $! || killed=$((killed + 1))
     [ $((SECONDS - began)) -le 12 ] || fail "the job goes on after kill -9 of rank $rank"
     [ ! -e out ] || same out want.gptq.model "after kills"
 done
@@ -80,3 +83,34 @@ done
 "$ONESHOT" $(one gptq model out) >log 2>&1 || fail "one process after kills"
 same out want.gptq.model "one process after kills"
 echo "$killed of $kills runs were killed"
+
+# The plan predicts the memory of a rank, its smallest budget, and the bytes between ranks.
+"$OSH_TOOLS/make_model" big hidden=512 intermediate=1024 heads=8 kv=4 layers=2 vocab=512 samples=8 tokens=64
+want gptq big
+if start $mpi 2 "$ONESHOT" $(one gptq big out) --host-memory 1MB >log 2>&1; then fail "a budget of 1 MB"; fi
+grep -q 'while planning one of the 2 ranks that share the --host-memory of a node' log || fail "whose budget is too small"
+least=$(grep -oE 'would do is --host-memory [0-9]+' log | grep -oE '[0-9]+$')
+start $mpi 2 "$ONESHOT" $(one gptq big out) --host-memory $((2 * least))MiB >log 2>&1 || fail "the smallest budget"
+sent=$(grep -oE '[0-9]+ bytes were sent' out/oneshot.log | grep -oE '^[0-9]+')
+same out want.gptq.big "the smallest budget"
+"$ONESHOT" plan $(one gptq big out) --ranks 2 >log 2>&1 || fail "plan --ranks"
+grep -q '^ranks      2, 2 on a node: samples and solves are divided' log || fail "the plan names no division"
+planned=$(grep -oE '[0-9.]+ MB between ranks' log | grep -oE '^[0-9.]+')
+awk -v s=$sent -v p=$planned 'BEGIN { exit !(s / 1e6 < 1.1 * p && s / 1e6 > 0.9 * p) }' || fail "planned $planned MB, sent $sent bytes"
+if "$ONESHOT" $(one gptq big out) --ranks 2 >log 2>&1; then fail "--ranks of a run"; fi
+grep -q 'a run has the ranks that mpirun or srun starts' log || fail "--ranks of a run"
+
+# A killed rank: one message with rank, node and phase, and the job ends within 10 seconds.
+for mpi in "${mpis[@]}"; do
+    rm -rf out.oneshot-partial # rank 0 stops in its work, so that rank 1 is not too fast for the kill
+    start $mpi 3 ./on 0 LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_STEP="observe model.layers.0 Start" INJECT_WHAT='kill -STOP $PPID' -- \
+        "$ONESHOT" $(one gptq big out) --profile profile.yaml >log 2>&1 &
+    kill_rank 1 out.oneshot-partial/oneshot.log 'observe model.layers.0 Start' 0.2
+    began=$SECONDS
+    if wait $!; then fail "$mpi: a killed rank"; fi
+    [ $((SECONDS - began)) -le 10 ] || fail "$mpi: the job goes on after kill -9"
+    [ "$(grep -c 'ended by signal' log)" = 1 ] || fail "$mpi: wanted one message"
+    grep -q '^oneshot: rank 1 of 3 on .*, .* of .*: ended by signal 9 (Killed)' log || fail "$mpi: the message of a killed rank"
+done
+"$ONESHOT" $(one gptq big out) >log 2>&1 || fail "one process after a killed rank"
+same out want.gptq.big "one process after a killed rank"

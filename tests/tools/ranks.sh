@@ -14,7 +14,8 @@ start() {
     shift 2
     # one processor for all ranks, and root is allowed, as in a container
     [ "$mpi" != openmpi ] || flags=(--allow-run-as-root --oversubscribe --bind-to none)
-    timeout 60 "mpirun.$mpi" "${flags[@]}" -n "$n" "$@"
+    # -k: mpirun of Open MPI 4.1 may hang if a process is killed while it connects to it
+    timeout -k 5 60 "mpirun.$mpi" "${flags[@]}" -n "$n" "$@"
 }
 # on RANK ENVIRONMENT... -- PROGRAM ARGUMENTS...: to be run by start; gives the variables only to
 # that rank.
@@ -30,10 +31,18 @@ shift
 exec "$@"
 END
 chmod +x on
-# killed RANK SECONDS PROGRAM ARGUMENTS...: to be run by start; kill -9 of that rank after the time.
-cat >killed <<'END'
-#!/bin/bash
-[ "$1" != "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" ] || set -- 0 0 timeout -s KILL "$2" "${@:3}"
-exec "${@:3}"
-END
-chmod +x killed
+# kill_rank RANK FILE PATTERN SECONDS: kill -9 of the process of a rank that runs in this directory,
+# some seconds after FILE has the pattern. A rank is the child of its guard, which is also a process
+# oneshot.
+kill_rank() {
+    local at
+    for ((at = 0; at < 1000; at++)); do
+        if grep -qs "$3" "$2"; then break; fi
+        sleep 0.01
+    done
+    sleep "$4"
+    for at in $(pgrep -x oneshot); do
+        [ "/proc/$at/cwd" -ef . ] && [ "$(ps -o comm= -p "$(ps -o ppid= -p $at)" 2>/dev/null)" = oneshot ] || continue
+        if grep -qzxE "(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1" "/proc/$at/environ" 2>/dev/null; then kill -9 "$at"; fi
+    done
+}
