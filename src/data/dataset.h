@@ -1,11 +1,11 @@
 /* dataset.h - converts calibration and evaluation text to token sequences.
  *
- * A row of a .jsonl or .json has text (in text_column, or "text") or input_ids. An attention_mask,
- * if the row has one, marks the input_ids to use. All rows must be of the kind of the first row.
- * Without text_column, input_ids are preferred to text. Lines of white space are not rows. A record
- * of a .csv has text in text_column, or "text". Rows with a conversation (chat.h) and without text
- * and input_ids are rendered with the model's chat template, and no special token is added. With
- * text_template, rows are rendered from their columns. */
+ * A row of a .jsonl, .json or .parquet has text (in text_column, or "text") or input_ids. An
+ * attention_mask, if the row has one, marks the input_ids to use. All rows must be of the kind of
+ * the first row. Without text_column, input_ids are preferred to text. Lines of white space are not
+ * rows. A record of a .csv has text in text_column, or "text". Rows with a conversation (chat.h)
+ * and without text and input_ids are rendered with the model's chat template, and no special token
+ * is added. With text_template, rows are rendered from their columns. */
 #ifndef OSH_DATASET_H
 #define OSH_DATASET_H
 #include "tokenizer/tokenizer.h"
@@ -17,7 +17,8 @@ typedef struct osh_dataset {
 } osh_dataset;
 
 typedef struct osh_dataset_options { // LLM Compressor's arguments
-    const char *path;        // path of a .jsonl, .json, .csv or .txt, also with .zst or .gz
+    const char *path;        // path of a .jsonl, .json, .csv or .txt, also with .zst or .gz, or of
+                             // a .parquet, or of a directory of these
     const char *text_column; // NULL: input_ids, or "text" if the rows have no input_ids
     const char *text_template; // template over the columns of a row; NULL: no template
     const char *model_dir;   // directory of the model whose chat template renders conversations;

@@ -84,6 +84,9 @@ osh_status osh_row_reader_init(osh_ctx *cx, osh_row_reader *r, const osh_dataset
 
     *r = (osh_row_reader){.opt = opt, .tok = tok, .cut_ids = true};
     OSH_TRY(osh_folder_files(cx, &files, &n_files, &kind, opt->path, opt->split));
+    if (n_files > 1 || strcmp(files[0], opt->path))
+        osh_log(cx, OSH_LOG_INFO, "%s: %zu files are read, the first is %s", opt->path, n_files,
+                files[0]);
     r->json = strcmp(kind, "txt") != 0; // true for a .csv, too: shape.c converts rows to JSON
     if (opt->text_template) OSH_TRY(reader_open_columns(cx, r));
     else if (!r->json) r->kind = OSH_ROW_TEXT;

@@ -131,7 +131,7 @@ static osh_status folder_keep_split(osh_ctx *cx, char **files, size_t *n, const 
                  "%s: has files of the splits %s, none of '%.*s': want --splits "
                  "with one of them",
                  dir, names.data, (int)len, name);
-    osh_log(cx, OSH_LOG_INFO, "%s: has files of the splits %s; those of %.*s are read", dir,
+    osh_log(cx, OSH_LOG_DEBUG, "%s: has files of the splits %s; those of %.*s are read", dir,
             names.data, (int)len, name);
     for (size_t i = kept; i < *n; i++) osh_free(cx, files[i]), files[i] = NULL;
     *n = kept;

@@ -1,5 +1,5 @@
 /* lines.c - reads a file in chunks, decompresses it, converts rows that are not lines to lines, and
- * cuts the text at \n.
+ * cuts the text at \n. The rows of a .parquet come from its columns (parquet.h).
  *
  * Rows are UTF-8: a byte order mark at the start of a file is removed; UTF-16, UTF-32, NUL bytes
  * and invalid sequences are errors.
