@@ -7,8 +7,7 @@
  * all inputs is computed from these matrices. So no input is stored, a step uses all samples, and
  * there are no random numbers. Scales and zero points are those of rounding to nearest, unless
  * AdaQuant or AutoRound learns them. */
-#include "modifiers/modifier.h"
-#include "solver/ada.h"
+#include "modifiers/ada.h"
 #include "math/grid.h"
 #include "quant/observer.h"
 #include "solver/gptq_solve.h"
@@ -16,371 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct ada { // arguments of the modifier
-    double learning_rate, scale_learning_rate, reg_param, warm_start, drop_ratio;
-    int64_t num_iterations, num_batches, log_period;
-    bool early_stop, selective_update, update_bias;
-    double bias_learning_rate;
-    char *target, *mode; // own
-    double beta[2];      // the key beta: read by the function ada_key, as is the key lr_adjust,
-                         // because the table of fields cannot describe lists
-    /* the key lr_adjust: if the error of rounding to nearest exceeds adjust[0], the learning rate
-     * is adjust[1]; adjust[1] 0: the key is not given */
-    double adjust[2];
-    bool minmax;         // for AutoRound: true if the ranges of groups are also learned
-    char *unit;          // own: the module whose output error is minimized, "block" or "linear", or
-                         // "auto" (block if possible, else linear)
-    osh_block_rule block;
-} ada;
-
-#define SHARED(rate, steps)                                                                        \
-    {.name = "learning_rate",                                                                      \
-     .type = OSH_F_FLOAT,                                                                          \
-     .offset = offsetof(ada, learning_rate),                                                       \
-     .dflt = rate,                                                                                 \
-     .min = 0,                                                                                     \
-     .max = 10,                                                                                    \
-     .doc = "learning rate (Adam) of the real numbers that become codes"},                         \
-        {.name = "num_iterations",                                                                 \
-         .type = OSH_F_INT,                                                                        \
-         .offset = offsetof(ada, num_iterations),                                                  \
-         .dflt = steps,                                                                            \
-         .min = 1,                                                                                 \
-         .max = 1000000,                                                                           \
-         .doc = "number of steps"},                                                                \
-        {.name = "warm_start",                                                                     \
-         .type = OSH_F_FLOAT,                                                                      \
-         .offset = offsetof(ada, warm_start),                                                      \
-         .dflt = "0.2",                                                                            \
-         .min = 0,                                                                                 \
-         .max = 1,                                                                                 \
-         .doc = "share of first steps without rounding term and early stop"},                      \
-        {.name = "drop_ratio",                                                                     \
-         .type = OSH_F_FLOAT,                                                                      \
-         .offset = offsetof(ada, drop_ratio),                                                      \
-         .dflt = "1",                                                                              \
-         .min = 0,                                                                                 \
-         .max = 1,                                                                                 \
-         .doc = "share of input elements taken from the quantized model"},                         \
-        {.name = "early_stop",                                                                     \
-         .type = OSH_F_BOOL,                                                                       \
-         .offset = offsetof(ada, early_stop),                                                      \
-         .dflt = "false",                                                                          \
-         .doc = "stops when the mean loss of a window of steps no longer falls"},                  \
-        {.name = "num_batches",                                                                    \
-         .type = OSH_F_INT,                                                                        \
-         .offset = offsetof(ada, num_batches),                                                     \
-         .dflt = "1",                                                                              \
-         .min = 1,                                                                                 \
-         .max = 1000000,                                                                           \
-         .doc = "steps of the window for early_stop. 1: a tenth of all steps"},                    \
-        {.name = "selective_update",                                                               \
-         .type = OSH_F_BOOL,                                                                       \
-         .offset = offsetof(ada, selective_update),                                                \
-         .dflt = "false",                                                                          \
-         .doc = "keeps rounding to nearest if learning did not lower the loss"},                   \
-        {.name = "log_period",                                                                     \
-         .type = OSH_F_INT,                                                                        \
-         .offset = offsetof(ada, log_period),                                                      \
-         .dflt = "100",                                                                            \
-         .min = 1,                                                                                 \
-         .max = 1000000,                                                                           \
-         .doc = "steps between two losses in the log, at level debug"},                            \
-        {.name = "unit",                                                                           \
-         .type = OSH_F_STR,                                                                        \
-         .offset = offsetof(ada, unit),                                                            \
-         .dflt = "linear",                                                                         \
-         .values = "auto|block|linear",                                                            \
-         .doc = "output that codes learn from, as for AutoRoundModifier"},                         \
-        {.name = "batch_size",                                                                     \
-         .type = OSH_F_INT,                                                                        \
-         .offset = offsetof(ada, block.samples),                                                   \
-         .dflt = "0",                                                                              \
-         .min = 0,                                                                                 \
-         .max = 1000000,                                                                           \
-         .doc = "samples of a step, for unit block. 0: 1"},                                        \
-    {                                                                                              \
-        .name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target), .dflt = "original",  \
-        .values = "original|quantized", .doc = "model whose inputs give the target output"         \
-    }
-
-static const osh_field round_fields[] = {
-    SHARED("0.1", "1000"),
-    {.name = "reg_param", .type = OSH_F_FLOAT, .offset = offsetof(ada, reg_param), .dflt = "0.01",
-     .min = 0, .max = 1e6, .doc = "weight of the rounding term in the loss"},
-    {0},
-};
-static const osh_field quant_fields[] = {
-    SHARED("1e-5", "3000"),
-    {.name = "mode", .type = OSH_F_STR, .offset = offsetof(ada, mode), .dflt = "joint",
-     .values = "joint|weights", .doc = "learned numbers: weights and scales, or only weights"},
-    {.name = "scale_learning_rate", .type = OSH_F_FLOAT,
-     .offset = offsetof(ada, scale_learning_rate), .dflt = "1e-3", .min = 0, .max = 1,
-     .doc = "learning rate (Adam) of scales, relative to their values"},
-    {.name = "update_bias", .type = OSH_F_BOOL, .offset = offsetof(ada, update_bias),
-     .dflt = "false", .doc = "learns biases of Linears too, for unit block"},
-    {.name = "bias_learning_rate", .type = OSH_F_FLOAT, .offset = offsetof(ada, bias_learning_rate),
-     .dflt = "1e-3", .min = 0, .max = 10, .doc = "learning rate (Adam) of biases"},
-    {0},
-};
-static const osh_field auto_fields[] = {
-    {.name = "iters", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations), .dflt = "200",
-     .min = 0, .max = 1000000, .doc = "number of steps. 0: weights are rounded to nearest"},
-    {.name = "enable_minmax_tuning", .type = OSH_F_BOOL, .offset = offsetof(ada, minmax),
-     .dflt = "true", .doc = "learns the range of each group, so its scale"},
-    {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100",
-     .min = 1, .max = 1000000, .doc = "steps between two losses in the log, at level debug"},
-    {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target),
-     .values = "original|quantized",
-     .doc = "model whose inputs give the target output (default: original for a block, quantized "
-            "for a Linear)"},
-    {.name = "unit", .type = OSH_F_STR, .offset = offsetof(ada, unit), .dflt = "auto",
-     .values = "auto|block|linear",
-     .doc = "output that codes learn from: of a decoder layer (block) or of each Linear. auto: "
-            "block if possible"},
-    {.name = "batch_size", .type = OSH_F_INT, .offset = offsetof(ada, block.samples), .dflt = "0",
-     .min = 0, .max = 1000000, .doc = "samples of a step, for unit block. 0: 8"},
-    {0},
-};
-extern const osh_modifier_type osh_modifier_adaround, osh_modifier_adaquant, osh_modifier_autoround;
-static bool is_adaround(const osh_modifier *m) { return m->type == &osh_modifier_adaround; }
-static bool is_autoround(const osh_modifier *m) { return m->type == &osh_modifier_autoround; }
-static osh_ada_kind ada_kind_of(const osh_modifier *m)
-{
-    return is_autoround(m) ? OSH_ADA_SIGN : is_adaround(m) ? OSH_ADA_ROUND : OSH_ADA_QUANT;
-}
-
-/* ---- keys ---- */
-
-/* Keys of AMD Quark that cause an error, each with the reason for the error message. */
-static const char *const refused[][2] = {
-    {"data_size", "a step uses all samples: want --num-calibration-samples"},
-    {"dynamic_batch", "a step uses all samples at once: remove the key"},
-    {"output_qdq", "outputs are not quantized by this version: remove the key"},
-    {"output_index", "the compared output is that of a Linear: remove the key"},
-    {"target_op_type", "only Linears are quantized: want targets"},
-    {"ref_model_path", "the reference is the model itself: remove the key"},
-    {"parallel", "use --propagate-error false for inputs without the errors of earlier layers"},
-    {"optim_device", "learning runs on the CPU: remove the key"},
-    {"infer_device", "use --device to choose where the model runs"},
-    {"cache_dir", "use --scratch-dir for the directory of temporary files"},
-    {"num_workers", "use --num-workers for the threads that read values of the disk tier"},
-    {"pin_memory", "use --pin-memory for page-locked memory of values"},
-    {"use_gds", "use --use-gds to let the GPU read values of the disk tier"},
-    {"select_max_mem_layer", "use --only-largest-layer to run only the largest subgraph"},
-};
-
-static osh_status read_pair(osh_ctx *cx, double to[2], const osh_yaml *v, const char *key,
-                            double least, const char *what)
-{
-    for (int k = 0; k < 2; k++) {
-        const char *text = v->kind == OSH_Y_SEQ && v->n == 2 ? v->items[k]->text : NULL;
-        char *end = NULL;
-        double x = text ? strtod(text, &end) : -1;
-        if (!text || end == text || *end || !(x >= least && x <= 1e6))
-            return osh_fail(cx, OSH_E_USAGE,
-                            "%s:%d:%d: %s: want a list of two numbers of at least %g", what,
-                            v->line, v->column, key, least);
-        to[k] = x;
-    }
-    return OSH_OK;
-}
-
-static osh_status ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
-                          bool *known, const char *what)
-{
-    ada *a = m->args;
-    *known = true;
-    if (is_adaround(m) && !strcmp(key, "beta_range"))
-        return read_pair(cx, a->beta, v, key, 1, what);
-    if (!strcmp(key, "lr_adjust") && v->kind == OSH_Y_NULL) return OSH_OK;
-    if (!strcmp(key, "lr_adjust")) return read_pair(cx, a->adjust, v, key, 0, what);
-    if (!strcmp(key, "mem_opt_level") || !strcmp(key, "fixed_seed")) {
-        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what,
-                v->line, key,
-                *key == 'f' ? "random numbers are always the same; for unit block, see --seed"
-                            : "no inputs are stored, only sums over them; for values between "
-                              "subgraphs, see --mem-opt-level");
-        return OSH_OK;
-    }
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (!strcmp(key, refused[i][0]))
-            return osh_fail(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: %s of %s: %s", what, v->line,
-                            v->column, key, m->type->name, refused[i][1]);
-    *known = false;
-    return OSH_OK;
-}
-
-/* Reads the keys of AutoRoundModifier that the table of fields cannot describe. Sets *known to
- * false if `key` is none of them. */
-static osh_status auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
-                           bool *known, const char *what)
-{
-    static const char *const nothing[][2] = {
-        {"enable_torch_compile", "nothing is compiled"},
-        {"device_ids", "learning runs on the CPU"},
-        {"disable_opt_rtn",
-         "learning begins with rounding to nearest, which is the result without steps: for "
-         "searched ranges, want observer: imatrix_mse"},
-    };
-    ada *a = m->args;
-    char *end = NULL;
-    *known = true;
-    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
-        if (strcmp(key, nothing[i][0])) continue;
-        osh_log(cx, OSH_LOG_INFO, "%s:%d: %s decides nothing here and is ignored: %s", what,
-                v->line, key, nothing[i][1]);
-        return OSH_OK;
-    }
-    *known = !strcmp(key, "lr");
-    if (!*known || v->kind == OSH_Y_NULL) return OSH_OK;
-    a->learning_rate = v->text ? strtod(v->text, &end) : 0;
-    if (v->text && end != v->text && !*end && a->learning_rate > 0 && a->learning_rate <= 1)
-        return OSH_OK;
-    return osh_fail(cx, OSH_E_USAGE,
-                    "%s:%d:%d: lr '%s': want a number above 0 and up to 1, or null", what, v->line,
-                    v->column, v->text ? v->text : "(a list or map)");
-}
-
-static osh_status want_integers(osh_ctx *cx, const osh_modifier *m, const osh_q_scheme *s)
-{
-    if (s->weights.type == OSH_Q_INT) return OSH_OK;
-    return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s learns codes that are whole numbers, but %s has float codes: want "
-                    "integers",
-                    m->type->name, s->group_name);
-}
-
-static bool targets_original(const ada *a, bool block)
-{
-    return a->target ? !strcmp(a->target, "original") : block;
-}
-
-/* Returns the number of steps over which early_stop averages the loss (osh_ada_rule.window), or 0
- * if learning does not stop early. */
-static int64_t window_of(const ada *a)
-{
-    int64_t tenth = a->num_iterations > 10 ? a->num_iterations / 10 : 1;
-    return !a->early_stop ? 0 : a->num_batches > 1 ? a->num_batches : tenth;
-}
-
-/* Sets a->block, the rule for learning by block. Fails if the recipe requires learning by block
- * together with target 'quantized'. Without learning by block, a->block.steps remains 0. */
-static osh_status block_resolve(osh_ctx *cx, osh_modifier *m)
-{
-    osh_status rc = OSH_OK;
-    ada *a = m->args;
-    const char *not = !targets_original(a, true) ? "target: quantized" : NULL;
-    a->block.may = strcmp(a->unit, "block") != 0;
-    if (!strcmp(a->unit, "linear") || (a->block.may && not)) goto done;
-    if (not)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "%s: unit block with %s is not made by this version: want one of the two",
-                 m->type->name, not);
-    a->block.steps = a->num_iterations, a->block.period = a->log_period;
-    a->block.kind = ada_kind_of(m), a->block.sum = !is_autoround(m);
-    a->block.window = window_of(a), a->block.warm = a->warm_start,
-    a->block.selective = a->selective_update;
-    a->block.above = a->adjust[0], a->block.rate = a->adjust[1];
-    a->block.bias_rate = a->update_bias ? a->bias_learning_rate : 0;
-    a->block.share = is_autoround(m) ? 1 : a->drop_ratio;
-    if (!a->block.samples) a->block.samples = is_autoround(m) ? 8 : 1;
-done:
-    return rc;
-}
-
-static bool ada_is_nearest(const osh_modifier *m)
-{
-    return ((const ada *)m->args)->num_iterations == 0;
-}
-
-static osh_status auto_resolve(osh_ctx *cx, osh_modifier *m)
-{
-    osh_status rc = OSH_OK;
-    ada *a = m->args;
-    int bits = 8;
-    for (size_t i = 0; i < m->n_schemes; i++) {
-        const osh_q_args *q = &m->schemes[i].weights;
-        if (!q->present) continue;
-        if (q->bits < bits) bits = q->bits;
-        OSH_TRY(want_integers(cx, m, &m->schemes[i]));
-    }
-    if (a->learning_rate <= 0)
-        a->learning_rate =
-            (a->num_iterations >= 1000 && bits <= 3 ? 2.0 : 1.0) / (double)a->num_iterations;
-    if (a->block.samples && !strcmp(a->unit, "linear"))
-        osh_log(cx, OSH_LOG_INFO,
-                "%s: batch_size %lld decides nothing with unit: linear, where each step uses all "
-                "samples",
-                m->type->name, (long long)a->block.samples);
-    OSH_TRY(block_resolve(cx, m));
-done:
-    return rc;
-}
-
-/* True if the ranges of groups are learned, which requires that each scale belongs to one row. */
-static bool learns_range(const osh_modifier *m, const osh_q_args *q)
-{
-    return is_autoround(m) && ((const ada *)m->args)->minmax && q->strategy != OSH_Q_TENSOR &&
-           q->strategy != OSH_Q_BLOCK;
-}
-
-static bool learns_scales(const osh_modifier *m)
-{
-    const ada *a = m->args;
-    if (is_autoround(m)) return a->minmax;
-    return !is_adaround(m) && !strcmp(a->mode, "joint") && a->scale_learning_rate > 0;
-}
-
-static osh_status ada_resolve(osh_ctx *cx, osh_modifier *m)
-{
-    osh_status rc = OSH_OK;
-    ada *a = m->args;
-    if (a->beta[0] == 0) a->beta[0] = 20, a->beta[1] = 2;
-    if (a->learning_rate <= 0)
-        OSH_FAIL(cx, OSH_E_USAGE, "%s.learning_rate is 0: nothing would be learned", m->type->name);
-    if (a->drop_ratio != 1 && !targets_original(a, true))
-        OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s.drop_ratio is %g with target: quantized, which has no values of the original "
-                 "model: want target: original, or 1",
-                 m->type->name, a->drop_ratio);
-    for (size_t i = 0; i < m->n_schemes; i++) {
-        const osh_q_args *q = &m->schemes[i].weights;
-        if (!q->present) continue;
-        OSH_TRY(want_integers(cx, m, &m->schemes[i]));
-        if (learns_scales(m) && (q->strategy == OSH_Q_TENSOR || q->strategy == OSH_Q_BLOCK))
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s learns scales of rows, and rows of %s share theirs: want strategy group "
-                     "or channel, or mode: weights",
-                     m->type->name, m->schemes[i].group_name);
-    }
-    if (a->block.samples && !strcmp(a->unit, "linear"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "batch_size of %s: a step of a Linear takes all samples at once, from sums over "
-                 "them: want it left out, or unit: block",
-                 m->type->name);
-    if (a->update_bias && strcmp(a->unit, "block"))
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "update_bias of %s: of a Linear alone sums over its inputs are kept, and none has "
-                 "a part for a bias: want unit: block",
-                 m->type->name);
-    OSH_TRY(block_resolve(cx, m));
-done:
-    return rc;
-}
-
 static unsigned ada_wants(const osh_modifier *m, const osh_q_scheme *s)
 {
     unsigned w = s->weights.present ? OSH_STAT_HESSIAN : 0;
-    if (w && targets_original(m->args, false)) w |= OSH_STAT_SHIFT;
+    if (w && osh_ada_targets_original(m->args, false)) w |= OSH_STAT_SHIFT;
     return w | osh_scheme_wants(s);
 }
 
 static unsigned ada_freedom(const osh_modifier *m)
 {
-    if (is_autoround(m) && !ada_is_nearest(m))
+    if (osh_is_autoround(m) && !osh_ada_is_nearest(m))
         return OSH_FREE_TARGET | OSH_FREE_SCALES | OSH_FREE_SIGNS;
-    return OSH_FREE_TARGET | (learns_scales(m) ? OSH_FREE_SCALES : 0);
+    return OSH_FREE_TARGET | (osh_ada_learns_scales(m) ? OSH_FREE_SCALES : 0);
 }
 
 static const char *ada_step_name(const osh_modifier *m, int k)
@@ -394,11 +40,11 @@ static const char *ada_step_name(const osh_modifier *m, int k)
 static osh_ada_rule ada_rule_of(const osh_modifier *m)
 {
     const ada *a = m->args;
-    return (osh_ada_rule){.kind = ada_kind_of(m), .steps = a->num_iterations,
+    return (osh_ada_rule){.kind = osh_ada_kind_of(m), .steps = a->num_iterations,
                           .rate = a->learning_rate,
-                          .scale_rate = learns_scales(m) ? a->scale_learning_rate : 0,
+                          .scale_rate = osh_ada_learns_scales(m) ? a->scale_learning_rate : 0,
                           .reg = a->reg_param, .from = a->beta[0], .to = a->beta[1],
-                          .warm = a->warm_start, .window = window_of(a),
+                          .warm = a->warm_start, .window = osh_ada_window(a),
                           .selective = a->selective_update};
 }
 
@@ -466,8 +112,10 @@ static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_
                         .row_block = osh_q_scale_rows(q, O), .lo = grid.lo, .hi = grid.hi,
                         .dtype = j->params.scale->dtype, .keep_zeros = j->pruned,
                         .period = args->log_period};
-    if (is_autoround(m)) a->rule.scale_rate = learns_range(m, q) ? args->learning_rate : 0;
-    a->rule.signed_scales = is_autoround(m) && osh_q_may_be_signed(q) && osh_q_observer_is_plain(q);
+    if (osh_is_autoround(m))
+        a->rule.scale_rate = osh_ada_learns_range(m, q) ? args->learning_rate : 0;
+    a->rule.signed_scales =
+        osh_is_autoround(m) && osh_q_may_be_signed(q) && osh_q_observer_is_plain(q);
     OSH_NEW(cx, a->scale, n_scales);
     for (int64_t i = 0; i < n_scales; i++) a->scale[i] = osh_q_scale_value(&j->params, i);
     if (!j->params.zero) goto done;
@@ -536,7 +184,7 @@ static const osh_block_rule *ada_blocks(const osh_modifier *m)
 
 static double ada_share(const osh_modifier *m)
 {
-    return is_autoround(m) ? 1 : ((const ada *)m->args)->drop_ratio;
+    return osh_is_autoround(m) ? 1 : ((const ada *)m->args)->drop_ratio;
 }
 
 static osh_status ada_learns(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a)
@@ -606,17 +254,17 @@ static const osh_solver ada_solver = {
     .propagates = true,
 };
 static const osh_quantizer ada_quantizer = {
-    .is_nearest = ada_is_nearest, .freedom = ada_freedom, .step = ada_step_name,
+    .is_nearest = osh_ada_is_nearest, .freedom = ada_freedom, .step = ada_step_name,
 };
 static const osh_learner ada_learner = {
     .blocks = ada_blocks, .learns = ada_learns, .learned = ada_learned, .share = ada_share,
 };
 #define ADA(x, called, table, own, keyed)                                                          \
     const osh_modifier_type osh_modifier_##x = {                                                   \
-        .name = called, .fields = table, .bytes = sizeof(ada), .key = own##_key, .keys = keyed,    \
-        .resolve = own##_resolve, .host_only = true, .solver = &ada_solver,                        \
+        .name = called, .fields = table, .bytes = sizeof(ada), .key = osh_##own##_key,             \
+        .keys = keyed, .resolve = osh_##own##_resolve, .host_only = true, .solver = &ada_solver,   \
         .quantizer = &ada_quantizer, .learner = &ada_learner,                                      \
     }
-ADA(adaround, "AdaRoundModifier", round_fields, ada, "beta_range, lr_adjust");
-ADA(adaquant, "AdaQuantModifier", quant_fields, ada, "lr_adjust");
-ADA(autoround, "AutoRoundModifier", auto_fields, auto, "lr");
+ADA(adaround, "AdaRoundModifier", osh_ada_round_fields, ada, "beta_range, lr_adjust");
+ADA(adaquant, "AdaQuantModifier", osh_ada_quant_fields, ada, "lr_adjust");
+ADA(autoround, "AutoRoundModifier", osh_ada_auto_fields, auto, "lr");

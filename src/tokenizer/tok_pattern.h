@@ -1,0 +1,9 @@
+/* tok_pattern.h - the interface between tok_match.c and tok_pattern.c. */
+#ifndef OSH_TOK_PATTERN_H
+#define OSH_TOK_PATTERN_H
+#include <stdbool.h>
+
+/* True if s is X, X+, X{n}, X{n,} or X{n,m} with n up to 3, and X is a character, brackets without
+ * escapes, or one of \s \d \n \r \t. */
+bool osh_tok_is_one_atom(const char *s);
+#endif
