@@ -21,6 +21,8 @@
  * the progress estimate corrects the time of each phase by measurement. */
 static const double products_per_s = 50e9; // number of operations of matrix products in F32 and
                                            // BF16
+static const double attends_rate = 0.6;    // speed of attention divided by that of matrix products;
+                                           // measured with AVX2 and AMX, 2,048 to 23,000 tokens
 static const double factors_per_s = 20e9;  // number of operations of Cholesky factorizations and
                                            // triangular inverses
 static const double solves_per_s = 15e9;   // number of operations of GPTQ's column loop
@@ -132,7 +134,8 @@ static double node_bytes(const osh_graph *g, const osh_node *n)
 static double node_full_work(const osh_graph *g, const osh_dataset *d, const osh_node *n,
                              double tokens)
 {
-    double work = node_flops(g, d, n, tokens) / products_per_s;
+    double rate = products_per_s * (n->op->attends ? attends_rate : 1);
+    double work = node_flops(g, d, n, tokens) / rate;
     for (int k = 0; k < n->op->n_out; k++)
         work += tokens * (double)g->values[n->out[k]].width / elements_per_s;
     for (int k = 0; k < n->op->n_weights; k++)

@@ -108,6 +108,36 @@ static void pipelines(void **state)
     osh_ctx_free(cx);
 }
 
+/* One sample of 3 T tokens needs as much work as 3 samples of T tokens, and more work for
+ * attention, which grows with the square of the length. */
+static void long_samples(void **state)
+{
+    osh_ctx *cx;
+    static const char *const sets[][2] = {{"3", "64"}, {"1", "192"}};
+    double work[2], flops[2];
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (int k = 0; k < 2; k++) {
+        osh_options opt = {0};
+        osh_cost *c;
+        int n;
+        const char *const set[][2] = {{"method", "gptq"},
+                                      {"num-calibration-samples", sets[k][0]},
+                                      {"max-seq-length", sets[k][1]}};
+        osh_plan *p = plan_of(cx, &opt, set, 3);
+        assert_int_equal(p->in.data.offsets[p->in.data.n], SAMPLES * T);
+        assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
+        work[k] = c[2].work[OSH_PHASE_OBSERVE], flops[k] = c[2].flops[OSH_PHASE_OBSERVE];
+        osh_free(cx, c);
+        osh_plan_free(cx, p);
+        osh_fields_deinit(cx, osh_option_fields, &opt);
+    }
+    double pairs = 3 * T * (3 * T + 1.0) / 2 - 3 * (T * (T + 1.0) / 2);
+    near_to(flops[1] - flops[0], 4.0 * D * pairs);
+    /* Attention has 0.6 of the speed of matrix products. */
+    near_to(work[1] - work[0], 4.0 * D * pairs / 30e9);
+    osh_ctx_free(cx);
+}
+
 typedef struct shares {
     osh_ctx *cx;
     const osh_plan *p;
@@ -217,6 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flops_of_layers),
         cmocka_unit_test(pipelines),
+        cmocka_unit_test(long_samples),
         cmocka_unit_test(shares_of_passes),
         cmocka_unit_test(pace_learns),
         cmocka_unit_test(pace_of_rounds),
