@@ -103,7 +103,8 @@ static double node_bytes(const osh_graph *g, const osh_node *n)
 static double node_full_work(const osh_graph *g, const osh_dataset *d, const osh_node *n,
                              double tokens)
 {
-    double work = node_flops(g, d, n, tokens) / products_per_s / (n->op->attends ? attends_rate : 1);
+    double rate = products_per_s * (osh_node_is(n, OSH_OP_ATTENDS) ? attends_rate : 1);
+    double work = node_flops(g, d, n, tokens) / rate;
     for (int k = 0; k < n->op->n_out; k++)
         work += tokens * (double)g->values[n->out[k]].width / elements_per_s;
     for (int k = 0; k < n->op->n_weights; k++)

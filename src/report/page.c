@@ -33,8 +33,7 @@ static const char style[] =
     "text{font-size:11px;fill:var(--soft)}.grid{stroke:var(--line)}details{margin:.6rem 0}"
     ".key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .3em 0 "
     "1em}th{vertical-align:bottom}td.n{white-space:nowrap}"
-    ".wide{overflow-x:auto}.wide "
-    "svg{min-width:900px}svg.dash{display:inline-block;width:28px;height:8px}.tiles{margin-top:"
+    ".wide{overflow-x:auto}svg.dash{display:inline-block;width:28px;height:8px}.tiles{margin-top:"
     "1rem}"
     ":root{color-scheme:light dark}#profiles td:nth-child(-n+3){min-width:8em}"
     "#about{margin-top:1rem}#about th{font-weight:normal;color:var(--soft);vertical-align:top}"
@@ -46,7 +45,8 @@ static const char style[] =
     "auto;"
     "white-space:pre-wrap;user-select:all;font:13px/1.5 ui-monospace,monospace}.copy "
     "span{white-space:nowrap}"
-    "@media(max-width:600px){.more{display:none}th,td{padding:.25rem .35rem}}";
+    "@media(max-width:600px){.more{display:none}th,td{padding:.25rem .35rem}.wide "
+    "svg:not(.bar){min-width:900px}}";
 
 void osh_page_bare(osh_page *pg, osh_ctx *cx)
 {

@@ -281,7 +281,7 @@ static void html_error_row(osh_page *pg, const osh_run *r, const columns *c, int
         const osh_modifier *m = &r->plan->in.recipe->modifiers[l->modifier];
         PUT(pg, "</td><td class=\"more\">");
         for (int k = 0; k < x->losses.n; k++) {
-            PUT(pg, "%s%s ", k ? ", " : "", m->type->step(m, k));
+            PUT(pg, "%s%s ", k ? ", " : "", osh_modifier_step(m, k));
             osh_page_percent(pg, x->losses.of[0] > 0 ? x->losses.of[k] / x->losses.of[0] : 0);
         }
     }

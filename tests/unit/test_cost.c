@@ -108,8 +108,8 @@ static void pipelines(void **state)
     osh_ctx_free(cx);
 }
 
-/* One sample of 3 T tokens needs as much work as 3 samples of T tokens, and more work for attention,
- * which grows with the square of the length. */
+/* One sample of 3 T tokens needs as much work as 3 samples of T tokens, and more work for
+ * attention, which grows with the square of the length. */
 static void long_samples(void **state)
 {
     osh_ctx *cx;
@@ -133,7 +133,8 @@ static void long_samples(void **state)
     }
     double pairs = 3 * T * (3 * T + 1.0) / 2 - 3 * (T * (T + 1.0) / 2);
     near_to(flops[1] - flops[0], 4.0 * D * pairs);
-    near_to(work[1] - work[0], 4.0 * D * pairs / 30e9); // attention has 0.6 of the speed of products
+    /* Attention has 0.6 of the speed of matrix products. */
+    near_to(work[1] - work[0], 4.0 * D * pairs / 30e9);
     osh_ctx_free(cx);
 }
 
