@@ -13,12 +13,14 @@ for name in R RECIPE w4a16-gptq.yaml w4g64-gptq.yaml; do ln -s "$OSH_SOURCE_DIR/
 echo 's_modifiers: {AutoRoundModifier: {scheme: W4A16, ignore: [lm_head], iters: 2, batch_size: 4}}' >autoround.yaml
 ln -s "$OSH_SOURCE_DIR/examples" examples
 head -n 4 "$model/data/calibration.jsonl" >D.jsonl
-for name in calib.jsonl calib-128x512.jsonl wikitext-calibration.jsonl; do ln -s D.jsonl $name; done
+for name in calib.jsonl calib-128x512.jsonl wikitext-calibration.jsonl code.jsonl; do ln -s D.jsonl $name; done
+mkdir data && ln -s "$OSH_SOURCE_DIR/tests/golden/parquet/folder/0.parquet" data/train-00000-of-00001.parquet
 head -c 16000 "$model/data/evaluation.txt" >wiki.txt
 for k in 1 2 3; do
     echo "{\"messages\": [{\"role\": \"user\", \"content\": \"ask $k\"}, {\"role\": \"assistant\", \"content\": \"say $k\"}]}" >>chat.jsonl
     echo "{\"question\": \"$k?\", \"answer\": \"$k\"}" >>gsm8k.jsonl
 done
+ln -s chat.jsonl chats.jsonl
 export HF_HOME=$PWD/home HF_HUB_OFFLINE=1 # cache of downloads and of rows of data sets
 unset HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
 repo=home/hub/models--Qwen--Qwen3-0.6B commit=c0ffee0000000000000000000000000000000000
