@@ -68,9 +68,9 @@ static void html_verdict(osh_page *pg, const osh_report *r)
     int n = osh_closing_share(&share, r->run);
     PUT(pg, "<div id=\"verdict\">" OSH_VERDICT_BEGINS);
     if (n)
-        PUT(pg, "<p><b>The outputs of %d modules lose %.1f %% of what rounding to nearest "
-                "loses.</b></p>\n<p>Below 100 %%, the method is better than rounding to nearest, "
-                "on the calibration data. ", n, 100 * share);
+        PUT(pg, "<p><b>The outputs of %d modules lose %.1f&nbsp;%% of what rounding to "
+                "nearest loses.</b></p>\n<p>Below 100 %%, the method is better than rounding to "
+                "nearest, on the calibration data. ", n, 100 * share);
     else PUT(pg, "<p><b>%d modules are quantized.</b></p>\n<p>", r->run->plan->match.n_linears);
     PUT(pg, "The predictions of the output were not compared with those of the source: "
             "<code>--eval</code> or the line below compares them.</p>\n" OSH_VERDICT_ENDS);
