@@ -117,8 +117,8 @@ static void few_modules(void **state)
     m.results[3].losses = (osh_losses){2, {8, 6.5}, 65};
     m.results[4].nmse = NAN;
     write_both(cx, &m, &json, &html, (int64_t)1 << 30);
-    assert_int_equal(count(html, "<td>model.<wbr>layers.<wbr>"), 6); // the name of a module is in 5 rows of
-                                                           // modules and in the row of the fallback
+    /* The name of a module is in 5 rows of modules and in the row of the fallback. */
+    assert_int_equal(count(html, "<td>model.<wbr>layers.<wbr>"), 6);
     /* The name is in 5 rows of modules, in the row of the fallback and in 5 bars of the chart. */
     assert_int_equal(count(html, "&lt;b&gt;&amp;&quot;up&#39;"), 5 + 1 + 5);
     assert_int_equal(count(html, "rounded &lt;to&gt; nearest"), 1);
