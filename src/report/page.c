@@ -141,7 +141,8 @@ void osh_page_bytes(osh_page *pg, double n)
 {
     char text[32];
     osh_bytes_text(text, n);
-    OSH_PUT(pg, "%s", text);
+    int digits = (int)strcspn(text, " ");
+    OSH_PUT(pg, "%.*s&nbsp;%s", digits, text, text + digits + 1); // a line breaks before the number
 }
 
 void osh_page_bytes_cell(osh_page *pg, int64_t n)

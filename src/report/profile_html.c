@@ -60,8 +60,8 @@ void osh_page_times(osh_page *pg, const osh_profile_data *d)
     }
     double total = d->seconds > 0 ? d->seconds : 1, x = 0, known = 0;
     OSH_PUT(pg,
-            "<div class=\"wide\"><svg class=\"bar\" viewBox=\"0 0 %d 30\" role=\"img\" aria-label=\"time per "
-            "phase\">\n",
+            "<div class=\"wide\"><svg class=\"bar\" viewBox=\"0 0 %d 30\" role=\"img\" "
+            "aria-label=\"time per phase\">\n",
             OSH_CHART_W);
     for (size_t i = 0; i < n; i++) {
         double w = OSH_CHART_W * sums[i].seconds / total;

@@ -373,7 +373,7 @@ static osh_status report_collect(osh_ctx *cx, osh_report *out, const osh_run *r)
     *out = (osh_report){.run = r,
                         .storage_read = -1,
                         .storage_written = -1,
-                        .n_resumed = osh_emitter_n_resumed(r->emitter),
+                        .n_resumed = r->emitter ? osh_emitter_n_resumed(r->emitter) : 0,
                         .budget_bytes = r->progress.budget_bytes,
                         .predicted_bytes = r->plan->budget.memory.peak.host};
     rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);

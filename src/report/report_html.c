@@ -69,9 +69,9 @@ static void html_verdict(osh_page *pg, const osh_report *r)
     int n = osh_closing_share(&share, r->run);
     PUT(pg, "<div id=\"verdict\">" OSH_VERDICT_BEGINS);
     if (n)
-        PUT(pg, "<p><b>The outputs of %d modules lose %.1f %% of what rounding to nearest "
-                "loses.</b></p>\n<p>Below 100 %%, the method is better than rounding to nearest, "
-                "on the calibration data. ", n, 100 * share);
+        PUT(pg, "<p><b>The outputs of %d modules lose %.1f&nbsp;%% of what rounding to "
+                "nearest loses.</b></p>\n<p>Below 100 %%, the method is better than rounding to "
+                "nearest, on the calibration data. ", n, 100 * share);
     else PUT(pg, "<p><b>%d modules are quantized.</b></p>\n<p>", r->run->plan->match.n_linears);
     PUT(pg, "The predictions of the output were not compared with those of the source: "
             "<code>--eval</code> or the line below compares them.</p>\n" OSH_VERDICT_ENDS);
@@ -88,7 +88,8 @@ static osh_status html_next(osh_ctx *cx, osh_page *pg, const osh_report *r)
     osh_status rc = OSH_OK;
     osh_buf output, model, line; // own
     osh_buf_init(&output, 0), osh_buf_init(&model, 0), osh_buf_init(&line, 0);
-    OSH_TRY(osh_shell_path(cx, &output, osh_path_last(r->run->plan->in.opt->output)));
+    const char *out = r->run->plan->in.opt->output;
+    OSH_TRY(osh_shell_path(cx, &output, out ? osh_path_last(out) : "."));
     OSH_TRY(osh_shell_path(cx, &model, r->model));
     PUT(pg, "<h2>Next</h2>\n<p class=\"soft\">To be run in the directory that holds the output. A "
             "click selects a line.</p>\n");
@@ -265,7 +266,7 @@ static void html_error_row(osh_page *pg, const osh_run *r, const columns *c, int
     PUT(pg, "<tr><td>");
     osh_page_name(pg, l->name);
     PUT(pg, "</td><td class=\"n%s\">%d</td><td class=\"n\">", c->shares ? " more" : "",
-        r->plan->match.schemes[l->scheme_index].weights.bits);
+        l->scheme->weights.bits);
     if (c->shares) {
         if (x->objective >= 0 && c->lost > 0) osh_page_percent(pg, x->objective / c->lost);
         PUT(pg, "</td><td class=\"n\">");

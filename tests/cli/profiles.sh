@@ -73,7 +73,7 @@ class page(html.parser.HTMLParser):
         if tag not in ("line", "polygon", "polyline"): assert self.open.pop() == tag
     def handle_data(self, data):
         self.text += data
-        if "td" in self.open or "th" in self.open: self.row[-1][-1] += data
+        if "td" in self.open or "th" in self.open: self.row[-1][-1] += data.replace("\u00a0", " ")
 p = page("page.html")
 assert len(p.tables["profiles"]) == 5 and len(p.tables["peaks"]) == 3, p.tables["peaks"]
 assert p.tables["peaks"][0] == ["", "w4a16-gptq.yaml", "w4a16-gptq.yaml, Linear", ""]

@@ -118,25 +118,26 @@ static void few_modules(void **state)
     m.results[3].losses = (osh_losses){2, {8, 6.5}, 65};
     m.results[4].nmse = NAN;
     write_both(cx, &m, &json, &html, (int64_t)1 << 30);
-    assert_int_equal(count(html, "<td>model.layers."), 6); // the name of a module is in 5 rows of
-                                                           // modules and in the row of the fallback
+    /* The name of a module is in 5 rows of modules and in the row of the fallback. */
+    assert_int_equal(count(html, "<td>model.<wbr>layers.<wbr>"), 6);
     /* The name is in 5 rows of modules, in the row of the fallback and in 5 bars of the chart. */
     assert_int_equal(count(html, "&lt;b&gt;&amp;&quot;up&#39;"), 5 + 1 + 5);
     assert_int_equal(count(html, "rounded &lt;to&gt; nearest"), 1);
     assert_int_equal(count(html, "<b>&"), 0);
     assert_int_equal(count(html, "<script>"), 0);
     assert_int_equal(count(html, "model.<i>"), 0);
-    assert_int_equal(count(html, ">budget 1.1 GB<"), 1);
+    assert_int_equal(count(html, " budget 1.1&nbsp;GB"), 1);
     assert_int_equal(count(html, "secret"), 0);
-    assert_int_equal(count(html, "the &lt;model&gt;"), 3); // the text is in the name, in an option
-                                                           // and in the command
+    assert_int_equal(count(html, "the &lt;model&gt;"), 2); // the text is in the name and in an
+                                                           // option
+    assert_int_equal(count(html, "the</span> <span>&lt;model&gt;"), 3); // and in three commands
     assert_non_null(
         strstr(json, "\"command\": \"oneshot --model 'the <model>/' --ignore lm_head\""));
     assert_int_equal(count(html, "nan\""), 0); // no coordinate is NaN
     assert_non_null(strstr(json, "\"budget_bytes\": 1073741824"));
     assert_non_null(strstr(json, "\"fallback\": \"rounded <to> nearest\""));
-    assert_int_equal(count(html, ">a 8, b 6.5<"), 1);
-    assert_int_equal(count(html, ">1.000e-01<"), 1);
+    assert_int_equal(count(html, ">a 100.0&nbsp;%, b 81.2&nbsp;%<"), 1);
+    assert_int_equal(count(html, ">10.0&nbsp;%<"), 1);
     assert_non_null(strstr(json, "\"step\": \"b\""));
     assert_int_equal(count(json, "\"loss\": 6.5"), 1);
     assert_int_equal(count(json, "\"relative_output_error\": 0.1"), 1);
@@ -157,9 +158,9 @@ static void many_modules(void **state)
     made_up_make(&m, 6000);
     m.results[4321].objective = 40; // the chart must show the module with the largest error
     write_both(cx, &m, &json, &html, 0);
-    assert_int_equal(count(html, ": 1.600e+00</title>"), 1);
-    assert_non_null(strstr(html, "<tr><td>model.layers.4321."));
-    assert_true(count(html, "<tr><td>model.layers.") == 1000 && strlen(html) < 600000);
+    assert_int_equal(count(html, ": 160.0&nbsp;%</title>"), 1);
+    assert_non_null(strstr(html, "<tr><td>model.<wbr>layers.<wbr>4321."));
+    assert_true(count(html, "<tr><td>model.<wbr>layers.<wbr>") == 1000 && strlen(html) < 600000);
     assert_non_null(strstr(html, "All 6000 are in oneshot-report.json"));
     assert_int_equal(count(json, "\"relative_squared_error\""), 6000 + 2); // 6000 modules and 2
                                                                            // subgraphs have this
