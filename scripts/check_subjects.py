@@ -11,6 +11,7 @@ reverts and fixups are not checked.
                                      commit-msg hook"""
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -18,27 +19,29 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MOST = 72
 SUBJECT = re.compile(r"[a-z0-9_.*/-]+(?:, [a-z0-9_.*/-]+)*: ([a-z]+(?:-[a-z]+)?)(?: (\S+))?")
 VERBS = set("""
-    accept account add adjust admit adopt align allow answer append apply ask assert assign avoid
-    batch begin bind block bound break bring build bump cache call cap carry catch change charge check
-    choose claim clamp clean clear close collect combine compare compile complete compress compute
-    connect convert copy correct count cover create cut decide declare decode default define delete
-    depend derive describe detect divide do document double download draw drop embed emit enable
-    encode end escape estimate exclude execute exit expand expect explain export extend extract
-    factor fail feed fetch fill filter find fit fix flush fold follow format free fuse gather
-    generate give grow guard halve hand handle hide hold ignore implement import include increase
-    index infer inherit initialize inline insert install introduce join judge keep know label leave
-    let lift limit link list load lock log look lower make map mark match measure mend mention merge
-    migrate move multiply name need normalize note number obey observe offer omit open order overlap
-    pack pad parse pass pick pin place plan plant point predict prefer prefix prepare print probe
-    prove prune pull push put quantize query quote raise read rebuild recognize record reduce refer
-    refresh refuse regenerate register reject release reload remove rename reorder repair repeat
-    replace report request require rerun reserve reset resolve restore restrict resume retire retry
-    return reuse reveal revert reword rewrite rotate round route run sample save say scale scan
+    accept account add adjust admit adopt align allow answer append apply ask assert assign
+    avoid batch begin bind block bound break bring build bump cache call cap carry catch change
+    charge check choose claim clamp clean clear close collect combine compare compile complete
+    compress compute connect convert copy correct count cover create cut decide declare decode
+    default define delete depend derive describe detect divide do document double download draw
+    drop embed emit enable encode end erase escape estimate exclude execute exit expand expect
+    explain export extend extract factor fail feed fetch fill filter find fit fix flip flush
+    fold follow format free fuse gather generate give grow guard halve hand handle hide hold
+    ignore implement import include increase index infer inherit initialize inline insert
+    install introduce join judge keep know label leave let lift limit link list load lock log
+    look lower make map mark match measure mend mention merge migrate move multiply name need
+    normalize note number obey observe offer omit open order overlap pack pad parse pass pick
+    pin place plan plant point predict prefer prefix prepare print probe prove prune pull push
+    put quantize query quote raise read rebuild recognize record reduce refer refresh refuse
+    regenerate register reject release reload remove rename reorder repair repeat replace report
+    request require rerun reserve reset resolve restore restrict resume retire retry return
+    reuse reveal revert reword rewrite rotate round route run sample save say scale scan
     schedule seal search select send separate serve set shorten show shrink shut sign simplify
     simulate size skip solve sort speed split stage start state stop store stream strike strip
-    subtract sum support survive swap switch sync take teach tell test throw tie tighten time trace
-    track translate treat trim truncate try tune turn unify unite unlock unpack untie update upgrade
-    use validate vary verify wait walk warn widen wire work wrap write yield""".split())
+    subtract sum support survive swap switch sync take teach tell test throw tie tighten time
+    trace track translate treat trim truncate try tune turn unify unite unlock unpack untie
+    update upgrade use validate vary verify wait walk warn widen wire work wrap write yield
+""".split())
 # A word of VERBS before one of these is a noun: "state of a run", "time is measured".
 AFTER_NOUNS = set("""are can could does had has have is may must of should was were will
     would""".split())
@@ -74,6 +77,8 @@ def subjects(arguments):
         lines = [x for x in pathlib.Path(arguments[1]).read_text().splitlines() if not x.startswith("#")]
         return [("the message", lines[0] if lines else "")]
     span = arguments[0] if arguments else ""
+    if not shutil.which("git"):
+        return None
     if not span:
         added = git("log", "--diff-filter=A", "--format=%H", "--", "scripts/check_subjects.py").stdout.split()
         if not added:
@@ -88,7 +93,7 @@ def subjects(arguments):
 def main():
     found = subjects(sys.argv[1:])
     if found is None:
-        print("no history of this file here: nothing is checked")
+        print("no git, or no history of this file here: nothing is checked")
         return 0
     wrong = [f"{name}: {why}: {subject}" for name, subject in found if (why := complaint(subject))]
     print("\n".join(wrong + [f"{len(found)} subjects, {len(wrong)} wrong"]))

@@ -32,12 +32,14 @@ static void rows_check(const osh_buf *b)
 {
     size_t n = 0;
     int parsed = 0;
-    for (const char *s = b->data; b->len && s < b->data + b->len && parsed < 20; s += n + 1, parsed++) {
+    const char *past = b->data + b->len;
+    for (const char *s = b->data; b->len && s < past && parsed < 20; s += n + 1, parsed++) {
         const char *end = memchr(s, '\n', b->len - (size_t)(s - b->data));
         if (!end) break; // an error cut the last row
         n = (size_t)(end - s);
         cJSON *row = n < 100000 ? cJSON_ParseWithLength(s, n) : NULL;
-        CHECK(n >= 100000 || row || memchr(s, '[', n)); // cJSON refuses 1000 lists inside each other
+        /* cJSON refuses 1000 lists inside each other. */
+        CHECK(n >= 100000 || row || memchr(s, '[', n));
         cJSON_Delete(row);
     }
 }

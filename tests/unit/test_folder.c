@@ -95,7 +95,8 @@ static void test_splits(void **state)
 {
     fixture *f = *state;
     static const struct { const char *split; int first, n; } good[] = {
-        {NULL, 1, 2}, {"train", 1, 2}, {"train[1:]", 2, 1}, {"test", 3, 1}, {"test[:50%]+test", 3, 1},
+        {NULL, 1, 2}, {"train", 1, 2}, {"train[1:]", 2, 1}, {"test", 3, 1},
+        {"test[:50%]+test", 3, 1},
     };
     osh_dataset d;
     put_text(f, "train-00000-of-00002.jsonl", "{\"input_ids\": [1]}");

@@ -1,5 +1,5 @@
-/* test_mix.c - tests data sets with shares: their texts, the order of the samples, limits, lists with
- * one value for each data set, and errors. */
+/* test_mix.c - tests data sets with shares: their texts, the order of the samples, limits, lists
+ * with one value for each data set, and errors. */
 #include "dir_fixture.h"
 #include "data/mix.h"
 #include "torture.h"
@@ -43,8 +43,8 @@ static osh_status job_try(osh_ctx *cx, void *user)
     return rc;
 }
 
-/* Asserts that the first tokens of the samples are `wanted`, and that each data set has the number of
- * samples and tokens that the samples show. Data set k has the tokens 10 k, 10 k + 1, ... */
+/* Asserts that the first tokens of the samples are `wanted`, and that each data set has the number
+ * of samples and tokens that the samples show. Data set k has the tokens 10 k, 10 k + 1, ... */
 static void gives(job *j, const char *wanted)
 {
     osh_ctx *cx = j->f->cx;
@@ -67,7 +67,8 @@ static void gives(job *j, const char *wanted)
     osh_mix_deinit(cx, &m);
 }
 
-/* Makes a.jsonl with 10 rows of 2 tokens, b.jsonl with 10 rows of 1 token, and c.jsonl with 2 rows. */
+/* Makes a.jsonl with 10 rows of 2 tokens, b.jsonl with 10 rows of 1 token, and c.jsonl with 2
+ * rows. */
 static job job_make(fixture *f)
 {
     char rows[3][2000] = {"", "", ""};
@@ -152,7 +153,8 @@ static void test_lists(void **state)
     j.splits[0] = none, j.splits[1] = one;
     gives(&j, "0 10 1");
     j.n_splits = 3, j.splits[2] = none;
-    assert_fails(j.f->cx, OSH_E_USAGE, job_try(j.f->cx, &j), "--splits is given 3 times, want it once, or once for each of the 2 data sets");
+    assert_fails(j.f->cx, OSH_E_USAGE, job_try(j.f->cx, &j),
+                 "--splits is given 3 times, want it once, or once for each of the 2 data sets");
     j = job_of(*state, 2, "a.jsonl", "a.jsonl", NULL);
     assert_fails(j.f->cx, OSH_E_USAGE, job_try(j.f->cx, &j), "--dataset was given twice");
     j.splits[0] = all, j.splits[1] = one, j.n_splits = 2;
