@@ -205,6 +205,9 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
     osh_log_line(cx, rc ? "failed" : "done", "%s", rc ? osh_error_text(cx) : "");
     if (r->logging) osh_log_file(cx, NULL);
     osh_pace_deinit(cx, &r->pace);
+    /* A later measurement with this progress has another time and speed. */
+    r->progress.fraction = r->progress.eta_s = 0;
+    r->progress.tokens_per_s = r->progress.bytes_per_s = 0;
 }
 
 /* ---- phases and progress ---- */
