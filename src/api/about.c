@@ -23,7 +23,7 @@
 #include "graph/models.h"
 #include "modifiers/modifier.h"
 #include "quant/format.h"
-#include "report/plan_print.h"
+#include "report/rows.h"
 #include "gpu/gpu.h"
 #include "math/isa.h"
 #include "text/json.h"
@@ -116,12 +116,12 @@ osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sin
     snprintf(s.format, sizeof s.format, "%s", format->name);
     OSH_TRY(osh_q_args_tell(cx, &text, "weights", &s.weights));
     OSH_TRY(osh_q_args_tell(cx, &text, "; inputs", &s.inputs));
-    OSH_TRY(osh_plan_row(cx, &b, known, "%s", text.data));
+    OSH_TRY(osh_row(cx, &b, known, "%s", text.data));
     OSH_TRY(scheme_put_bits(cx, &b, &s.weights));
     if (!(who = osh_q_who_loads(cx, &s, NULL))) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_plan_row(cx, &b, "loads in", "%s", who));
+    OSH_TRY(osh_row(cx, &b, "loads in", "%s", who));
     bool data = osh_scheme_wants(&s) != 0;
-    OSH_TRY(osh_plan_row(cx, &b, "data", "%s",
+    OSH_TRY(osh_row(cx, &b, "data", "%s",
                          data ? "needs --dataset, because the scales of inputs are stored"
                               : "none with rounding to nearest; --quality gptq and best need it"));
     OSH_TRY(osh_buf_printf(cx, &b, "\n  oneshot DIR --scheme %s%s\n", known,

@@ -16,7 +16,7 @@
 #include "chat/chat.h"
 #include "graph/graph.h"
 #include "quant/source.h"
-#include "report/plan_print.h"
+#include "report/rows.h"
 #include "tokenizer/tokenizer.h"
 
 /* Returns OSH_OK for a fault of the model, whose text goes to `why`. Other failures stay. */
@@ -67,7 +67,7 @@ static osh_status inspect_model(osh_ctx *cx, osh_buf *b, const osh_checkpoint *c
         for (int k = 0; k < e->ndim; k++) elements *= (double)e->shape[k];
         n += elements;
     }
-    OSH_TRY(osh_plan_row(cx, b, "model", "%s, %s%s%s, %.1f MB in %d %s",
+    OSH_TRY(osh_row(cx, b, "model", "%s, %s%s%s, %.1f MB in %d %s",
                          arch ? arch : "without an architecture in config.json",
                          dense ? count_text(count, n) : "", dense ? " parameters, " : "",
                          config != OSH_DTYPE_NONE ? osh_dtype_name(config) : main_dtype(ck),
@@ -110,7 +110,7 @@ static osh_status inspect_layers(osh_ctx *cx, osh_buf *b, const osh_hf_config *c
         snprintf(moe, sizeof moe, "; %.0f experts, %.0f of them for a token", n_experts,
                  n_active);
     if (n > 0)
-        OSH_TRY(osh_plan_row(cx, b, "layers", "%.0f%s%s%s", n, g ? " of " : "",
+        OSH_TRY(osh_row(cx, b, "layers", "%.0f%s%s%s", n, g ? " of " : "",
                              g ? g->layer_class : "", moe));
 done:
     return rc;
@@ -120,7 +120,7 @@ static osh_status inspect_head(osh_ctx *cx, osh_buf *b, const osh_hf_config *c, 
 {
     osh_status rc = OSH_OK;
     if (!g) {
-        OSH_TRY(osh_plan_row(cx, b, "head", "%s by config.json",
+        OSH_TRY(osh_row(cx, b, "head", "%s by config.json",
                              c->tie_word_embeddings ? "tied to the embedding" : "not tied"));
         goto done;
     }
@@ -128,9 +128,9 @@ static osh_status inspect_head(osh_ctx *cx, osh_buf *b, const osh_hf_config *c, 
     const char *name = g->modules[head->module].name, *weight = g->weights[head->w[0]].name;
     size_t n = strlen(name);
     bool tied = strncmp(weight, name, n) || weight[n] != '.';
-    if (g->headless) OSH_TRY(osh_plan_row(cx, b, "head", "none"));
+    if (g->headless) OSH_TRY(osh_row(cx, b, "head", "none"));
     else
-        OSH_TRY(osh_plan_row(cx, b, "head", "%s, %s%s", name, tied ? "tied to " : "with its own ",
+        OSH_TRY(osh_row(cx, b, "head", "%s, %s%s", name, tied ? "tied to " : "with its own ",
                              tied ? weight : "weight"));
 done:
     return rc;
@@ -154,16 +154,16 @@ static osh_status inspect_tokenizer(osh_ctx *cx, osh_buf *b, const char *dir)
     char *path = osh_path_join(cx, dir, "tokenizer.json"); // own
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(path)) {
-        OSH_TRY(osh_plan_row(cx, b, "tokenizer", "no tokenizer.json: data needs token ids"));
+        OSH_TRY(osh_row(cx, b, "tokenizer", "no tokenizer.json: data needs token ids"));
         goto done;
     }
     OSH_TRY(inspect_fault(cx, osh_tokenizer_open(cx, &t, dir), why));
     OSH_TRY(inspect_fault(cx, osh_chat_find(cx, &chat, dir), unused));
     if (!t)
-        OSH_TRY(osh_plan_row(cx, b, "tokenizer", "tokenizer.json is not supported: %s",
+        OSH_TRY(osh_row(cx, b, "tokenizer", "tokenizer.json is not supported: %s",
                              tokenizer_reason(why)));
     else
-        OSH_TRY(osh_plan_row(
+        OSH_TRY(osh_row(
             cx, b, "tokenizer", "tokenizer.json with %lld tokens; with%s a chat template",
             (long long)osh_tokenizer_n_vocab(t), chat ? "" : "out"));
 done:
@@ -184,15 +184,15 @@ static osh_status inspect_quantized(osh_ctx *cx, osh_buf *b, const osh_checkpoin
                                 "compressed-tensors", ck->config->path));
     const osh_q_config *q = source ? osh_source_config(source) : NULL;
     int n = source ? osh_source_n_quantized(source) : 0;
-    if (!source) OSH_TRY(osh_plan_row(cx, b, "quantized", "not readable: %s", why));
-    else if (!n) OSH_TRY(osh_plan_row(cx, b, "quantized", "no"));
+    if (!source) OSH_TRY(osh_row(cx, b, "quantized", "not readable: %s", why));
+    else if (!n) OSH_TRY(osh_row(cx, b, "quantized", "no"));
     else {
         if (q && q->n) {
             OSH_TRY(osh_buf_printf(cx, &text, ": "));
             OSH_TRY(osh_q_args_tell(cx, &text, "weights", &q->schemes[0].weights));
             OSH_TRY(osh_q_args_tell(cx, &text, "; inputs", &q->schemes[0].inputs));
         }
-        OSH_TRY(osh_plan_row(cx, b, "quantized", "%d modules by %s%s%s", n,
+        OSH_TRY(osh_row(cx, b, "quantized", "%d modules by %s%s%s", n,
                              method ? method : "an unnamed method", text.len ? text.data : "",
                              q && q->n > 1 ? ", and other schemes" : ""));
     }
@@ -221,8 +221,8 @@ osh_status osh_inspect_summary(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck
     OSH_TRY(inspect_head(cx, b, ck->config, g));
     OSH_TRY(inspect_tokenizer(cx, b, ck->dir));
     OSH_TRY(inspect_quantized(cx, b, ck, source, unread));
-    if (g) OSH_TRY(osh_plan_row(cx, b, "data", "recipes with calibration data are supported"));
-    else OSH_TRY(osh_plan_row(cx, b, "data", "only recipes without data are supported: %s", why));
+    if (g) OSH_TRY(osh_row(cx, b, "data", "recipes with calibration data are supported"));
+    else OSH_TRY(osh_row(cx, b, "data", "only recipes without data are supported: %s", why));
     OSH_TRY(osh_buf_append(cx, b, "\n", 1));
 done:
     osh_graph_free(cx, g);

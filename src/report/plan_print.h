@@ -9,10 +9,6 @@ osh_status osh_plan_print(osh_ctx *cx, char **out, const osh_plan *p, bool json)
 /* Prints a summary of the job and of the memory and time that it needs to *out (own), in lines of
  * at most 80 columns. */
 osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p);
-/* Appends a label and a text in at most two lines of 80 columns. Control characters become
- * \uXXXX. */
-osh_status osh_plan_row(osh_ctx *cx, osh_buf *b, const char *label, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
 /* Appends the first lines of a run: its decisions, and a lack of samples. */
 osh_status osh_run_opening(osh_ctx *cx, osh_buf *b, const osh_plan *p);
 /* Estimates the seconds of the job on the threads of this process. cost.c counts for one core with

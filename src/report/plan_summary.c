@@ -4,7 +4,6 @@
  *              group of 128
  *   memory     196.9 MB of 25.2 GB; the smallest --host-memory is 182.1MB */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,51 +17,11 @@
 #include "plan/division.h"
 #include "report/plan_print.h"
 #include "report/report_mix.h"
+#include "report/rows.h"
 #include "rewrite/rotations.h"
 #include "schedule/tuning.h"
 
-enum { WIDTH = 80, LABEL = 11, LINES = 2, DENSE_ROWS = 2, SCHEME_ROWS = 2 };
-
-/* Wraps the text between words and appends at most `lines` lines. Appends "..." if words remain. */
-static osh_status put_wrapped(osh_ctx *cx, osh_buf *b, const char *text, int lines)
-{
-    osh_status rc = OSH_OK;
-    int column = LABEL;
-    while (*text) {
-        int n = (int)strcspn(text, " "), room = WIDTH - (lines == 1 && text[n] ? 4 : 0);
-        bool first = column == LABEL;
-        if (!first && column + 1 + n > room) {
-            if (!--lines) {
-                OSH_TRY(osh_buf_printf(cx, b, " ..."));
-                break;
-            }
-            OSH_TRY(osh_buf_printf(cx, b, "\n%*s", LABEL, ""));
-            column = LABEL, first = true;
-            continue;
-        }
-        OSH_TRY(osh_buf_printf(cx, b, "%s%.*s", first ? "" : " ", n, text));
-        column += n + !first;
-        text += n + (text[n] == ' ');
-    }
-    OSH_TRY(osh_buf_append(cx, b, "\n", 1));
-done:
-    return rc;
-}
-
-osh_status osh_plan_row(osh_ctx *cx, osh_buf *b, const char *label, const char *format, ...)
-{
-    osh_status rc = OSH_OK;
-    char text[1000], shown[2000];
-    va_list ap;
-    va_start(ap, format);
-    vsnprintf(text, sizeof text, format, ap);
-    va_end(ap);
-    OSH_TRY(osh_buf_printf(cx, b, "%-*s", LABEL, label));
-    osh_show(shown, sizeof shown, text, NULL);
-    OSH_TRY(put_wrapped(cx, b, shown, LINES));
-done:
-    return rc;
-}
+enum { DENSE_ROWS = 2, SCHEME_ROWS = 2 };
 
 /* Writes "25.2 GB" or "3.3 MB". */
 static const char *size_text(char to[32], int64_t n)
@@ -85,7 +44,7 @@ static osh_status summary_quantized(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_matching *m = &p->match;
     osh_buf text;
     osh_buf_init(&text, 0);
-    if (!m->n_schemes) OSH_TRY(osh_plan_row(cx, b, "quantized", "no module"));
+    if (!m->n_schemes) OSH_TRY(osh_row(cx, b, "quantized", "no module"));
     for (size_t i = 0; i < m->n_schemes && i < SCHEME_ROWS; i++) {
         const osh_q_scheme *s = &m->schemes[i];
         int n = 0;
@@ -93,11 +52,11 @@ static osh_status summary_quantized(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         osh_buf_clear(&text);
         OSH_TRY(osh_q_args_tell(cx, &text, "weights", &s->weights));
         OSH_TRY(osh_q_args_tell(cx, &text, s->weights.present ? "; inputs" : "inputs", &s->inputs));
-        OSH_TRY(osh_plan_row(cx, b, i ? "" : "quantized", "%d modules, %s: %s", n, s->format,
+        OSH_TRY(osh_row(cx, b, i ? "" : "quantized", "%d modules, %s: %s", n, s->format,
                         text.data ? text.data : ""));
     }
     if (m->n_schemes > SCHEME_ROWS)
-        OSH_TRY(osh_plan_row(cx, b, "", "and %zu schemes more", m->n_schemes - SCHEME_ROWS));
+        OSH_TRY(osh_row(cx, b, "", "and %zu schemes more", m->n_schemes - SCHEME_ROWS));
 done:
     osh_buf_deinit(cx, &text);
     return rc;
@@ -115,23 +74,23 @@ static osh_status summary_dense(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (m->n_dense > DENSE_ROWS)
         OSH_TRY(osh_buf_printf(cx, &text, " and %lld kinds more",
                                (long long)(m->n_dense - DENSE_ROWS)));
-    if (text.len) OSH_TRY(osh_plan_row(cx, b, "dense", "%s", text.data));
+    if (text.len) OSH_TRY(osh_row(cx, b, "dense", "%s", text.data));
     if (p->in.spared)
-        OSH_TRY(osh_plan_row(cx, b, text.len ? "" : "dense",
+        OSH_TRY(osh_row(cx, b, text.len ? "" : "dense",
                         "%s, the output head; --targets Linear,%s quantizes it", p->in.spared,
                         p->in.spared));
     char other[80] = "";
     if (m->n_split_other)
         snprintf(other, sizeof other, ", and %d have names without a known role", m->n_split_other);
     if (p->in.opt->tensor_parallel > 1)
-        OSH_TRY(osh_plan_row(cx, b, "parallel", "%d modules can be split among %lld GPUs%s",
+        OSH_TRY(osh_row(cx, b, "parallel", "%d modules can be split among %lld GPUs%s",
                              m->n_split, (long long)p->in.opt->tensor_parallel, other));
     osh_buf_clear(&text);
     OSH_TRY(osh_dense_warning(cx, &text, m));
-    if (text.len) OSH_TRY(osh_plan_row(cx, b, "warning", "%s", text.data));
+    if (text.len) OSH_TRY(osh_row(cx, b, "warning", "%s", text.data));
     osh_buf_clear(&text);
     OSH_TRY(osh_dense_grown(cx, &text, m, p->manifest.total_bytes));
-    if (text.len) OSH_TRY(osh_plan_row(cx, b, "warning", "%s", text.data));
+    if (text.len) OSH_TRY(osh_row(cx, b, "warning", "%s", text.data));
 done:
     osh_buf_deinit(cx, &text);
     return rc;
@@ -144,7 +103,7 @@ static osh_status summary_best(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_buf text; // own
     osh_buf_init(&text, 0);
     OSH_TRY(osh_best_tell(cx, &text, p));
-    if (text.len) OSH_TRY(osh_plan_row(cx, b, "best", "sets %s", text.data));
+    if (text.len) OSH_TRY(osh_row(cx, b, "best", "sets %s", text.data));
 done:
     osh_buf_deinit(cx, &text);
     return rc;
@@ -170,17 +129,17 @@ static osh_status summary_ranks(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     int64_t all = 0, most = 0, bytes, host = p->budget.memory.peak.host;
     char rank[32], node[32], total[32];
     if (n < 2) goto done;
-    OSH_TRY(osh_plan_row(cx, b, "ranks", "%d, %d on a node: %s%s", n, here, osh_division_text(&d),
+    OSH_TRY(osh_row(cx, b, "ranks", "%d, %d on a node: %s%s", n, here, osh_division_text(&d),
                          d.not ? d.not : ""));
     if (d.kind == OSH_DIVIDE_NOTHING) goto done;
-    OSH_TRY(osh_plan_row(cx, b, "", "%s of memory for a rank, %s for a node",
+    OSH_TRY(osh_row(cx, b, "", "%s of memory for a rank, %s for a node",
                          size_text(rank, host), size_text(node, host * here)));
     for (int i = 0; d.kind == OSH_DIVIDE_SAMPLES && i < osh_n_ranges(&p->schedule); i++) {
         OSH_TRY(osh_divide_wire(cx, &bytes, p, i, n));
         all += bytes, most = bytes > most ? bytes : most;
     }
     if (all)
-        OSH_TRY(osh_plan_row(cx, b, "", "%s between ranks, at most %s for a subgraph",
+        OSH_TRY(osh_row(cx, b, "", "%s between ranks, at most %s for a subgraph",
                              size_text(total, all), size_text(rank, most)));
 done:
     return rc;
@@ -192,12 +151,12 @@ osh_status osh_run_opening(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     char asked[48], shown[600];
     if (p->in.opt->named) {
         osh_show(shown, sizeof shown, p->in.opt->output, NULL);
-        OSH_TRY(
-            osh_buf_printf(cx, b, "%-*s%s, in the current directory\n", LABEL, "output", shown));
+        OSH_TRY(osh_buf_printf(cx, b, "%-*s%s, in the current directory\n", OSH_ROW_LABEL, "output",
+                               shown));
     }
     OSH_TRY(summary_best(cx, b, p));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE && *samples_asked(asked, p))
-        OSH_TRY(osh_plan_row(cx, b, "data", "%lld samples%s", (long long)p->in.data.n, asked));
+        OSH_TRY(osh_row(cx, b, "data", "%lld samples%s", (long long)p->in.data.n, asked));
     OSH_TRY(summary_ranks(cx, b, p));
 done:
     return rc;
@@ -209,19 +168,19 @@ static osh_status summary_work(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_schedule *s = &p->schedule;
     char tune[96] = "", asked[48] = "";
     if (p->in.pipeline == OSH_PIPELINE_DATAFREE) {
-        OSH_TRY(osh_plan_row(cx, b, "data", "none: weights are rounded from their values alone"));
+        OSH_TRY(osh_row(cx, b, "data", "none: weights are rounded from their values alone"));
         goto done;
     }
-    OSH_TRY(osh_plan_row(cx, b, "data", "%lld samples%s, %lld tokens, at most %lld tokens a sample",
+    OSH_TRY(osh_row(cx, b, "data", "%lld samples%s, %lld tokens, at most %lld tokens a sample",
                     (long long)p->in.data.n, samples_asked(asked, p),
                     (long long)p->in.data.offsets[p->in.data.n], (long long)p->in.max_seq_length));
     OSH_TRY(osh_mix_rows(cx, b, &p->in.mix));
     OSH_TRY(summary_best(cx, b, p));
     if (s->tune.steps)
         snprintf(tune, sizeof tune, ", then %lld steps of tuning", (long long)s->tune.steps);
-    OSH_TRY(osh_plan_row(cx, b, "work", "pipeline %s, %d subgraphs%s on %s", osh_plan_pipeline(p),
+    OSH_TRY(osh_row(cx, b, "work", "pipeline %s, %d subgraphs%s on %s", osh_plan_pipeline(p),
                     osh_n_ranges(s), tune, p->in.on_device ? "the GPU" : "the CPU"));
-    if (s->tune_not) OSH_TRY(osh_plan_row(cx, b, "warning", "nothing is tuned: %s", s->tune_not));
+    if (s->tune_not) OSH_TRY(osh_row(cx, b, "warning", "nothing is tuned: %s", s->tune_not));
 done:
     return rc;
 }
@@ -235,14 +194,14 @@ static osh_status summary_estimate(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     osh_estimate e;
     char time[32];
     if (!p->in.on_device) {
-        OSH_TRY(osh_plan_row(cx, b, "GPU", "has nothing to do: weights are rounded on the host"));
+        OSH_TRY(osh_row(cx, b, "GPU", "has nothing to do: weights are rounded on the host"));
         goto done;
     }
     OSH_TRY(osh_plan_estimate(cx, &e, &p->budget, m));
     double seconds =
         e.phase[OSH_PHASE_OBSERVE] + e.phase[OSH_PHASE_SOLVE] + e.phase[OSH_PHASE_PROPAGATE];
     osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
-    OSH_TRY(osh_plan_row(cx, b, "time",
+    OSH_TRY(osh_row(cx, b, "time",
                          "about %s on %s without the disk, estimated from its data sheet", time,
                          m->title));
 done:
@@ -256,11 +215,11 @@ static osh_status summary_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     char needs[32], has[32], least[32], scratch[48] = "", time[32];
     int64_t room = osh_disk_free(p->in.opt->output ? p->in.opt->output : ".");
     double seconds = 0;
-    OSH_TRY(osh_plan_row(cx, b, "memory", "%s of %s; the smallest --host-memory is %s",
+    OSH_TRY(osh_row(cx, b, "memory", "%s of %s; the smallest --host-memory is %s",
                     size_text(needs, m->peak.host), size_text(has, osh_mem_machine()),
                     flag_text(least, m->least.host)));
     if (p->in.on_device)
-        OSH_TRY(osh_plan_row(cx, b, "GPU", "%s%s%s; the smallest --device-memory is %s",
+        OSH_TRY(osh_row(cx, b, "GPU", "%s%s%s; the smallest --device-memory is %s",
                         size_text(needs, m->peak.device), p->in.gpu_model ? " of " : "",
                         p->in.gpu_model ? size_text(has, p->in.gpu_model->memory_bytes) : "",
                         flag_text(least, m->least.device)));
@@ -268,14 +227,14 @@ static osh_status summary_needs(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         snprintf(scratch, sizeof scratch, " and %s of scratch files",
                  size_text(needs, m->peak.scratch));
     OSH_TRY(summary_ranks(cx, b, p));
-    OSH_TRY(osh_plan_row(cx, b, "disk", "%s%s; %s are free",
+    OSH_TRY(osh_row(cx, b, "disk", "%s%s; %s are free",
                          size_text(least, p->manifest.total_bytes), scratch,
                          room < 0 ? "an unknown number of bytes" : size_text(has, room)));
     if (p->in.gpu_model) OSH_TRY(summary_estimate(cx, b, p));
     else if (!p->in.on_device) {
         OSH_TRY(osh_plan_seconds(cx, &seconds, p));
         osh_show_time(time, sizeof time, seconds < 1 ? 1 : seconds);
-        OSH_TRY(osh_plan_row(cx, b, "time", "about %s with %d threads", time, osh_threads(cx)));
+        OSH_TRY(osh_row(cx, b, "time", "about %s with %d threads", time, osh_threads(cx)));
     }
 done:
     return rc;
@@ -292,7 +251,7 @@ static osh_status summary_loaders(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (!(who = osh_q_who_loads(cx, &p->match.schemes[0], p->in.graph ? NULL : arch)))
         OSH_TRY(OSH_E_NOMEM);
     const char *text = strstr(who, ": ");
-    OSH_TRY(osh_plan_row(cx, b, "loads in", "%s", text ? text + 2 : who));
+    OSH_TRY(osh_row(cx, b, "loads in", "%s", text ? text + 2 : who));
 done:
     osh_free(cx, who);
     return rc;
@@ -305,7 +264,7 @@ osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p)
     int64_t in = osh_checkpoint_stored_bytes(p->in.ck), made = p->manifest.total_bytes;
     osh_buf b;
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_plan_row(cx, &b, "model", "%s, %s to %s (%.2f times smaller)",
+    OSH_TRY(osh_row(cx, &b, "model", "%s, %s to %s (%.2f times smaller)",
                     p->in.ck->config->architecture ? p->in.ck->config->architecture : "(none)",
                     size_text(source, in), size_text(result, made),
                     made ? (double)in / (double)made : 0));
@@ -314,7 +273,7 @@ osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p)
     OSH_TRY(summary_loaders(cx, &b, p));
     OSH_TRY(summary_work(cx, &b, p));
     OSH_TRY(summary_needs(cx, &b, p));
-    OSH_TRY(osh_plan_row(cx, &b, "more", "oneshot plan ... --verbose, or --json"));
+    OSH_TRY(osh_row(cx, &b, "more", "oneshot plan ... --verbose, or --json"));
     if (!(*out = osh_strdup(cx, b.data))) rc = OSH_E_NOMEM;
 done:
     osh_buf_deinit(cx, &b);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/quote.h"
-#include "report/plan_print.h"
 #include "report/report_lists.h"
+#include "report/rows.h"
 
 /* Writes the number of samples and tokens of a data set, and its share if there are several. */
 static void set_text(char to[120], const osh_mix *m, const osh_data_set *s)
@@ -39,7 +39,7 @@ osh_status osh_mix_rows(osh_ctx *cx, osh_buf *b, const osh_mix *m)
     char text[120];
     for (size_t i = 0; m->n > 1 && i < m->n; i++) {
         set_text(text, m, &m->sets[i]);
-        OSH_TRY(osh_plan_row(cx, b, "", "%s: %s", m->sets[i].name, text));
+        OSH_TRY(osh_row(cx, b, "", "%s: %s", m->sets[i].name, text));
     }
 done:
     return rc;

@@ -32,7 +32,7 @@ libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:.*=//p' "$build/CMakeCache.txt")
     printf './share/%s\n' bash-completion/completions/oneshot fish/vendor_completions.d/oneshot.fish zsh/site-functions/_oneshot
     echo ./share/man/man1/oneshot.1
     # there is one man page per command
-    "$ONESHOT" help | sed -n '/^  oneshot COMMAND/,/^$/s|^\([a-z-]*\)  *[^ ].*|./share/man/man1/oneshot-\1.1|p' | grep -v 'oneshot-\.1'
+    "$ONESHOT" help commands | sed 's|^\([a-z-]*\) .*|./share/man/man1/oneshot-\1.1|'
     printf './share/doc/oneshot/%s\n' CHANGELOG.md LICENSE NOTICE
     (cd "$OSH_SOURCE_DIR/models" && find . -name '*.json' | sed 's|^\./|./share/oneshot/models/|')
 } | sort >want
