@@ -26,7 +26,7 @@ VERBS = set("""
     default define delete depend derive describe detect divide do document double download draw
     drop embed emit enable encode end erase escape estimate exclude execute exit expand expect
     explain export extend extract factor fail feed fetch fill filter find fit fix flip flush
-    fold follow format free fuse gather generate give grow guard halve hand handle hide hold
+    fold follow forget format free fuse gather generate give grow guard halve hand handle hide hold
     ignore implement import include increase index infer inherit initialize inline insert
     install introduce join judge keep know label leave let lift limit link list load lock log
     look lower make map mark match measure mend mention merge migrate move multiply name need
