@@ -67,13 +67,12 @@ bare_enter() {
         DEBIAN_FRONTEND=noninteractive ${settings[@]+"${settings[@]}"} "$@" </dev/null
 }
 
-# bare_forget ROOT SUITE - removes the files that bare_unpack has copied from this machine, and the
-# caches of apt, so that ROOT can be published
+# bare_forget ROOT - removes the files that bare_unpack has copied from this machine, the names of
+# its mirrors and the caches of apt, so that ROOT can be published
 bare_forget() {
     (cd "$1" && rm -rf --one-file-system etc/apt/auth.conf etc/apt/auth.conf.d etc/apt/apt.conf.d/99host etc/pip.conf run.sh \
         var/lib/apt/lists/* var/cache/apt/*.bin var/cache/apt/archives/*.deb var/cache/ldconfig/* var/log/* tmp/*)
     : >"$1/etc/resolv.conf"
     echo '127.0.0.1 localhost' >"$1/etc/hosts"
-    printf 'deb http://deb.debian.org/debian%s %s main\n' '' "$2" '' "$2-updates" -security "$2-security" \
-        >"$1/etc/apt/sources.list"
+    : >"$1/etc/apt/sources.list"
 }

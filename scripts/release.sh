@@ -88,7 +88,7 @@ mkdir "$root/files"
 cp "$out"/*.deb "$root/files"
 bare_enter "$root" bash -euc 'apt-get update -qq
     apt-get install -y -qq --no-install-recommends ca-certificates /files/*.deb >/dev/null'
-bare_forget "$root" bookworm
+bare_forget "$root"
 rm -r "$root/files"
 mkdir "$root/data"
 tar -C "$root" --sort=name --numeric-owner --mtime="@$created" --exclude=./dev/* -cf "$keep/image.tar" .
