@@ -1,10 +1,12 @@
 /* paths.c - checks the paths in the options of a job before the job writes anything. */
 #include "match/paths.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/inode.h"
@@ -93,6 +95,27 @@ done:
     return rc;
 }
 
+/* Fails if the file of w, which the job writes at its end, cannot be made: its directory is missing
+ * or not writable. */
+static osh_status check_directory(osh_ctx *cx, const place *w)
+{
+    osh_status rc = OSH_OK;
+    const char *slash = strrchr(w->path, '/');
+    char *dir = osh_sprintf(cx, "%.*s", slash ? (int)(slash - w->path) : 1,
+                            slash ? w->path : "."); // own
+    if (!dir) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    const char *name = *dir ? dir : "/";
+    if (!osh_dir_exists(name))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s %s: there is no directory %s", w->shown, w->path, name);
+    char why[100];
+    if (access(name, W_OK | X_OK))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s %s: cannot write into %s: %s", w->shown, w->path, name,
+                 strerror_r(errno, why, sizeof why));
+done:
+    osh_free(cx, dir);
+    return rc;
+}
+
 static osh_status check_written(osh_ctx *cx, const place *w, const place *places, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -110,6 +133,8 @@ static osh_status check_written(osh_ctx *cx, const place *w, const place *places
     }
     if (w->use != OSH_PATH_LOGITS) // osh_saved_check looks into this directory
         OSH_TRY(osh_made_check(cx, w->use, w->shown, w->path));
+    if (w->use == OSH_PATH_NPY || w->use == OSH_PATH_PAGE || w->use == OSH_PATH_PANEL)
+        OSH_TRY(check_directory(cx, w));
 done:
     return rc;
 }

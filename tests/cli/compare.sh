@@ -71,6 +71,10 @@ refused 2 'there is a file, want a directory' eval --model W8A16 "${data[@]}" --
 mkdir only && cp W8A16/config.json only
 refused 2 'there is a model, not saved logits' eval --model W8A16 "${data[@]}" --save-logits only
 refused 2 'that is not a panel of oneshot eval' eval --model W8A16 "${data[@]}" --panel page.html
+refused 2 '--panel none/p.json: there is no directory none' eval --model W8A16 "${data[@]}" --panel none/p.json
+refused 2 '--per-token none/n.npy: there is no directory none' eval --model W8A16 "${data[@]}" --per-token none/n.npy
+refused 1 'cannot make directory /proc/logits' eval --model W8A16 "${data[@]}" --save-logits /proc/logits
+refused 2 '--output none/page.html: there is no directory none' compare dense.json --output none/page.html
 refused 2 'compare wants files' compare
 refused 2 'have different references' compare W4A16.json dense.json
 refused 1 'is not a file of eval --panel' compare W8A16/config.json
