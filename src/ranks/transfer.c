@@ -41,6 +41,13 @@ done:
     return rc;
 }
 
+/* Waits for a transfer that was started with the result `code`. */
+static osh_status transfer_finish(osh_ctx *cx, osh_ranks *r, int code, void *request)
+{
+    osh_status rc = osh_ranks_check(cx, r, code);
+    return rc ? rc : osh_ranks_wait(cx, r, &request);
+}
+
 /* Returns the bytes of the part of a transfer that begins at byte `at`. */
 static size_t part_bytes(size_t n, size_t at)
 {
@@ -57,8 +64,7 @@ osh_status osh_ranks_send(osh_ctx *cx, osh_ranks *r, const void *from, size_t n,
         void *request = NULL;
         part = part_bytes(n, at);
         int code = r->t->send((const char *)from + at, part, to, OSH_TAG_ORDER, &request);
-        OSH_TRY(osh_ranks_check(cx, r, code));
-        OSH_TRY(osh_ranks_wait(cx, r, &request));
+        OSH_TRY(transfer_finish(cx, r, code, request));
     }
 done:
     return rc;
@@ -71,8 +77,7 @@ osh_status osh_ranks_recv(osh_ctx *cx, osh_ranks *r, void *to, size_t n, int fro
         void *request = NULL;
         part = part_bytes(n, at);
         int code = r->t->recv((char *)to + at, part, from, OSH_TAG_ORDER, &request);
-        OSH_TRY(osh_ranks_check(cx, r, code));
-        OSH_TRY(osh_ranks_wait(cx, r, &request));
+        OSH_TRY(transfer_finish(cx, r, code, request));
     }
 done:
     return rc;
@@ -86,8 +91,7 @@ osh_status osh_ranks_broadcast(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n,
         void *request = NULL;
         part = part_bytes(n, at);
         int code = r->t->broadcast((char *)bytes + at, part, root, &request);
-        OSH_TRY(osh_ranks_check(cx, r, code));
-        OSH_TRY(osh_ranks_wait(cx, r, &request));
+        OSH_TRY(transfer_finish(cx, r, code, request));
     }
 done:
     return rc;
@@ -98,8 +102,8 @@ osh_status osh_ranks_barrier(osh_ctx *cx, osh_ranks *r)
     osh_status rc = OSH_OK;
     void *request = NULL;
     if (!r) goto done;
-    OSH_TRY(osh_ranks_check(cx, r, r->t->barrier(&request)));
-    OSH_TRY(osh_ranks_wait(cx, r, &request));
+    int code = r->t->barrier(&request);
+    OSH_TRY(transfer_finish(cx, r, code, request));
 done:
     return rc;
 }
@@ -211,12 +215,9 @@ done:
 /* Receives a message, or a part of one, that is probed by a tag below 0. */
 static osh_status message_recv(osh_ctx *cx, osh_ranks *r, void *to, size_t n, int from)
 {
-    osh_status rc = OSH_OK;
     void *request = NULL;
-    OSH_TRY(osh_ranks_check(cx, r, r->t->recv(to, n, from, OSH_TAG_POST, &request)));
-    OSH_TRY(osh_ranks_wait(cx, r, &request));
-done:
-    return rc;
+    int code = r->t->recv(to, n, from, OSH_TAG_POST, &request);
+    return transfer_finish(cx, r, code, request);
 }
 
 osh_status osh_ranks_take(osh_ctx *cx, osh_ranks *r, void **bytes, size_t *n, int *from, bool wait)
