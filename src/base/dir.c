@@ -1,6 +1,7 @@
 /* dir.c - directories, names and free space: the functions of file.h that need no open file. */
 #include "base/file.h"
 #include "base/ctx.h"
+#include "base/name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -152,20 +153,6 @@ osh_status osh_dir_remove(osh_ctx *cx, const char *path)
     return tree_remove(cx, path);
 }
 
-/* Writes the path of the directory that contains `path` to the array `to`. Returns false if that
- * path is too long. */
-static bool path_parent(char *to, size_t room, const char *path)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    while (n > 0 && path[n - 1] != '/') n--;
-    while (n > 1 && path[n - 1] == '/') n--;
-    if (n + 2 > room) return false;
-    memcpy(to, n ? path : ".", n ? n : 1);
-    to[n ? n : 1] = 0;
-    return true;
-}
-
 osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 {
     int rc, fd;
@@ -186,7 +173,7 @@ osh_status osh_dir_sync_above(osh_ctx *cx, const char *path)
 {
     char dir[PATH_MAX];
     /* The kernel refuses such a long name earlier, so this is no error. */
-    if (!path_parent(dir, sizeof dir, path)) return OSH_OK;
+    if (!osh_path_parent(dir, sizeof dir, path)) return OSH_OK;
     return osh_dir_sync(cx, dir);
 }
 
@@ -278,7 +265,7 @@ int64_t osh_disk_free(const char *path)
     strcpy(at, path);
     /* If the path does not exist yet, uses the directory in which it will be made. */
     while (statvfs(at, &v)) {
-        if (errno != ENOENT || !path_parent(up, sizeof up, at) || !strcmp(at, up)) return -1;
+        if (errno != ENOENT || !osh_path_parent(up, sizeof up, at) || !strcmp(at, up)) return -1;
         strcpy(at, up);
     }
     return (int64_t)v.f_bavail * (int64_t)v.f_frsize;

@@ -28,6 +28,18 @@ static inline const char *osh_path_last(const char *path)
     return path + n;
 }
 
+/* Writes the path of the directory that contains `path` to the array `to`. Returns false if that
+ * path is too long. */
+static inline bool osh_path_parent(char *to, size_t room, const char *path)
+{
+    size_t n = (size_t)(osh_path_last(path) - path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    if (n + 2 > room) return false;
+    memcpy(to, n ? path : ".", n ? n : 1);
+    to[n ? n : 1] = 0;
+    return true;
+}
+
 /* Returns the length of "model.layers.0.mlp.experts" in "model.layers.0.mlp.experts.7.up_proj".
  * Returns 0 if the name is not that of an expert. */
 static inline size_t osh_expert_prefix(const char *name)

@@ -2,6 +2,7 @@
 #include "match/paths.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -11,6 +12,7 @@
 #include "base/file.h"
 #include "base/inode.h"
 #include "base/made.h"
+#include "base/name.h"
 #include "data/mix.h"
 
 typedef struct place { // a path in the value of an option
@@ -100,19 +102,15 @@ done:
 static osh_status check_directory(osh_ctx *cx, const place *w)
 {
     osh_status rc = OSH_OK;
-    const char *slash = strrchr(w->path, '/');
-    char *dir = osh_sprintf(cx, "%.*s", slash ? (int)(slash - w->path) : 1,
-                            slash ? w->path : "."); // own
-    if (!dir) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
-    const char *name = *dir ? dir : "/";
-    if (!osh_dir_exists(name))
-        OSH_FAIL(cx, OSH_E_USAGE, "%s %s: there is no directory %s", w->shown, w->path, name);
-    char why[100];
-    if (access(name, W_OK | X_OK))
-        OSH_FAIL(cx, OSH_E_USAGE, "%s %s: cannot write into %s: %s", w->shown, w->path, name,
+    char dir[PATH_MAX], why[100];
+    if (!osh_path_parent(dir, sizeof dir, w->path))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s %s: the path is too long", w->shown, w->path);
+    if (!osh_dir_exists(dir))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s %s: there is no directory %s", w->shown, w->path, dir);
+    if (access(dir, W_OK | X_OK))
+        OSH_FAIL(cx, OSH_E_USAGE, "%s %s: cannot write into %s: %s", w->shown, w->path, dir,
                  strerror_r(errno, why, sizeof why));
 done:
-    osh_free(cx, dir);
     return rc;
 }
 
@@ -131,7 +129,7 @@ static osh_status check_written(osh_ctx *cx, const place *w, const place *places
             OSH_FAIL(cx, OSH_E_USAGE, "%s %s and %s %s are one file: want two", w->shown, w->path,
                      o->shown, o->path);
     }
-    if (w->use != OSH_PATH_LOGITS) // osh_saved_check looks into this directory
+    if (w->use != OSH_PATH_LOGITS) // osh_saved_make_dir looks into this directory
         OSH_TRY(osh_made_check(cx, w->use, w->shown, w->path));
     if (w->use == OSH_PATH_NPY || w->use == OSH_PATH_PAGE || w->use == OSH_PATH_PANEL)
         OSH_TRY(check_directory(cx, w));
