@@ -336,8 +336,7 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     if (!o->model || !o->dataset)
         OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_paths_check(cx, osh_eval_fields, o));
-    if (o->save_logits) OSH_TRY(osh_saved_check(cx, o->save_logits));
-    if (o->save_logits) OSH_TRY(osh_dir_make(cx, o->save_logits)); // fails before the work
+    if (o->save_logits) OSH_TRY(osh_saved_make_dir(cx, o->save_logits)); // fails before the work
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));
     if (o->sample) OSH_TRY(answers_check(cx, o));

@@ -153,15 +153,20 @@ done:
     return rc;
 }
 
-osh_status osh_forward_open_by(osh_ctx *cx, osh_forward **out, const char *model, const char *text,
-                               size_t n)
+/* Opens a model with the graph of the template `text` [n]; NULL: with that of its architecture. */
+static osh_status forward_open(osh_ctx *cx, osh_forward **out, const char *model,
+                               const char *models_dir, const char *text, size_t n)
 {
     osh_status rc = OSH_OK;
     osh_forward *f = NULL; // own
     OSH_NEW(cx, f, 1);
     OSH_TRY(osh_source_open(cx, &f->source, model));
-    OSH_TRY(osh_graph_new_from(cx, &f->graph, osh_source_checkpoint(f->source), text, n));
+    const osh_checkpoint *ck = osh_source_checkpoint(f->source);
+    OSH_TRY(text ? osh_graph_new_from(cx, &f->graph, ck, text, n) :
+                   osh_graph_new(cx, &f->graph, ck, models_dir));
+    if (osh_source_transforms(f->source)) OSH_TRY(forward_insert_rotations(cx, f));
     OSH_TRY(osh_partition_new(cx, &f->parts, f->graph, NULL, 0, 1));
+    if (osh_source_cache(f->source)) OSH_TRY(cache_load(cx, f));
     *out = f, f = NULL; // passes ownership
 done:
     osh_forward_close(cx, f);
@@ -171,18 +176,13 @@ done:
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
                             const char *models_dir)
 {
-    osh_status rc = OSH_OK;
-    osh_forward *f = NULL; // own
-    OSH_NEW(cx, f, 1);
-    OSH_TRY(osh_source_open(cx, &f->source, model));
-    OSH_TRY(osh_graph_new(cx, &f->graph, osh_source_checkpoint(f->source), models_dir));
-    if (osh_source_transforms(f->source)) OSH_TRY(forward_insert_rotations(cx, f));
-    OSH_TRY(osh_partition_new(cx, &f->parts, f->graph, NULL, 0, 1));
-    if (osh_source_cache(f->source)) OSH_TRY(cache_load(cx, f));
-    *out = f, f = NULL;
-done:
-    osh_forward_close(cx, f);
-    return rc;
+    return forward_open(cx, out, model, models_dir, NULL, 0);
+}
+
+osh_status osh_forward_open_by(osh_ctx *cx, osh_forward **out, const char *model, const char *text,
+                               size_t n)
+{
+    return forward_open(cx, out, model, NULL, text, n);
 }
 
 void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep)

@@ -12,7 +12,6 @@
 
 static const char architecture[] = "OneshotLogits", config_name[] = "config.json",
                   tensors_name[] = "model.safetensors";
-enum { MOST_CONFIG_BYTES = 1 << 20 };
 
 /* The template of the graph: an embedding and the head. */
 static const char graph_template[] =
@@ -113,7 +112,7 @@ static bool saved_is_file(const char *name)
            !strncmp(name, tensors_name, sizeof tensors_name - 1); // also temporary names
 }
 
-osh_status osh_saved_check(osh_ctx *cx, const char *dir)
+osh_status osh_saved_make_dir(osh_ctx *cx, const char *dir)
 {
     osh_status rc = OSH_OK;
     char **names = NULL, *path = osh_path_join(cx, dir, config_name); // own
@@ -123,6 +122,7 @@ osh_status osh_saved_check(osh_ctx *cx, const char *dir)
     if (!osh_dir_exists(dir)) {
         if (osh_file_exists(dir))
             OSH_FAIL(cx, OSH_E_USAGE, "--save-logits %s: there is a file, want a directory", dir);
+        OSH_TRY(osh_dir_make(cx, dir));
         goto done;
     }
     OSH_TRY(osh_dir_list(cx, &names, &n, dir));
@@ -262,8 +262,7 @@ osh_status osh_saved_write(osh_ctx *cx, const char *dir, const char *model,
         OSH_TRY(osh_forward_load_head(cx, &own[0], &own[1], m->f));
         head = own[0], bias = own[1];
     }
-    OSH_TRY(osh_saved_check(cx, dir));
-    OSH_TRY(osh_dir_make(cx, dir));
+    OSH_TRY(osh_saved_make_dir(cx, dir)); // it may have changed during the evaluation
     OSH_TRY(osh_file_remove(cx, config));
     OSH_TRY(saved_write_tensors(cx, tensors, m, head, bias));
     OSH_TRY(saved_write_config(cx, config, model, m, bias != NULL));

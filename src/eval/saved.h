@@ -19,9 +19,9 @@ osh_status osh_saved_is(osh_ctx *cx, bool *yes, const char *dir);
  * than those of d. */
 osh_status osh_forward_open_saved(osh_ctx *cx, osh_forward **out, const char *dir,
                                   const osh_dataset *d);
-/* Fails with OSH_E_USAGE if `dir` exists and has anything but saved logits or an unfinished
- * osh_saved_write. */
-osh_status osh_saved_check(osh_ctx *cx, const char *dir);
+/* Makes the directory if it does not exist. Fails with OSH_E_USAGE if it has anything but saved
+ * logits or an unfinished osh_saved_write. */
+osh_status osh_saved_make_dir(osh_ctx *cx, const char *dir);
 /* Writes the logits of the model m->f, after its run over m->d. `model` is its name, for
  * messages. */
 osh_status osh_saved_write(osh_ctx *cx, const char *dir, const char *model,
