@@ -61,8 +61,8 @@ bool osh_flag_shown(const command *c, const osh_field *f);
 const char *osh_flag_kind(const osh_field *f);
 
 /* guard.c: splits this process into a rank, which returns, and a guard, which waits for the rank.
- * *where [OSH_WHERE_BYTES]: text for the guard's message, in which the rank writes its work. */
-osh_status osh_guard_start(osh_ctx *cx, char **where);
+ * *watch: memory of both, in which the rank writes its work and names the guards to watch. */
+osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch);
 /* ranks.c: if a launcher has started several processes, meets the others and checks that all have
  * the same arguments, working directory and environment. *out (own) is also set after a failure. */
 osh_status osh_line_meet(osh_ctx *cx, osh_ranks **out, int argc, char **argv);

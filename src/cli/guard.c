@@ -5,7 +5,11 @@
  *
  * If a signal other than SIGTERM and SIGINT ends the rank, the guard prints one message with the
  * rank, its node and its phase. It ends by the same signal, so that the launcher ends the job. It
- * passes SIGTERM and SIGINT on to the rank. If the guard is killed, the system kills the rank. */
+ * passes SIGTERM and SIGINT on to the rank. If the guard is killed, the system kills the rank.
+ *
+ * A launcher can hang (mpirun of Open MPI 4.1 sometimes does) and leave the other ranks waiting. So
+ * a guard kills its rank if the guard of another rank of the node has ended and the launcher has
+ * not ended this one within GRACE_S. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,49 +17,85 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+
+enum { GRACE_S = 5 };
 
 static pid_t guarded; // process of the rank
 
 static void guard_pass_on(int sig) { kill(guarded, sig); }
 
+static bool guard_misses_one(const osh_watch *w)
+{
+    int n = atomic_load(&w->n_peers);
+    for (int k = 0; k < n; k++)
+        if (!osh_process_runs(&w->peers[k])) return true;
+    return false;
+}
+
+/* Waits for the rank. Kills it if it goes on for long after another one has ended; *killed is then
+ * true. Returns the status of waitpid. SIGCHLD must be blocked. */
+static int guard_follow(const osh_watch *w, const sigset_t *child, bool *killed)
+{
+    const struct timespec step = {.tv_nsec = 500000000};
+    int status = 0;
+    double missed = 0; // time at which another guard was found to have ended; 0: none
+    *killed = false;
+    while (waitpid(guarded, &status, WNOHANG) != guarded) {
+        sigtimedwait(child, NULL, &step);
+        if (!missed && guard_misses_one(w)) missed = osh_now();
+        if (missed && !atomic_load(&w->n_peers)) missed = 0;
+        if (!missed || osh_now() - missed < GRACE_S) continue;
+        kill(guarded, SIGKILL);
+        *killed = true;
+    }
+    return status;
+}
+
 /* Waits for the rank, and ends as it has ended. Does not return. */
-static void guard_wait(const char *where)
+static void guard_wait(const osh_watch *w, const sigset_t *child)
 {
     struct sigaction pass = {.sa_handler = guard_pass_on, .sa_flags = (int)SA_RESTART};
     char text[OSH_WHERE_BYTES + 128];
-    int status = 0;
+    bool killed;
     sigaction(SIGINT, &pass, NULL);
     sigaction(SIGTERM, &pass, NULL);
-    while (waitpid(guarded, &status, 0) < 0 && errno == EINTR) continue;
+    int status = guard_follow(w, child, &killed);
     if (!WIFSIGNALED(status)) _exit(WEXITSTATUS(status));
-    bool asked = WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT;
+    bool asked = killed || WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT;
     int n = snprintf(text, sizeof text, "oneshot: %s: ended by signal %d (%s)\n",
-                     *where ? where : "a rank, before it has met the others", WTERMSIG(status),
-                     strsignal(WTERMSIG(status)));
+                     *w->where ? w->where : "a rank, before it has met the others",
+                     WTERMSIG(status), strsignal(WTERMSIG(status)));
     ssize_t unused = asked ? 0 : write(STDERR_FILENO, text, (size_t)n);
     (void)unused;
+    if (!asked) osh_watch_drain();
     signal(WTERMSIG(status), SIG_DFL);
     raise(WTERMSIG(status));
     _exit(1);
 }
 
-osh_status osh_guard_start(osh_ctx *cx, char **where)
+osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch)
 {
     osh_status rc = OSH_OK;
     pid_t guard = getpid();
-    char *shared = mmap(NULL, OSH_WHERE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                        -1, 0);
+    sigset_t child, before;
+    osh_watch *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to watch a rank");
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child, &before);
     guarded = fork();
     if (guarded < 0) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a process: %s", strerror(errno));
-    if (guarded > 0) guard_wait(shared);
+    if (guarded > 0) guard_wait(shared, &child);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     setpgid(0, 0); // a signal for the guard's group comes once, from the guard
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != guard) _exit(1); // the guard was killed before prctl
-    *where = shared;
+    *watch = shared;
 done:
     return rc;
 }

@@ -37,13 +37,14 @@ done:
 osh_status osh_line_meet(osh_ctx *cx, osh_ranks **out, int argc, char **argv)
 {
     osh_status rc = OSH_OK;
-    char dir[PATH_MAX], *where = NULL;
+    char dir[PATH_MAX];
+    osh_watch *watch = NULL;
     osh_buf b; // own
     osh_buf_init(&b, 0);
-    if (osh_ranks_are_started(osh_from_env)) OSH_TRY(osh_guard_start(cx, &where));
+    if (osh_ranks_are_started(osh_from_env)) OSH_TRY(osh_guard_start(cx, &watch));
     OSH_TRY(osh_ranks_open(cx, out, osh_from_env));
     if (!*out) goto done;
-    osh_ranks_where(*out, where);
+    osh_ranks_watch(*out, watch);
     for (int i = 1; i < argc; i++) OSH_TRY(osh_buf_line(cx, &b, "%s", argv[i]));
     OSH_TRY(osh_ranks_agree(cx, *out, "other arguments", b.data ? b.data : ""));
     osh_buf_clear(&b);

@@ -94,6 +94,7 @@ static osh_status ranks_meet(osh_ctx *cx, osh_ranks *r)
     memcpy(mine.rank.node, r->facts.node, sizeof mine.rank.node);
     mine.rank.local = r->facts.local_rank, mine.rank.n_local = r->facts.local_size;
     mine.rank.program = program_sum();
+    osh_process_find(&mine.rank.guard, getppid());
     if (sched_getaffinity(0, sizeof mine.cores, &mine.cores)) CPU_SET(0, &mine.cores);
     mine.rank.n_cores = CPU_COUNT(&mine.cores);
     OSH_TRY(osh_ranks_gather(cx, r, all, &mine, sizeof mine));
@@ -155,8 +156,10 @@ void osh_ranks_close(osh_ctx *cx, osh_ranks *r, bool failed)
     if (!r) return;
     if (failed || osh_ranks_post_wait(cx, r, 0) || osh_ranks_barrier(cx, r)) {
         fflush(NULL);
+        osh_watch_drain();
         r->t->end(1);
     }
+    if (r->watch) atomic_store(&r->watch->n_peers, 0);
     r->t->close();
     osh_free(cx, r->at);
     osh_free(cx, r);
@@ -168,15 +171,23 @@ void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of)
 {
     if (!r) return;
     snprintf(r->phase, sizeof r->phase, "%s%s%s", phase, of ? " of " : "", of ? of : "");
-    if (r->where)
-        snprintf(r->where, OSH_WHERE_BYTES, "rank %d of %d on %s, %s", r->facts.rank,
+    if (r->watch)
+        snprintf(r->watch->where, OSH_WHERE_BYTES, "rank %d of %d on %s, %s", r->facts.rank,
                  r->facts.size, r->facts.node, r->phase);
 }
 
-void osh_ranks_where(osh_ranks *r, char *to)
+/* Other processes of the node are not visible in a container of their own: then osh_process_runs is
+ * false at the start, and the guard does not watch them. */
+void osh_ranks_watch(osh_ranks *r, osh_watch *to)
 {
-    r->where = to;
+    int n = 0;
+    r->watch = to;
     osh_ranks_phase(r, "the start", NULL);
+    for (int k = 0; k < r->facts.size && n < OSH_PEERS; k++)
+        if (k != r->facts.rank && !strcmp(r->at[k].node, r->facts.node) &&
+            osh_process_runs(&r->at[k].guard))
+            to->peers[n++] = r->at[k].guard;
+    atomic_store(&to->n_peers, n);
 }
 
 void osh_ranks_fail(osh_ctx *cx, osh_ranks *r, osh_status rc)

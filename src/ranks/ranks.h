@@ -10,6 +10,7 @@
 #ifndef OSH_RANKS_H
 #define OSH_RANKS_H
 #include "base/base.h"
+#include "ranks/watch.h"
 
 typedef struct osh_ranks osh_ranks;
 typedef struct osh_rank { // one rank
@@ -18,6 +19,7 @@ typedef struct osh_rank { // one rank
     int n_cores;      // processors that the rank may use
     int n_alike;      // ranks of the node that may use exactly the same processors, with this one
     uint64_t program; // checksum of the program's file
+    osh_process guard; // parent of its process
 } osh_rank;
 
 bool osh_ranks_are_started(osh_env_fn env); // true if the environment names several processes
@@ -40,9 +42,9 @@ int osh_ranks_threads(const osh_ranks *r);
 
 /* Sets the work that the message of osh_ranks_fail names. `of` may be NULL. */
 void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of);
-/* From now on, writes rank, node and work to the text `to` [OSH_WHERE_BYTES] (view). */
-enum { OSH_WHERE_BYTES = 1024 };
-void osh_ranks_where(osh_ranks *r, char *to);
+/* From now on, writes rank, node and work to to->where (view). Names the guards of the node's other
+ * ranks there, until all ranks have come to osh_ranks_close. */
+void osh_ranks_watch(osh_ranks *r, osh_watch *to);
 /* Called at the end of a job, with its status and the error in cx. A rank other than 0 that has
  * failed passes the error to rank 0 and waits some seconds, in which rank 0 prints the error and
  * ends this process. If rank 0 does not, returns, and the error of cx names rank, node and phase.

@@ -20,7 +20,7 @@ struct osh_ranks {
     osh_ranks_facts facts;
     osh_rank *at;        // own [size]
     char phase[256];     // work of this rank, for messages
-    char *where;         // view: text of osh_ranks_where; NULL: none
+    osh_watch *watch;    // view: memory of osh_ranks_watch; NULL: none
     osh_post *first, *last; // own: in the order in which they were posted
     int64_t sent;        // bytes
     char told[4096];     // message of osh_ranks_fail

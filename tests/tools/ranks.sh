@@ -14,7 +14,6 @@ start() {
     shift 2
     # one processor for all ranks, and root is allowed, as in a container
     [ "$mpi" != openmpi ] || flags=(--allow-run-as-root --oversubscribe --bind-to none)
-    # -k: mpirun of Open MPI 4.1 may hang if a process is killed while it connects to it
     timeout -k 5 60 "mpirun.$mpi" "${flags[@]}" -n "$n" "$@"
 }
 # on RANK ENVIRONMENT... -- PROGRAM ARGUMENTS...: to be run by start; gives the variables only to
@@ -31,18 +30,46 @@ shift
 exec "$@"
 END
 chmod +x on
-# kill_rank RANK FILE PATTERN SECONDS: kill -9 of the process of a rank that runs in this directory,
-# some seconds after FILE has the pattern. A rank is the child of its guard, which is also a process
-# oneshot.
-kill_rank() {
+# processes NAME: prints the processes of that name that run in this directory.
+processes() {
     local at
-    for ((at = 0; at < 1000; at++)); do
+    for at in $(pgrep -x "$1"); do
+        if [ "/proc/$at/cwd" -ef . ]; then echo "$at"; fi
+    done
+}
+# kill_rank RANK FILE PATTERN SECONDS: kill -9 of the process of a rank that runs in this directory,
+# some seconds after FILE has the pattern. False if there is none. A rank is the child of its guard,
+# which is also a process oneshot.
+kill_rank() {
+    local at parent killed=1
+    for ((at = 0; at < 2000; at++)); do
         if grep -qs "$3" "$2"; then break; fi
         sleep 0.01
     done
     sleep "$4"
-    for at in $(pgrep -x oneshot); do
-        [ "/proc/$at/cwd" -ef . ] && [ "$(ps -o comm= -p "$(ps -o ppid= -p $at)" 2>/dev/null)" = oneshot ] || continue
-        if grep -qzxE "(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1" "/proc/$at/environ" 2>/dev/null; then kill -9 "$at"; fi
+    for at in $(processes oneshot); do
+        parent=$(awk '$1 == "PPid:" { print $2 }' /proc/$at/status 2>/dev/null)
+        [ "$(cat "/proc/$parent/comm" 2>/dev/null)" = oneshot ] || continue
+        if grep -qzxE "(OMPI_COMM_WORLD_RANK|PMI_RANK)=$1" "/proc/$at/environ" 2>/dev/null; then kill -9 "$at" && killed=0; fi
     done
+    return $killed
+}
+# job_ends PID MPI SECONDS: waits for a job that was started in the background, and returns its exit
+# code. Calls fail if a rank still runs after SECONDS seconds. If a launcher goes on without ranks, ends
+# it and sets hung to 1: mpirun of Open MPI 4.1 sometimes hangs if a rank is killed.
+job_ends() {
+    local at code=0
+    hung=0
+    for ((at = 0; at < $3 * 20; at++)); do
+        [ -d "/proc/$1" ] || break
+        sleep 0.05
+    done
+    if [ -d "/proc/$1" ]; then
+        [ -z "$(processes oneshot)" ] || { ps -ef | grep -E 'oneshot|mpirun'; fail "$2: the job goes on after kill -9"; }
+        kill -9 $(processes "mpirun.$2")
+        hung=1
+        echo "mpirun.$2 hung, all of its ranks had ended"
+    fi
+    wait "$1" || code=$?
+    return $code
 }
