@@ -55,8 +55,8 @@ kill_rank() {
     return $killed
 }
 # job_ends PID MPI SECONDS: waits for a job that was started in the background, and returns its exit
-# code. Calls fail if a rank still runs after SECONDS seconds. If a launcher goes on without ranks, ends
-# it and sets hung to 1: mpirun of Open MPI 4.1 sometimes hangs if a rank is killed.
+# code. Calls fail if a rank still runs after SECONDS seconds. If a launcher goes on without ranks,
+# ends it and sets hung to 1: mpirun of Open MPI 4.1 sometimes hangs if a rank is killed.
 job_ends() {
     local at code=0
     hung=0
