@@ -311,22 +311,11 @@ static void fed_open_folds(fed *open, const osh_budget *p, const osh_range *r)
             open[p->rewrites->folds[i].value - r->v0].hessian = true;
 }
 
-static osh_status count_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
-{
-    counter *c = user;
-    (void)cx;
-    fed_open_stats(c->open, c->p, r, values);
-    return OSH_OK;
-}
-
 /* Counts the weights of the nodes that run. Weights that are loaded only to be replaced by solved
  * weights are negligible and not counted. */
-static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
-                             const bool *values)
+static void count_load(counter *c, const osh_step *s)
 {
-    counter *c = user;
     const osh_graph *g = c->p->in->graph;
-    (void)cx, (void)r, (void)values;
     for (int i = 0; i < s->n; i++)
         for (int k = 0; s->run[i] && k < g->nodes[s->first + i].op->n_weights; k++) {
             int w = g->nodes[s->first + i].w[k];
@@ -334,7 +323,6 @@ static osh_status count_load(osh_ctx *cx, void *user, const osh_range *r, const 
             c->loaded[w] = true;
             c->reading += cost_weight_bytes(g, w);
         }
-    return OSH_OK;
 }
 
 /* Counts a step on a GPU: the number of operations of all nodes that run, and the bytes of values
@@ -361,56 +349,56 @@ static void count_traffic(osh_cost *c, osh_phase phase, const osh_budget *p, con
             c->stored[phase] += (s->in[v] + s->out[v]) * tokens * (double)osh_value_bytes(g, v);
 }
 
-static osh_status count_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
+static void count_pass(counter *c, const osh_range *r, const osh_step *s)
 {
-    counter *c = user;
     osh_phase phase = s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE;
-    (void)cx;
     c->c->flops[phase] += step_flops(c->p, r, s, c->open);
     c->c->work[phase] += step_work(c->p, r, s, c->open) + c->reading / bytes_per_s;
     c->c->loaded[phase] += c->reading;
     count_traffic(c->c, phase, c->p, r, s);
     c->c->done[phase] += step_feeds(s) ? stats_flops(c->p, r, c->open) : 0;
     c->reading = 0;
-    return OSH_OK;
 }
 
-static osh_status count_release(osh_ctx *cx, void *user, int first, int n)
+static void count_release(counter *c, const osh_step *s)
 {
-    counter *c = user;
     const osh_graph *g = c->p->in->graph;
-    (void)cx;
-    for (int i = first; i < first + n; i++)
+    for (int i = s->first; i < s->first + s->n; i++)
         for (int k = 0; k < g->nodes[i].op->n_weights; k++)
             if (g->nodes[i].w[k] >= 0) c->loaded[g->nodes[i].w[k]] = false;
-    return OSH_OK;
 }
 
-static osh_status count_fold_open(osh_ctx *cx, void *user, const osh_range *r)
+/* Counts the steps that take long: passes and their reading. */
+static void count_step(counter *c, const osh_range *r, const osh_step *s)
 {
-    counter *c = user;
-    (void)cx;
-    fed_open_folds(c->open, c->p, r);
-    return OSH_OK;
+    switch (s->kind) {
+    case OSH_STEP_OPEN: fed_open_stats(c->open, c->p, r, s->values); break;
+    case OSH_STEP_LOAD: count_load(c, s); break;
+    case OSH_STEP_PASS: count_pass(c, r, s); break;
+    case OSH_STEP_RELEASE: count_release(c, s); break;
+    case OSH_STEP_FOLD_OPEN: fed_open_folds(c->open, c->p, r); break;
+    default: break;
+    }
 }
 
 static osh_status count_passes(osh_ctx *cx, osh_cost *cost, int n, const osh_budget *p)
 {
     osh_status rc = OSH_OK;
     counter c = {.p = p};
-    osh_visitor v = {.open = count_open, .load = count_load, .pass = count_pass,
-                     .release = count_release, .user = &c, .fold_open = count_fold_open};
+    osh_steps *steps = NULL; // own
     OSH_NEW(cx, c.loaded, p->in->graph->n_weights);
-    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in->graph));
+    OSH_TRY(osh_steps_new(cx, &steps, p->in->graph));
     for (int i = 0; i < n; i++) {
         osh_range r = osh_range_at(p->schedule, i);
         OSH_NEW(cx, c.open, r.v1 - r.v0);
         c.c = &cost[i];
-        OSH_TRY(osh_visit_walk(cx, p->schedule, i, &v));
+        OSH_TRY(osh_visit_list(cx, steps, p->schedule, i, NULL));
+        for (int k = 0; k < osh_steps_n(steps); k++)
+            count_step(&c, osh_steps_range(steps), osh_steps_at(steps, k));
         osh_free(cx, c.open), c.open = NULL;
     }
 done:
-    osh_visit_lists_free(cx, v.lists);
+    osh_steps_free(cx, steps);
     osh_free(cx, c.loaded);
     osh_free(cx, c.open);
     return rc;

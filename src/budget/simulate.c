@@ -1,4 +1,4 @@
-/* simulate.c - counts the bytes of every step of a run before it starts: it calls osh_visit_walk
+/* simulate.c - counts the bytes of every step of a run before it starts: it reads the list of steps
  * (schedule/visit.h) with callbacks that only count.
  *
  *   device = loaded weights + Hessians + batch (values, scratch) or solver
@@ -155,10 +155,9 @@ done:
     return rc;
 }
 
-static osh_status sim_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
+static osh_status sim_open(osh_ctx *cx, osh_sim *s, const osh_range *r, const bool *values)
 {
     osh_status rc = OSH_OK;
-    osh_sim *s = user;
     OSH_TRY(osh_check_interrupt(cx)); // checks for an interrupt, because the simulations of a large
                                       // model can take seconds
     osh_sim_enter(s, s->index, OSH_WAY_FIRST);
@@ -379,11 +378,9 @@ static int64_t sim_ahead_bytes(const osh_sim *s, const osh_step *st)
     return n;
 }
 
-static osh_status sim_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st)
+static osh_status sim_pass(osh_ctx *cx, osh_sim *s, const osh_step *st)
 {
     osh_status rc = OSH_OK;
-    osh_sim *s = user;
-    (void)r;
     int64_t reads = sim_ahead_bytes(s, st);
     if (s->gpu) max_into(&s->values.ahead, reads);
     else s->values.ahead = reads;
@@ -404,11 +401,9 @@ done:
     return rc;
 }
 
-static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n)
+static void sim_reload(osh_sim *s, const osh_range *r, int first, int n)
 {
-    osh_sim *s = user;
     const osh_visit *v = s->to;
-    (void)cx;
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
@@ -417,13 +412,10 @@ static osh_status sim_reload(osh_ctx *cx, void *user, const osh_range *r, int fi
         if (in_memory) continue;
         osh_sim_note_reload(s, l);
     }
-    return OSH_OK;
 }
 
-static osh_status sim_fold_open(osh_ctx *cx, void *user, const osh_range *r)
+static void sim_fold_open(osh_sim *s, const osh_range *r)
 {
-    osh_sim *s = user;
-    (void)cx;
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
@@ -432,13 +424,11 @@ static osh_status sim_fold_open(osh_ctx *cx, void *user, const osh_range *r)
             s->stats.hook[f->value] = osh_sim_accum_scratch(s, osh_stat_hessian.feed, f->n);
     }
     osh_sim_note(s, 0, 0, s->values.bytes);
-    return OSH_OK;
 }
 
-static osh_status sim_fold(osh_ctx *cx, void *user, const osh_range *r)
+static osh_status sim_fold(osh_ctx *cx, osh_sim *s, const osh_range *r)
 {
     osh_status rc = OSH_OK;
-    osh_sim *s = user;
     const osh_groups one = {0};
     int64_t bytes;
     for (int i = 0; i < s->p->rewrites->n_folds; i++) { // the groups of samples are merged before
@@ -463,11 +453,9 @@ done:
     return rc;
 }
 
-static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)
+static void sim_release(osh_sim *s, int first, int n)
 {
-    osh_sim *s = user;
     const osh_graph *g = s->p->in->graph;
-    (void)cx;
     for (int i = first; i < first + n; i++)
         for (int k = 0; k < g->nodes[i].op->n_weights; k++) {
             int w = g->nodes[i].w[k];
@@ -477,7 +465,6 @@ static osh_status sim_release(osh_ctx *cx, void *user, int first, int n)
             osh_sim_drop_copy(s, w);
             if (s->gpu) osh_layout_give(s->gpu, OSH_LAYOUT_WEIGHT, w);
         }
-    return OSH_OK;
 }
 
 static void sim_forget(osh_sim *s, int v)
@@ -490,16 +477,13 @@ static void sim_forget(osh_sim *s, int v)
     s->values.stored[v] = s->values.held[v] = false;
 }
 
-static osh_status sim_drop(osh_ctx *cx, void *user, const bool *keep)
+static void sim_drop(osh_sim *s, const bool *keep)
 {
-    osh_sim *s = user;
-    (void)cx;
     const bool *there[] = {s->values.stored, s->values.held};
     for (int k = 0; k < 2; k++)
         for (int v = osh_next_set(there[k], s->r->v0, s->r->v1); v < s->r->v1;
              v = osh_next_set(there[k], v + 1, s->r->v1))
             if (!keep[v]) sim_forget(s, v);
-    return OSH_OK;
 }
 
 static void sim_drop_dead(osh_sim *s, const osh_range *r)
@@ -511,6 +495,37 @@ static void sim_drop_dead(osh_sim *s, const osh_range *r)
     }
 }
 
+static osh_status sim_step(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st)
+{
+    switch (st->kind) {
+    case OSH_STEP_OPEN: return sim_open(cx, s, r, st->values);
+    case OSH_STEP_LOAD: return osh_sim_load(cx, s, r, st);
+    case OSH_STEP_PASS: return sim_pass(cx, s, st);
+    case OSH_STEP_SOLVE: return osh_sim_solve(cx, s, r, st);
+    case OSH_STEP_RELOAD: sim_reload(s, r, st->first, st->n); break;
+    case OSH_STEP_RELEASE: sim_release(s, st->first, st->n); break;
+    case OSH_STEP_DROP: sim_drop(s, st->values); break;
+    case OSH_STEP_FOLD_OPEN: sim_fold_open(s, r); break;
+    case OSH_STEP_FOLD: return sim_fold(cx, s, r);
+    case OSH_N_STEP_KINDS: break;
+    }
+    return OSH_OK;
+}
+
+/* Simulates visit s->index. steps: memory for the list of its steps. */
+static osh_status sim_visit(osh_ctx *cx, osh_sim *s, osh_steps *steps)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_visit_list(cx, steps, s->p->schedule, s->index, NULL));
+    int64_t list = (int64_t)osh_steps_bytes(steps);
+    s->stats.lists += list;
+    for (int k = 0; k < osh_steps_n(steps); k++)
+        OSH_TRY(sim_step(cx, s, osh_steps_range(steps), osh_steps_at(steps, k)));
+    s->stats.lists -= list;
+done:
+    return rc;
+}
+
 /* Simulates all visits with the phases of p->schedule->visits and the tier, and sets their peaks.
  * Sets ever[w] and *places (own) if not NULL. */
 static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever,
@@ -519,12 +534,10 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     osh_sim s; // own
-    osh_visitor v = {.open = sim_open, .load = osh_sim_load, .pass = sim_pass,
-                     .solve = osh_sim_solve, .reload = sim_reload, .release = sim_release,
-                     .drop = sim_drop, .user = &s, .fold_open = sim_fold_open, .fold = sim_fold};
+    osh_steps *steps = NULL; // own
     OSH_TRY(sim_init(cx, &s, p));
     if (s.gpu && !m->peaks) OSH_TRY(osh_device_peaks_new(cx, &m->peaks, p->in->graph));
-    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in->graph));
+    OSH_TRY(osh_steps_new(cx, &steps, p->in->graph));
     s.tier = tier, s.values.n_kept = osh_memory_kept(p, tier);
     if (places && s.gpu) osh_layout_record(s.gpu, true);
     for (int i = 0; i < p->schedule->n_visits; i++) {
@@ -539,7 +552,7 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
                                              .apart = old.apart};
         s.to = &p->schedule->visits[i], s.r = &r, s.weights.began = false, s.index = i;
         s.stats.ranges = (int64_t)osh_ranged_lists(p->schedule, &r);
-        OSH_TRY(osh_visit_walk(cx, p->schedule, i, &v));
+        OSH_TRY(sim_visit(cx, &s, steps));
         sim_drop_dead(&s, &r);
         if (old.apart)
             max_into(&s.to->device_peak, s.to->apart_device),
@@ -548,7 +561,7 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
     if (ever) memcpy(ever, s.weights.ever, (size_t)p->in->graph->n_weights * sizeof *ever);
     if (places && s.gpu) OSH_TRY(osh_layout_places(cx, places, s.gpu));
 done:
-    osh_visit_lists_free(cx, v.lists);
+    osh_steps_free(cx, steps);
     sim_deinit(cx, &s);
     return rc;
 }

@@ -322,10 +322,10 @@ static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
                                                                     // when it has this many calls
 }
 
-osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep)
+osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st)
 {
     osh_status rc = OSH_OK;
-    osh_sim *s = user;
+    const bool *values = st->values;
     const osh_budget *p = s->p;
     group g; // own
     window w = {.like = -1};
@@ -338,7 +338,7 @@ osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool
         const osh_linear *lead = &p->match->linears[i];
         int64_t pack;
         if (!osh_wants(s->p->schedule, lead) || !values[lead->input] || g.done[i - r->l0]) continue;
-        OSH_TRY(group_find(cx, &g, i, s, keep, &pack));
+        OSH_TRY(group_find(cx, &g, i, s, st->keep, &pack));
         int n = g.call.n, others = g.call.others;
         int64_t h = sim_copied_bytes(s, lead);
         int64_t there = s->gpu ? osh_layout_extent(s->gpu) + (others ? h : 0) : 0,

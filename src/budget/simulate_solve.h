@@ -5,8 +5,7 @@
 
 /* Counts the bytes of osh_run_solve. Linears with the same input and modifier are solved in one
  * call, and their results are packed one after the other. */
-osh_status osh_sim_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values,
-                         bool keep);
+osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st);
 
 /* Returns the bytes of the buffers for the packed tensors of a Linear. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l);

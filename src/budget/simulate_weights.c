@@ -42,42 +42,30 @@ void osh_sim_drop_copies(osh_sim *s)
     }
 }
 
-/* State of the walk through the next visit, which finds the weights that this visit loads first. */
-typedef struct ahead {
-    osh_sim *s;
-    bool seen;
-} ahead;
-
 /* Sets want[w] to true if the step needs weight w and the weight is not in memory. */
-static void sim_want_weights(const osh_sim *s, bool *want, const osh_range *r, const osh_step *st,
-                             const bool *values)
+static void sim_want_weights(const osh_sim *s, bool *want, const osh_range *r, const osh_step *st)
 {
     memset(want + r->w0, 0, (size_t)(r->w1 - r->w0) * sizeof *want);
-    osh_step_wants(want, s->p->schedule, r, st, values);
+    osh_step_wants(want, s->p->schedule, r, st);
     for (int w = r->w0; w < r->w1; w++) want[w] &= !s->weights.loaded[w];
 }
 
-static osh_status ahead_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st,
-                             const bool *values)
-{
-    osh_status rc = OSH_OK;
-    ahead *a = user;
-    if (a->seen) goto done;
-    sim_want_weights(a->s, a->s->weights.want, r, st, values);
-    for (int w = r->w0; w < r->w1; w++)
-        if (a->s->weights.want[w]) OSH_TRY(osh_layout_take(cx, a->s->gpu, OSH_LAYOUT_WEIGHT, w));
-    a->seen = true;
-done:
-    return rc;
-}
-
+/* Allocates simulated blocks for the weights that the next visit loads first. */
 static osh_status sim_ahead(osh_ctx *cx, osh_sim *s)
 {
-    ahead a = {.s = s};
+    osh_status rc = OSH_OK;
+    osh_steps *next = NULL; // own
     osh_sim_enter(s, s->index + 1, OSH_WAY_AHEAD);
-    osh_visitor v = {.load = ahead_load, .user = &a};
-    osh_status rc = osh_visit_walk(cx, s->p->schedule, s->index + 1, &v);
-    if (!rc) osh_sim_note(s, 0, 0, s->values.bytes);
+    OSH_TRY(osh_steps_new(cx, &next, s->p->in->graph));
+    OSH_TRY(osh_visit_list(cx, next, s->p->schedule, s->index + 1, NULL));
+    const osh_range *r = osh_steps_range(next);
+    const osh_step *load = osh_steps_first(next, OSH_STEP_LOAD);
+    if (load) sim_want_weights(s, s->weights.want, r, load);
+    for (int w = r->w0; load && w < r->w1; w++)
+        if (s->weights.want[w]) OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_WEIGHT, w));
+    osh_sim_note(s, 0, 0, s->values.bytes);
+done:
+    osh_steps_free(cx, next);
     return rc;
 }
 
@@ -88,13 +76,11 @@ void osh_sim_note_reload(osh_sim *s, const osh_linear *l)
     osh_sim_note(s, 0, way + osh_memory_pack_bytes(s->p, l) + codes, s->values.bytes);
 }
 
-osh_status osh_sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st,
-                        const bool *values)
+osh_status osh_sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st)
 {
     osh_status rc = OSH_OK;
-    osh_sim *s = user;
     osh_sim_enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
-    sim_want_weights(s, s->weights.want, r, st, values);
+    sim_want_weights(s, s->weights.want, r, st);
     for (int w = r->w0; w < r->w1; w++) {
         if (!s->weights.want[w]) continue;
         sim_load_one(s, w);

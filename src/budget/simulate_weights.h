@@ -11,6 +11,5 @@ void osh_sim_drop_copy(osh_sim *s, int weight);
 void osh_sim_drop_copies(osh_sim *s);
 /* Counts the memory for reading a solved weight back from the output: packed tensors and codes. */
 void osh_sim_note_reload(osh_sim *s, const osh_linear *l);
-osh_status osh_sim_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *st,
-                        const bool *values);
+osh_status osh_sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st);
 #endif

@@ -12,6 +12,7 @@
 #include "rewrite/passthrough.h"
 #include "schedule/looks.h"
 #include "schedule/tuning.h"
+#include "schedule/visit.h"
 
 static bool json_values(cJSON *o, const char *key, const osh_plan *p, const int *v, int n)
 {
@@ -87,10 +88,38 @@ static bool json_gpu_model(osh_ctx *cx, cJSON *root, const osh_plan *p)
     return ok;
 }
 
-static bool json_subgraphs(cJSON *root, const osh_plan *p)
+/* Adds a step: its kind, and the nodes and the statistics of a pass. */
+static bool json_step(cJSON *list, const osh_step *s, const osh_range *r)
+{
+    cJSON *o = cJSON_CreateObject();
+    int n = 0, of_values = 0;
+    cJSON_AddItemToArray(list, o);
+    for (int i = 0; s->run && i < s->n; i++) n += s->run[i];
+    for (int v = r->v0; s->values && v < r->v1; v++) of_values += s->values[v];
+    bool ok = o && cJSON_AddStringToObject(o, "kind", osh_step_name(s->kind));
+    if (ok && s->kind == OSH_STEP_PASS)
+        ok = json_number(o, "nodes", n) && cJSON_AddBoolToObject(o, "observe", s->observe) &&
+             cJSON_AddBoolToObject(o, "solved_weights", s->again) &&
+             cJSON_AddBoolToObject(o, "factors", s->fold);
+    if (ok && (s->kind == OSH_STEP_OPEN || s->kind == OSH_STEP_SOLVE))
+        ok = json_number(o, "inputs", of_values);
+    return ok;
+}
+
+static bool json_steps(osh_ctx *cx, cJSON *o, osh_steps *steps, const osh_plan *p, int index)
+{
+    cJSON *list = cJSON_AddArrayToObject(o, "steps");
+    bool ok = list && !osh_visit_list(cx, steps, &p->schedule, index, NULL);
+    for (int k = 0; ok && k < osh_steps_n(steps); k++)
+        ok = json_step(list, osh_steps_at(steps, k), osh_steps_range(steps));
+    return ok;
+}
+
+static bool json_subgraphs(osh_ctx *cx, cJSON *root, const osh_plan *p)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "subgraphs");
-    bool ok = list != NULL;
+    osh_steps *steps = NULL; // own
+    bool ok = list && (!osh_n_ranges(&p->schedule) || !osh_steps_new(cx, &steps, p->in.graph));
     for (int i = 0; ok && i < osh_n_ranges(&p->schedule); i++) {
         const osh_range r = osh_range_at(&p->schedule, i);
         cJSON *o = cJSON_CreateObject();
@@ -103,8 +132,10 @@ static bool json_subgraphs(cJSON *root, const osh_plan *p)
              cJSON_AddStringToObject(o, "passes", osh_range_passes_text(&r)) &&
              json_values(o, "live_in", p, r.live_in, r.n_live_in) &&
              json_values(o, "live_out", p, r.live_out, r.n_live_out) &&
-             (i >= p->schedule.n_visits || json_visit(o, &p->schedule.visits[i]));
+             (i >= p->schedule.n_visits || (json_visit(o, &p->schedule.visits[i]) &&
+                                            json_steps(cx, o, steps, p, i)));
     }
+    osh_steps_free(cx, steps);
     return ok;
 }
 
@@ -188,7 +219,7 @@ osh_status osh_plan_print_json(osh_ctx *cx, char **out, const osh_plan *p)
               cJSON_AddNumberToObject(root, "output_bytes", (double)p->manifest.total_bytes) &&
               cJSON_AddNumberToObject(root, "output_tensors", (double)p->manifest.n_out) &&
               (!p->rewrites.n_folds || json_factors(root, p)) && json_inherits(root, p) &&
-              json_subgraphs(root, p) && json_memory(root, p) && json_gpu_model(cx, root, p) &&
+              json_subgraphs(cx, root, p) && json_memory(root, p) && json_gpu_model(cx, root, p) &&
               json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, &p->match) &&
               osh_mix_json(root, &p->in.mix);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");

@@ -6,6 +6,7 @@
 #include "run/folds.h"
 #include "run/prefetch.h"
 #include "run/run.h"
+#include "schedule/visit.h"
 #include "store/activations.h"
 
 typedef struct osh_engine {
@@ -39,13 +40,11 @@ static inline osh_way osh_engine_way(const osh_step *s)
     return s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST;
 }
 
-/* Callbacks of osh_visitor (loading.c). `user` is an osh_engine. */
-bool osh_engine_solved(const void *user, const osh_range *r, const bool *values);
-bool osh_engine_folded(const void *user, const osh_range *r);
-osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
-                           const bool *values);
-osh_status osh_engine_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n);
-osh_status osh_engine_release(osh_ctx *cx, void *user, int first, int n);
+osh_visit_state osh_engine_state(const osh_engine *e); // for osh_visit_list
+/* Steps of the kinds LOAD, RELOAD and RELEASE (loading.c). */
+osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const osh_step *s);
+osh_status osh_engine_reload(osh_ctx *cx, osh_engine *e, const osh_step *s);
+void osh_engine_release(osh_ctx *cx, osh_engine *e, const osh_step *s);
 /* With a GPU: frees the host copies of the weights in range r, except copies that a later solve
  * needs. */
 void osh_engine_drop_copies(osh_ctx *cx, osh_engine *e, const osh_range *r);

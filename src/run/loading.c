@@ -10,7 +10,7 @@
 #include "match/lookup.h"
 #include "plan/traversals.h"
 
-bool osh_engine_solved(const void *user, const osh_range *r, const bool *values)
+static bool engine_has_solved(const void *user, const osh_range *r, const bool *values)
 {
     const osh_engine *e = user;
     for (int i = r->l0; i < r->l1; i++) {
@@ -21,56 +21,36 @@ bool osh_engine_solved(const void *user, const osh_range *r, const bool *values)
     return true;
 }
 
-bool osh_engine_folded(const void *user, const osh_range *r)
+static bool engine_has_folded(const void *user, const osh_range *r)
 {
     return osh_folds_known(((const osh_engine *)user)->p->schedule, r->first_subgraph,
                            r->n_subgraphs);
 }
 
-typedef struct
-    first_look { // state of osh_visit_walk when it finds only the weights that a visit loads first
-    const osh_engine *e;
-    bool *want, seen; // want: view [graph weights]; seen: true if the first load was found
-} first_look;
-
-static osh_status first_look_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
-                                  const bool *values)
+osh_visit_state osh_engine_state(const osh_engine *e)
 {
-    first_look *l = user;
-    (void)cx;
-    if (!l->seen) osh_step_wants(l->want, l->e->p->schedule, r, s, values);
-    l->seen = true;
-    return OSH_OK;
-}
-
-static bool first_look_solved(const void *user, const osh_range *r, const bool *values)
-{
-    return osh_engine_solved(((const first_look *)user)->e, r, values);
-}
-
-static bool first_look_folded(const void *user, const osh_range *r)
-{
-    return osh_engine_folded(((const first_look *)user)->e, r);
+    return (osh_visit_state){engine_has_solved, engine_has_folded, e};
 }
 
 /* Begins to prefetch the weights that the next visit loads first and that are not in memory. */
 static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
-    first_look l = {.e = e, .want = e->next};
-    osh_visitor v = {.load = first_look_load,
-                     .solved = first_look_solved,
-                     .folded = first_look_folded,
-                     .user = &l};
-    bool any = false;
+    const osh_visit_state done = osh_engine_state(e);
     osh_range next = osh_range_at(e->p->schedule, e->index + 1);
+    osh_steps *steps = NULL; // own
+    bool any = false;
+    OSH_TRY(osh_steps_new(cx, &steps, e->p->in->graph));
+    OSH_TRY(osh_visit_list(cx, steps, e->p->schedule, e->index + 1, &done));
     memset(e->next + next.w0, 0, (size_t)(next.w1 - next.w0) * sizeof *e->next);
-    OSH_TRY(osh_visit_walk(cx, e->p->schedule, e->index + 1, &v));
+    const osh_step *load = osh_steps_first(steps, OSH_STEP_LOAD);
+    if (load) osh_step_wants(e->next, e->p->schedule, osh_steps_range(steps), load);
     for (int i = next.w0; i < next.w1; i++) any |= e->next[i] &= !e->w->w[i];
     if (any)
         OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p, e->next, e->index + 1,
-                                   osh_engine_solved(e, &next, NULL)));
+                                   engine_has_solved(e, &next, NULL)));
 done:
+    osh_steps_free(cx, steps);
     return rc;
 }
 
@@ -187,11 +167,9 @@ static osh_status engine_read_stored(osh_ctx *cx, osh_engine *e, const osh_range
     return rc;
 }
 
-osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
-                           const bool *values)
+osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const osh_step *s)
 {
     osh_status rc = OSH_OK;
-    osh_engine *e = user;
     osh_scope scope = osh_profile_begin(cx, "load", r->name);
     if (!e->began) { // only the first load uses the prefetched weights; a later e->prefetch belongs
                      // to the next visit
@@ -199,7 +177,7 @@ osh_status osh_engine_load(osh_ctx *cx, void *user, const osh_range *r, const os
         osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
     }
     memset(e->next + r->w0, 0, (size_t)(r->w1 - r->w0) * sizeof *e->next);
-    osh_step_wants(e->next, e->p->schedule, r, s, values);
+    osh_step_wants(e->next, e->p->schedule, r, s);
     OSH_TRY(engine_read_stored(cx, e, r));
     for (int i = r->w0; i < r->w1; i++) {
         OSH_TRY(osh_check_interrupt(cx));
@@ -213,13 +191,12 @@ done:
     return rc;
 }
 
-osh_status osh_engine_reload(osh_ctx *cx, void *user, const osh_range *r, int first, int n)
+osh_status osh_engine_reload(osh_ctx *cx, osh_engine *e, const osh_step *s)
 {
     osh_status rc = OSH_OK;
-    osh_engine *e = user;
     const osh_budget *p = e->p;
     if (!p->in->propagate_error) goto done;
-    osh_span own = osh_linears_of_nodes(p->match, first, n);
+    osh_span own = osh_linears_of_nodes(p->match, s->first, s->n);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->match->linears[i];
         if (!osh_wants(e->p->schedule, l)) continue;
@@ -231,12 +208,10 @@ done:
     return rc;
 }
 
-osh_status osh_engine_release(osh_ctx *cx, void *user, int first, int n)
+void osh_engine_release(osh_ctx *cx, osh_engine *e, const osh_step *s)
 {
-    osh_engine *e = user;
     osh_emit_let_go(e->r->emitter);
-    osh_weights_release(cx, e->w, e->p->in->graph, first, n);
-    osh_span own = osh_linears_of_nodes(e->p->match, first, n);
+    osh_weights_release(cx, e->w, e->p->in->graph, s->first, s->n);
+    osh_span own = osh_linears_of_nodes(e->p->match, s->first, s->n);
     for (int i = own.first; i < own.end; i++) e->in_memory[i] = false;
-    return OSH_OK;
 }

@@ -1,5 +1,5 @@
 /* sequential.c - calibrates with the loop over subgraphs outside of the loop over batches.
- * schedule/visit.c walks through the steps of a subgraph; this file executes them.
+ * schedule/visit.c lists the steps of a subgraph; this file executes them.
  *
  *   load -> observe (only the nodes that the statistics need) -> solve, emit
  *        -> propagate through the changed weights -> release
@@ -117,9 +117,8 @@ static void engine_end(osh_ctx *cx, osh_engine *e, bool keep_files)
     osh_free(cx, e->dir);
 }
 
-static osh_status engine_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
+static osh_status engine_open(osh_ctx *cx, osh_engine *e, const osh_range *r, const bool *values)
 {
-    osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
     osh_status rc = osh_stats_new(cx, &e->stats, e->p, r->first_subgraph, r->n_subgraphs, values);
     if (!rc) rc = osh_stats_divide(cx, e->stats, e->r->ranks);
@@ -270,10 +269,9 @@ done:
     return rc;
 }
 
-static osh_status engine_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
+static osh_status engine_pass(osh_ctx *cx, osh_engine *e, const osh_range *r, const osh_step *s)
 {
     osh_status rc = OSH_OK;
-    osh_engine *e = user;
     const osh_budget *p = e->p;
     osh_progress *pr = &e->r->progress;
     osh_visited now = {e->index, s, s->observe ? osh_stats_wanted(e->stats) : NULL};
@@ -301,11 +299,9 @@ done:
     return rc;
 }
 
-static osh_status engine_solve(osh_ctx *cx, void *user, const osh_range *r, const bool *values,
-                               bool keep)
+static osh_status engine_solve(osh_ctx *cx, osh_engine *e, const osh_range *r, bool keep)
 {
     osh_status rc = OSH_OK;
-    osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
     osh_engine_drop_copies(cx, e, r);
     rc = osh_stats_collect(cx, e->stats);
@@ -324,9 +320,8 @@ static osh_status engine_solve(osh_ctx *cx, void *user, const osh_range *r, cons
     return rc;
 }
 
-static osh_status engine_fold_open(osh_ctx *cx, void *user, const osh_range *r)
+static osh_status engine_fold_open(osh_ctx *cx, osh_engine *e, const osh_range *r)
 {
-    osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
     osh_status rc = osh_folding_new(cx, &e->folding, e->p, r);
     if (!rc) rc = osh_folding_divide(cx, e->folding, e->r->ranks);
@@ -334,9 +329,8 @@ static osh_status engine_fold_open(osh_ctx *cx, void *user, const osh_range *r)
     return rc;
 }
 
-static osh_status engine_fold(osh_ctx *cx, void *user, const osh_range *r)
+static osh_status engine_fold(osh_ctx *cx, osh_engine *e, const osh_range *r)
 {
-    osh_engine *e = user;
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
     osh_status rc = osh_run_fold(cx, e->r, e->folding, e->w);
     osh_mem_use(cx, old);
@@ -353,11 +347,34 @@ static void engine_drop_but(osh_ctx *cx, osh_engine *e, const bool *keep)
         if (!keep[v - e->v0]) osh_acts_drop(cx, e->acts, v);
 }
 
-static osh_status engine_drop(osh_ctx *cx, void *user, const bool *keep)
+/* Executes one step of the visit of range r. */
+static osh_status engine_step(osh_ctx *cx, osh_engine *e, const osh_range *r, const osh_step *s)
 {
-    osh_engine *e = user;
-    engine_drop_but(cx, e, keep + e->v0);
+    switch (s->kind) {
+    case OSH_STEP_OPEN: return engine_open(cx, e, r, s->values);
+    case OSH_STEP_LOAD: return osh_engine_load(cx, e, r, s);
+    case OSH_STEP_PASS: return engine_pass(cx, e, r, s);
+    case OSH_STEP_SOLVE: return engine_solve(cx, e, r, s->keep);
+    case OSH_STEP_RELOAD: return osh_engine_reload(cx, e, s);
+    case OSH_STEP_RELEASE: osh_engine_release(cx, e, s); return OSH_OK;
+    case OSH_STEP_DROP: engine_drop_but(cx, e, s->values + e->v0); return OSH_OK;
+    case OSH_STEP_FOLD_OPEN: return engine_fold_open(cx, e, r);
+    case OSH_STEP_FOLD: return engine_fold(cx, e, r);
+    case OSH_N_STEP_KINDS: break;
+    }
     return OSH_OK;
+}
+
+/* Executes the steps of visit e->index. steps: memory for their list. */
+static osh_status engine_visit(osh_ctx *cx, osh_engine *e, osh_steps *steps)
+{
+    osh_status rc = OSH_OK;
+    const osh_visit_state done = osh_engine_state(e);
+    OSH_TRY(osh_visit_list(cx, steps, e->p->schedule, e->index, &done));
+    for (int k = 0; k < osh_steps_n(steps); k++)
+        OSH_TRY(engine_step(cx, e, osh_steps_range(steps), osh_steps_at(steps, k)));
+done:
+    return rc;
 }
 
 /* ---- all visits ---- */
@@ -452,32 +469,17 @@ done:
     return rc;
 }
 
-static osh_visitor engine_visitor(osh_engine *e)
-{
-    return (osh_visitor){.open = engine_open,
-                         .load = osh_engine_load,
-                         .pass = engine_pass,
-                         .solve = engine_solve,
-                         .reload = osh_engine_reload,
-                         .release = osh_engine_release,
-                         .drop = engine_drop,
-                         .solved = osh_engine_solved,
-                         .fold_open = engine_fold_open,
-                         .fold = engine_fold,
-                         .folded = osh_engine_folded,
-                         .user = e};
-}
-
 static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
     osh_progress *pr = &e->r->progress;
-    osh_visitor v = engine_visitor(e); // own: v.lists
+    const osh_visit_state done = osh_engine_state(e);
+    osh_steps *steps = NULL; // own
     int n = osh_n_ranges(p->schedule), start;
     int all = p->schedule->n_traversals ? p->schedule->n_traversals * n : n;
     pr->n_steps = all + 1; // sealing the output is one more step
-    OSH_TRY(osh_visit_lists_new(cx, &v.lists, p->in->graph));
+    OSH_TRY(osh_steps_new(cx, &steps, p->in->graph));
     OSH_TRY(engine_take_up(cx, e, &start));
     if (!osh_run_solved(e->r, 0, p->schedule->parts->n) ||
         !osh_folds_known(p->schedule, 0, p->schedule->parts->n))
@@ -489,17 +491,17 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
             osh_folds_known(p->schedule, r.first_subgraph, left))
             break; // an earlier run has solved all Linears of the remaining visits
         if (!r.observe && !r.propagate && !r.fold) continue;
-        bool did = !osh_engine_solved(e, &r, NULL) || !osh_engine_folded(e, &r);
+        bool did = !done.solved(e, &r, NULL) || !done.folded(e, &r);
         e->index = i, e->began = false, e->v0 = r.v0, e->v1 = r.v1;
         pr->step = visit_number(p, i) + 1, pr->name = r.name;
         osh_run_no_error(e->r);
         osh_run_entered(cx, e->r, r.name);
-        OSH_TRY(osh_visit_walk(cx, p->schedule, i, &v));
+        OSH_TRY(engine_visit(cx, e, steps));
         OSH_TRY(visit_finish(cx, e, did));
         osh_run_finished(cx, e->r, r.name);
     }
 done:
-    osh_visit_lists_free(cx, v.lists);
+    osh_steps_free(cx, steps);
     return rc;
 }
 
@@ -510,16 +512,18 @@ osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
     osh_status rc = OSH_OK;
     osh_range range = osh_range_at(r->budget->schedule, index);
     osh_engine e = {.r = r, .p = r->budget, .index = index, .v0 = range.v0, .v1 = range.v1};
-    osh_visitor v = engine_visitor(&e);
+    osh_steps *steps = NULL; // own
     r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name;
     osh_run_no_error(r);
     osh_run_entered(cx, r, range.name);
     OSH_TRY(engine_begin(cx, &e));
     OSH_TRY(osh_made_up(cx, e.acts, r->budget, &range));
-    OSH_TRY(osh_visit_walk(cx, r->budget->schedule, index, &v));
+    OSH_TRY(osh_steps_new(cx, &steps, r->budget->in->graph));
+    OSH_TRY(engine_visit(cx, &e, steps));
     OSH_TRY(osh_emit_wait(cx, r->emitter));
     osh_run_finished(cx, r, range.name);
 done:
+    osh_steps_free(cx, steps);
     engine_end(cx, &e, false);
     return rc;
 }

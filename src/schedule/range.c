@@ -1,6 +1,4 @@
-/* range.c - describes the range of a visit: its nodes, Linears, values and weights, and the weights
- * that a step loads. */
-#include "graph/picked.h"
+/* range.c - describes the range of a visit: its nodes, Linears, values and weights. */
 #include "rewrite/folds.h"
 #include "match/cache.h"
 #include "schedule/range.h"
@@ -23,19 +21,6 @@ bool osh_folds_known(const osh_schedule *p, int subgraph, int n_subgraphs)
 bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *f)
 {
     return osh_fold_in(p, f, r->first_subgraph, r->n_subgraphs);
-}
-
-/* If `s` is the fold pass, sets want[w] to true for the weights that are multiplied by factors. All
- * passes of the visit use these weights. */
-static void fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
-{
-    bool whole = s->n == r->n_nodes; // true if the step runs the whole range; if not, the fold
-                                     // reads the weights from the checkpoint
-    for (int i = 0; s->fold && whole && i < p->rewrites->n_folds; i++)
-        for (int k = 0;
-             osh_fold_inside(p, r, &p->rewrites->folds[i]) && k < p->rewrites->folds[i].n_takes;
-             k++)
-            want[p->rewrites->folds[i].takes[k]] = true;
 }
 
 int osh_n_ranges(const osh_schedule *p)
@@ -85,21 +70,6 @@ osh_range osh_range_at(const osh_schedule *p, int index)
     r.fold |= p->in->pipeline == OSH_PIPELINE_BASIC && p->rewrites->n_folds;
     range_find_ends(&r, p);
     return r;
-}
-
-void osh_step_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s,
-                    const bool *values)
-{
-    const osh_graph *g = p->in->graph;
-    for (int i = s->first; i < s->first + s->n; i++)
-        for (int k = 0; s->run[i - s->first] && k < g->nodes[i].op->n_weights; k++)
-            if (g->nodes[i].w[k] >= 0 && !osh_is_picked(g, &g->nodes[i], k))
-                want[g->nodes[i].w[k]] = true;
-    for (int i = r->l0; values && i < r->l1; i++) {
-        const osh_linear *l = &p->match->linears[i];
-        if (osh_wants(p, l) && values[l->input]) want[l->weight] = true;
-    }
-    fold_wants(want, p, r, s);
 }
 
 size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r)

@@ -1,5 +1,4 @@
-/* range.h - the range of a visit: its nodes, Linears, values and weights, and the weights that a
- * step loads. */
+/* range.h - the range of a visit: its nodes, Linears, values and weights. */
 #ifndef OSH_RANGE_H
 #define OSH_RANGE_H
 #include "schedule/schedule.h"
@@ -17,25 +16,6 @@ typedef struct osh_range { // range of a visit (the work on one subgraph): the n
     bool fold, block;                // same meaning as in osh_pass (schedule.h)
 } osh_range;
 
-typedef struct osh_step { // a step of a visit; arrays have an entry for each value of the graph, or
-                          // for each node [first, first + n)
-    int first, n;
-    const bool *run;     // [nodes] true for nodes that run
-    const bool *in;      // true for values that the step reads from the store, and for the token
-                         // ids
-    const bool *out;     // true for values that the step writes to the store
-    const bool *consume; // true for values of `in` whose rows the store may free after the batch
-                         // has read them
-    bool observe;        // true if values of the step are added to the statistics
-    bool first_look;     // true if only two-pass observers (looks.h) get the values of the step,
-                         // for their first pass
-    bool again;          // true if the step belongs to the second pass, with the solved weights
-    bool fold;           // true if the step belongs to the pass that collects statistics for the
-                         // factors of folds
-    const bool *routed;  // true for nodes that run only on the rows routed to their expert
-                         // (graph/routed.h); NULL: none
-} osh_step;
-
 /* Returns the index of the value from which the statistics of `value` are computed: the
  * corresponding value of the original model if `same` and the graph has it, else `value`. same:
  * member `same` of the subgraph's osh_pass. */
@@ -48,9 +28,4 @@ size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r); // Returns t
                                                                     // allocator's overhead, of the
                                                                     // range observers of all
                                                                     // Linears in r
-
-/* Sets want[w] to true for the weights that a step loads: weights of nodes that run, and weights of
- * the Linears to be solved that read one of `values` (NULL: none). */
-void osh_step_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s,
-                    const bool *values);
 #endif

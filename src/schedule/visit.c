@@ -1,5 +1,4 @@
-/* visit.c - walks through the steps of a visit: chooses the nodes, inputs and outputs of each step
- * and calls the visitor. */
+/* visit.c - lists the steps of a visit: chooses the nodes, inputs and outputs of each step. */
 #include "schedule/visit.h"
 #include "graph/routed.h"
 #include "schedule/blocks.h"
@@ -10,16 +9,11 @@
 
 #include <string.h>
 
-enum { N_LISTS = 10 };
-struct osh_visit_lists {
-    bool *of[N_LISTS]; // own [graph values]: all false between walks
-    int *wanted;       // own [graph values]: all -1 between walks
-};
-
 typedef struct walk {
     const osh_schedule *p;
     const osh_graph *g;
-    const osh_visitor *v;
+    const osh_visit_state *done;
+    osh_steps *to; // view: the list that is made
     osh_range r;
     bool plain;   // true if later subgraphs get inputs that are computed with the original weights
     bool carries; // true if the first pass also computes values of the original model; the pass
@@ -27,9 +21,6 @@ typedef struct walk {
     bool *run;    // own [r.n_nodes]: true for nodes that run in the current step
     bool *routed; // own [r.n_nodes]: in the pass with solved weights, true for nodes that run only
                   // on the rows of their expert
-    osh_visit_lists *made; // own: lists that this walk allocated; NULL: the visitor provides the
-                           // lists
-    osh_visit_lists *lists; // view: memory of the following lists
     int *wanted; // [graph values] index of the node of the first Linear that needs statistics of
                  // the value; -1: none
     int *last;   // own [r.v1 - r.v0]: index of the last node that runs and reads the value; -1:
@@ -44,28 +35,6 @@ typedef struct walk {
     bool *mixed;  // [graph values] true for values of the original model that are inputs of a block
 } walk;
 
-osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_graph *g)
-{
-    osh_status rc = OSH_OK;
-    osh_visit_lists *l = NULL; // own
-    OSH_NEW(cx, l, 1);
-    for (int i = 0; i < N_LISTS; i++) OSH_NEW(cx, l->of[i], g->n_values);
-    OSH_NEW(cx, l->wanted, g->n_values);
-    for (int v = 0; v < g->n_values; v++) l->wanted[v] = -1;
-    *out = l, l = NULL; // passes ownership
-done:
-    osh_visit_lists_free(cx, l);
-    return rc;
-}
-
-void osh_visit_lists_free(osh_ctx *cx, osh_visit_lists *l)
-{
-    if (!l) return;
-    for (int i = 0; i < N_LISTS; i++) osh_free(cx, l->of[i]);
-    osh_free(cx, l->wanted);
-    osh_free(cx, l);
-}
-
 static bool value_is_original(const walk *w, int v) { return w->g->values[v].quantized >= 0; }
 
 static int walk_observed(const walk *w, int v) { return osh_observed(w->g, w->r.same, v); }
@@ -73,15 +42,13 @@ static int walk_observed(const walk *w, int v) { return osh_observed(w->g, w->r.
 static osh_status walk_init(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
-    bool **lists[N_LISTS] = {&w->want, &w->stats,   &w->shift, &w->in,    &w->out,
+    bool **lists[OSH_STEP_LISTS] = {&w->want, &w->stats,   &w->shift, &w->in,    &w->out,
                              &w->consume, &w->keep, &w->look,  &w->target, &w->mixed};
     OSH_NEW(cx, w->run, w->r.n_nodes);
     OSH_NEW(cx, w->routed, w->r.n_nodes);
     OSH_NEW(cx, w->last, w->r.v1 - w->r.v0);
-    if (!w->v->lists) OSH_TRY(osh_visit_lists_new(cx, &w->made, w->g));
-    w->lists = w->made ? w->made : w->v->lists;
-    for (int i = 0; i < N_LISTS; i++) *lists[i] = w->lists->of[i];
-    w->wanted = w->lists->wanted;
+    for (int i = 0; i < OSH_STEP_LISTS; i++) *lists[i] = osh_steps_list(w->to, i);
+    w->wanted = osh_steps_numbers(w->to);
     for (int i = w->r.l1 - 1; i >= w->r.l0; i--) {
         const osh_linear *l = &w->p->match->linears[i];
         if (osh_wants(w->p, l)) w->wanted[l->input] = l->node;
@@ -103,12 +70,11 @@ static void walk_clear(const walk *w, bool *values)
     memset(values + w->r.v0, 0, (size_t)(w->r.v1 - w->r.v0) * sizeof *values);
 }
 
-/* Resets the lists for the next walk. Only entries of the range's values were set. */
+/* Resets the lists for the next visit. Only entries of the range's values were set. */
 static void walk_deinit(osh_ctx *cx, walk *w)
 {
-    for (int i = 0; w->lists && i < N_LISTS; i++) walk_clear(w, w->lists->of[i]);
-    for (int v = w->r.v0; w->lists && v < w->r.v1; v++) w->wanted[v] = -1;
-    osh_visit_lists_free(cx, w->made);
+    for (int i = 0; i < OSH_STEP_LISTS; i++) walk_clear(w, osh_steps_list(w->to, i));
+    for (int v = w->r.v0; v < w->r.v1; v++) osh_steps_numbers(w->to)[v] = -1;
     osh_free(cx, w->run);
     osh_free(cx, w->routed);
     osh_free(cx, w->last);
@@ -228,6 +194,26 @@ static void walk_choose_nodes(walk *w)
     osh_exec_needed(w->run, w->g, w->r.first, w->r.n_nodes, w->want);
 }
 
+static osh_status walk_add(osh_ctx *cx, walk *w, osh_step_kind kind, const osh_step *s,
+                           const bool *values)
+{
+    osh_step t = *s;
+    t.kind = kind, t.values = values;
+    return osh_steps_add(cx, w->to, &t);
+}
+
+/* Adds a step for the weights of nodes [first, first + n). */
+static osh_status walk_add_nodes(osh_ctx *cx, walk *w, osh_step_kind kind, int first, int n)
+{
+    return walk_add(cx, w, kind, &(osh_step){.first = first, .n = n}, NULL);
+}
+
+/* True if an earlier run has solved the Linears that read `values`; NULL: all of the range. */
+static bool walk_solved(const walk *w, const bool *values)
+{
+    return w->done && w->done->solved && w->done->solved(w->done->user, &w->r, values);
+}
+
 /* ---- whole subgraphs, and rounds of statistics ---- */
 
 /* Chooses inputs of Linears whose statistics are still needed (wanted[input] >= from), as many as
@@ -257,7 +243,6 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
-    const osh_visitor *v = w->v;
     walk_clear(w, w->look);
     if (!osh_looks_of(NULL, w->look, w->p, &w->r, w->stats)) goto done;
     if (n) {
@@ -267,8 +252,8 @@ static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
     }
     osh_step s = walk_make_step(w, first, n, w->look);
     s.first_look = true;
-    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
-    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, NULL));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
 done:
     return rc;
 }
@@ -276,13 +261,12 @@ done:
 static osh_status walk_round(osh_ctx *cx, walk *w, int next)
 {
     osh_status rc = OSH_OK;
-    const osh_visitor *v = w->v;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
     /* over: true if no later pass reads the inputs. again: true if the inputs are read again after
      * the last round. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
-    if (v->solved && v->solved(v->user, &w->r, w->stats) && !outputs) goto done;
-    if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
+    if (walk_solved(w, w->stats) && !outputs) goto done;
+    OSH_TRY(walk_add(cx, w, OSH_STEP_OPEN, &(osh_step){0}, w->stats));
     OSH_TRY(walk_look(cx, w, w->r.first, w->r.n_nodes));
     walk_clear(w, w->want);
     walk_add_observed(w, w->want, w->stats);
@@ -297,11 +281,12 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
         w->consume[x] =
             (value_is_original(w, x) && !w->mixed[x] ? last : over) && w->in[x] && !after;
     }
-    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
-    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, w->stats));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
     // If not `last`, the weights in memory stay unchanged, because later rounds need the original
     // weights.
-    if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, !last));
+    s = (osh_step){.keep = !last};
+    OSH_TRY(walk_add(cx, w, OSH_STEP_SOLVE, &s, w->stats));
 done:
     return rc;
 }
@@ -310,7 +295,6 @@ done:
 static osh_status walk_original(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
-    const osh_visitor *v = w->v;
     walk_clear(w, w->want);
     walk_want_live_out(w, OF_ORIGINAL);
     walk_choose_nodes(w);
@@ -320,8 +304,8 @@ static osh_status walk_original(osh_ctx *cx, walk *w)
         w->out[x] = after && walk_runs(w, w->g->values[x].producer);
         w->consume[x] = w->in[x] && !after && value_is_original(w, x);
     }
-    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
-    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, NULL));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
 done:
     return rc;
 }
@@ -329,7 +313,6 @@ done:
 static osh_status walk_propagate(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
-    const osh_visitor *v = w->v;
     walk_clear(w, w->want);
     walk_want_live_out(w, w->plain ? OF_BOTH : OF_QUANTIZED);
     walk_choose_nodes(w);
@@ -344,9 +327,9 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
         w->out[x] = after && walk_runs(w, w->g->values[x].producer);
         w->consume[x] = w->in[x] && !after;
     }
-    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
-    if (!w->plain && v->reload) OSH_TRY(v->reload(cx, v->user, &w->r, w->r.first, w->r.n_nodes));
-    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, NULL));
+    if (!w->plain) OSH_TRY(walk_add_nodes(cx, w, OSH_STEP_RELOAD, w->r.first, w->r.n_nodes));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
 done:
     return rc;
 }
@@ -361,7 +344,7 @@ static osh_status walk_whole(osh_ctx *cx, walk *w, int64_t round_bytes)
     }
     if (!w->r.observe && w->carries) OSH_TRY(walk_original(cx, w));
     if (w->r.propagate && !w->r.merged) OSH_TRY(walk_propagate(cx, w));
-    if (w->v->release) OSH_TRY(w->v->release(cx, w->v->user, w->r.first, w->r.n_nodes));
+    OSH_TRY(walk_add_nodes(cx, w, OSH_STEP_RELEASE, w->r.first, w->r.n_nodes));
 done:
     return rc;
 }
@@ -444,16 +427,16 @@ static void walk_choose_kept(walk *w, int end, bool first_way)
 static osh_status walk_solve_segment(osh_ctx *cx, walk *w, int first, int end)
 {
     osh_status rc = OSH_OK;
-    const osh_visitor *v = w->v;
     if (!walk_segment_stats(w, first, end)) goto done;
-    if (v->solved && v->solved(v->user, &w->r, w->stats)) goto done;
-    if (v->open) OSH_TRY(v->open(cx, v->user, &w->r, w->stats));
+    if (walk_solved(w, w->stats)) goto done;
+    OSH_TRY(walk_add(cx, w, OSH_STEP_OPEN, &(osh_step){0}, w->stats));
     OSH_TRY(walk_look(cx, w, first, 0));
     osh_step s = walk_make_step(w, first, 0, w->stats); // a step in which no nodes run, and that
                                                         // only collects statistics of inputs
-    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
-    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, w->stats));
-    if (v->solve) OSH_TRY(v->solve(cx, v->user, &w->r, w->stats, true));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, w->stats));
+    s = (osh_step){.keep = true};
+    OSH_TRY(walk_add(cx, w, OSH_STEP_SOLVE, &s, w->stats));
 done:
     return rc;
 }
@@ -461,7 +444,6 @@ done:
 static osh_status walk_run_segment(osh_ctx *cx, walk *w, int first, int end, bool first_way)
 {
     osh_status rc = OSH_OK;
-    const osh_visitor *v = w->v;
     bool any = false;
     for (int i = first; i < end; i++) any |= walk_runs(w, i);
     walk_choose_kept(w, end, first_way);
@@ -474,10 +456,10 @@ static osh_status walk_run_segment(osh_ctx *cx, walk *w, int first, int end, boo
         w->out[x] = w->keep[x] && producer >= first && producer < end && walk_runs(w, producer);
         w->consume[x] = w->in[x] && !w->keep[x];
     }
-    if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
-    if (!first_way && !w->plain && v->reload)
-        OSH_TRY(v->reload(cx, v->user, &w->r, first, end - first));
-    if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, NULL));
+    if (!first_way && !w->plain)
+        OSH_TRY(walk_add_nodes(cx, w, OSH_STEP_RELOAD, first, end - first));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
 done:
     return rc;
 }
@@ -504,8 +486,8 @@ static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
         end = walk_segment_end(w, first);
         if (observing) OSH_TRY(walk_solve_segment(cx, w, first, end));
         OSH_TRY(walk_run_segment(cx, w, first, end, first_way));
-        if (w->v->release) OSH_TRY(w->v->release(cx, w->v->user, first, end - first));
-        if (w->v->drop) OSH_TRY(w->v->drop(cx, w->v->user, w->keep));
+        OSH_TRY(walk_add_nodes(cx, w, OSH_STEP_RELEASE, first, end - first));
+        OSH_TRY(walk_add(cx, w, OSH_STEP_DROP, &(osh_step){0}, w->keep));
     }
 done:
     return rc;
@@ -540,11 +522,11 @@ static osh_status walk_fold_segment(osh_ctx *cx, walk *w, int first, int end)
             w->out[x] = w->keep[x] && producer >= first && producer < end && walk_runs(w, producer);
             w->consume[x] = w->in[x] && !w->keep[x];
         }
-        if (w->v->load) OSH_TRY(w->v->load(cx, w->v->user, &w->r, &s, NULL));
-        if (w->v->pass) OSH_TRY(w->v->pass(cx, w->v->user, &w->r, &s));
+        OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, NULL));
+        OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
     }
-    if (w->v->release) OSH_TRY(w->v->release(cx, w->v->user, first, end - first));
-    if (w->v->drop) OSH_TRY(w->v->drop(cx, w->v->user, w->keep));
+    OSH_TRY(walk_add_nodes(cx, w, OSH_STEP_RELEASE, first, end - first));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_DROP, &(osh_step){0}, w->keep));
 done:
     return rc;
 }
@@ -552,13 +534,12 @@ done:
 static osh_status walk_fold(osh_ctx *cx, walk *w, bool segments)
 {
     osh_status rc = OSH_OK;
-    const osh_visitor *v = w->v;
     walk_clear(w, w->want);
     for (int i = 0; i < w->p->rewrites->n_folds; i++)
         if (osh_fold_inside(w->p, &w->r, &w->p->rewrites->folds[i]))
             w->want[w->p->rewrites->folds[i].value] = true;
     walk_choose_nodes(w), visit_find_last(w);
-    if (v->fold_open) OSH_TRY(v->fold_open(cx, v->user, &w->r));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_FOLD_OPEN, &(osh_step){0}, NULL));
     for (int first = w->r.first, end; segments && first < w->r.first + w->r.n_nodes; first = end) {
         end = walk_segment_end(w, first);
         OSH_TRY(walk_fold_segment(cx, w, first, end));
@@ -566,26 +547,27 @@ static osh_status walk_fold(osh_ctx *cx, walk *w, bool segments)
     if (!segments) {
         osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, NULL);
         s.fold = true;
-        if (v->load) OSH_TRY(v->load(cx, v->user, &w->r, &s, NULL));
-        if (v->pass) OSH_TRY(v->pass(cx, v->user, &w->r, &s));
+        OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, NULL));
+        OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
     }
-    if (v->fold) OSH_TRY(v->fold(cx, v->user, &w->r));
+    OSH_TRY(walk_add(cx, w, OSH_STEP_FOLD, &(osh_step){0}, NULL));
 done:
     return rc;
 }
 
-osh_status osh_visit_walk(osh_ctx *cx, const osh_schedule *p, int index, const osh_visitor *v)
+osh_status osh_visit_list(osh_ctx *cx, osh_steps *to, const osh_schedule *p, int index,
+                          const osh_visit_state *done)
 {
     osh_status rc = OSH_OK;
-    walk w = {.p = p, .g = p->in->graph, .v = v, .r = osh_range_at(p, index)};
+    walk w = {.p = p, .g = p->in->graph, .done = done, .to = to, .r = osh_range_at(p, index)};
     const osh_visit *how = &p->visits[index];
     w.plain = !w.r.observe; // no weight of the range changes
-    if (v->solved && v->solved(v->user, &w.r, NULL)) { // true if an earlier run has solved all
-                                                       // Linears of the range
+    if (walk_solved(&w, NULL)) {
         w.plain |= w.r.merged;
         w.r.observe = w.r.merged = false;
     }
-    bool fold = w.r.fold && !(v->folded && v->folded(v->user, &w.r));
+    osh_steps_begin(to, &w.r);
+    bool fold = w.r.fold && !(done && done->folded && done->folded(done->user, &w.r));
     if (!w.r.observe && !w.r.propagate && !fold) goto done;
     OSH_TRY(walk_init(cx, &w));
     if (fold) OSH_TRY(walk_fold(cx, &w, how->segments));

@@ -1,5 +1,5 @@
-/* visit.h - the steps of a visit, in which a subgraph is observed, solved and run. The run executes
- * the steps; the plan counts the bytes that they need. Both use the same walk.
+/* visit.h - makes the list of the steps of a visit, in which a subgraph is observed, solved and
+ * run. The run executes the list; the plan counts the bytes that it needs.
  *
  *   whole      load | observe | solve | reload | propagate | release
  *   rounds     load | (observe, solve) for each round of statistics | reload | propagate | release
@@ -24,42 +24,17 @@
  * values in the same order. */
 #ifndef OSH_VISIT_H
 #define OSH_VISIT_H
-#include "schedule/range.h"
+#include "schedule/steps.h"
 
-/* Lists of values for osh_visit_walk. Each list has an entry for every value of the model and is
- * therefore long, so all visits of a run reuse the same lists. */
-typedef struct osh_visit_lists osh_visit_lists;
-osh_status osh_visit_lists_new(osh_ctx *cx, osh_visit_lists **out, const osh_graph *g);
-void osh_visit_lists_free(osh_ctx *cx, osh_visit_lists *l);
-
-typedef struct osh_visitor { // callbacks; a step whose callback is NULL is skipped
-    /* Begins the statistics of the inputs for which `values` is true. */
-    osh_status (*open)(osh_ctx *cx, void *user, const osh_range *r, const bool *values);
-    /* Loads the weights that osh_step_wants marks. */
-    osh_status (*load)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s,
-                       const bool *values);
-    osh_status (*pass)(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s);
-    /* Solves the Linears whose statistics `open` has begun, and ends these statistics. `keep`: the
-     * weights in memory must stay unchanged. */
-    osh_status (*solve)(osh_ctx *cx, void *user, const osh_range *r, const bool *values, bool keep);
-    /* Reads the quantized weights of the solved Linears in nodes [first, first + n) from the
-     * output, and replaces the original weights in memory. */
-    osh_status (*reload)(osh_ctx *cx, void *user, const osh_range *r, int first, int n);
-    osh_status (*release)(osh_ctx *cx, void *user, int first, int n);
-    /* Removes all values from the store for which `keep` is false. */
-    osh_status (*drop)(osh_ctx *cx, void *user, const bool *keep);
+typedef struct osh_visit_state { // results of an earlier run; a callback NULL means: none
     /* True if all Linears of the range that read one of `values` (NULL: all Linears of the range)
-     * are solved. A callback NULL means that no Linear is solved. */
+     * are solved. */
     bool (*solved)(const void *user, const osh_range *r, const bool *values);
-    void *user;
-    osh_visit_lists *lists; // view: lists to be used; NULL: osh_visit_walk allocates lists
-    /* fold_open begins the statistics for the factors of the range. fold computes the factors,
-     * folds them into the weights in memory, and ends the statistics. folded returns true if an
-     * earlier run has computed the factors; a callback NULL means false. */
-    osh_status (*fold_open)(osh_ctx *cx, void *user, const osh_range *r);
-    osh_status (*fold)(osh_ctx *cx, void *user, const osh_range *r);
-    bool (*folded)(const void *user, const osh_range *r);
-} osh_visitor;
-/* Walks through the steps of the visit of range `index` and calls the visitor for each. */
-osh_status osh_visit_walk(osh_ctx *cx, const osh_schedule *p, int index, const osh_visitor *v);
+    bool (*folded)(const void *user, const osh_range *r); // true if the factors are computed
+    const void *user;
+} osh_visit_state;
+/* Replaces the list by the steps of the visit of range `index`. done: NULL if no earlier run has
+ * done anything. */
+osh_status osh_visit_list(osh_ctx *cx, osh_steps *to, const osh_schedule *p, int index,
+                          const osh_visit_state *done);
 #endif

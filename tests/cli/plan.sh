@@ -54,6 +54,14 @@ for again in 1 2; do # the second run replaces the output
 done
 rm -r "${name:1}"
 
+# The steps of each subgraph are those that the run executes.
+steps() { # arguments: subgraph
+    sed -n "/\"name\": *\"$1\"/,/\"name\"/{/\"name\": *\"$1\"/!{/\"name\"/q};s/.*\"kind\": *\"\([a-z_]*\)\".*/\1/p}" plan | tr '\n' ' '
+}
+"$ONESHOT" plan "${job[@]}" --json >plan
+[ "$(steps model.layers.0)" = 'open load pass solve load reload pass release ' ] || fail "steps of a layer: $(steps model.layers.0)"
+[ "$(steps model.layers.3)" = 'open load pass solve release ' ] || fail "steps of the last layer: $(steps model.layers.3)"
+
 # If weights are loaded group by group, the weights of the layers are read twice, as the plan says.
 "$ONESHOT" plan "${job[@]}" --json >plan
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan)

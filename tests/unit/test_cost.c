@@ -5,6 +5,8 @@
 #include "torture.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const char model[] = OSH_SOURCE_DIR "/examples/docs-llama-3m";
 enum { D = 256, F = 512, KV = 128, SAMPLES = 3, T = 64 }; // widths of the model, which has 4 heads
@@ -139,26 +141,27 @@ static void long_samples(void **state)
 }
 
 typedef struct shares {
-    osh_ctx *cx;
-    const osh_plan *p;
-    const osh_cost *c;
-    int index, n;
+    int n;         // number of passes
     double sum[2]; // sums of the shares of the passes observe and propagate
-    const bool *open;
 } shares;
-static osh_status add_open(osh_ctx *cx, void *user, const osh_range *r, const bool *values)
+static void shares_add(osh_ctx *cx, shares *x, const osh_plan *p, const osh_cost *c, int index)
 {
-    ((shares *)user)->open = values;
-    return OSH_OK;
-}
-static osh_status add_pass(osh_ctx *cx, void *user, const osh_range *r, const osh_step *s)
-{
-    shares *x = user;
-    double share;
-    assert_ok(cx, osh_cost_share(cx, &share, &x->p->budget, x->c,
-                                 &(osh_visited){x->index, s, s->observe ? x->open : NULL}));
-    x->sum[s->again] += share, x->n++;
-    return OSH_OK;
+    osh_steps *steps;
+    bool *open = calloc((size_t)p->in.graph->n_values, sizeof *open);
+    assert_ok(cx, osh_steps_new(cx, &steps, p->in.graph));
+    assert_ok(cx, osh_visit_list(cx, steps, &p->schedule, index, NULL));
+    for (int k = 0; k < osh_steps_n(steps); k++) {
+        const osh_step *s = osh_steps_at(steps, k);
+        double share;
+        if (s->kind == OSH_STEP_OPEN)
+            memcpy(open, s->values, (size_t)p->in.graph->n_values * sizeof *open);
+        if (s->kind != OSH_STEP_PASS) continue;
+        assert_ok(cx, osh_cost_share(cx, &share, &p->budget, c,
+                                     &(osh_visited){index, s, s->observe ? open : NULL}));
+        x->sum[s->again] += share, x->n++;
+    }
+    osh_steps_free(cx, steps);
+    free(open);
 }
 
 /* The shares of the passes of a subgraph add up to the cost of the subgraph, except for the time to
@@ -178,9 +181,8 @@ static void shares_of_passes(void **state)
             p->schedule.visits[i].segments = way == 2;
         }
         assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
-        shares x = {.cx = cx, .p = p, .c = c, .index = 2};
-        osh_visitor v = {.open = add_open, .pass = add_pass, .user = &x};
-        assert_ok(cx, osh_visit_walk(cx, &p->schedule, 2, &v));
+        shares x = {0};
+        shares_add(cx, &x, p, c, 2);
         if (x.sum[0] < 0.8 || x.sum[0] > 1.001 || x.sum[1] < 0.8 || x.sum[1] > 1.001)
             fail_msg("way %d: observe %.3f, propagate %.3f", way, x.sum[0], x.sum[1]);
         assert_true(way == 0 ? x.n == 2 : x.n > 2);
