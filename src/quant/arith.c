@@ -171,9 +171,7 @@ static void job_widen(float *min, float *max, const job *j, int64_t row, int64_t
     float lo, hi;
     size_t size = osh_dtype_bytes(j->from);
     j->k->range(&lo, &hi, j->w + (size_t)(row * j->g.I + col) * size, j->from, n);
-    if (!isnan(*min) && !(lo >= *min)) *min = lo; // a NaN replaces the minimum, and the minimum
-                                                  // then remains NaN
-    if (!isnan(*max) && !(hi <= *max)) *max = hi;
+    osh_q_widen(min, max, lo, hi);
 }
 
 /* Rounds the ranges with index in [first, last) to j->dt. Fails if a range is not finite. */
@@ -209,7 +207,13 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     int64_t first = chunk * j->chunk_rows,
             last = first + j->chunk_rows < g->O ? first + j->chunk_rows : g->O;
 
-    for (int64_t r = first; r < last; r++)
+    /* Groups that divide the rows: all segments are of one length, and each has its own range. */
+    bool even = g->band == 1 && g->I % g->seg == 0 && j->a->strategy != OSH_Q_TENSOR;
+    if (even)
+        j->k->ranges(j->min + first * g->per_band, j->max + first * g->per_band,
+                     j->w + (size_t)(first * g->I) * osh_dtype_bytes(j->from), j->from, g->seg,
+                     (last - first) * g->per_band);
+    for (int64_t r = first; r < last && !even; r++)
         for (int64_t s = 0; s < g->per_band; s++) {
             int64_t col = s * g->seg, n = g->seg < g->I - col ? g->seg : g->I - col;
             int64_t at = j->a->strategy == OSH_Q_TENSOR ? chunk : r / g->band * g->per_band + s;
@@ -369,29 +373,59 @@ done:
     return rc;
 }
 
+/* Gets the scales and zero points at [at, at + n), n <= OSH_Q_RUN, as f32. */
+static void params_get(float *scale, float *zero, const osh_qparams *p, int64_t at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        scale[i] = osh_q_scale_value(p, at + i);
+        zero[i] = p->zero ? ((const int8_t *)p->zero->data)[at + i] : 0;
+    }
+}
+
+/* Calls `code` for the segments of row r: for runs of segments of one length, and for a shorter
+ * last segment. row: elements before the row in the arrays of the caller. */
+static void row_code(const grid *g, const osh_qparams *p, int64_t r, int64_t row,
+                     void (*code)(void *user, int64_t element, const osh_q_run *run), void *user)
+{
+    float scale[OSH_Q_RUN], zero[OSH_Q_RUN];
+    for (int64_t s = 0, n; s < g->per_band; s += n) {
+        int64_t full = g->I / g->seg - s; // segments of full length from s on
+        n = full < 1 ? 1 : full < OSH_Q_RUN ? full : OSH_Q_RUN;
+        params_get(scale, zero, p, r / g->band * g->per_band + s, n);
+        osh_q_run run = {full < 1 ? g->I - s * g->seg : g->seg, n, scale, zero};
+        code(user, row + s * g->seg, &run);
+    }
+}
+
+typedef struct coding { // state of row_code for a chunk, or for rows that are decoded
+    const osh_q_kernels *k;
+    osh_q_code q;
+    osh_dtype dt;
+    const uint8_t *w; // weights that are encoded; NULL: codes are decoded to `out`
+    uint8_t *codes, *out;
+} coding;
+
+static void coding_run(void *user, int64_t element, const osh_q_run *run)
+{
+    const coding *c = user;
+    size_t at = (size_t)element * osh_dtype_bytes(c->dt);
+    if (c->w) c->k->encode_run(c->codes + element, c->w + at, c->dt, run, &c->q);
+    else c->k->decode_run(c->out + at, c->dt, c->codes + element, run, &c->q);
+}
+
 /* Encodes or decodes all segments (elements of a row that share a scale) of a chunk of rows. */
 static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
     const grid *g = &j->g;
-    size_t size = osh_dtype_bytes(j->dt);
-    osh_q_code q = osh_q_code_of(
+    coding c = {.k = j->k, .dt = j->dt, .w = j->out ? NULL : j->w, .codes = j->codes,
+                .out = j->out ? j->out->data : NULL};
+    c.q = osh_q_code_of(
         j->a, j->ar == OSH_ARITH_F32 || j->p->scale->dtype != j->dt ? OSH_F32 : j->dt);
     int64_t first = chunk * j->chunk_rows,
             last = first + j->chunk_rows < g->O ? first + j->chunk_rows : g->O;
 
-    for (int64_t r = first; r < last; r++)
-        for (int64_t s = 0; s < g->per_band; s++) {
-            int64_t col = s * g->seg, n = g->seg < g->I - col ? g->seg : g->I - col;
-            int64_t at = r / g->band * g->per_band + s, e = r * g->I + col;
-            q.scale = osh_q_scale_value(j->p, at);
-            q.zero = j->p->zero ? ((const int8_t *)j->p->zero->data)[at] : 0;
-            if (j->out)
-                j->k->decode((uint8_t *)j->out->data + (size_t)e * size, j->dt, j->codes + e, n,
-                             &q);
-            else
-                j->k->encode(j->codes + e, j->w + (size_t)e * size, j->dt, n, &q);
-        }
+    for (int64_t r = first; r < last; r++) row_code(g, j->p, r, r * g->I, coding_run, &c);
     return OSH_OK;
 }
 
@@ -419,22 +453,15 @@ osh_status osh_q_encode(osh_ctx *cx, void *codes, const osh_tensor *w, const osh
 
 void osh_q_decode_rows(void *to, osh_dtype dt, const osh_q_coded *w, int64_t first, int64_t n)
 {
-    const osh_q_kernels *k = osh_q_kernels_best();
-    const uint8_t *from = w->codes;
     const osh_qparams *p = w->params;
-    int64_t I = w->I;
-    grid g = scale_grid_of(w->args, w->O, I);
-    osh_q_code q = osh_q_code_of(w->args, p->scale->dtype != dt ? OSH_F32 : dt);
+    grid g = scale_grid_of(w->args, w->O, w->I);
+    coding c = {.k = osh_q_kernels_best(),
+                .q = osh_q_code_of(w->args, p->scale->dtype != dt ? OSH_F32 : dt),
+                .dt = dt,
+                .codes = (uint8_t *)w->codes + first * w->I,
+                .out = to};
 
-    for (int64_t r = first; r < first + n; r++)
-        for (int64_t s = 0; s < g.per_band; s++) {
-            int64_t col = s * g.seg, width = g.seg < I - col ? g.seg : I - col,
-                    at = r / g.band * g.per_band + s;
-            q.scale = osh_q_scale_value(p, at);
-            q.zero = p->zero ? ((const int8_t *)p->zero->data)[at] : 0;
-            k->decode((uint8_t *)to + (size_t)((r - first) * I + col) * osh_dtype_bytes(dt), dt,
-                      from + r * I + col, width, &q);
-        }
+    for (int64_t r = 0; r < n; r++) row_code(&g, p, first + r, r * w->I, coding_run, &c);
 }
 
 void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)

@@ -1,5 +1,5 @@
-/* kernels.c - loops over a segment of a row in plain C. The AVX2 loops must give the same bytes.
- * Machines without AVX2 run the plain loops.
+/* kernels.c - loops over a segment of a row in plain C. The loops for AVX2 and AVX-512
+ * must give the same bytes. Machines without AVX2 run the plain loops.
  *
  *   range    compares bit patterns, so that the result is exact and no NaN is lost
  *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to int, E4M3, E2M3 or E2M1
@@ -108,6 +108,16 @@ static void range_c(float *min, float *max, const void *x, osh_dtype dt, int64_t
     *max = dt == OSH_BF16 ? osh_f32_of_bf16(h) : osh_f32_of_f16(h);
 }
 
+static void ranges_c(float *min, float *max, const void *x, osh_dtype dt, int64_t seg, int64_t n)
+{
+    size_t bytes = (size_t)seg * osh_dtype_bytes(dt);
+    for (int64_t i = 0; i < n; i++) {
+        float lo, hi;
+        range_c(&lo, &hi, (const uint8_t *)x + (size_t)i * bytes, dt, seg);
+        osh_q_widen(&min[i], &max[i], lo, hi);
+    }
+}
+
 /* Rounds y to E2M1 and returns the code. Ties go to the even index. A negative number that is
  * rounded to 0 has the code of -0; -0 itself has the code of +0. */
 static uint8_t fp4_of_f32(float y)
@@ -160,6 +170,28 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
     }
 }
 
+static void encode_run_c(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
+                         const osh_q_code *c)
+{
+    size_t bytes = (size_t)r->seg * osh_dtype_bytes(dt);
+    osh_q_code k = *c;
+    for (int64_t i = 0; i < r->n; i++) {
+        k.scale = r->scale[i], k.zero = r->zero[i];
+        encode_c(codes + i * r->seg, (const uint8_t *)x + (size_t)i * bytes, dt, r->seg, &k);
+    }
+}
+
+static void decode_run_c(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
+                         const osh_q_code *c)
+{
+    size_t bytes = (size_t)r->seg * osh_dtype_bytes(dt);
+    osh_q_code k = *c;
+    for (int64_t i = 0; i < r->n; i++) {
+        k.scale = r->scale[i], k.zero = r->zero[i];
+        decode_c((uint8_t *)y + (size_t)i * bytes, dt, codes + i * r->seg, r->seg, &k);
+    }
+}
+
 static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
 {
     enum { LANES = 8 }; // number of independent partial sums, so that no addition waits for the
@@ -179,10 +211,23 @@ static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *
     return 0; // 0: no parameter is computed, so the caller in arith.c computes all of them
 }
 
-const osh_q_kernels osh_q_kernels_c = {"c", range_c, params_c, encode_c, decode_c, error_c};
+const osh_q_kernels osh_q_kernels_c = {
+    .name = "c",
+    .range = range_c,
+    .ranges = ranges_c,
+    .params = params_c,
+    .encode = encode_c,
+    .decode = decode_c,
+    .encode_run = encode_run_c,
+    .decode_run = decode_run_c,
+    .error = error_c,
+};
 
 const osh_q_kernels *osh_q_kernels_best(void)
 {
-    const osh_q_kernels *k = osh_isa_used() >= OSH_ISA_AVX2 ? osh_q_kernels_avx2() : NULL;
+    osh_isa isa = osh_isa_used();
+    const osh_q_kernels *k = isa >= OSH_ISA_AVX512 ? osh_q_kernels_avx512()
+                             : isa >= OSH_ISA_AVX2 ? osh_q_kernels_avx2()
+                                                   : NULL;
     return k ? k : &osh_q_kernels_c;
 }

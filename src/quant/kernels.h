@@ -1,7 +1,7 @@
 /* kernels.h - declares the loops over the elements of a row segment: range, encode, decode, error.
  * This header is only for src/quant. A segment is n elements of a row that share scale and zero
- * point. There are two implementations with the same bytes: plain C, which defines the results, and
- * AVX2. tests/unit/test_arith.c compares them. */
+ * point. There are three implementations with the same bytes: plain C, which defines the results,
+ * AVX2 and AVX-512. tests/unit/test_arith.c compares them. */
 #ifndef OSH_QUANT_KERNELS_H
 #define OSH_QUANT_KERNELS_H
 #include "quant/arith.h"
@@ -18,6 +18,12 @@ typedef struct osh_q_code { // parameters for encoding and decoding a segment
                      // rounding
 } osh_q_code;
 
+typedef struct osh_q_run { // consecutive segments of one length, each with its own scale and zero
+    int64_t seg, n;           // elements of a segment; segments
+    const float *scale, *zero; // views [n]
+} osh_q_run;
+enum { OSH_Q_RUN = 64 }; // most segments of a run
+
 typedef struct osh_q_scale_rule { // arguments of the conversion of a range to scale and zero point
     float qmin, qmax;
     bool symmetric;
@@ -30,6 +36,9 @@ typedef struct osh_q_kernels {
     /* Returns the exact minimum and maximum of x [n], n > 0. If x contains a NaN or Inf, *min or
      * *max is a NaN or Inf. */
     void (*range)(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
+    /* Widens each of the n ranges, min[i] to max[i], by the segment x[seg * i] to
+     * x[seg * (i + 1) - 1]. A NaN in a segment makes the range's end a NaN, which then remains. */
+    void (*ranges)(float *min, float *max, const void *x, osh_dtype dt, int64_t seg, int64_t n);
     /* Computes `scale` [n] and `zp` [n] (unless NULL) from ranges. Returns the number k <= n of
      * computed elements; the caller must compute the other elements, [k, n). */
     int64_t (*params)(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
@@ -39,16 +48,27 @@ typedef struct osh_q_kernels {
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y[i] = rnd((code - zero) * scale), for y [n] of dtype dt. */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
+    /* Encode and decode the segments of a run. They do not use c->scale and c->zero. */
+    void (*encode_run)(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
+                       const osh_q_code *c);
+    void (*decode_run)(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
+                       const osh_q_code *c);
     /* sum[0] = |a - b|^2, sum[1] = |a|^2 in double: element i is added to lane i % 8, then the
      * lanes are added in order. */
     void (*error)(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n);
 } osh_q_kernels;
 
 extern const osh_q_kernels osh_q_kernels_c;
-/* Returns the kernels for a CPU with OSH_ISA_AVX2. The caller must check once that the CPU has
- * OSH_ISA_AVX2, because CPUID is slow in a virtual machine. Returns NULL if the program was not
- * built for x86-64. */
+/* Return the kernels for a CPU with OSH_ISA_AVX2 or OSH_ISA_AVX512. The caller must check once that
+ * the CPU has the set, because CPUID is slow in a virtual machine. Return NULL if the program was
+ * not built for x86-64. */
 const osh_q_kernels *osh_q_kernels_avx2(void);
+const osh_q_kernels *osh_q_kernels_avx512(void);
+/* Columns of the AVX2 kernels that the AVX-512 kernels share. */
+void osh_q_range_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
+void osh_q_ranges_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t seg, int64_t n);
+int64_t osh_q_params_avx2(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
+                          const osh_q_scale_rule *r);
 const osh_q_kernels *osh_q_kernels_best(void);
 
 float osh_q_round_to(float x, osh_dtype dt); // rounds to the nearest value of dt, ties to even
@@ -62,4 +82,10 @@ uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
 void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt,
                       bool zero_f32);
 osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round);
+/* Widens a range to lo and hi. A NaN replaces an end, which then remains a NaN. */
+static inline void osh_q_widen(float *min, float *max, float lo, float hi)
+{
+    if (*min == *min && !(lo >= *min)) *min = lo;
+    if (*max == *max && !(hi <= *max)) *max = hi;
+}
 #endif

@@ -201,7 +201,7 @@ INLINE int16_t smallest16(__m256i k)
     return (int16_t)(_mm_extract_epi16(m, 0) ^ 0x8000);
 }
 
-AVX2 static void range16(uint16_t ends[2], const uint16_t *p, int64_t n)
+INLINE void range16(uint16_t ends[2], const uint16_t *p, int64_t n)
 {
     __m256i lo = keys16(p), hi = lo, lo2 = lo, hi2 = lo;
     int64_t i = 16;
@@ -241,7 +241,7 @@ AVX2 static void range32(float ends[2], const uint32_t *p, int64_t n)
     ends[1] = osh_f32_of_bits((uint32_t)(h < 0 ? h ^ 0x7fffffff : h));
 }
 
-AVX2 static void range_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t n)
+AVX2 void osh_q_range_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t n)
 {
     if (n < (dt == OSH_F32 ? 8 : 16)) {
         osh_q_kernels_c.range(min, max, x, dt, n);
@@ -254,6 +254,24 @@ AVX2 static void range_avx2(float *min, float *max, const void *x, osh_dtype dt,
         range16(ends, x, n);
         *min = dt == OSH_BF16 ? osh_f32_of_bf16(ends[0]) : osh_f32_of_f16(ends[0]);
         *max = dt == OSH_BF16 ? osh_f32_of_bf16(ends[1]) : osh_f32_of_f16(ends[1]);
+    }
+}
+
+AVX2 void osh_q_ranges_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t seg,
+                            int64_t n)
+{
+    const uint16_t *p = x;
+    if (dt == OSH_F32 || seg < 16) {
+        osh_q_kernels_c.ranges(min, max, x, dt, seg, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t ends[2];
+        range16(ends, p + i * seg, seg);
+        if (dt == OSH_BF16)
+            osh_q_widen(&min[i], &max[i], osh_f32_of_bf16(ends[0]), osh_f32_of_bf16(ends[1]));
+        else
+            osh_q_widen(&min[i], &max[i], osh_f32_of_f16(ends[0]), osh_f32_of_f16(ends[1]));
     }
 }
 
@@ -295,8 +313,8 @@ INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float 
     return i;
 }
 
-AVX2 static int64_t params_avx2(void *scale, int8_t *zp, const float *min, const float *max,
-                                int64_t n, const osh_q_scale_rule *r)
+AVX2 int64_t osh_q_params_avx2(void *scale, int8_t *zp, const float *min, const float *max,
+                               int64_t n, const osh_q_scale_rule *r)
 {
     osh_dtype dt = r->dt;
     if (dt == OSH_BF16 && r->step == OSH_BF16)
@@ -376,6 +394,28 @@ AVX2 static void decode_avx2(void *y, osh_dtype dt, const uint8_t *codes, int64_
     else decode_kind(y, OSH_F32, codes, n, c);
 }
 
+AVX2 static void encode_run_avx2(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
+                                 const osh_q_code *c)
+{
+    size_t bytes = (size_t)r->seg * (dt == OSH_F32 ? 4 : 2);
+    osh_q_code k = *c;
+    for (int64_t i = 0; i < r->n; i++) {
+        k.scale = r->scale[i], k.zero = r->zero[i];
+        encode_avx2(codes + i * r->seg, (const uint8_t *)x + (size_t)i * bytes, dt, r->seg, &k);
+    }
+}
+
+AVX2 static void decode_run_avx2(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
+                                 const osh_q_code *c)
+{
+    size_t bytes = (size_t)r->seg * (dt == OSH_F32 ? 4 : 2);
+    osh_q_code k = *c;
+    for (int64_t i = 0; i < r->n; i++) {
+        k.scale = r->scale[i], k.zero = r->zero[i];
+        decode_avx2((uint8_t *)y + (size_t)i * bytes, dt, codes + i * r->seg, r->seg, &k);
+    }
+}
+
 /* ---- error ---- */
 INLINE void add_squares8(__m256d *err, __m256d *ref, __m128 a, __m128 b)
 {
@@ -415,8 +455,17 @@ AVX2 static void error_avx2(double sum[2], const void *a, const void *b, osh_dty
     else error_as(sum, a, b, OSH_F32, n);
 }
 
-static const osh_q_kernels avx2 = {"avx2",      range_avx2,  params_avx2,
-                                   encode_avx2, decode_avx2, error_avx2};
+static const osh_q_kernels avx2 = {
+    .name = "avx2",
+    .range = osh_q_range_avx2,
+    .ranges = osh_q_ranges_avx2,
+    .params = osh_q_params_avx2,
+    .encode = encode_avx2,
+    .decode = decode_avx2,
+    .encode_run = encode_run_avx2,
+    .decode_run = decode_run_avx2,
+    .error = error_avx2,
+};
 
 const osh_q_kernels *osh_q_kernels_avx2(void)
 {

@@ -131,12 +131,11 @@ static void bits_fill(void *x, osh_dtype dt, int64_t n, uint64_t stream)
     }
 }
 
-static void test_kernel_columns(void **state)
+static void columns_compare(const osh_q_kernels *v)
 {
     static const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
     static const int64_t sizes[] = {1, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 129, 1000};
-    const osh_q_kernels *c = &osh_q_kernels_c, *v = osh_q_kernels_avx2();
-    if (!v || osh_isa_of_cpu() < OSH_ISA_AVX2) skip();
+    const osh_q_kernels *c = &osh_q_kernels_c;
     for (int d = 0; d < 3; d++)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
             for (int mode = 0; mode < 9; mode++) {
@@ -158,6 +157,13 @@ static void test_kernel_columns(void **state)
                 v->range(&lo[1], &hi[1], x, dts[d], n);
                 assert_memory_equal(&lo[0], &lo[1], 4);
                 assert_memory_equal(&hi[0], &hi[1], 4);
+                for (int64_t seg = 1; seg <= n && n % seg == 0; seg *= 2) {
+                    float ends[4][1000] = {{0}};
+                    c->ranges(ends[0], ends[1], x, dts[d], seg, n / seg);
+                    v->ranges(ends[2], ends[3], x, dts[d], seg, n / seg);
+                    assert_memory_equal(ends[0], ends[2], sizeof ends[0]);
+                    assert_memory_equal(ends[1], ends[3], sizeof ends[1]);
+                }
                 c->encode(want, x, dts[d], n, &q);
                 v->encode(got, x, dts[d], n, &q);
                 assert_memory_equal(want, got, sizeof want);
@@ -174,11 +180,32 @@ static void test_kernel_columns(void **state)
                         memset(z + (size_t)i * size, 0, size);
                     }
                 assert_memory_equal(y, z, sizeof y);
+                for (int64_t seg = 1; seg <= n && n % seg == 0 && mode; seg *= 2) {
+                    float scale[OSH_Q_RUN], zero[OSH_Q_RUN];
+                    osh_q_run run = {seg, n / seg < OSH_Q_RUN ? n / seg : OSH_Q_RUN, scale, zero};
+                    for (int i = 0; i < OSH_Q_RUN; i++) {
+                        scale[i] = osh_q_round_to(q.scale * (float)(1 + i), dts[d]);
+                        zero[i] = q.zero;
+                    }
+                    c->encode_run(want, x, dts[d], &run, &q);
+                    v->encode_run(got, x, dts[d], &run, &q);
+                    c->decode_run(y, dts[d], want, &run, &q);
+                    v->decode_run(z, dts[d], got, &run, &q);
+                    assert_memory_equal(want, got, sizeof want);
+                    assert_memory_equal(y, z, sizeof y);
+                }
                 double sums[2][2];
                 c->error(sums[0], x, y, dts[d], n);
                 v->error(sums[1], x, y, dts[d], n);
                 assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
             }
+}
+
+static void test_kernel_columns(void **state)
+{
+    if (!osh_q_kernels_avx2() || osh_isa_of_cpu() < OSH_ISA_AVX2) skip();
+    columns_compare(osh_q_kernels_avx2());
+    if (osh_isa_of_cpu() >= OSH_ISA_AVX512) columns_compare(osh_q_kernels_avx512());
 }
 
 /* Compares the error sums of the C and AVX2 kernels with sums in double, also for values whose

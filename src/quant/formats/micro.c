@@ -42,11 +42,23 @@ done:
     return rc;
 }
 
+/* Packs 8 codes of 4 bits into 4 bytes: the steps move codes next to each other in pairs, then
+ * pairs, then quadruples. Bytes are in the order of a little-endian processor. */
+static void nibbles_put(uint8_t *to, const uint8_t *codes)
+{
+    uint64_t x;
+    memcpy(&x, codes, sizeof x);
+    x &= 0x0f0f0f0f0f0f0f0fu;
+    x = (x | x >> 4) & 0x00ff00ff00ff00ffu;
+    x = (x | x >> 8) & 0x0000ffff0000ffffu;
+    uint32_t packed = (uint32_t)(x | x >> 16);
+    memcpy(to, &packed, sizeof packed);
+}
+
 /* Packs n codes of 4 or 6 bits densely into `to`. n is a multiple of 16. */
 static void codes_put(uint8_t *to, const uint8_t *codes, int64_t n, int bits)
 {
-    for (int64_t i = 0; i < n / 2 && bits == 4; i++)
-        to[i] = (uint8_t)((codes[2 * i] & 15) | codes[2 * i + 1] << 4);
+    for (int64_t i = 0; i < n && bits == 4; i += 8) nibbles_put(to + i / 2, codes + i);
     for (int64_t i = 0; i < n && bits == 6; i += 4, to += 3) {
         int word = (codes[i] & 63) | (codes[i + 1] & 63) << 6 | (codes[i + 2] & 63) << 12 |
                    (codes[i + 3] & 63) << 18;
