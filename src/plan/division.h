@@ -2,6 +2,7 @@
  * all ranks have made the same plan. */
 #ifndef OSH_DIVISION_H
 #define OSH_DIVISION_H
+#include "base/buf.h"
 #include "plan/plan.h"
 #include "ranks/ranks.h"
 
@@ -33,6 +34,11 @@ osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t
  * [output tensors]: true for tensors that need no more work; NULL: none. */
 osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const bool *done,
                             int n_ranks);
+/* Appends a line for each shard of a checkpoint, with its time, size and checksum of the header.
+ * These differ if a node has an old copy of a file. osh_source_tell also appends the checksums of
+ * the other files. */
+osh_status osh_shards_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck);
+osh_status osh_source_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck);
 /* Fails on each rank whose plan differs from that of rank 0: other files of the source, or other
  * steps. */
 osh_status osh_plan_agree(osh_ctx *cx, const osh_plan *p, osh_ranks *ranks);
