@@ -425,8 +425,8 @@ static osh_status oneshot_alone(osh_ctx *cx, const osh_options *opt, osh_sink si
     alone.ranks = NULL;
     if (osh_ranks_me(opt->ranks)) return OSH_OK;
     osh_log(cx, OSH_LOG_WARN,
-            "%d ranks: rank 0 does all work, because a job with measurements before the run is "
-            "not divided",
+            "%d ranks: rank 0 does all work, because a choice of bits, or a try of the largest "
+            "subgraph, is not divided",
             osh_ranks_n(opt->ranks));
     return osh_oneshot(cx, &alone, sink, user);
 }
@@ -444,7 +444,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
     bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
     OSH_TRY(osh_wants_measure(cx, &measured, opt));
-    if (opt->ranks && (measured || chosen || opt->only_largest_layer)) {
+    if (opt->ranks && (chosen || opt->only_largest_layer)) {
         rc = oneshot_alone(cx, given, sink, user);
         goto done;
     }

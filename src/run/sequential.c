@@ -11,11 +11,11 @@
 
 #include "graph/picked.h"
 #include "plan/division.h"
+#include "plan/exchange.h"
 #include "output/stream.h"
 #include "budget/memory_rest.h"
 #include "budget/refuse.h"
 #include "run/engine.h"
-#include "run/exchange.h"
 #include "run/made_up.h"
 #include "store/scratch.h"
 
@@ -285,8 +285,7 @@ static osh_status engine_pass(osh_ctx *cx, void *user, const osh_range *r, const
     e->last = s->again || (r->merged && !s->fold);
     if (p->schedule->visits[e->index].values_ahead || p->memory.n_loaders)
         OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->schedule->batch_tokens));
-    int64_t n_ranks = osh_ranks_n(e->r->ranks), i = 0;
-    int64_t n_rounds = e->r->ranks ? (p->in->groups.n + n_ranks - 1) / n_ranks : 1;
+    int64_t i = 0, n_rounds = osh_exchange_rounds(&p->in->groups, e->r->ranks);
     for (int64_t round = 0; round < n_rounds; round++) {
         OSH_TRY(engine_run_round(cx, e, s, &i, round));
         if (s->observe) OSH_TRY(osh_stats_exchange(cx, e->stats, round));
