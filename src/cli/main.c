@@ -249,7 +249,7 @@ static osh_status run_graph(osh_ctx *cx, const line *l, out_state *st)
 static osh_status run_verify(osh_ctx *cx, const line *l, out_state *st)
 {
     osh_verify_options o = l->options.verify; // views
-    o.ranks = st->ranks;
+    o.ranks = st->ranks, o.complete = &st->complete;
     return osh_verify_output(cx, l->words[0], &o, osh_to_stdout, st);
 }
 static osh_status run_eval(osh_ctx *cx, const line *l, out_state *st)
@@ -597,7 +597,7 @@ int main(int argc, char **argv)
         rc = osh_fail(cx, OSH_E_IO, "cannot write to standard output");
     osh_ranks_fail(cx, st.ranks, rc);
     if (rc) error_print(cx, rc, &st);
-    osh_ranks_close(cx, st.ranks, rc != OSH_OK);
+    osh_ranks_close(cx, st.ranks, rc && !st.complete);
     free(l.words);
     osh_free(cx, st.resume);
     osh_ctx_free(cx);

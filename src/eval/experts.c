@@ -225,7 +225,8 @@ static osh_status reaping_visit(osh_ctx *cx, reaping *r, int subgraph)
         if (r->run[i] && r->f->n_batches) // a rank without samples reads no weights
             OSH_TRY(
                 osh_weights_load(cx, w, g, osh_source_checkpoint(r->f->source), s->first + i, 1));
-    for (int v = 0; v < g->n_values; v++) r->stay[v] = r->f->n_batches && r->f->batches[0]->values[v];
+    for (int v = 0; v < g->n_values; v++)
+        r->stay[v] = r->f->n_batches && r->f->batches[0]->values[v];
     for (int l = 0; l < x->n; l++) {
         int node = g->values[x->layers[l].route].producer;
         if (node < s->first || node >= s->first + s->n_nodes) continue;

@@ -150,6 +150,8 @@ typedef struct osh_verify_options {
     bool json;
     char *log_level;
     struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
+    bool *complete;          // view: set to true when all checks are done, also if they have found
+                             // errors; NULL: nobody asks
 } osh_verify_options;
 extern const osh_field osh_verify_fields[];
 #endif

@@ -45,9 +45,7 @@ static const char *samples_not(const osh_plan *p)
 osh_division osh_divide(const osh_plan *p)
 {
     osh_division d = {OSH_DIVIDE_FILES, NULL};
-    if (p->in.opt->survey) {
-        d.not = "a survey is not divided";
-    } else if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
+    if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         d.kind = OSH_DIVIDE_SAMPLES, d.not = samples_not(p);
     } else if (p->manifest.n_shards < 2) {
         d.not = "the output has one file, and a file has one writer; a smaller --max-shard-size "

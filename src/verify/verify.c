@@ -28,6 +28,7 @@ static osh_status verify_look(osh_ctx *cx, osh_verify *v)
     }
     OSH_TRY(osh_verify_strangers(cx, v));
     OSH_TRY(osh_verify_gather(cx, v));
+    if (v->opt->complete) *v->opt->complete = true;
 done:
     return rc;
 }

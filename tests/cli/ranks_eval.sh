@@ -45,6 +45,7 @@ for what in "out --model $docs" "damaged --model $docs" "damaged --json" "$docs"
     [ "$what" != "damaged --model $docs" ] || [ "$(grep -c wanted want)" -gt 10 ] || fail "too few findings"
     for n in 2 7; do
         start ${mpis[n % ${#mpis[@]}]} $n "$ONESHOT" verify $what >got 2>log || [ "$what" != "out --model $docs" ] || fail "verify"
+        ! grep -qi 'mpi_abort\|aborting' log || fail "verify $what: findings end the other ranks"
         diff want got >log 2>&1 || fail "verify $what, $n ranks: other findings"
     done
 done
