@@ -294,6 +294,7 @@ done:
     osh_coverage_free(cx, r.coverage);
     osh_emitter_free(cx, r.emitter);
     osh_free(cx, r.results);
+    osh_free(cx, r.times);
     osh_plan_free(cx, p);
     return rc;
 }

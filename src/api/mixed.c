@@ -44,6 +44,7 @@ static void survey_end(osh_ctx *cx, survey *s)
     osh_coverage_free(cx, s->r.coverage);
     osh_emitter_free(cx, s->r.emitter);
     osh_free(cx, s->r.results);
+    osh_free(cx, s->r.times);
     osh_plan_free(cx, s->p);
     osh_free(cx, s->output);
     osh_free(cx, s->pass);

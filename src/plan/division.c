@@ -65,6 +65,18 @@ const char *osh_division_text(const osh_division *d)
     return "rank 0 does all work: ";
 }
 
+int osh_plan_n_ranks(const osh_plan *p)
+{
+    const osh_options *o = p->in.opt;
+    return o->ranks ? osh_ranks_n(o->ranks) : o->n_ranks > 1 ? (int)o->n_ranks : 1;
+}
+
+int osh_plan_ranks_per_node(const osh_plan *p)
+{
+    const osh_options *o = p->in.opt;
+    return o->ranks ? osh_ranks_per_node(o->ranks) : (int)o->ranks_per_node;
+}
+
 osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks)
 {
     osh_status rc = OSH_OK;

@@ -19,6 +19,10 @@ osh_division osh_divide(const osh_plan *p);
 /* Returns a text such as "the files of the output are divided". If `not` is set, it completes the
  * text. */
 const char *osh_division_text(const osh_division *d);
+/* Return the number of ranks of the job, and the most on one node: of a run, those that run; of
+ * `oneshot plan`, --ranks and --ranks-per-node. */
+int osh_plan_n_ranks(const osh_plan *p);
+int osh_plan_ranks_per_node(const osh_plan *p);
 /* Computes the bytes that the ranks send each other for the visit of range `index`: statistics, and
  * codes to rank 0 and from it. Only for OSH_DIVIDE_SAMPLES. */
 osh_status osh_divide_wire(osh_ctx *cx, int64_t *bytes, const osh_plan *p, int index, int n_ranks);

@@ -23,6 +23,7 @@ struct osh_ranks {
     char *where;         // view: text of osh_ranks_where; NULL: none
     osh_post *first, *last; // own: in the order in which they were posted
     int64_t sent;        // bytes
+    double waited;       // seconds
     char told[4096];     // message of osh_ranks_fail
 };
 

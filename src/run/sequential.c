@@ -263,6 +263,8 @@ static osh_status engine_run_round(osh_ctx *cx, osh_engine *e, const osh_step *s
         rc = engine_run_batch(cx, e, s, *i);
         osh_mem_use(cx, old);
         if (rc) goto done;
+        e->r->mine.n_tokens += p->in->data.offsets[p->schedule->batch_at[k + 1]] -
+                               p->in->data.offsets[p->schedule->batch_at[k]];
         pr->done = p->schedule->batch_at[k + 1];
         osh_run_step(cx, e->r, (double)pr->done / (double)pr->total);
     }
@@ -523,17 +525,6 @@ done:
     return rc;
 }
 
-/* Logs the bytes that all ranks have sent since the start. */
-static osh_status log_sent(osh_ctx *cx, const osh_run *r)
-{
-    int64_t sent = osh_ranks_sent(r->ranks);
-    osh_status rc = osh_exchange_count(cx, r->ranks, &sent);
-    if (r->ranks && !rc)
-        osh_log(cx, OSH_LOG_INFO, "%lld bytes were sent between %d ranks", (long long)sent,
-                osh_ranks_n(r->ranks));
-    return rc;
-}
-
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -543,7 +534,7 @@ osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
     OSH_TRY(engine_begin(cx, &e));
     OSH_TRY(engine_visit_all(cx, &e));
     OSH_TRY(osh_coverage_merge(cx, r->coverage, r->ranks));
-    OSH_TRY(log_sent(cx, r));
+    OSH_TRY(osh_times_gather(cx, r->ranks, &r->times, &r->mine));
 done:
     engine_end(cx, &e, rc && !r->ranks);
     if (!rc) rc = osh_ranks_barrier(cx, r->ranks); // then no rank has files of values
