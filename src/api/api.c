@@ -294,6 +294,7 @@ done:
     osh_coverage_free(cx, r.coverage);
     osh_emitter_free(cx, r.emitter);
     osh_free(cx, r.results);
+    osh_free(cx, r.times);
     osh_plan_free(cx, p);
     return rc;
 }
@@ -379,7 +380,7 @@ static osh_status compress_chosen(osh_ctx *cx, const osh_options *opt, osh_sink 
     OSH_TRY(osh_choice_make(cx, &c, opt, sink, user));
     with.chosen = c.recipe, with.mixed = c.mixed;
     OSH_TRY(compress_plain(cx, &with, sink, user));
-    OSH_TRY(osh_choice_end(cx, &c, opt));
+    if (!osh_ranks_me(opt->ranks)) OSH_TRY(osh_choice_end(cx, &c, opt));
 done:
     osh_choice_deinit(cx, &c);
     return rc;
@@ -418,15 +419,14 @@ static void options_of_rank(osh_options *o)
     o->log_file = none, o->profile = NULL, o->checkpoint.n = 0, o->guide = false;
 }
 
-/* Runs a job that no rank but rank 0 takes part in, because it consists of several runs. */
+/* Runs a job that only rank 0 takes part in. */
 static osh_status oneshot_alone(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_options alone = *opt; // views
     alone.ranks = NULL;
     if (osh_ranks_me(opt->ranks)) return OSH_OK;
     osh_log(cx, OSH_LOG_WARN,
-            "%d ranks: rank 0 does all work, because a job with measurements before the run is "
-            "not divided",
+            "%d ranks: rank 0 does all work, because a try of the largest subgraph is not divided",
             osh_ranks_n(opt->ranks));
     return osh_oneshot(cx, &alone, sink, user);
 }
@@ -444,7 +444,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
     bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
     OSH_TRY(osh_wants_measure(cx, &measured, opt));
-    if (opt->ranks && (measured || chosen || opt->only_largest_layer)) {
+    if (opt->ranks && opt->only_largest_layer) {
         rc = oneshot_alone(cx, given, sink, user);
         goto done;
     }

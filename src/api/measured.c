@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/xxh3.h"
 #include "eval/measure.h"
+#include "plan/division.h"
 #include "math/isa.h"
 #include "output/emit.h"
 #include "plan/identity.h"
@@ -147,6 +148,7 @@ osh_status osh_measure(osh_ctx *cx, char **recipe, const osh_options *opt, osh_s
     char *line = NULL, *said = NULL; // own
     *recipe = NULL;
     OSH_TRY(measuring_begin(cx, &m, opt));
+    OSH_TRY(osh_plan_agree(cx, m.p, opt->ranks));
     OSH_TRY(measuring_find_output(cx, recipe, &m, opt));
     if (*recipe) goto done;
     osh_mem_limit(cx, OSH_MEM_HOST, m.peak);

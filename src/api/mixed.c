@@ -16,6 +16,8 @@
 #include "math/isa.h"
 #include "output/emit_impl.h"
 #include "output/known.h"
+#include "output/share.h"
+#include "plan/division.h"
 #include "plan/identity.h"
 #include "budget/refuse.h"
 #include "run/run.h"
@@ -42,6 +44,7 @@ static void survey_end(osh_ctx *cx, survey *s)
     osh_coverage_free(cx, s->r.coverage);
     osh_emitter_free(cx, s->r.emitter);
     osh_free(cx, s->r.results);
+    osh_free(cx, s->r.times);
     osh_plan_free(cx, s->p);
     osh_free(cx, s->output);
     osh_free(cx, s->pass);
@@ -155,12 +158,20 @@ static osh_status survey_run(osh_ctx *cx, survey *s)
 {
     osh_status rc = OSH_OK;
     bool finished = false;
+    osh_division division = osh_divide(s->p);
+    osh_ranks *ranks = s->opt.ranks;
+    if (division.kind == OSH_DIVIDE_SAMPLES) s->r.ranks = ranks;
+    if (osh_ranks_me(ranks) && !s->r.ranks) return OSH_OK; // rank 0 makes the survey
     OSH_TRY(osh_run_watch(cx, &s->r, &s->opt));
     osh_memory_enforce(cx, &s->p->budget);
     s->r.progress.budget_bytes = s->opt.host_memory;
     OSH_NEW(cx, s->r.results, s->p->match.n_linears);
-    OSH_TRY(osh_emitter_new(cx, &s->r.emitter, s->p, s->r.results, &finished));
+    OSH_TRY((s->r.ranks ? osh_emitter_share : osh_emitter_new)(cx, &s->r.emitter, s->p,
+                                                               s->r.results, &finished));
     OSH_TRY(osh_run_start(cx, &s->r));
+    if (ranks)
+        osh_log(cx, OSH_LOG_INFO, "survey, %d ranks: %s%s", osh_ranks_n(ranks),
+                osh_division_text(&division), division.not ? division.not : "");
     if (!osh_run_solved(&s->r, 0, s->p->schedule.parts->n)) {
         if (s->p->gradients) OSH_TRY(measure_gradients(cx, s));
         OSH_TRY(osh_run_calibrated(cx, &s->r));
@@ -241,21 +252,27 @@ done:
 }
 
 /* Measures the effect of each unit: how its rounding changes the model's predictions. Reads the
- * effects from their file if it exists. Weighs the losses with the effects. */
+ * effects from their file if it exists. Weighs the losses with the effects. The ranks divide the
+ * units, and rank 0 gets all effects. */
 static osh_status choice_weigh(osh_ctx *cx, osh_mixed *m, survey *s)
 {
     osh_status rc = OSH_OK;
     osh_effect *e = NULL;  // own
     double *effect = NULL; // own
-    char *path = osh_path_join(cx, osh_emit_dir(s->r.emitter), "oneshot-report.json"); // own
-    bool found = false;
-    if (!path) OSH_TRY(OSH_E_NOMEM);
+    char *path = NULL;     // own
+    osh_ranks *ranks = s->opt.ranks;
+    bool found = false, others = osh_ranks_me(ranks) > 0;
     OSH_NEW(cx, effect, m->n_units);
-    OSH_TRY(survey_find_effects(cx, path, s, effect, m->n_units, &found));
+    if (!others) {
+        path = osh_path_join(cx, osh_emit_dir(s->r.emitter), "oneshot-report.json");
+        if (!path) OSH_TRY(OSH_E_NOMEM);
+        OSH_TRY(survey_find_effects(cx, path, s, effect, m->n_units, &found));
+    }
+    OSH_TRY(osh_ranks_broadcast(cx, ranks, &found, sizeof found, 0));
     if (!found) {
         OSH_TRY(osh_effect_open(cx, &e, s->p, m->unit_of, m->n_units));
         OSH_TRY(osh_effect_run(cx, e, effect, &s->r.progress));
-        OSH_TRY(survey_keep_effects(cx, path, s, effect, m->n_units));
+        if (!others) OSH_TRY(survey_keep_effects(cx, path, s, effect, m->n_units));
     }
     osh_mixed_weigh(m, effect);
 done:
@@ -268,12 +285,14 @@ done:
 static osh_status choice_choose(osh_ctx *cx, osh_choice *c, survey *s)
 {
     osh_status rc = OSH_OK;
+    static const osh_losses none = {0};
     int64_t limit = 0;
     const osh_losses **losses = NULL; // own array of views
     char *head = NULL, *mark = choice_mark(cx, s->id); // own
     const osh_options *o = &s->opt;
     OSH_NEW(cx, losses, s->p->match.n_linears);
-    for (int i = 0; i < s->p->match.n_linears; i++) losses[i] = &s->r.results[i].losses;
+    for (int i = 0; i < s->p->match.n_linears; i++)
+        losses[i] = s->r.results ? &s->r.results[i].losses : &none;
     OSH_TRY(osh_mixed_new(cx, &c->mixed, s->p, losses));
     if (s->p->gradients_not)
         osh_log(cx, OSH_LOG_INFO,
@@ -281,6 +300,7 @@ static osh_status choice_choose(osh_ctx *cx, osh_choice *c, survey *s)
                 s->p->gradients_not);
     if (s->p->gradients) osh_mixed_by_gradients(c->mixed, s->p);
     else OSH_TRY(choice_weigh(cx, c->mixed, s));
+    if (osh_ranks_me(o->ranks)) goto done; // rank 0 has all losses, and chooses
     OSH_TRY(osh_mixed_limit(cx, &limit, c->mixed, s->p));
     OSH_TRY(osh_mixed_choose(cx, c->mixed, limit));
     if (!mark) OSH_TRY(OSH_E_NOMEM);
@@ -328,6 +348,20 @@ done:
     return rc;
 }
 
+/* Gives all ranks the recipe that rank 0 has chosen. */
+static osh_status choice_give(osh_ctx *cx, osh_choice *c, osh_ranks *ranks)
+{
+    osh_status rc = OSH_OK;
+    uint64_t n = osh_ranks_me(ranks) ? 0 : strlen(c->recipe);
+    if (!ranks) goto done;
+    OSH_TRY(osh_ranks_broadcast(cx, ranks, &n, sizeof n, 0));
+    if (osh_ranks_me(ranks)) OSH_NEW(cx, c->recipe, n + 1);
+    OSH_TRY(osh_ranks_broadcast(cx, ranks, c->recipe, n, 0));
+    if (osh_ranks_me(ranks)) osh_mixed_free(cx, c->mixed), c->mixed = NULL; // it has no losses
+done:
+    return rc;
+}
+
 osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, osh_sink sink,
                            void *user)
 {
@@ -335,12 +369,14 @@ osh_status osh_choice_make(osh_ctx *cx, osh_choice *c, const osh_options *opt, o
     survey s; // own
     *c = (osh_choice){0};
     OSH_TRY(survey_begin(cx, &s, opt));
+    OSH_TRY(osh_plan_agree(cx, s.p, opt->ranks));
     OSH_TRY(survey_find_output(cx, c, &s, opt));
     if (c->recipe) goto done;
     OSH_TRY(survey_predict(cx, &s, false));
     OSH_TRY(survey_run(cx, &s));
     OSH_TRY(choice_choose(cx, c, &s));
-    OSH_TRY(choice_say(cx, c->mixed, sink, user));
+    if (!osh_ranks_me(opt->ranks)) OSH_TRY(choice_say(cx, c->mixed, sink, user));
+    OSH_TRY(choice_give(cx, c, opt->ranks));
 done:
     survey_end(cx, &s);
     return rc;

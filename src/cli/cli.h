@@ -27,6 +27,7 @@ typedef struct line { // a parsed command line
 typedef struct out_state {
     bool failed;  // true if writing to stdout failed
     bool json;    // true if stderr is JSON
+    bool complete; // true if all ranks have done their work, so that a failure ends no other rank
     char *resume; // own: directory with which the same command continues; NULL: none
     osh_ranks *ranks; // own: the processes that a launcher has started; NULL: one process
 } out_state;

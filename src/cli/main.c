@@ -248,11 +248,15 @@ static osh_status run_graph(osh_ctx *cx, const line *l, out_state *st)
 }
 static osh_status run_verify(osh_ctx *cx, const line *l, out_state *st)
 {
-    return osh_verify_output(cx, l->words[0], &l->options.verify, osh_to_stdout, st);
+    osh_verify_options o = l->options.verify; // views
+    o.ranks = st->ranks, o.complete = &st->complete;
+    return osh_verify_output(cx, l->words[0], &o, osh_to_stdout, st);
 }
 static osh_status run_eval(osh_ctx *cx, const line *l, out_state *st)
 {
-    return osh_eval(cx, &l->options.eval, osh_to_stdout, st);
+    osh_eval_options o = l->options.eval; // views
+    o.ranks = st->ranks;
+    return osh_eval(cx, &o, osh_to_stdout, st);
 }
 static osh_status run_bench(osh_ctx *cx, const line *l, out_state *st)
 {
@@ -338,12 +342,13 @@ const command osh_commands[] = {
      .does = "checks an output against its manifest and its source",
      .about = "Reads a finished output again. Exit code 1 if anything differs from its manifest "
               "or its source.",
-     .fields = osh_verify_fields, .most = 1, .want = "output directory", .run = run_verify},
+     .fields = osh_verify_fields, .divided = true, .most = 1, .want = "output directory",
+     .run = run_verify},
     {.name = "eval", .arguments = "--model DIR --dataset FILE [--reference DIR]",
      .does = "measures the perplexity of a model, dense or compressed",
      .about = "Measures perplexity with the sequential engine. The last line on standard output "
               "is `perplexity X`.",
-     .fields = osh_eval_fields, .run = run_eval},
+     .fields = osh_eval_fields, .divided = true, .run = run_eval},
     {.name = "compare", .arguments = "PANEL.json... [--output FILE]",
      .does = "prints a table of evaluations of the same tokens",
      .about = "Prints size, perplexity, KL divergence and top-1 agreement of the models whose "
@@ -592,7 +597,7 @@ int main(int argc, char **argv)
         rc = osh_fail(cx, OSH_E_IO, "cannot write to standard output");
     osh_ranks_fail(cx, st.ranks, rc);
     if (rc) error_print(cx, rc, &st);
-    osh_ranks_close(cx, st.ranks, rc != OSH_OK);
+    osh_ranks_close(cx, st.ranks, rc && !st.complete);
     free(l.words);
     osh_free(cx, st.resume);
     osh_ctx_free(cx);

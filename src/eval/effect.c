@@ -23,7 +23,8 @@ typedef struct stream { // stream: the batches of a model in which only one unit
 struct osh_effect {
     const osh_plan *p;  // view
     const int *unit_of; // view
-    int n_units;
+    int n_units;        // unit u belongs to rank u modulo the number of ranks
+    osh_ranks *ranks;   // view: the ranks that divide the units; NULL: this process has all units
     osh_forward *f;     // own
     osh_dataset d;      // own: first tokens of the first samples
     stream clean;
@@ -38,7 +39,7 @@ osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, con
     osh_status rc = OSH_OK;
     osh_effect *e = NULL; // own
     OSH_NEW(cx, e, 1);
-    e->p = p, e->unit_of = unit_of, e->n_units = n_units;
+    e->p = p, e->unit_of = unit_of, e->n_units = n_units, e->ranks = p->in.opt->ranks;
     OSH_TRY(osh_forward_open(cx, &e->f, p->in.opt->model, p->in.opt->models_dir));
     OSH_TRY(osh_graph_need_head(cx, e->f->graph, osh_source_checkpoint(e->f->source),
                                 "a choice of bits by predictions"));
@@ -50,6 +51,11 @@ osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, con
 done:
     osh_effect_close(cx, e);
     return rc;
+}
+
+static bool unit_is_here(const osh_effect *e, int unit)
+{
+    return unit % osh_ranks_n(e->ranks) == osh_ranks_me(e->ranks);
 }
 
 static void stream_free(osh_ctx *cx, stream *s)
@@ -174,6 +180,8 @@ static osh_status effect_run_subgraph(osh_ctx *cx, osh_effect *e, int subgraph)
     osh_status rc = OSH_OK;
     const osh_subgraph *s = &e->f->parts->parts[subgraph];
     osh_weights *w = NULL; // own
+    osh_ranks_phase(e->ranks, "effects", s->name);
+    OSH_TRY(osh_ranks_hear(cx, e->ranks));
     osh_forward_choose(e->f, subgraph, e->run, e->keep);
     OSH_TRY(osh_weights_new(cx, &w, e->f->graph));
     OSH_TRY(effect_load_weights(cx, e, s, w));
@@ -181,7 +189,8 @@ static osh_status effect_run_subgraph(osh_ctx *cx, osh_effect *e, int subgraph)
         if (e->of[u].batch[0]) OSH_TRY(stream_run(cx, e, &e->of[u], subgraph, w));
     for (int i = 0; i < e->p->match.n_linears; i++) {
         int u = e->unit_of[i];
-        if (linear_is_within(e, &e->p->match.linears[i], subgraph) && !e->of[u].batch[0])
+        if (linear_is_within(e, &e->p->match.linears[i], subgraph) && !e->of[u].batch[0] &&
+            unit_is_here(e, u))
             OSH_TRY(unit_fork(cx, e, u, subgraph, w));
     }
     OSH_TRY(stream_run(cx, e, &e->clean, subgraph, w));
@@ -231,6 +240,21 @@ done:
     return rc;
 }
 
+/* Gives rank 0 the effects of all units. */
+static osh_status effect_gather(osh_ctx *cx, const osh_effect *e, double *effect)
+{
+    osh_status rc = OSH_OK;
+    double *all = NULL; // own [ranks, units]
+    if (!e->ranks) goto done;
+    OSH_NEW(cx, all, (int64_t)osh_ranks_n(e->ranks) * e->n_units);
+    OSH_TRY(osh_ranks_gather(cx, e->ranks, all, effect, (size_t)e->n_units * sizeof *effect));
+    for (int u = 0; u < e->n_units && !osh_ranks_me(e->ranks); u++)
+        effect[u] = all[(int64_t)(u % osh_ranks_n(e->ranks)) * e->n_units + u];
+done:
+    osh_free(cx, all);
+    return rc;
+}
+
 osh_status osh_effect_run(osh_ctx *cx, osh_effect *e, double *effect, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
@@ -247,10 +271,12 @@ osh_status osh_effect_run(osh_ctx *cx, osh_effect *e, double *effect, osh_progre
     OSH_TRY(osh_forward_load_head(cx, &e->f->head, &e->f->head_bias, e->f));
     for (int u = 0; u < e->n_units; u++) {
         OSH_TRY(osh_check_interrupt(cx));
+        if (!unit_is_here(e, u)) continue;
         if (e->of[u].batch[0]) OSH_TRY(effect_score(cx, &effect[u], e, &e->of[u], e->f->head));
         else OSH_TRY(effect_score_head(cx, &effect[u], e, u));
         effect[u] /= (double)e->d.offsets[e->d.n];
     }
+    OSH_TRY(effect_gather(cx, e, effect));
 done:
     return rc;
 }
@@ -272,7 +298,8 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
     }
     int64_t scores = (int64_t)osh_mem_gross(
         osh_op_kl.scratch(NULL, width, g->n_vocab, OSH_EFFECT_LENGTH, osh_threads(cx)));
-    int64_t streams = (m.left - head) * (e->n_units + 1);
+    int n_ranks = osh_ranks_n(e->ranks), n_here = (e->n_units + n_ranks - 1) / n_ranks;
+    int64_t streams = (m.left - head) * (n_here + 1);
     *peak = streams + (m.peak > head + scores ? m.peak : head + scores) + most;
 done:
     return rc;

@@ -15,6 +15,7 @@
 #include "eval/eval_memory.h"
 #include "eval/panel.h"
 #include "eval/saved.h"
+#include "eval/share.h"
 #include "math/isa.h"
 #include "budget/cost.h"
 #include "match/paths.h"
@@ -81,30 +82,40 @@ done:
     return rc;
 }
 
-static osh_status score_batch(osh_ctx *cx, scores *sc, osh_eval_models *m, int64_t at)
+/* Adds the scores of a batch. out: as in score_batch. */
+static void scores_add(scores *sc, const osh_tensor *targets, osh_tensor *const out[4])
 {
-    osh_status rc = OSH_OK;
-    osh_tensor *targets = NULL, *out[4] = {NULL}; // own; out: NLL, KL divergence, top-1 agreement,
-                                                  // NLL of the reference model
-    int64_t first, n;
-    if (m->gpu) osh_eval_gpu_batch(m->gpu, at, &first, &n);
-    else first = m->f->batches[at]->first_sample, n = m->f->batches[at]->seqs.n;
-    OSH_TRY(osh_next_tokens(cx, &targets, &m->d, first, n));
-    const int64_t *shape = targets->shape;
-    for (int i = 0; i < (m->ref ? 4 : 1); i++)
-        OSH_TRY(osh_tensor_new(cx, &out[i], OSH_F32, 1, shape));
-    if (m->gpu) OSH_TRY(osh_eval_gpu_score(cx, m->gpu, at, targets, out));
-    else OSH_TRY(batch_score_on_host(cx, m->f, m->ref, at, targets, out));
-    for (int64_t i = 0; i < shape[0]; i++) {
+    for (int64_t i = 0; i < targets->shape[0]; i++) {
         if (((int32_t *)targets->data)[i] < 0) continue;
         float v = ((float *)out[0]->data)[i];
         sc->per_token[sc->n++] = v;
         sc->nll += v;
-        if (!m->ref) continue;
+        if (!out[1]) continue;
         sc->kl_of[sc->n - 1] = ((float *)out[1]->data)[i];
         sc->kl += ((float *)out[1]->data)[i], sc->agree += ((float *)out[2]->data)[i] > 0.5f;
         sc->ref_nll += ((float *)out[3]->data)[i];
     }
+}
+
+/* Scores batch b, or receives its scores from another rank. Rank 0 adds the scores, and the other
+ * ranks send them. */
+static osh_status score_batch(osh_ctx *cx, scores *sc, osh_eval_models *m, int64_t b)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *targets = NULL, *out[4] = {NULL}; // own; out: NLL, KL divergence, top-1 agreement,
+                                                  // NLL of the reference model
+    osh_ranks *ranks = m->f->ranks;
+    int64_t first, n;
+    int n_out = m->ref ? 4 : 1, owner = osh_eval_owner(m, b);
+    osh_eval_batch(m, b, &first, &n);
+    OSH_TRY(osh_next_tokens(cx, &targets, &m->d, first, n));
+    for (int i = 0; i < n_out; i++)
+        OSH_TRY(osh_tensor_new(cx, &out[i], OSH_F32, 1, targets->shape));
+    if (owner != osh_ranks_me(ranks)) OSH_TRY(osh_eval_recv(cx, ranks, out, n_out, owner));
+    else if (m->gpu) OSH_TRY(osh_eval_gpu_score(cx, m->gpu, b, targets, out));
+    else OSH_TRY(batch_score_on_host(cx, m->f, m->ref, osh_eval_local(m, b), targets, out));
+    if (osh_ranks_me(ranks)) OSH_TRY(osh_eval_send(cx, ranks, out, n_out));
+    else scores_add(sc, targets, out);
 done:
     osh_tensor_free(cx, targets);
     for (int i = 0; i < 4; i++) osh_tensor_free(cx, out[i]);
@@ -213,6 +224,10 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
         pr->work_total += work, pr->n_steps += m->ref->parts->n;
     }
     OSH_TRY(osh_eval_gpu_open(cx, &m->gpu, o, m->f, m->ref, &m->d));
+    m->size = o->batch_size > 0 ? o->batch_size : 1;
+    m->f->ranks = o->ranks;
+    if (m->ref) m->ref->ranks = o->ranks;
+    OSH_TRY(osh_eval_agree(cx, o->ranks, m));
     if (!m->gpu && o->use_gds && !strcmp(o->use_gds, "true"))
         osh_log(cx, OSH_LOG_WARN,
                 "--use-gds true: nothing runs on a GPU, the host reads all files");
@@ -239,20 +254,24 @@ done:
 static osh_status score_batches(osh_ctx *cx, scores *sc, osh_eval_models *m, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
-    int64_t n = m->gpu ? osh_eval_gpu_batches(m->gpu) : m->f->n_batches;
+    int64_t n = osh_eval_batches(m);
+    int me = osh_ranks_me(m->f->ranks);
     double work = (osh_cost_of_head(m->f->graph, &m->d) +
                    (m->ref ? osh_cost_of_head(m->ref->graph, &m->d) : 0)) /
                   (double)n;
     OSH_NEW(cx, sc->per_token, m->d.offsets[m->d.n]);
     if (m->ref) OSH_NEW(cx, sc->kl_of, m->d.offsets[m->d.n]);
     pr->step++, pr->name = "the scores", pr->phase = "score", pr->tokens_per_s = 0, pr->total = n;
+    osh_ranks_phase(m->f->ranks, "scores", NULL);
     for (int64_t b = 0; b < n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
+        if (me && osh_eval_owner(m, b) != me) continue;
         OSH_TRY(score_batch(cx, sc, m, b));
         pr->done = b + 1, pr->work_done += work, pr->finished = b + 1 == n;
         if (pr->finished) pr->work_done = pr->work_total;
         osh_progress_show(cx, pr);
     }
+    if (me) OSH_TRY(osh_eval_sent(cx, m->f->ranks));
 done:
     return rc;
 }
@@ -323,28 +342,47 @@ done:
     return rc;
 }
 
-osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void *user)
+/* Runs the models and scores their predictions. Rank 0 of a divided evaluation gets all scores and
+ * writes the logits. */
+static osh_status eval_run(osh_ctx *cx, scores *sc, osh_eval_models *m, const osh_eval_options *o)
 {
     osh_status rc = OSH_OK;
-    osh_eval_models m = {.f = NULL}; // own
-    scores sc = {0};
     osh_progress pr = {.error = -1};
     int64_t load = 0;
+    OSH_TRY(models_open(cx, m, &load, o, &pr));
+    OSH_TRY(osh_eval_memory(cx, o, m, load));
+    OSH_TRY(models_run(cx, m, o, &pr));
+    if (o->save_logits)
+        OSH_TRY(osh_ranks_me(o->ranks) ? osh_saved_send(cx, m)
+                                       : osh_saved_write(cx, o->save_logits, o->model, m));
+    OSH_TRY(score_batches(cx, sc, m, &pr));
+done:
+    return rc;
+}
+
+osh_status osh_eval(osh_ctx *cx, const osh_eval_options *given, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_eval_options mine = *given, *o = &mine; // views
+    bool here = true;
+    osh_eval_models m = {.f = NULL}; // own
+    scores sc = {0};
     char *texts[2] = {NULL, NULL}; // own
     const char *const models[] = {o->reference ? o->reference : o->model, o->model};
-    const osh_question q = eval_question(o);
     if (!o->model || !o->dataset)
         OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_paths_check(cx, osh_eval_fields, o));
-    if (o->save_logits) OSH_TRY(osh_saved_make_dir(cx, o->save_logits)); // fails before the work
+    OSH_TRY(osh_eval_divide(cx, o, &here));
+    if (!here) goto done; // rank 0 does the job
+    const osh_question q = eval_question(o);
+    bool others = osh_ranks_me(o->ranks) > 0;
+    if (o->save_logits && !others)
+        OSH_TRY(osh_saved_make_dir(cx, o->save_logits)); // fails before the work
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));
-    if (o->sample) OSH_TRY(answers_check(cx, o));
-    OSH_TRY(models_open(cx, &m, &load, o, &pr));
-    OSH_TRY(osh_eval_memory(cx, o, &m, load));
-    OSH_TRY(models_run(cx, &m, o, &pr));
-    if (o->save_logits) OSH_TRY(osh_saved_write(cx, o->save_logits, o->model, &m));
-    OSH_TRY(score_batches(cx, &sc, &m, &pr));
+    if (o->sample && !others) OSH_TRY(answers_check(cx, o));
+    OSH_TRY(eval_run(cx, &sc, &m, o));
+    if (others) goto done; // rank 0 has the scores
     if (!sc.n)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token",
                  o->dataset);

@@ -266,6 +266,12 @@ done:
     return rc;
 }
 
+bool osh_eval_gpu_wanted(const osh_eval_options *o)
+{
+    const char *text = o->device ? o->device : "auto";
+    return strcmp(text, "cpu") != 0 && (strcmp(text, "auto") != 0 || osh_cuda_present());
+}
+
 osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_options *o,
                              const osh_forward *f, const osh_forward *ref, const osh_dataset *d)
 {
@@ -275,7 +281,7 @@ osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_opt
     int64_t arena = 0;
     int ordinal = 0;
     *out = NULL;
-    if (!strcmp(text, "cpu") || (!strcmp(text, "auto") && !osh_cuda_present())) goto done;
+    if (!osh_eval_gpu_wanted(o)) goto done;
     bool cached = f->cache || (ref && ref->cache);
     bool outputs =
         osh_source_rounds_outputs(f->source) || (ref && osh_source_rounds_outputs(ref->source));

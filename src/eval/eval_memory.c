@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "eval/saved.h"
+#include "eval/share.h"
 #include "math/isa.h"
 
 /* Bytes. SMALL_BYTES: small lists. READER_BYTES: stack and heap of the thread that prefetches
@@ -49,10 +50,11 @@ static int64_t scores_host_bytes(const job *j, int64_t n, int64_t size, int n_th
     int64_t each = 5 * (int64_t)osh_tensor_gross((size_t)most * 4);
     const osh_op *op = j->m->ref ? &osh_op_kl : &osh_op_nll;
     /* The scratch is allocated in several blocks, so twice its size is an upper bound. */
-    return each +
+    return each + osh_eval_share_bytes(j->o->ranks, most) +
            2 * (int64_t)osh_mem_gross(op->scratch(NULL, width, g->n_vocab, most, n_threads));
 }
 
+/* *peak: the largest peak of all ranks, so that all ranks accept or refuse the same budget. */
 static osh_status job_predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t n, int64_t size)
 {
     osh_status rc = OSH_OK;
@@ -69,6 +71,7 @@ static osh_status job_predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t 
     *peak += j->base + (m->ref ? 2 : 1) *
                            (int64_t)osh_mem_gross((size_t)m->d.offsets[m->d.n] * sizeof(float));
     if (*peak < j->load) *peak = j->load;
+    OSH_TRY(osh_ranks_largest(cx, j->o->ranks, peak));
 done:
     return rc;
 }

@@ -12,11 +12,15 @@
 #include <string.h>
 
 #include "eval/forward.h"
+#include "plan/division.h"
+#include "plan/exchange.h"
 #include "rewrite/experts.h"
 
 typedef struct reaping {
     osh_plan *p;    // view
     osh_forward *f; // own
+    osh_ranks *ranks; // view: the ranks among which samples are divided; NULL: this process runs
+                      // all samples
     int *layer_of;  // own [graph values]: index of the layer whose router logits, or whose expert's
                     // output, the value is; -1: none
     int *expert_of; // own [graph values]: index of the expert that computes the value as its
@@ -57,6 +61,7 @@ static osh_status reaping_open(osh_ctx *cx, void **out, osh_plan *p, const osh_m
     (void)m;
     OSH_NEW(cx, r, 1);
     r->p = p;
+    if (p->in.groups.n > 1) r->ranks = p->in.opt->ranks; // each rank measures a single group alone
     OSH_TRY(osh_forward_open(cx, &r->f, p->in.opt->model, p->in.opt->models_dir));
     const osh_graph *g = r->f->graph;
     OSH_NEW(cx, r->layer_of, g->n_values);
@@ -159,15 +164,24 @@ static void reaping_choose_kept(osh_ctx *cx, reaping *r, int layer)
         if (!gone[e]) *kept++ = e;
 }
 
+/* Runs the samples of this rank. If experts are measured, adds the sums of all ranks. */
 static osh_status reaping_pass(osh_ctx *cx, reaping *r, const osh_subgraph *s,
                                const osh_weights *w, const bool *keep)
 {
     osh_status rc = OSH_OK;
     osh_exec_hooks hooks = {.value = reaping_value, .user = r};
-    for (int64_t b = 0; b < r->f->n_batches; b++) {
-        OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){r->f->graph, s->first, s->n_nodes, r->run, keep},
-                             w, r->f->batches[b], &hooks, true));
+    const osh_groups *groups = &r->p->in.groups;
+    for (int64_t k = 0; k < osh_exchange_rounds(groups, r->ranks); k++) {
+        for (int64_t b = 0; b < r->f->n_batches; b++) {
+            osh_batch *at = r->f->batches[b];
+            if (!osh_exchange_is_now(groups, r->ranks, at->first_sample, k)) continue;
+            OSH_TRY(osh_check_interrupt(cx));
+            OSH_TRY(osh_ranks_hear(cx, r->ranks));
+            OSH_TRY(osh_exec_run(cx,
+                                 &(osh_exec_span){r->f->graph, s->first, s->n_nodes, r->run, keep},
+                                 w, at, &hooks, true));
+        }
+        if (r->measuring) OSH_TRY(osh_exchange_groups(cx, r->ranks, r->sum, 0, k));
     }
 done:
     return rc;
@@ -182,10 +196,13 @@ static osh_status reaping_measure(osh_ctx *cx, reaping *r, const osh_subgraph *s
     int64_t n = r->p->rewrites.experts->n_all;
     OSH_TRY(osh_stat_new(cx, &r->sum, &osh_stat_sums, r->p->in.groups, n, host));
     OSH_TRY(osh_stat_new_part(cx, r->sum, host));
+    r->sum->open = r->ranks != NULL;
     OSH_TRY(osh_stat_new(cx, &r->count, &osh_stat_routes, r->p->in.groups, n, host));
     r->measuring = true, r->layer = layer;
     OSH_TRY(reaping_pass(cx, r, s, w, r->stay));
     OSH_TRY(osh_stat_finish(cx, r->sum));
+    OSH_TRY(osh_exchange_give(cx, r->ranks, r->sum->all));
+    OSH_TRY(osh_exchange_exact(cx, r->ranks, &osh_stat_routes, r->count->all));
     reaping_choose_kept(cx, r, layer);
 done:
     osh_stat_free(cx, r->sum), r->sum = NULL;
@@ -201,13 +218,15 @@ static osh_status reaping_visit(osh_ctx *cx, reaping *r, int subgraph)
     const osh_experts *x = r->p->rewrites.experts;
     const osh_subgraph *s = &r->f->parts->parts[subgraph];
     osh_weights *w = NULL; // own
+    osh_ranks_phase(r->ranks, "experts", s->name);
     osh_forward_choose(r->f, subgraph, r->run, r->keep);
     OSH_TRY(osh_weights_new(cx, &w, g));
     for (int i = 0; i < s->n_nodes; i++)
-        if (r->run[i])
+        if (r->run[i] && r->f->n_batches) // a rank without samples reads no weights
             OSH_TRY(
                 osh_weights_load(cx, w, g, osh_source_checkpoint(r->f->source), s->first + i, 1));
-    for (int v = 0; v < g->n_values; v++) r->stay[v] = r->f->batches[0]->values[v] != NULL;
+    for (int v = 0; v < g->n_values; v++)
+        r->stay[v] = r->f->n_batches && r->f->batches[0]->values[v];
     for (int l = 0; l < x->n; l++) {
         int node = g->values[x->layers[l].route].producer;
         if (node < s->first || node >= s->first + s->n_nodes) continue;
@@ -226,10 +245,10 @@ static osh_status reaping_run(osh_ctx *cx, void *state, osh_progress *pr)
     const osh_dataset *d = &r->p->in.data;
     osh_forward *f = r->f;
     OSH_NEW(cx, f->batches, d->n);
-    for (; f->n_batches < d->n; f->n_batches++) {
-        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids,
-                              d->offsets + f->n_batches, 1));
-        f->batches[f->n_batches]->first_sample = f->n_batches;
+    for (int64_t k = 0; k < d->n; k++) {
+        if (!osh_divide_sample(&r->p->in.groups, r->ranks, k)) continue;
+        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids, d->offsets + k, 1));
+        f->batches[f->n_batches++]->first_sample = k;
     }
     pr->n_steps = f->parts->n, pr->phase = "experts", pr->error = -1, pr->loss = 0;
     for (int i = 0; i < f->parts->n; i++) {
@@ -251,8 +270,9 @@ static osh_status reaping_bytes(osh_ctx *cx, int64_t *peak, const void *state)
     osh_forward_memory m = {0};
     osh_status rc = osh_forward_bytes(cx, &m, r->f, &r->p->in.data, r->p->in.data.n, 1);
     int64_t n = r->p->rewrites.experts->n_all;
-    *peak = m.peak + (int64_t)(osh_stat_bytes(&osh_stat_sums, &r->p->in.groups, n) +
-                               osh_stat_bytes(&osh_stat_routes, &r->p->in.groups, n));
+    *peak = m.peak + (r->ranks ? OSH_RANKS_BYTES : 0) +
+            (int64_t)(osh_stat_bytes(&osh_stat_sums, &r->p->in.groups, n) +
+                      osh_stat_bytes(&osh_stat_routes, &r->p->in.groups, n));
     return rc;
 }
 

@@ -283,12 +283,14 @@ static osh_status forward_run_part(osh_ctx *cx, void *user, const osh_forward_pa
     osh_weights *w = NULL; // own
     osh_exec_span span = osh_forward_span(f, p);
     double work = osh_cost_of_nodes(&span, k->d);
-    double tokens = (double)k->d->offsets[k->d->n];
+    double tokens = 0;
+    for (int64_t b = 0; b < f->n_batches; b++) tokens += (double)f->batches[b]->n_tokens;
     k->aq.first = s->first;
     OSH_TRY(osh_weights_new(cx, &w, g));
     for (int i = 0; i < s->n_nodes; i++)
         if (p->run[i])
             OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
+    osh_ranks_phase(f->ranks, "forward", s->name);
     pr->step++, pr->name = s->name, pr->phase = "forward", pr->total = f->n_batches;
     double start = osh_now();
     for (int64_t b = 0, seen = 0; b < f->n_batches; b++) {
@@ -307,6 +309,12 @@ done:
     return rc;
 }
 
+int64_t osh_forward_n_batches(const osh_forward *f, int64_t n, int64_t size)
+{
+    int64_t all = (n + size - 1) / size, before = osh_ranks_me(f->ranks);
+    return all > before ? (all - before - 1) / osh_ranks_n(f->ranks) + 1 : 0;
+}
+
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr)
 {
@@ -314,10 +322,12 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     const osh_graph *g = f->graph;
     running k = {.f = f, .d = d, .aq = {.f = f}, .pr = pr};
     osh_exec_hooks hooks = osh_forward_hooks(&k.aq);
-    int64_t size = batch_size > 0 ? batch_size : 1, n = (d->n + size - 1) / size;
+    int64_t size = batch_size > 0 ? batch_size : 1, n = osh_forward_n_batches(f, d->n, size);
     OSH_NEW(cx, f->batches, n);
+    if (!n) goto done; // there are more ranks than batches
     for (int64_t b = 0; b < n; b++) {
-        int64_t first = b * size, count = d->n - first < size ? d->n - first : size;
+        int64_t first = (osh_ranks_me(f->ranks) + b * osh_ranks_n(f->ranks)) * size,
+                count = d->n - first < size ? d->n - first : size;
         OSH_TRY(osh_batch_new(cx, &f->batches[b], g, f->ids ? f->ids : d->ids, d->offsets + first,
                               count));
         f->batches[b]->first_sample = first;
@@ -364,12 +374,13 @@ done:
     return rc;
 }
 
-int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size,
-                                 int v, int64_t *most)
+int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int64_t n,
+                                 int64_t size, int v, int64_t *most)
 {
-    int64_t sum = 0,
+    const osh_graph *g = f->graph;
+    int64_t sum = 0, step = osh_ranks_n(f->ranks) * size,
             each = (int64_t)(osh_mem_gross(sizeof(osh_batch)) + osh_batch_lists(g, size + 1));
-    for (int64_t first = 0; first < n; first += size) {
+    for (int64_t first = osh_ranks_me(f->ranks) * size; first < n; first += step) {
         int64_t end = first + size < n ? first + size : n,
                 tokens = d->offsets[end] - d->offsets[first];
         size_t row = v < 0 ? sizeof(int32_t) : osh_value_bytes(g, v);
@@ -420,7 +431,7 @@ static osh_status forward_count_part(osh_ctx *cx, void *user, const osh_forward_
     for (int k = 0; k < s->n_live_in; k++) c->in[s->live_in[k]] = true;
     for (int v = 0; v < g->n_values; v++)
         if (p->keep[v] && v != g->input_ids)
-            after += osh_forward_values_bytes(g, c->d, c->n, c->size, v, &c->most);
+            after += osh_forward_values_bytes(c->f, c->d, c->n, c->size, v, &c->most);
     int64_t weights = osh_forward_weight_bytes(c->f, s, p->run, &c->width);
     int64_t now = c->before > after ? c->before : after;
     osh_exec_batch whole = {.n_tokens = c->most, .n_threads = osh_threads(cx)};
@@ -450,13 +461,12 @@ osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forwa
                              const osh_dataset *d, int64_t n, int64_t batch_size)
 {
     osh_status rc = OSH_OK;
-    const osh_graph *g = f->graph;
     counting c = {.f = f, .d = d, .n = n, .size = batch_size > 0 ? batch_size : 1, .m = m}; // own
     c.reading = (int64_t)osh_source_scratch(f->source);
-    c.base = osh_forward_values_bytes(g, d, n, c.size, -1, &c.most);
-    c.base += (int64_t)osh_mem_gross((size_t)((n + c.size - 1) / c.size) * sizeof(void *));
+    c.base = osh_forward_values_bytes(f, d, n, c.size, -1, &c.most);
+    c.base += (int64_t)osh_mem_gross((size_t)osh_forward_n_batches(f, n, c.size) * sizeof(void *));
     m->peak = 0;
-    OSH_NEW(cx, c.in, g->n_values);
+    OSH_NEW(cx, c.in, f->graph->n_values);
     OSH_TRY(osh_forward_walk(cx, f, forward_count_part, &c));
     m->left = c.base + c.before + osh_forward_head_bytes(f);
     if (m->left + c.reading > m->peak) m->peak = m->left + c.reading;

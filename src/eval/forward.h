@@ -6,14 +6,17 @@
 #include "rewrite/online.h"
 #include "quant/source.h"
 #include "data/dataset.h"
+#include "ranks/ranks.h"
 
 typedef struct osh_forward {
     osh_source *source;  // own
     osh_graph *graph;    // own
     osh_online online;   // own: rotations of transform_config that act while the model runs
     osh_partition *parts; // own
-    osh_batch **batches; // own: the batches of the run; after osh_forward_run, each has the value
-                         // graph->hidden (input of the head)
+    osh_ranks *ranks;    // view: batch b belongs to rank b modulo their number; NULL: this process
+                         // runs all batches
+    osh_batch **batches; // own: the batches of this process; after osh_forward_run, each has the
+                         // value graph->hidden (input of the head)
     int64_t n_batches;
     osh_tensor *head;    // own: weight of the head
     osh_tensor *head_bias; // own: bias of the head, [V]; NULL: none
@@ -50,7 +53,9 @@ osh_exec_hooks osh_forward_hooks(osh_forward_rounding *r);
 bool osh_forward_may_round(const osh_forward *f);
 bool osh_forward_rounds_inputs(const osh_forward *f); // true if some scheme rounds the input of a
                                                       // Linear
-/* Runs the model over all samples of d, then loads the head. Adds the work that osh_forward_work
+/* Returns the number of batches of `size` samples that this process runs, if d has n samples. */
+int64_t osh_forward_n_batches(const osh_forward *f, int64_t n, int64_t size);
+/* Runs the model over the samples of d, then loads the head. Adds the work that osh_forward_work
  * returns to pr->work_done. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr);
@@ -94,10 +99,11 @@ int64_t osh_forward_head_bytes(const osh_forward *f); // returns the bytes of th
 /* Predicts the host memory of osh_forward_run for the first n samples of d. */
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size);
-/* Returns the bytes of value v in all batches of `size` samples, for the first n samples. v -1:
- * bytes of the batches without values. Raises *most to the tokens of the largest batch. */
-int64_t osh_forward_values_bytes(const osh_graph *g, const osh_dataset *d, int64_t n, int64_t size,
-                                 int v, int64_t *most);
+/* Returns the bytes of value v in the batches of `size` samples of this process, for the first n
+ * samples. v -1: bytes of the batches without values. Raises *most to the tokens of the largest
+ * batch. */
+int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int64_t n,
+                                 int64_t size, int v, int64_t *most);
 /* Returns the bytes of the weights of the nodes that run. Raises *width to the width of the widest
  * input of a node with weights. */
 int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run,

@@ -377,7 +377,7 @@ osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *
         *peak = bytes_larger(*peak, left + sum);
         for (int v = 0; v < g->n_values; v++) // frees the values that this subgraph computes
             if (m.leaves[v] && g->values[v].producer >= sub->first)
-                left -= osh_forward_values_bytes(g, &s->d, s->d.n, 1, v, &most);
+                left -= osh_forward_values_bytes(s->f, &s->d, s->d.n, 1, v, &most);
     }
 done:
     osh_free(cx, m.in);

@@ -20,6 +20,8 @@
 
 #include "eval/forward.h"
 #include "modifiers/prune.h"
+#include "plan/division.h"
+#include "plan/exchange.h"
 
 typedef struct norms { // norms of the channels of a value that Linears of a layer read
     osh_stat *sum; // own [width]: a_j, summed over samples
@@ -35,6 +37,8 @@ typedef struct owl_measure {
     osh_layer_share *layers; // own [n]: sparsity of each layer; the names are views of the graph
     double *outliers;       // own [n]: D
     osh_groups groups;
+    osh_ranks *ranks; // view: the ranks among which samples are divided; NULL: this process runs
+                      // all samples
     int n;
     norms *of;              // own [graph values]: norms of each value
     bool *run, *keep;       // own. run [nodes], keep [graph values]: results of osh_forward_choose
@@ -102,6 +106,7 @@ static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modif
     OSH_NEW(cx, m, 1);
     m->p = p, m->owl = modifier->type->pruner->owl(modifier);
     m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
+    if (m->groups.n > 1) m->ranks = p->in.opt->ranks; // each rank measures a single group alone
     OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->models_dir));
     const osh_graph *g = m->f->graph;
     OSH_NEW(cx, m->layer_of, g->n_nodes);
@@ -192,7 +197,33 @@ static osh_status norms_begin(osh_ctx *cx, owl_measure *m, int value)
     norms *a = &m->of[value];
     OSH_TRY(osh_stat_new(cx, &a->sum, &osh_stat_sums, m->groups, width, host));
     OSH_TRY(osh_stat_new_part(cx, a->sum, host));
+    a->sum->open = m->ranks != NULL;
     OSH_NEW(cx, a->now, width);
+done:
+    return rc;
+}
+
+/* Runs the samples of this rank that belong to the round, then adds the sums of all ranks. */
+static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_subgraph *s,
+                                const osh_weights *w, int64_t round)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = m->f->graph;
+    osh_exec_hooks hooks = {.value = owl_value, .user = m};
+    for (int64_t b = 0; b < m->f->n_batches; b++) {
+        osh_batch *at = m->f->batches[b];
+        if (!osh_exchange_is_now(&m->groups, m->ranks, at->first_sample, round)) continue;
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(osh_ranks_hear(cx, m->ranks));
+        for (int v = 0; v < g->n_values; v++) // adds values that earlier subgraphs have computed,
+                                              // because the hook does not get these values
+            if (m->of[v].sum && at->values[v])
+                OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
+        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at,
+                             &hooks, true));
+    }
+    for (int v = 0; v < g->n_values; v++)
+        if (m->of[v].sum) OSH_TRY(osh_exchange_groups(cx, m->ranks, m->of[v].sum, 0, round));
 done:
     return rc;
 }
@@ -202,30 +233,24 @@ static osh_status owl_visit(osh_ctx *cx, owl_measure *m, int subgraph)
     osh_status rc = OSH_OK;
     const osh_graph *g = m->f->graph;
     const osh_subgraph *s = &m->f->parts->parts[subgraph];
-    osh_exec_hooks hooks = {.value = owl_value, .user = m};
     osh_weights *w = NULL; // own
+    osh_ranks_phase(m->ranks, "outliers", s->name);
     osh_forward_choose(m->f, subgraph, m->run, m->keep);
     OSH_TRY(osh_weights_new(cx, &w, g));
     for (int i = 0; i < s->n_nodes; i++) {
         const osh_node *n = &g->nodes[s->first + i];
         if (!m->run[i]) continue;
-        OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(m->f->source), s->first + i, 1));
+        if (m->f->n_batches) // a rank without samples reads no weights
+            OSH_TRY(
+                osh_weights_load(cx, w, g, osh_source_checkpoint(m->f->source), s->first + i, 1));
         if (m->layer_of[s->first + i] < 0 || m->of[n->in[0]].sum) continue;
         OSH_TRY(norms_begin(cx, m, n->in[0]));
     }
-    for (int64_t b = 0; b < m->f->n_batches; b++) {
-        osh_batch *at = m->f->batches[b];
-        OSH_TRY(osh_check_interrupt(cx));
-        for (int v = 0; v < g->n_values; v++) // adds values that earlier subgraphs have computed,
-                                              // because the hook does not get these values
-            if (m->of[v].sum && at->values[v])
-                OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
-        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at,
-                             &hooks, true));
-    }
+    for (int64_t r = 0; r < osh_exchange_rounds(&m->groups, m->ranks); r++)
+        OSH_TRY(owl_run_round(cx, m, s, w, r));
     for (int v = 0; v < g->n_values; v++)
         if (m->of[v].sum) OSH_TRY(osh_stat_finish(cx, m->of[v].sum));
-    for (int l = 0; l < m->n; l++)
+    for (int l = 0; l < m->n && !osh_ranks_me(m->ranks); l++)
         for (int i = 0; i < s->n_nodes; i++)
             if (m->run[i] && m->layer_of[s->first + i] == l) {
                 layer_count_outliers(m, s, w, l);
@@ -273,10 +298,10 @@ static osh_status owl_run(osh_ctx *cx, void *state, osh_progress *pr)
     const osh_dataset *d = &m->p->in.data;
     osh_forward *f = m->f;
     OSH_NEW(cx, f->batches, d->n);
-    for (; f->n_batches < d->n; f->n_batches++) {
-        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids,
-                              d->offsets + f->n_batches, 1));
-        f->batches[f->n_batches]->first_sample = f->n_batches;
+    for (int64_t k = 0; k < d->n; k++) {
+        if (!osh_divide_sample(&m->groups, m->ranks, k)) continue;
+        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids, d->offsets + k, 1));
+        f->batches[f->n_batches++]->first_sample = k;
     }
     pr->n_steps = f->parts->n, pr->phase = "outliers", pr->error = -1, pr->loss = 0;
     for (int i = 0; i < f->parts->n; i++) {
@@ -287,6 +312,7 @@ static osh_status owl_run(osh_ctx *cx, void *state, osh_progress *pr)
         osh_progress_show(cx, pr);
         pr->finished = false;
     }
+    OSH_TRY(osh_ranks_broadcast(cx, m->ranks, m->outliers, (size_t)m->n * sizeof *m->outliers, 0));
     OSH_TRY(owl_share_out(cx, m));
 done:
     return rc;
@@ -310,7 +336,7 @@ static osh_status owl_bytes(osh_ctx *cx, int64_t *peak, const void *state)
             }
         if (now > most) most = now;
     }
-    *peak = bytes.peak + most;
+    *peak = bytes.peak + most + (m->ranks ? OSH_RANKS_BYTES : 0);
     return rc;
 }
 

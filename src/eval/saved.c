@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/xxh3.h"
+#include "eval/share.h"
 #include "text/json.h"
 
 static const char architecture[] = "OneshotLogits", config_name[] = "config.json",
@@ -153,23 +154,39 @@ typedef struct saving { // state of the callback that writes model.safetensors
     const osh_st_entry *at[2];  // views: their entries
 } saving;
 
+/* Receives the rows of a batch of another rank. *row: own. n_tokens: tokens of the batch. */
+static osh_status saving_recv_rows(osh_ctx *cx, osh_tensor **row, const saving *s, int64_t n_tokens,
+                                   int from)
+{
+    osh_status rc = OSH_OK;
+    const osh_forward *f = s->m->f;
+    const osh_value *v = &f->graph->values[f->graph->hidden];
+    OSH_TRY(osh_tensor_new(cx, row, v->dtype, 2, (int64_t[]){n_tokens, v->width}));
+    OSH_TRY(osh_ranks_recv(cx, f->ranks, (*row)->data, osh_tensor_bytes(*row), from));
+done:
+    return rc;
+}
+
 /* Writes the rows of all batches; the rows of a sample are contiguous. */
 static osh_status saving_write_rows(osh_ctx *cx, const saving *s, osh_file *f)
 {
     osh_status rc = OSH_OK;
     const osh_eval_models *m = s->m;
     const osh_graph *g = m->f->graph;
-    osh_tensor *row = NULL; // own: host copy of the rows of a batch on a GPU
-    int64_t n = m->gpu ? osh_eval_gpu_batches(m->gpu) : m->f->n_batches,
-            each = (int64_t)osh_value_bytes(g, g->hidden);
-    for (int64_t b = 0; b < n; b++) {
+    osh_tensor *row = NULL; // own: host copy of the rows of a batch on a GPU or of another rank
+    int64_t each = (int64_t)osh_value_bytes(g, g->hidden);
+    for (int64_t b = 0; b < osh_eval_batches(m); b++) {
         int64_t first, count;
+        int from = osh_eval_owner(m, b);
         OSH_TRY(osh_check_interrupt(cx));
-        if (m->gpu) osh_eval_gpu_batch(m->gpu, b, &first, &count);
-        else first = m->f->batches[b]->first_sample;
+        osh_eval_batch(m, b, &first, &count);
         osh_tensor_free(cx, row), row = NULL;
         if (m->gpu) OSH_TRY(osh_eval_gpu_hidden(cx, &row, m->gpu, b));
-        const osh_tensor *x = row ? row : m->f->batches[b]->values[g->hidden];
+        if (from)
+            OSH_TRY(saving_recv_rows(cx, &row, s, m->d.offsets[first + count] - m->d.offsets[first],
+                                     from));
+        const osh_tensor *x =
+            row ? row : m->f->batches[osh_eval_local(m, b)]->values[g->hidden];
         OSH_TRY(osh_file_pwrite(cx, f, x->data, osh_tensor_bytes(x),
                                 s->hidden->begin + m->d.offsets[first] * each));
     }
@@ -241,6 +258,18 @@ done:
     return rc;
 }
 
+osh_status osh_saved_send(osh_ctx *cx, const osh_eval_models *m)
+{
+    osh_status rc = OSH_OK;
+    const osh_forward *f = m->f;
+    for (int64_t b = 0; b < f->n_batches; b++) {
+        const osh_tensor *x = f->batches[b]->values[f->graph->hidden];
+        OSH_TRY(osh_ranks_send(cx, f->ranks, x->data, osh_tensor_bytes(x), 0));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_saved_write(osh_ctx *cx, const char *dir, const char *model,
                            const osh_eval_models *m)
 {
@@ -279,12 +308,14 @@ done:
 int64_t osh_saved_bytes(const osh_eval_models *m)
 {
     const osh_graph *g = m->f->graph;
-    int64_t most = 0, n = m->gpu ? osh_eval_gpu_batches(m->gpu) : 0;
-    for (int64_t b = 0; b < n; b++) {
+    int64_t most = 0;
+    bool copies = m->gpu || m->f->ranks; // a batch on a GPU or of another rank is copied
+    for (int64_t b = 0; copies && b < osh_eval_batches(m); b++) {
         int64_t first, count;
-        osh_eval_gpu_batch(m->gpu, b, &first, &count);
+        osh_eval_batch(m, b, &first, &count);
         int64_t tokens = m->d.offsets[first + count] - m->d.offsets[first];
         if (tokens > most) most = tokens;
     }
-    return m->gpu ? osh_forward_head_bytes(m->f) + (int64_t)osh_value_gross(g, g->hidden, most) : 0;
+    return (m->gpu ? osh_forward_head_bytes(m->f) : 0) +
+           (copies ? (int64_t)osh_value_gross(g, g->hidden, most) : 0);
 }

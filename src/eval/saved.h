@@ -26,6 +26,8 @@ osh_status osh_saved_make_dir(osh_ctx *cx, const char *dir);
  * messages. */
 osh_status osh_saved_write(osh_ctx *cx, const char *dir, const char *model,
                            const osh_eval_models *m);
+/* Passes the rows of this rank to osh_saved_write of rank 0. */
+osh_status osh_saved_send(osh_ctx *cx, const osh_eval_models *m);
 int64_t osh_saved_bytes(const osh_eval_models *m); // returns the host bytes that osh_saved_write
                                                    // takes
 /* Returns a checksum of the token ids and of the lengths of the samples. */

@@ -100,6 +100,7 @@ typedef struct osh_eval_options {
     char *isa, *device, *use_gds;
     bool json, no_activation_quantization;
     char *progress, *log_level;
+    struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
 } osh_eval_options;
 extern const osh_field osh_eval_fields[];
 
@@ -148,6 +149,9 @@ typedef struct osh_verify_options {
     int64_t threads;
     bool json;
     char *log_level;
+    struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
+    bool *complete;          // view: set to true when all checks are done, also if they have found
+                             // errors; NULL: nobody asks
 } osh_verify_options;
 extern const osh_field osh_verify_fields[];
 #endif

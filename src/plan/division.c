@@ -1,7 +1,6 @@
 /* division.c - divides the work of a plan among ranks, and compares the plans of all ranks. */
 #include "plan/division.h"
 
-#include "base/buf.h"
 #include "base/xxh3.h"
 #include "budget/bytes.h"
 #include "budget/cost.h"
@@ -46,9 +45,7 @@ static const char *samples_not(const osh_plan *p)
 osh_division osh_divide(const osh_plan *p)
 {
     osh_division d = {OSH_DIVIDE_FILES, NULL};
-    if (p->in.opt->survey) {
-        d.not = "a survey is not divided";
-    } else if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
+    if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         d.kind = OSH_DIVIDE_SAMPLES, d.not = samples_not(p);
     } else if (p->manifest.n_shards < 2) {
         d.not = "the output has one file, and a file has one writer; a smaller --max-shard-size "
@@ -66,6 +63,18 @@ const char *osh_division_text(const osh_division *d)
     case OSH_DIVIDE_NOTHING: break;
     }
     return "rank 0 does all work: ";
+}
+
+int osh_plan_n_ranks(const osh_plan *p)
+{
+    const osh_options *o = p->in.opt;
+    return o->ranks ? osh_ranks_n(o->ranks) : o->n_ranks > 1 ? (int)o->n_ranks : 1;
+}
+
+int osh_plan_ranks_per_node(const osh_plan *p)
+{
+    const osh_options *o = p->in.opt;
+    return o->ranks ? osh_ranks_per_node(o->ranks) : (int)o->ranks_per_node;
 }
 
 osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks)
@@ -186,6 +195,43 @@ static uint64_t steps_sum(const osh_plan *p)
     return h;
 }
 
+/* Appends the fields that a copy of the files would also have. */
+static osh_status identity_tell(osh_ctx *cx, osh_buf *b, const osh_identity *id)
+{
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; i < id->n; i++)
+        if (!id->here[i]) OSH_TRY(osh_buf_line(cx, b, "%s: %s", id->names[i], id->values[i]));
+done:
+    return rc;
+}
+
+osh_status osh_shards_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    for (int s = 0; s < ck->n_shards; s++) {
+        const osh_stamp *stamp = osh_st_stamp(ck->shards[s]);
+        uint64_t sum = 0;
+        osh_st_header(ck->shards[s], &sum);
+        OSH_TRY(osh_buf_line(cx, b, "source %s: changed at %lld ns, %lld bytes, header %016llx",
+                             ck->shard_names[s], (long long)stamp->mtime_ns,
+                             (long long)stamp->n_bytes, (unsigned long long)sum));
+    }
+done:
+    return rc;
+}
+
+osh_status osh_source_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
+{
+    osh_status rc = OSH_OK;
+    osh_identity *id = NULL; // own
+    OSH_TRY(osh_identity_of_source(cx, &id, ck));
+    OSH_TRY(identity_tell(cx, b, id));
+    OSH_TRY(osh_shards_tell(cx, b, ck));
+done:
+    osh_identity_free(cx, id);
+    return rc;
+}
+
 osh_status osh_plan_agree(osh_ctx *cx, const osh_plan *p, osh_ranks *ranks)
 {
     osh_status rc = OSH_OK;
@@ -194,11 +240,8 @@ osh_status osh_plan_agree(osh_ctx *cx, const osh_plan *p, osh_ranks *ranks)
     osh_buf_init(&b, 0);
     if (!ranks) goto done;
     OSH_TRY(osh_identity_new(cx, &id, p));
-    for (size_t i = 0; i < id->n; i++)
-        if (!id->here[i]) OSH_TRY(osh_buf_line(cx, &b, "%s: %s", id->names[i], id->values[i]));
-    for (int s = 0; s < p->in.ck->n_shards; s++)
-        OSH_TRY(osh_buf_line(cx, &b, "source %s: changed at %lld ns", p->in.ck->shard_names[s],
-                             (long long)osh_st_stamp(p->in.ck->shards[s])->mtime_ns));
+    OSH_TRY(identity_tell(cx, &b, id));
+    OSH_TRY(osh_shards_tell(cx, &b, p->in.ck));
     OSH_TRY(osh_ranks_agree(cx, ranks, "another source or other settings", b.data));
     osh_buf_clear(&b);
     OSH_TRY(osh_buf_printf(cx, &b, "%d threads, steps %016llx", osh_threads(cx),

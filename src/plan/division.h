@@ -2,6 +2,7 @@
  * all ranks have made the same plan. */
 #ifndef OSH_DIVISION_H
 #define OSH_DIVISION_H
+#include "base/buf.h"
 #include "plan/plan.h"
 #include "ranks/ranks.h"
 
@@ -18,6 +19,10 @@ osh_division osh_divide(const osh_plan *p);
 /* Returns a text such as "the files of the output are divided". If `not` is set, it completes the
  * text. */
 const char *osh_division_text(const osh_division *d);
+/* Return the number of ranks of the job, and the most on one node: of a run, those that run; of
+ * `oneshot plan`, --ranks and --ranks-per-node. */
+int osh_plan_n_ranks(const osh_plan *p);
+int osh_plan_ranks_per_node(const osh_plan *p);
 /* Computes the bytes that the ranks send each other for the visit of range `index`: statistics, and
  * codes to rank 0 and from it. Only for OSH_DIVIDE_SAMPLES. */
 osh_status osh_divide_wire(osh_ctx *cx, int64_t *bytes, const osh_plan *p, int index, int n_ranks);
@@ -33,6 +38,11 @@ osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t
  * [output tensors]: true for tensors that need no more work; NULL: none. */
 osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const bool *done,
                             int n_ranks);
+/* Appends a line for each shard of a checkpoint, with its time, size and checksum of the header.
+ * These differ if a node has an old copy of a file. osh_source_tell also appends the checksums of
+ * the other files. */
+osh_status osh_shards_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck);
+osh_status osh_source_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck);
 /* Fails on each rank whose plan differs from that of rank 0: other files of the source, or other
  * steps. */
 osh_status osh_plan_agree(osh_ctx *cx, const osh_plan *p, osh_ranks *ranks);

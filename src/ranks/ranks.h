@@ -70,6 +70,8 @@ osh_status osh_ranks_largest(osh_ctx *cx, osh_ranks *r, int64_t *n);
 enum { OSH_RANKS_BYTES = 3 << 20, OSH_MPI_BYTES = 12 << 20 };
 /* Returns the bytes that this rank has sent so far. A broadcast counts once for each receiver. */
 int64_t osh_ranks_sent(const osh_ranks *r);
+/* Returns the seconds in which this rank has waited so far, for transfers and for other ranks. */
+double osh_ranks_waited(const osh_ranks *r);
 
 /* Messages to rank 0, which it takes when it likes: records and results. A rank's messages arrive
  * in the order in which they were posted. osh_ranks_post begins to send and takes ownership of

@@ -23,6 +23,7 @@ struct osh_ranks {
     osh_watch *watch;    // view: memory of osh_ranks_watch; NULL: none
     osh_post *first, *last; // own: in the order in which they were posted
     int64_t sent;        // bytes
+    double waited;       // seconds
     char told[4096];     // message of osh_ranks_fail
 };
 

@@ -8,15 +8,17 @@
 
 enum { SPINS = 64, LONGEST_NS = 1000000 }; // questions without sleep; longest sleep
 
-/* Sleeps before question number *n, 1, 2, ... */
-static void wait_a_little(int *n)
+/* Sleeps before question number *n, 1, 2, ... and adds the time to r->waited. */
+static void wait_a_little(osh_ranks *r, int *n)
 {
+    double began = osh_now();
     if (++*n < SPINS) {
         sched_yield();
-        return;
+    } else {
+        long ns = 20000L * (*n - SPINS + 1);
+        nanosleep(&(struct timespec){.tv_nsec = ns < LONGEST_NS ? ns : LONGEST_NS}, NULL);
     }
-    long ns = 20000L * (*n - SPINS + 1);
-    nanosleep(&(struct timespec){.tv_nsec = ns < LONGEST_NS ? ns : LONGEST_NS}, NULL);
+    r->waited += osh_now() - began;
 }
 
 osh_status osh_ranks_check(osh_ctx *cx, const osh_ranks *r, int code)
@@ -35,7 +37,7 @@ osh_status osh_ranks_wait(osh_ctx *cx, osh_ranks *r, void **request)
         if (done) break;
         OSH_TRY(osh_ranks_hear(cx, r));
         OSH_TRY(osh_check_interrupt(cx));
-        wait_a_little(&n);
+        wait_a_little(r, &n);
     }
 done:
     return rc;
@@ -55,6 +57,7 @@ static size_t part_bytes(size_t n, size_t at)
 }
 
 int64_t osh_ranks_sent(const osh_ranks *r) { return r ? r->sent : 0; }
+double osh_ranks_waited(const osh_ranks *r) { return r ? r->waited : 0; }
 
 osh_status osh_ranks_send(osh_ctx *cx, osh_ranks *r, const void *from, size_t n, int to)
 {
@@ -206,7 +209,7 @@ osh_status osh_ranks_post_wait(osh_ctx *cx, osh_ranks *r, int most)
         OSH_TRY(osh_ranks_posted(cx, r, &left));
         if (left <= most) break;
         OSH_TRY(osh_check_interrupt(cx));
-        wait_a_little(&n);
+        wait_a_little(r, &n);
     }
 done:
     return rc;
@@ -234,7 +237,7 @@ osh_status osh_ranks_take(osh_ctx *cx, osh_ranks *r, void **bytes, size_t *n, in
         OSH_TRY(osh_ranks_hear(cx, r));
         if (!wait) goto done;
         OSH_TRY(osh_check_interrupt(cx));
-        wait_a_little(&k);
+        wait_a_little(r, &k);
     }
     OSH_TRY(message_recv(cx, r, &length, sizeof length, *from));
     if (!(all = osh_alloc(cx, length ? length : 1)))

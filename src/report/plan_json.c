@@ -8,6 +8,7 @@
 #include "budget/memory_rest.h"
 #include "match/dense.h"
 #include "output/manifest_text.h"
+#include "plan/division.h"
 #include "report/report_mix.h"
 #include "rewrite/passthrough.h"
 #include "schedule/looks.h"
@@ -115,6 +116,30 @@ static bool json_steps(osh_ctx *cx, cJSON *o, osh_steps *steps, const osh_plan *
     return ok;
 }
 
+/* Adds the bytes that several ranks send each other for subgraph i. */
+static bool json_wire(osh_ctx *cx, cJSON *o, const osh_plan *p, int i)
+{
+    int n = osh_plan_n_ranks(p);
+    int64_t bytes = 0;
+    if (n < 2 || osh_divide(p).kind != OSH_DIVIDE_SAMPLES) return true;
+    return !osh_divide_wire(cx, &bytes, p, i, n) && json_number(o, "wire_bytes", bytes);
+}
+
+/* Adds how several ranks divide the work; nothing for one process. */
+static bool json_ranks(cJSON *root, const osh_plan *p)
+{
+    osh_division d = osh_divide(p);
+    int n = osh_plan_n_ranks(p), here = osh_plan_ranks_per_node(p);
+    if (n < 2) return true;
+    cJSON *o = cJSON_AddObjectToObject(root, "ranks");
+    static const char *const kinds[] = {"nothing", "files", "samples"};
+    return o && json_number(o, "n", n) && json_number(o, "per_node", here) &&
+           cJSON_AddStringToObject(o, "divided", kinds[d.kind]) &&
+           (!d.not || cJSON_AddStringToObject(o, "not_divided", d.not)) &&
+           json_number(o, "host_bytes", p->budget.memory.peak.host) &&
+           json_number(o, "node_bytes", p->budget.memory.peak.host * here);
+}
+
 static bool json_subgraphs(osh_ctx *cx, cJSON *root, const osh_plan *p)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "subgraphs");
@@ -131,7 +156,7 @@ static bool json_subgraphs(osh_ctx *cx, cJSON *root, const osh_plan *p)
              json_number(o, "hessian_bytes", osh_range_hessian_bytes(p, &r)) &&
              cJSON_AddStringToObject(o, "passes", osh_range_passes_text(&r)) &&
              json_values(o, "live_in", p, r.live_in, r.n_live_in) &&
-             json_values(o, "live_out", p, r.live_out, r.n_live_out) &&
+             json_values(o, "live_out", p, r.live_out, r.n_live_out) && json_wire(cx, o, p, i) &&
              (i >= p->schedule.n_visits || (json_visit(o, &p->schedule.visits[i]) &&
                                             json_steps(cx, o, steps, p, i)));
     }
@@ -219,7 +244,8 @@ osh_status osh_plan_print_json(osh_ctx *cx, char **out, const osh_plan *p)
               cJSON_AddNumberToObject(root, "output_bytes", (double)p->manifest.total_bytes) &&
               cJSON_AddNumberToObject(root, "output_tensors", (double)p->manifest.n_out) &&
               (!p->rewrites.n_folds || json_factors(root, p)) && json_inherits(root, p) &&
-              json_subgraphs(cx, root, p) && json_memory(root, p) && json_gpu_model(cx, root, p) &&
+              json_ranks(root, p) && json_subgraphs(cx, root, p) && json_memory(root, p) &&
+              json_gpu_model(cx, root, p) &&
               json_tune(root, p) && json_rest(root, p) && osh_dense_json(root, &p->match) &&
               osh_mix_json(root, &p->in.mix);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");

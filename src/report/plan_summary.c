@@ -122,10 +122,8 @@ static const char *samples_asked(char to[48], const osh_plan *p)
 static osh_status summary_ranks(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
-    const osh_options *o = p->in.opt;
     osh_division d = osh_divide(p);
-    int n = o->ranks ? osh_ranks_n(o->ranks) : (int)o->n_ranks;
-    int here = o->ranks ? osh_ranks_per_node(o->ranks) : (int)o->ranks_per_node;
+    int n = osh_plan_n_ranks(p), here = osh_plan_ranks_per_node(p);
     int64_t all = 0, most = 0, bytes, host = p->budget.memory.peak.host;
     char rank[32], node[32], total[32];
     if (n < 2) goto done;

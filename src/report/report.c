@@ -266,6 +266,36 @@ static bool report_add_device(cJSON *root, const osh_report *r)
     return ok;
 }
 
+/* Adds the times of the ranks of a divided job. */
+static bool report_add_ranks(cJSON *root, const osh_run *r)
+{
+    osh_ranks *ranks = r->plan->in.opt->ranks;
+    int n = osh_ranks_n(ranks);
+    if (!r->times) return true;
+    cJSON *list = cJSON_AddArrayToObject(root, "ranks"), *of = NULL;
+    bool ok = list != NULL;
+    for (int k = 0; ok && k < n; k++) {
+        const osh_rank_time *t = &r->times[k];
+        cJSON *o = cJSON_CreateObject(), *seconds = NULL, *waited = NULL;
+        cJSON_AddItemToArray(list, o);
+        ok = o && osh_report_string(o, "node", osh_ranks_at(ranks, k)->node) &&
+             osh_report_number(o, "tokens", (double)t->n_tokens) &&
+             osh_report_number(o, "sent_bytes", (double)t->sent) &&
+             (seconds = cJSON_AddObjectToObject(o, "seconds")) &&
+             (waited = cJSON_AddObjectToObject(o, "waited_seconds"));
+        for (osh_phase p = 0; ok && p < OSH_N_PHASES; p++)
+            if (t->seconds[p] > 0)
+                ok = osh_report_seconds(seconds, osh_phase_name(p), t->seconds[p]) &&
+                     osh_report_seconds(waited, osh_phase_name(p), t->waited[p]);
+    }
+    ok = ok && (of = cJSON_AddObjectToObject(root, "imbalance"));
+    for (osh_phase p = 0; ok && p < OSH_N_PHASES; p++) {
+        double x = osh_time_imbalance(r->times, n, p);
+        if (x > 0) ok = osh_report_number(of, osh_phase_name(p), round(x * 1e3) / 1e3);
+    }
+    return ok;
+}
+
 static bool report_add_io(cJSON *root, const osh_report *r)
 {
     const osh_memory *m = &r->run->plan->budget.memory;
@@ -447,7 +477,8 @@ osh_status osh_report_write(osh_ctx *cx, void *report, osh_file *f)
          osh_mixed_json(root, p->in.opt->mixed) && report_add_tuned(root, run) &&
          report_add_not_finite(root, run) && osh_dense_json(root, &p->match) &&
          report_add_seconds(root, r) && report_add_memory(cx, root, r) &&
-         report_add_device(root, r) && report_add_io(root, r) && report_add_checkpoints(root, r);
+         report_add_device(root, r) && report_add_ranks(root, run) &&
+         report_add_io(root, r) && report_add_checkpoints(root, r);
     if (!ok) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the report");
     OSH_TRY(osh_json_write(cx, f, root, lists.lists, &lists));
 done:

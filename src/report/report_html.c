@@ -545,6 +545,37 @@ static void html_device_table(osh_page *pg, const osh_report *r)
     PUT(pg, "</table></div>\n");
 }
 
+/* Appends the work of each phase on each rank of a divided job. */
+static void html_ranks(osh_page *pg, const osh_run *r)
+{
+    osh_ranks *ranks = r->plan->in.opt->ranks;
+    int n = osh_ranks_n(ranks);
+    if (!r->times) return;
+    PUT(pg, "<h2>Ranks</h2>\n<p class=\"soft\">Seconds of work of each phase, and in brackets of "
+            "waiting for other ranks. Imbalance: most work divided by the mean.</p>\n"
+            "<div class=\"wide\"><table id=\"ranks\"><tr><th>rank</th><th>node</th>");
+    for (osh_phase p = 0; p < OSH_N_PHASES; p++)
+        if (osh_time_imbalance(r->times, n, p) > 0)
+            PUT(pg, "<th class=\"n\">%s</th>", osh_phase_name(p));
+    PUT(pg, "<th class=\"n\">sent</th></tr>\n");
+    for (int k = 0; k < n; k++) {
+        PUT(pg, "<tr><td>%d</td><td>", k);
+        osh_page_escape(pg, osh_ranks_at(ranks, k)->node);
+        PUT(pg, "</td>");
+        for (osh_phase p = 0; p < OSH_N_PHASES; p++)
+            if (osh_time_imbalance(r->times, n, p) > 0)
+                PUT(pg, "<td class=\"n\">%.2f (%.2f)</td>", osh_time_work(&r->times[k], p),
+                    r->times[k].waited[p]);
+        osh_page_bytes_cell(pg, r->times[k].sent);
+        PUT(pg, "</tr>\n");
+    }
+    PUT(pg, "<tr><td>imbalance</td><td></td>");
+    for (osh_phase p = 0; p < OSH_N_PHASES; p++)
+        if (osh_time_imbalance(r->times, n, p) > 0)
+            PUT(pg, "<td class=\"n\">%.2f</td>", osh_time_imbalance(r->times, n, p));
+    PUT(pg, "<td></td></tr>\n</table></div>\n");
+}
+
 static void html_options_table(osh_page *pg, const cJSON *options)
 {
     PUT(pg, "<h2>Options</h2>\n<div class=\"wide\"><table id=\"options\">\n");
@@ -596,6 +627,7 @@ osh_status osh_report_html(osh_ctx *cx, char **html, const osh_report *r, cJSON 
     osh_page_memory(&pg, &r->d, r->predicted_bytes, r->budget_bytes);
     html_bytes_table(&pg, r);
     html_device_table(&pg, r);
+    html_ranks(&pg, r->run);
     html_options_table(&pg, options);
 done:
     pg.rc = rc ? rc : pg.rc;

@@ -4,7 +4,7 @@
 
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
-#include "run/exchange.h"
+#include "plan/exchange.h"
 
 osh_status osh_coverage_new(osh_ctx *cx, osh_coverage **out, const osh_budget *p)
 {

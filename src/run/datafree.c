@@ -5,6 +5,7 @@
  * form a pipeline: while one Linear is rounded, the next one is read, and the previous one is
  * packed and written. */
 #include "output/share.h"
+#include "plan/division.h"
 #include "output/stream.h"
 #include "run/ahead.h"
 #include "run/run.h"
@@ -113,6 +114,8 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
     }
     OSH_TRY(osh_emit_exchange_all(cx, r->emitter, &(osh_sharing){datafree_seen, &now}));
     osh_run_end(cx, r, scope);
+    if (osh_divide(r->plan).kind == OSH_DIVIDE_FILES)
+        OSH_TRY(osh_times_gather(cx, p->in->opt->ranks, &r->times, &r->mine));
 done:
     osh_free(cx, now.todo);
     osh_tensor_free(cx, w);

@@ -8,7 +8,7 @@
 
 #include "match/lookup.h"
 #include "plan/division.h"
-#include "run/exchange.h"
+#include "plan/exchange.h"
 
 typedef struct seen { // statistics of one fold; the pointers are own
     int fold;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "match/cache.h"
+#include "plan/exchange.h"
 #include "quant/observer.h"
-#include "run/exchange.h"
 #include "run/narrow.h"
 
 struct osh_ranges {

@@ -31,6 +31,7 @@ static void head_set_sizes(head *h, const osh_plan *p, const osh_linear_job *j)
 {
     const osh_linear *l = &p->match.linears[h->linear];
     osh_cache_leaf leaf[OSH_CACHE_LEAVES];
+    if (!l->out.n) return; // a survey has losses, and no codes
     const osh_st_entry *out = &p->manifest.out[l->out.first];
     h->n_codes = j->packed ? (size_t)(out[0].end - out[0].begin) : (size_t)(l->O * l->I);
     for (int k = 0, n = j->cache ? osh_cache_leaves(leaf, &p->match, l) : 0; k < n; k++)
@@ -85,7 +86,8 @@ osh_status osh_result_send(osh_ctx *cx, osh_run *r, int linear, osh_linear_job *
         osh_tensor_free(cx, *all[k]), *all[k] = NULL;
     }
     void *codes = j->codes;
-    j->codes = NULL, osh_mem_move(cx, codes, OSH_MEM_HOST);
+    j->codes = NULL;
+    if (codes) osh_mem_move(cx, codes, OSH_MEM_HOST);
     rc = osh_ranks_post(cx, r->ranks, bytes, n), bytes = NULL;
     osh_status sent = osh_ranks_post(cx, r->ranks, codes, h.n_codes);
     if (!rc) rc = sent;

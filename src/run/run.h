@@ -8,6 +8,7 @@
 #include "run/coverage.h"
 #include "run/pace.h"
 #include "run/stats.h"
+#include "run/times.h"
 
 typedef struct osh_run {
     const osh_plan *plan; // view
@@ -24,6 +25,8 @@ typedef struct osh_run {
                             // routers
     osh_ranks *ranks; // view: the ranks among which samples are divided; NULL: this process runs
                       // all samples
+    osh_rank_time mine;   // times of this rank
+    osh_rank_time *times; // own [ranks], on rank 0: times of all ranks; NULL: nothing is divided
     osh_acts *acts; // view: store of values; NULL: the pipeline is datafree
     double started;
     double began;  // osh_now at osh_run_start

@@ -11,11 +11,11 @@
 
 #include "graph/picked.h"
 #include "plan/division.h"
+#include "plan/exchange.h"
 #include "output/stream.h"
 #include "budget/memory_rest.h"
 #include "budget/refuse.h"
 #include "run/engine.h"
-#include "run/exchange.h"
 #include "run/made_up.h"
 #include "store/scratch.h"
 
@@ -262,6 +262,8 @@ static osh_status engine_run_round(osh_ctx *cx, osh_engine *e, const osh_step *s
         rc = engine_run_batch(cx, e, s, *i);
         osh_mem_use(cx, old);
         if (rc) goto done;
+        e->r->mine.n_tokens += p->in->data.offsets[p->schedule->batch_at[k + 1]] -
+                               p->in->data.offsets[p->schedule->batch_at[k]];
         pr->done = p->schedule->batch_at[k + 1];
         osh_run_step(cx, e->r, (double)pr->done / (double)pr->total);
     }
@@ -283,8 +285,7 @@ static osh_status engine_pass(osh_ctx *cx, osh_engine *e, const osh_range *r, co
     e->last = s->again || (r->merged && !s->fold);
     if (p->schedule->visits[e->index].values_ahead || p->memory.n_loaders)
         OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->schedule->batch_tokens));
-    int64_t n_ranks = osh_ranks_n(e->r->ranks), i = 0;
-    int64_t n_rounds = e->r->ranks ? (p->in->groups.n + n_ranks - 1) / n_ranks : 1;
+    int64_t i = 0, n_rounds = osh_exchange_rounds(&p->in->groups, e->r->ranks);
     for (int64_t round = 0; round < n_rounds; round++) {
         OSH_TRY(engine_run_round(cx, e, s, &i, round));
         if (s->observe) OSH_TRY(osh_stats_exchange(cx, e->stats, round));
@@ -528,17 +529,6 @@ done:
     return rc;
 }
 
-/* Logs the bytes that all ranks have sent since the start. */
-static osh_status log_sent(osh_ctx *cx, const osh_run *r)
-{
-    int64_t sent = osh_ranks_sent(r->ranks);
-    osh_status rc = osh_exchange_count(cx, r->ranks, &sent);
-    if (r->ranks && !rc)
-        osh_log(cx, OSH_LOG_INFO, "%lld bytes were sent between %d ranks", (long long)sent,
-                osh_ranks_n(r->ranks));
-    return rc;
-}
-
 osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -548,7 +538,7 @@ osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
     OSH_TRY(engine_begin(cx, &e));
     OSH_TRY(engine_visit_all(cx, &e));
     OSH_TRY(osh_coverage_merge(cx, r->coverage, r->ranks));
-    OSH_TRY(log_sent(cx, r));
+    OSH_TRY(osh_times_gather(cx, r->ranks, &r->times, &r->mine));
 done:
     engine_end(cx, &e, rc && !r->ranks);
     if (!rc) rc = osh_ranks_barrier(cx, r->ranks); // then no rank has files of values

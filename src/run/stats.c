@@ -14,8 +14,8 @@
 #include "schedule/looks.h"
 #include "match/lookup.h"
 #include "plan/division.h"
+#include "plan/exchange.h"
 #include "quant/observer.h"
-#include "run/exchange.h"
 #include "run/narrow.h"
 
 typedef struct sums {     // statistics of a value; the pointers are own

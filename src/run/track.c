@@ -272,6 +272,7 @@ osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgr
                      : p->in.pipeline == OSH_PIPELINE_BASIC ? "the whole model"
                                                          : p->schedule.parts->parts[subgraph].name;
     const char *name = phase == OSH_PHASE_SOLVE && r->learning ? "learn" : osh_phase_name(phase);
+    osh_time_begin(&r->mine, p->in.opt->ranks);
     osh_scope scope = osh_profile_begin(cx, name, of);
     osh_ranks_phase(p->in.opt->ranks, name, of);
     device_mark_begin(cx, r);
@@ -292,6 +293,7 @@ void osh_run_step(osh_ctx *cx, osh_run *r, double fraction)
 void osh_run_end(osh_ctx *cx, osh_run *r, osh_scope scope)
 {
     device_mark_end(cx, r);
+    osh_time_end(&r->mine, r->plan->in.opt->ranks, r->pace.phase);
     osh_pace_end(&r->pace, osh_now());
     osh_profile_end(cx, scope);
 }

@@ -10,6 +10,7 @@ osh_status osh_verify_add(osh_ctx *cx, osh_verify *v, const char *where, const c
     osh_status rc = OSH_OK;
     char text[OSH_VERIFY_TEXT];
     va_list ap;
+    if (!v->here) return OSH_OK;
     v->n++;
     if (v->n > OSH_VERIFY_MAX) return OSH_OK;
     va_start(ap, found);
@@ -23,6 +24,7 @@ osh_status osh_verify_add(osh_ctx *cx, osh_verify *v, const char *where, const c
         v->findings = more, v->cap = cap;
     }
     osh_finding *f = &v->findings[v->n - 1];
+    f->item = v->item;
     f->where = osh_strdup(cx, where), f->found = osh_strdup(cx, text),
     f->wanted = osh_strdup(cx, wanted);
     if (!f->where || !f->found || !f->wanted)

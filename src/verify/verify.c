@@ -17,14 +17,18 @@ static osh_status verify_look(osh_ctx *cx, osh_verify *v)
         OSH_FAIL(cx, OSH_E_USAGE, "%s is not a directory", v->opt->model);
     rc = osh_checkpoint_open(cx, &v->ck, v->dir);
     OSH_TRY(osh_verify_failed(cx, v, rc, v->dir, "a checkpoint"));
+    OSH_TRY(osh_verify_agree(cx, v, "another output", v->ck));
     OSH_TRY(osh_verify_read_manifest(cx, v));
     if (v->manifest) OSH_TRY(osh_verify_manifest(cx, v));
+    osh_verify_alone(v);
     if (v->ck) OSH_TRY(osh_verify_config(cx, v));
     if (v->ck && v->opt->model) {
         OSH_TRY(osh_verify_plan(cx, v));
         OSH_TRY(osh_verify_side_files(cx, v));
     }
     OSH_TRY(osh_verify_strangers(cx, v));
+    OSH_TRY(osh_verify_gather(cx, v));
+    if (v->opt->complete) *v->opt->complete = true;
 done:
     return rc;
 }
@@ -90,6 +94,7 @@ static void verify_deinit(osh_ctx *cx, osh_verify *v)
     osh_checkpoint_close(cx, v->ck);
     cJSON_Delete(v->manifest);
     osh_map_free(cx, v->recorded);
+    osh_free(cx, v->load);
 }
 
 osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_options *opt,
@@ -97,9 +102,13 @@ osh_status osh_verify_output(osh_ctx *cx, const char *dir, const osh_verify_opti
 {
     osh_status rc = OSH_OK;
     osh_verify v = {.dir = dir, .opt = opt};
+    bool others = osh_ranks_me(opt->ranks) > 0;
     osh_buf b;
     osh_buf_init(&b, 0);
+    OSH_NEW(cx, v.load, osh_ranks_n(opt->ranks));
+    osh_verify_alone(&v);
     OSH_TRY(verify_look(cx, &v));
+    if (others) goto done; // rank 0 has the findings
     OSH_TRY(opt->json ? verify_as_json(cx, &b, &v) : verify_as_text(cx, &b, &v));
     sink(user, b.data, b.len);
     if (v.n) OSH_FAIL(cx, OSH_E_FORMAT, "%s is not as it must be: %zu findings", dir, v.n);

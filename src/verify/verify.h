@@ -6,9 +6,12 @@
 #include "output/manifest_text.h"
 #include "match/globals.h"
 #include "plan/plan.h"
+#include "ranks/ranks.h"
 
 typedef struct osh_finding {
     char *where, *found, *wanted; // own
+    int64_t item;                 // check that found it
+    size_t nth;                   // order of the findings of one check
 } osh_finding;
 
 typedef struct osh_verify {
@@ -27,19 +30,40 @@ typedef struct osh_verify {
     osh_globals *globals;         // own: global scales of the plan; NULL: none
     osh_finding *findings;        // own
     size_t n, cap;
+    /* Several ranks (opt->ranks) divide the checks. All ranks count them alike. */
+    int64_t item; // number of the check that runs
+    bool here;    // true if this rank keeps the findings of this check
+    double *load; // own [ranks]: bytes of the checks that each rank has done
     /* n_sums: number of checksums that agree; n_compared: number of tensors equal to the source's;
      * n_modules: number of checked modules. */
     int64_t n_sums, n_compared, n_modules;
 } osh_verify;
 
 enum { OSH_VERIFY_TEXT = 400, OSH_VERIFY_MAX = 1000 };
-/* Adds a finding. If there are OSH_VERIFY_MAX findings, further findings are only counted. */
+/* Adds a finding if this rank keeps it (v->here). If there are OSH_VERIFY_MAX findings, further
+ * findings are only counted. */
 osh_status osh_verify_add(osh_ctx *cx, osh_verify *v, const char *where, const char *wanted,
                           const char *found, ...) __attribute__((format(printf, 5, 6)));
 /* Adds a finding that describes the failure `rc`, clears the error and returns OSH_OK. Returns rc
  * unchanged if the process itself failed (no memory, or interrupted). */
 osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const char *where,
                              const char *wanted);
+
+
+/* verify_share.c: divides the checks among ranks. osh_verify_next begins a check that the rank does
+ * which has read the fewest bytes so far. Returns true if it is this rank. `bytes`: cost of
+ * the check. osh_verify_alone begins checks that all ranks do, because the next checks need their
+ * results; only rank 0 keeps their findings. */
+bool osh_verify_next(osh_verify *v, int64_t bytes);
+void osh_verify_alone(osh_verify *v);
+/* Fails on each rank that sees another checkpoint than rank 0. ck NULL: it cannot be opened. `what`
+ * names the checkpoint in the message. */
+osh_status osh_verify_agree(osh_ctx *cx, const osh_verify *v, const char *what,
+                            const osh_checkpoint *ck);
+/* Gives rank 0 the checksums of the source that all ranks have read. */
+osh_status osh_verify_gather_sums(osh_ctx *cx, const osh_verify *v);
+/* Gives rank 0 the findings and counts of all ranks, in the order of the checks. */
+osh_status osh_verify_gather(osh_ctx *cx, osh_verify *v);
 
 
 /* verify_manifest.c: reads the manifest and the recorded errors of its modules. A missing manifest

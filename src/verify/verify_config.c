@@ -352,6 +352,14 @@ done:
     return rc;
 }
 
+/* Returns the bytes of a module's codes. */
+static int64_t module_bytes(osh_ctx *cx, const osh_verify *v, const char *module)
+{
+    const osh_ckpt_tensor *t = config_find_leaf(cx, v, module, "weight_packed");
+    if (!t) t = config_find_leaf(cx, v, module, "weight");
+    return t ? t->e->end - t->e->begin : 0;
+}
+
 static osh_status config_check_modules(osh_ctx *cx, osh_verify *v, modules *ms,
                                        const osh_q_config *c)
 {
@@ -360,6 +368,7 @@ static osh_status config_check_modules(osh_ctx *cx, osh_verify *v, modules *ms,
         int g = ms->which[i];
         bool quantized = module_is_quantized(cx, v, ms->names[i]);
         OSH_TRY(osh_check_interrupt(cx));
+        if (!osh_verify_next(v, quantized ? module_bytes(cx, v, ms->names[i]) : 0)) continue;
         if (quantized && ms->never[i])
             OSH_TRY(osh_verify_add(cx, v, ms->names[i],
                                    "a dense weight: no loader takes codes there",
@@ -449,6 +458,7 @@ osh_status osh_verify_config(osh_ctx *cx, osh_verify *v)
     OSH_TRY(modules_list(cx, &ms, v, c));
     OSH_TRY(modules_find_groups(cx, v, &ms, c));
     OSH_TRY(config_check_modules(cx, v, &ms, c));
+    osh_verify_alone(v);
     OSH_TRY(config_check_strays(cx, v));
     OSH_TRY(config_check_tied_head(cx, v));
     if (c->cache.present) OSH_TRY(config_check_cache_scales(cx, v));

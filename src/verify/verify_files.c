@@ -76,6 +76,7 @@ static osh_status files_check_tensor(osh_ctx *cx, void *user, const cJSON *m)
     uint64_t sum = 0;
     files_take_rule(v, files_text(m, "rule"));
     OSH_TRY(osh_map_put(cx, list->listed, name, strlen(name), 0));
+    if (!osh_verify_next(v, t ? t->e->end - t->e->begin : 0)) goto done;
     if (!t) {
         OSH_TRY(osh_verify_add(cx, v, name, "the tensor that the manifest lists", "is not there"));
         goto done;
@@ -110,6 +111,7 @@ static osh_status files_check_tensors(osh_ctx *cx, osh_verify *v)
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read the output");
     OSH_TRY(osh_map_new(cx, &list.listed, (size_t)v->ck->n_tensors));
     OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", files_check_tensor}, &list));
+    osh_verify_alone(v);
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
         const char *name = v->ck->tensors[i].e->name;
         if (!osh_map_get(list.listed, name, strlen(name), &(int64_t){0}))
@@ -129,6 +131,7 @@ static osh_status files_check_file(osh_ctx *cx, osh_verify *v, const cJSON *m)
     char *path = osh_path_join(cx, v->dir, name), text[OSH_SUM_TEXT]; // own: path
     int64_t n = 0;
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
+    if (!osh_verify_next(v, 0)) goto done;
     if (strchr(name, '/') || !osh_file_exists(path)) {
         OSH_TRY(osh_verify_add(cx, v, name, "the file that the manifest lists", "is not there"));
         goto done;
@@ -274,6 +277,7 @@ osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v)
     for (size_t i = 0; i < n; i++) {
         uint64_t a = 0, b = 0;
         int64_t n_a = 0, n_b = 0;
+        if (!osh_verify_next(v, 0)) continue;
         osh_free(cx, from);
         osh_free(cx, to);
         from = osh_path_join(cx, source.dir, names[i]), to = osh_path_join(cx, v->dir, names[i]);
@@ -289,6 +293,7 @@ osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v)
                                    "has %lld bytes, the source's has %lld", (long long)n_b,
                                    (long long)n_a));
     }
+    osh_verify_alone(v);
 done:
     osh_strings_free(cx, names, n);
     osh_free(cx, from);

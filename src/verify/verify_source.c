@@ -390,6 +390,7 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     OSH_TRY(source_make_plan(cx, v));
     if (!v->plan) goto done;
     const osh_plan *p = v->plan;
+    OSH_TRY(osh_verify_agree(cx, v, "another source", p->in.ck));
     OSH_NEW(cx, present, p->manifest.n_out);
     OSH_TRY(osh_checkpoint_watch(cx, p->in.ck));
     OSH_TRY(source_check_identity(cx, v));
@@ -402,19 +403,24 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
     if (!known) goto done; // without the factors no tensor can be compared
     for (int64_t i = 0; i < p->manifest.n_out; i++) {
         OSH_TRY(osh_check_interrupt(cx));
-        if (present[i] && p->manifest.out_info[i].source >= 0) OSH_TRY(source_check_copy(cx, v, i));
+        if (!present[i] || p->manifest.out_info[i].source < 0) continue;
+        if (osh_verify_next(v, p->manifest.out[i].end - p->manifest.out[i].begin))
+            OSH_TRY(source_check_copy(cx, v, i));
     }
     for (int l = 0; l < p->match.n_linears; l++) {
         bool all = true;
         OSH_TRY(osh_check_interrupt(cx));
         for (int k = 0; k < p->match.linears[l].out.n; k++)
             all &= present[p->match.linears[l].out.first + k];
-        if (!all) continue;
+        const osh_st_entry *w = p->in.ck->tensors[p->match.linears[l].tensor].e;
+        if (!all || !osh_verify_next(v, w->end - w->begin)) continue;
         rc = osh_verify_cache(cx, v, l);
         if (!rc) rc = osh_verify_linear(cx, v, l);
         OSH_TRY(osh_verify_failed(cx, v, rc, p->match.linears[l].name,
                                   "codes and scales of the source's weight"));
     }
+    osh_verify_alone(v);
+    OSH_TRY(osh_verify_gather_sums(cx, v));
     if (v->manifest) OSH_TRY(source_check_sums(cx, v));
 done:
     osh_free(cx, present);

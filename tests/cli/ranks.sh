@@ -42,8 +42,8 @@ for mpi in "${mpis[@]}"; do
     start $mpi 2 "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "2 ranks"
     start $mpi 3 "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "the output is finished"
     wants 'nothing to do'
-    start $mpi 2 "$ONESHOT" verify out >log 2>&1 || fail "verify"
-    wants 'verify is not divided: rank 0 runs it'
+    start $mpi 2 "$ONESHOT" inspect out >log 2>&1 || fail "inspect"
+    wants 'inspect is not divided: rank 0 runs it'
     same out want.rtn "$mpi, finished"
     # one file is not divided
     one_file=$(one rtn out)

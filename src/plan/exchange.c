@@ -1,5 +1,7 @@
 /* exchange.c - moves statistics between ranks and merges them. */
-#include "run/exchange.h"
+#include "plan/exchange.h"
+
+#include "plan/division.h"
 
 enum { TILE_BYTES = 1 << 20 }; // bytes of a sum that move at once, if a row has no more
 
@@ -71,6 +73,22 @@ osh_status osh_exchange_exact(osh_ctx *cx, osh_ranks *ranks, const osh_stat_type
 done:
     osh_tensor_free(cx, other);
     return rc;
+}
+
+int64_t osh_exchange_rounds(const osh_groups *g, const osh_ranks *ranks)
+{
+    return ranks ? (g->n + osh_ranks_n(ranks) - 1) / osh_ranks_n(ranks) : 1;
+}
+
+bool osh_exchange_is_now(const osh_groups *g, const osh_ranks *ranks, int64_t sample, int64_t round)
+{
+    return osh_divide_sample(g, ranks, sample) &&
+           (!ranks || osh_group_at(g, sample) / osh_ranks_n(ranks) == round);
+}
+
+osh_status osh_exchange_give(osh_ctx *cx, osh_ranks *ranks, osh_tensor *state)
+{
+    return osh_ranks_broadcast(cx, ranks, state->data, osh_tensor_bytes(state), 0);
 }
 
 osh_status osh_exchange_count(osh_ctx *cx, osh_ranks *ranks, int64_t *n)

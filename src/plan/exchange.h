@@ -14,6 +14,14 @@ osh_status osh_exchange_groups(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int o
  * the result to all ranks. */
 osh_status osh_exchange_exact(osh_ctx *cx, osh_ranks *ranks, const osh_stat_type *t,
                               osh_tensor *state);
+/* Returns the number of rounds in which the ranks run all groups: one group of each rank at a
+ * time. */
+int64_t osh_exchange_rounds(const osh_groups *g, const osh_ranks *ranks);
+/* True if the sample belongs to this rank and to the round. */
+bool osh_exchange_is_now(const osh_groups *g, const osh_ranks *ranks, int64_t sample,
+                         int64_t round);
+/* Gives the state of rank 0 to all ranks. */
+osh_status osh_exchange_give(osh_ctx *cx, osh_ranks *ranks, osh_tensor *state);
 /* Sets *n to the sum of the numbers of all ranks, on all ranks. */
 osh_status osh_exchange_count(osh_ctx *cx, osh_ranks *ranks, int64_t *n);
 #endif

@@ -1,0 +1,31 @@
+/* share.h - divides an evaluation among ranks (ranks/ranks.h). Batch b of the samples belongs to
+ * rank b modulo the number of ranks, and is the batch that one process would have. Rank 0 gets the
+ * scores of each token and adds them in the order of the tokens, so the figures have the bits of
+ * one process. */
+#ifndef OSH_EVAL_SHARE_H
+#define OSH_EVAL_SHARE_H
+#include "eval/eval_memory.h"
+
+/* Changes the options of this rank: its budget is its share of the node's, and it uses no GPU. Sets
+ * *here to false if this rank does nothing, because an evaluation on a GPU is not divided; o->ranks
+ * of rank 0 is then NULL. Does nothing if o->ranks is NULL. */
+osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o, bool *here);
+/* Fails on each rank that has other models, other tokens or another instruction set than rank 0. */
+osh_status osh_eval_agree(osh_ctx *cx, osh_ranks *ranks, const osh_eval_models *m);
+/* Batches of all ranks: their number, the samples [*first, *first + *n) of batch b, and the rank
+ * that runs it. */
+int64_t osh_eval_batches(const osh_eval_models *m);
+void osh_eval_batch(const osh_eval_models *m, int64_t b, int64_t *first, int64_t *n);
+int osh_eval_owner(const osh_eval_models *m, int64_t b);
+/* Returns the index of batch b of this rank in the list m->f->batches. */
+int64_t osh_eval_local(const osh_eval_models *m, int64_t b);
+/* Passes the scores of a batch to rank 0. out [4][tokens]: scores; n_out: how many of them exist.
+ * Ranks other than 0 call osh_eval_send for their batches in order, and osh_eval_sent after the
+ * last. Rank 0 calls osh_eval_recv for each batch of another rank. */
+osh_status osh_eval_send(osh_ctx *cx, osh_ranks *ranks, osh_tensor *const *out, int n_out);
+osh_status osh_eval_sent(osh_ctx *cx, osh_ranks *ranks);
+osh_status osh_eval_recv(osh_ctx *cx, osh_ranks *ranks, osh_tensor *const *out, int n_out,
+                         int from);
+/* Returns the host bytes of these messages, and of MPI, for batches of at most n_tokens. */
+int64_t osh_eval_share_bytes(const osh_ranks *ranks, int64_t n_tokens);
+#endif

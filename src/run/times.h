@@ -1,0 +1,28 @@
+/* times.h - the time of each phase on each rank of a divided job. */
+#ifndef OSH_TIMES_H
+#define OSH_TIMES_H
+#include "budget/cost.h"
+#include "ranks/ranks.h"
+
+typedef struct osh_rank_time { // one rank
+    double seconds[OSH_N_PHASES]; // time of each phase, with the time in `waited`
+    double waited[OSH_N_PHASES];  // part of it in which the rank waited for transfers and ranks
+    int64_t n_tokens;             // tokens of its passes
+    int64_t sent;                 // bytes
+    double began, waited_before;  // the open phase: osh_now and osh_ranks_waited at its begin
+} osh_rank_time;
+
+void osh_time_begin(osh_rank_time *t, const osh_ranks *ranks);
+void osh_time_end(osh_rank_time *t, const osh_ranks *ranks, osh_phase phase);
+/* Returns the work of a phase: its time without waits. */
+double osh_time_work(const osh_rank_time *t, osh_phase phase);
+/* Returns the largest work of a rank in the phase, divided by the mean; 0: no rank has worked. */
+double osh_time_imbalance(const osh_rank_time *all, int n, osh_phase phase);
+/* Returns the rank with the fewest tokens per second in its passes, if these are less than half of
+ * those of the other ranks together; else -1. Sets *speed and *usual to both numbers. */
+int osh_time_slowest(const osh_rank_time *all, int n, double *speed, double *usual);
+/* All ranks call this function. Rank 0: sets *all (own) to the times of all ranks, frees the old
+ * *all, logs them, and warns of a slow rank. */
+osh_status osh_times_gather(osh_ctx *cx, osh_ranks *ranks, osh_rank_time **all,
+                            const osh_rank_time *mine);
+#endif
