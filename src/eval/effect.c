@@ -205,7 +205,7 @@ static osh_status effect_score(osh_ctx *cx, double *sum, const osh_effect *e, co
             .in = {x->values[g->hidden], head, e->clean.batch[b]->values[g->hidden], e->f->head},
             .attr = &rules,
             .seqs = &x->seqs};
-        OSH_TRY(osh_kl_sum(cx, sum, &a, x->n_tokens));
+        OSH_TRY(osh_kl_sum(cx, sum, &a, x->n_tokens, NULL));
     }
 done:
     return rc;

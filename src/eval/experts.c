@@ -82,9 +82,9 @@ done:
     return rc;
 }
 
-/* For each token that the router sends to the expert, adds g |y| to the expert's sum, and 1 to its
- * count. y [T, D]: output of the expert. route [T, E]: router weights g; 0: the token is not sent
- * to the expert. */
+/* For each counted token that the router sends to the expert, adds g |y| to the expert's sum, and 1
+ * to its count. y [T, D]: output of the expert. route [T, E]: router weights g; 0: the token is not
+ * sent to the expert. */
 static osh_status reaping_add_tokens(osh_ctx *cx, reaping *r, int value, const osh_tensor *y,
                                      const osh_batch *b)
 {
@@ -94,9 +94,12 @@ static osh_status reaping_add_tokens(osh_ctx *cx, reaping *r, int value, const o
     osh_tensor *sum, *count; // views
     OSH_TRY(osh_stat_at(cx, &sum, r->sum, b->first_sample));
     OSH_TRY(osh_stat_at(cx, &count, r->count, b->first_sample));
+    const osh_dataset *d = &r->p->in.data;
+    const uint8_t *counted = d->counted ? d->counted + d->offsets[b->first_sample] : NULL;
     for (int64_t t = 0; t < y->shape[0]; t++) {
         double squares = 0;
         float g;
+        if (counted && !counted[t]) continue;
         osh_to_f32(&g,
                    (const char *)route->data + (size_t)(t * E + e) * osh_dtype_bytes(route->dtype),
                    route->dtype, 1);

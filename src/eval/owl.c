@@ -129,7 +129,10 @@ static osh_status norms_add_sample(osh_ctx *cx, owl_measure *m, int value, const
     osh_tensor *to; // view
     size_t row = (size_t)I * osh_dtype_bytes(x->dtype);
     memset(a->now, 0, (size_t)I * sizeof *a->now);
+    const osh_dataset *d = &m->p->in.data;
+    const uint8_t *counted = d->counted ? d->counted + d->offsets[sample] : NULL;
     for (int64_t t = 0; t < x->shape[0]; t++) {
+        if (counted && !counted[t]) continue;
         osh_to_f32(m->row, (const char *)x->data + (size_t)t * row, x->dtype, I);
         for (int64_t i = 0; i < I; i++) a->now[i] += (double)m->row[i] * m->row[i];
     }

@@ -128,6 +128,10 @@ const osh_field osh_option_fields[] = {
      .doc = "accepted as in LLM Compressor, but without effect: statistics never count padding"},
     {ROW(data_collator), .type = OSH_F_STR, .dflt = "none", .values = "none|truncation|padding",
      .doc = "truncation cuts all samples of a batch to its shortest one"},
+    {ROW(loss_mask), .type = OSH_F_STR, .dflt = "none", .values = "none|answers",
+     .doc = "answers: statistics and losses count only the tokens of the assistant's answers in "
+            "conversations, or the tokens whose number in the column loss_mask is 1 "
+            "(docs/how-to/chat.md). none: all tokens"},
     {ROW(sequential_targets), .group = "Subgraphs", .brief = "where to cut; Linear: least memory",
      .type = OSH_F_STRS,
      .doc = "classes, names or re: of the modules at which the graph is cut (default: decoder "
@@ -237,6 +241,11 @@ const osh_field osh_option_fields[] = {
 bool osh_scratch_is_packed(const osh_options *o)
 {
     return o->scratch_compression && !strcmp(o->scratch_compression, "zstd");
+}
+
+bool osh_masks_answers(const osh_options *o)
+{
+    return o->loss_mask && !strcmp(o->loss_mask, "answers");
 }
 
 int64_t osh_samples_asked(const osh_options *o)

@@ -51,6 +51,8 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
         return p->in.recipe->modifiers[p->rewrites.folds[0].modifier].type->name;
     if (p->match.cache.present) return "kv_cache_scheme";
     if (p->match.outputs) return "output_activations";
+    if (osh_masks_answers(p->in.opt) && p->in.pipeline != OSH_PIPELINE_DATAFREE)
+        return *done = "served", "--loss-mask answers";
     if (p->rewrites.n_inherits) return *done = "served", "--calib-passthrough";
     for (size_t m = 0; m < p->in.recipe->n; m++) {
         const osh_modifier_type *type = p->in.recipe->modifiers[m].type;
