@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/profile.h"
 #include "eval/answers.h"
+#include "eval/sweep.h"
 #include "eval/eval.h"
 #include "eval/eval_gpu.h"
 #include "eval/eval_memory.h"
@@ -245,12 +246,13 @@ static osh_status score_batches(osh_ctx *cx, scores *sc, osh_eval_models *m, osh
                   (double)n;
     OSH_NEW(cx, sc->per_token, m->d.offsets[m->d.n]);
     if (m->ref) OSH_NEW(cx, sc->kl_of, m->d.offsets[m->d.n]);
-    pr->step++, pr->name = "the scores", pr->phase = "score", pr->tokens_per_s = 0, pr->total = n;
+    pr->step++, pr->name = "the scores", pr->phase = "score", pr->total = n;
     for (int64_t b = 0; b < n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(score_batch(cx, sc, m, b));
         pr->done = b + 1, pr->work_done += work, pr->finished = b + 1 == n;
         if (pr->finished) pr->work_done = pr->work_total;
+        osh_sweep_rate(pr, (double)m->d.offsets[m->d.n], m->f->begun);
         osh_progress_show(cx, pr);
     }
 done:
@@ -342,6 +344,8 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *o, osh_sink sink, void 
     if (o->sample) OSH_TRY(answers_check(cx, o));
     OSH_TRY(models_open(cx, &m, &load, o, &pr));
     OSH_TRY(osh_eval_memory(cx, o, &m, load));
+    m.f->begun = osh_now();
+    if (m.ref) m.ref->begun = m.f->begun;
     OSH_TRY(models_run(cx, &m, o, &pr));
     if (o->save_logits) OSH_TRY(osh_saved_write(cx, o->save_logits, o->model, &m));
     OSH_TRY(score_batches(cx, &sc, &m, &pr));

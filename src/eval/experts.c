@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eval/forward.h"
+#include "eval/sweep.h"
 #include "rewrite/experts.h"
 
 typedef struct reaping {
@@ -30,6 +31,7 @@ typedef struct reaping {
                              // batches keep (member `stay` of osh_forward)
     float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring;
+    osh_sweep sweep;  // own: progress
 } reaping;
 
 static void reaping_close(osh_ctx *cx, void *state)
@@ -46,6 +48,7 @@ static void reaping_close(osh_ctx *cx, void *state)
     osh_free(cx, r->keep);
     osh_free(cx, r->stay);
     osh_free(cx, r->row);
+    osh_sweep_close(cx, &r->sweep);
     osh_free(cx, r);
 }
 
@@ -162,6 +165,8 @@ static void reaping_choose_kept(osh_ctx *cx, reaping *r, int layer)
         if (!gone[e]) *kept++ = e;
 }
 
+/* Runs subgraph s over all samples. The subgraph runs several times: once for each of its layers,
+ * and once for the later subgraphs. */
 static osh_status reaping_pass(osh_ctx *cx, reaping *r, const osh_subgraph *s,
                                const osh_weights *w, const bool *keep)
 {
@@ -171,6 +176,7 @@ static osh_status reaping_pass(osh_ctx *cx, reaping *r, const osh_subgraph *s,
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_exec_run(cx, &(osh_exec_span){r->f->graph, s->first, s->n_nodes, r->run, keep},
                              w, r->f->batches[b], &hooks, true));
+        osh_sweep_show(cx, &r->sweep, r->sweep.work[s - r->f->parts->parts], b + 1, r->f->n_batches);
     }
 done:
     return rc;
@@ -222,6 +228,20 @@ done:
     return rc;
 }
 
+/* Returns how many times reaping_visit runs the subgraph. */
+static double reaping_times(const reaping *r, int subgraph)
+{
+    const osh_graph *g = r->f->graph;
+    const osh_experts *x = r->p->rewrites.experts;
+    const osh_subgraph *s = &r->f->parts->parts[subgraph];
+    double n = subgraph + 1 < r->f->parts->n;
+    for (int l = 0; l < x->n; l++) {
+        int node = g->values[x->layers[l].route].producer;
+        n += node >= s->first && node < s->first + s->n_nodes;
+    }
+    return n;
+}
+
 static osh_status reaping_run(osh_ctx *cx, void *state, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
@@ -234,11 +254,13 @@ static osh_status reaping_run(osh_ctx *cx, void *state, osh_progress *pr)
                               d->offsets + f->n_batches, 1));
         f->batches[f->n_batches]->first_sample = f->n_batches;
     }
-    pr->n_steps = f->parts->n, pr->phase = "experts", pr->error = -1, pr->loss = 0;
+    pr->n_steps = f->parts->n, pr->phase = "experts";
+    OSH_TRY(osh_sweep_open(cx, &r->sweep, pr, f, d));
+    for (int i = 0; i < f->parts->n; i++) r->sweep.times[i] = reaping_times(r, i);
+    osh_sweep_begin(&r->sweep, 0);
     for (int i = 0; i < f->parts->n; i++) {
+        pr->step = i + 1, pr->name = f->parts->parts[i].name;
         OSH_TRY(reaping_visit(cx, r, i));
-        pr->step = i + 1, pr->name = f->parts->parts[i].name, pr->done = i + 1,
-        pr->total = f->parts->n;
         pr->finished = true;
         osh_progress_show(cx, pr);
         pr->finished = false;

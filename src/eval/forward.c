@@ -1,6 +1,7 @@
 /* forward.c - runs a whole model over a dataset, subgraph by subgraph. Inputs and outputs of
  * quantized Linears are rounded if their scheme asks for it. */
 #include "eval/forward.h"
+#include "eval/sweep.h"
 #include "graph/routed.h"
 
 #include <string.h>
@@ -290,13 +291,11 @@ static osh_status forward_run_part(osh_ctx *cx, void *user, const osh_forward_pa
         if (p->run[i])
             OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
     pr->step++, pr->name = s->name, pr->phase = "forward", pr->total = f->n_batches;
-    double start = osh_now();
-    for (int64_t b = 0, seen = 0; b < f->n_batches; b++) {
+    for (int64_t b = 0; b < f->n_batches; b++) {
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_exec_run(cx, &span, w, f->batches[b], k->hooks, true));
-        seen += f->batches[b]->n_tokens;
         pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
-        pr->tokens_per_s = (double)seen / (osh_now() - start + 1e-9);
+        osh_sweep_rate(pr, tokens, f->begun);
         osh_progress_show(cx, pr);
     }
     pr->finished = true;
@@ -315,6 +314,7 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     running k = {.f = f, .d = d, .aq = {.f = f}, .pr = pr};
     osh_exec_hooks hooks = osh_forward_hooks(&k.aq);
     int64_t size = batch_size > 0 ? batch_size : 1, n = (d->n + size - 1) / size;
+    if (f->begun <= 0) f->begun = osh_now();
     OSH_NEW(cx, f->batches, n);
     for (int64_t b = 0; b < n; b++) {
         int64_t first = b * size, count = d->n - first < size ? d->n - first : size;

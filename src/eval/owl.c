@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "eval/forward.h"
+#include "eval/sweep.h"
 #include "modifiers/prune.h"
 
 typedef struct norms { // norms of the channels of a value that Linears of a layer read
@@ -39,6 +40,7 @@ typedef struct owl_measure {
     norms *of;              // own [graph values]: norms of each value
     bool *run, *keep;       // own. run [nodes], keep [graph values]: results of osh_forward_choose
     float *row;             // own [width of the widest value]: one row in F32
+    osh_sweep sweep;          // own: progress
 } owl_measure;
 
 /* Lists the decoder layers, and finds the layer of each Linear. */
@@ -91,6 +93,7 @@ static void owl_close(osh_ctx *cx, void *state)
     osh_free(cx, m->run);
     osh_free(cx, m->keep);
     osh_free(cx, m->row);
+    osh_sweep_close(cx, &m->sweep);
     osh_free(cx, m);
 }
 
@@ -225,6 +228,8 @@ static osh_status owl_visit(osh_ctx *cx, owl_measure *m, int subgraph)
                 OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
         OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at,
                              &hooks, true));
+        if (b + 1 < m->f->n_batches)
+            osh_sweep_show(cx, &m->sweep, m->sweep.work[subgraph], b + 1, m->f->n_batches);
     }
     for (int v = 0; v < g->n_values; v++)
         if (m->of[v].sum) OSH_TRY(osh_stat_finish(cx, m->of[v].sum));
@@ -281,14 +286,13 @@ static osh_status owl_run(osh_ctx *cx, void *state, osh_progress *pr)
                               d->offsets + f->n_batches, 1));
         f->batches[f->n_batches]->first_sample = f->n_batches;
     }
-    pr->n_steps = f->parts->n, pr->phase = "outliers", pr->error = -1, pr->loss = 0;
+    pr->n_steps = f->parts->n, pr->phase = "outliers";
+    OSH_TRY(osh_sweep_open(cx, &m->sweep, pr, f, d));
+    osh_sweep_begin(&m->sweep, 0);
     for (int i = 0; i < f->parts->n; i++) {
+        pr->step = i + 1, pr->name = f->parts->parts[i].name;
         OSH_TRY(owl_visit(cx, m, i));
-        pr->step = i + 1, pr->name = f->parts->parts[i].name, pr->done = i + 1,
-        pr->total = f->parts->n;
-        pr->finished = true;
-        osh_progress_show(cx, pr);
-        pr->finished = false;
+        osh_sweep_end(cx, &m->sweep, i);
     }
     OSH_TRY(owl_share_out(cx, m));
 done:
