@@ -176,7 +176,8 @@ static osh_status reaping_pass(osh_ctx *cx, reaping *r, const osh_subgraph *s,
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_exec_run(cx, &(osh_exec_span){r->f->graph, s->first, s->n_nodes, r->run, keep},
                              w, r->f->batches[b], &hooks, true));
-        osh_sweep_show(cx, &r->sweep, r->sweep.work[s - r->f->parts->parts], b + 1, r->f->n_batches);
+        double work = r->sweep.work[s - r->f->parts->parts];
+        osh_sweep_show(cx, &r->sweep, work, b + 1, r->f->n_batches);
     }
 done:
     return rc;

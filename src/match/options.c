@@ -122,16 +122,16 @@ const osh_field osh_option_fields[] = {
             "file"},
     {ROW(seed), .type = OSH_F_INT, .dflt = "42", .min = 0, .max = 9e15,
      .doc = "seed of the shuffle, and of the samples that block-wise learning draws"},
+    {ROW(loss_mask), .type = OSH_F_STR, .dflt = "none", .values = "none|answers",
+     .doc = "answers: statistics and losses count only the tokens of the assistant's answers in "
+            "conversations, or the tokens whose number in the column loss_mask is 1 "
+            "(docs/how-to/chat.md). none: all tokens"},
     {ROW(concatenate_data), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "joins all samples and cuts the text into blocks of --max-seq-length tokens"},
     {ROW(pad_to_max_length), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "accepted as in LLM Compressor, but without effect: statistics never count padding"},
     {ROW(data_collator), .type = OSH_F_STR, .dflt = "none", .values = "none|truncation|padding",
      .doc = "truncation cuts all samples of a batch to its shortest one"},
-    {ROW(loss_mask), .type = OSH_F_STR, .dflt = "none", .values = "none|answers",
-     .doc = "answers: statistics and losses count only the tokens of the assistant's answers in "
-            "conversations, or the tokens whose number in the column loss_mask is 1 "
-            "(docs/how-to/chat.md). none: all tokens"},
     {ROW(sequential_targets), .group = "Subgraphs", .brief = "where to cut; Linear: least memory",
      .type = OSH_F_STRS,
      .doc = "classes, names or re: of the modules at which the graph is cut (default: decoder "

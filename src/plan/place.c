@@ -18,7 +18,8 @@ osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
                  ? -1
                  : strtol(text + 5, &end, 10);
     if (n < 0 || n > 1023 || *end)
-        return osh_fail(cx, OSH_E_USAGE, "--device %s: want cpu, cuda or cuda:N", text);
+        return osh_fail(cx, OSH_E_USAGE, "--device %s: want cpu, cuda or cuda:N%s", text,
+                        strchr(text, ',') ? ", because one GPU is used" : "");
     *ordinal = (int)n;
     return OSH_OK;
 }
