@@ -74,9 +74,12 @@ typedef struct oneshot_options {
      * names such as "org/name", which are looked up in the cache of the Hugging Face Hub. NULL:
      * models and data sets must be directories and files. */
     const char *(*variable)(const char *name);
+    /* Directory of files that the caller removes after the job, such as a recipe. The command in a
+     * log file has only their names, because OUT/recipe.yaml remains. NULL: none. */
+    const char *temporary;
 } oneshot_options;
 #define ONESHOT_OPTIONS_INIT                                                                       \
-    {sizeof(oneshot_options), 0, ONESHOT_LOG_WARN, NULL, NULL, NULL, NULL, 0, NULL}
+    {sizeof(oneshot_options), 0, ONESHOT_LOG_WARN, NULL, NULL, NULL, NULL, 0, NULL, NULL}
 
 typedef struct oneshot_argument { /* an array of arguments ends with an entry whose name is NULL */
     const char *name;  /* "num_calibration_samples"; a list may have an entry for each item */
@@ -101,10 +104,16 @@ ONESHOT_API const char *oneshot_version(void);
  * failure, an interrupt or a kill, the same call continues the work. oneshot_verify: dir is an
  * output, and the argument model is its source. Findings are passed to on_text; if there are any,
  * the function returns ONESHOT_E_FORMAT. */
+/* Without the argument output, oneshot_compress names the output by the model and the scheme:
+ * SmolLM2-135M-W4A16, in the current directory. */
 ONESHOT_API int oneshot_compress(oneshot *o, const oneshot_argument *args);
 ONESHOT_API int oneshot_plan(oneshot *o, const oneshot_argument *args);
 ONESHOT_API int oneshot_eval(oneshot *o, const oneshot_argument *args);
 ONESHOT_API int oneshot_verify(oneshot *o, const char *dir, const oneshot_argument *args);
+
+/* Returns the output directory of the last job if it was oneshot_compress, or "". The string is
+ * valid until the next job. */
+ONESHOT_API const char *oneshot_output(const oneshot *o);
 
 /* Ends the running job soon, or the next job if none is running. May be called on any thread and in
  * a signal handler. */

@@ -82,6 +82,7 @@ def command_page(binary, name, does, version):
     """Returns the text of `oneshot COMMAND --help`, and all its flags, as roff."""
     first, _, rest = run(binary, "help", name).partition("\n")
     about = [line for line in rest.strip("\n").split("\n\n")[0].split("\n") if line and not line.startswith(" ")]
+    shown = re.findall(r"^  (oneshot .*)$", rest, re.M)
     out = ['.\\" made by scripts/man_options.py',
            f'.TH ONESHOT-{name.upper()} 1 "" "oneshot {version}" "User Commands"', ".SH NAME",
            inline(f"oneshot-{name}") + " \\- " + inline(does), ".SH SYNOPSIS", inline(first.rstrip()).replace(
@@ -100,6 +101,7 @@ def command_page(binary, name, does, version):
             term, _, text = row.strip("\n").partition("\n:   ")
             if name not in SHOWN or term.strip("`") in rest:
                 out += [".TP", inline(term), inline(text)]
+    out += [".SH EXAMPLES", ".nf"] + [inline(line) for line in shown] + [".fi"]
     return "\n".join(out + [".SH SEE ALSO", "\\fBoneshot\\fR(1)"]) + "\n"
 
 

@@ -233,6 +233,11 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
     osh_run r = {.started = osh_now()};
     OSH_TRY(require_model(cx, opt));
     OSH_TRY(osh_isa_use(cx, opt->isa));
+    const char *only = opt->json ? "--json" : opt->verbose ? "--verbose" : NULL;
+    if (opt->largest_layer) only = "--largest-layer";
+    if (only)
+        OSH_FAIL(cx, OSH_E_USAGE, "%s: a run prints no plan; this is for `oneshot plan`%s", only,
+                 opt->verbose ? ": want --log-level info" : "");
     if (opt->device_model)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--device-model %s: a run uses the GPU that is there; this is for `oneshot plan`",

@@ -11,6 +11,7 @@
 
 #define COMPRESS "compressing needs no command: want oneshot --model DIR --scheme NAME --output OUT"
 #define ONE_GPU "one GPU is used: want --device cuda or cuda:N"
+#define SPLIT "one GPU is used; --tensor-parallel N checks that N GPUs can serve the output"
 #define UPLOAD "nothing is uploaded: want `hf upload ORG/NAME OUT` after the run"
 #define FORMAT "compressed-tensors is the one format that is written"
 #define TASKS "no tasks are run: want `lm_eval --model hf --model_args pretrained=OUT --tasks NAME`"
@@ -113,8 +114,8 @@ static const word words[] = {
     {OSH_FOREIGN_FLAG, "num_gpus", ONE_GPU},
     {OSH_FOREIGN_FLAG, "cpu", "want --device cpu"},
     {OSH_FOREIGN_FLAG, "device_map", "want --device; budgets decide where values are stored"},
-    {OSH_FOREIGN_FLAG, "tensor_parallel_size", ONE_GPU},
-    {OSH_FOREIGN_FLAG, "tp", ONE_GPU},
+    {OSH_FOREIGN_FLAG, "tensor_parallel_size", SPLIT},
+    {OSH_FOREIGN_FLAG, "tp", SPLIT},
     {OSH_FOREIGN_FLAG, "max_memory", "want --host-memory and --device-memory"},
     {OSH_FOREIGN_FLAG, "low_gpu_mem_usage", "want --device-memory SIZE"},
     {OSH_FOREIGN_FLAG, "offload_folder", "want --scratch-dir"},
@@ -150,6 +151,8 @@ static const word words[] = {
      "want a recipe: docs/how-to/learned-rounding.md"},
     {OSH_FOREIGN_VALUE, "method=sparsegpt",
      "want a recipe: docs/how-to/pruning.md"},
+    {OSH_FOREIGN_VALUE, "indivisible=pad",
+     "no loader removes padded columns of a weight: want dense, or a --group-size that divides"},
     {OSH_FOREIGN_VALUE, "method=best", "want --quality best"},
 };
 

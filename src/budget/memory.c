@@ -5,6 +5,7 @@
  * over several observe passes; the groups of Linears of a subgraph are loaded one at a time. */
 #include "budget/bands.h"
 #include "budget/gpus.h"
+#include "graph/counted.h"
 #include "budget/layout.h"
 #include "budget/learning_bytes.h"
 #include "budget/memory.h"
@@ -492,22 +493,24 @@ static void memory_choose_f16(osh_ctx *cx, osh_budget *p)
                 osh_dtype_name(p->in->graph->dtype));
 }
 
-/* Returns the host bytes for gathering the rows that are routed to an expert, for its
- * statistics. */
-static int64_t by_route_bytes(const osh_budget *p)
+/* Returns the host bytes for copying the rows that count (graph/counted.h), for statistics. */
+static int64_t counted_bytes(const osh_budget *p)
 {
     const osh_schedule *s = p->schedule;
+    const osh_graph *g = p->in->graph;
     size_t row = 0;
     int64_t samples = 0;
-    for (int v = 0; p->in->by_route && v < p->in->graph->n_values; v++)
-        if (osh_is_by_route(p->in->graph, v) && osh_value_bytes(p->in->graph, v) > row)
-            row = osh_value_bytes(p->in->graph, v);
+    bool mask = p->in->data.counted != NULL, original = false;
+    for (int v = 0; (p->in->by_route || mask) && v < g->n_values; v++) {
+        if (!(mask && s->seen[v]) && !(p->in->by_route && osh_is_by_route(g, v))) continue;
+        if (osh_value_bytes(g, v) > row) row = osh_value_bytes(g, v);
+        original |= g->values[v].original >= 0;
+    }
     if (!row) return 0;
     for (int64_t k = 0; k < s->n_batches; k++)
         if (s->batch_at[k + 1] - s->batch_at[k] > samples)
             samples = s->batch_at[k + 1] - s->batch_at[k];
-    return (int64_t)(osh_tensor_gross((size_t)s->batch_tokens * row) +
-                     osh_mem_gross((size_t)(samples + 1) * sizeof(int64_t)));
+    return (int64_t)osh_counted_bytes(row, s->batch_tokens, samples, mask && original);
 }
 
 osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
@@ -528,7 +531,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx));
     int64_t blocks = READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
     if (osh_memory_blocks_in_base(p)) m->base_bytes += blocks;
-    if (p->in->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += by_route_bytes(p);
+    if (p->in->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += counted_bytes(p);
     if (p->in->pipeline != OSH_PIPELINE_DATAFREE)
         m->base_bytes += READERS * (int64_t)osh_source_scratch(p->in->source);
     if (p->in->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;

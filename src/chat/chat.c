@@ -3,25 +3,13 @@
  * The variables of a template are messages, tools (none, or the row's column), documents (none),
  * add_generation_prompt (false), and the special tokens of tokenizer_config.json. A token that is
  * null in that file is undefined in the template. */
-#include "chat/chat.h"
-
 #include <string.h>
 
 #include "base/file.h"
-#include "chat/jinja_impl.h"
+#include "chat/chat_impl.h"
 #include "text/json.h"
 
 enum { CONFIG_BYTES = 64 << 20 };
-
-struct osh_chat {
-    osh_jinja *template; // own
-    char *special;       // own: JSON object with the variables that are equal for all rows
-    char *date;          // own
-    bool columns;
-    bool asks;    // value of add_generation_prompt; true: the text ends where the model's answer
-                  // begins
-    bool made_up; // the directory has no template, so the default is used
-};
 
 static const char no_template[] =
     "{% for m in messages %}{% if m['role'] in ['user', 'system', 'assistant'] %}"
@@ -360,7 +348,7 @@ static const shape *shape_find(osh_jrun *r, osh_jv row, const char *column)
     return near;
 }
 
-static osh_jv messages_of_row(osh_jrun *r, osh_jv row, const char *column)
+osh_jv osh_chat_messages(osh_jrun *r, osh_jv row, const char *column)
 {
     const shape *s = shape_find(r, row, column);
     const osh_jv *v = s ? row_cell(r, row, s->first) : NULL;
@@ -398,27 +386,45 @@ static void row_set_tools(osh_jrun *r, osh_jv top, osh_jv row)
     else osh_jdict_set(r, top.u.dict, osh_jv_word("tools"), tools);
 }
 
-osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n,
-                           const char *column)
+/* Returns the first n messages of the list. */
+static osh_jv messages_head(osh_jrun *r, osh_jv list, size_t n)
+{
+    if (r->rc || n >= list.u.list->n) return list;
+    osh_jv head = osh_jv_list(r, OSH_JV_LIST);
+    for (size_t i = 0; i < n && !r->rc; i++) osh_jv_push(r, head, list.u.list->at[i]);
+    return head;
+}
+
+osh_status osh_chat_render_part(osh_ctx *cx, const osh_chat *c, osh_buf *out,
+                                const osh_chat_row *row, const osh_chat_part *part)
 {
     osh_jarena arena = {0}; // own
     osh_jrun r = {.cx = cx, .arena = &arena, .what = c->template->what, .out = out, .date = c->date,
-                  .strict = c->columns};
+                  .strict = c->columns, .marks = part->marks};
+    r.marked = out;
     if (!c->columns) osh_jrun_vars(&r, osh_jv_json(&r, c->special, strlen(c->special)));
-    osh_jv top = osh_jv_dict(&r, OSH_JV_DICT), of_row = osh_jv_json(&r, row, n);
+    osh_jv top = osh_jv_dict(&r, OSH_JV_DICT), of_row = osh_jv_json(&r, row->text, row->n);
     if (!r.rc && of_row.kind != OSH_JV_DICT)
         osh_jrun_fail(&r, OSH_E_FORMAT, "the row is no JSON object");
     if (c->columns) {
         osh_jrun_vars(&r, of_row);
     } else if (!r.rc) {
-        osh_jv messages = messages_of_row(&r, of_row, column);
+        osh_jv messages = osh_chat_messages(&r, of_row, row->column);
+        messages = messages_head(&r, messages, part->n_messages);
         if (!r.rc) osh_jdict_set(&r, top.u.dict, osh_jv_word("messages"), messages);
         if (!r.rc) row_set_tools(&r, top, of_row);
-        if (!r.rc && c->asks)
+        if (!r.rc && part->asks)
             osh_jdict_set(&r, top.u.dict, osh_jv_word("add_generation_prompt"), osh_jv_bool(true));
     }
     osh_jrun_vars(&r, top);
     if (!r.rc) osh_jinja_exec(&r, c->template->body);
     osh_jarena_deinit(cx, &arena);
     return r.rc;
+}
+
+osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n,
+                           const char *column)
+{
+    return osh_chat_render_part(cx, c, out, &(osh_chat_row){row, n, column},
+                                &(osh_chat_part){.n_messages = SIZE_MAX, .asks = c->asks});
 }

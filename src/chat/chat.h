@@ -28,6 +28,20 @@ void osh_chat_free(osh_ctx *cx, osh_chat *c);
  * the row has is used. The column `tools` becomes the variable of the template. */
 osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n,
                            const char *column);
+
+typedef struct osh_chat_row {
+    const char *text; // view [n]: the row, a JSON object
+    size_t n;
+    const char *column; // the column of osh_chat_render; NULL: none
+} osh_chat_row;
+typedef struct osh_chat_span { size_t begin, end; } osh_chat_span; // bytes [begin, end) of a text
+typedef struct osh_chat_spans { osh_chat_span *at; size_t n, cap; } osh_chat_spans; // own
+/* Appends the text of a row, which has a conversation, to the empty buffer `out`, and the positions
+ * of the assistant's answers to `spans`: the text that the model would write, with its end of turn
+ * (answers.c). */
+osh_status osh_chat_render_answers(osh_ctx *cx, const osh_chat *c, osh_buf *out,
+                                   osh_chat_spans *spans, const osh_chat_row *row);
+void osh_chat_spans_deinit(osh_ctx *cx, osh_chat_spans *s);
 /* True if a row that has these columns has a conversation. */
 bool osh_chat_is_shape(bool (*has)(const void *user, const char *column), const void *user);
 /* Returns column i that osh_chat_render may read; NULL: there are fewer. */

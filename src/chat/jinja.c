@@ -25,6 +25,7 @@ osh_status osh_jinja_new(osh_ctx *cx, osh_jinja **out, const char *text, size_t 
     osh_jtoken *tokens = osh_jinja_lex(&r, text, n);
     if (!r.rc) t->body = osh_jinja_parse(&r, tokens);
     OSH_TRY(r.rc);
+    t->marks = r.generates;
     *out = t, t = NULL; // give
 done:
     osh_jinja_free(cx, t);

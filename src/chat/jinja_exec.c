@@ -230,6 +230,18 @@ static void exec_scope(osh_jrun *r, const osh_jnode *n)
     r->scope = up;
 }
 
+static void exec_generation(osh_jrun *r, const osh_jnode *n)
+{
+    size_t begin = r->out->len;
+    if (r->marks && r->out != r->marked)
+        osh_jrun_fail(r, OSH_E_UNSUPPORTED,
+                      "the positions of a generation block inside a macro, call, filter or set "
+                      "block are not known");
+    exec_scope(r, n);
+    if (!r->rc && r->marks && r->out->len > begin)
+        r->rc = osh_chat_spans_add(r->cx, r->marks, begin, r->out->len);
+}
+
 static void exec_one(osh_jrun *r, const osh_jnode *n)
 {
     r->line = n->line;
@@ -252,6 +264,7 @@ static void exec_one(osh_jrun *r, const osh_jnode *n)
     case OSH_JN_MACRO: set_name(r, n->value, macro_new(r, n)); break;
     case OSH_JN_CALL_BLOCK: exec_call(r, n); break;
     case OSH_JN_FILTER_BLOCK: exec_filter_block(r, n); break;
+    case OSH_JN_GENERATION: exec_generation(r, n); break;
     case OSH_JN_SCOPE:
     case OSH_JN_WITH: exec_scope(r, n); break;
     case OSH_JN_BREAK: r->flow = OSH_JFLOW_BREAK; break;

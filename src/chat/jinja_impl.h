@@ -98,7 +98,7 @@ typedef enum {
     /* Kinds of statements. */
     OSH_JN_TEXT, OSH_JN_PRINT, OSH_JN_FOR, OSH_JN_IF, OSH_JN_SET, OSH_JN_SET_BLOCK, OSH_JN_MACRO,
     OSH_JN_CALL_BLOCK, OSH_JN_FILTER_BLOCK, OSH_JN_SCOPE, OSH_JN_WITH, OSH_JN_BREAK,
-    OSH_JN_CONTINUE, OSH_JN_NS_SET,
+    OSH_JN_CONTINUE, OSH_JN_NS_SET, OSH_JN_GENERATION,
 } osh_jnode_kind;
 
 /* Children of a node form a list, which begins with `first` and continues with `next`. They are:
@@ -126,6 +126,7 @@ struct osh_jinja {
     osh_jarena arena; // own
     const char *what; // view: name of the template in messages; memory of the arena
     osh_jnode *body;
+    bool marks; // true: the template has `generation` blocks
 };
 
 /* ---- tokens ---- */
@@ -164,6 +165,10 @@ typedef struct osh_jrun {
     osh_jflow flow;
     const char *date;  // view: date for strftime_now
     bool strict;
+    /* view: gets the positions in `out` of the texts of `generation` blocks; NULL: not wanted */
+    struct osh_chat_spans *marks;
+    osh_buf *marked; // view: the `out` of the whole template, while a block may have another one
+    bool generates;  // result of the parser: the template has `generation` blocks
 } osh_jrun;
 
 osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...)
@@ -243,6 +248,8 @@ int64_t osh_jv_whole(osh_jrun *r, osh_jv v, const char *what); // returns an int
                                                                // 1
 osh_jv osh_jv_length(osh_jrun *r, osh_jv v);
 osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
+/* Adds the positions of an answer (answers.c). */
+osh_status osh_chat_spans_add(osh_ctx *cx, struct osh_chat_spans *s, size_t begin, size_t end);
 
 /* ---- text: jinja_text.c, jinja_string.c ---- */
 

@@ -239,9 +239,10 @@ static osh_jnode *parse_tag(osh_jparser *p)
     if (osh_jparse_take_name(p, "with")) return parse_with(p);
     if (osh_jparse_take_name(p, "break")) return parse_jump(p, OSH_JN_BREAK, "break");
     if (osh_jparse_take_name(p, "continue")) return parse_jump(p, OSH_JN_CONTINUE, "continue");
-    // `generation` marks text for training. Its output is the output of its body.
+    // `generation` marks the text of an answer. Its output is the output of its body.
     if (osh_jparse_take_name(p, "generation")) {
-        osh_jnode *n = osh_jparse_new(p, OSH_JN_SCOPE);
+        osh_jnode *n = osh_jparse_new(p, OSH_JN_GENERATION);
+        p->r->generates = true;
         int loops = p->n_loops;
         p->n_loops = 0;
         take_tag_end(p);

@@ -37,6 +37,7 @@ struct command {
     bool minor; // true if the usage only names the command
     const char *name, *arguments, *does;
     const char *about;       // text for `oneshot NAME --help`; NULL: use `does`
+    const char *examples[3]; // arguments of three examples
     const osh_field *fields; // flags of the command; NULL: none
     const char *shown;       // "|model|...": options to show in help and completion; NULL: all
     /* Name of the required positional argument; NULL: none is required. */

@@ -141,6 +141,9 @@ void osh_help_command(const command *c)
     }
     printf("oneshot %s %s\n\n", c->name, c->arguments);
     print_wrapped(c->about ? c->about : c->does, 0, 0);
+    putchar('\n');
+    for (int i = 0; i < 3; i++)
+        printf("  oneshot %s%s%s\n", c->name, *c->examples[i] ? " " : "", c->examples[i]);
     if (c->more) printf("\n%*s%s\n", GROUP, "", c->more);
     if (!c->fields) return;
     if (!c->more) putchar('\n');

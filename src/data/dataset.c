@@ -437,7 +437,30 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
     bool texts = false;
     osh_status rc = osh_dataset_read(cx, out, &texts, tok, opt);
     if (!rc) osh_dataset_collate(out, opt, texts);
+    if (!rc && opt->answers) rc = osh_dataset_unmark(cx, out);
+    if (rc) osh_dataset_deinit(cx, out);
     return rc;
+}
+
+osh_status osh_dataset_unmark(osh_ctx *cx, osh_dataset *d)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = d->offsets[d->n];
+    if (!(d->counted = osh_alloc(cx, (size_t)n))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a mask");
+    for (int64_t i = 0; i < n; i++) {
+        d->counted[i] = d->ids[i] >= 0;
+        if (d->ids[i] < 0) d->ids[i] = ~d->ids[i];
+    }
+done:
+    return rc;
+}
+
+int64_t osh_dataset_n_counted(const osh_dataset *d, int64_t first, int64_t end)
+{
+    int64_t n = 0, from = d->offsets[first], to = d->offsets[end];
+    if (!d->counted) return to - from;
+    for (int64_t i = from; i < to; i++) n += d->counted[i];
+    return n;
 }
 
 /* Sets *n_out to the number of windows in [w->first, w->first + w->count), out of n. */
@@ -605,5 +628,6 @@ void osh_dataset_deinit(osh_ctx *cx, osh_dataset *d)
 {
     osh_free(cx, d->ids);
     osh_free(cx, d->offsets);
+    osh_free(cx, d->counted);
     *d = (osh_dataset){0};
 }

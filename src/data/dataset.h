@@ -5,7 +5,11 @@
  * the first row. Without text_column, input_ids are preferred to text. Lines of white space are not
  * rows. A record of a .csv has text in text_column, or "text". Rows with a conversation (chat.h)
  * and without text and input_ids are rendered with the model's chat template, and no special token
- * is added. With text_template, rows are rendered from their columns. */
+ * is added. With text_template, rows are rendered from their columns.
+ *
+ * With `answers`, only some tokens are counted: in conversations the tokens of the assistant's
+ * answers (chat/answers.h), and in rows with input_ids the tokens whose number in the column
+ * loss_mask is 1. */
 #ifndef OSH_DATASET_H
 #define OSH_DATASET_H
 #include "tokenizer/tokenizer.h"
@@ -14,6 +18,8 @@ typedef struct osh_dataset {
     int32_t *ids;     // own; tokens of all samples, in order
     int64_t *offsets; // own; [n + 1] offsets of the samples in `ids`
     int64_t n;        // number of samples
+    uint8_t *counted; // own [tokens]: 1 for tokens that statistics and losses count, else 0; NULL:
+                      // all tokens count
 } osh_dataset;
 
 typedef struct osh_dataset_options { // LLM Compressor's arguments
@@ -33,6 +39,7 @@ typedef struct osh_dataset_options { // LLM Compressor's arguments
     uint64_t seed;
     bool concatenate, pad_to_max_length; // pad_to_max_length changes only how samples are cut; no
                                          // padding is stored or counted
+    bool answers;            // true: finds the tokens to count (osh_dataset.counted)
     const char *collator;    // NULL or "none", "truncation", "padding"
     int64_t n_vocab;         // an id outside of [0, n_vocab) is an error with its line number; 0:
                              // ids are not checked
@@ -43,9 +50,14 @@ typedef struct osh_dataset_options { // LLM Compressor's arguments
 osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
                             const osh_dataset_options *opt);
 /* Loads calibration samples like osh_dataset_load, without a collator. Sets *texts to true if the
- * rows are texts. */
+ * rows are texts. With `answers`, the id of a token that does not count is stored as ~id (which is
+ * negative), so that all functions that move ids move this mark, too. osh_dataset_unmark moves the
+ * marks to out->counted. */
 osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_tokenizer *tok,
                             const osh_dataset_options *opt);
+osh_status osh_dataset_unmark(osh_ctx *cx, osh_dataset *d);
+/* Returns the number of tokens of samples [first, end) that are counted. */
+int64_t osh_dataset_n_counted(const osh_dataset *d, int64_t first, int64_t end);
 /* Cuts the samples as the collator of `opt` does. */
 void osh_dataset_collate(osh_dataset *d, const osh_dataset_options *opt, bool texts);
 /* Loads evaluation samples. A .txt is tokenized as a whole, without special tokens, and cut into
@@ -57,7 +69,8 @@ void osh_dataset_collate(osh_dataset *d, const osh_dataset_options *opt, bool te
 typedef struct osh_dataset_windows { int64_t first, count, stride; } osh_dataset_windows;
 osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
                                  const osh_dataset_options *opt, const osh_dataset_windows *which);
-/* Copies the first n samples of d to *out (own), each cut to at most `length` tokens. */
+/* Copies the first n samples of d to *out (own), each cut to at most `length` tokens. All tokens of
+ * the copy are counted. */
 osh_status osh_dataset_head(osh_ctx *cx, osh_dataset *out, const osh_dataset *d, int64_t n,
                             int64_t length);
 void osh_dataset_deinit(osh_ctx *cx, osh_dataset *d);

@@ -27,10 +27,12 @@ typedef struct row {
     osh_buf key, names; // own: the current key; all keys, for a message
     char piece[PIECE_BYTES]; // decoded text that is not yet tokenized
     size_t n_piece;
-    osh_ids list, mask; // own: values of input_ids and attention_mask
-    int64_t bad_id, bad_mask; // position of the first wrong item, from 1; 0: all items are right
+    osh_ids list, mask, loss; // own: values of input_ids, attention_mask and loss_mask
+    osh_ids counted; // own: with opt->answers, 1 for each token of the row that counts, else 0
+    int64_t bad_id, bad_mask, bad_loss; // position of the first wrong item, from 1; 0: all items
+                                        // are right
     bool bare; // true: the text gets no special tokens
-    bool has_text, has_list, has_mask, is_string, is_list, is_mask_list;
+    bool has_text, has_list, has_mask, has_loss, is_string, is_list;
 } row;
 
 static bool is_conversation_column(const char *column)
@@ -264,8 +266,9 @@ static osh_status row_read_value(osh_json_scan *s, row *w)
     osh_json_scan_space(s);
     int c = osh_json_scan_peek(s);
     bool is_list = !strcmp(key, "input_ids"), is_mask = !strcmp(key, "attention_mask");
+    bool is_loss = !strcmp(key, "loss_mask") && w->r->opt->answers;
     bool is_text = w->r->kind == OSH_ROW_TEXT && !strcmp(key, column ? column : "text");
-    w->has_list |= is_list, w->has_mask |= is_mask, w->has_text |= is_text;
+    w->has_list |= is_list, w->has_mask |= is_mask, w->has_text |= is_text, w->has_loss |= is_loss;
     if (is_text && c == '"') {
         w->is_string = true;
         s->take = row_take_text;
@@ -276,8 +279,9 @@ static osh_status row_read_value(osh_json_scan *s, row *w)
         w->is_list = true;
         OSH_TRY(row_read_list(s, &w->list, &w->bad_id));
     } else if (w->r->kind == OSH_ROW_IDS && is_mask && c == '[') {
-        w->is_mask_list = true;
         OSH_TRY(row_read_list(s, &w->mask, &w->bad_mask));
+    } else if (w->r->kind == OSH_ROW_IDS && is_loss && c == '[') {
+        OSH_TRY(row_read_list(s, &w->loss, &w->bad_loss));
     } else {
         OSH_TRY(osh_json_scan_value(s));
     }
@@ -330,25 +334,39 @@ static osh_status row_fail_column(osh_ctx *cx, const row *w, const char *wanted)
                     w->names.len ? w->names.data : "none");
 }
 
+/* Fails if a mask of the row is no list of numbers 0 and 1, as long as input_ids. `bad`: position
+ * of the first item that is no whole number; 0: none. */
+static osh_status row_check_mask(osh_ctx *cx, const row *w, const char *name, const osh_ids *mask,
+                                 int64_t bad)
+{
+    if (mask->n != w->list.n)
+        return osh_fail(cx, OSH_E_FORMAT, "'%s' is no list of %lld numbers, as long as 'input_ids'",
+                        name, (long long)w->list.n);
+    for (int64_t i = 0; i < mask->n; i++)
+        if (bad == i + 1 || (mask->ids[i] != 0 && mask->ids[i] != 1))
+            return osh_fail(cx, OSH_E_FORMAT, "'%s' is neither 0 nor 1 at place %lld", name,
+                            (long long)i + 1);
+    return OSH_OK;
+}
+
 static osh_status row_append_list(osh_ctx *cx, row *w)
 {
     osh_status rc = OSH_OK;
+    const int32_t one = 1, zero = 0;
     int64_t limit = w->r->cut_ids ? w->r->opt->max_seq_length : INT64_MAX;
 
     if (!w->is_list) OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' is no list");
-    if (w->has_mask && (!w->is_mask_list || w->mask.n != w->list.n))
-        OSH_FAIL(cx, OSH_E_FORMAT,
-                 "'attention_mask' is no list of %lld numbers, as long as 'input_ids'",
-                 (long long)w->list.n);
+    if (w->has_mask) OSH_TRY(row_check_mask(cx, w, "attention_mask", &w->mask, w->bad_mask));
+    if (w->has_loss) OSH_TRY(row_check_mask(cx, w, "loss_mask", &w->loss, w->bad_loss));
+    if (w->r->opt->answers && !w->has_loss) OSH_TRY(row_fail_column(cx, w, "loss_mask"));
     for (int64_t i = 0; i < w->list.n; i++) {
         if (w->bad_id == i + 1)
             OSH_FAIL(cx, OSH_E_FORMAT, "'input_ids' holds no token at place %lld",
                      (long long)i + 1);
-        if (w->has_mask && (w->bad_mask == i + 1 || (w->mask.ids[i] != 0 && w->mask.ids[i] != 1)))
-            OSH_FAIL(cx, OSH_E_FORMAT, "'attention_mask' is neither 0 nor 1 at place %lld",
-                     (long long)i + 1);
         if ((w->has_mask && !w->mask.ids[i]) || w->ids->n - w->start >= limit) continue;
         OSH_TRY(ids_append(cx, w->ids, &w->list.ids[i], 1));
+        if (w->r->opt->answers)
+            OSH_TRY(ids_append(cx, &w->counted, w->loss.ids[i] ? &one : &zero, 1));
     }
 done:
     return rc;
@@ -387,6 +405,8 @@ static void row_deinit(osh_ctx *cx, row *w)
     osh_buf_deinit(cx, &w->names);
     osh_ids_deinit(cx, &w->list);
     osh_ids_deinit(cx, &w->mask);
+    osh_ids_deinit(cx, &w->loss);
+    osh_ids_deinit(cx, &w->counted);
 }
 
 static osh_status note_line(osh_ctx *cx, const osh_lines *lines, osh_status rc)
@@ -396,11 +416,68 @@ static osh_status note_line(osh_ctx *cx, const osh_lines *lines, osh_status rc)
     return rc;
 }
 
+/* ---- answers ---- */
+
+/* Sets *n to the number of tokens of the row that have ended before byte `at` of its text: the
+ * number of tokens that the text up to `at` has in common with the whole text. */
+static osh_status row_tokens_before(osh_ctx *cx, int64_t *n, const row *w, const char *text,
+                                    size_t at)
+{
+    osh_status rc = OSH_OK;
+    osh_ids part = {0}; // own
+    int64_t most = w->ids->n - w->start;
+    osh_tokenizer_begin(w->r->tok);
+    if (at) OSH_TRY(osh_tokenizer_feed(cx, w->r->tok, &part, text, at));
+    OSH_TRY(osh_tokenizer_end(cx, w->r->tok, &part));
+    for (*n = 0; *n < part.n && *n < most && part.ids[*n] == w->ids->ids[w->start + *n];) ++*n;
+done:
+    osh_ids_deinit(cx, &part);
+    return rc;
+}
+
+/* Sets w->counted for the tokens that the row has. A token that begins before an answer and ends in
+ * it belongs to the answer. */
+static osh_status row_count_answers(osh_ctx *cx, row *w, const osh_buf *text,
+                                    const osh_chat_spans *spans)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = w->ids->n - w->start, begin, end;
+    OSH_TRY(osh_ids_reserve(cx, &w->counted, n));
+    w->counted.n = n;
+    for (int64_t i = 0; i < n; i++) w->counted.ids[i] = 0;
+    for (size_t k = 0; k < spans->n; k++) {
+        OSH_TRY(row_tokens_before(cx, &begin, w, text->data, spans->at[k].begin));
+        if (begin == n) break; // the row was cut before this answer
+        end = n;
+        if (spans->at[k].end < text->len)
+            OSH_TRY(row_tokens_before(cx, &end, w, text->data, spans->at[k].end));
+        for (int64_t i = begin; i < end; i++) w->counted.ids[i] = 1;
+    }
+done:
+    return rc;
+}
+
+/* Marks the tokens of the row that do not count (osh_dataset_read). */
+static osh_status row_mark(osh_ctx *cx, const row *w)
+{
+    if (!w->r->opt->answers) return OSH_OK;
+    if (w->r->kind != OSH_ROW_CHAT && w->r->kind != OSH_ROW_IDS)
+        return osh_fail(cx, OSH_E_USAGE,
+                        "--loss-mask answers: the row is a text, want a conversation, or input_ids "
+                        "and loss_mask");
+    for (int64_t i = 0; i < w->counted.n; i++) {
+        int32_t *id = &w->ids->ids[w->start + i];
+        if (!w->counted.ids[i]) *id = ~*id;
+    }
+    return OSH_OK;
+}
+
 /* Renders the whole line with a template, and tokenizes the text. */
 static osh_status row_read_rendered(osh_ctx *cx, row *w, osh_lines *lines, bool *blank)
 {
     osh_status rc = OSH_OK;
     osh_buf text; // own
+    osh_chat_spans spans = {0}; // own
     const char *line = NULL;
     size_t n = 0;
     bool end = false;
@@ -410,11 +487,16 @@ static osh_status row_read_rendered(osh_ctx *cx, row *w, osh_lines *lines, bool 
     *blank = osh_is_blank(line, n);
     if (*blank) goto done;
     w->bare = w->r->kind == OSH_ROW_CHAT;
-    OSH_TRY(osh_chat_render(cx, w->r->chat, &text, line, n, w->r->opt->text_column));
+    osh_chat_row from = {line, n, w->r->opt->text_column};
+    bool answers = w->bare && w->r->opt->answers;
+    OSH_TRY(answers ? osh_chat_render_answers(cx, w->r->chat, &text, &spans, &from)
+                    : osh_chat_render(cx, w->r->chat, &text, line, n, from.column));
     OSH_TRY(text_begin(cx, w));
     if (text.len) OSH_TRY(text_more(cx, w, text.data, text.len));
     OSH_TRY(text_end(cx, w));
+    if (answers) OSH_TRY(row_count_answers(cx, w, &text, &spans));
 done:
+    osh_chat_spans_deinit(cx, &spans);
     osh_buf_deinit(cx, &text);
     return rc;
 }
@@ -472,6 +554,7 @@ osh_status osh_row_read(osh_ctx *cx, osh_row_reader *r, osh_ids *ids, osh_lines 
         OSH_TRY(r->json ? row_read_json(cx, &w, lines, blank)
                         : row_read_text(cx, &w, lines, blank));
     OSH_TRY(osh_ids_check(cx, ids, w.start, r->opt->n_vocab, "the row"));
+    OSH_TRY(row_mark(cx, &w));
 done:
     row_deinit(cx, &w);
     return note_line(cx, lines, rc);

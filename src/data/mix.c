@@ -271,7 +271,9 @@ osh_status osh_mix_load(osh_ctx *cx, osh_dataset *out, osh_mix *m, osh_tokenizer
                     (long long)s->n_samples, (long long)(s->n_samples + s->n_skipped));
     }
     osh_dataset_collate(out, opt, all_texts);
+    if (opt->answers) OSH_TRY(osh_dataset_unmark(cx, out));
 done:
+    if (rc) osh_dataset_deinit(cx, out);
     for (size_t i = 0; parts && i < m->n; i++) osh_dataset_deinit(cx, &parts[i]);
     osh_free(cx, parts);
     return rc;

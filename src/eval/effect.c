@@ -12,7 +12,9 @@
 
 #include <string.h>
 
+#include "budget/cost.h"
 #include "eval/forward.h"
+#include "eval/sweep.h"
 #include "modifiers/modifier.h"
 #include "quant/observer.h"
 
@@ -214,7 +216,7 @@ static osh_status effect_score(osh_ctx *cx, double *sum, const osh_effect *e, co
             .in = {x->values[g->hidden], head, e->clean.batch[b]->values[g->hidden], e->f->head},
             .attr = &rules,
             .seqs = &x->seqs};
-        OSH_TRY(osh_kl_sum(cx, sum, &a, x->n_tokens));
+        OSH_TRY(osh_kl_sum(cx, sum, &a, x->n_tokens, NULL));
     }
 done:
     return rc;
@@ -255,19 +257,43 @@ done:
     return rc;
 }
 
+/* Sets times [subgraphs] to the number of streams that run each subgraph: the clean one, and one
+ * for each unit from the subgraph of its first Linear on. */
+static osh_status effect_count_streams(osh_ctx *cx, double *times, const osh_effect *e)
+{
+    osh_status rc = OSH_OK;
+    bool *runs = NULL; // own [units]
+    int n = 1;
+    OSH_NEW(cx, runs, e->n_units);
+    for (int i = 0; i < e->f->parts->n; i++) {
+        for (int l = 0; l < e->p->match.n_linears; l++) {
+            int u = e->unit_of[l];
+            if (u < 0 || runs[u] || !linear_is_within(e, &e->p->match.linears[l], i)) continue;
+            runs[u] = true, n++;
+        }
+        times[i] = n;
+    }
+done:
+    osh_free(cx, runs);
+    return rc;
+}
+
 osh_status osh_effect_run(osh_ctx *cx, osh_effect *e, double *effect, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
+    osh_sweep sweep = {0}; // own
     OSH_TRY(stream_new(cx, &e->clean, e, NULL));
-    pr->n_steps = e->f->parts->n + 1, pr->phase = "effects", pr->error = -1, pr->loss = 0;
+    pr->n_steps = e->f->parts->n + 1, pr->phase = "effects";
+    OSH_TRY(osh_sweep_open(cx, &sweep, pr, e->f, &e->d));
+    OSH_TRY(effect_count_streams(cx, sweep.times, e));
+    double scores = 2 * osh_cost_of_head(e->f->graph, &e->d) * e->n_units;
+    osh_sweep_begin(&sweep, scores);
     for (int i = 0; i < e->f->parts->n; i++) {
-        pr->step = i + 1, pr->name = e->f->parts->parts[i].name, pr->done = i,
-        pr->total = e->f->parts->n;
+        pr->step = i + 1, pr->name = e->f->parts->parts[i].name;
         OSH_TRY(effect_run_subgraph(cx, e, i));
-        pr->finished = true;
-        osh_progress_show(cx, pr);
-        pr->finished = false;
+        osh_sweep_end(cx, &sweep, i);
     }
+    pr->step = pr->n_steps, pr->name = "the scores";
     OSH_TRY(osh_forward_load_head(cx, &e->f->head, &e->f->head_bias, e->f));
     for (int u = 0; u < e->n_units; u++) {
         OSH_TRY(osh_check_interrupt(cx));
@@ -275,9 +301,13 @@ osh_status osh_effect_run(osh_ctx *cx, osh_effect *e, double *effect, osh_progre
         if (e->of[u].batch[0]) OSH_TRY(effect_score(cx, &effect[u], e, &e->of[u], e->f->head));
         else OSH_TRY(effect_score_head(cx, &effect[u], e, u));
         effect[u] /= (double)e->d.offsets[e->d.n];
+        pr->finished = u + 1 == e->n_units;
+        osh_sweep_show(cx, &sweep, scores, u + 1, e->n_units);
     }
+    pr->finished = false;
     OSH_TRY(effect_gather(cx, e, effect));
 done:
+    osh_sweep_close(cx, &sweep);
     return rc;
 }
 

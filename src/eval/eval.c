@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/profile.h"
 #include "eval/answers.h"
+#include "eval/sweep.h"
 #include "eval/eval.h"
 #include "eval/eval_gpu.h"
 #include "eval/eval_memory.h"
@@ -261,7 +262,7 @@ static osh_status score_batches(osh_ctx *cx, scores *sc, osh_eval_models *m, osh
                   (double)n;
     OSH_NEW(cx, sc->per_token, m->d.offsets[m->d.n]);
     if (m->ref) OSH_NEW(cx, sc->kl_of, m->d.offsets[m->d.n]);
-    pr->step++, pr->name = "the scores", pr->phase = "score", pr->tokens_per_s = 0, pr->total = n;
+    pr->step++, pr->name = "the scores", pr->phase = "score", pr->total = n;
     osh_ranks_phase(m->f->ranks, "scores", NULL);
     for (int64_t b = 0; b < n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
@@ -269,6 +270,7 @@ static osh_status score_batches(osh_ctx *cx, scores *sc, osh_eval_models *m, osh
         OSH_TRY(score_batch(cx, sc, m, b));
         pr->done = b + 1, pr->work_done += work, pr->finished = b + 1 == n;
         if (pr->finished) pr->work_done = pr->work_total;
+        osh_sweep_rate(pr, (double)m->d.offsets[m->d.n], m->f->begun);
         osh_progress_show(cx, pr);
     }
     if (me) OSH_TRY(osh_eval_sent(cx, m->f->ranks));
@@ -351,6 +353,8 @@ static osh_status eval_run(osh_ctx *cx, scores *sc, osh_eval_models *m, const os
     int64_t load = 0;
     OSH_TRY(models_open(cx, m, &load, o, &pr));
     OSH_TRY(osh_eval_memory(cx, o, m, load));
+    m->f->begun = osh_now();
+    if (m->ref) m->ref->begun = m->f->begun;
     OSH_TRY(models_run(cx, m, o, &pr));
     if (o->save_logits)
         OSH_TRY(osh_ranks_me(o->ranks) ? osh_saved_send(cx, m)

@@ -2,6 +2,7 @@
  * values of a batch are stored in one block: on the GPU if all batches fit there, else in host
  * memory. All values of a batch are read before new values overwrite them. */
 #include "eval/eval_gpu.h"
+#include "eval/sweep.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -452,7 +453,6 @@ static osh_status side_run_part(osh_ctx *cx, void *user, const osh_forward_part 
     const osh_graph *g = s->f->graph;
     osh_exec_span span = side_span(s, part);
     double work = osh_cost_of_nodes(&span, c->d), all = (double)c->d->offsets[c->d->n];
-    double start = osh_now(), seen = 0;
     v->part = part, part->keep[g->input_ids] = false;
     OSH_TRY(osh_weights_new(cx, &v->w, g));
     v->w->rows = osh_source_checkpoint(s->f->source);
@@ -462,9 +462,8 @@ static osh_status side_run_part(osh_ctx *cx, void *user, const osh_forward_part 
         double n = (double)batch_tokens_of(c, b);
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(side_run_batch(cx, v, b));
-        seen += n;
         pr->done = b + 1, pr->work_done += work * n / all, pr->finished = b + 1 == c->n_batches;
-        pr->tokens_per_s = seen / (osh_now() - start + 1e-9);
+        osh_sweep_rate(pr, all, s->f->begun);
         osh_progress_show(cx, pr);
     }
     pr->finished = false;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eval/forward.h"
+#include "eval/sweep.h"
 #include "plan/division.h"
 #include "plan/exchange.h"
 #include "rewrite/experts.h"
@@ -34,6 +35,7 @@ typedef struct reaping {
                              // batches keep (member `stay` of osh_forward)
     float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring;
+    osh_sweep sweep;  // own: progress
 } reaping;
 
 static void reaping_close(osh_ctx *cx, void *state)
@@ -50,6 +52,7 @@ static void reaping_close(osh_ctx *cx, void *state)
     osh_free(cx, r->keep);
     osh_free(cx, r->stay);
     osh_free(cx, r->row);
+    osh_sweep_close(cx, &r->sweep);
     osh_free(cx, r);
 }
 
@@ -87,9 +90,9 @@ done:
     return rc;
 }
 
-/* For each token that the router sends to the expert, adds g |y| to the expert's sum, and 1 to its
- * count. y [T, D]: output of the expert. route [T, E]: router weights g; 0: the token is not sent
- * to the expert. */
+/* For each counted token that the router sends to the expert, adds g |y| to the expert's sum, and 1
+ * to its count. y [T, D]: output of the expert. route [T, E]: router weights g; 0: the token is not
+ * sent to the expert. */
 static osh_status reaping_add_tokens(osh_ctx *cx, reaping *r, int value, const osh_tensor *y,
                                      const osh_batch *b)
 {
@@ -99,9 +102,12 @@ static osh_status reaping_add_tokens(osh_ctx *cx, reaping *r, int value, const o
     osh_tensor *sum, *count; // views
     OSH_TRY(osh_stat_at(cx, &sum, r->sum, b->first_sample));
     OSH_TRY(osh_stat_at(cx, &count, r->count, b->first_sample));
+    const osh_dataset *d = &r->p->in.data;
+    const uint8_t *counted = d->counted ? d->counted + d->offsets[b->first_sample] : NULL;
     for (int64_t t = 0; t < y->shape[0]; t++) {
         double squares = 0;
         float g;
+        if (counted && !counted[t]) continue;
         osh_to_f32(&g,
                    (const char *)route->data + (size_t)(t * E + e) * osh_dtype_bytes(route->dtype),
                    route->dtype, 1);
@@ -164,13 +170,16 @@ static void reaping_choose_kept(osh_ctx *cx, reaping *r, int layer)
         if (!gone[e]) *kept++ = e;
 }
 
-/* Runs the samples of this rank. If experts are measured, adds the sums of all ranks. */
+/* Runs subgraph s over the samples of this rank. If experts are measured, adds the sums of all
+ * ranks. The subgraph runs several times: once for each of its layers, and once for the later
+ * subgraphs. */
 static osh_status reaping_pass(osh_ctx *cx, reaping *r, const osh_subgraph *s,
                                const osh_weights *w, const bool *keep)
 {
     osh_status rc = OSH_OK;
     osh_exec_hooks hooks = {.value = reaping_value, .user = r};
     const osh_groups *groups = &r->p->in.groups;
+    double work = r->sweep.work[s - r->f->parts->parts];
     for (int64_t k = 0; k < osh_exchange_rounds(groups, r->ranks); k++) {
         for (int64_t b = 0; b < r->f->n_batches; b++) {
             osh_batch *at = r->f->batches[b];
@@ -180,6 +189,7 @@ static osh_status reaping_pass(osh_ctx *cx, reaping *r, const osh_subgraph *s,
             OSH_TRY(osh_exec_run(cx,
                                  &(osh_exec_span){r->f->graph, s->first, s->n_nodes, r->run, keep},
                                  w, at, &hooks, true));
+            osh_sweep_show(cx, &r->sweep, work, b + 1, r->f->n_batches);
         }
         if (r->measuring) OSH_TRY(osh_exchange_groups(cx, r->ranks, r->sum, 0, k));
     }
@@ -238,6 +248,20 @@ done:
     return rc;
 }
 
+/* Returns how many times reaping_visit runs the subgraph. */
+static double reaping_times(const reaping *r, int subgraph)
+{
+    const osh_graph *g = r->f->graph;
+    const osh_experts *x = r->p->rewrites.experts;
+    const osh_subgraph *s = &r->f->parts->parts[subgraph];
+    double n = subgraph + 1 < r->f->parts->n;
+    for (int l = 0; l < x->n; l++) {
+        int node = g->values[x->layers[l].route].producer;
+        n += node >= s->first && node < s->first + s->n_nodes;
+    }
+    return n;
+}
+
 static osh_status reaping_run(osh_ctx *cx, void *state, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
@@ -250,11 +274,13 @@ static osh_status reaping_run(osh_ctx *cx, void *state, osh_progress *pr)
         OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids, d->offsets + k, 1));
         f->batches[f->n_batches++]->first_sample = k;
     }
-    pr->n_steps = f->parts->n, pr->phase = "experts", pr->error = -1, pr->loss = 0;
+    pr->n_steps = f->parts->n, pr->phase = "experts";
+    OSH_TRY(osh_sweep_open(cx, &r->sweep, pr, f, d));
+    for (int i = 0; i < f->parts->n; i++) r->sweep.times[i] = reaping_times(r, i);
+    osh_sweep_begin(&r->sweep, 0);
     for (int i = 0; i < f->parts->n; i++) {
+        pr->step = i + 1, pr->name = f->parts->parts[i].name;
         OSH_TRY(reaping_visit(cx, r, i));
-        pr->step = i + 1, pr->name = f->parts->parts[i].name, pr->done = i + 1,
-        pr->total = f->parts->n;
         pr->finished = true;
         osh_progress_show(cx, pr);
         pr->finished = false;

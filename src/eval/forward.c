@@ -1,6 +1,7 @@
 /* forward.c - runs a whole model over a dataset, subgraph by subgraph. Inputs and outputs of
  * quantized Linears are rounded if their scheme asks for it. */
 #include "eval/forward.h"
+#include "eval/sweep.h"
 #include "graph/routed.h"
 
 #include <string.h>
@@ -292,13 +293,11 @@ static osh_status forward_run_part(osh_ctx *cx, void *user, const osh_forward_pa
             OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
     osh_ranks_phase(f->ranks, "forward", s->name);
     pr->step++, pr->name = s->name, pr->phase = "forward", pr->total = f->n_batches;
-    double start = osh_now();
-    for (int64_t b = 0, seen = 0; b < f->n_batches; b++) {
+    for (int64_t b = 0; b < f->n_batches; b++) {
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_exec_run(cx, &span, w, f->batches[b], k->hooks, true));
-        seen += f->batches[b]->n_tokens;
         pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
-        pr->tokens_per_s = (double)seen / (osh_now() - start + 1e-9);
+        osh_sweep_rate(pr, tokens, f->begun);
         osh_progress_show(cx, pr);
     }
     pr->finished = true;
@@ -323,6 +322,7 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     running k = {.f = f, .d = d, .aq = {.f = f}, .pr = pr};
     osh_exec_hooks hooks = osh_forward_hooks(&k.aq);
     int64_t size = batch_size > 0 ? batch_size : 1, n = osh_forward_n_batches(f, d->n, size);
+    if (f->begun <= 0) f->begun = osh_now();
     OSH_NEW(cx, f->batches, n);
     if (!n) goto done; // there are more ranks than batches
     for (int64_t b = 0; b < n; b++) {

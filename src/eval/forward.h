@@ -24,6 +24,8 @@ typedef struct osh_forward {
                          // data set
     bool *stay;          // own [graph values]: true for values that batches keep after the last
                          // reader; NULL: none
+    double begun; // time at which the job of osh_forward_run began, for the rate; 0: this run is
+                  // the job
     /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
     osh_tensor **cache;
     osh_tensor **cache_zero; // own [graph values]: zero points of `cache`; NULL: none

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "eval/forward.h"
+#include "eval/sweep.h"
 #include "graph/back.h"
 
 struct osh_gradients {
@@ -250,21 +251,27 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     const osh_partition *parts = s->f->parts;
+    osh_sweep sweep = {0}; // own
     for (int i = 0; i < s->p->match.n_linears; i++) {
         OSH_TRY(osh_tensor_zero(cx, s->p->match.linears[i].gradients.outputs));
         if (s->p->match.linears[i].gradients.inputs)
             OSH_TRY(osh_tensor_zero(cx, s->p->match.linears[i].gradients.inputs));
     }
-    pr->n_steps = 2 * parts->n - s->stop, pr->step = 0, pr->error = -1, pr->loss = 0;
+    pr->n_steps = 2 * parts->n - s->stop;
+    OSH_TRY(osh_sweep_open(cx, &sweep, pr, s->f, &s->d));
+    /* A subgraph runs forward, and from the last one back to `stop` forward again and backward,
+     * which takes about twice as long as forward. */
+    for (int i = s->stop; i < parts->n; i++) sweep.times[i] = 4;
+    osh_sweep_begin(&sweep, 0);
+    s->f->begun = sweep.begun;
     OSH_TRY(osh_forward_run(cx, s->f, &s->d, 1, false, pr));
     for (int64_t b = 0; b < s->d.n; b++) OSH_TRY(head_gradient(cx, s, b));
     osh_tensor_free(cx, s->f->head), s->f->head = NULL;
-    pr->phase = "gradients", pr->done = 0, pr->total = parts->n - s->stop;
+    pr->phase = "gradients", sweep.before = pr->work_done;
     for (int i = parts->n - 1; i >= s->stop; i--) {
+        pr->step++, pr->name = parts->parts[i].name, sweep.times[i] = 3;
         OSH_TRY(subgraph_back_run(cx, s, i));
-        pr->step++, pr->name = parts->parts[i].name, pr->done++, pr->finished = true;
-        osh_progress_show(cx, pr);
-        pr->finished = false;
+        osh_sweep_end(cx, &sweep, i);
     }
     for (int i = 0; i < s->p->match.n_linears; i++) {
         osh_linear *l = &s->p->match.linears[i];
@@ -274,6 +281,7 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
         for (int64_t k = 0; in && k < l->I; k++) in[k] /= (double)s->d.offsets[s->d.n];
     }
 done:
+    osh_sweep_close(cx, &sweep);
     return rc;
 }
 

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "eval/forward.h"
+#include "eval/sweep.h"
 #include "modifiers/prune.h"
 #include "plan/division.h"
 #include "plan/exchange.h"
@@ -43,6 +44,7 @@ typedef struct owl_measure {
     norms *of;              // own [graph values]: norms of each value
     bool *run, *keep;       // own. run [nodes], keep [graph values]: results of osh_forward_choose
     float *row;             // own [width of the widest value]: one row in F32
+    osh_sweep sweep;          // own: progress
 } owl_measure;
 
 /* Lists the decoder layers, and finds the layer of each Linear. */
@@ -95,6 +97,7 @@ static void owl_close(osh_ctx *cx, void *state)
     osh_free(cx, m->run);
     osh_free(cx, m->keep);
     osh_free(cx, m->row);
+    osh_sweep_close(cx, &m->sweep);
     osh_free(cx, m);
 }
 
@@ -134,7 +137,10 @@ static osh_status norms_add_sample(osh_ctx *cx, owl_measure *m, int value, const
     osh_tensor *to; // view
     size_t row = (size_t)I * osh_dtype_bytes(x->dtype);
     memset(a->now, 0, (size_t)I * sizeof *a->now);
+    const osh_dataset *d = &m->p->in.data;
+    const uint8_t *counted = d->counted ? d->counted + d->offsets[sample] : NULL;
     for (int64_t t = 0; t < x->shape[0]; t++) {
+        if (counted && !counted[t]) continue;
         osh_to_f32(m->row, (const char *)x->data + (size_t)t * row, x->dtype, I);
         for (int64_t i = 0; i < I; i++) a->now[i] += (double)m->row[i] * m->row[i];
     }
@@ -221,6 +227,9 @@ static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_subgraph 
                 OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
         OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at,
                              &hooks, true));
+        if (b + 1 < m->f->n_batches)
+            osh_sweep_show(cx, &m->sweep, m->sweep.work[s - m->f->parts->parts], b + 1,
+                           m->f->n_batches);
     }
     for (int v = 0; v < g->n_values; v++)
         if (m->of[v].sum) OSH_TRY(osh_exchange_groups(cx, m->ranks, m->of[v].sum, 0, round));
@@ -303,14 +312,13 @@ static osh_status owl_run(osh_ctx *cx, void *state, osh_progress *pr)
         OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids, d->offsets + k, 1));
         f->batches[f->n_batches++]->first_sample = k;
     }
-    pr->n_steps = f->parts->n, pr->phase = "outliers", pr->error = -1, pr->loss = 0;
+    pr->n_steps = f->parts->n, pr->phase = "outliers";
+    OSH_TRY(osh_sweep_open(cx, &m->sweep, pr, f, d));
+    osh_sweep_begin(&m->sweep, 0);
     for (int i = 0; i < f->parts->n; i++) {
+        pr->step = i + 1, pr->name = f->parts->parts[i].name;
         OSH_TRY(owl_visit(cx, m, i));
-        pr->step = i + 1, pr->name = f->parts->parts[i].name, pr->done = i + 1,
-        pr->total = f->parts->n;
-        pr->finished = true;
-        osh_progress_show(cx, pr);
-        pr->finished = false;
+        osh_sweep_end(cx, &m->sweep, i);
     }
     OSH_TRY(osh_ranks_broadcast(cx, m->ranks, m->outliers, (size_t)m->n * sizeof *m->outliers, 0));
     OSH_TRY(owl_share_out(cx, m));

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/near.h"
+
 void osh_partition_free(osh_ctx *cx, osh_partition *p)
 {
     if (!p) return;
@@ -26,12 +28,24 @@ void osh_partition_free(osh_ctx *cx, osh_partition *p)
     osh_free(cx, p);
 }
 
+/* Returns a hint with the name or the class of a module that is near to the text, or "". */
+static const char *partition_near(osh_near *near, const osh_graph *g, const char *text)
+{
+    osh_near_init(near, text);
+    for (int i = 0; i < g->n_modules && strncmp(text, "re:", 3); i++) {
+        osh_near_see(near, g->modules[i].cls);
+        osh_near_see(near, g->modules[i].name);
+    }
+    return osh_near_hint(near, "");
+}
+
 /* Sets hit[m] if a target matches module m. */
 static osh_status match_modules(osh_ctx *cx, bool *hit, const osh_graph *g,
                                 const char *const *targets, size_t n)
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
+    osh_near near;
     for (size_t t = 0; t < n; t++) { // each target must match a module, even if another target has
                                      // precedence
         bool any = false;
@@ -43,8 +57,8 @@ static osh_status match_modules(osh_ctx *cx, bool *hit, const osh_graph *g,
             any = hit[i] = true;
         }
         if (!any)
-            OSH_FAIL(cx, OSH_E_USAGE, "sequential target %s matches no module of the model",
-                     targets[t]);
+            OSH_FAIL(cx, OSH_E_USAGE, "sequential target %s matches no module of the model%s",
+                     targets[t], partition_near(&near, g, targets[t]));
         osh_matcher_free(cx, m), m = NULL;
     }
 done:

@@ -33,6 +33,7 @@ typedef struct learning {
     int64_t next, drawn;  // next: index in `order` of the next sample to draw; drawn: number of
                           // shuffles so far
     int32_t *ids;         // own: tokens of the current batch
+    uint8_t *counted;     // own: 1 for tokens of the current batch that the loss counts, else 0
     int64_t *offsets;     // own [samples of a step + 1]: first token of each sample in `ids`
     bool judging;         // true while only the loss is computed, and no gradients
     int64_t step;         // index of the current step, from 0
@@ -46,6 +47,14 @@ static int64_t block_sample_tokens(const osh_dataset *d, int64_t s)
 static int64_t block_step_samples(const osh_block *b)
 {
     return b->rule.samples < b->data->n ? b->rule.samples : b->data->n;
+}
+
+/* Copies the mask of sample s (osh_dataset.counted) to `to`. */
+static void block_counted(uint8_t *to, const osh_dataset *d, int64_t s)
+{
+    size_t n = (size_t)block_sample_tokens(d, s);
+    if (d->counted) memcpy(to, d->counted + d->offsets[s], n);
+    else memset(to, 1, n);
 }
 
 /* Returns the largest number of tokens of a batch. */
@@ -83,6 +92,7 @@ static void learning_end(osh_ctx *cx, learning *l)
     osh_free(cx, l->dv);
     osh_free(cx, l->order);
     osh_free(cx, l->ids);
+    osh_free(cx, l->counted);
     osh_free(cx, l->offsets);
 }
 
@@ -141,6 +151,7 @@ static osh_status learning_begin(osh_ctx *cx, learning *l)
     OSH_NEW(cx, l->dv, b->g->n_values);
     OSH_NEW(cx, l->order, b->data->n);
     OSH_NEW(cx, l->ids, block_most_tokens(b));
+    OSH_NEW(cx, l->counted, block_most_tokens(b));
     OSH_NEW(cx, l->offsets, block_step_samples(b) + 1);
     l->next = b->data->n; // makes the first draw shuffle the samples
     for (int i = 0; i < b->n_learns; i++) {
@@ -232,6 +243,7 @@ static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, learning *l, 
         if (n && l->offsets[n] + more > TOKENS) break;
         memcpy(l->ids + l->offsets[n], b->data->ids + b->data->offsets[s],
                (size_t)more * sizeof *l->ids);
+        block_counted(l->counted + l->offsets[n], b->data, s);
         l->offsets[n + 1] = l->offsets[n] + more;
         n++;
     }
@@ -253,6 +265,7 @@ typedef struct slope { // computation of dy, the gradient of the loss with respe
     const osh_tensor *y, *y0;
     float *dy;
     double *sums; // own [rows]
+    const uint8_t *counted; // view [rows]
     double by;
 } slope;
 
@@ -264,6 +277,11 @@ static osh_status slope_row(osh_ctx *cx, void *user, int64_t row, int worker)
     float y[256], y0[256], *dy = s->dy + row * n;
     double sum = 0;
     (void)cx, (void)worker;
+    s->sums[row] = 0;
+    if (!s->counted[row]) {
+        memset(dy, 0, (size_t)n * sizeof *dy);
+        return OSH_OK;
+    }
     for (int64_t c = 0; c < n; c += 256) {
         int64_t m = n - c < 256 ? n - c : 256;
         size_t off = at + (size_t)c * osh_dtype_bytes(s->y->dtype);
@@ -288,7 +306,7 @@ static osh_status learning_compare(osh_ctx *cx, learning *l, const osh_batch *ba
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
     osh_tensor *y0 = NULL; // own
-    slope s = {.by = 2 / elements};
+    slope s = {.by = elements > 0 ? 2 / elements : 0, .counted = l->counted};
     OSH_NEW(cx, s.sums, batch->n_tokens);
     for (int k = 0; k < b->n_out; k++) {
         int v = b->out[k];
@@ -297,7 +315,8 @@ static osh_status learning_compare(osh_ctx *cx, learning *l, const osh_batch *ba
         OSH_TRY(osh_tensor_new(cx, &l->dv[v], OSH_F32, 2, s.y->shape));
         s.y0 = y0, s.dy = l->dv[v]->data;
         OSH_TRY(osh_parallel_for(cx, batch->n_tokens, slope_row, &s));
-        for (int64_t i = 0; i < batch->n_tokens; i++) *loss += s.sums[i] / elements;
+        for (int64_t i = 0; elements > 0 && i < batch->n_tokens; i++)
+            *loss += s.sums[i] / elements;
         osh_tensor_free(cx, y0), y0 = NULL;
     }
 done:
@@ -346,12 +365,12 @@ static double block_out_width(const osh_block *b)
 }
 
 /* Returns the number by which the sum of squared errors over samples [first, end) of `order` is
- * divided: their elements, or with rule.sum their tokens. */
+ * divided: their counted elements, or with rule.sum their counted tokens. */
 static double learning_loss_divisor(const learning *l, int64_t first, int64_t end)
 {
     double tokens = 0;
     for (int64_t i = first; i < end; i++)
-        tokens += (double)block_sample_tokens(l->b->data, l->order[i]);
+        tokens += (double)osh_dataset_n_counted(l->b->data, l->order[i], l->order[i] + 1);
     return l->b->rule.sum ? tokens : tokens * block_out_width(l->b);
 }
 
@@ -541,7 +560,7 @@ osh_status osh_block_bytes(osh_ctx *cx, size_t *n_bytes, const osh_block *b)
     forth += osh_batch_lists(g, tokens);
     *n_bytes = (back > forth ? back : forth) + target +
                osh_mem_gross((size_t)tokens * sizeof(double)) +
-               2 * osh_mem_gross((size_t)tokens * sizeof(int32_t)) +
+               2 * osh_mem_gross((size_t)tokens * sizeof(int32_t)) + osh_mem_gross((size_t)tokens) +
                2 * osh_mem_gross((size_t)(b->data->n + 1) * sizeof(int64_t)) +
                osh_mem_gross((size_t)g->n_weights * sizeof(int)) +
                2 * osh_mem_gross((size_t)g->n_weights) +

@@ -4,7 +4,8 @@
  *   x of the quantized model ──► block with rounded weights ──► y      loss = mean (y - y0)^2
  *   x of the original model  ──► original block             ──► y0     (computed by the caller)
  *
- * A step uses some samples; the loss is the mean over all elements of their outputs. The gradients
+ * A step uses some samples; the loss is the mean over all elements of their outputs, at the tokens
+ * that count (osh_dataset.counted). The gradients
  * of the weights are computed by a backward pass (graph/back.h), and solver/ada.h changes the
  * codes. The result is the codes after the last step, not those of the step with the smallest loss:
  * the loss of a step depends more on its samples than on the codes. With rule.selective the result

@@ -303,15 +303,31 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
     osh_free(cx, t);
 }
 
-/* Adds the KL divergences of the tokens of b to *sum, without that of the last token, because no
- * token follows it in the data. */
+/* Returns an array in which element i is 1 if the loss counts the prediction at token i of the row,
+ * which is a prediction of token i + 1; NULL: all predictions but the last count. */
+static const uint8_t *tune_counted(const osh_tune *t, int64_t row)
+{
+    return t->data->counted ? t->data->counted + t->data->offsets[row] + 1 : NULL;
+}
+
+/* Returns the number of predictions of the row that the loss counts. No token follows the last one,
+ * so its prediction does not count. */
+static int64_t tune_n_counted(const osh_tune *t, int64_t row)
+{
+    const uint8_t *counted = tune_counted(t, row);
+    int64_t all = tune_row_tokens(t, row) - 1, n = 0;
+    for (int64_t i = 0; counted && i < all; i++) n += counted[i];
+    return counted ? n : all;
+}
+
+/* Adds the KL divergences of the counted predictions of b to *sum. */
 static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, const osh_batch *b,
                                 int64_t row)
 {
     osh_vocab_attr rules = {{t->g->logits, t->g->logits}, {t->head_bias, t->head_bias}};
     osh_op_args a = {.in = {b->values[t->g->hidden], t->head, t->hidden[row], t->head},
                      .attr = &rules, .seqs = &b->seqs};
-    return osh_kl_sum(cx, sum, &a, b->n_tokens - 1);
+    return osh_kl_sum(cx, sum, &a, b->n_tokens - 1, tune_counted(t, row));
 }
 
 /* Return the shapes of two tensors of the backward pass over n tokens: tune_parts_shape for the
@@ -335,7 +351,7 @@ static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
 /* Computes the gradient of a weighted sum of the KL divergences of the row with respect to the
- * hidden values. The divergence of each token is multiplied by `part`, that of the last token by
+ * hidden values. The divergence of each counted prediction is multiplied by `part`, the others by
  * 0. */
 static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
                                    float part)
@@ -345,7 +361,9 @@ static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b,
     int64_t n = b->n_tokens, h = t->g->hidden;
     osh_vocab_attr rules = {{t->g->logits, t->g->logits}, {t->head_bias, t->head_bias}};
     OSH_TRY(shaped_new(cx, &parts, tune_parts_shape(n)));
-    for (int64_t i = 0; i < n; i++) ((float *)parts->data)[i] = i + 1 < n ? part : 0;
+    const uint8_t *counted = tune_counted(t, row);
+    for (int64_t i = 0; i < n; i++)
+        ((float *)parts->data)[i] = i + 1 < n && (!counted || counted[i]) ? part : 0;
     OSH_TRY(shaped_new(cx, &t->dv[h], tune_grad_shape(t->g, n)));
     memset(t->dv[h]->data, 0, osh_tensor_bytes(t->dv[h]));
     osh_grad_args a = {.in = {b->values[h], t->head, t->hidden[row], t->head},
@@ -411,15 +429,15 @@ done:
     return rc;
 }
 
-/* Does step `at`. If `loss` is not NULL, sets *loss to the mean KL divergence per token over the
- * rows of the step, which is computed before the weights change. */
+/* Does step `at`. If `loss` is not NULL, sets *loss to the mean KL divergence per prediction over
+ * the rows of the step, which is computed before the weights change. */
 static osh_status tune_one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *loss)
 {
     osh_status rc = OSH_OK;
     int64_t first = at * t->rule.rows, n = 0;
     double sum = 0;
     for (int64_t i = first; i < first + t->rule.rows; i++)
-        n += tune_row_tokens(t, i % t->n_train) - 1;
+        n += tune_n_counted(t, i % t->n_train);
     for (int64_t i = first; n && i < first + t->rule.rows; i++)
         OSH_TRY(tune_learn_row(cx, t, i % t->n_train, (float)(1 / (double)n), loss ? &sum : NULL));
     if (loss) *loss = n ? sum / (double)n : 0;
@@ -443,7 +461,7 @@ static osh_status tune_look(osh_ctx *cx, osh_tune *t, double *mean)
         if (!rc) rc = tune_row_loss(cx, &sum, t, b, i);
         osh_batch_free(cx, b);
         if (rc) goto done;
-        n += tune_row_tokens(t, i) - 1;
+        n += tune_n_counted(t, i);
     }
     *mean = n ? sum / (double)n : 0;
 done:

@@ -14,7 +14,8 @@
  *
  *   (t + 1) / 4 for t < 4, then 0.05 + 0.95 (1 + cos(pi (t - 4) / (n - 4))) / 2
  *
- * The gradient of a step is the mean over the tokens of rule.rows rows (samples of the data). The
+ * The gradient of a step is the mean over the tokens of rule.rows rows (samples of the data); if
+ * only some tokens count (osh_dataset.counted), it is the mean over the predictions of these. The
  * rows are used in order; after the last row, the first row follows. Rows are run one by one, so
  * the bytes do not depend on batches, budgets or threads. */
 #ifndef OSH_LEARN_TUNE_H

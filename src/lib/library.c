@@ -14,6 +14,7 @@
 struct oneshot {
     osh_ctx *cx; // own
     oneshot_options options;
+    char *output; // own: output directory of the last job; NULL: none
 };
 
 _Static_assert((int)ONESHOT_E_NOMEM == OSH_E_NOMEM && (int)ONESHOT_E_INTERNAL == OSH_E_INTERNAL &&
@@ -94,6 +95,7 @@ int oneshot_new(oneshot **out, const oneshot_options *options)
 void oneshot_free(oneshot *o)
 {
     if (!o) return;
+    osh_free(o->cx, o->output);
     osh_ctx_free(o->cx);
     free(o);
 }
@@ -103,6 +105,7 @@ const char *oneshot_error(const oneshot *o)
     return o ? osh_error_text(o->cx) : "the context is NULL";
 }
 const char *oneshot_version(void) { return osh_version(); }
+const char *oneshot_output(const oneshot *o) { return o && o->output ? o->output : ""; }
 void oneshot_interrupt(oneshot *o)
 {
     if (o) osh_interrupt(o->cx);
@@ -165,10 +168,20 @@ done:
     return rc;
 }
 
+/* Returns the value of an argument as a log file shows it: a temporary file has only its name. */
+static const char *argument_shown(const oneshot *o, const char *value)
+{
+    const char *dir = o->options.temporary;
+    size_t n = dir ? strlen(dir) : 0;
+    bool inside = n && value && !strncmp(value, dir, n) && value[n] == '/';
+    return !value ? "" : inside ? value + n + 1 : value;
+}
+
 /* Sets the first line of a log file: the command of the program that does the same job. */
-static osh_status command_tell(osh_ctx *cx, const job *j, const oneshot_argument *args)
+static osh_status command_tell(const oneshot *o, const job *j, const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
+    osh_ctx *cx = o->cx;
     char **words = NULL; // own: array of n_args + 3 words
     int n = 0, n_args = 0;
     while (args && args[n_args].name) n_args++;
@@ -177,13 +190,27 @@ static osh_status command_tell(osh_ctx *cx, const job *j, const oneshot_argument
     if (*j->name) words[n++] = osh_strdup(cx, j->name);
     if (j->dir) words[n++] = osh_strdup(cx, j->dir);
     for (int i = 0; i < n_args; i++)
-        words[n++] = osh_sprintf(cx, "--%s=%s", args[i].name, args[i].value ? args[i].value : "");
+        words[n++] = osh_sprintf(cx, "--%s=%s", args[i].name, argument_shown(o, args[i].value));
     for (int i = 0; i < n; i++)
         if (!words[i]) rc = OSH_E_NOMEM;
     if (!rc) OSH_TRY(osh_log_command(cx, n, words));
 done:
     for (int i = 0; i < n; i++) osh_free(cx, words[i]);
     osh_free(cx, words);
+    return rc;
+}
+
+/* Names the output if the caller does not, and keeps the name for oneshot_output. */
+static osh_status output_name(oneshot *o, osh_options *run)
+{
+    osh_status rc = OSH_OK;
+    osh_ctx *cx = o->cx;
+    if (!run->output) {
+        OSH_TRY(osh_output_default(cx, &run->output, run));
+        run->named = run->output != NULL;
+    }
+    if (run->output && !(o->output = osh_strdup(cx, run->output))) OSH_TRY(OSH_E_NOMEM);
+done:
     return rc;
 }
 
@@ -194,11 +221,13 @@ static int job_run(oneshot *o, const job *j, const oneshot_argument *args)
     arguments a = {0}; // own: the strings
     if (!cx) return OSH_E_USAGE;
     osh_ctx_anew(cx);
+    osh_free(cx, o->output), o->output = NULL;
     OSH_TRY(osh_fields_default(cx, j->fields, &a));
     OSH_TRY(arguments_set(cx, j, &a, args));
     const osh_field *isa = osh_field_find(j->fields, "isa");
     if (isa) OSH_TRY(osh_isa_of_process(cx, *(char *const *)((const char *)&a + isa->offset)));
-    OSH_TRY(command_tell(cx, j, args));
+    OSH_TRY(command_tell(o, j, args));
+    if (j->run == job_compress) OSH_TRY(output_name(o, &a.run));
     if (o->options.variable) {
         const osh_named named = {j->fields, &a, !strcmp(j->name, "plan")};
         OSH_TRY(osh_names_find(cx, cx, &named, o->options.variable));

@@ -122,6 +122,10 @@ const osh_field osh_option_fields[] = {
             "file"},
     {ROW(seed), .type = OSH_F_INT, .dflt = "42", .min = 0, .max = 9e15,
      .doc = "seed of the shuffle, and of the samples that block-wise learning draws"},
+    {ROW(loss_mask), .type = OSH_F_STR, .dflt = "none", .values = "none|answers",
+     .doc = "answers: statistics and losses count only the tokens of the assistant's answers in "
+            "conversations, or the tokens whose number in the column loss_mask is 1 "
+            "(docs/how-to/chat.md). none: all tokens"},
     {ROW(concatenate_data), .type = OSH_F_BOOL, .dflt = "false",
      .doc = "joins all samples and cuts the text into blocks of --max-seq-length tokens"},
     {ROW(pad_to_max_length), .type = OSH_F_BOOL, .dflt = "false",
@@ -237,6 +241,11 @@ const osh_field osh_option_fields[] = {
 bool osh_scratch_is_packed(const osh_options *o)
 {
     return o->scratch_compression && !strcmp(o->scratch_compression, "zstd");
+}
+
+bool osh_masks_answers(const osh_options *o)
+{
+    return o->loss_mask && !strcmp(o->loss_mask, "answers");
 }
 
 int64_t osh_samples_asked(const osh_options *o)

@@ -24,6 +24,7 @@ typedef struct osh_options {
     int64_t num_calibration_tokens;  // 0: no limit
     int64_t max_seq_length, batch_size, sum_groups, seed;
     bool shuffle_calibration_samples, concatenate_data, pad_to_max_length;
+    char *loss_mask; // "none" or "answers"
     char *pipeline;
     osh_strs sequential_targets, calib_passthrough;
     int64_t sequential_targets_per_subgraph;
@@ -73,6 +74,7 @@ extern const osh_field osh_option_fields[];
 /* True if several ranks do the job. */
 static inline bool osh_is_divided(const osh_options *o) { return o->ranks || o->n_ranks > 1; }
 bool osh_scratch_is_packed(const osh_options *o); // true if values on the disk are compressed
+bool osh_masks_answers(const osh_options *o); // true if statistics count only the tokens of answers
 /* Returns the largest number of calibration samples. 0: no limit, because only the number of tokens
  * is limited. */
 int64_t osh_samples_asked(const osh_options *o);

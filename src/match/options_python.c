@@ -19,7 +19,7 @@ const osh_field osh_python_fields[] = {
     SWITCH("quantization_aware_calibration", NULL, "without effect in LLM Compressor too"),
     SWITCH("sequential_prefetch", NULL,
            "--prefetch reads weights ahead, and values that are on the disk"),
-    SWITCH("use_loss_mask", "false", "no token is left out"),
+    SWITCH("use_loss_mask", "false", "want --loss-mask answers"),
     VALUE("min_tokens_per_module", NULL, "without effect in LLM Compressor too"),
     VALUE("preprocessing_num_workers", NULL, "--threads is the number of threads"),
     VALUE("dataloader_num_workers", NULL, "--threads is the number of threads"),

@@ -108,7 +108,8 @@ size_t osh_kl_sum_lists(int64_t N)
     return 2 * osh_tensor_gross(osh_tensor_bytes(&list));
 }
 
-osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n)
+osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n,
+                      const uint8_t *counted)
 {
     osh_status rc = OSH_OK;
     osh_op_args with = *a;
@@ -118,7 +119,8 @@ osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n)
     OSH_TRY(osh_tensor_new(cx, &same, list.dtype, list.ndim, list.shape));
     with.out[0] = kl, with.out[1] = same;
     OSH_TRY(osh_op_run(cx, &osh_op_kl, &with));
-    for (int64_t i = 0; i < n; i++) *sum += ((const float *)kl->data)[i];
+    for (int64_t i = 0; i < n; i++)
+        if (!counted || counted[i]) *sum += ((const float *)kl->data)[i];
 done:
     osh_tensor_free(cx, same);
     osh_tensor_free(cx, kl);

@@ -228,8 +228,10 @@ osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
  * values are finite. */
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
-/* Runs op kl on a->in and adds the divergences of the first n rows to *sum. Ignores a->out. */
-osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n);
+/* Runs op kl on a->in and adds the divergences of the first n rows to *sum, or of those with
+ * counted[row] if `counted` [n] is not NULL. Ignores a->out. */
+osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n,
+                      const uint8_t *counted);
 /* Returns the number of host bytes that osh_kl_sum allocates for N rows, with the allocator's
  * overhead, without the scratch of the op. */
 size_t osh_kl_sum_lists(int64_t N);

@@ -168,6 +168,10 @@ static osh_status identity_add_calibration(osh_ctx *cx, osh_identity *id, const 
                              false));
     FIELD("data", "%lld samples, %lld tokens, %016llx", (long long)d->n, (long long)n_tokens,
           (ull)h);
+    if (d->counted)
+        FIELD("loss_mask", "answers, %lld tokens, %016llx",
+              (long long)osh_dataset_n_counted(d, 0, d->n),
+              (ull)XXH3_64bits(d->counted, (size_t)n_tokens));
     FIELD("sum_groups", "%lld", (long long)p->in.groups.n);
     if (p->in.by_route) FIELD("moe_calibrate_all_experts", "false");
     if (p->budget.memory.looks_f16) FIELD("calib_cache", "second looks at F16");

@@ -18,7 +18,8 @@ osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
                  ? -1
                  : strtol(text + 5, &end, 10);
     if (n < 0 || n > 1023 || *end)
-        return osh_fail(cx, OSH_E_USAGE, "--device %s: want cpu, cuda or cuda:N", text);
+        return osh_fail(cx, OSH_E_USAGE, "--device %s: want cpu, cuda or cuda:N%s", text,
+                        strchr(text, ',') ? ", because one GPU is used" : "");
     *ordinal = (int)n;
     return OSH_OK;
 }
@@ -51,6 +52,8 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
         return p->in.recipe->modifiers[p->rewrites.folds[0].modifier].type->name;
     if (p->match.cache.present) return "kv_cache_scheme";
     if (p->match.outputs) return "output_activations";
+    if (osh_masks_answers(p->in.opt) && p->in.pipeline != OSH_PIPELINE_DATAFREE)
+        return *done = "served", "--loss-mask answers";
     if (p->rewrites.n_inherits) return *done = "served", "--calib-passthrough";
     for (size_t m = 0; m < p->in.recipe->n; m++) {
         const osh_modifier_type *type = p->in.recipe->modifiers[m].type;

@@ -206,6 +206,27 @@ done:
     return rc;
 }
 
+/* Fails if no token counts. Warns about samples without a counted token. */
+static osh_status plan_check_answers(osh_ctx *cx, osh_inputs *in)
+{
+    int64_t none = 0;
+    const osh_dataset *d = &in->data;
+    in->mix.n_counted = osh_dataset_n_counted(d, 0, d->n);
+    if (!in->mix.n_counted)
+        return osh_fail(cx, OSH_E_USAGE,
+                        "--loss-mask answers: %s%s: no token of %lld is part of an answer, in "
+                        "samples of at most %lld tokens",
+                        in->mix.sets[0].path, in->mix.n > 1 ? " and others" : "",
+                        (long long)d->offsets[d->n], (long long)in->max_seq_length);
+    for (int64_t s = 0; s < d->n; s++) none += !osh_dataset_n_counted(d, s, s + 1);
+    if (none)
+        osh_log(cx, OSH_LOG_WARN,
+                "--loss-mask answers: %lld of %lld samples have no token of an answer within %lld "
+                "tokens",
+                (long long)none, (long long)d->n, (long long)in->max_seq_length);
+    return OSH_OK;
+}
+
 /* Loads the calibration samples with the tokenizer of the model. */
 static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
 {
@@ -227,11 +248,13 @@ static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
         .batch_size = o->batch_size > 0 ? o->batch_size : 1,
         .shuffle = o->shuffle_calibration_samples, .seed = (uint64_t)o->seed,
         .concatenate = o->concatenate_data, .pad_to_max_length = o->pad_to_max_length,
-        .collator = o->data_collator, .n_vocab = in->graph->n_vocab,
+        .collator = o->data_collator, .answers = osh_masks_answers(o),
+        .n_vocab = in->graph->n_vocab,
     };
     const osh_mix_texts texts = {&o->dataset, &o->splits, &o->text_column, &o->text_template};
     OSH_TRY(osh_mix_read(cx, &in->mix, &texts));
     OSH_TRY(osh_mix_load(cx, &in->data, &in->mix, in->tok, &d));
+    if (d.answers) OSH_TRY(plan_check_answers(cx, in));
     in->groups = osh_groups_of(in->data.n, o->sum_groups);
     for (int64_t s = 0; s < in->data.n; s++)
         if (in->data.offsets[s + 1] - in->data.offsets[s] > in->graph->max_positions)

@@ -30,7 +30,16 @@ bool osh_mix_json(cJSON *root, const osh_mix *m)
             !osh_report_number(o, "tokens", (double)s->n_tokens))
             return false;
     }
-    return list || !m->n;
+    return (list || !m->n) &&
+           (!m->n_counted || osh_report_number(root, "answer_tokens", (double)m->n_counted));
+}
+
+/* Writes the number of tokens that statistics count; an empty text: they count all. */
+static void counted_text(char to[120], const osh_mix *m)
+{
+    *to = 0;
+    if (m->n_counted)
+        snprintf(to, 120, "statistics count the %lld tokens of answers", (long long)m->n_counted);
 }
 
 osh_status osh_mix_rows(osh_ctx *cx, osh_buf *b, const osh_mix *m)
@@ -41,6 +50,8 @@ osh_status osh_mix_rows(osh_ctx *cx, osh_buf *b, const osh_mix *m)
         set_text(text, m, &m->sets[i]);
         OSH_TRY(osh_row(cx, b, "", "%s: %s", m->sets[i].name, text));
     }
+    counted_text(text, m);
+    if (*text) OSH_TRY(osh_row(cx, b, "", "%s", text));
 done:
     return rc;
 }
@@ -57,6 +68,8 @@ osh_status osh_mix_markdown(osh_ctx *cx, osh_buf *b, const osh_mix *m)
             OSH_TRY(osh_buf_printf(cx, b, strchr("|\\`*_<>[]", *c) ? "\\%c" : "%c", *c));
         OSH_TRY(osh_buf_printf(cx, b, ": %s |\n", text));
     }
+    counted_text(text, m);
+    if (*text) OSH_TRY(osh_buf_printf(cx, b, "| Loss mask | %s |\n", text));
 done:
     return rc;
 }
@@ -72,5 +85,7 @@ void osh_mix_page(osh_page *pg, const osh_mix *m)
         osh_page_escape(pg, m->sets[i].name);
         OSH_PUT(pg, "</td><td>%s</td></tr>\n", text);
     }
+    counted_text(text, m);
+    if (*text) OSH_PUT(pg, "<tr><td>loss mask</td><td>%s</td></tr>\n", text);
     OSH_PUT(pg, "</table></div>\n");
 }

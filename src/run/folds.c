@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "graph/counted.h"
 #include "match/lookup.h"
 #include "plan/division.h"
 #include "plan/exchange.h"
@@ -115,16 +116,24 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
 {
     osh_status rc = OSH_OK;
     osh_folding *f = user;
+    const osh_dataset *d = &f->plan->in->data;
+    osh_counted c = {0}; // own
     for (seen *s = f->of; s < f->of + f->n; s++) {
         if (f->plan->rewrites->folds[s->fold].value != value) continue;
         if (b->first_sample < s->channels->next) continue; // an earlier segment's pass has added
                                                            // this batch
-        osh_op_args a = {.in = {x}, .seqs = &b->seqs};
+        if (d->counted && !c.x) {
+            osh_counting which = {.counted = d->counted + d->offsets[b->first_sample]};
+            OSH_TRY(osh_counted_new(cx, &c, x, NULL, b, &which));
+        }
+        const osh_tensor *rows = c.x ? c.x : x;
+        osh_op_args a = {.in = {rows}, .seqs = c.x ? &c.part.seqs : &b->seqs};
         OSH_TRY(osh_stat_feed(cx, s->channels, &a, b->first_sample));
-        s->n_tokens += x->shape[0];
+        s->n_tokens += rows->shape[0];
         if (s->squares) OSH_TRY(osh_stat_feed(cx, s->squares, &a, b->first_sample));
     }
 done:
+    osh_counted_deinit(cx, &c);
     return rc;
 }
 

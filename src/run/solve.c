@@ -212,7 +212,7 @@ static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_
         j->shift = g->d, j->keep_w = !s->in_memory, j->done = sink_take, j->user = &g->to;
         j->care = l->gradients.outputs ? l->gradients.outputs->data : NULL,
         j->care_in = care_in ? care_in->data : NULL;
-        j->n_tokens = p->in->data.offsets[p->in->data.n],
+        j->n_tokens = osh_dataset_n_counted(&p->in->data, 0, p->in->data.n),
         j->peaks = peaks ? *(const double *)peaks->data : 0;
         j->apart = s->apart && !w->device;
     }

@@ -10,6 +10,7 @@
 #include "ops/cuda/cuda.h"
 #include "budget/bytes.h"
 #include "budget/cost.h"
+#include "graph/counted.h"
 #include "budget/layout.h"
 #include "schedule/looks.h"
 #include "match/lookup.h"
@@ -270,39 +271,45 @@ static double stats_share(const osh_stats *s, int value)
     return i >= 0 ? s->plan->match->linears[i].share : 1;
 }
 
+typedef struct fed { // a value that is added; the pointers are views
+    const osh_tensor *x, *original; // original: the value in the original model; NULL: it does not
+                                    // exist
+    const osh_batch *b;
+} fed;
+
 /* If the recipe mixes the inputs of both models, sets *out (own) to the mix, from which sums are
- * computed. Otherwise sets *out to NULL: sums are computed from x. */
+ * computed. Otherwise sets *out to NULL: sums are computed from x->x. */
 static osh_status stats_mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, int value,
-                            const osh_tensor *x, const osh_batch *b)
+                            const fed *x)
 {
     osh_status rc = OSH_OK;
-    bool both = osh_stats_sum(s, value, OSH_SUM_SHIFT) != NULL;
-    const osh_tensor *x0 = both ? b->values[s->plan->in->graph->values[value].original] : NULL;
+    const osh_batch *b = x->b;
     osh_mix_attr at = {.share = stats_share(s, value), .first_sample = b->first_sample};
     *out = NULL;
-    if (!x0 || at.share >= 1) goto done;
+    if (!x->original || !osh_stats_sum(s, value, OSH_SUM_SHIFT) || at.share >= 1) goto done;
     at.key = osh_mix_key(MIX_SEED, (uint64_t)value, 0);
-    OSH_TRY(osh_tensor_new(cx, out, x->dtype, x->ndim, x->shape));
-    osh_op_args a = {.in = {x, x0}, .out = {*out}, .attr = &at, .seqs = &b->seqs};
+    OSH_TRY(osh_tensor_new(cx, out, x->x->dtype, x->x->ndim, x->x->shape));
+    osh_op_args a = {.in = {x->x, x->original}, .out = {*out}, .attr = &at, .seqs = &b->seqs};
     OSH_TRY(osh_op_run(cx, &osh_op_mix, &a));
 done:
     return rc;
 }
 
-/* Adds x to the sums and ranges of a value. `original`: the same value in the original model. */
-static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, int original,
-                                    const osh_tensor *x, const osh_batch *b)
+/* Adds x to the sums and ranges of a value. `original`: the same value in the original model; NULL:
+ * it does not exist. */
+static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
+                                    const osh_tensor *original, const osh_batch *b)
 {
     osh_status rc = OSH_OK;
     const sums *of = stats_sums(s, value);
     bool all = s->look == LOOK_ALL;
     osh_tensor *mixed = NULL; // own
-    if (all) OSH_TRY(stats_mix(cx, &mixed, s, value, x, b));
+    if (all) OSH_TRY(stats_mix(cx, &mixed, s, value, &(fed){x, original, b}));
     for (osh_sum k = 0; all && k < OSH_N_SUMS; k++) {
         const osh_sum_type *t = &osh_sums[k];
         if (!of->of[k]) continue;
         osh_op_args a = {.in = {t->mixed && mixed ? mixed : x}, .seqs = &b->seqs};
-        if (t->original) a.in[1] = b->values[original];
+        if (t->original) a.in[1] = original;
         OSH_TRY(osh_stat_feed(cx, of->of[k], &a, b->first_sample));
     }
     osh_tensor_free(cx, mixed), mixed = NULL;
@@ -332,37 +339,22 @@ done:
     return rc;
 }
 
-/* Adds only the tokens that are routed to the expert: the rows of x that are not all zeros. Rows of
- * other tokens are removed, and the offsets of samples are adjusted. */
-static osh_status stats_feed_routed(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
-                                    const osh_batch *b)
+/* Adds only the rows that count: those of counted tokens (osh_dataset.counted), and for an expert
+ * that runs on its routed tokens only, those that are not all zeros. */
+static osh_status stats_feed_counted(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
+                                     const osh_tensor *original, const osh_batch *b)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *rows = NULL; // own
-    osh_batch part = *b;
-    size_t row = (size_t)x->shape[1] * osh_dtype_bytes(x->dtype);
-    int64_t *offsets = NULL, n = 0; // own: offsets of the samples in `rows`
-    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
-    OSH_NEW(cx, offsets, b->seqs.n + 1);
-    OSH_TRY(osh_tensor_new(cx, &rows, x->dtype, 2, x->shape));
-    for (int64_t k = 0; k < b->seqs.n; k++) {
-        for (int64_t t = b->seqs.offsets[k]; t < b->seqs.offsets[k + 1]; t++) {
-            const char *from = (const char *)x->data + (size_t)t * row;
-            if (!from[0] && !memcmp(from, from + 1, row - 1)) continue; // all bytes of the row are
-                                                                        // 0
-            memcpy((char *)rows->data + (size_t)n++ * row, from, row);
-        }
-        offsets[k + 1] = n;
-    }
-    rows->shape[0] = n, part.n_tokens = n, part.seqs.offsets = offsets;
-    osh_mem_use(cx, old);
-    /* Argument `original` is -1 (none), because the inputs of these experts are never compared
-     * (match/by_route.c). */
-    if (n) OSH_TRY(stats_feed_wanted(cx, s, value, -1, rows, &part));
+    const osh_dataset *d = &s->plan->in->data;
+    bool routed = s->plan->in->by_route && osh_is_by_route(s->plan->in->graph, value);
+    osh_counted c = {0}; // own
+    osh_counting which = {d->counted ? d->counted + d->offsets[b->first_sample] : NULL, routed};
+    if (!which.counted && !routed) return stats_feed_wanted(cx, s, value, x, original, b);
+    OSH_TRY(osh_counted_new(cx, &c, x, original, b, &which));
+    if (c.part.n_tokens)
+        OSH_TRY(stats_feed_wanted(cx, s, value, c.x, c.original, &c.part));
 done:
-    osh_mem_use(cx, old);
-    osh_tensor_free(cx, rows);
-    osh_free(cx, offsets);
+    osh_counted_deinit(cx, &c);
     return rc;
 }
 
@@ -378,9 +370,8 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
     if (s->kept[value] && s->look == LOOK_ALL) OSH_TRY(stats_keep_rows(cx, s, value, x, b));
     if (!s->wanted[value] && !osh_ranges_has(s->ranges, value)) goto done;
-    bool routed = s->plan->in->by_route && osh_is_by_route(s->plan->in->graph, value);
-    OSH_TRY(routed ? stats_feed_routed(cx, s, value, x, b)
-                   : stats_feed_wanted(cx, s, value, v->original, x, b));
+    OSH_TRY(stats_feed_counted(cx, s, value, x, v->original >= 0 ? b->values[v->original] : NULL,
+                               b));
 done:
     if (rc && rc != OSH_E_INTERRUPTED)
         osh_note(cx, "statistics of value %s", s->plan->in->graph->values[value].name);

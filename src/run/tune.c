@@ -130,11 +130,16 @@ done:
     return rc;
 }
 
+/* Shows the progress. Outside of a terminal, prints a line after each eighth of the steps. */
 static void tune_on_step(osh_ctx *cx, void *user, int64_t step)
 {
+    enum { LINES = 8 };
     osh_run *r = user;
-    r->progress.done = step, r->progress.total = r->budget->schedule->tune.steps;
-    osh_run_step(cx, r, (double)step / (double)r->budget->schedule->tune.steps);
+    int64_t all = r->budget->schedule->tune.steps;
+    r->progress.done = step, r->progress.total = all;
+    r->progress.finished = step && step * LINES / all > (step - 1) * LINES / all;
+    osh_run_step(cx, r, (double)step / (double)all);
+    r->progress.finished = false;
 }
 
 static osh_status tune_learn(osh_ctx *cx, osh_run *r)
@@ -172,9 +177,11 @@ osh_status osh_run_tune(osh_ctx *cx, osh_run *r)
     const osh_tuned *t = osh_emit_tuned(r->emitter);
     if (!p->schedule->tune.steps) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_TUNE, -1);
+    r->progress.step = r->progress.n_steps - 1; // the line of a terminal ends with the last step
     if (!t->known) rc = tune_learn(cx, r);
     if (!rc) rc = osh_tuned_apply(cx, r->emitter);
     osh_run_end(cx, r, scope);
+    r->progress.step = r->progress.n_steps;
     if (rc) goto done;
     osh_log(
         cx, OSH_LOG_INFO,

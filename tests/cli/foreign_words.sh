@@ -18,11 +18,21 @@ says 2 "unknown option '--bits': want --num-bits" --bits 4
 says 2 "unknown option '--max-length': want --max-seq-length" --max-length=4
 says 2 "unknown option '--Max_Length': want --max-seq-length" --Max_Length 4
 says 2 "unknown option '--gpus': one GPU is used: want --device cuda" --gpus 2
+says 2 "unknown option '--tensor-parallel-size': one GPU is used; --tensor-parallel N checks" --tensor-parallel-size 2
+says 2 "--device cuda:0,cuda:1: want cpu, cuda or cuda:N, because one GPU is used" --model "$model" --scheme W4A16 --output o --device cuda:0,cuda:1
+says 2 "--verbose: a run prints no plan; this is for \`oneshot plan\`: want --log-level info" --model "$model" --scheme W4A16 --output o --verbose
+for flag in --json --largest-layer; do
+    says 2 "$flag: a run prints no plan; this is for \`oneshot plan\`" --model "$model" --scheme W4A16 --output o $flag
+done
+says 2 "sequential target LlamaDecodrLayer matches no module of the model; did you mean LlamaDecoderLayer?" --model "$model" --scheme W4A16 \
+    --method gptq --dataset "$model/data/calibration.jsonl" --output o --sequential-targets LlamaDecodrLayer
 says 2 "unknown option '-m': want --model" -m "$model"
 says 2 "unexpected argument '-z'" -z
 says 2 "unexpected argument 'scheme=W4A16': want --scheme=W4A16" "$model" scheme=W4A16
 says 2 "--format gguf: GGUF is not written" --format gguf
 says 2 "unknown option '--format': compressed-tensors is the one format" --format=auto_awq
+says 2 "--indivisible pad: no loader removes padded columns of a weight: want dense, or a --group-size that divides" \
+    --model "$model" --scheme W4A16 --output o --indivisible pad
 says 2 "--method awq: want a recipe: docs/how-to/awq.md" --model "$model" --scheme W4A16 --method awq
 for scheme in "int4 W4A16" "FP4 NVFP4 or MXFP4" "q4_k_m W4A16 or W8A16" "nf4 W4A16"; do
     says 2 "unknown scheme '${scheme%% *}': " --model "$model" --scheme "${scheme%% *}" --output o

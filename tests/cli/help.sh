@@ -4,13 +4,19 @@ set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 
-# One screen has 48 lines of 80 columns.
+# One screen has 48 lines of 80 columns, and a command has three examples, whose flags it has.
 "$ONESHOT" --help >usage
 "$ONESHOT" | cmp - usage
 "$ONESHOT" help | cmp - usage
 for c in '' plan verify eval compare generate inspect check-model graph tokenize report bench doctor help completion; do
     "$ONESHOT" $c --help >help
-    awk -v c="$c" 'length($0) > 80 { print c ": " $0; bad = 1 } END { exit bad || NR > 48 || NR < 3 }' help || fail "$c --help: $(cat help)"
+    awk -v c="$c" 'length($0) > 80 { print c ": " $0; bad = 1 } END { exit bad || NR > (c ? 52 : 48) || NR < 3 }' help || fail "$c --help: $(cat help)"
+    [ -z "$c" ] || {
+        grep "^  oneshot $c" help >examples
+        [ "$(wc -l <examples)" = 3 ] || fail "$c has no three examples: $(cat help)"
+        { "$ONESHOT" help all $c; cat help; } >flags
+        for flag in $(grep -oE -- '--[a-z-]+' examples); do grep -qE -- "^ +.*$flag( |\$)" <(grep -v "^  oneshot" flags) || fail "$c has no $flag"; done
+    }
     [ -z "$c" ] || { "$ONESHOT" help $c | cmp - help; grep -qE "^(and .*)?$c " usage || fail "$c is not in the usage"; }
 done
 "$ONESHOT" help all >all

@@ -128,3 +128,27 @@ assert 0.2 < first["fraction"] < 0.9 and last["fraction"] == 1, (first, last)
 part = last["tokens_per_s"] * last["elapsed_s"] / tokens
 assert 0.1 < part < 0.8, (part, last)
 P
+# eval: the rate is that of all passes together. Surveys tell the remaining time, and tuning prints
+# lines without a terminal.
+"$ONESHOT" eval --model "$model" --reference "$model" --dataset "$model/data/evaluation.txt" --max-windows 4 --max-seq-length 128 \
+    --progress json >/dev/null 2>eval.jsonl
+cat >best.yaml <<'END'
+s_stage:
+  s_modifiers:
+    SparseGPTModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.08, targets: Linear, ignore: [lm_head]}
+END
+one --num-calibration-samples 4 --recipe best.yaml --output owl --progress json >/dev/null 2>owl.jsonl
+sed 's/SparseGPTModifier.*/GPTQModifier: {scheme: W4A16, targets: Linear, ignore: [lm_head], quality: best, tune: 9}/' best.yaml >tune.yaml
+one --num-calibration-samples 4 --recipe tune.yaml --max-seq-length 64 --output tuned --progress line >/dev/null 2>lines
+[ "$(grep -c '\[.*the output   tune [0-9]*/9 .*   eta ' lines)" = 8 ] || { cat lines; exit 1; }
+python3 - <<'P'
+import json
+read = lambda name: [e for e in map(json.loads, open(name)) if e["event"] == "progress"]
+events = read("eval.jsonl")
+# tokens_per_s = tokens * fraction / (elapsed_s - begin), with the same begin for both models
+begin = [e["elapsed_s"] - 4 * 128 * e["fraction"] / e["tokens_per_s"] for e in events if e["fraction"] > 0]
+assert len(begin) >= 11 and events[-1]["phase"] == "score" and max(begin) - min(begin) < 0.05, begin
+survey = [e for e in read("owl.jsonl") if e["phase"] == "outliers"]
+assert [e["step"] for e in survey if e["finished"]] == [1, 2, 3, 4, 5]
+assert sum("eta_s" in e for e in survey) >= 4, survey
+P

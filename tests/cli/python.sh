@@ -113,7 +113,13 @@ mixed = o.plan(model, scheme="W4A16", method="gptq", dataset={data: 0.75, model 
 assert [x["samples"] for x in mixed["data_sets"]] == [3, 1], mixed["data_sets"]
 refused(TypeError, "dataset['a.jsonl']: want a share", lambda: planned(None, scheme="W4A16", dataset={"a.jsonl": "x"}))
 refused(TypeError, "dataset: want a path, or texts", lambda: planned(None, scheme="W4A16", dataset=3))
-refused(o.OneshotError, "output_dir is not given", lambda: o.oneshot(model, scheme="W4A16"))
+two = [{"QuantizationModifier": dict(gptq, targets=["re:.*mlp.*"])}, {"QuantizationModifier": dict(gptq, targets=["re:.*attn.*"], scheme="W8A16")}]
+refused(o.OneshotError, "output_dir is not given, and recipe has 2 schemes", lambda: o.oneshot(model, two))
+assert not os.path.exists("docs-llama-3m-W8A16")
+assert o.oneshot(model, {"QuantizationModifier": dict(gptq, scheme="W8A16")}) == "docs-llama-3m-W8A16"
+# The command in the log names no file that is gone.
+log = open("docs-llama-3m-W8A16/oneshot.log").readline()
+assert log.rstrip().endswith(" --recipe=recipe.yaml") and os.path.exists("docs-llama-3m-W8A16/recipe.yaml"), log
 refused(TypeError, "output_dir is 'a' and output is 'b'", lambda: o.oneshot(model, scheme="W4A16", output_dir="a", output="b"))
 refused(TypeError, "model: want a text, a path", lambda: o.plan(collections.Counter(), scheme="W4A16"))
 refused(TypeError, "ignore[1]: want a text", lambda: planned(None, scheme="W4A16", ignore=["lm_head", {}]))

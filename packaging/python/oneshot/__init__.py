@@ -89,7 +89,8 @@ def oneshot(
     log_level: str = "warn",
     **arguments: Any,
 ) -> Path:
-    """Compresses `model` into the directory `output_dir`, and returns that directory.
+    """Compresses `model` into the directory `output_dir`, and returns that directory. Without
+    output_dir, the directory has the name of the model and the scheme: SmolLM2-135M-W4A16.
 
     model: a directory, or "org/name" of the Hub.
     recipe: LLM Compressor's YAML as a file or as text, {"GPTQModifier": {...}} with or without
@@ -113,7 +114,7 @@ def oneshot(
     job.run(
         "compress", _with_output(output_dir, arguments), model=model, recipe=recipe, dataset=dataset
     )
-    return output_dir if output_dir is not None else arguments["output"]
+    return output_dir if output_dir is not None else arguments.get("output") or job.output
 
 
 def plan(
@@ -223,6 +224,7 @@ class _Job:
                 % (progress, type(progress).__name__)
             )
         self._bar, self._shown = Bar() if progress is True else None, Shown()
+        self._there, self.output = tempfile.TemporaryDirectory(prefix="oneshot-"), ""
         tell = self._bar or progress or None
         told = log or self._print
         try:
@@ -231,9 +233,11 @@ class _Job:
                 log_level,
                 lambda level, text: told(level, self._shown(text)),
                 tell and (lambda values: tell(Progress(*values))),
+                self._there.name,
             )
         except BaseException:
             self._close_bar()
+            self._there.cleanup()
             raise
 
     def run(
@@ -241,16 +245,18 @@ class _Job:
     ) -> str:
         """Runs the job and returns its text. inputs: model, recipe and dataset, as the caller gives
         them."""
-        with tempfile.TemporaryDirectory(prefix="oneshot-") as there:
+        with self._there as there:
             try:
                 if "progress" in arguments:
                     raise TypeError(
                         "progress: %s shows none, got %r" % (name, arguments["progress"])
                     )
                 words = list(_words(dict(arguments, **self._written(inputs, there))))
-                return self._result(
+                text = self._result(
                     name, words, _word("directory", directory) if name == "verify" else None
                 )
+                self.output = self._context.output()
+                return text
             finally:
                 self._context.close()
                 self._close_bar()

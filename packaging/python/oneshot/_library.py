@@ -25,7 +25,7 @@ _on_text = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_char)
 class _Options(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("threads", ctypes.c_int), ("log_level", ctypes.c_int), ("on_log", _on_log),
                 ("on_progress", _on_progress), ("on_text", _on_text), ("user", ctypes.c_void_p),
-                ("owns_process", ctypes.c_int), ("variable", ctypes.c_void_p)]
+                ("owns_process", ctypes.c_int), ("variable", ctypes.c_void_p), ("temporary", ctypes.c_char_p)]
 
 
 class _Argument(ctypes.Structure):
@@ -41,6 +41,7 @@ def _declare(name, result, *arguments):
 _new = _declare("oneshot_new", ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(_Options))
 _free = _declare("oneshot_free", None, ctypes.c_void_p)
 _error = _declare("oneshot_error", ctypes.c_char_p, ctypes.c_void_p)
+_output = _declare("oneshot_output", ctypes.c_char_p, ctypes.c_void_p)
 _version = _declare("oneshot_version", ctypes.c_char_p)
 _interrupt = _declare("oneshot_interrupt", None, ctypes.c_void_p)
 _jobs = {name: _declare("oneshot_" + name, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(_Argument))
@@ -67,7 +68,7 @@ def _bytes(name, value):
 class Context:
     """Runs one job at a time. An exception in a callback ends the job, and is in `raised`."""
 
-    def __init__(self, threads, log_level, log, progress):
+    def __init__(self, threads, log_level, log, progress, temporary):
         self.raised, self._texts, self._o = None, [], ctypes.c_void_p()
         self._log = _on_log(lambda user, level, text: self._call(log, LEVELS[level], _text(text))) if log else _on_log()
         self._progress = _on_progress(
@@ -77,9 +78,10 @@ class Context:
             raise ValueError("log_level: want one of %s, got %r" % (", ".join(LEVELS), log_level))
         if not isinstance(threads, int) or not 0 <= threads <= MOST_THREADS:
             raise ValueError("threads: want a whole number from 0 to %d, got %r" % (MOST_THREADS, threads))
+        self._temporary = os.fsencode(temporary)
         getenv = ctypes.cast(ctypes.CDLL(None).getenv, ctypes.c_void_p)
         options = _Options(ctypes.sizeof(_Options), threads, LEVELS.index(log_level), self._log, self._progress,
-                           self._on_text, None, 0, getenv)
+                           self._on_text, None, 0, getenv, self._temporary)
         status = _new(ctypes.byref(self._o), ctypes.byref(options))
         if status:
             raise MemoryError("no memory") if status == -1 else ValueError("oneshot_new gives %d" % status)
@@ -110,6 +112,9 @@ class Context:
 
     def error(self):
         return _text(_error(self._o))
+
+    def output(self):
+        return os.fsdecode(_output(self._o))
 
     def text(self):
         return b"".join(self._texts).decode("utf-8", "replace")

@@ -1,0 +1,28 @@
+/* chat_impl.h - parts of a rendering, which chat.c and answers.c share. */
+#ifndef OSH_CHAT_IMPL_H
+#define OSH_CHAT_IMPL_H
+#include "chat/chat.h"
+#include "chat/jinja_impl.h"
+
+struct osh_chat {
+    osh_jinja *template; // own
+    char *special;       // own: JSON object with the variables that are equal for all rows
+    char *date;          // own
+    bool columns;
+    bool asks;    // value of add_generation_prompt; true: the text ends where the model's answer
+                  // begins
+    bool made_up; // the directory has no template, so the default is used
+};
+
+typedef struct osh_chat_part { // the part of a conversation to render
+    size_t n_messages;     // only the first messages; SIZE_MAX: all
+    bool asks;             // value of add_generation_prompt
+    osh_chat_spans *marks; // view: gets the texts of `generation` blocks; NULL: not wanted
+} osh_chat_part;
+
+/* Appends the text of a part of a conversation, or of a row if the template is over columns. */
+osh_status osh_chat_render_part(osh_ctx *cx, const osh_chat *c, osh_buf *out,
+                                const osh_chat_row *row, const osh_chat_part *part);
+/* Returns the list of the messages of a row. */
+osh_jv osh_chat_messages(osh_jrun *r, osh_jv row, const char *column);
+#endif

@@ -1,0 +1,70 @@
+/* sweep.c - the progress of a measurement that runs a model subgraph by subgraph. */
+#include "eval/sweep.h"
+
+#include "budget/cost.h"
+
+static osh_status sweep_price_part(osh_ctx *cx, void *user, const osh_forward_part *part)
+{
+    void **of = user; // the osh_sweep, the osh_forward, the osh_dataset
+    osh_exec_span span = osh_forward_span(of[1], part);
+    (void)cx;
+    ((osh_sweep *)of[0])->work[part->index] = osh_cost_of_nodes(&span, of[2]);
+    return OSH_OK;
+}
+
+osh_status osh_sweep_open(osh_ctx *cx, osh_sweep *p, osh_progress *pr, const osh_forward *f,
+                          const osh_dataset *d)
+{
+    osh_status rc = OSH_OK;
+    void *of[] = {p, (void *)f, (void *)d};
+    *p = (osh_sweep){.pr = pr, .n = f->parts->n, .tokens = (double)d->offsets[d->n]};
+    OSH_NEW(cx, p->work, p->n);
+    OSH_NEW(cx, p->times, p->n);
+    for (int i = 0; i < p->n; i++) p->times[i] = 1;
+    OSH_TRY(osh_forward_walk(cx, f, sweep_price_part, of));
+done:
+    if (rc) osh_sweep_close(cx, p);
+    return rc;
+}
+
+void osh_sweep_close(osh_ctx *cx, osh_sweep *p)
+{
+    osh_free(cx, p->work);
+    osh_free(cx, p->times);
+    *p = (osh_sweep){0};
+}
+
+void osh_sweep_begin(osh_sweep *p, double more)
+{
+    p->begun = osh_now(), p->before = 0;
+    p->pr->step = 0, p->pr->error = -1, p->pr->loss = p->pr->eta_s = p->pr->fraction = 0;
+    p->pr->work_done = 0, p->pr->work_total = more;
+    for (int i = 0; i < p->n; i++) p->pr->work_total += p->work[i] * p->times[i];
+}
+
+void osh_sweep_rate(osh_progress *pr, double tokens, double begun)
+{
+    double seconds = osh_now() - begun;
+    pr->tokens_per_s = pr->work_total > 0 && seconds > 0
+                           ? tokens * pr->work_done / pr->work_total / seconds
+                           : 0;
+}
+
+void osh_sweep_show(osh_ctx *cx, osh_sweep *p, double work, int64_t done, int64_t total)
+{
+    p->pr->done = done, p->pr->total = total;
+    p->pr->work_done = p->before + work * (double)done / (double)total;
+    if (done == total) p->before = p->pr->work_done;
+    osh_sweep_rate(p->pr, p->tokens, p->begun);
+    osh_progress_show(cx, p->pr);
+}
+
+void osh_sweep_end(osh_ctx *cx, osh_sweep *p, int subgraph)
+{
+    p->before += p->work[subgraph] * p->times[subgraph];
+    p->pr->work_done = p->before, p->pr->done = p->pr->total = 0;
+    osh_sweep_rate(p->pr, p->tokens, p->begun);
+    p->pr->finished = true;
+    osh_progress_show(cx, p->pr);
+    p->pr->finished = false;
+}

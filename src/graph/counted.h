@@ -1,0 +1,25 @@
+/* counted.h - copies the rows of a value that statistics count. */
+#ifndef OSH_COUNTED_H
+#define OSH_COUNTED_H
+#include "graph/exec.h"
+
+/* A value of a batch, reduced to some of its rows. The offsets of samples are adjusted. */
+typedef struct osh_counted {
+    osh_tensor *x, *original; // own: the rows; `original` is NULL if there is none
+    osh_batch part;           // view: seqs, n_tokens and first_sample of the rows
+    int64_t *offsets;         // own
+} osh_counted;
+typedef struct osh_counting { // a choice of rows
+    const uint8_t *counted; // view [rows]: 1 for rows that count, else 0; NULL: all count
+    bool routed;            // true: rows whose elements are all 0 do not count
+} osh_counting;
+/* Copies the rows of x, and of `original` (the same value in the original model, or NULL), that
+ * count. Host memory only. */
+osh_status osh_counted_new(osh_ctx *cx, osh_counted *out, const osh_tensor *x,
+                           const osh_tensor *original, const osh_batch *b,
+                           const osh_counting *which);
+void osh_counted_deinit(osh_ctx *cx, osh_counted *c);
+/* Returns the largest number of host bytes of an osh_counted, with the allocator's overhead.
+ * row_bytes: bytes of a row. */
+size_t osh_counted_bytes(size_t row_bytes, int64_t n_tokens, int64_t n_samples, bool original);
+#endif
