@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
 """coverage.py - lists the architectures that have a template, and how each template is tested.
 
-usage: coverage.py [--write]
-       in an environment with transformers, and with vLLM if its registry is wanted
+usage: coverage.py [--write] [--registry FILE]
+       in an environment with transformers
        coverage.py --check
        without packages: exit code 1 if an architecture of models/ has no proof in
-       tests/golden/families/proofs.json, no golden logits, or no row in the page, or if the page
-       has one that models/ lacks
+       tests/golden/families/proofs.json, no golden logits, or no row in the page, if the page has
+       one that models/ lacks, or if the page counts otherwise than this script
 
-Prints a line for each architecture that transformers' AutoModelForCausalLM or
-AutoModelForImageTextToText knows, or vLLM, or models/. --write makes docs/reference/models.md."""
+Prints a line for each architecture that transformers' AutoModelForCausalLM,
+AutoModelForImageTextToText or AutoModelForMultimodalLM knows, or vLLM, or models/. --write makes
+docs/reference/models.md.
+
+tests/golden/families/vllm.json has the names of vLLM's registry. --registry FILE writes it again
+from vllm/model_executor/models/registry.py of a wheel or of a checkout, which is read and not
+imported; --version NUMBER is vLLM's version."""
 import argparse
+import ast
 import json
 import pathlib
 import re
@@ -19,6 +25,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "models.md"
 FAMILIES = ROOT / "tests" / "golden" / "families"
+VLLM = FAMILIES / "vllm.json"
+GOALS = {"text": 85, "multimodal": 40}
 # Why an architecture has no template.
 SCAN1 = "no op for the scan of Mamba 1"
 ALIBI = "no ALiBi in the op attention"
@@ -26,19 +34,20 @@ LATER = "no op for the layers of Zamba 2"
 WHY = {
     "MambaForCausalLM": SCAN1, "FalconMambaForCausalLM": SCAN1, "JambaForCausalLM": SCAN1, "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
     "BloomForCausalLM": ALIBI, "MptForCausalLM": ALIBI,
-    "OlmoForCausalLM": "no LayerNorm without a weight", "NemotronForCausalLM": "no LayerNorm with 1 added to its weight",
     "PersimmonForCausalLM": "no LayerNorm of each head", "FuyuForCausalLM": "no LayerNorm of each head",
-    "PhimoeForCausalLM": "no router of the kind sparsemixer", "ApertusForCausalLM": "no activation xIELU",
     "OlmoHybridForCausalLM": "no delta rule with negative eigenvalues",
     "NemotronHForCausalLM": "no norm of groups after the scan", "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
-    "PaddleOCRVLForConditionalGeneration": "in transformers the projector has another name than in the file",
+    "Blip2ForConditionalGeneration": "transformers' class does not run without an image",
     "PaliGemmaForConditionalGeneration": "no attention in both directions for the prefix", "RwkvForCausalLM": "no op for the recurrence of RWKV",
     "xLSTMForCausalLM": "no op for the recurrence of xLSTM", "RecurrentGemmaForCausalLM": "no op for the recurrence of RecurrentGemma",
     "MiniMaxForCausalLM": "no op for lightning attention", "DiffLlamaForCausalLM": "no differential attention",
 }
 SCALE = "logits are multiplied by logit_scale, which transformers 5.17 leaves out"
+SCALE_G = "logits are divided by logits_scaling, which transformers 5.17 leaves out"
 STACKED = "experts stay dense"
 REMARKS = dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), STACKED) | {
+    "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,
+    "PhiMoEForCausalLM": "the name in released files; transformers knows it by its model_type",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
     "GraniteMoeHybridForCausalLM": STACKED, "Gemma4ForCausalLM": STACKED,
     "MiniMaxM2ForCausalLM": "oneshot uses rotary_dim, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused", "OlmoeForCausalLM": "clip_qkv is refused",
@@ -47,6 +56,8 @@ REMARKS = dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM",
 }
 # Text models that exist only inside another model: the proof of the whole model counts.
 INSIDE = {"MllamaForCausalLM": "MllamaForConditionalGeneration"}
+# Names of released files for an architecture that has another name in transformers.
+SAME = {"PhiMoEForCausalLM": "PhimoeForCausalLM"}
 HEAD = """# Architectures
 
 Which architectures does `oneshot` calibrate, and how is each proven? The name of an architecture is the entry of
@@ -88,7 +99,7 @@ def proofs():
 
 def read_all():
     known, proven, held = templates(), proofs(), goldens()
-    for inner, whole in INSIDE.items():
+    for inner, whole in (INSIDE | SAME).items():
         proven[inner] = proven.get(whole)
         held |= {inner} if whole in held else set()
     return known, proven, held
@@ -98,17 +109,34 @@ def registries():
     """Returns {architecture: set of "transformers", "vLLM"}."""
     from transformers.models.auto import modeling_auto
     out = {}
-    for names in (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES):
+    for names in (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+                  modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES):
         for name in names.values():
             for one in [name] if isinstance(name, str) else name:
                 out.setdefault(one, set()).add("transformers")
-    try:
-        from vllm import ModelRegistry
-        for name in ModelRegistry.get_supported_archs():
+    registry = json.loads(VLLM.read_text())
+    for kind in GOALS:
+        for name in registry[kind]:
             out.setdefault(name, set()).add("vLLM")
-    except ImportError:
-        pass
     return out
+
+
+def read_registry(path, version):
+    """Writes vllm.json from vLLM's registry.py."""
+    tables = {"_TEXT_GENERATION_MODELS": "text", "_MULTIMODAL_MODELS": "multimodal"}
+    out = {"vllm": version}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and node.targets[0].id in tables:
+            out[tables[node.targets[0].id]] = sorted(key.value for key in node.value.keys)
+    VLLM.write_text(json.dumps(out, indent=1) + "\n")
+
+
+def reached(known):
+    """Returns a sentence with the numbers of vLLM's architectures that have a template."""
+    registry = json.loads(VLLM.read_text())
+    n = {kind: sum(name in known for name in registry[kind]) for kind in GOALS}
+    parts = [f"{n[kind]} of the {len(registry[kind])} {kind} architectures (goal: {GOALS[kind]})" for kind in GOALS]
+    return f"The registry of vLLM {registry['vllm']} has templates here for {' and '.join(parts)}."
 
 
 def table(known, proven, held):
@@ -123,11 +151,13 @@ def table(known, proven, held):
 
 def page(known, proven, held, every):
     rest = sorted((n for n in every if n not in known), key=str.lower)
-    text = HEAD + f"\n## With a template\n\n{len(known)} architectures:\n\n| Architecture | Template | Proven by | Remarks |\n|---|---|---|---|\n"
+    text = HEAD + f"\n## With a template\n\n{len(known)} architectures. {reached(known)}\n\n| Architecture | Template | Proven by | Remarks |\n|---|---|---|---|\n"
     text += "\n".join(table(known, proven, held))
     why = [n for n in rest if n in WHY]
     text += "\n\n## Without a template\n\nSome architectures have no template for a known reason:\n\n| Architecture | Reason |\n|---|---|\n"
     text += "\n".join(f"| `{n}` | {WHY[n]} |" for n in why)
+    text += "\n\nvLLM knows these architectures, and transformers has no class with their name, so that nothing is there to compare with:\n\n"
+    text += ", ".join(f"`{n}`" for n in rest if n not in WHY and "transformers" not in every[n])
     others = [f"`{n}`" for n in rest if n not in WHY and "transformers" in every[n]]
     text += "\n\ntransformers knows these other architectures, for which nobody has written a template:\n\n"
     return text + ", ".join(others) + "\n"
@@ -141,6 +171,8 @@ def check():
     lines = [f"{n} of models/{f} has no proof: want scripts/family.py --record" for n, (f, _) in known.items() if n not in proven]
     lines += [f"{n} of models/{f} has no golden logits: want tests/golden/families/gen_logits.py" for n, (f, _) in known.items() if n not in held]
     lines += [f"{n} of models/{f} is not in {PAGE.name}: want scripts/coverage.py --write" for n, (f, _) in known.items() if listed.get(n) != f]
+    if reached(known) not in PAGE.read_text():
+        lines.append(f"{PAGE.name} does not say \"{reached(known)}\": want scripts/coverage.py --write")
     return lines + [f"{n} of {PAGE.name} is not in models/" for n in listed if n not in known]
 
 
@@ -148,7 +180,11 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--write", action="store_true")
     p.add_argument("--check", action="store_true")
+    p.add_argument("--registry", type=pathlib.Path)
+    p.add_argument("--version", default="of an unknown version")
     a = p.parse_args()
+    if a.registry:
+        read_registry(a.registry, a.version)
     if a.check:
         lines = check()
         print("\n".join(lines))
@@ -161,6 +197,7 @@ def main():
         print(f"{name:46s} {'+'.join(sorted(every.get(name, {'neither'}))):18s} {'; '.join(said)}")
     n = len([x for x in every if x in known])
     print(f"{len(known)} architectures have a template; {n} of {len(every)} that transformers or vLLM knows")
+    print(reached(known))
     if a.write:
         PAGE.write_text(page(known, proven, held, every))
     return 0

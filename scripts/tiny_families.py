@@ -23,10 +23,15 @@ TOWER = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_att
 PLAIN = {k: v for k, v in TINY.items() if k != "head_dim"}
 PIXTRAL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, image_size=8, patch_size=4, head_dim=16)
 QWEN_TOWER = dict(depth=1, hidden_size=64, intermediate_size=128, num_heads=4, patch_size=4, out_hidden_size=64)
+EARS = dict(d_model=64, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=128, num_mel_bins=16, max_source_positions=32)
+EARS2 = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, num_mel_bins=16)
+QFORMER = dict(model_type="blip_2_qformer", hidden_size=64, num_hidden_layers=1, num_attention_heads=4, intermediate_size=128, encoder_hidden_size=64)
 GEMMA4 = dict(TINY, global_head_dim=16, hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention"], sliding_window=16)
 OLD = dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256)
 SLIDES = dict(sliding_window=8, layer_types=["sliding_attention", "full_attention"])
 GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.3, attention_multiplier=0.15, logits_scaling=3.0)
+GRANITE_SPEECH = dict(text_config=dict(PLAIN, model_type="granite", **(GRANITE | dict(logits_scaling=1.0))), projector_config=QFORMER, has_lora_adapter=False,
+                      encoder_config=dict(input_dim=16, num_layers=1, hidden_dim=64, num_heads=4, dim_head=16, output_dim=8))
 MULTIPLIERS = dict(lm_head_multiplier=0.5, embedding_multiplier=3.0, mlp_multipliers=[0.7, 0.6], key_multiplier=0.8, attention_out_multiplier=0.9,
                    attention_in_multiplier=1.1, ssm_multipliers=[0.5, 0.6, 0.7, 0.8, 0.9], ssm_in_multiplier=1.2, ssm_out_multiplier=0.4)
 FAMILIES = {
@@ -90,6 +95,10 @@ FAMILIES = {
     "lfm2_moe": dict(PLAIN, **MOE, layer_types=["conv", "full_attention"], num_dense_layers=1),
     "falcon_h1": dict(PLAIN, **SSM | dict(mamba_n_groups=2), mamba_d_ssm=128, **MULTIPLIERS),
     "falcon_h1_norm": dict(PLAIN, model_type="falcon_h1", **SSM, mamba_d_ssm=128, mamba_rms_norm=True, mamba_norm_before_gate=False, **MULTIPLIERS),
+    "olmo": PLAIN, "olmo_clip": dict(PLAIN, model_type="olmo", clip_qkv=0.4, attention_bias=True),
+    "nemotron": dict(TINY, attention_bias=True, mlp_bias=True),
+    "apertus": dict(PLAIN, rope_parameters=dict(rope_type="llama3", rope_theta=1e4, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
+    "phimoe": dict(PLAIN, **FEW, attention_bias=True, lm_head_bias=True),
     "jais2": TINY, "hyperclovax": dict(TINY, **(GRANITE | dict(logits_scaling=0.25))),
     "exaone4_5": dict(text_config=dict(PLAIN, **SLIDES), vision_config=dict(QWEN_TOWER, num_key_value_heads=4, fullatt_block_indexes=[0])),
     "video_llama_3": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=TOWER),
@@ -125,10 +134,31 @@ FAMILIES = {
     "lfm2_vl": dict(text_config=dict(PLAIN, model_type="lfm2", layer_types=["conv", "full_attention"]),
                     vision_config=dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, patch_size=4, num_patches=16)),
     "deepseek_vl": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
+    "qwen2_audio": dict(text_config=dict(PLAIN, model_type="qwen2"), audio_config=EARS),
+    "voxtral": dict(text_config=dict(TINY, model_type="llama"), audio_config=dict(EARS2, max_source_positions=32)),
+    "glmasr": dict(text_config=dict(TINY, model_type="llama"), audio_config=EARS2),
+    "qwen3_asr": dict(text_config=dict(TINY, model_type="qwen3"), audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16)),
+    "audioflamingo3": dict(text_config=dict(PLAIN, model_type="qwen2"), audio_config=dict(EARS2, max_source_positions=32)),
+    "musicflamingo": dict(text_config=dict(PLAIN, model_type="qwen2"), audio_config=dict(EARS2, model_type="audioflamingo3_encoder", max_source_positions=32)),
+    # without logits_scaling: the classes around Granite do not divide by it
+    "granite_speech": GRANITE_SPEECH, "granite_speech_plus": GRANITE_SPEECH,
+    "granite4_vision": dict(text_config=dict(PLAIN, model_type="granite4_vision_text", **GRANITE), vision_config=dict(TOWER, model_type="siglip_vision_model"),
+                            qformer_config=QFORMER, downsample_rate="1/2", image_grid_pinpoints=[[8, 8]], deepstack_layer_map=[], spatial_target_layers=[]),
+    "qianfan_ocr": dict(text_config=dict(TINY, model_type="qwen3"), vision_config=dict(TOWER, image_size=[8, 8], patch_size=[4, 4])),
+    "gemma4_unified": dict(text_config={k: v for k, v in GEMMA4.items() if k != "hidden_size_per_layer_input"},
+                           vision_config=dict(patch_size=4, mm_embed_dim=64, mm_posemb_size=16, output_proj_dims=64), audio_config=dict(audio_embed_dim=64)),
+    "paddleocr_vl": dict(text_config=dict(TINY, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])), vision_config=TOWER),
+    "hunyuan_vl": dict(text_config=dict(TINY, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 2, 2, 2])), vision_config=dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, patch_size=4, out_hidden_size=64,
+                       text_hidden_size=64, max_image_size=16, img_max_token_num=16)),
     "janus": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
 }
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
-AUTO = (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM)
+AUTO = (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM, transformers.AutoModelForMultimodalLM, transformers.AutoModelForSeq2SeqLM)
+
+
+# transformers 5.17 writes this part into names of text models inside other models. Releases lack
+# it.
+TWICE = re.compile(r"^language_model\.model\.(model|encoder)\.")
 
 
 def make(family, folder, dtype, seed):
@@ -148,6 +178,9 @@ def make(family, folder, dtype, seed):
     model.save_pretrained(folder, save_original_format=not family.endswith("_stacked"))
     if mtp:
         add_mtp(folder)
+    made = tensors(folder)
+    if any(TWICE.match(n) for n in made):
+        save_file({TWICE.sub("language_model.model.", n): t for n, t in made.items()}, folder / "model.safetensors", {"format": "pt"})
     return model
 
 

@@ -102,10 +102,14 @@ static osh_status check_tensors(osh_ctx *cx, checked *c, osh_buf *b, const char 
     const osh_checkpoint *ck = osh_source_checkpoint(c->source);
     OSH_TRY(osh_graph_check(cx, &c->graph, &c->faults, ck, models_dir));
     OSH_TRY(osh_map_new(cx, &c->modules, (size_t)c->graph->n_modules));
+    const char *inner = c->graph->wrapped ? c->graph->inner : "";
+    size_t n_inner = strlen(inner); // shorter names with this prefix are not of the text model
     for (int i = 0; i < c->graph->n_nodes; i++) {
         const char *name =
             c->graph->nodes[i].module < 0 ? "" : c->graph->modules[c->graph->nodes[i].module].name;
-        for (size_t n = strlen(name); n && !names_module(c, name, n); n = without_last(name, n))
+        size_t least = !strncmp(name, inner, n_inner) ? n_inner : 1;
+        for (size_t n = strlen(name); n && n + 1 >= least && !names_module(c, name, n);
+             n = without_last(name, n))
             OSH_TRY(osh_map_put(cx, c->modules, name, n, 0));
     }
     if (c->faults.n) OSH_TRY(osh_buf_append(cx, b, c->faults.text.data, c->faults.text.len));

@@ -28,8 +28,9 @@ static osh_status weight_check_stored(osh_ctx *cx, const osh_ckpt_tensor *t, con
                                       int ndim, const int64_t *shape)
 {
     const osh_st_entry *e = t->e;
-    bool same = e->ndim == ndim;
-    for (int i = 0; same && i < ndim; i++) same = e->shape[i] == shape[i];
+    /* A tensor without dimensions has one element. */
+    bool same = e->ndim == ndim || (!e->ndim && ndim == 1 && shape[0] == 1);
+    for (int i = 0; same && i < e->ndim; i++) same = e->shape[i] == shape[i];
     if (!same) {
         long long want0 = shape[0], want1 = ndim > 1 ? shape[1] : 0;
         long long found0 = e->ndim > 0 ? e->shape[0] : 0, found1 = e->ndim > 1 ? e->shape[1] : 0;

@@ -116,7 +116,9 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
 
     if (!found) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no tensor %.200s", ck->dir, name);
     e = found->e;
-    if (ndim >= 0 &&
+    /* A tensor without dimensions has one element. */
+    bool number = !e->ndim && ndim == 1 && shape[0] == 1;
+    if (ndim >= 0 && !number &&
         (e->ndim != ndim || (ndim && memcmp(e->shape, shape, (size_t)ndim * sizeof *shape)))) {
         char has[200], wanted[200];
         shape_print(has, sizeof has, e->ndim, e->shape);
@@ -124,7 +126,7 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s has shape %s, wanted %s",
                  found->shard < 0 ? ck->dir : ck->shard_names[found->shard], name, has, wanted);
     }
-    OSH_TRY(osh_tensor_new(cx, &t, e->dtype, e->ndim, e->shape));
+    OSH_TRY(osh_tensor_new(cx, &t, e->dtype, number ? 1 : e->ndim, number ? shape : e->shape));
     OSH_TRY(osh_checkpoint_read(cx, t->data, ck, found));
     *out = t, t = NULL; // give
 done:

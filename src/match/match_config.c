@@ -200,6 +200,30 @@ done:
     return rc;
 }
 
+/* Adds the names that transformers gives to dense modules of some families, whose tensors have
+ * other names. Classes of these modules are Linear or subclasses of it, so the target "Linear" matches
+ * them. */
+static osh_status ignore_other_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
+{
+    static const struct { const char *family, *entry; } rows[] = {
+        {"phimoe", "re:.*\\.mlp\\.router$"},
+        {"qianfan_ocr", "re:.*vision_tower.*"},
+        {"qianfan_ocr", "re:.*multi_modal_projector.*"},
+        {"granite_speech", "re:.*encoder\\.layers?\\..*"},
+        {"granite_speech_plus", "re:.*encoder\\.layers?\\..*"},
+        {"paddleocr_vl", "re:.*projector\\.linear.*"},
+        {"hunyuan_vl", "re:.*vision_tower.*"}};
+    const char *type = osh_hf_config_str(p->in->ck->config, "model_type");
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; type && i < sizeof rows / sizeof *rows; i++) {
+        char *entry[] = {(char *)(uintptr_t)rows[i].entry};
+        if (!strcmp(type, rows[i].family))
+            OSH_TRY(ignore_entries(cx, p, cs, &(osh_strs){entry, 1}));
+    }
+done:
+    return rc;
+}
+
 /* Adds the ignore lists of the recipe's modifiers and, with --only, of the source's config. */
 static osh_status ignore_given(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
@@ -312,6 +336,7 @@ osh_status osh_match_ignore(osh_ctx *cx, osh_matching *p, const osh_plan_modules
         OSH_TRY(strs_put(cx, &p->ignore, c->name));
     }
     if (linear) OSH_TRY(ignore_experts(cx, p));
+    if (linear) OSH_TRY(ignore_other_names(cx, p, cs));
     if (linear) OSH_TRY(ignore_renamed(cx, p, cs));
     OSH_TRY(name_all_lacking(cx, p, cs, linear));
     if (linear) OSH_TRY(name_loaded(cx, p, cs));

@@ -245,7 +245,13 @@ typedef struct {
                        * before it */
     bool plain;       /* true: the op has no weight (Llama 4's L2 norm) */
 } osh_rms_norm_attr;
-typedef struct { double eps; bool bias; } osh_layer_norm_attr;
+typedef struct {
+    double eps;
+    bool bias;
+    int64_t head_dim; /* length of a normalized slice (Persimmon's q and k); 0: the whole row */
+    double offset;    /* number added to the weight (Nemotron: 1) */
+    bool plain;       /* true: the op has neither weight nor bias (OLMo 1) */
+} osh_layer_norm_attr;
 typedef struct { int64_t out_features; bool bias; } osh_linear_attr;
 typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
 typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* see slice.c; period 0: the
@@ -301,6 +307,7 @@ static inline bool osh_act_is_tanh(const char *act)
     return !strcmp(act, "gelu_pytorch_tanh") || !strcmp(act, "gelu_new");
 }
 typedef struct { char *act; /* relu, relu2, or a name of osh_glu_attr.act */ } osh_act_attr;
+typedef struct { double limit; } osh_clamp_attr; /* largest absolute value */
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
 typedef struct { int64_t top_k; bool norm_topk_prob, sigmoid, scaled; } osh_moe_router_attr;
 typedef struct {
@@ -310,6 +317,10 @@ typedef struct {
     bool sigmoid, bias;
     char *method; /* method for choosing groups; "greedy": groups are ignored */
 } osh_moe_gate_attr;
+typedef struct {
+    osh_moe_router_attr route; // only top_k is used, which must be 2
+    double jitter;             // router_jitter_noise of config.json
+} osh_moe_sparsemixer_attr;
 /* True if a token can use only the experts of some groups. */
 bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at);
 typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* expert: index of the expert;
@@ -355,11 +366,14 @@ typedef struct {
  *   join            in a [N, H*A], b [N, H*B] or [N, B]    out [N, H*(A+B)]   head by head
  *   scale           in x [N, D]                            out [N, D]         x * by
  *   act             in x [N, F]                            out [N, F]         act(x)
+ *   clamp           in x [N, D]                            out [N, D]         within the limit
+ *   xielu           in x [N, F], four weights [1]          out [N, F]         xIELU(x)
  *   positions       in x [N, D], w [P, D]                  out [N, D]         x + w[pos + offset]
  *   sigmoid_gate    in gate [N, 1], x [N, D]               out [N, D]         sigmoid(gate) x
  *   product         in a [N, D], b [N, D]                  out [N, D]         a * b; a may be F32
  *   zeros           in x [N, D], for its shape             out [N, D]
  *   moe_router      in logits [N, E], w [E] if scaled      out [N, E]         weights of experts
+ *   moe_sparsemixer in logits [N, E]                       out [N, E]         weights of experts
  *   moe_gate        in x [N, D], w [E, D], b [E] optional  out [N, E]         weights of experts
  *   routed_scale    in x [N, D], route or logits [N, E]    out [N, D]         x * expert's weight
  *   gain            in x [N, D], w [1]                     out [N, D]         x * w

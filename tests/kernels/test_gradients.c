@@ -28,6 +28,10 @@ static const osh_act_attr f_relu2 = {relu2}, f_silu = {silu}, f_relu = {relu};
 static const osh_rms_norm_attr rms = {.eps = 1e-2}, rms_heads = {.eps = 1e-6, .head_dim = 8},
                                gemma = {.eps = 1e-5, .offset = 1, .late = true};
 static const osh_layer_norm_attr ln = {.eps = 1e-2}, ln_bias = {.eps = 1e-5, .bias = true};
+static const osh_layer_norm_attr ln_plus = {.eps = 1e-5, .bias = true, .offset = 1},
+                                 ln_heads = {.eps = 1e-5, .bias = true, .head_dim = 8},
+                                 ln_plain = {.eps = 1e-2, .plain = true};
+static const osh_clamp_attr within = {1};
 static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
 static const osh_scale_attr by3 = {0.3, false};
 static const osh_slice_attr slice_row = {3, 5, 0}, slice_heads = {3, 3, 9},
@@ -55,6 +59,7 @@ static const osh_join_attr join_each = {3, 2}, join_all = {4, 5};
 static const osh_conv1d_attr conv = {4, true, true}, conv_plain = {3, false, false},
                              conv_long = {16, true, true};
 static const osh_gated_norm_attr gated = {1e-2, 8, false}, gated_before = {1e-2, 24, true};
+static const osh_moe_sparsemixer_attr mixer = {{2}, 0.3};
 static char greedy[] = "greedy", groups[] = "groups";
 static const osh_moe_gate_attr gate_soft = {{2, false}, 6, 1, 1, 2.5, false, false, greedy},
                                gate_groups = {{3, true}, 8, 4, 2, 1.5, true, true, groups};
@@ -92,6 +97,8 @@ static const grad_case cases[] = {
     {"act", 7, {0}, {{129, 0}}, 129, &f_silu, 3},
     {"act", 7, {0}, {{129, 0}}, 129, &f_relu2, 3},
     {"act", 7, {0}, {{129, 0}}, 129, &f_relu, 3},
+    {"clamp", 7, {3}, {{129, 0}}, 129, &within, 3},
+    {"xielu", 7, {3}, {{129, 0}, {1, 0}, {1, 0}, {1, 0}, {1, 0}}, 129, NULL, 3, .fixed = 16},
     {"glu", 1, {0}, {{1, 0}, {1, 0}}, 1, &g_silu},
     {"glu", 7, {3}, {{129, 0}, {129, 0}}, 129, &g_silu, 4},
     {"glu", 7, {3}, {{129, 0}, {129, 0}}, 129, &g_gelu, 3},
@@ -104,6 +111,9 @@ static const grad_case cases[] = {
     {"rms_norm", 7, {2}, {{24, 0}, {24, 0}}, 24, &gemma},
     {"layer_norm", 13, {5, 6}, {{129, 0}, {129, 0}}, 129, &ln, 0.1f},
     {"layer_norm", 7, {2}, {{24, 0}, {24, 0}, {24, 0}}, 24, &ln_bias},
+    {"layer_norm", 7, {2}, {{24, 0}, {24, 0}, {24, 0}}, 24, &ln_plus},
+    {"layer_norm", 7, {2}, {{24, 0}, {8, 0}, {8, 0}}, 24, &ln_heads},
+    {"layer_norm", 7, {2}, {{24, 0}}, 24, &ln_plain},
     {"linear", 1, {0}, {{1, 0}, {1, 1}}, 1, &lin},
     {"linear", 13, {5, 6}, {{7, 0}, {9, 7}, {9, 0}}, 9, &lin_bias},
     {"linear", 515, {257}, {{65, 0}, {200, 65}}, 200, &lin},
@@ -136,6 +146,7 @@ static const grad_case cases[] = {
                                                                    // is longer than a sample
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {8, 0}}, 24, &gated, 2},
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {24, 0}}, 24, &gated_before, 2},
+    {"moe_sparsemixer", 7, {3}, {{8, 0}}, 8, &mixer, 2},
     {"moe_gate", 7, {3}, {{9, 0}, {6, 9}}, 6, &gate_soft, 2},
     {"moe_gate", 7, {3}, {{9, 0}, {8, 9}, {8, 0}}, 8, &gate_groups, 2},
     {"delta_rule", 13, {5, 6}, {{48, 0}, {4, 0}, {4, 0}, {4, 0}, {4, 0}}, 28, &delta, 2},

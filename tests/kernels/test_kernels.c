@@ -11,7 +11,7 @@
 typedef struct op_case {
     const char *op;
     int64_t n;                   // number of tokens
-    int64_t in[3], w[3][2], out; // in: widths of the inputs; w: [rows, columns] of the weights
+    int64_t in[3], w[4][2], out; // in: widths of the inputs; w: [rows, columns] of the weights
                                  // (rows 0: no weight; columns 0: 1-D); out: width of the output
     int64_t split[2];            // first token of the second and of the third sample; 0: there is
                                  // no such sample
@@ -32,7 +32,11 @@ static const osh_rms_norm_attr eps = {.eps = 1e-5}, eps0 = {.eps = 0},
 static const osh_rms_norm_attr late = {.eps = 1e-5, .late = true},
                                gemma = {.eps = 1e-5, .offset = 1, .late = true};
 static const osh_layer_norm_attr ln = {.eps = 1e-5}, ln_bias = {.eps = 1e-5, .bias = true},
-                                 ln_eps = {.eps = 0.5};
+                                 ln_eps = {.eps = 0.5},
+                                 ln_plus = {.eps = 1e-5, .bias = true, .offset = 1},
+                                 ln_heads = {.eps = 1e-5, .bias = true, .head_dim = 43},
+                                 ln_plain = {.eps = 1e-5, .plain = true},
+                                 ln_plain_eps = {.eps = 0.5, .plain = true};
 static const osh_slice_attr slice7 = {0, 7, 0}, slice_k = {3, 3, 9}, slice_q = {0, 3, 9},
                             slice64 = {128, 64, 256}, slice_pad = {3, 3, 9, 2};
 static const osh_join_attr join1 = {1, 1}, join_each = {4, 3}, join_one = {12, 6},
@@ -42,6 +46,8 @@ static const osh_positions_attr pos = {131, 0}, pos2 = {131, 2};
 static char relu[] = "relu", relu2[] = "relu2";
 static const osh_act_attr f_silu = {silu}, f_gelu = {gelu}, f_tanh = {gelu_tanh},
                           f_new = {gelu_new}, f_relu = {relu}, f_relu2 = {relu2};
+static const osh_clamp_attr within = {0.5}, within2 = {2};
+static const osh_moe_sparsemixer_attr mixer = {{2}, 0.01}, mixer_wide = {{2}, 0.2};
 static const osh_rms_norm_attr heads129 = {.eps = 1e-6, .head_dim = 129};
 static const osh_rms_norm_attr heads128 = {.eps = 1e-6, .head_dim = 128};
 static const osh_linear_attr lin = {0}, lin_bias = {.bias = true};
@@ -151,6 +157,9 @@ static const op_case cases[] = {
     {"layer_norm", 3, {7}, {{7}}, 7, .attr = &ln, .without = &ln_eps},
     {"layer_norm", 130, {129}, {{129}, {129}}, 129, {65}, .attr = &ln_bias},
     {"layer_norm", 67, {576}, {{576}, {576}}, 576, {9, 11}, .attr = &ln_bias},
+    {"layer_norm", 67, {129}, {{129}, {129}}, 129, {9}, .attr = &ln_plus, .without = &ln_bias},
+    {"layer_norm", 5, {129}, {{43}, {43}}, 129, {2}, .attr = &ln_heads},
+    {"layer_norm", 67, {129}, .out = 129, {9}, .attr = &ln_plain, .without = &ln_plain_eps},
     {"slice", 1, {7}, .out = 7, .attr = &slice7},
     {"slice", 7, {18}, .out = 6, {3}, .attr = &slice_k, .without = &slice_q},
     {"slice", 129, {512}, .out = 128, {3}, .attr = &slice64},
@@ -167,6 +176,12 @@ static const op_case cases[] = {
     {"act", 129, {129}, .out = 129, .amp = 6, .attr = &f_new, .without = &f_silu},
     {"act", 129, {129}, .out = 129, .amp = 4, .attr = &f_relu, .without = &f_gelu},
     {"act", 129, {129}, .out = 129, .amp = 4, .attr = &f_relu2, .without = &f_relu},
+    {"clamp", 1, {1}, .out = 1, .attr = &within},
+    {"clamp", 7, {7}, .out = 7, {3}, .amp = 4, .attr = &within, .without = &within2},
+    {"clamp", 129, {1030}, .out = 1030, {3}, .amp = 4, .attr = &within, .without = &within2},
+    {"xielu", 1, {1}, {{1}, {1}, {1}, {1}}, 1},
+    {"xielu", 7, {7}, {{1}, {1}, {1}, {1}}, 7, {3}, .amp = 4},
+    {"xielu", 129, {1030}, {{1}, {1}, {1}, {1}}, 1030, {3}, .amp = 6},
     {"positions", 1, {1}, {{131, 1}}, 1, .attr = &pos},
     {"positions", 129, {7}, {{131, 7}}, 7, {3}, .attr = &pos2, .without = &pos},
     {"positions", 129, {1030}, {{131, 1030}}, 1030, {100}, .attr = &pos2},
@@ -269,6 +284,10 @@ static const op_case cases[] = {
     {"moe_router", 130, {128}, .out = 128, {65}, .amp = 3, .attr = &top8n, .without = &top8},
     {"moe_router", 3, {8}, .out = 8, .amp = 3, .attr = &top8},
     {"moe_router", 129, {33}, .out = 33, {3}, .amp = 4, .attr = &top1s, .without = &top1},
+    {"moe_sparsemixer", 1, {2}, .out = 2, .attr = &mixer},
+    {"moe_sparsemixer", 7, {7}, .out = 7, {3}, .amp = 2, .attr = &mixer_wide, .without = &mixer},
+    {"moe_sparsemixer", 129, {33}, .out = 33, {3}, .amp = 4, .attr = &mixer},
+    {"moe_sparsemixer", 3, {1024}, .out = 1024, .attr = &mixer},
     {"routed_scale", 1, {1, 1}, .out = 1, .attr = &any_expert},
     {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .attr = &any_expert},
     {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .amp = 3, .attr = &scale6,
@@ -321,7 +340,7 @@ static const op_case gpu_cases[] = {
 };
 
 typedef struct op_run {
-    guarded in[5], out;
+    guarded in[OSH_OP_MAX_IN], out;
     int n_in;
     int64_t offsets[4];
     osh_seqs seqs;
@@ -544,8 +563,8 @@ static void test_scratch_and_shapes(void **state)
         const osh_op *op = osh_op_find(c->op);
         osh_ctx *cx = NULL;
         op_run r;
-        int64_t width = c->out, shape[3][2] = {{0}};
-        int ndim[3] = {0};
+        int64_t width = c->out, shape[4][2] = {{0}};
+        int ndim[4] = {0};
 
         assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
         assert_int_equal(op->infer(cx, &width, shape, ndim, c->in, c->attr), OSH_OK);
@@ -730,7 +749,7 @@ static op_case heads_case(int64_t head_dim, int64_t group, int64_t n_kv_heads, i
 /* Runs each sample alone on the GPU, on its rows of the batch's tensors. */
 static void run_alone_on(osh_ctx *cx, osh_device *d, const osh_op *op, op_run *r)
 {
-    gpu_copy_of in[5], out = gpu_put(cx, d, &r->out.t);
+    gpu_copy_of in[OSH_OP_MAX_IN], out = gpu_put(cx, d, &r->out.t);
     for (int i = 0; i < r->n_in; i++)
         if (r->a.in[i]) in[i] = gpu_put(cx, d, r->a.in[i]);
     for (int64_t s = 0; s < r->seqs.n; s++) {
@@ -915,7 +934,7 @@ static void test_gpu_torture(void **state)
         for (int64_t nth = 1; rc; nth++) {
             op_run r;
             op_run_open(cx, &r, &cases[i], OSH_BF16);
-            gpu_copy_of in[5], out = gpu_put(cx, d, &r.out.t);
+            gpu_copy_of in[OSH_OP_MAX_IN], out = gpu_put(cx, d, &r.out.t);
             osh_op_args a = {.attr = r.a.attr, .seqs = &r.seqs, .out = {&out.t}};
             for (int k = 0; k < r.n_in; k++)
                 if (r.a.in[k]) in[k] = gpu_put(cx, d, r.a.in[k]), a.in[k] = &in[k].t;

@@ -1,5 +1,5 @@
-/* layer_norm.c - computes layer_norm in chunks of rows. The sums for mean and variance are eight
- * partial sums in f32. */
+/* layer_norm.c - computes layer_norm in chunks of slices; a slice is a row, or a head if head_dim
+ * is set. The sums for mean and variance are eight partial sums in f32. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/vec.h"
@@ -7,13 +7,13 @@
 
 #include <string.h>
 
-enum { ROWS = 64 }; // rows per chunk of parallel work
+enum { SLICES = 64 }; // slices per chunk of parallel work
 
 typedef struct layer_norm_job {
     const osh_op_args *a;
-    const float *w, *b; // weight and bias [padded], zero from element D on; views
+    const float *w, *b; // weight plus offset, and bias, [padded], zero from element D on; views
     float *rows;        // scratch, [threads, padded]; view
-    int64_t D, padded;
+    int64_t n_slices, D, padded;
     float eps;
 } layer_norm_job;
 
@@ -22,10 +22,10 @@ static osh_status layer_norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     const layer_norm_job *j = user;
     const osh_tensor *x = j->a->in[0];
     float *row = j->rows + worker * j->padded;
-    int64_t end = osh_min64(osh_rows(x), (chunk + 1) * ROWS);
+    int64_t end = osh_min64(j->n_slices, (chunk + 1) * SLICES);
 
     (void)cx;
-    for (int64_t n = chunk * ROWS; n < end; n++) {
+    for (int64_t n = chunk * SLICES; n < end; n++) {
         osh_to_f32(row, osh_elem(x, n * j->D), x->dtype, j->D);
         memset(row + j->D, 0, (size_t)(j->padded - j->D) * sizeof *row);
         osh_span_layer_norm(row, j->w, j->b, j->padded, j->D, j->eps);
@@ -39,17 +39,22 @@ static int64_t layer_norm_floats(int64_t D) { return 2 * osh_pad8(D); }
 osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    int64_t D = osh_width(a->in[0]), padded = osh_pad8(D);
-    float *w = NULL, *rows = NULL; // w: weight and bias, [2, padded]; rows: scratch, [threads,
-                                   // padded]; both own
+    const osh_layer_norm_attr *at = a->attr;
+    osh_dtype dt = a->in[0]->dtype;
+    int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width,
+            padded = osh_pad8(D);
+    float *w = NULL, *rows = NULL; // w: weight plus offset, and bias, [2, padded]; rows: scratch,
+                                   // [threads, padded]; both own
 
     OSH_NEW(cx, w, layer_norm_floats(D));
     OSH_NEW(cx, rows, osh_rows_floats(D, osh_threads(cx)));
-    osh_load_weight(w, a->in[1], 0, D, a->in[0]->dtype);
-    if (a->in[2]) osh_load_weight(w + padded, a->in[2], 0, D, a->in[0]->dtype);
+    if (a->in[1]) osh_load_weight(w, a->in[1], 0, D, dt);
+    for (int64_t i = 0; i < D; i++)
+        w[i] = a->in[1] ? osh_round_to(w[i] + (float)at->offset, dt) : 1;
+    if (a->in[2]) osh_load_weight(w + padded, a->in[2], 0, D, dt);
     layer_norm_job j = {.a = a, .w = w, .b = w + padded, .rows = rows, .D = D, .padded = padded,
-                        .eps = (float)((const osh_layer_norm_attr *)a->attr)->eps};
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), layer_norm_chunk, &j));
+                        .n_slices = osh_rows(a->in[0]) * (width / D), .eps = (float)at->eps};
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_slices, SLICES), layer_norm_chunk, &j));
 done:
     osh_free(cx, rows);
     osh_free(cx, w);

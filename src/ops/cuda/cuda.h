@@ -94,6 +94,7 @@ osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_glu_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_add_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_add_f32_cuda(osh_ctx *cx, const osh_op_args *a);
+osh_status osh_clamp_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_layer_norm_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_slice_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_join_cuda(osh_ctx *cx, const osh_op_args *a);

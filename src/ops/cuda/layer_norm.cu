@@ -1,6 +1,6 @@
 /* layer_norm.cu - computes layer_norm. A block computes a row. Sums are f32: each thread adds its
- * elements, then the block adds the sums of its threads (pack.cuh). N tokens of the batch, D
- * elements per token.
+ * elements, then the block adds the sums of its threads (pack.cuh). N rows, each of D elements; a
+ * row is a token of the batch, or a head if head_dim is set.
  *
  *   in[0] x [N, D]     in[1] w [D]     in[2] b [D], optional     out y [N, D]     y may be x */
 #include "ops/cuda/pack.cuh"
@@ -20,8 +20,9 @@ static __device__ inline float layer_norm_weight(const void *w, osh_dtype stored
 }
 
 typedef struct layer_norm_weights {
-    const void *w, *b; // weight and bias, [D]; b NULL: no bias; views
+    const void *w, *b; // weight and bias, [D]; NULL: none; views
     osh_dtype w_dtype, b_dtype;
+    float offset;      // number added to the weight
 } layer_norm_weights;
 
 /* Normalizes the rows of x [N, D] to y [N, D]. */
@@ -44,9 +45,9 @@ static __global__ void layer_norm_kernel(T *y, const T *x, layer_norm_weights p,
         float r = 1.0f / sqrtf(sum / (float)D + eps);
         for (int64_t i = threadIdx.x; i < D; i += 256) {
             float v = __fmul_rn(osh_cu_load(from[i]) - mean, r),
-                  b = p.b ? layer_norm_weight<T>(p.b, p.b_dtype, i) : 0;
-            osh_cu_store(&y[n * D + i],
-                         __fadd_rn(__fmul_rn(v, layer_norm_weight<T>(p.w, p.w_dtype, i)), b));
+                  b = p.b ? layer_norm_weight<T>(p.b, p.b_dtype, i) : 0, w = 1;
+            if (p.w) w = osh_cu_round<T>(layer_norm_weight<T>(p.w, p.w_dtype, i) + p.offset);
+            osh_cu_store(&y[n * D + i], __fadd_rn(__fmul_rn(v, w), b));
         }
     }
 }
@@ -55,17 +56,19 @@ osh_status osh_layer_norm_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0], *w = a->in[1], *b = a->in[2], *y = a->out[0];
-    float eps = (float)static_cast<const osh_layer_norm_attr *>(a->attr)->eps;
-    layer_norm_weights p = {w->data, b ? b->data : NULL, w->dtype, b ? b->dtype : w->dtype};
+    const osh_layer_norm_attr *at = static_cast<const osh_layer_norm_attr *>(a->attr);
+    int64_t D = at->head_dim ? at->head_dim : osh_width(x), N = osh_tensor_numel(x) / D;
+    layer_norm_weights p = {w ? w->data : NULL, b ? b->data : NULL, w ? w->dtype : x->dtype,
+                            b ? b->dtype : x->dtype, (float)at->offset};
 
-    assert(osh_tensor_numel(w) == osh_width(x));
+    assert(!w || osh_tensor_numel(w) == D);
     if (!osh_tensor_numel(x)) return OSH_OK;
     OSH_TRY(osh_cu_readable(cx, p.w_dtype));
     OSH_TRY(osh_cu_readable(cx, p.b_dtype));
     OSH_CU_BY_DTYPE(x->dtype, T,
-                    OSH_LAUNCH(layer_norm_kernel<T>, osh_cu_grid(y->device, osh_rows(x), 1), 256, 0,
+                    OSH_LAUNCH(layer_norm_kernel<T>, osh_cu_grid(y->device, N, 1), 256, 0,
                                osh_cuda_stream(y->device), static_cast<T *>(y->data),
-                               static_cast<const T *>(x->data), p, osh_rows(x), osh_width(x), eps));
+                               static_cast<const T *>(x->data), p, N, D, (float)at->eps));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

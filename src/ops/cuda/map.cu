@@ -1,12 +1,13 @@
-/* map.cu - computes scale, act, slice and join: each element of the output depends on one element
- * of an input.
+/* map.cu - computes scale, act, clamp, slice and join: each element of the output depends on one
+ * element of an input.
  *
  *   scale         `by` times x
  *   act           max(x, 0), its square, or a function of act.cuh
+ *   clamp         min(max(x, -limit), limit)
  *   slice, join   copies columns
  *
  * Results are computed in f32 and rounded once. x [N, W], y [N, S]: N tokens, W and S columns. y of
- * scale and act may be the same tensor as x. */
+ * scale, act and clamp may be the same tensor as x. */
 #include "ops/cuda/act.cuh"
 #include "ops/cuda/pack.cuh"
 
@@ -23,6 +24,13 @@ struct osh_cu_relu_fn {
     {
         float y = x < 0 ? 0 : x;
         return square ? __fmul_rn(y, y) : y;
+    }
+};
+struct osh_cu_clamp_fn {
+    float limit;
+    __device__ float operator()(float x) const
+    {
+        return x > limit ? limit : x < -limit ? -limit : x;
     }
 };
 /* Writes y[i] = f(x[i]) for n elements. */
@@ -66,6 +74,13 @@ osh_status osh_act_cuda(osh_ctx *cx, const osh_op_args *a)
     if (!strcmp(act, "gelu")) return map_run(cx, a, osh_cu_gelu());
     if (osh_act_is_tanh(act)) return map_run(cx, a, osh_cu_gelu_tanh());
     return map_run(cx, a, osh_cu_silu());
+}
+
+osh_status osh_clamp_cuda(osh_ctx *cx, const osh_op_args *a)
+{
+    double limit = static_cast<const osh_clamp_attr *>(a->attr)->limit;
+    osh_cu_clamp_fn f = {osh_round_to((float)limit, a->in[0]->dtype)};
+    return map_run(cx, a, f);
 }
 
 /* Copies columns of x [N, W] to y [N, S] (ops/slice.c). `n`: number of elements of y. */

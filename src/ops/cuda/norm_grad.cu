@@ -3,7 +3,7 @@
  * over all rows (sums.cuh) give the gradients of the weights. Sums are f32.
  *
  *   rms_norm     n = x r            g = dy (w + offset)   dx += (g - n mean(g n)) r
- *   layer_norm   n = (x - mean) r   g = dy w              dx += (g - mean(g) - n mean(g n)) r
+ *   layer_norm   n = (x - mean) r   g = dy (w + offset)   dx += (g - mean(g) - n mean(g n)) r
  *   both         dw += dy n         db += dy */
 #include "ops/cuda/sums.cuh"
 
@@ -45,6 +45,15 @@ static __global__ void rms_norm_back(const T *x, const S *w, norm_back p)
     }
 }
 
+/* Returns the factor of channel i in layer_norm: the weight plus the offset, as the op rounds
+ * it. */
+template <class T, class S>
+static __device__ inline float layer_norm_factor(const S *w, int64_t i, const norm_back &p)
+{
+    if (p.plain) return 1;
+    return osh_cu_round<T>(osh_cu_round<T>(osh_cu_load(w[i])) + p.offset);
+}
+
 template <class T, class S>
 static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
 {
@@ -57,7 +66,7 @@ static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
         for (int64_t i = threadIdx.x; i < p.D; i += 256) mean += osh_cu_load(from[i]);
         mean = osh_cu_team_sum<256>(mean, shared) / (float)p.D;
         for (int64_t i = threadIdx.x; i < p.D; i += 256) {
-            float v = osh_cu_load(from[i]) - mean, g = dy[i] * osh_cu_round<T>(osh_cu_load(w[i]));
+            float v = osh_cu_load(from[i]) - mean, g = dy[i] * layer_norm_factor<T>(w, i, p);
             sum += v * v, g1 += g, gn += g * v;
         }
         sum = osh_cu_team_sum<256>(sum, shared);
@@ -66,8 +75,7 @@ static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
         gn = osh_cu_team_sum<256>(gn, shared) * r / (float)p.D;
         if (!threadIdx.x) p.r[s] = r, p.mean[s] = mean;
         for (int64_t i = threadIdx.x; p.dx && i < p.D; i += 256) {
-            float n = (osh_cu_load(from[i]) - mean) * r,
-                  g = dy[i] * osh_cu_round<T>(osh_cu_load(w[i]));
+            float n = (osh_cu_load(from[i]) - mean) * r, g = dy[i] * layer_norm_factor<T>(w, i, p);
             p.dx[s * p.D + i] += (g - g1 - n * gn) * r;
         }
     }
@@ -165,17 +173,18 @@ osh_status osh_layer_norm_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     osh_device *d = a->dout[0]->device;
-    osh_dtype dt = a->in[0]->dtype, stored = a->in[1]->dtype;
+    const osh_layer_norm_attr *at = static_cast<const osh_layer_norm_attr *>(a->attr);
+    osh_dtype dt = a->in[0]->dtype, stored = a->in[1] ? a->in[1]->dtype : dt;
+    const void *w = a->in[1] ? a->in[1]->data : a->in[0]->data;
     norm_back p = {};
 
     if (!osh_tensor_numel(a->in[0])) return OSH_OK;
-    p.eps = (float)static_cast<const osh_layer_norm_attr *>(a->attr)->eps;
+    p.eps = (float)at->eps, p.offset = (float)at->offset, p.plain = !a->in[1];
     OSH_TRY(osh_cu_readable(cx, stored));
-    OSH_TRY(norm_back_begin(cx, &p, a, osh_width(a->in[0]), 2));
+    OSH_TRY(norm_back_begin(cx, &p, a, at->head_dim ? at->head_dim : osh_width(a->in[0]), 2));
     OSH_CU_BY_DTYPE(dt, T, OSH_CU_BY_STORED(stored, S,
         OSH_LAUNCH((layer_norm_back<T, S>), osh_cu_grid(d, p.rows, 1), 256, 0, osh_cuda_stream(d),
-                   static_cast<const T *>(a->in[0]->data), static_cast<const S *>(a->in[1]->data),
-                   p)));
+                   static_cast<const T *>(a->in[0]->data), static_cast<const S *>(w), p)));
     OSH_CUDA(cx, cudaGetLastError());
     OSH_CU_BY_DTYPE(dt, T, rc = norm_weights_back<T>(cx, a, &p));
 done:

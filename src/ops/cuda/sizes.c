@@ -159,9 +159,11 @@ size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
 size_t osh_layer_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width,
                                         int64_t out_width, int64_t n_tokens, osh_dtype dt)
 {
-    (void)attr, (void)out_width, (void)dt;
-    return osh_arena_gross((size_t)(2 * n_tokens) * sizeof(float)) +
-           osh_arena_gross(osh_sums_bytes(n_tokens, in_width[0]));
+    const osh_layer_norm_attr *at = attr;
+    int64_t D = at->head_dim ? at->head_dim : in_width[0], rows = n_tokens * (in_width[0] / D);
+    (void)out_width, (void)dt;
+    return osh_arena_gross((size_t)(2 * rows) * sizeof(float)) +
+           osh_arena_gross(osh_sums_bytes(rows, D));
 }
 
 size_t osh_attention_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
