@@ -27,7 +27,7 @@ P
 one --model packed --output a
 gptq --model packed --output b
 "$ONESHOT" eval --model packed --dataset "$data" --max-seq-length 48 --max-windows 2 --progress none >packed.eval
-formats="gptq gptq_v2 gptq_file"
+formats="gptq gptq_v2 gptq_file awq awq_gemv"
 for how in $formats; do
     python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" packed $how $how
     one --model $how --output $how.a
@@ -39,7 +39,7 @@ for how in $formats; do
     "$ONESHOT" inspect $how >log || fail "inspect of $how"
     grep -q "^quantized  28 modules by ${how%%_*}$" log || fail "inspect of $how"
     "$ONESHOT" plan --model $how --scheme W8A16 --group-size 32 >log || fail "plan of $how"
-    [ $how != gptq_v2 ] || continue
+    [ $how = gptq ] || [ $how = awq ] || continue
     gptq --model $how --output $how.b
     same b $how.b
     code=0 # the smallest budget that the message names is enough
@@ -65,6 +65,14 @@ describe gptq '{"bits": 8}'
 refused 'do not hold codes of 8 bits' --model other --output x
 describe gptq '{"group_size": 64}'
 refused 'scales for .* groups, want .*: 512 input features in groups of 64' --model other --output x
+describe awq '{"bits": 3}'
+refused 'quant_method awq with bits 3: want 4' --model other --output x
+describe awq '{"version": "marlin"}'
+refused "version 'marlin': want gemm or gemv" --model other --output x
+describe awq '{"version": "gemv"}'
+refused 'qzeros has the shape .*: want' --model other --output x
+describe awq '{"group_size": 48}'
+refused 'input features, which groups of 48 do not divide' --model other --output x
 describe gptq '{}'
 "$OSH_TOOLS/st_edit" other fill model.layers.1.mlp.up_proj.g_idx 8 4 ffffff7f
 refused 'up_proj.g_idx holds 2147483647, want a group from 0 to 7' --model other --output x

@@ -1,7 +1,7 @@
 """repack.py - a checkpoint that this program wrote with 4-bit integers (pack-quantized), stored
 again in the format of another library. The dequantized weights are equal.
 
-usage: repack.py SOURCE OUTPUT gptq|gptq_v2|gptq_file
+usage: repack.py SOURCE OUTPUT gptq|gptq_v2|gptq_file|awq|awq_gemv
 
 gptq_file: the description is in quantize_config.json instead of config.json"""
 import array
@@ -50,7 +50,27 @@ def gptq(module, there, how):
             "g_idx": ("I32", [I], array.array("i", (i // group for i in range(I))).tobytes())}
 
 
+def awq(module, there, how):
+    codes, (scales, dtype) = words(there[module + ".weight_packed"]), scales_of(module, there)
+    zeros = zeros_of(module, there, len(codes))
+    I, O, G = len(codes[0]) * 8, len(codes), len(scales)
+    if how == "awq_gemv":
+        width = -(-(-(-G // 8)) // 4) * 4  # AutoAWQ pads the words of groups of 32 to multiples of 4
+        rows = [[zeros[o // 8][g] >> o % 8 * 4 & 15 if g < G else 0 for g in range(width * 8)] for o in range(O)]
+        packed = [[sum(row[8 * j + k] << 4 * k for k in range(8)) for j in range(width)] for row in rows]
+        padded = [[*row, *[0] * (width * 8 - G)] for row in turned(scales)]
+        return {"qweight": matrix(codes), "qzeros": matrix(packed), "scales": matrix(padded, "H", dtype)}
+    order = (0, 2, 4, 6, 1, 3, 5, 7)
+    packed = [[sum((codes[8 * j + c][i // 8] >> i % 8 * 4 & 15) << 4 * k for k, c in enumerate(order)) for j in range(O // 8)]
+              for i in range(I)]
+    ordered = [[sum((row[g] >> c * 4 & 15) << 4 * k for k, c in enumerate(order)) for row in zeros] for g in range(G)]
+    return {"qweight": matrix(packed), "qzeros": matrix(ordered), "scales": matrix(scales, "H", dtype)}
+
+
 def describe(how, group):
+    if how.startswith("awq"):
+        return {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": True,
+                "version": "gemv" if how == "awq_gemv" else "gemm"}
     return {"quant_method": "gptq", "bits": 4, "group_size": group, "desc_act": how == "gptq", "sym": False,
             "checkpoint_format": "gptq_v2" if how == "gptq_v2" else "gptq"}
 
@@ -64,7 +84,7 @@ def main():
         if module + ".weight_packed" not in there:
             made[name] = tensor
         elif leaf == "weight_packed":
-            made |= {f"{module}.{k}": t for k, t in gptq(module, there, how).items()}
+            made |= {f"{module}.{k}": t for k, t in (awq if how.startswith("awq") else gptq)(module, there, how).items()}
             group = tensor[1][1] * 8 // there[module + ".weight_scale"][1][1]
     assert group, "no packed weights"
     shutil.copytree(source, output, ignore=shutil.ignore_patterns("oneshot*", "recipe.yaml", "README.md"))
