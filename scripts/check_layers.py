@@ -72,7 +72,7 @@ def names_of_rows():
             methods |= set(re.findall(r'"([^"]+)"', row))
     words = [("quant", "an observer", observers), ("quant", "a format", formats - OTHER_WORDS),
              # compressed-tensors is also the format that the program writes
-             ("quant", "a source", methods - {"compressed-tensors"})]
+             ("quant", "a source", methods - {"compressed-tensors", "gptq", "awq"})]
     for _, what, names in words:
         if len(names) < 4:
             sys.exit(f"check_layers.py: found {len(names)} names of {what}")

@@ -124,9 +124,7 @@ osh_status osh_inspect(osh_ctx *cx, const char *dir, bool json, osh_sink sink, v
     osh_buf_init(&b, 0);
     OSH_TRY(osh_checkpoint_open(cx, &ck, dir));
     const char *method = NULL;
-    if (ck->config->quantization_config)
-        OSH_TRY(osh_json_str_or(cx, &method, ck->config->quantization_config, "quant_method",
-                                "compressed-tensors", ck->config->path));
+    OSH_TRY(osh_source_method(cx, &method, ck->config));
     if (method && !strcmp(method, "compressed-tensors"))
         OSH_TRY(osh_q_config_parse(cx, &q, ck->config->quantization_config, ck->config->path));
     OSH_TRY(osh_check_interrupt(cx));

@@ -179,9 +179,7 @@ static osh_status inspect_quantized(osh_ctx *cx, osh_buf *b, const osh_checkpoin
     const char *method = NULL;
     osh_buf text; // own
     osh_buf_init(&text, 0);
-    if (ck->config->quantization_config)
-        OSH_TRY(osh_json_str_or(cx, &method, ck->config->quantization_config, "quant_method",
-                                "compressed-tensors", ck->config->path));
+    OSH_TRY(osh_source_method(cx, &method, ck->config));
     const osh_q_config *q = source ? osh_source_config(source) : NULL;
     int n = source ? osh_source_n_quantized(source) : 0;
     if (!source) OSH_TRY(osh_row(cx, b, "quantized", "not readable: %s", why));

@@ -6,6 +6,7 @@
  * between the index and the shards is an error. */
 #include "io/ckpt_files.h"
 #include "io/ckpt_other.h"
+#include "io/hf_quant.h"
 #include "base/name.h"
 
 #include <stdio.h>
@@ -274,8 +275,8 @@ static bool is_replaced(const char *name)
                                         ".ot",          ".ckpt", ".index.json"};
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (osh_ends_with(name, strlen(name), tails[i])) return true;
-    return !strcmp(name, "config.json") || !strcmp(name, "recipe.yaml") ||
-           !strcmp(name, OSH_README_NAME) ||
+    return !strcmp(name, "config.json") || osh_hf_quant_is_file(name) ||
+           !strcmp(name, "recipe.yaml") || !strcmp(name, OSH_README_NAME) ||
            !strcmp(name, "oneshot.log") ||
            !strncmp(name, "oneshot-", 8); // reports that this program wrote with the source, if the
                                           // source is its output

@@ -174,7 +174,8 @@ osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
 /* Lists the files of the directory to copy unchanged, sorted, freed with osh_strings_free. Not
  * listed: directories, weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack,
- * *.ot, *.ckpt), *.index.json, recipe.yaml, config.json, oneshot.log or oneshot-*. */
+ * *.ot, *.ckpt), *.index.json, recipe.yaml, config.json, files that describe the quantization of
+ * the source (hf_quant.h), oneshot.log or oneshot-*. */
 #define OSH_README_NAME "README.md" // an output gets one of its own
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);

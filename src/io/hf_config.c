@@ -6,6 +6,7 @@
  * tie_word_embeddings, at the top level or in text_config. */
 #include "io/hf_config.h"
 #include "base/file.h"
+#include "io/hf_quant.h"
 #include "io/hf_rope.h"
 
 #include <math.h>
@@ -165,20 +166,6 @@ static osh_status take_architecture(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
-/* Finds the quantization config of the source. Tries the keys of config.json in the order in which
- * loaders try them. */
-static osh_status take_quantization(osh_ctx *cx, osh_hf_config *c)
-{
-    const cJSON *q = hf_member(c->json, "quantization_config");
-
-    if (!q) q = hf_member(hf_member(c->json, "text_config"), "quantization_config");
-    if (!q) q = hf_member(c->json, "compression_config");
-    if (q && !cJSON_IsObject(q))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: quantization_config is not an object", c->path);
-    c->quantization_config = q;
-    return OSH_OK;
-}
-
 /* For a model that contains a text model: true if transformers 5.17 ties head and embedding when
  * config.json has no tie_word_embeddings. */
 static bool ties_by_default(const osh_hf_config *c)
@@ -253,7 +240,7 @@ static osh_status take_all(osh_ctx *cx, osh_hf_config *c)
     c->model = cJSON_IsObject(text) ? text : c->json;
     OSH_TRY(take_architecture(cx, c));
     OSH_TRY(take_dtype(cx, c));
-    OSH_TRY(take_quantization(cx, c));
+    OSH_TRY(osh_hf_quant_read(cx, c));
     fam = find_family(c);
     c->text_architecture = fam ? fam->architecture : NULL;
     OSH_TRY(take_ties(cx, c, fam));
@@ -288,6 +275,8 @@ void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c)
 {
     if (!c) return;
     cJSON_Delete(c->json);
+    cJSON_Delete(c->quantization_json);
+    osh_free(cx, c->quantization_path);
     osh_free(cx, c->rope_unknown);
     osh_free(cx, c->text);
     osh_free(cx, c->path);

@@ -52,8 +52,10 @@ typedef struct osh_hf_config {
     char *rope_unknown;
     int64_t n_experts; // number of experts to be written to config.json; 0: the number of the
                        // source
-    const cJSON *quantization_config; // view: quantization_config or compression_config; NULL:
-                                      // config.json has neither
+    const cJSON *quantization_config; // view: description of the quantization; NULL: the source has
+                                      // none (hf_quant.c)
+    char *quantization_path;          // own: path of the file with the description, for messages
+    cJSON *quantization_json; // own: content of that file; NULL: config.json has the description
 } osh_hf_config;
 
 osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir);

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/xxh3.h"
+#include "io/hf_quant.h"
 #include "modifiers/survey.h"
 #include "math/isa.h"
 
@@ -102,21 +103,34 @@ done:
     return rc;
 }
 
+/* Adds the file of the source if it exists. */
+static osh_status identity_add_if_there(osh_ctx *cx, osh_identity *id, const char *dir,
+                                        const char *name)
+{
+    osh_status rc = OSH_OK;
+    char *path = osh_path_join(cx, dir, name); // own
+    if (!path) OSH_TRY(OSH_E_NOMEM);
+    if (osh_file_exists(path)) OSH_TRY(identity_add_file(cx, id, "source", dir, name));
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
 /* Adds all files of the source except config.json. README.md is included, because the output's
  * README.md repeats its licence. */
 static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
-    char **names = NULL, *readme = NULL; // own
+    char **names = NULL; // own
+    const char *quant;
     size_t n = 0;
     for (int s = 0; s < ck->n_shards; s++) OSH_TRY(identity_add_shard(cx, id, ck, s));
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, ck));
     for (size_t i = 0; i < n; i++) OSH_TRY(identity_add_file(cx, id, "source", ck->dir, names[i]));
-    if (!(readme = osh_path_join(cx, ck->dir, OSH_README_NAME))) OSH_TRY(OSH_E_NOMEM);
-    if (osh_file_exists(readme))
-        OSH_TRY(identity_add_file(cx, id, "source", ck->dir, OSH_README_NAME));
+    OSH_TRY(identity_add_if_there(cx, id, ck->dir, OSH_README_NAME));
+    for (size_t i = 0; (quant = osh_hf_quant_file(i)); i++)
+        OSH_TRY(identity_add_if_there(cx, id, ck->dir, quant));
 done:
-    osh_free(cx, readme);
     osh_strings_free(cx, names, n);
     return rc;
 }

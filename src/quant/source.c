@@ -53,6 +53,18 @@ static const osh_source_type *find_method(char *to, size_t cap, const char *meth
     return found;
 }
 
+osh_status osh_source_method(osh_ctx *cx, const char **method, const osh_hf_config *c)
+{
+    const char *dflt = "compressed-tensors";
+    *method = NULL;
+    if (!c->quantization_config) return OSH_OK;
+    for (int k = 0; k < N_TYPES; k++)
+        if (types[k]->file && !strcmp(types[k]->file, osh_path_last(c->quantization_path)))
+            dflt = types[k]->methods[0];
+    return osh_json_str_or(cx, method, c->quantization_config, "quant_method", dflt,
+                           c->quantization_path);
+}
+
 /* True if row k of sources.def is used: if the quant_method of the config has config groups, only
  * its row is used, else all rows of methods without config groups. */
 static bool is_asked(const osh_source *s, int k)
@@ -63,10 +75,10 @@ static bool is_asked(const osh_source *s, int k)
 static osh_status read_config(osh_ctx *cx, osh_source *s)
 {
     osh_status rc = OSH_OK;
-    char methods[256];
+    char methods[512];
     const cJSON *q = s->ck->config->quantization_config;
-    const char *path = s->ck->config->path;
-    OSH_TRY(osh_json_str_or(cx, &s->method, q, "quant_method", "compressed-tensors", path));
+    const char *path = s->ck->config->quantization_path;
+    OSH_TRY(osh_source_method(cx, &s->method, s->ck->config));
     if (!(s->type = find_method(methods, sizeof methods, s->method)))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: quant_method is '%s', want %s", path, s->method,
                  methods);

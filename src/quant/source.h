@@ -15,6 +15,9 @@ osh_status osh_source_open(osh_ctx *cx, osh_source **out, const char *dir);
 osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir,
                                        osh_matcher *only);
 void osh_source_close(osh_ctx *cx, osh_source *s);
+/* Sets *method to the quant_method of a checkpoint (view of c, or static), or to NULL if the
+ * checkpoint is dense. */
+osh_status osh_source_method(osh_ctx *cx, const char **method, const osh_hf_config *c);
 osh_checkpoint *osh_source_checkpoint(const osh_source *s); // view
 int osh_source_n_quantized(const osh_source *s);
 /* Returns the largest number of bytes of scratch for reading one quantized weight, with the

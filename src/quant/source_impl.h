@@ -11,6 +11,8 @@ typedef struct osh_source_module osh_source_module;
  * used together. The last four functions must not be NULL, the others may be. */
 typedef struct osh_source_type {
     const char *methods[4]; // values of quant_method in config.json
+    const char *file;       // name of a file beside config.json that describes such a checkpoint
+                            // without quant_method (io/hf_quant.h); NULL: there is none
     const char *tails[14];  // suffixes of the names of stored tensors that are hidden; NULL ends
                             // the list
     /* true: `configure` sets the source's config, whose config groups describe the quantization
@@ -92,6 +94,20 @@ osh_status osh_source_bind_leaf(osh_ctx *cx, osh_source_module *q, int leaf,
 /* Like osh_source_bind_leaf, but also checks the dtype and the shape of `t`. */
 osh_status osh_source_bind_checked(osh_ctx *cx, osh_source_module *q, int leaf,
                                    const osh_ckpt_tensor *t);
+/* Fails unless t is a matrix [rows, columns] of a dtype in the list `dtypes`, which ends with
+ * OSH_DTYPE_NONE. */
+osh_status osh_source_check_matrix(osh_ctx *cx, const osh_ckpt_tensor *t, int64_t rows,
+                                   int64_t columns, const osh_dtype *dtypes);
+/* Reads columns [first, first + n) of the stored matrix q->parts[part] [R, C]. Writes them to `to`
+ * as a matrix [n, R] (st_part.c). */
+osh_status osh_source_read_columns(osh_ctx *cx, void *to, const osh_source_module *q, int part,
+                                   int64_t first, int64_t n);
+/* Reads rows [first, first + n) of the stored matrix q->parts[part], or elements of a vector. */
+osh_status osh_source_read_rows(osh_ctx *cx, void *to, const osh_source_module *q, int part,
+                                int64_t first, int64_t n);
+/* Fails if one of the n scales that were read from q->parts[part] is not finite. */
+osh_status osh_source_check_finite(osh_ctx *cx, const osh_source_module *q, int part,
+                                   const float *scales, int64_t n);
 /* Functions for the members `make_rows` and `bytes`, for modules with a scheme and a format
  * (source_rows.c). */
 osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,

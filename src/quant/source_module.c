@@ -1,6 +1,8 @@
 /* source_module.c - functions that all rows of sources.def use to add a module and to find the
- * module's stored tensors. The tensors of a module may be in different shards. */
+ * read the module's stored tensors. The tensors of a module may be in different shards. */
 #include "quant/source_impl.h"
+
+#include <math.h>
 
 osh_status osh_source_module_new(osh_ctx *cx, osh_source_module **out, osh_source *s,
                                  const char *name, size_t n)
@@ -58,4 +60,56 @@ osh_status osh_source_bind_leaf(osh_ctx *cx, osh_source_module *q, int leaf,
     q->parts[leaf] = *t;
 done:
     return rc;
+}
+
+osh_status osh_source_check_matrix(osh_ctx *cx, const osh_ckpt_tensor *t, int64_t rows,
+                                   int64_t columns, const osh_dtype *dtypes)
+{
+    osh_status rc = OSH_OK;
+    const osh_st_entry *e = t->e;
+    bool known = false;
+    for (const osh_dtype *d = dtypes; *d != OSH_DTYPE_NONE; d++) known |= e->dtype == *d;
+    if (!known)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s: want %s%s", e->name, osh_dtype_name(e->dtype),
+                 osh_dtype_name(dtypes[0]), dtypes[1] == OSH_DTYPE_NONE ? "" : " or another float");
+    if (e->ndim != 2)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has %d dimensions: want [%lld, %lld]", e->name, e->ndim,
+                 (long long)rows, (long long)columns);
+    if (e->shape[0] != rows || e->shape[1] != columns)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s has the shape [%lld, %lld]: want [%lld, %lld]", e->name,
+                 (long long)e->shape[0], (long long)e->shape[1], (long long)rows,
+                 (long long)columns);
+done:
+    return rc;
+}
+
+osh_status osh_source_read_columns(osh_ctx *cx, void *to, const osh_source_module *q, int part,
+                                   int64_t first, int64_t n)
+{
+    const osh_ckpt_tensor *t = &q->parts[part];
+    int64_t R = t->e->shape[0], C = t->e->shape[1], size = (int64_t)osh_dtype_bytes(t->e->dtype);
+    osh_st_entry turned = {.name = t->e->name, .dtype = t->e->dtype, .ndim = 2, .shape = {C, R},
+                           .end = R * C * size, .at = t->e->begin, .row = size, .column = C * size};
+    return osh_st_read_part(cx, to, q->source->ck->shards[t->shard], &turned, first * R * size,
+                            (size_t)(n * R * size));
+}
+
+osh_status osh_source_read_rows(osh_ctx *cx, void *to, const osh_source_module *q, int part,
+                                int64_t first, int64_t n)
+{
+    const osh_ckpt_tensor *t = &q->parts[part];
+    int64_t row = (int64_t)osh_dtype_bytes(t->e->dtype);
+    for (int i = 1; i < t->e->ndim; i++) row *= t->e->shape[i];
+    return osh_st_read_part(cx, to, q->source->ck->shards[t->shard], t->e, first * row,
+                            (size_t)(n * row));
+}
+
+osh_status osh_source_check_finite(osh_ctx *cx, const osh_source_module *q, int part,
+                                   const float *scales, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(scales[i]))
+            return osh_fail(cx, OSH_E_NUMERIC, "%s holds %g, want finite numbers",
+                            q->parts[part].e->name, (double)scales[i]);
+    return OSH_OK;
 }

@@ -113,8 +113,8 @@ printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W8A16, targ
 want 1 'lm_head has group_0, but vLLM, which looks it up as lm_head .*hint: put lm_head in ignore' --model m --recipe r.yaml
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W4A16, targets: Linear, ignore: [lm_head, "re:.*q_proj"]}\n' >r.yaml
 want 1 'ignore takes 1 of its 3 parts, and vLLM fuses them' --model m --recipe r.yaml
-edit 'c["quantization_config"] = {"quant_method": "awq"}'
-want 1 "quant_method is 'awq', want compressed-tensors, fp8" --model m --scheme W4A16
+edit 'c["quantization_config"] = {"quant_method": "aqlm"}'
+want 1 "quant_method is 'aqlm', want compressed-tensors, gptq" --model m --scheme W4A16
 [ $n -ge 39 ] || { echo "only $n cases ran"; exit 1; }
 
 fresh; edit 'c["architectures"] = ["MysteryForCausalLM"]'

@@ -38,6 +38,10 @@ tool="python3 $OSH_SOURCE_DIR/tests/tools/broken_sources.py $ONESHOT $data"
 attn=model.layers.1.self_attn
 $tool pack $attn.k_proj.,$attn.k_scale,$attn.k_zero,$attn.v_scale,$attn.v_zero pack zeros naive mx4 mx6 mx8 nv int float fp8
 
+# Equal codes in the formats of other libraries.
+for how in gptq awq awq_gemv; do python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" zeros $how $how; done
+$tool pack $attn.k_proj. gptq awq awq_gemv
+
 # A source whose experts are in one tensor.
 "$OSH_TOOLS/tiny_model" gpt_oss dense
 python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" dense mxfp4

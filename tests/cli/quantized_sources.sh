@@ -79,8 +79,8 @@ cp -r fp8 other
 refused 2 'up_proj.weight has checksum' --model fp8 --scheme W4A16 --group-size 32 --output b
 if "$ONESHOT" verify b --model fp8 >log 2>&1; then fail "another source is not seen"; fi
 
-config other '{"quant_method": "gptq", "bits": 4}'
-refused 1 "quant_method is 'gptq', want compressed-tensors, fp8" --model other --scheme W4A16 --output g
+config other '{"quant_method": "aqlm", "bits": 4}'
+refused 1 "quant_method is 'aqlm', want compressed-tensors, gptq" --model other --scheme W4A16 --output g
 config other '{"quant_method": "modelopt", "quant_algo": "NVFP4"}'
 refused 1 "quant_algo 'NVFP4': want FP8" --model other --scheme W4A16 --output g
 config other '{"quant_method": "fp8", "weight_block_size": [64, 128]}'

@@ -9,7 +9,7 @@
 
 static osh_status ct_configure(osh_ctx *cx, osh_source *s, const cJSON *q)
 {
-    return osh_q_config_parse(cx, &s->config, q, s->ck->config->path);
+    return osh_q_config_parse(cx, &s->config, q, s->ck->config->quantization_path);
 }
 
 /* Fails if an attention module with a stored scale lacks other scales or zero points of

@@ -26,7 +26,7 @@ static osh_status read_fp8_block(osh_ctx *cx, int64_t block[2], const osh_hf_con
         if (!cJSON_IsNumber(n) || !(n->valuedouble >= 1 && n->valuedouble <= 1 << 20) ||
             cJSON_GetArraySize(size) != 2)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: weight_block_size is no list of two positive numbers",
-                     c->path);
+                     c->quantization_path);
         block[d] = (int64_t)n->valuedouble;
     }
 done:
@@ -36,7 +36,7 @@ done:
 static osh_status fp8_configure(osh_ctx *cx, osh_source *s, const cJSON *q)
 {
     osh_status rc = OSH_OK;
-    const char *algo = NULL, *path = s->ck->config->path;
+    const char *algo = NULL, *path = s->ck->config->quantization_path;
     int64_t block[2];
     OSH_TRY(osh_json_str_or(cx, &algo, q, "quant_algo", "FP8", path));
     if (strcmp(algo, "FP8"))

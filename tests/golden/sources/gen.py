@@ -251,4 +251,5 @@ def main():
                    "compressed-tensors": compressed_tensors.__version__}, f, indent=1)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -70,7 +70,9 @@ done:
 static void test_all(void **state)
 {
     static const char *const names[] = {"fp8_block", "fp8_scales", "fp8_ue8m0", "mxfp4", "packed", "fp8_experts",
-                                       "fp8_experts_apart", "fp8_llama4", "scales_bfloat16", "scales_float16"};
+                                       "fp8_experts_apart", "fp8_llama4", "scales_bfloat16", "scales_float16",
+                                       "gptq_v1", "gptq_v2", "gptq_file", "awq_gemm", "awq_file",
+                                       "awq_gemv", "awq_gemv_rows"};
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_ok(cx, compare_source(cx, names[i]));
@@ -98,6 +100,9 @@ static void test_torture(void **state)
     static const char *const what[][2] = {
         {"fp8_block", "model.b.weight"}, {"fp8_ue8m0", "model.a.weight"},
         {"mxfp4", "mlp.experts.up_proj"}, {"packed", "x.weight"},
+        {"awq_gemm", "model.layers.1.mlp.up_proj.weight"},
+        {"awq_gemv", "model.layers.1.mlp.up_proj.weight"},
+        {"gptq_file", "model.layers.1.mlp.up_proj.weight"},
         {"fp8_experts", "mlp.experts.gate_up_proj"},
         {"fp8_experts_apart", "model.layers.1.mlp.experts.1.up_proj.weight"}};
     for (size_t i = 0; i < sizeof what / sizeof *what; i++) torture(open_and_read, (void *)what[i]);

@@ -1,0 +1,81 @@
+# foreign_sources.sh - 4-bit sources of other libraries. Equal codes in their formats give the same
+# output as a source of compressed-tensors, with data and without. The output has no description of
+# the source's quantization. Budgets are respected. What the program cannot read is refused.
+set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+data=$model/data/calibration.jsonl
+fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
+one() { last_wins "$ONESHOT" --progress none --group-size 32 --scheme W8A16 "$@" >log 2>&1 || fail "exit $?: $*"; }
+gptq() { one --quality gptq --dataset "$data" --num-calibration-samples 2 --max-seq-length 48 "$@"; }
+refused() { # arguments: part of the message, then the arguments of oneshot
+    local code=0
+    last_wins "$ONESHOT" --progress none --scheme W8A16 --group-size 32 "${@:2}" >log 2>&1 || code=$?
+    [ $code = 1 ] && grep -q -- "$1" log || fail "exit $code, wanted 1 and '$1': ${*:2}"
+}
+same() { cmp "$1/model.safetensors" "$2/model.safetensors"; cmp "$1/config.json" "$2/config.json"; }
+describe() { # arguments: a source, members of its description as Python
+    rm -rf other && cp -r "$1" other
+    python3 - "$2" <<'P'
+import json, sys
+c = json.load(open("other/config.json"))
+c["quantization_config"].update(eval(sys.argv[1]))
+json.dump(c, open("other/config.json", "w"))
+P
+}
+"$ONESHOT" --model "$model" --scheme W4A16_ASYM --group-size 32 --progress none --output packed >/dev/null 2>&1
+one --model packed --output a
+gptq --model packed --output b
+"$ONESHOT" eval --model packed --dataset "$data" --max-seq-length 48 --max-windows 2 --progress none >packed.eval
+formats="gptq gptq_v2 gptq_file awq awq_gemv"
+for how in $formats; do
+    python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" packed $how $how
+    one --model $how --output $how.a
+    same a $how.a
+    [ -z "$(find $how.a -name 'quant*')" ] || fail "$how.a has a description of its source"
+    "$ONESHOT" verify $how.a --model $how >log || fail "verify of $how"
+    "$ONESHOT" eval --model $how --dataset "$data" --max-seq-length 48 --max-windows 2 --progress none >log || fail "eval of $how"
+    cmp log packed.eval
+    "$ONESHOT" inspect $how >log || fail "inspect of $how"
+    grep -q "^quantized  28 modules by ${how%%_*}$" log || fail "inspect of $how"
+    "$ONESHOT" plan --model $how --scheme W8A16 --group-size 32 >log || fail "plan of $how"
+    [ $how = gptq ] || [ $how = awq ] || continue
+    gptq --model $how --output $how.b
+    same b $how.b
+    code=0 # the smallest budget that the message names is enough
+    last_wins "$ONESHOT" --model $how --scheme W8A16 --group-size 32 --progress none --output c --host-memory 5MiB >log 2>&1 || code=$?
+    [ $code = 2 ] || fail "5 MiB are enough for $how"
+    one --model $how --output c --threads 1 --prefetch false --$(grep -o 'host-memory [0-9]*MiB' log | tail -1)
+    same a c
+    rm -r c
+done
+
+# The description beside config.json belongs to the source: another one is another source.
+sed -i 's/"bits": 4/"bits":  4/' gptq_file/quantize_config.json
+code=0
+last_wins "$ONESHOT" --progress none --group-size 32 --scheme W8A16 --model gptq_file --output gptq_file.a >log 2>&1 || code=$?
+[ $code = 2 ] && grep -q 'quantize_config.json' log || fail "exit $code: another description of the source is not seen"
+
+# Unknown variants.
+describe gptq '{"bits": 5}'
+refused 'bits 5: want 2, 3, 4 or 8' --model other --output x
+describe gptq '{"checkpoint_format": "marlin"}'
+refused "checkpoint_format is 'marlin', want gptq or gptq_v2" --model other --output x
+describe gptq '{"bits": 8}'
+refused 'do not hold codes of 8 bits' --model other --output x
+describe gptq '{"group_size": 64}'
+refused 'scales for .* groups, want .*: 512 input features in groups of 64' --model other --output x
+describe awq '{"bits": 3}'
+refused 'quant_method awq with bits 3: want 4' --model other --output x
+describe awq '{"version": "marlin"}'
+refused "version 'marlin': want gemm or gemv" --model other --output x
+describe awq '{"version": "gemv"}'
+refused 'qzeros has the shape .*: want' --model other --output x
+describe awq '{"group_size": 48}'
+refused 'input features, which groups of 48 do not divide' --model other --output x
+describe gptq '{}'
+"$OSH_TOOLS/st_edit" other fill model.layers.1.mlp.up_proj.g_idx 8 4 ffffff7f
+refused 'up_proj.g_idx holds 2147483647, want a group from 0 to 7' --model other --output x
+describe gptq '{}'
+"$OSH_TOOLS/st_edit" other fill model.layers.1.mlp.up_proj.scales 0 2 c07f
+refused 'up_proj.scales holds nan, want finite numbers' --model other --output x
