@@ -12,7 +12,7 @@ one() { # arguments: scheme, quality, output
     "$ONESHOT" --model "$model" --scheme $1 --quality $2 "${data[@]}" --progress none --output "$3" "${@:4}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
+head -c 8000 "$model/data/evaluation.txt" >evaluation.txt
 schemes=(NVFP4 MXFP4A16 MXFP6A8)
 [ -z "$SANITIZED" ] || schemes=(NVFP4)
 for scheme in "${schemes[@]}"; do
