@@ -17,6 +17,11 @@ osh_status osh_compare(osh_ctx *cx, const char *const *files, int n, const osh_c
     OSH_TRY(osh_paths_check(cx, osh_compare_fields, opt));
     OSH_NEW(cx, of, n);
     while (n_read < n) {
+        if (osh_dir_exists(files[n_read]))
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s: is a directory, want the panel of its evaluation, such as that of "
+                     "`oneshot eval --model %s --reference DIR --dataset TEXT --panel FILE.json`",
+                     files[n_read], files[n_read]);
         n_read++; // a panel that is read in part is freed, too
         OSH_TRY(osh_panel_read(cx, &of[n_read - 1], files[n_read - 1]));
     }

@@ -29,18 +29,6 @@ typedef struct talk {
     osh_buf asked, before, upto; // own: texts of first messages
 } talk;
 
-osh_status osh_chat_spans_add(osh_ctx *cx, osh_chat_spans *s, size_t begin, size_t end)
-{
-    if (s->n == s->cap) {
-        size_t cap = s->cap ? 2 * s->cap : 8;
-        osh_chat_span *more = osh_realloc(cx, s->at, cap * sizeof *more);
-        if (!more) return OSH_E_NOMEM;
-        s->at = more, s->cap = cap;
-    }
-    s->at[s->n++] = (osh_chat_span){begin, end};
-    return OSH_OK;
-}
-
 void osh_chat_spans_deinit(osh_ctx *cx, osh_chat_spans *s)
 {
     osh_free(cx, s->at);

@@ -248,7 +248,7 @@ int64_t osh_jv_whole(osh_jrun *r, osh_jv v, const char *what); // returns an int
                                                                // 1
 osh_jv osh_jv_length(osh_jrun *r, osh_jv v);
 osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
-/* Adds the positions of an answer (answers.c). */
+/* Adds the positions of an answer (jinja_run.c). */
 osh_status osh_chat_spans_add(osh_ctx *cx, struct osh_chat_spans *s, size_t begin, size_t end);
 
 /* ---- text: jinja_text.c, jinja_string.c ---- */

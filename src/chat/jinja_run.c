@@ -1,7 +1,9 @@
-/* jinja_run.c - the arena, the step counter and the failure of a run of the Jinja interpreter. */
+/* jinja_run.c - the arena, the step counter, the failure and the marked texts of a run of the Jinja
+ * interpreter. */
 #include <stdio.h>
 #include <string.h>
 
+#include "chat/chat.h"
 #include "chat/jinja_impl.h"
 
 typedef struct osh_jblock {
@@ -96,4 +98,16 @@ void osh_jrun_vars(osh_jrun *r, osh_jv vars)
     }
     s->vars = *vars.u.dict, s->up = r->scope;
     r->scope = s;
+}
+
+osh_status osh_chat_spans_add(osh_ctx *cx, osh_chat_spans *s, size_t begin, size_t end)
+{
+    if (s->n == s->cap) {
+        size_t cap = s->cap ? 2 * s->cap : 8;
+        osh_chat_span *more = osh_realloc(cx, s->at, cap * sizeof *more);
+        if (!more) return OSH_E_NOMEM;
+        s->at = more, s->cap = cap;
+    }
+    s->at[s->n++] = (osh_chat_span){begin, end};
+    return OSH_OK;
 }

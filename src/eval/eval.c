@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/profile.h"
 #include "eval/answers.h"
-#include "eval/sweep.h"
 #include "eval/eval.h"
 #include "eval/eval_gpu.h"
 #include "eval/eval_memory.h"
@@ -270,7 +269,7 @@ static osh_status score_batches(osh_ctx *cx, scores *sc, osh_eval_models *m, osh
         OSH_TRY(score_batch(cx, sc, m, b));
         pr->done = b + 1, pr->work_done += work, pr->finished = b + 1 == n;
         if (pr->finished) pr->work_done = pr->work_total;
-        osh_sweep_rate(pr, (double)m->d.offsets[m->d.n], m->f->begun);
+        osh_forward_rate(pr, (double)m->d.offsets[m->d.n], m->f->begun);
         osh_progress_show(cx, pr);
     }
     if (me) OSH_TRY(osh_eval_sent(cx, m->f->ranks));

@@ -2,7 +2,6 @@
  * values of a batch are stored in one block: on the GPU if all batches fit there, else in host
  * memory. All values of a batch are read before new values overwrite them. */
 #include "eval/eval_gpu.h"
-#include "eval/sweep.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -463,7 +462,7 @@ static osh_status side_run_part(osh_ctx *cx, void *user, const osh_forward_part 
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(side_run_batch(cx, v, b));
         pr->done = b + 1, pr->work_done += work * n / all, pr->finished = b + 1 == c->n_batches;
-        osh_sweep_rate(pr, all, s->f->begun);
+        osh_forward_rate(pr, all, s->f->begun);
         osh_progress_show(cx, pr);
     }
     pr->finished = false;

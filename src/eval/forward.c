@@ -1,7 +1,6 @@
 /* forward.c - runs a whole model over a dataset, subgraph by subgraph. Inputs and outputs of
  * quantized Linears are rounded if their scheme asks for it. */
 #include "eval/forward.h"
-#include "eval/sweep.h"
 #include "graph/routed.h"
 
 #include <string.h>
@@ -273,6 +272,14 @@ typedef struct running { // state of osh_forward_walk when it runs the model
     osh_progress *pr;            // view
 } running;
 
+void osh_forward_rate(osh_progress *pr, double tokens, double begun)
+{
+    double seconds = osh_now() - begun;
+    pr->tokens_per_s = pr->work_total > 0 && seconds > 0
+                           ? tokens * pr->work_done / pr->work_total / seconds
+                           : 0;
+}
+
 static osh_status forward_run_part(osh_ctx *cx, void *user, const osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
@@ -297,7 +304,7 @@ static osh_status forward_run_part(osh_ctx *cx, void *user, const osh_forward_pa
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_exec_run(cx, &span, w, f->batches[b], k->hooks, true));
         pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
-        osh_sweep_rate(pr, tokens, f->begun);
+        osh_forward_rate(pr, tokens, f->begun);
         osh_progress_show(cx, pr);
     }
     pr->finished = true;

@@ -61,6 +61,9 @@ int64_t osh_forward_n_batches(const osh_forward *f, int64_t n, int64_t size);
  * returns to pr->work_done. */
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
                            bool quantize_activations, osh_progress *pr);
+/* Sets pr->tokens_per_s: the tokens of the data, divided by the seconds that the whole job takes at
+ * the speed since `begun`. */
+void osh_forward_rate(osh_progress *pr, double tokens, double begun);
 /* Loads the weight and the bias (NULL: none) of the head of f. The caller owns both. */
 osh_status osh_forward_load_head(osh_ctx *cx, osh_tensor **weight, osh_tensor **bias,
                                  const osh_forward *f);

@@ -42,20 +42,12 @@ void osh_sweep_begin(osh_sweep *p, double more)
     for (int i = 0; i < p->n; i++) p->pr->work_total += p->work[i] * p->times[i];
 }
 
-void osh_sweep_rate(osh_progress *pr, double tokens, double begun)
-{
-    double seconds = osh_now() - begun;
-    pr->tokens_per_s = pr->work_total > 0 && seconds > 0
-                           ? tokens * pr->work_done / pr->work_total / seconds
-                           : 0;
-}
-
 void osh_sweep_show(osh_ctx *cx, osh_sweep *p, double work, int64_t done, int64_t total)
 {
     p->pr->done = done, p->pr->total = total;
     p->pr->work_done = p->before + work * (double)done / (double)total;
     if (done == total) p->before = p->pr->work_done;
-    osh_sweep_rate(p->pr, p->tokens, p->begun);
+    osh_forward_rate(p->pr, p->tokens, p->begun);
     osh_progress_show(cx, p->pr);
 }
 
@@ -63,7 +55,7 @@ void osh_sweep_end(osh_ctx *cx, osh_sweep *p, int subgraph)
 {
     p->before += p->work[subgraph] * p->times[subgraph];
     p->pr->work_done = p->before, p->pr->done = p->pr->total = 0;
-    osh_sweep_rate(p->pr, p->tokens, p->begun);
+    osh_forward_rate(p->pr, p->tokens, p->begun);
     p->pr->finished = true;
     osh_progress_show(cx, p->pr);
     p->pr->finished = false;

@@ -24,7 +24,4 @@ void osh_sweep_begin(osh_sweep *p, double more);
 void osh_sweep_show(osh_ctx *cx, osh_sweep *p, double work, int64_t done, int64_t total);
 /* Shows that a subgraph is complete. */
 void osh_sweep_end(osh_ctx *cx, osh_sweep *p, int subgraph);
-/* Sets pr->tokens_per_s: the tokens of the data, divided by the seconds that the whole job takes at
- * the speed since `begun`. */
-void osh_sweep_rate(osh_progress *pr, double tokens, double begun);
 #endif

@@ -223,11 +223,6 @@ done:
 
 /* ---- rows ---- */
 
-static int64_t tune_row_tokens(const osh_tune *t, int64_t row)
-{
-    return t->data->offsets[row + 1] - t->data->offsets[row];
-}
-
 /* Runs a row forward through the model, up to the output head. keep [values]: true for values that
  * remain in *b; NULL: all values remain. */
 static osh_status tune_forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row,
@@ -305,19 +300,26 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
 
 /* Returns an array in which element i is 1 if the loss counts the prediction at token i of the row,
  * which is a prediction of token i + 1; NULL: all predictions but the last count. */
-static const uint8_t *tune_counted(const osh_tune *t, int64_t row)
+static const uint8_t *tune_counted(const osh_dataset *d, int64_t row)
 {
-    return t->data->counted ? t->data->counted + t->data->offsets[row] + 1 : NULL;
+    return d->counted ? d->counted + d->offsets[row] + 1 : NULL;
 }
 
 /* Returns the number of predictions of the row that the loss counts. No token follows the last one,
  * so its prediction does not count. */
-static int64_t tune_n_counted(const osh_tune *t, int64_t row)
+static int64_t tune_n_counted(const osh_dataset *d, int64_t row)
 {
-    const uint8_t *counted = tune_counted(t, row);
-    int64_t all = tune_row_tokens(t, row) - 1, n = 0;
+    const uint8_t *counted = tune_counted(d, row);
+    int64_t all = d->offsets[row + 1] - d->offsets[row] - 1, n = 0;
     for (int64_t i = 0; counted && i < all; i++) n += counted[i];
     return counted ? n : all;
+}
+
+bool osh_tune_can_judge(const osh_dataset *d)
+{
+    int64_t n = 0;
+    for (int64_t row = d->n - osh_tune_held(d); row < d->n; row++) n += tune_n_counted(d, row);
+    return n > 0;
 }
 
 /* Adds the KL divergences of the counted predictions of b to *sum. */
@@ -327,7 +329,7 @@ static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, con
     osh_vocab_attr rules = {{t->g->logits, t->g->logits}, {t->head_bias, t->head_bias}};
     osh_op_args a = {.in = {b->values[t->g->hidden], t->head, t->hidden[row], t->head},
                      .attr = &rules, .seqs = &b->seqs};
-    return osh_kl_sum(cx, sum, &a, b->n_tokens - 1, tune_counted(t, row));
+    return osh_kl_sum(cx, sum, &a, b->n_tokens - 1, tune_counted(t->data, row));
 }
 
 /* Return the shapes of two tensors of the backward pass over n tokens: tune_parts_shape for the
@@ -361,7 +363,7 @@ static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b,
     int64_t n = b->n_tokens, h = t->g->hidden;
     osh_vocab_attr rules = {{t->g->logits, t->g->logits}, {t->head_bias, t->head_bias}};
     OSH_TRY(shaped_new(cx, &parts, tune_parts_shape(n)));
-    const uint8_t *counted = tune_counted(t, row);
+    const uint8_t *counted = tune_counted(t->data, row);
     for (int64_t i = 0; i < n; i++)
         ((float *)parts->data)[i] = i + 1 < n && (!counted || counted[i]) ? part : 0;
     OSH_TRY(shaped_new(cx, &t->dv[h], tune_grad_shape(t->g, n)));
@@ -437,7 +439,7 @@ static osh_status tune_one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *lo
     int64_t first = at * t->rule.rows, n = 0;
     double sum = 0;
     for (int64_t i = first; i < first + t->rule.rows; i++)
-        n += tune_n_counted(t, i % t->n_train);
+        n += tune_n_counted(t->data, i % t->n_train);
     for (int64_t i = first; n && i < first + t->rule.rows; i++)
         OSH_TRY(tune_learn_row(cx, t, i % t->n_train, (float)(1 / (double)n), loss ? &sum : NULL));
     if (loss) *loss = n ? sum / (double)n : 0;
@@ -461,7 +463,7 @@ static osh_status tune_look(osh_ctx *cx, osh_tune *t, double *mean)
         if (!rc) rc = tune_row_loss(cx, &sum, t, b, i);
         osh_batch_free(cx, b);
         if (rc) goto done;
-        n += tune_n_counted(t, i);
+        n += tune_n_counted(t->data, i);
     }
     *mean = n ? sum / (double)n : 0;
 done:

@@ -2,7 +2,9 @@
  * inline SVG. */
 #include "base/name.h"
 #include "base/shell.h"
+#include "learn/tune.h"
 #include "match/dense.h"
+#include "output/tuned.h"
 #include "report/closing.h"
 #include "report/labels.h"
 #include "report/report.h"
@@ -67,14 +69,27 @@ static void html_verdict(osh_page *pg, const osh_report *r)
 {
     double share = 0;
     int n = osh_closing_share(&share, r->run);
+    const osh_tuned none = {0}, *t = r->run->emitter ? osh_emit_tuned(r->run->emitter) : &none;
+    double kl = t->kept ? t->after : t->before;
+    bool held = t->known && isfinite(kl);
+    const osh_dataset *d = &r->run->plan->in.data;
     PUT(pg, "<div id=\"verdict\">" OSH_VERDICT_BEGINS);
-    if (n)
+    if (held) osh_verdict_held(pg, t->before, kl, osh_tune_held(d));
+    if (n && held)
+        PUT(pg, "The outputs of %d modules lost %.1f&nbsp;%% of what rounding to nearest loses, "
+                "before tuning. ",
+            n, 100 * share);
+    else if (n)
         PUT(pg, "<p><b>The outputs of %d modules lose %.1f&nbsp;%% of what rounding to "
                 "nearest loses.</b></p>\n<p>Below 100 %%, the method is better than rounding to "
                 "nearest, on the calibration data. ", n, 100 * share);
-    else PUT(pg, "<p><b>%d modules are quantized.</b></p>\n<p>", r->run->plan->match.n_linears);
-    PUT(pg, "The predictions of the output were not compared with those of the source: "
-            "<code>--eval</code> or the line below compares them.</p>\n" OSH_VERDICT_ENDS);
+    else if (!held)
+        PUT(pg, "<p><b>%d modules are quantized.</b></p>\n<p>", r->run->plan->match.n_linears);
+    PUT(pg, "The predictions of the output were not compared with those of the source%s: "
+            "<code>--eval</code> or the line below compares them.</p>\n",
+        held ? " on other text" : "");
+    if (held) osh_verdict_limits(pg);
+    PUT(pg, OSH_VERDICT_ENDS);
     if (r->n_fallbacks)
         PUT(pg, "<p class=\"warn\">%d of %d modules were not solved as asked (Fallbacks).</p>\n",
             r->n_fallbacks, r->run->plan->match.n_linears);

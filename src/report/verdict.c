@@ -37,6 +37,19 @@ void osh_verdict_page(osh_page *pg, const osh_verdict *v)
     osh_page_percent(pg, v->agreement);
     OSH_PUT(pg, " of the tokens. The perplexity changes by %+.2f %%.</p>\n",
             100 * (v->after / v->before - 1));
+    osh_verdict_limits(pg);
+}
+
+void osh_verdict_held(osh_page *pg, double before, double after, int64_t n_samples)
+{
+    const char *end = n_samples == 1 ? "" : "s";
+    OSH_PUT(pg, "<p><b>%s</b></p>\n<p>For %lld sample%s that tuning held back, the KL divergence "
+                "of the predictions is %.4f on average, and was %.4f before tuning. ",
+            osh_verdict_word(after), (long long)n_samples, end, after, before);
+}
+
+void osh_verdict_limits(osh_page *pg)
+{
     OSH_PUT(pg, "<details><summary>limits of these words</summary><p>KL divergence below 0.01: "
                 "almost the same. Below 0.05: close. Below 0.2: different. Otherwise: much "
                 "different. A divergence of 0.01 raises the perplexity by about 1 %%, 0.05 by 5 "

@@ -15,6 +15,10 @@ typedef struct osh_verdict { // results of an evaluation
 } osh_verdict;
 
 const char *osh_verdict_word(double kl); // such as "The output is close to the source."
+/* Appends the verdict that follows from the KL divergence of the samples that tuning held back, and
+ * begins a paragraph. */
+void osh_verdict_held(osh_page *pg, double before, double after, int64_t n_samples);
+void osh_verdict_limits(osh_page *pg); // appends the limits of the words
 /* Appends the verdict of an evaluation, without the comments. */
 void osh_verdict_page(osh_page *pg, const osh_verdict *v);
 #endif

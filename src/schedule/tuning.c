@@ -45,6 +45,8 @@ static const char *tuning_hindrance(const osh_schedule *p, const osh_graph *g)
         return "it wants data, and an architecture that is known";
     if (g->headless) return "the model has no output head";
     if (!osh_tune_held(&p->in->data)) return "it wants two samples at least";
+    if (!osh_tune_can_judge(&p->in->data))
+        return "the samples that it holds back have no prediction that counts";
     if (p->rewrites->n_folds) return "factors are folded into weights";
     if (p->rewrites->rotated) return "weights are rotated";
     if (p->match->cache.present) return "keys and values are rounded, which it does not see";

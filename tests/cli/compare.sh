@@ -70,6 +70,7 @@ refused 2 'lies in' eval --model W8A16 "${data[@]}" --save-logits W8A16/logits
 refused 2 'there is a file, want a directory' eval --model W8A16 "${data[@]}" --save-logits dense.json
 mkdir only && cp W8A16/config.json only
 refused 2 'there is a model, not saved logits' eval --model W8A16 "${data[@]}" --save-logits only
+refused 2 'W8A16: is a directory, want the panel of its evaluation, such as that of `oneshot eval --model W8A16 ' compare W8A16
 refused 2 'that is not a panel of oneshot eval' eval --model W8A16 "${data[@]}" --panel page.html
 refused 2 '--panel none/p.json: there is no directory none' eval --model W8A16 "${data[@]}" --panel none/p.json
 refused 2 '--per-token none/n.npy: there is no directory none' eval --model W8A16 "${data[@]}" --per-token none/n.npy

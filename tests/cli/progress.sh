@@ -142,6 +142,8 @@ END
 one --num-calibration-samples 4 --recipe best.yaml --output owl --progress json >/dev/null 2>owl.jsonl
 sed 's/SparseGPTModifier.*/GPTQModifier: {scheme: W4A16, targets: Linear, ignore: [lm_head], quality: best, tune: 9}/' best.yaml >tune.yaml
 one --num-calibration-samples 4 --recipe tune.yaml --max-seq-length 64 --output tuned --progress line >/dev/null 2>lines
+grep -qE '<b>The output (predicts|is|differs).*</b>' tuned/oneshot-report.html &&
+    grep -q 'For 1 sample that tuning held back, the KL divergence' tuned/oneshot-report.html || { echo "no verdict"; exit 1; }
 [ "$(grep -c '\[.*the output   tune [0-9]*/9 .*   eta ' lines)" = 8 ] || { cat lines; exit 1; }
 python3 - <<'P'
 import json
