@@ -47,6 +47,7 @@ SCALE_G = "logits are divided by logits_scaling, which transformers 5.17 leaves 
 STACKED = "experts stay dense"
 REMARKS = dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), STACKED) | {
     "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,
+    "GraniteMoeSWAForCausalLM": STACKED, "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "PhiMoEForCausalLM": "the name in released files; transformers knows it by its model_type",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
     "GraniteMoeHybridForCausalLM": STACKED, "Gemma4ForCausalLM": STACKED,

@@ -41,6 +41,7 @@ PROOFS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "
 READS = "transformers cannot load a packed output, because {} reads the dense weight"
 EXCEPT = dict.fromkeys(("mamba2", "gpt_bigcode", "gpt_bigcode_heads"), ("load", READS.format("the model's initializer"))) | {
     "falcon": ("load", READS.format("FalconLinear")),
+    "longcat_flash_zero": ("gptq", "transformers stores weights of experts that compute nothing, and such files are refused"),
     "gpt2": ("gptq", "calibrated runs are refused, because the model has no Linear"),
     "qwen3_vl_moe": ("load", "transformers does not find the codes of experts under LLM Compressor's names"),
 }

@@ -30,6 +30,8 @@ GEMMA4 = dict(TINY, global_head_dim=16, hidden_size_per_layer_input=0, layer_typ
 OLD = dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256)
 SLIDES = dict(sliding_window=8, layer_types=["sliding_attention", "full_attention"])
 GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.3, attention_multiplier=0.15, logits_scaling=3.0)
+LONGCAT = dict(N, hidden_size=64, ffn_hidden_size=128, num_layers=1, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, q_lora_rank=32, kv_lora_rank=32, qk_nope_head_dim=16,
+               qk_rope_head_dim=16, head_dim=16, v_head_dim=16, moe_topk=2, n_routed_experts=4, zero_expert_num=0, expert_ffn_hidden_size=64, max_position_embeddings=256)
 GRANITE_SPEECH = dict(text_config=dict(PLAIN, model_type="granite", **(GRANITE | dict(logits_scaling=1.0))), projector_config=QFORMER, has_lora_adapter=False,
                       encoder_config=dict(input_dim=16, num_layers=1, hidden_dim=64, num_heads=4, dim_head=16, output_dim=8))
 MULTIPLIERS = dict(lm_head_multiplier=0.5, embedding_multiplier=3.0, mlp_multipliers=[0.7, 0.6], key_multiplier=0.8, attention_out_multiplier=0.9,
@@ -99,6 +101,15 @@ FAMILIES = {
     "nemotron": dict(TINY, attention_bias=True, mlp_bias=True),
     "apertus": dict(PLAIN, rope_parameters=dict(rope_type="llama3", rope_theta=1e4, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
     "phimoe": dict(PLAIN, **FEW, attention_bias=True, lm_head_bias=True),
+    "axk1": dict(TINY, **MOE) | MLA, "minicpm3": dict(PLAIN, num_key_value_heads=4, q_lora_rank=32, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=16, v_head_dim=16) | dict(dim_model_base=32),
+    "hy_v3": dict(TINY, **MOE, num_shared_experts=1, attention_bias=True), "afmoe": dict(TINY, **MOE, **SLIDES, num_shared_experts=1, mup_enabled=True, route_scale=1.5),
+    "cohere2_moe": dict(TINY, **SLIDES, num_experts=4, num_experts_per_tok=2, num_shared_experts=1, logit_scale=0.25, mlp_layer_types=["dense", "sparse"]),
+    "cohere2_moe_sigmoid": dict(TINY, model_type="cohere2_moe", layer_types=["full_attention", "sliding_attention"], sliding_window=8, num_experts=4, num_experts_per_tok=2, num_shared_experts=1,
+                                shared_expert_combination_strategy="sum", expert_selection_fn="sigmoid", rms_norm_eps=1e-6, prefix_dense_intermediate_size=64, mlp_layer_types=["dense", "sparse"]),
+    "mimo_v2_flash": dict(TINY, **MOE, layer_types=["full_attention", "sliding_attention"], sliding_window=8, v_head_dim=8, rope_parameters=dict(
+        full_attention=dict(rope_type="default", rope_theta=1e5, partial_rotary_factor=0.5), sliding_attention=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))),
+    "longcat_flash": LONGCAT, "longcat_flash_zero": dict(LONGCAT, model_type="longcat_flash", zero_expert_num=2),
+    "granite_swa": dict(PLAIN, **SLIDES, **GRANITE, layer_rope_theta=[2e4, 0]), "granitemoe_swa": dict(PLAIN, **FEW, **SLIDES, **GRANITE, shared_intermediate_size=64, layer_rope_theta=[0, 2e4]),
     "jais2": TINY, "hyperclovax": dict(TINY, **(GRANITE | dict(logits_scaling=0.25))),
     "exaone4_5": dict(text_config=dict(PLAIN, **SLIDES), vision_config=dict(QWEN_TOWER, num_key_value_heads=4, fullatt_block_indexes=[0])),
     "video_llama_3": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=TOWER),

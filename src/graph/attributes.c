@@ -77,10 +77,10 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
     return rc;
 }
 
-/* Fills the attributes of rope. `given` has the keys "head_dim", "partial", "rotary_dim",
+/* Fills the attributes of rope. `given` has the keys "head_dim", "partial", "rotary_dim", "theta",
  * "interleaved", "f32" and "position_scale". "partial" is true if the class of the model reads
  * partial_rotary_factor. "rotary_dim", the number of rotated elements, replaces that factor unless
- * it is 0. */
+ * it is 0. "theta", the base of the layer's frequencies, replaces rope_theta unless it is 0. */
 static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                             const cJSON *given)
 {
@@ -89,6 +89,8 @@ static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s
     osh_rope changed = s->sliding ? c->rope_sliding : c->rope, *rope = &changed;
     int64_t head_dim = 0, rotary_dim = 0;
     const cJSON *rotary = cJSON_GetObjectItemCaseSensitive(given, "rotary_dim");
+    const cJSON *base = cJSON_GetObjectItemCaseSensitive(given, "theta");
+    double theta = 0;
     bool partial, by_position;
     if (c->rope_unknown)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: rope type %s", c->path, c->rope_unknown);
@@ -104,6 +106,8 @@ static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s
     if (!partial && rope->partial_rotary_factor != 1)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: partial_rotary_factor is %g, want 1", c->path,
                  rope->partial_rotary_factor);
+    if (base) OSH_TRY(osh_scope_num(cx, &theta, s, base));
+    if (theta > 0) rope->theta = theta;
     OSH_TRY(osh_rope_attr_fill(cx, attr, rope, head_dim, s->max_position, c->path));
     OSH_TRY(rope_switch(cx, &attr->interleaved, s, given, "interleaved"));
     OSH_TRY(rope_switch(cx, &attr->f32, s, given, "f32"));
