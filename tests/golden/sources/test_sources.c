@@ -73,7 +73,8 @@ static void test_all(void **state)
     static const char *const names[] = {"fp8_block", "fp8_scales", "fp8_ue8m0", "mxfp4", "packed", "fp8_experts",
                                        "fp8_experts_apart", "fp8_llama4", "scales_bfloat16", "scales_float16",
                                        "gptq_v1", "gptq_v2", "gptq_file", "awq_gemm", "awq_file",
-                                       "awq_gemv", "awq_gemv_rows"};
+                                       "awq_gemv", "awq_gemv_rows", "modelopt_nvfp4",
+                                       "modelopt_nvfp4_file", "modelopt_fp8"};
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_ok(cx, compare_source(cx, names[i], NULL));
