@@ -186,7 +186,7 @@ static osh_status sample_run(osh_ctx *cx, osh_buf *b, const char *dir, const osh
     bool text = false;
     OSH_TRY(osh_isa_use(cx, o->isa));
     OSH_TRY(osh_isa_load(cx));
-    OSH_TRY(osh_forward_open(cx, &f, dir, o->models_dir));
+    OSH_TRY(osh_forward_open(cx, &f, dir, NULL, o->models_dir));
     OSH_TRY(sample_make(cx, &d, &text, dir, f->graph));
     if (d.offsets[1] < 2)
         OSH_FAIL(cx, OSH_E_FORMAT,

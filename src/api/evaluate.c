@@ -37,7 +37,8 @@ static osh_status eval_options(osh_ctx *cx, osh_eval_options *e, const char *mod
     const char *template = opt->text_template.n == 1 ? opt->text_template.items[0] : NULL;
     OSH_TRY(osh_fields_default(cx, osh_eval_fields, e));
     const char *const values[][2] = {
-        {"model", model}, {"reference", opt->model}, {"dataset", opt->eval},
+        {"model", model}, {"reference", opt->model}, {"adapter", opt->adapter},
+        {"dataset", opt->eval},
         {"models_dir", opt->models_dir}, {"device", opt->device}, {"isa", opt->isa},
         {"text_column", column}, {"text_template", template},
         {"chat_date", opt->chat_date}, {"use_gds", opt->use_gds}, {"json", "true"}};

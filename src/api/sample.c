@@ -16,6 +16,7 @@ enum { MOST_REPORT_BYTES = 1 << 30 };
 static osh_question sample_question(const osh_options *opt)
 {
     return (osh_question){.prompt = opt->sample,
+                          .adapter = opt->adapter,
                           .models_dir = opt->models_dir,
                           .chat_date = opt->chat_date,
                           .isa = opt->isa,
@@ -100,12 +101,14 @@ static osh_status answers_make(osh_ctx *cx, char *made[2], const osh_options *op
 {
     osh_status rc = OSH_OK;
     const osh_question q = sample_question(opt);
+    osh_question of_output = q;
     char *with = NULL, *html = osh_path_join(cx, opt->output, "oneshot-report.html"); // own
     osh_buf b;                                                                        // own
     osh_buf_init(&b, 0);
     if (!html) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_answer(cx, &made[0], opt->model, &q));
-    OSH_TRY(osh_answer(cx, &made[1], opt->output, &q));
+    of_output.adapter = NULL;
+    OSH_TRY(osh_answer(cx, &made[1], opt->output, &of_output));
     const osh_answers a = {
         .prompt = opt->sample, .names = {"source", "output"}, .texts = {made[0], made[1]}};
     OSH_TRY(osh_answers_json(cx, &b, &a));

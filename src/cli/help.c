@@ -22,7 +22,7 @@ const char *osh_flag_kind(const osh_field *f)
         {"log_file", "FILE"}, {"profile", "FILE"},   {"per_token", "FILE"}, {"text_column", "KEY"},
         {"device", "PLACE"},  {"checkpoint", "NAME=SUBGRAPH"}, {"eval", "FILE"},
         {"text_template", "JINJA"}, {"chat_date", "YYYY-MM-DD"}, {"input_ids", "IDS"},
-        {"save_logits", "DIR"}, {"panel", "FILE"},
+        {"save_logits", "DIR"}, {"panel", "FILE"}, {"adapter", "DIR"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!strcmp(rows[i][0], f->name)) return rows[i][1];

@@ -20,7 +20,8 @@ static osh_status question_options(osh_ctx *cx, osh_generate_options *o, const c
     if (!osh_file_exists(path))
         OSH_FAIL(cx, OSH_E_USAGE, "--sample: %s has no tokenizer.json, so it reads no text", model);
     const char *const values[][2] = {
-        {"models_dir", q->models_dir}, {"chat_date", q->chat_date}, {"isa", q->isa}};
+        {"adapter", q->adapter}, {"models_dir", q->models_dir}, {"chat_date", q->chat_date},
+        {"isa", q->isa}};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         if (values[i][1])
             OSH_TRY(osh_argument_set(cx, NULL, osh_generate_fields, o, values[i][0], values[i][1]));

@@ -5,7 +5,7 @@
 #include "eval/generate.h"
 
 typedef struct osh_question { // views
-    const char *prompt, *models_dir, *chat_date, *isa;
+    const char *prompt, *adapter, *models_dir, *chat_date, *isa;
     int64_t host_memory; // budget of host memory in bytes; 0: none
     bool no_activation_quantization;
 } osh_question;

@@ -42,7 +42,8 @@ osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, con
     osh_effect *e = NULL; // own
     OSH_NEW(cx, e, 1);
     e->p = p, e->unit_of = unit_of, e->n_units = n_units, e->ranks = p->in.opt->ranks;
-    OSH_TRY(osh_forward_open(cx, &e->f, p->in.opt->model, p->in.opt->models_dir));
+    OSH_TRY(osh_forward_open(cx, &e->f, p->in.opt->model, p->in.opt->adapter,
+                             p->in.opt->models_dir));
     OSH_TRY(osh_graph_need_head(cx, e->f->graph, osh_source_checkpoint(e->f->source),
                                 "a choice of bits by predictions"));
     OSH_TRY(osh_dataset_head(cx, &e->d, &p->in.data, OSH_EFFECT_SAMPLES, OSH_EFFECT_LENGTH));

@@ -205,7 +205,8 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
     if (saved)
         OSH_FAIL(cx, OSH_E_USAGE, "--model %s has saved logits, not a model: want --reference %s",
                  o->model, o->model);
-    OSH_TRY(osh_forward_open(cx, &m->f, o->model, o->models_dir));
+    OSH_TRY(osh_forward_open(cx, &m->f, o->model, o->reference ? NULL : o->adapter,
+                             o->models_dir));
     OSH_TRY(
         osh_graph_need_head(cx, m->f->graph, osh_source_checkpoint(m->f->source), "predictions"));
     OSH_TRY(osh_mem_refused(cx, eval_load_data(cx, &m->d, o, m->f), o->host_memory));
@@ -213,8 +214,13 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
     osh_mem_limit(cx, OSH_MEM_HOST, 0); // removes the limit, which osh_eval_memory sets again
     if (o->reference) {
         OSH_TRY(osh_saved_is(cx, &saved, o->reference));
+        if (saved && o->adapter)
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "--reference %s has saved logits, which --adapter %s cannot change: want a "
+                     "model",
+                     o->reference, o->adapter);
         OSH_TRY(saved ? osh_forward_open_saved(cx, &m->ref, o->reference, &m->d) :
-                        osh_forward_open(cx, &m->ref, o->reference, o->models_dir));
+                        osh_forward_open(cx, &m->ref, o->reference, o->adapter, o->models_dir));
         OSH_TRY(osh_graph_need_head(cx, m->ref->graph, osh_source_checkpoint(m->ref->source),
                                     "predictions"));
         if (m->ref->graph->n_vocab != m->f->graph->n_vocab)
@@ -324,11 +330,12 @@ static osh_question eval_question(const osh_eval_options *o)
 static osh_status answers_check(osh_ctx *cx, const osh_eval_options *o)
 {
     osh_status rc = OSH_OK;
-    const osh_question q = eval_question(o);
+    osh_question q = eval_question(o);
     const char *const models[] = {o->model, o->reference}, *of = NULL;
     int64_t most = 0, scored = 0;
     for (int i = 0; i < 2 && models[i]; i++) {
         int64_t least = 0;
+        q.adapter = i || !o->reference ? o->adapter : NULL;
         OSH_TRY(osh_answer_least(cx, &least, models[i], &q));
         if (least > most) most = least, of = models[i];
     }
@@ -394,8 +401,10 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *given, osh_sink sink, v
     sc.n_samples = m.d.n;
     models_close(cx, &m); // the answers need their own memory
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
-    for (int i = 0; o->sample && i < (o->reference ? 2 : 1); i++)
+    for (int i = 0; o->sample && i < (o->reference ? 2 : 1); i++) {
+        q.adapter = i ? NULL : o->adapter;
         OSH_TRY(osh_answer(cx, &texts[i], models[i], &q));
+    }
     OSH_TRY(scores_print(cx, &sc,
                          &(osh_answers){.prompt = o->sample,
                                         .names = {o->reference ? "reference" : "model",

@@ -65,7 +65,8 @@ static osh_status reaping_open(osh_ctx *cx, void **out, osh_plan *p, const osh_m
     OSH_NEW(cx, r, 1);
     r->p = p;
     if (p->in.groups.n > 1) r->ranks = p->in.opt->ranks; // each rank measures a single group alone
-    OSH_TRY(osh_forward_open(cx, &r->f, p->in.opt->model, p->in.opt->models_dir));
+    OSH_TRY(osh_forward_open(cx, &r->f, p->in.opt->model, p->in.opt->adapter,
+                             p->in.opt->models_dir));
     const osh_graph *g = r->f->graph;
     OSH_NEW(cx, r->layer_of, g->n_values);
     OSH_NEW(cx, r->expert_of, g->n_values);

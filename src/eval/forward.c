@@ -153,17 +153,21 @@ done:
     return rc;
 }
 
-/* Opens a model with the graph of the template `text` [n]; NULL: with that of its architecture. */
-static osh_status forward_open(osh_ctx *cx, osh_forward **out, const char *model,
-                               const char *models_dir, const char *text, size_t n)
+typedef struct forward_what { // views
+    const char *model, *adapter, *models_dir;
+    const char *text; // [n], template of the graph; NULL: the template of the architecture
+    size_t n;
+} forward_what;
+
+static osh_status forward_open(osh_ctx *cx, osh_forward **out, const forward_what *w)
 {
     osh_status rc = OSH_OK;
     osh_forward *f = NULL; // own
     OSH_NEW(cx, f, 1);
-    OSH_TRY(osh_source_open(cx, &f->source, model));
+    OSH_TRY(osh_source_open_merged(cx, &f->source, w->model, w->adapter));
     const osh_checkpoint *ck = osh_source_checkpoint(f->source);
-    OSH_TRY(text ? osh_graph_new_from(cx, &f->graph, ck, text, n) :
-                   osh_graph_new(cx, &f->graph, ck, models_dir));
+    OSH_TRY(w->text ? osh_graph_new_from(cx, &f->graph, ck, w->text, w->n) :
+                      osh_graph_new(cx, &f->graph, ck, w->models_dir));
     if (osh_source_transforms(f->source)) OSH_TRY(forward_insert_rotations(cx, f));
     OSH_TRY(osh_partition_new(cx, &f->parts, f->graph, NULL, 0, 1));
     if (osh_source_cache(f->source)) OSH_TRY(cache_load(cx, f));
@@ -174,15 +178,15 @@ done:
 }
 
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
-                            const char *models_dir)
+                            const char *adapter, const char *models_dir)
 {
-    return forward_open(cx, out, model, models_dir, NULL, 0);
+    return forward_open(cx, out, &(forward_what){model, adapter, models_dir, NULL, 0});
 }
 
 osh_status osh_forward_open_by(osh_ctx *cx, osh_forward **out, const char *model, const char *text,
                                size_t n)
 {
-    return forward_open(cx, out, model, NULL, text, n);
+    return forward_open(cx, out, &(forward_what){model, NULL, NULL, text, n});
 }
 
 void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep)

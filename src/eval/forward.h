@@ -32,7 +32,7 @@ typedef struct osh_forward {
 } osh_forward;
 
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
-                            const char *models_dir);
+                            const char *adapter, const char *models_dir);
 /* Opens a model like osh_forward_open, with the graph of the template `text` [n]. */
 osh_status osh_forward_open_by(osh_ctx *cx, osh_forward **out, const char *model, const char *text,
                                size_t n);

@@ -288,7 +288,7 @@ static osh_status generation_open(osh_ctx *cx, generation *g, const osh_generate
     char *path = osh_path_join(cx, g->model, "tokenizer.json"); // own
     if (!path) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     osh_mem_hold(cx, g->o->host_memory, OSH_MEM_LEAST);
-    OSH_TRY(osh_forward_open(cx, &g->f, g->model, g->o->models_dir));
+    OSH_TRY(osh_forward_open(cx, &g->f, g->model, g->o->adapter, g->o->models_dir));
     OSH_TRY(
         osh_graph_need_head(cx, g->f->graph, osh_source_checkpoint(g->f->source), "predictions"));
     if (osh_file_exists(path)) OSH_TRY(osh_tokenizer_open(cx, &g->tok, g->model));

@@ -65,7 +65,8 @@ osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p)
     osh_gradients *s = NULL; // own
     OSH_NEW(cx, s, 1);
     s->p = p;
-    OSH_TRY(osh_forward_open(cx, &s->f, p->in.opt->model, p->in.opt->models_dir));
+    OSH_TRY(osh_forward_open(cx, &s->f, p->in.opt->model, p->in.opt->adapter,
+                             p->in.opt->models_dir));
     OSH_TRY(osh_graph_need_head(cx, s->f->graph, osh_source_checkpoint(s->f->source),
                                 "a choice of bits by predictions"));
     OSH_TRY(osh_dataset_head(cx, &s->d, &p->in.data, OSH_GRADIENTS_SAMPLES, OSH_GRADIENTS_LENGTH));

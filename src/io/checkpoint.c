@@ -253,6 +253,7 @@ void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck)
     osh_free(cx, ck->tensors);
     osh_map_free(cx, ck->by_name);
     osh_hf_config_close(cx, ck->config);
+    osh_free(cx, ck->adapter);
     osh_free(cx, ck->dir);
     osh_free(cx, ck);
 }

@@ -22,6 +22,8 @@ typedef struct osh_ckpt_virtual {
     osh_st_entry *e; // own, name own
     osh_ckpt_make make; // NULL: the tensor is a second name of a stored tensor
     void *user;
+    bool merged;    // true: a LoRA adapter changes this tensor
+    bool dense;     // true: this tensor is computed from a stored tensor that is not quantized
     bool kept;      // true: this tensor is computed from stored tensors, which the output copies
     int64_t stored; // index of the stored tensor with the same name; -1: no stored tensor has this
                     // name
@@ -49,6 +51,8 @@ typedef struct osh_checkpoint {
     osh_st_entry *parts;        // own, each name own: entries for single experts, whose data are a
                                 // part of a tensor with several experts
     int64_t n_parts;
+    char *adapter; // own: directory of the LoRA adapter that is merged into the tensors (set by
+                   // quant/source.c); NULL: none
 } osh_checkpoint;
 
 /* Opens model.safetensors or, if it does not exist, the shards that model.safetensors.index.json

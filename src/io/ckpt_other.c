@@ -58,8 +58,8 @@ static osh_status refuse_adapter(osh_ctx *cx, const char *dir)
         cJSON_IsObject(json)
             ? cJSON_GetObjectItemCaseSensitive(json, "base_model_name_or_path") : NULL;
     OSH_FAIL(cx, OSH_E_FORMAT,
-             "%s: is a PEFT adapter%s%.200s (adapter_config.json): want the merged model, which "
-             "merge_and_unload() and save_pretrained() of peft write",
+             "%s: is a PEFT adapter%s%.200s (adapter_config.json): want the merged model, or the "
+             "base model with this directory as --adapter",
              dir, cJSON_IsString(base) ? " of " : "",
              cJSON_IsString(base) ? base->valuestring : "");
 done:

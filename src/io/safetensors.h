@@ -44,6 +44,12 @@ osh_status osh_st_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_st
  * (st_part.c). offset and n_bytes must be multiples of the size of an element. */
 osh_status osh_st_gather(osh_ctx *cx, void *to, osh_file *f, const osh_st_entry *e, int64_t offset,
                          size_t n_bytes);
+/* Reads columns [first, first + n) of the matrix e [R, C] to `to`, as a matrix [n, R]. */
+osh_status osh_st_read_columns(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e,
+                               int64_t first, int64_t n);
+/* Reads rows [first, first + n) of a tensor, or elements of a vector. */
+osh_status osh_st_read_rows(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e,
+                            int64_t first, int64_t n);
 const char *osh_st_path(const osh_st *st);
 const osh_stamp *osh_st_stamp(const osh_st *st); // returns the stamp that the file had before its
                                                  // header was read (view)

@@ -93,3 +93,20 @@ osh_status osh_st_gather(osh_ctx *cx, void *to, osh_file *f, const osh_st_entry 
 done:
     return rc;
 }
+
+osh_status osh_st_read_columns(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e,
+                               int64_t first, int64_t n)
+{
+    int64_t R = e->shape[0], C = e->shape[1], size = (int64_t)osh_dtype_bytes(e->dtype);
+    osh_st_entry turned = {.name = e->name, .dtype = e->dtype, .ndim = 2, .shape = {C, R},
+                           .end = R * C * size, .at = e->begin, .row = size, .column = C * size};
+    return osh_st_read_part(cx, to, st, &turned, first * R * size, (size_t)(n * R * size));
+}
+
+osh_status osh_st_read_rows(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e,
+                            int64_t first, int64_t n)
+{
+    int64_t row = (int64_t)osh_dtype_bytes(e->dtype);
+    for (int i = 1; i < e->ndim; i++) row *= e->shape[i];
+    return osh_st_read_part(cx, to, st, e, first * row, (size_t)(n * row));
+}

@@ -51,7 +51,7 @@ static osh_status dense_row_count(osh_ctx *cx, osh_matching *p, osh_map *rows,
 {
     osh_status rc = OSH_OK;
     const osh_st_entry *e = t->e;
-    bool decoded = t->shard < 0;
+    bool decoded = t->shard < 0 && !p->in->ck->virtuals[-1 - t->shard].dense;
     int64_t at;
     OSH_TRY(osh_dense_pattern(cx, key, e->name));
     size_t n = key->len;
@@ -85,7 +85,8 @@ osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why)
     for (int i = 0; i < p->n_linears; i++) quantized[p->linears[i].tensor] = !p->linears[i].kept;
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         const osh_st_entry *e = p->in->ck->tensors[i].e;
-        bool decoded = p->in->ck->tensors[i].shard < 0;
+        int shard = p->in->ck->tensors[i].shard;
+        bool decoded = shard < 0 && !p->in->ck->virtuals[-1 - shard].dense;
         if (!dense_is_weight(e) || osh_checkpoint_is_kept(p->in->ck, i)) continue;
         if (!decoded && osh_source_has_part(p->in->source, e->name)) continue;
         if (p->transforms && osh_q_is_matrix(p->transforms, e->name)) continue;

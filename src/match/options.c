@@ -24,6 +24,10 @@ const osh_field osh_option_fields[] = {
      .brief = "directory, or org/name[@revision]", .type = OSH_F_STR,
      .doc = "directory of a Hugging Face checkpoint, or org/name[@revision] of the Hub "
             "(docs/how-to/hub.md)"},
+    {ROW(adapter), .path = OSH_PATH_READ, .brief = "LoRA adapter to merge into the model",
+     .type = OSH_F_STR,
+     .doc = "directory of a LoRA adapter of PEFT, which is merged into the model when weights are "
+            "read (docs/how-to/adapters.md)"},
     {ROW(output), .path = OSH_PATH_OUTPUT, .brief = "directory to write [MODEL-SCHEME]",
      .type = OSH_F_STR, .alias = "output_dir",
      .doc = "directory to write (default: the model's name and the scheme, such as "
@@ -290,9 +294,11 @@ const osh_field osh_eval_fields[] = {
             ".json, .csv or .parquet, also .zst or .gz, or org/name of the Hub"},
     {ROW(dataset_config_name), .type = OSH_F_STR, .doc = "configuration of a data set of the Hub"},
     {ROW(splits), .type = OSH_F_STR,
-     .doc = "rows to use, such as test[:100], of the Hub"},
+     .doc = "rows, such as test[:100], of the Hub"},
     {ROW(reference), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "another checkpoint, or saved logits; adds KL divergence and top-1 agreement"},
+    {ROW(adapter), .path = OSH_PATH_READ, .type = OSH_F_STR,
+     .doc = "LoRA adapter of reference, else of model"},
     {ROW(save_logits), .path = OSH_PATH_LOGITS, .type = OSH_F_STR,
      .doc = "directory for the logits, for --reference"},
     {ROW(panel), .path = OSH_PATH_PANEL, .type = OSH_F_STR,
@@ -356,6 +362,8 @@ const osh_field osh_generate_fields[] = {
     {ROW(use_cache), .type = OSH_F_BOOL, .dflt = "true",
      .doc = "keeps the keys, values and states of earlier tokens. false: runs all tokens again "
             "for each new token, with less memory and more time"},
+    {ROW(adapter), .path = OSH_PATH_READ, .type = OSH_F_STR,
+     .doc = "directory of a LoRA adapter of PEFT, which is merged into the model"},
     {ROW(input_ids), .type = OSH_F_STR,
      .doc = "token ids separated by commas, instead of a prompt; needs no tokenizer.json"},
     {ROW(chat_date), .type = OSH_F_STR, .dflt = "2024-07-26",
@@ -404,6 +412,8 @@ const osh_field osh_bench_fields[] = {
 const osh_field osh_verify_fields[] = {
     {ROW(model), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "directory of the source checkpoint, to compare every tensor with it"},
+    {ROW(adapter), .path = OSH_PATH_READ, .type = OSH_F_STR,
+     .doc = "directory of the LoRA adapter that was merged into the source"},
     MODELS_DIR_ROW,
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
      .doc = "number of threads. 0: one for each core"},

@@ -7,7 +7,7 @@
 
 /* osh_option_fields has a row for each member. The names are LLM Compressor's arguments. */
 typedef struct osh_options {
-    char *model, *recipe, *output;
+    char *model, *adapter, *recipe, *output;
     osh_strs dataset; // data sets, each with an optional share (data/mix.h)
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
@@ -96,7 +96,7 @@ typedef struct osh_eval_options {
     char *model, *dataset, *dataset_config_name, *splits;
     char *sample; // a prompt; NULL: none
     char *save_logits, *panel;
-    char *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
+    char *adapter, *reference, *per_token, *text_column, *text_template, *chat_date, *models_dir;
     int64_t max_seq_length, stride, first_window, max_windows, batch_size, threads;
     int64_t host_memory, device_memory; // budgets in bytes; 0: no budget
     char *isa, *device, *use_gds;
@@ -107,7 +107,7 @@ typedef struct osh_eval_options {
 extern const osh_field osh_eval_fields[];
 
 typedef struct osh_generate_options {
-    char *input_ids, *chat_date, *models_dir;
+    char *adapter, *input_ids, *chat_date, *models_dir;
     bool chat, json, use_cache, no_activation_quantization;
     int64_t max_new_tokens, top_k, seed, threads;
     double temperature, top_p;
@@ -147,7 +147,7 @@ typedef struct osh_check_options {
 extern const osh_field osh_check_fields[];
 
 typedef struct osh_verify_options {
-    char *model, *models_dir;
+    char *model, *adapter, *models_dir;
     int64_t threads;
     bool json;
     char *log_level;

@@ -93,6 +93,7 @@ osh_status osh_output_claim(osh_ctx *cx, const osh_options *o)
     const char *log = o->log_file && strcmp(o->log_file, "none") ? o->log_file : NULL;
     const struct { const char *what, *path; } inputs[] = {
         {"--model", o->model},           {"--recipe", o->recipe}, {"--profile", o->profile},
+        {"--adapter", o->adapter},
         {"--models-dir", o->models_dir}, {"--log-file", log},     {"--scratch-dir", o->scratch_dir},
     };
     OSH_TRY(places_init(cx, &p, o->output));

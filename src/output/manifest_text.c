@@ -41,7 +41,9 @@ static const char *manifest_rule(const osh_manifest *p, int64_t i, const char **
         osh_is_cut_router(p->rewrites, s))
         return "changed";
     if (strcmp(*source, p->out[i].name)) return "untied";
-    return p->in->ck->tensors[s].shard < 0 ? "dequantized" : "copied";
+    int shard = p->in->ck->tensors[s].shard;
+    if (shard >= 0) return "copied";
+    return p->in->ck->virtuals[-1 - shard].merged ? "merged" : "dequantized";
 }
 
 static osh_status manifest_put_text(osh_ctx *cx, osh_buf *b, const char *key, const char *value)

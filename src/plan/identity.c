@@ -130,6 +130,9 @@ static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_c
     OSH_TRY(identity_add_if_there(cx, id, ck->dir, OSH_README_NAME));
     for (size_t i = 0; (quant = osh_hf_quant_file(i)); i++)
         OSH_TRY(identity_add_if_there(cx, id, ck->dir, quant));
+    for (int i = 0; ck->adapter && i < 2; i++)
+        OSH_TRY(identity_add_file(cx, id, "adapter", ck->adapter,
+                                  i ? "adapter_model.safetensors" : "adapter_config.json"));
 done:
     osh_strings_free(cx, names, n);
     return rc;

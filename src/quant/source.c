@@ -30,7 +30,12 @@ size_t osh_source_scratch(const osh_source *s)
         size_t n = s->mods[k].type->bytes(&s->mods[k]);
         most = n > most ? n : most;
     }
-    return most;
+    return most + (s->adapter ? osh_adapter_scratch(s->adapter) : 0);
+}
+
+int osh_source_n_merged(const osh_source *s)
+{
+    return s->adapter ? osh_adapter_n_weights(s->adapter) : 0;
 }
 
 /* ---- the config ---- */
@@ -227,8 +232,23 @@ done:
     return rc;
 }
 
-static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, bool compress,
-                              osh_matcher *only)
+static osh_status merge_adapter(osh_ctx *cx, osh_source *s, const char *dir)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_adapter_open(cx, &s->adapter, dir));
+    if (!(s->ck->adapter = osh_strdup(cx, dir))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_adapter_merge(cx, s->adapter, s->ck));
+done:
+    return rc;
+}
+
+typedef struct source_use { // the purpose of opening a checkpoint
+    const char *adapter;    // view; NULL: none
+    bool compress;
+    osh_matcher *only;      // view; NULL: none
+} source_use;
+
+static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, const source_use *use)
 {
     osh_status rc = OSH_OK;
     osh_source *s = NULL; // own
@@ -237,14 +257,15 @@ static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, bo
     OSH_TRY(osh_checkpoint_open(cx, &s->ck, dir));
     if (s->ck->config->quantization_config) {
         OSH_TRY(read_config(cx, s));
-        if (compress && osh_source_transforms(s))
+        if (use->compress && osh_source_transforms(s))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: transform_config: %s acts while the model runs: such a model is not "
                      "compressed again",
                      s->ck->config->path, s->config->transforms.of[0].name);
         OSH_TRY(find_modules(cx, s));
-        OSH_TRY(hide_parts(cx, s, compress, only));
+        OSH_TRY(hide_parts(cx, s, use->compress, use->only));
     }
+    if (use->adapter) OSH_TRY(merge_adapter(cx, s, use->adapter));
     *out = s, s = NULL;
 done:
     osh_source_close(cx, s);
@@ -253,13 +274,20 @@ done:
 
 osh_status osh_source_open(osh_ctx *cx, osh_source **out, const char *dir)
 {
-    return source_open(cx, out, dir, false, NULL);
+    return source_open(cx, out, dir, &(source_use){0});
+}
+
+osh_status osh_source_open_merged(osh_ctx *cx, osh_source **out, const char *dir,
+                                  const char *adapter)
+{
+    return source_open(cx, out, dir, &(source_use){.adapter = adapter});
 }
 
 osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir,
-                                       osh_matcher *only)
+                                       const char *adapter, osh_matcher *only)
 {
-    return source_open(cx, out, dir, true, only);
+    return source_open(cx, out, dir,
+                       &(source_use){.adapter = adapter, .compress = true, .only = only});
 }
 
 void osh_source_close(osh_ctx *cx, osh_source *s)
@@ -278,6 +306,7 @@ void osh_source_close(osh_ctx *cx, osh_source *s)
     osh_free(cx, s->states);
     osh_map_free(cx, s->by_name);
     osh_q_config_free(cx, s->config);
+    osh_adapter_close(cx, s->adapter);
     osh_checkpoint_close(cx, s->ck);
     osh_free(cx, s);
 }

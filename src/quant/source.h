@@ -8,12 +8,17 @@
 
 typedef struct osh_source osh_source;
 osh_status osh_source_open(osh_ctx *cx, osh_source **out, const char *dir);
-/* Opens a checkpoint to compress it. Hides stored scales of keys and values, because the output
- * gets new ones. If `only` is not NULL, these scales are visible, and a quantized module that
- * `only` does not match is visible in two forms: as its stored tensors, and as a virtual dense
- * tensor marked `kept`. */
+/* Opens a checkpoint like osh_source_open and merges the LoRA adapter in the directory `adapter`
+ * into it. adapter may be NULL. */
+osh_status osh_source_open_merged(osh_ctx *cx, osh_source **out, const char *dir,
+                                  const char *adapter);
+/* Opens a checkpoint like osh_source_open_merged, to compress it. Hides stored scales of keys and
+ * values, because the output gets new ones. If `only` is not NULL, these scales are visible, and a
+ * quantized module that `only` does not match is visible in two forms: as its stored tensors, and
+ * as a virtual dense tensor marked `kept`. */
 osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir,
-                                       osh_matcher *only);
+                                       const char *adapter, osh_matcher *only);
+int osh_source_n_merged(const osh_source *s); // number of tensors that an adapter changes
 void osh_source_close(osh_ctx *cx, osh_source *s);
 /* Sets *method to the quant_method of a checkpoint (view of c, or static), or to NULL if the
  * checkpoint is dense. */

@@ -2,6 +2,7 @@
  * (sources.def). This header is only for src/quant. */
 #ifndef OSH_QUANT_SOURCE_IMPL_H
 #define OSH_QUANT_SOURCE_IMPL_H
+#include "quant/adapter.h"
 #include "quant/source.h"
 
 typedef struct osh_source_module osh_source_module;
@@ -74,6 +75,7 @@ struct osh_source {
     osh_source_module *mods; // array of n modules; own
     int n;
     osh_map *by_name;        // maps the name of a module to its index in `mods`; own
+    osh_adapter *adapter;    // adapter that is merged into the checkpoint; NULL: none; own
 };
 
 /* Adds a module to s->mods. The module's name is the first n bytes of `name`. Sets *out to a view

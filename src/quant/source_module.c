@@ -87,21 +87,14 @@ osh_status osh_source_read_columns(osh_ctx *cx, void *to, const osh_source_modul
                                    int64_t first, int64_t n)
 {
     const osh_ckpt_tensor *t = &q->parts[part];
-    int64_t R = t->e->shape[0], C = t->e->shape[1], size = (int64_t)osh_dtype_bytes(t->e->dtype);
-    osh_st_entry turned = {.name = t->e->name, .dtype = t->e->dtype, .ndim = 2, .shape = {C, R},
-                           .end = R * C * size, .at = t->e->begin, .row = size, .column = C * size};
-    return osh_st_read_part(cx, to, q->source->ck->shards[t->shard], &turned, first * R * size,
-                            (size_t)(n * R * size));
+    return osh_st_read_columns(cx, to, q->source->ck->shards[t->shard], t->e, first, n);
 }
 
 osh_status osh_source_read_rows(osh_ctx *cx, void *to, const osh_source_module *q, int part,
                                 int64_t first, int64_t n)
 {
     const osh_ckpt_tensor *t = &q->parts[part];
-    int64_t row = (int64_t)osh_dtype_bytes(t->e->dtype);
-    for (int i = 1; i < t->e->ndim; i++) row *= t->e->shape[i];
-    return osh_st_read_part(cx, to, q->source->ck->shards[t->shard], t->e, first * row,
-                            (size_t)(n * row));
+    return osh_st_read_rows(cx, to, q->source->ck->shards[t->shard], t->e, first, n);
 }
 
 osh_status osh_source_check_finite(osh_ctx *cx, const osh_source_module *q, int part,

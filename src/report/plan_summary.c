@@ -10,11 +10,13 @@
 #include "base/available.h"
 #include "base/file.h"
 #include "base/live.h"
+#include "base/name.h"
 #include "base/quote.h"
 #include "budget/gpus.h"
 #include "match/dense.h"
 #include "plan/best.h"
 #include "plan/division.h"
+#include "quant/source.h"
 #include "report/plan_print.h"
 #include "report/report_mix.h"
 #include "report/rows.h"
@@ -266,6 +268,9 @@ osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p)
                     p->in.ck->config->architecture ? p->in.ck->config->architecture : "(none)",
                     size_text(source, in), size_text(result, made),
                     made ? (double)in / (double)made : 0));
+    if (p->in.ck->adapter)
+        OSH_TRY(osh_row(cx, &b, "adapter", "LoRA %s, merged into %d tensors",
+                        osh_path_last(p->in.ck->adapter), osh_source_n_merged(p->in.source)));
     OSH_TRY(summary_quantized(cx, &b, p));
     OSH_TRY(summary_dense(cx, &b, p));
     OSH_TRY(summary_loaders(cx, &b, p));

@@ -7,8 +7,10 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/name.h"
 #include "hub/hub.h"
 #include "output/tuned.h"
+#include "quant/source.h"
 #include "report/closing.h"
 #include "report/report_mix.h"
 #include "text/yaml.h"
@@ -178,6 +180,10 @@ static osh_status put_table(osh_ctx *cx, osh_buf *b, const osh_run *r)
     for (size_t i = 0; i < p->match.n_schemes; i++)
         fp6 |= osh_q_is_fp6(&p->match.schemes[i].weights);
     OSH_TRY(osh_buf_printf(cx, b, "| | |\n|---|---|\n"));
+    if (p->in.ck->adapter)
+        OSH_TRY(osh_buf_printf(cx, b, "| Adapter | LoRA %s, merged into %d tensors |\n",
+                               osh_path_last(p->in.ck->adapter),
+                               osh_source_n_merged(p->in.source)));
     OSH_TRY(put_schemes(cx, b, &p->match));
     OSH_TRY(put_method(cx, b, p->in.recipe));
     if (p->in.pipeline == OSH_PIPELINE_DATAFREE)

@@ -24,7 +24,7 @@ static bool option_is_path(const char *name)
 {
     static const char *const paths[] = {"model",    "recipe",      "dataset",
                                         "output",   "models_dir",  "profile",
-                                        "log_file", "scratch_dir", "eval"};
+                                        "log_file", "scratch_dir", "eval", "adapter"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (!strcmp(name, paths[i])) return true;
     return false;
@@ -155,6 +155,8 @@ static bool report_add_identity(cJSON *root, const osh_report *r)
     const char *arch = p->in.ck->config ? p->in.ck->config->architecture : NULL;
     bool ok = osh_report_string(root, "model", r->model) &&
               osh_report_string(root, "architecture", arch ? arch : "") &&
+              (!p->in.ck->adapter ||
+               osh_report_string(root, "adapter", osh_path_last(p->in.ck->adapter))) &&
               osh_report_string(root, "command", r->command) &&
               osh_report_string(root, "date", r->date) &&
               osh_report_string(root, "machine", r->machine);

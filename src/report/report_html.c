@@ -48,6 +48,8 @@ static void html_about(osh_page *pg, const osh_report *r)
     const osh_plan *p = r->run->plan;
     PUT(pg, "<div class=\"wide\"><table id=\"about\">\n");
     html_about_row(pg, "model", r->model);
+    html_about_row(pg, "adapter",
+                   p->in.ck->adapter ? osh_path_last(p->in.ck->adapter) : NULL);
     html_about_row(pg, "architecture", p->in.ck->config ? p->in.ck->config->architecture : NULL);
     html_about_row(pg, "scheme", p->in.opt->scheme);
     html_about_row(pg, "recipe", p->in.opt->recipe ? osh_path_last(p->in.opt->recipe) : NULL);

@@ -47,6 +47,7 @@ static osh_status source_make_plan(osh_ctx *cx, osh_verify *v)
     const cJSON *arithmetic = manifest_made_of(v, "arithmetic"),
                 *size = manifest_made_of(v, "max_shard_size");
     *o = (osh_options){.model = v->opt->model,
+                       .adapter = v->opt->adapter,
                        .models_dir = v->opt->models_dir,
                        .max_shard_size = 20000000000,
                        .moe_calibrate_all_experts = true};

@@ -81,8 +81,8 @@ if "$ONESHOT" verify b --model fp8 >log 2>&1; then fail "another source is not s
 
 config other '{"quant_method": "aqlm", "bits": 4}'
 refused 1 "quant_method is 'aqlm', want compressed-tensors, gptq" --model other --scheme W4A16 --output g
-config other '{"quant_method": "modelopt", "quant_algo": "NVFP4"}'
-refused 1 "quant_algo 'NVFP4': want FP8" --model other --scheme W4A16 --output g
+config other '{"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}'
+refused 1 "quant_algo 'W4A16_AWQ': want FP8" --model other --scheme W4A16 --output g
 config other '{"quant_method": "fp8", "weight_block_size": [64, 128]}'
 refused 1 'weight_scale_inv has the shape .*, which blocks of .64, 128. of a weight' --model other --scheme W4A16 --output g
 config other '{"quant_method": "fp8"}'

@@ -1,7 +1,9 @@
 """repack.py - a checkpoint that this program wrote with 4-bit integers (pack-quantized), stored
 again in the format of another library. The dequantized weights are equal.
 
-usage: repack.py SOURCE OUTPUT gptq|gptq_v2|gptq_file|awq|awq_gemv
+usage: repack.py SOURCE OUTPUT gptq|gptq_v2|gptq_file|awq|awq_gemv|modelopt
+
+modelopt: the source has NVFP4 (nvfp4-pack-quantized)
 
 gptq_file: the description is in quantize_config.json instead of config.json"""
 import array
@@ -67,7 +69,16 @@ def awq(module, there, how):
     return {"qweight": matrix(packed), "qzeros": matrix(ordered), "scales": matrix(scales, "H", dtype)}
 
 
+def modelopt(module, there, _):
+    (scale,) = array.array("f", there[module + ".weight_global_scale"][2])
+    return {"weight": there[module + ".weight_packed"], "weight_scale": there[module + ".weight_scale"],
+            "weight_scale_2": ("F32", [], array.array("f", [1 / scale]).tobytes()),
+            "input_scale": ("F32", [], array.array("f", [1]).tobytes())}
+
+
 def describe(how, group):
+    if how == "modelopt":
+        return {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}
     if how.startswith("awq"):
         return {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": True,
                 "version": "gemv" if how == "awq_gemv" else "gemm"}
@@ -84,7 +95,7 @@ def main():
         if module + ".weight_packed" not in there:
             made[name] = tensor
         elif leaf == "weight_packed":
-            made |= {f"{module}.{k}": t for k, t in (awq if how.startswith("awq") else gptq)(module, there, how).items()}
+            made |= {f"{module}.{k}": t for k, t in {"g": gptq, "a": awq, "m": modelopt}[how[0]](module, there, how).items()}
             group = tensor[1][1] * 8 // there[module + ".weight_scale"][1][1]
     assert group, "no packed weights"
     shutil.copytree(source, output, ignore=shutil.ignore_patterns("oneshot*", "recipe.yaml", "README.md"))

@@ -193,7 +193,7 @@ static osh_status bare_find(osh_ctx *cx, osh_source_module *q)
 }
 
 const osh_source_type osh_source_fp8 = {
-    .methods = {"fp8", "fbgemm_fp8", "modelopt"},
+    .methods = {"fp8", "fbgemm_fp8"},
     .tails = {".weight", ".weight_scale_inv", ".weight_scale", ".input_scale", ".input_scale_ub",
               ".activation_scale", ".output_scale"},
     .configure = fp8_configure,

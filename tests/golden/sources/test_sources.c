@@ -47,14 +47,15 @@ static void compare_tensor(osh_ctx *cx, const osh_checkpoint *ck, const osh_st *
     osh_free(cx, want);
 }
 
-static osh_status compare_source(osh_ctx *cx, const char *name)
+static osh_status compare_source(osh_ctx *cx, const char *name, const char *adapter)
 {
     osh_status rc = OSH_OK;
     osh_source *s = NULL; // own
     osh_st *st = NULL;    // own
-    char path[300];
+    char path[300], with[300];
     path_of(path, name, NULL);
-    OSH_TRY(osh_source_open(cx, &s, path));
+    if (adapter) path_of(with, name, adapter);
+    OSH_TRY(osh_source_open_merged(cx, &s, path, adapter ? with : NULL));
     path_of(path, name, "expected.safetensors");
     OSH_TRY(osh_st_open(cx, &st, path));
     const osh_checkpoint *ck = osh_source_checkpoint(s);
@@ -72,10 +73,22 @@ static void test_all(void **state)
     static const char *const names[] = {"fp8_block", "fp8_scales", "fp8_ue8m0", "mxfp4", "packed", "fp8_experts",
                                        "fp8_experts_apart", "fp8_llama4", "scales_bfloat16", "scales_float16",
                                        "gptq_v1", "gptq_v2", "gptq_file", "awq_gemm", "awq_file",
-                                       "awq_gemv", "awq_gemv_rows"};
+                                       "awq_gemv", "awq_gemv_rows", "modelopt_nvfp4",
+                                       "modelopt_nvfp4_file", "modelopt_fp8"};
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_ok(cx, compare_source(cx, names[i]));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_ok(cx, compare_source(cx, names[i], NULL));
+    osh_ctx_free(cx);
+}
+
+/* LoRA adapters that PEFT merged (tests/golden/adapter/gen.py). */
+static void test_adapters(void **state)
+{
+    static const char *const names[] = {"../adapter/llama", "../adapter/llama_rs", "../adapter/gpt2"};
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_ok(cx, compare_source(cx, names[i], "adapter"));
     osh_ctx_free(cx);
 }
 
@@ -86,8 +99,10 @@ static osh_status open_and_read(osh_ctx *cx, void *user)
     osh_tensor *t = NULL; // own
     const char *const *what = user;
     char path[300];
+    char with[300];
     path_of(path, what[0], NULL);
-    OSH_TRY(osh_source_open(cx, &s, path));
+    path_of(with, what[0], "adapter");
+    OSH_TRY(osh_source_open_merged(cx, &s, path, strstr(what[0], "adapter") ? with : NULL));
     OSH_TRY(osh_checkpoint_load(cx, &t, osh_source_checkpoint(s), what[1], -1, NULL));
 done:
     osh_tensor_free(cx, t);
@@ -100,6 +115,7 @@ static void test_torture(void **state)
     static const char *const what[][2] = {
         {"fp8_block", "model.b.weight"}, {"fp8_ue8m0", "model.a.weight"},
         {"mxfp4", "mlp.experts.up_proj"}, {"packed", "x.weight"},
+        {"../adapter/llama", "model.layers.1.mlp.down_proj.weight"},
         {"awq_gemm", "model.layers.1.mlp.up_proj.weight"},
         {"awq_gemv", "model.layers.1.mlp.up_proj.weight"},
         {"gptq_file", "model.layers.1.mlp.up_proj.weight"},
@@ -110,6 +126,7 @@ static void test_torture(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_torture)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_adapters),
+                                       cmocka_unit_test(test_torture)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,19 @@
+/* adapter.h - merges a LoRA adapter of PEFT into a checkpoint: the changed weights become virtual
+ * tensors, which are computed when they are read. */
+#ifndef OSH_ADAPTER_H
+#define OSH_ADAPTER_H
+#include "io/checkpoint.h"
+
+typedef struct osh_adapter osh_adapter;
+/* Opens the directory of an adapter (adapter_config.json, adapter_model.safetensors) and checks its
+ * config. Variants of LoRA that change a weight in another way are refused. */
+osh_status osh_adapter_open(osh_ctx *cx, osh_adapter **out, const char *dir);
+void osh_adapter_close(osh_ctx *cx, osh_adapter *a);
+/* Replaces the weights that the adapter changes by virtual tensors. `a` and `ck` must live as long
+ * as the virtual tensors are read. */
+osh_status osh_adapter_merge(osh_ctx *cx, osh_adapter *a, osh_checkpoint *ck);
+/* Returns the largest number of bytes of scratch for reading one changed weight, with the
+ * allocator's overhead, without the scratch for reading the unchanged weight. */
+size_t osh_adapter_scratch(const osh_adapter *a);
+int osh_adapter_n_weights(const osh_adapter *a); // returns the number of changed tensors
+#endif

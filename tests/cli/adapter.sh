@@ -1,0 +1,101 @@
+# adapter.sh - a model with --adapter gives the bytes of the model into which the adapter is merged:
+# without data, with data, and in eval. The adapter is part of the identity of the run, of its
+# report and of verify. Budgets are respected. Other variants of LoRA and wrong files are refused.
+set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
+model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+data=$model/data/calibration.jsonl
+fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
+one() { last_wins "$ONESHOT" --progress none --group-size 32 --scheme W4A16 "$@" >log 2>&1 || fail "exit $?: $*"; }
+gptq() { one --quality gptq --dataset "$data" --num-calibration-samples 2 --max-seq-length 48 "$@"; }
+refused() { # arguments: exit code, part of the message, then the arguments of oneshot
+    local code=0
+    last_wins "$ONESHOT" --progress none --scheme W4A16 --group-size 32 "${@:3}" >log 2>&1 || code=$?
+    [ $code = "$1" ] && grep -q -- "$2" log || fail "exit $code, wanted $1 and '$2': ${*:3}"
+}
+same() { cmp "$1/model.safetensors" "$2/model.safetensors"; cmp "$1/config.json" "$2/config.json"; }
+layer=model.layers.1
+python3 "$OSH_SOURCE_DIR/tests/tools/adapter.py" "$model" lora merged $layer.self_attn.q_proj $layer.mlp.down_proj
+
+one --model merged --output a
+one --model "$model" --adapter lora --output b
+same a b
+one --model "$model" --adapter lora --output b # a finished output is accepted again
+gptq --model merged --output c
+gptq --model "$model" --adapter lora --output d --threads 1 --batch-size 2
+same c d
+"$ONESHOT" verify d --model "$model" --adapter lora >log || fail "verify"
+! "$ONESHOT" verify d --model "$model" >log 2>&1 || fail "verify without the adapter"
+grep -q "$layer.mlp.down_proj.weight: of the source has checksum" log || fail "verify without the adapter"
+for m in "merged" "$model --adapter lora"; do
+    # shellcheck disable=SC2086
+    "$ONESHOT" eval --model $m --dataset "$data" --max-seq-length 48 --max-windows 2 --progress none >"eval.${#m}" || fail "eval of $m"
+done
+cmp eval.*
+"$ONESHOT" eval --model merged --reference "$model" --adapter lora --dataset "$data" --max-seq-length 48 --max-windows 2 \
+    --progress none >log || fail "eval with a reference"
+grep -q '^kl divergence 0.000000  top-1 agreement 1.0000$' log || fail "the reference is not merged"
+
+# Reports name the adapter. A module that is not quantized is written merged.
+grep -q '^| Adapter | LoRA lora, merged into 2 tensors |$' b/README.md || fail "README.md"
+grep -q '"adapter": "lora"' b/oneshot-report.json || fail "the report"
+"$ONESHOT" plan --model "$model" --adapter lora --scheme W4A16 --group-size 32 >log || fail "plan"
+grep -q '^adapter *LoRA lora, merged into 2 tensors$' log || fail "plan"
+one --model merged --ignore 're:.*down_proj$' --output e
+one --model "$model" --adapter lora --ignore 're:.*down_proj$' --output f
+same e f
+grep -q '"rule": "merged", "source": "'$layer.mlp.down_proj.weight f/oneshot-manifest.json || fail "the manifest"
+
+# An adapter on a quantized source.
+one --model "$model" --output packed
+"$ONESHOT" --model packed --adapter lora --scheme W8A16 --group-size 32 --output g --progress none >log 2>&1 || fail "a quantized source"
+"$ONESHOT" verify g --model packed --adapter lora >log || fail "verify of a quantized source"
+
+# The smallest budget that the message names is enough.
+refused 2 'smallest that would do' --model "$model" --adapter lora --output h --host-memory 5MiB
+one --model "$model" --adapter lora --output h --threads 1 --prefetch false --host-memory "$(grep -o 'host-memory [0-9]*MiB' log | tail -1 | cut -d ' ' -f 2)"
+same a h
+
+# Another adapter is another source. A file of the adapter is not overwritten.
+cp -r lora other
+sed -i 's/"lora_alpha": 3/"lora_alpha": 4/' other/adapter_config.json
+refused 2 'adapter adapter_' --model "$model" --adapter other --output b
+refused 2 'adapter_config.json' --model "$model" --adapter lora --output i --log-file lora/adapter_config.json
+
+edit() { # argument: a statement that changes the config c or the tensors t
+    rm -rf other && cp -r lora other
+    (cd "$OSH_SOURCE_DIR/tests/tools" && python3 - "$1" "$OLDPWD/other") <<'P'
+import json, pathlib, sys
+from tensors import read, write
+dir = pathlib.Path(sys.argv[2])
+c, t = json.loads((dir / "adapter_config.json").read_text()), read(dir / "adapter_model.safetensors")
+down = "base_model.model.model.layers.1.mlp.down_proj."
+exec(sys.argv[1])
+(dir / "adapter_config.json").write_text(json.dumps(c))
+write(dir / "adapter_model.safetensors", t)
+P
+}
+bad() { # arguments: as of edit, then part of the message
+    edit "$1"
+    refused 1 "$2" --model "$model" --adapter other --output x
+}
+bad 'c["use_dora"] = True' 'use_dora is set: this variant of LoRA is not merged'
+bad 'c["some_new_variant"] = {"a": 1}' 'some_new_variant is set'
+bad 'c["init_lora_weights"] = "pissa_niter_4"' "init_lora_weights is 'pissa_niter_4', with which PEFT changes"
+bad 'c["peft_type"] = "IA3"' "peft_type is 'IA3', want LORA"
+bad 'c["r"] = 4' 'has rank 2, want 4'
+bad 'c["rank_pattern"] = {"down_proj": 3}' 'down_proj.lora_A.weight has rank 2, want 3'
+bad 't.pop(down + "lora_B.weight")' 'but no lora_B for it'
+bad 't[down + "lora_magnitude_vector"] = ("F32", [1], bytes(4))' 'lora_magnitude_vector: this variant'
+bad 't["x.y"] = ("F32", [1], bytes(4))' 'want a name that begins with base_model.model.'
+bad 't["base_model.model.model.layers.9.mlp.up_proj.weight"] = ("F32", [1], bytes(4))' 'has no tensor model.layers.9.mlp.up_proj.weight'
+bad 't["base_model.model.model.norm.weight"] = ("F32", [3], bytes(12))' 'has another shape than model.norm.weight'
+bad 't[down + "lora_A.weight"] = ("I32", *t[down + "lora_A.weight"][1:])' 'is I32: want F32, BF16 or F16'
+bad 'd, s, raw = t[down + "lora_A.weight"]; t[down + "lora_A.weight"] = (d, [2, s[1] // 2], raw[:len(raw) // 2])' 'do not fit model.layers.1.mlp.down_proj.weight'
+bad 'd, s, raw = t[down + "lora_A.weight"]; t[down + "lora_A.weight"] = (d, s, b"\0\0\xc0\x7f" + raw[4:])' 'holds nan, want finite numbers'
+head -c 100 lora/adapter_model.safetensors >other/adapter_model.safetensors
+refused 1 'truncated' --model "$model" --adapter other --output x
+rm other/adapter_model.safetensors
+refused 1 'adapter_model.safetensors: does not exist: want weights as safetensors' --model "$model" --adapter other --output x
+refused 1 'adapter_config.json' --model "$model" --adapter "$model" --output x
+[ ! -e x ] || fail "a refused run left an output"
