@@ -34,9 +34,7 @@ static bool blocks_learn(const osh_plan *p)
 static const char *samples_not(const osh_plan *p)
 {
     if (p->in.on_device) return "work on a GPU is not divided";
-    if (p->in.pipeline != OSH_PIPELINE_SEQUENTIAL) return "only --pipeline sequential is divided";
     if (p->in.groups.n < 2) return "all samples are one group; --sum-groups makes more";
-    if (p->n_traversals) return "a run that goes through the model several times is not divided";
     if (blocks_learn(p)) return "learning from the output of a layer is not divided";
     if (observers_count(p)) return "observers with histograms or two passes are not divided";
     return NULL;
@@ -177,18 +175,16 @@ done:
     return rc;
 }
 
-/* Returns a hash of the decisions that the ranks must have alike to walk through the same steps. */
-static uint64_t steps_sum(const osh_plan *p)
+/* Returns a hash of the decisions that the ranks must have alike to walk through the same steps. h:
+ * hash of earlier steps. */
+static uint64_t steps_sum(const osh_schedule *s, const osh_memory *m, uint64_t h)
 {
-    const osh_schedule *s = &p->schedule;
-    uint64_t h = 0;
     for (int i = 0; i < s->n_visits; i++) {
         const osh_visit *v = &s->visits[i];
         int64_t how[] = {v->segments, v->round_bytes, v->n_rounds};
         h = XXH3_64bits_withSeed(how, sizeof how, h);
     }
-    int64_t all[] = {s->n_visits, s->n_batches, s->looks, p->budget.memory.tier,
-                     p->budget.memory.looks_f16, s->n_traversals};
+    int64_t all[] = {s->n_visits, s->n_batches, s->looks, m->tier, m->looks_f16, s->n_traversals};
     h = XXH3_64bits_withSeed(all, sizeof all, h);
     if (s->batch_at)
         h = XXH3_64bits_withSeed(s->batch_at, (size_t)(s->n_batches + 1) * sizeof *s->batch_at, h);
@@ -244,8 +240,11 @@ osh_status osh_plan_agree(osh_ctx *cx, const osh_plan *p, osh_ranks *ranks)
     OSH_TRY(osh_shards_tell(cx, &b, p->in.ck));
     OSH_TRY(osh_ranks_agree(cx, ranks, "another source or other settings", b.data));
     osh_buf_clear(&b);
+    uint64_t steps = steps_sum(&p->schedule, &p->budget.memory, 0);
+    for (int t = 0; t < p->n_traversals; t++)
+        steps = steps_sum(&p->traversals[t].schedule, &p->traversals[t].budget.memory, steps);
     OSH_TRY(osh_buf_printf(cx, &b, "%d threads, steps %016llx", osh_threads(cx),
-                           (unsigned long long)steps_sum(p)));
+                           (unsigned long long)steps));
     OSH_TRY(osh_ranks_agree(cx, ranks, "a plan with other steps", b.data));
 done:
     osh_buf_deinit(cx, &b);

@@ -8,17 +8,15 @@
 
 enum { SPINS = 64, LONGEST_NS = 1000000 }; // questions without sleep; longest sleep
 
-/* Sleeps before question number *n, 1, 2, ... and adds the time to r->waited. */
-static void wait_a_little(osh_ranks *r, int *n)
+/* Sleeps before question number *n, 1, 2, ... */
+static void wait_a_little(int *n)
 {
-    double began = osh_now();
     if (++*n < SPINS) {
         sched_yield();
-    } else {
-        long ns = 20000L * (*n - SPINS + 1);
-        nanosleep(&(struct timespec){.tv_nsec = ns < LONGEST_NS ? ns : LONGEST_NS}, NULL);
+        return;
     }
-    r->waited += osh_now() - began;
+    long ns = 20000L * (*n - SPINS + 1);
+    nanosleep(&(struct timespec){.tv_nsec = ns < LONGEST_NS ? ns : LONGEST_NS}, NULL);
 }
 
 osh_status osh_ranks_check(osh_ctx *cx, const osh_ranks *r, int code)
@@ -32,14 +30,16 @@ osh_status osh_ranks_check(osh_ctx *cx, const osh_ranks *r, int code)
 osh_status osh_ranks_wait(osh_ctx *cx, osh_ranks *r, void **request)
 {
     osh_status rc = OSH_OK;
+    double began = osh_now();
     for (int n = 0, done = 0;;) {
         OSH_TRY(osh_ranks_check(cx, r, r->t->test(request, &done)));
         if (done) break;
         OSH_TRY(osh_ranks_hear(cx, r));
         OSH_TRY(osh_check_interrupt(cx));
-        wait_a_little(r, &n);
+        wait_a_little(&n);
     }
 done:
+    r->waited += osh_now() - began;
     return rc;
 }
 
@@ -205,13 +205,15 @@ done:
 osh_status osh_ranks_post_wait(osh_ctx *cx, osh_ranks *r, int most)
 {
     osh_status rc = OSH_OK;
+    double began = osh_now();
     for (int n = 0, left;;) {
         OSH_TRY(osh_ranks_posted(cx, r, &left));
         if (left <= most) break;
         OSH_TRY(osh_check_interrupt(cx));
-        wait_a_little(r, &n);
+        wait_a_little(&n);
     }
 done:
+    if (r) r->waited += osh_now() - began;
     return rc;
 }
 
@@ -229,6 +231,7 @@ osh_status osh_ranks_take(osh_ctx *cx, osh_ranks *r, void **bytes, size_t *n, in
     uint64_t length = 0;
     char *all = NULL; // own
     size_t head;
+    double began = osh_now();
     *bytes = NULL, *n = 0;
     if (!r) goto done;
     for (int k = 0, any = *from >= 0; !any;) {
@@ -237,8 +240,9 @@ osh_status osh_ranks_take(osh_ctx *cx, osh_ranks *r, void **bytes, size_t *n, in
         OSH_TRY(osh_ranks_hear(cx, r));
         if (!wait) goto done;
         OSH_TRY(osh_check_interrupt(cx));
-        wait_a_little(r, &k);
+        wait_a_little(&k);
     }
+    r->waited += osh_now() - began;
     OSH_TRY(message_recv(cx, r, &length, sizeof length, *from));
     if (!(all = osh_alloc(cx, length ? length : 1)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a message of rank %d", *from);
