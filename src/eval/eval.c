@@ -384,7 +384,7 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *given, osh_sink sink, v
     OSH_TRY(osh_paths_check(cx, osh_eval_fields, o));
     OSH_TRY(osh_eval_divide(cx, o, &here));
     if (!here) goto done; // rank 0 does the job
-    const osh_question q = eval_question(o);
+    osh_question q = eval_question(o);
     bool others = osh_ranks_me(o->ranks) > 0;
     if (o->save_logits && !others)
         OSH_TRY(osh_saved_make_dir(cx, o->save_logits)); // fails before the work
