@@ -19,7 +19,7 @@ static double nll_distance(fixture *x, const tiny_case *t, const float *logits, 
     osh_dataset d = {.n = t->n_samples, .ids = (int32_t *)t->ids, .offsets = (int64_t *)t->offsets};
     osh_progress pr = {.error = -1};
     double worst = 0;
-    assert_ok(x->cx, osh_forward_open(x->cx, &f, x->dir, NULL));
+    assert_ok(x->cx, osh_forward_open(x->cx, &f, x->dir, NULL, NULL));
     assert_ok(x->cx, osh_forward_run(x->cx, f, &d, d.n, true, &pr));
     assert_ok(x->cx, osh_next_tokens(x->cx, &targets, &d, 0, d.n));
     assert_ok(x->cx, osh_tensor_new(x->cx, &nll, OSH_F32, 1, &n));
@@ -51,7 +51,7 @@ static double generate_distance(fixture *x, const tiny_case *t, const float *log
     int64_t n = t->offsets[1];
     float *got = malloc((size_t)vocab * sizeof *got);
     double worst = 0;
-    assert_ok(x->cx, osh_forward_open(x->cx, &f, x->dir, NULL));
+    assert_ok(x->cx, osh_forward_open(x->cx, &f, x->dir, NULL, NULL));
     assert_ok(x->cx, osh_decode_open(x->cx, &d, f,
                                      &(osh_decode_want){.n_prompt = n, .room = n, .round = true}));
     assert_ok(x->cx, osh_decode_run(x->cx, d, got, t->ids, n, NULL));
