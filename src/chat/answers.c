@@ -8,9 +8,9 @@
  *   whole conversation                          <user>Hi<end><assistant>Hello<end><user>...
  *                                                                        ^ begin   ^ end
  *
- * Some templates change an earlier answer when later messages follow (they remove its reasoning).
- * Then the text of the message is searched for, and the end of turn after it is part of the
- * answer. */
+ * Some templates change an earlier answer when later messages follow (they remove its reasoning),
+ * or write a system prompt before the last question only. Then the texts of the messages are
+ * searched for in their order, and the end of turn after the answer is part of it. */
 #include <string.h>
 
 #include "chat/chat_impl.h"
@@ -42,7 +42,7 @@ static osh_status turn_init(osh_ctx *cx, turn *t, osh_jrun *r, osh_jv message)
     const osh_jv *role = osh_jdict_get(r, message.u.dict, osh_jv_word("role"));
     const osh_jv *content = osh_jdict_get(r, message.u.dict, osh_jv_word("content"));
     t->answers = role && (osh_jv_is(*role, "assistant") || osh_jv_is(*role, "model"));
-    if (r->rc || !t->answers || !content || content->kind != OSH_JV_STR) return r->rc;
+    if (r->rc || !content || content->kind != OSH_JV_STR) return r->rc;
     const char *s = content->u.s;
     size_t n = content->n;
     while (n && is_space(*s)) s++, n--;
@@ -106,6 +106,19 @@ static osh_status talk_fail(osh_ctx *cx, size_t k)
                     k + 1);
 }
 
+/* Returns the position of the text of message k: all earlier texts occur before it, in their order.
+ * SIZE_MAX: it is not found. */
+static size_t talk_find_text(const talk *t, size_t k)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < k; i++) {
+        const char *text = t->turns[i].text;
+        if (text && (at = text_find(t->whole, at, text)) == SIZE_MAX) return at;
+        if (text) at += strlen(text);
+    }
+    return text_find(t->whole, at, t->turns[k].text);
+}
+
 /* Sets *begin to the position at which the answer, message k, begins. */
 static osh_status talk_find_begin(osh_ctx *cx, size_t *begin, talk *t, size_t k)
 {
@@ -115,10 +128,11 @@ static osh_status talk_find_begin(osh_ctx *cx, size_t *begin, talk *t, size_t k)
     *begin = equal_bytes(t->whole, &t->asked);
     /* The generation prompt may end with text that no earlier answer has, such as <think>. The
      * messages before the answer must be equal. */
-    if (*begin < t->before.len) return talk_fail(cx, k);
-    if (t->asked.len > t->before.len) goto done;
-    /* The template writes no generation prompt. */
-    size_t at = text_find(t->whole, *begin, t->turns[k].text);
+    bool changed = *begin < t->before.len;
+    if (!changed && t->asked.len > t->before.len) goto done;
+    /* The template writes no generation prompt, or has changed the messages before. */
+    size_t at = changed ? talk_find_text(t, k) : text_find(t->whole, *begin, t->turns[k].text);
+    if (at == SIZE_MAX && changed) return talk_fail(cx, k);
     if (at != SIZE_MAX) *begin = at;
 done:
     return rc;

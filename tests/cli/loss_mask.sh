@@ -6,7 +6,7 @@
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; [ ! -e err ] || cat err; exit 1; }
-for name in marked plain think deep; do cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" $name; done
+for name in marked plain think deep late loud; do cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" $name; done
 python3 - plain/data/calibration.jsonl <<'P'
 import json, sys
 head = "{% for m in messages %}{{ '<|' + m.role + '|>\\n' }}"
@@ -19,6 +19,9 @@ put("marked", head + "{% if m.role == 'assistant' %}{% generation %}" + body + "
 think = head + "{% if m.role == 'assistant' and loop.last %}{{ '<think>\\n' }}{% endif %}" + body
 put("think", think + tail)
 put("deep", think + tail.replace("assistant|>\\n", "assistant|>\\n<think>\\n"))
+# As in Mistral's template, a text comes before the last question only.
+put("late", head.replace("{{ '<|' +", "{% if loop.revindex == 2 %}{{ 'Late: ' }}{% endif %}{{ '<|' +") + body + tail)
+put("loud", "{{ messages|length }}" + head + body.replace("m.content", "m.content|upper") + tail)
 texts = [json.loads(line)["text"] for line in open(sys.argv[1])]
 def talk(i, users):
     t, u = texts[i], texts[users + i]
@@ -40,6 +43,7 @@ t=$("$ONESHOT" tokenize --model think line 2>/dev/null | wc -w)
 more=$(($(tokens think --dataset a.jsonl) - n))
 [ $more = $((8 * t)) ] || fail "$more tokens more in 8 rows, with reasoning of $t tokens" # ">\n" is one token
 [ "$(tokens deep --dataset a.jsonl)" = "$n" ] || fail "$(tokens deep --dataset a.jsonl) tokens where the prompt has the reasoning"
+[ "$(tokens late --dataset a.jsonl)" = "$n" ] || fail "$(tokens late --dataset a.jsonl) tokens with a text before the last question"
 [ "$(tokens plain --dataset a.jsonl --max-seq-length 40)" -lt "$n" ] || fail "cut samples have as many"
 "$ONESHOT" plan marked --scheme W4A16 --method gptq --loss-mask answers --dataset a.jsonl | grep -q "count the $n tokens of answers" || fail "the plan does not say it"
 first() { # arguments: model, data, mask; makes the output `out`
@@ -57,6 +61,7 @@ refused() { # arguments: part of the message, data, flags
     grep -qF -- "$1" err || fail "$*"
     [ ! -e no ] || fail "an output"
 }
+refused "message 2: its text is not found in the rendered conversation" a.jsonl --model loud
 refused "bare.jsonl: no token of" bare.jsonl
 refused "the row is a text, want a conversation, or input_ids and loss_mask; while reading text.jsonl line 1" text.jsonl
 refused "--loss-mask answers is not served on a GPU by this version: want --device cpu" a.jsonl --device cuda
