@@ -306,6 +306,7 @@ static osh_status forward_run_part(osh_ctx *cx, void *user, const osh_forward_pa
     pr->step++, pr->name = s->name, pr->phase = "forward", pr->total = f->n_batches;
     for (int64_t b = 0; b < f->n_batches; b++) {
         OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(osh_ranks_hear(cx, f->ranks));
         OSH_TRY(osh_exec_run(cx, &span, w, f->batches[b], k->hooks, true));
         pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
         osh_forward_rate(pr, tokens, f->begun);

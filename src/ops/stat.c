@@ -270,11 +270,11 @@ done:
 
 osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge)
 {
-    osh_status rc = OSH_OK;
-    if (merge) OSH_TRY(stat_merge(cx, s));
-    OSH_TRY(state_empty(cx, s->type, s->part));
-done:
-    return rc;
+    if (merge) return stat_merge(cx, s); // empties `part`, too
+    if (s->type->begin || !stat_has_rows(s)) return state_empty(cx, s->type, s->part);
+    for (int64_t row = 0; row < osh_stat_n_rows(s); row++) // the rest of a triangle stays 0
+        memset(row_at(s, s->part, row), 0, osh_stat_tile_bytes(s, row, row + 1));
+    return OSH_OK;
 }
 
 osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s)
