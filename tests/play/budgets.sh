@@ -2,7 +2,7 @@
 # smallest budget of the plan is enough, to the byte. Host code cannot access GPU memory.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
-"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=5 tokens=48
+"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=5 tokens=48
 job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1)
 fail() { echo "$*"; exit 1; }
 plan() { last_wins "$PLAY" plan "${job[@]}" --json "$@" >plan.json || fail "no plan: $*"; }
