@@ -3,7 +3,7 @@
 # kill at any point.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
-"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=12 tokens=40
+"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=8 tokens=40
 fail() { echo "$*"; exit 1; }
 check() { # arguments: label, flags
     name=$1
