@@ -33,7 +33,7 @@ plan=$(sed -n '/"device": {/,/^  }/s/.*"predicted_peak_bytes": \([0-9]*\).*/\1/p
 grep -q '"solved_apart": true' plan.json || fail "experts are solved one by one"
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 want=$(sha256sum <gpu/model.safetensors)
-all=("--device-memory $least" "--device-memory $((least + 200000)) --threads 2" "--mem-opt-level 2") parts="5 8 11"
+all=("--device-memory $least" "--device-memory $((least + 200000)) --threads 2" "--mem-opt-level 2") parts="5 11"
 [ -z "$SANITIZED" ] || all=("${all[0]}") parts=8 # builds with sanitizers are slow
 for flags in "${all[@]}"; do
     if [ "$flags" = "--device-memory $least" ]; then # experts are solved one by one, with the same
