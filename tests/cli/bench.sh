@@ -2,7 +2,7 @@
 # tables without a peer.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
-"$ONESHOT" bench --seconds 0.05 --dir . >text
+"$ONESHOT" bench --seconds 0.01 --dir . >text
 grep -Eq '^[0-9]+ threads, isa=[a-z0-9_]+ openblas=' text
 for what in 'f32 products' 'bf16 products' attention 'memory read' 'memory copy' 'disk read' 'disk write'; do
     grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }
@@ -14,7 +14,7 @@ if grep -Eq 'isa=(amx|avx512_bf16) ' text; then
     done
 fi
 ! grep -Eq ' 0\.0+ G|nan|inf' text || { cat text; exit 1; }
-"$ONESHOT" bench --seconds 0.05 --threads 1 --isa generic --json >json
+"$ONESHOT" bench --seconds 0.01 --threads 1 --isa generic --json >json
 grep -Eq '^\{"threads": 1, "isa": "isa=generic openblas=[0-9.]+/Prescott", "f32_flops": [1-9][0-9.e+]+, ' json
 grep -Eq '"attention_flops": [1-9][0-9.e+]+, ' json
 if "$ONESHOT" bench --seconds 0.01 --dir nowhere 2>stderr; then exit 1; fi
@@ -26,7 +26,7 @@ grep -q "unexpected argument 'something'" stderr
 
 [ -x /usr/bin/time ] && command -v python3 >/dev/null || exit 0
 bash "$OSH_SOURCE_DIR/scripts/bench.sh" --oneshot "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" \
-    --dataset "$model/data/calibration.jsonl" --out out --samples 32 --length 128 --runs 1 --seconds 0.05 \
+    --dataset "$model/data/calibration.jsonl" --out out --samples 32 --length 128 --windows 16 --runs 1 --seconds 0.01 \
     --text "$model/data/evaluation.txt" -- --threads 1 >table
 grep -Eq '^oneshot +[0-9.]+ +[0-9.]+ +[0-9]+ +1\.00 +1\.00 +[0-9.]+$' table
 grep -Eq '^observe +[0-9.]+ +[0-9]+ +[0-9.]+ +[0-9.]+$' table
@@ -54,7 +54,7 @@ printf '#!/bin/sh\n[ "$1" = --imatrix ] && grep -q imatrix "$2" && cp "$3" "$4" 
     >llama.cpp/build/bin/llama-quantize
 chmod +x python llama.cpp/build/bin/*
 played() {
-    bash "$OSH_SOURCE_DIR/scripts/bench.sh" --oneshot "$ONESHOT" --model "$model" --length 32 --windows 4 --seconds 0.05 \
+    bash "$OSH_SOURCE_DIR/scripts/bench.sh" --oneshot "$ONESHOT" --model "$model" --length 32 --windows 4 --seconds 0.01 \
         --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl" --out peers \
         --text "$model/data/evaluation.txt" --peer-python "$PWD/python" --llama-cpp llama.cpp "$@"
 }
