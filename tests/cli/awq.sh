@@ -78,7 +78,7 @@ echo "same bytes"
 
 if [ -z "$SANITIZED" ]; then # the outputs are nearer to the model's than after rounding alone
     one plain docs out.plain >/dev/null
-    head -c 40000 "$model/data/evaluation.txt" >evaluation.txt
+    head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
     awq=$(kl out.rtn) rounded=$(kl out.plain)
     awk "BEGIN {exit !($awq < 0.98 * $rounded)}" || fail "KL divergence $awq, without AWQ $rounded"
 fi
