@@ -36,8 +36,8 @@ least=$(number host_bytes)
 all=$(number host_bytes)
 [ "$all" -gt $((least + (8 << 20))) ] || fail "$all bytes with what is held, $least without"
 middle=0
-tenths="2 4 5 6 7 8 9" shares="3 5 7"
-[ -z "$SANITIZED" ] || tenths=6 shares=3 # builds with sanitizers are slow
+tenths="2 4 5 6 7 8 9" shares="3 5 7" threads="1 3"
+[ -z "$SANITIZED" ] || tenths=6 shares=3 threads=3 # builds with sanitizers are slow
 for share in $shares; do
     budget=$((least + (all - least) * share / 8))
     "$ONESHOT" plan "${job[@]}" --host-memory $budget --json >plan.json
@@ -48,7 +48,7 @@ for share in $shares; do
     sums | cmp - want || fail "--host-memory $budget: other bytes"
 done
 [ $middle -gt 0 ] || fail "no budget held a part"
-for threads in 1 3; do
+for threads in $threads; do
     rm -rf out
     run --threads $threads >/dev/null
     sums | cmp - want || fail "--threads $threads: other bytes"

@@ -27,10 +27,11 @@ batch() { # arguments: flags; prints the batch size of the plan
 # The bytes depend only on the number of groups of samples (--sum-groups).
 [ "$(run groups.8 --sum-groups 8 --threads 2 --batch-size 7)" = "$base" ] || { echo "8 groups of 7 samples are not 7"; exit 1; }
 sums=
-for groups in 1 2 3; do
+all_groups=(1 2 3)
+[ -z "$SANITIZED" ] || all_groups=(2)
+for groups in "${all_groups[@]}"; do
     want=$(run groups.$groups --sum-groups $groups --threads 1 --batch-size 1)
     all=("--threads 3 --batch-size 5" "--threads 2" "--batch-size 16" "--mem-opt-level 2")
-    [ -z "$SANITIZED" ] || [ $groups = 2 ] || all=("${all[0]}")
     for flags in "${all[@]}"; do
         got=$(run "g$groups${flags// /_}" --sum-groups $groups $flags)
         [ "$got" = "$want" ] || { echo "$groups groups: $flags changes the bytes"; exit 1; }
@@ -40,7 +41,7 @@ for groups in 1 2 3; do
         { echo "$groups groups: basic and sequential without error propagation differ"; exit 1; }
     sums="$sums $want"
 done
-[ "$(printf '%s\n' $sums | sort -u | wc -l)" = 6 ] || { echo "groups change nothing: $sums"; exit 1; }
+[ "$(printf '%s\n' $sums | sort -u | wc -l)" = $((2 * ${#all_groups[@]})) ] || { echo "groups change nothing: $sums"; exit 1; }
 whole=$(run basic --pipeline basic)
 cut=$(run cut --propagate-error false)
 [ "$whole" = "$cut" ] || { echo "basic and sequential without error propagation differ"; exit 1; }
