@@ -3,9 +3,9 @@
 pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
 find_package(Python3 COMPONENTS Interpreter)
 
-# Tests are compiled at -O0, in a quarter of the time of -O2. Tests of kernels, goldens, and emulated
-# kernels have loops over large arrays, so they are compiled at -O2. Sanitizer builds compile them at
-# -O1, in half the time.
+# Tests are compiled at -O0, in a quarter of the time of -O2. Tests of kernels, goldens, and
+# emulated kernels have loops over large arrays, so they are compiled at -O2. Sanitizer builds
+# compile them at -O1, in half the time.
 if(OSH_SANITIZE)
   set(OSH_LOOP_OPTIMIZATION -O1)
 endif()
