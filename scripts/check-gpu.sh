@@ -379,7 +379,7 @@ step_budgets() {
 step_disk() {
     local want how seconds
     use_small
-    "$oneshot" bench --device "$device" --dir "$work" --side 64 --seconds 0.5 >"$work/disk.txt" || die "oneshot bench fails"
+    "$oneshot" bench --device "$device" --dir "$work" --side 64 --seconds "$(awk -v s="$scale" 'BEGIN { print 0.5 / s }')" >"$work/disk.txt" || die "oneshot bench fails"
     compress "$work/base" --device "$device" || die "the run with values on the GPU fails"
     want=$(sum "$work/base")
     for how in "--num-workers 0" "--num-workers 4" "--num-workers 4 --pin-memory false" "--use-gds true"; do

@@ -16,7 +16,7 @@ recipe aq AdaQuantModifier W3A16 ", num_iterations: 20, learning_rate: 2e-4, sel
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 recipe au AutoRoundModifier W4A16_ASYM ", iters: 20, batch_size: 8"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
+head -c 10000 "$model/data/evaluation.txt" >evaluation.txt
 "$ONESHOT" --model "$model" --recipe rounded.yaml --progress none --output rounded >/dev/null
 [ -n "$SANITIZED" ] || b=$(kl rounded)
 recipes=(ar aq au) # AdaQuant and AutoRound share AdaRound's engine: their bytes are compared once

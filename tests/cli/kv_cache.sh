@@ -121,7 +121,7 @@ P
 rm -rf out
 
 # A cache of 8 bits changes the loss only if the recipe asks for it.
-head -c 12000 "$model/data/evaluation.txt" >evaluation.txt
+head -c 4000 "$model/data/evaluation.txt" >evaluation.txt
 nll() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --max-seq-length 128 --progress none "${@:2}" | sed -n 's/.*nll //p'; }
 [ "$(nll gptq.out)" != "$(nll gptq.out --no-activation-quantization)" ] || fail "eval does not round keys and values"
 python3 - <<'P'

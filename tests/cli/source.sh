@@ -72,7 +72,9 @@ for name in rtn gptq; do
 
     # The source changes at several moments of the run: by a write into the file, or by another file
     # with its name.
-    for at in 3 $((count * 4 / 10)) $((count * 7 / 10)); do
+    moments=(3 $((count * 4 / 10)) $((count * 7 / 10)))
+    [ -z "$SANITIZED" ] || moments=("${moments[2]}") # each moment runs the same checks
+    for at in "${moments[@]}"; do
         for what in "dd if=edited of=m/model.safetensors conv=notrunc status=none" "cp edited new && mv new m/model.safetensors"; do
             rm -rf out out.oneshot-partial
             fails_or_new() {

@@ -30,8 +30,8 @@ if [ "$SANITIZED" ]; then jobs=(); fi # with sanitizers no variants, because the
 for job in "${jobs[@]}"; do
     name=${job// /.}
     # with only 7 short windows the noise is larger than the tolerance
-    eval_on cuda --model $job --max-windows 30 --max-seq-length 48 --per-token gpu.npy >"gpu.$name"
-    eval_on cpu --model $job --max-windows 30 --max-seq-length 48 --per-token host.npy >"host.$name"
+    eval_on cuda --model $job --max-windows 16 --max-seq-length 48 --per-token gpu.npy >"gpu.$name"
+    eval_on cpu --model $job --max-windows 16 --max-seq-length 48 --per-token host.npy >"host.$name"
     near perplexity 0.002 "gpu.$name" "host.$name"
     cmp -s gpu.npy host.npy && fail "$job: the GPU has the host's very bytes: did it run?"
 done

@@ -2,6 +2,7 @@
  * finite weights and codes, and the same bytes for any number of threads. */
 #include "base/rng.h"
 #include "modifiers/recipe.h"
+#include "plain.h"
 #include "tensor/tensor.h"
 #include "torture.h"
 
@@ -44,14 +45,23 @@ static float x_of(kind k, int t, int i)
     return x;
 }
 
+/* Returns the sum of a[t] b[t] over n tokens in double, in the order of the tokens. */
+PLAIN static double sum_products(const float *a, const float *b, int n)
+{
+    double sum = 0;
+    for (int t = 0; t < n; t++) sum += (double)a[t] * b[t];
+    return sum;
+}
+
 /* Makes the lower triangle of X^T X. The upper triangle is NaN, because GPTQ must not read it. */
 static void fill_hessian(float *h, kind k)
 {
+    static float x[I][N];
+    for (int i = 0; i < I; i++)
+        for (int t = 0; t < N; t++) x[i][t] = x_of(k, t, i);
     for (int i = 0; i < I; i++)
         for (int j = 0; j < I; j++) {
-            double sum = 0, scale = 1;
-            for (int t = 0; j <= i && t < (k == RANK_1 ? 1 : N); t++)
-                sum += (double)x_of(k, t, i) * x_of(k, t, j);
+            double sum = j <= i ? sum_products(x[i], x[j], k == RANK_1 ? 1 : N) : 0, scale = 1;
             if (k == HUGE_30 || k == DEAD_AND_HUGE) scale = 1e30;
             if (k == TINY_30) scale = 1e-30;
             if (k == POWER_UP) scale = 0x1p100;
