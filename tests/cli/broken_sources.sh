@@ -42,7 +42,8 @@ $tool pack $attn.k_proj.,$attn.k_scale,$attn.k_zero,$attn.v_scale,$attn.v_zero p
 for how in gptq awq awq_gemv; do python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" zeros $how $how; done
 python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" nv modelopt modelopt
 $tool pack $attn.k_proj. gptq awq awq_gemv
-$tool pack $attn.k_proj.weight modelopt
+python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" pack bnb bitsandbytes
+$tool pack $attn.k_proj.weight modelopt bnb
 
 # A source whose experts are in one tensor.
 "$OSH_TOOLS/tiny_model" gpt_oss dense

@@ -51,6 +51,24 @@ for how in $formats; do
     rm -r c
 done
 
+# 4 bits of bitsandbytes, whose codes are one sequence of blocks.
+"$ONESHOT" --model "$model" --scheme W4A16 --group-size 32 --progress none --output sym >/dev/null 2>&1
+python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" sym bnb bitsandbytes
+for m in sym bnb; do
+    one --model $m --output $m.a --threads 1
+    gptq --model $m --output $m.b
+    "$ONESHOT" verify $m.b --model $m >log || fail "verify of $m"
+done
+same sym.a bnb.a
+same sym.b bnb.b
+up=model.layers.1.mlp.up_proj
+cp -r bnb other2 && "$OSH_TOOLS/st_edit" other2 fill $up.weight.quant_state.bitsandbytes__nf4 0 1 5b
+refused 'quant_state.bitsandbytes__nf4' --model other2 --output x
+rm -r other2 && cp -r bnb other2 && "$OSH_TOOLS/st_edit" other2 fill $up.weight.absmax 0 4 0000c07f
+refused 'up_proj.weight.absmax holds nan' --model other2 --output x
+rm -r other2 && cp -r bnb other2 && "$OSH_TOOLS/st_edit" other2 rename $up.weight.quant_state.bitsandbytes__nf4 $up.weight.quant_state.bitsandbytes__fp8
+refused 'up_proj.weight.quant_state.bitsandbytes__fp4 are missing: want one' --model other2 --output x
+
 # NVFP4 of ModelOpt: the reciprocal of the global scale is rounded, so last bits may differ.
 "$ONESHOT" --model "$model" --scheme NVFP4A16 --progress none --output nv >/dev/null 2>&1
 python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" nv modelopt modelopt

@@ -1,9 +1,10 @@
 """repack.py - a checkpoint that this program wrote with 4-bit integers (pack-quantized), stored
 again in the format of another library. The dequantized weights are equal.
 
-usage: repack.py SOURCE OUTPUT gptq|gptq_v2|gptq_file|awq|awq_gemv|modelopt
+usage: repack.py SOURCE OUTPUT gptq|gptq_v2|gptq_file|awq|awq_gemv|modelopt|bitsandbytes
 
 modelopt: the source has NVFP4 (nvfp4-pack-quantized)
+bitsandbytes: the source is symmetric; the map of the codes is linear instead of nf4
 
 gptq_file: the description is in quantize_config.json instead of config.json"""
 import array
@@ -12,7 +13,7 @@ import pathlib
 import shutil
 import sys
 
-from tensors import read, write
+from tensors import bf16, read, write
 
 
 def words(tensor):
@@ -76,7 +77,21 @@ def modelopt(module, there, _):
             "input_scale": ("F32", [], array.array("f", [1]).tobytes())}
 
 
+def bitsandbytes(module, there, _):
+    codes, (scales, _) = words(there[module + ".weight_packed"]), scales_of(module, there)
+    O, I = len(codes), len(codes[0]) * 8
+    packed = bytes((w >> 8 * k & 15) << 4 | w >> 8 * k + 4 & 15 for row in codes for w in row for k in range(4))
+    factors = [8 * v for row in turned(scales) for v in bf16(array.array("H", row).tobytes())]
+    state = json.dumps({"quant_type": "nf4", "blocksize": I // len(scales), "dtype": "bfloat16", "shape": [O, I]}).encode()
+    return {"weight": ("U8", [len(packed), 1], packed),
+            "weight.quant_map": ("F32", [16], array.array("f", [(k - 8) / 8 for k in range(16)]).tobytes()),
+            "weight.absmax": ("F32", [len(factors)], array.array("f", factors).tobytes()),
+            "weight.quant_state.bitsandbytes__nf4": ("U8", [len(state)], state)}
+
+
 def describe(how, group):
+    if how == "bitsandbytes":
+        return {"quant_method": "bitsandbytes", "load_in_4bit": True}
     if how == "modelopt":
         return {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}
     if how.startswith("awq"):
@@ -95,7 +110,7 @@ def main():
         if module + ".weight_packed" not in there:
             made[name] = tensor
         elif leaf == "weight_packed":
-            made |= {f"{module}.{k}": t for k, t in {"g": gptq, "a": awq, "m": modelopt}[how[0]](module, there, how).items()}
+            made |= {f"{module}.{k}": t for k, t in {"g": gptq, "a": awq, "m": modelopt, "b": bitsandbytes}[how[0]](module, there, how).items()}
             group = tensor[1][1] * 8 // there[module + ".weight_scale"][1][1]
     assert group, "no packed weights"
     shutil.copytree(source, output, ignore=shutil.ignore_patterns("oneshot*", "recipe.yaml", "README.md"))

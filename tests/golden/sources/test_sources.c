@@ -74,7 +74,8 @@ static void test_all(void **state)
                                        "fp8_experts_apart", "fp8_llama4", "scales_bfloat16", "scales_float16",
                                        "gptq_v1", "gptq_v2", "gptq_file", "awq_gemm", "awq_file",
                                        "awq_gemv", "awq_gemv_rows", "modelopt_nvfp4",
-                                       "modelopt_nvfp4_file", "modelopt_fp8"};
+                                       "modelopt_nvfp4_file", "modelopt_fp8", "bnb_nf4",
+                                       "bnb_nf4_nested", "bnb_fp4", "bnb_int8"};
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_ok(cx, compare_source(cx, names[i], NULL));
@@ -116,6 +117,7 @@ static void test_torture(void **state)
         {"fp8_block", "model.b.weight"}, {"fp8_ue8m0", "model.a.weight"},
         {"mxfp4", "mlp.experts.up_proj"}, {"packed", "x.weight"},
         {"../adapter/llama", "model.layers.1.mlp.down_proj.weight"},
+        {"bnb_nf4_nested", "model.layers.1.mlp.up_proj.weight"},
         {"awq_gemm", "model.layers.1.mlp.up_proj.weight"},
         {"awq_gemv", "model.layers.1.mlp.up_proj.weight"},
         {"gptq_file", "model.layers.1.mlp.up_proj.weight"},
