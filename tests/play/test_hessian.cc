@@ -198,6 +198,16 @@ static void test_calls(void **)
     osh_ctx_free(cx);
 }
 
+/* Returns the sum of a[t] b[t] of n whole numbers. Without sanitizers and with O3, because the loop
+ * takes most of the time of the test (as PLAIN in tests/plain.h, which is C). */
+__attribute__((noinline, no_sanitize("address"), no_sanitize("undefined"), optimize("O3"))) static int
+sum_products(const int *a, const int *b, int64_t n)
+{
+    int sum = 0;
+    for (int64_t t = 0; t < n; t++) sum += a[t] * b[t];
+    return sum;
+}
+
 /* Computes H in several bands of rows (pieces in hessian_accum.cu), of which the last are smaller.
  * Inputs are whole numbers, so the lower triangle must be exact. Nothing may be written above the
  * diagonal. */
@@ -212,11 +222,14 @@ static void test_pieces(void **)
     for (auto &c : cases) {
         std::vector<float> x((size_t)(c.n * c.I));
         for (size_t i = 0; i < x.size(); i++) x[i] = (float)(i * i % 7) - 3;
+        std::vector<int> columns(x.size()); // x^T [I, n]
+        for (int64_t t = 0; t < c.n; t++)
+            for (int64_t i = 0; i < c.I; i++) columns[(size_t)(i * c.n + t)] = (int)x[(size_t)(t * c.I + i)];
         std::vector<float> h = hessian(cx, d, x, c.I, ALL, 5);
         for (int64_t i = 0; i < c.I; i++)
             for (int64_t j = 0; j < c.I; j++) {
                 float sum = 5;
-                for (int64_t t = 0; j <= i && t < c.n; t++) sum += x[(size_t)(t * c.I + i)] * x[(size_t)(t * c.I + j)];
+                if (j <= i) sum += (float)sum_products(&columns[(size_t)(i * c.n)], &columns[(size_t)(j * c.n)], c.n);
                 if (h[(size_t)(i * c.I + j)] != sum) fail_msg("I %ld: [%ld, %ld]", (long)c.I, (long)i, (long)j);
                 if (c.n > 100) j += i % 5; // skips some elements, because all would take long
             }
