@@ -96,6 +96,8 @@ osh_status osh_source_bind_leaf(osh_ctx *cx, osh_source_module *q, int leaf,
 /* Like osh_source_bind_leaf, but also checks the dtype and the shape of `t`. */
 osh_status osh_source_bind_checked(osh_ctx *cx, osh_source_module *q, int leaf,
                                    const osh_ckpt_tensor *t);
+/* True if AutoRound wrote the checkpoint with the tensors of AutoAWQ. */
+bool osh_source_packs_awq(const osh_source *s);
 /* Fails unless t is a matrix [rows, columns] of a dtype in the list `dtypes`, which ends with
  * OSH_DTYPE_NONE. */
 osh_status osh_source_check_matrix(osh_ctx *cx, const osh_ckpt_tensor *t, int64_t rows,

@@ -1,5 +1,6 @@
 /* source_module.c - functions that all rows of sources.def use to add a module and to find the
  * read the module's stored tensors. The tensors of a module may be in different shards. */
+#include "base/name.h"
 #include "quant/source_impl.h"
 
 #include <math.h>
@@ -60,6 +61,14 @@ osh_status osh_source_bind_leaf(osh_ctx *cx, osh_source_module *q, int leaf,
     q->parts[leaf] = *t;
 done:
     return rc;
+}
+
+bool osh_source_packs_awq(const osh_source *s)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(s->ck->config->quantization_config,
+                                                      "packing_format");
+    return osh_ends_with(s->method, strlen(s->method), "auto-round") && cJSON_IsString(v) &&
+           !strcmp(v->valuestring, "auto_round:auto_awq");
 }
 
 osh_status osh_source_check_matrix(osh_ctx *cx, const osh_ckpt_tensor *t, int64_t rows,

@@ -92,7 +92,17 @@ code=0
 last_wins "$ONESHOT" --progress none --group-size 32 --scheme W8A16 --model gptq_file --output gptq_file.a >log 2>&1 || code=$?
 [ $code = 2 ] && grep -q 'quantize_config.json' log || fail "exit $code: another description of the source is not seen"
 
+# AutoRound writes the tensors of GPTQ, with both conventions of zero points, or those of AWQ.
+for pair in gptq:auto_round:auto_gptq gptq_v2:auto_round awq:auto_round:auto_awq; do
+    describe "${pair%%:*}" "{'quant_method': 'auto-round', 'packing_format': '${pair#*:}', 'data_type': 'int'}"
+    rm -rf autoround
+    one --model other --output autoround
+    cmp a/model.safetensors autoround/model.safetensors
+done
+
 # Unknown variants.
+describe gptq '{"quant_method": "auto-round", "packing_format": "auto_round:fp8"}'
+refused "packing_format is 'auto_round:fp8', want auto_round" --model other --output x
 describe gptq '{"bits": 5}'
 refused 'bits 5: want 2, 3, 4 or 8' --model other --output x
 describe gptq '{"checkpoint_format": "marlin"}'

@@ -66,7 +66,7 @@ static osh_status awq_begin(osh_ctx *cx, void **state, const osh_source *s)
 {
     osh_status rc = OSH_OK;
     awq_config *c = NULL; // own
-    if (s->type != &osh_source_awq) goto done;
+    if (s->type != &osh_source_awq && !osh_source_packs_awq(s)) goto done;
     OSH_NEW(cx, c, 1);
     OSH_TRY(awq_read_config(cx, c, s));
     *state = c, c = NULL; // give
@@ -82,7 +82,7 @@ static void awq_close(osh_ctx *cx, void *state) { osh_free(cx, state); }
 static bool awq_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     static const char *const tails[] = {".qweight", ".qzeros", ".scales"};
-    if (s->type != &osh_source_awq) return false;
+    if (s->type != &osh_source_awq && !osh_source_packs_awq(s)) return false;
     for (int i = 0; i < N_PARTS; i++)
         if ((*n = osh_before_tail(e->name, tails[i])) > 0) return true;
     return false;

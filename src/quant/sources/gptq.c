@@ -58,7 +58,8 @@ static osh_status read_version(osh_ctx *cx, gptq_config *c, const osh_source *s)
     }
     if (!first && !second)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is '%s', want %s", path, key, name,
-                 is_of_autoround(s) ? "auto_round, auto_round:gptqmodel or auto_round:auto_gptq"
+                 is_of_autoround(s) ? "auto_round, auto_round:gptqmodel, auto_round:auto_gptq or "
+                                      "auto_round:auto_awq"
                                     : "gptq or gptq_v2");
     c->plus_one = first;
 done:
@@ -98,7 +99,7 @@ static osh_status gptq_begin(osh_ctx *cx, void **state, const osh_source *s)
 {
     osh_status rc = OSH_OK;
     gptq_config *c = NULL; // own
-    if (s->type != &osh_source_gptq) goto done;
+    if (s->type != &osh_source_gptq || osh_source_packs_awq(s)) goto done;
     OSH_NEW(cx, c, 1);
     OSH_TRY(read_version(cx, c, s));
     OSH_TRY(read_numbers(cx, c, s));
@@ -115,7 +116,7 @@ static void gptq_close(osh_ctx *cx, void *state) { osh_free(cx, state); }
 static bool gptq_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 {
     static const char *const tails[] = {".qweight", ".qzeros", ".scales", ".g_idx"};
-    if (s->type != &osh_source_gptq) return false;
+    if (s->type != &osh_source_gptq || osh_source_packs_awq(s)) return false;
     for (int i = 0; i < N_PARTS; i++)
         if ((*n = osh_before_tail(e->name, tails[i])) > 0) return true;
     return false;
