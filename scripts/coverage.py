@@ -28,12 +28,10 @@ FAMILIES = ROOT / "tests" / "golden" / "families"
 VLLM = FAMILIES / "vllm.json"
 GOALS = {"text": 85, "multimodal": 40}
 # Why an architecture has no template.
-SCAN1 = "no op for the scan of Mamba 1"
-ALIBI = "no ALiBi in the op attention"
+SCAN1 = "no op for the layers of Zamba"
 LATER = "no op for the layers of Zamba 2"
 WHY = {
-    "MambaForCausalLM": SCAN1, "FalconMambaForCausalLM": SCAN1, "JambaForCausalLM": SCAN1, "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
-    "BloomForCausalLM": ALIBI, "MptForCausalLM": ALIBI,
+    "JambaForCausalLM": "no condition for layers by period and offset", "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
     "PersimmonForCausalLM": "no LayerNorm of each head", "FuyuForCausalLM": "no LayerNorm of each head",
     "OlmoHybridForCausalLM": "no delta rule with negative eigenvalues",
     "NemotronHForCausalLM": "no norm of groups after the scan", "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
@@ -45,10 +43,11 @@ WHY = {
 SCALE = "logits are multiplied by logit_scale, which transformers 5.17 leaves out"
 SCALE_G = "logits are divided by logits_scaling, which transformers 5.17 leaves out"
 STACKED = "experts stay dense"
-REMARKS = dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), STACKED) | {
+HOST = "calibrated on the CPU only"
+REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCausalLM", "BloomForCausalLM", "MptForCausalLM", "MPTForCausalLM", "MambaForCausalLM",
+                         "FalconMambaForCausalLM"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), STACKED) | {
     "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,
     "GraniteMoeSWAForCausalLM": STACKED, "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
-    "PhiMoEForCausalLM": "the name in released files; transformers knows it by its model_type",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
     "GraniteMoeHybridForCausalLM": STACKED, "Gemma4ForCausalLM": STACKED,
     "MiniMaxM2ForCausalLM": "oneshot uses rotary_dim, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused", "OlmoeForCausalLM": "clip_qkv is refused",
@@ -56,9 +55,11 @@ REMARKS = dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM",
     "Qwen3_5ForConditionalGeneration": "the MTP block stays dense", "Qwen3_5MoeForConditionalGeneration": "the MTP block stays dense",
 }
 # Text models that exist only inside another model: the proof of the whole model counts.
-INSIDE = {"MllamaForCausalLM": "MllamaForConditionalGeneration"}
+RELEASED = "another name in files; transformers knows the model by its model_type"
+INSIDE = {"MllamaForCausalLM": "MllamaForConditionalGeneration", "Cosmos3EdgeTextModel": "Cosmos3EdgeForConditionalGeneration"}
 # Names of released files for an architecture that has another name in transformers.
-SAME = {"PhiMoEForCausalLM": "PhimoeForCausalLM"}
+SAME = {"PhiMoEForCausalLM": "PhimoeForCausalLM", "MPTForCausalLM": "MptForCausalLM", "LightOnOCRForConditionalGeneration": "LightOnOcrForConditionalGeneration", "LLaMAForCausalLM": "LlamaForCausalLM",
+        "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM", "Qwen2_5OmniModel": "Qwen2_5OmniForConditionalGeneration"}
 HEAD = """# Architectures
 
 Which architectures does `oneshot` calibrate, and how is each proven? The name of an architecture is the entry of
@@ -145,7 +146,7 @@ def table(known, proven, held):
     rows = []
     for name, found in sorted(known.items(), key=lambda x: x[0].lower()):
         but = proven.get(name)
-        words = [w for w in ("towers stay dense" if found[1] else "", REMARKS.get(name), but) if w]
+        words = [w for w in ("towers stay dense" if found[1] else "", REMARKS.get(name), RELEASED if name in SAME else "", but) if w]
         rows.append(f"| `{name}` | `{found[0]}` | {'logits' if name in held else ''}{'' if but else ', load'} | {'; '.join(words)} |")
     return rows
 

@@ -110,6 +110,9 @@ FAMILIES = {
         full_attention=dict(rope_type="default", rope_theta=1e5, partial_rotary_factor=0.5), sliding_attention=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))),
     "longcat_flash": LONGCAT, "longcat_flash_zero": dict(LONGCAT, model_type="longcat_flash", zero_expert_num=2),
     "granite_swa": dict(PLAIN, **SLIDES, **GRANITE, layer_rope_theta=[2e4, 0]), "granitemoe_swa": dict(PLAIN, **FEW, **SLIDES, **GRANITE, shared_intermediate_size=64, layer_rope_theta=[0, 2e4]),
+    "bloom": dict(N, hidden_size=64, n_layer=2, n_head=4), "bloom_6": dict(N, model_type="bloom", hidden_size=96, n_layer=1, n_head=6),
+    "mpt": dict(N, d_model=64, n_layers=2, n_heads=4), "mpt_6": dict(N, model_type="mpt", d_model=96, n_layers=1, n_heads=6),
+    "mamba": dict(N, hidden_size=64, num_hidden_layers=2, state_size=16), "falcon_mamba": dict(N, hidden_size=64, num_hidden_layers=2, state_size=16),
     "jais2": TINY, "hyperclovax": dict(TINY, **(GRANITE | dict(logits_scaling=0.25))),
     "exaone4_5": dict(text_config=dict(PLAIN, **SLIDES), vision_config=dict(QWEN_TOWER, num_key_value_heads=4, fullatt_block_indexes=[0])),
     "video_llama_3": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=TOWER),
@@ -161,6 +164,12 @@ FAMILIES = {
     "paddleocr_vl": dict(text_config=dict(TINY, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])), vision_config=TOWER),
     "hunyuan_vl": dict(text_config=dict(TINY, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 2, 2, 2])), vision_config=dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, patch_size=4, out_hidden_size=64,
                        text_hidden_size=64, max_image_size=16, img_max_token_num=16)),
+    "qwen2_5_omni": dict(thinker_config=dict(text_config=dict(PLAIN, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])),
+                                             audio_config=dict(EARS, output_dim=64), vision_config=QWEN_TOWER), enable_audio_output=False),
+    "qwen3_omni_moe": dict(thinker_config=dict(text_config=dict(TINY, **MOE, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])),
+                                               audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16), vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
+                           enable_audio_output=False),
+    "cosmos3_edge": dict(text_config=dict(TINY, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])), vision_config=TOWER),
     "janus": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
 }
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
@@ -189,6 +198,8 @@ def make(family, folder, dtype, seed):
     model.save_pretrained(folder, save_original_format=not family.endswith("_stacked"))
     if mtp:
         add_mtp(folder)
+    if family == "qwen2_5_omni":
+        torch.save({}, folder / "spk_dict.pt")  # transformers does not load the model without voices
     made = tensors(folder)
     if any(TWICE.match(n) for n in made):
         save_file({TWICE.sub("language_model.model.", n): t for n, t in made.items()}, folder / "model.safetensors", {"format": "pt"})
@@ -261,10 +272,23 @@ def rounded(source, ours, out):
     save_file(made, out / "model.safetensors", {"format": "pt"})
 
 
+def speaker(model):
+    """Returns the part of an omni model that computes logits, or the model. The hooks of a model
+    unpack codes before its first forward pass. An omni model has no forward pass."""
+    if hasattr(model, "thinker"):
+        for hook in list(model._forward_pre_hooks.values()):
+            hook(model, ())
+    return getattr(model, "thinker", model)
+
+
 def load(folder, auto, **more):
     """Returns the model that transformers loads from a directory, and the names that it misses,
     does not know, or finds with another shape."""
-    model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True, **more)
+    kind = auto._model_mapping[type(transformers.AutoConfig.from_pretrained(folder))]
+    if "from_pretrained" in vars(kind):  # that of Qwen2.5-Omni returns no info
+        model, info = transformers.PreTrainedModel.from_pretrained.__func__(kind, folder, dtype="auto", output_loading_info=True, **more)
+    else:
+        model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True, **more)
     return model.eval(), [name for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for name in sorted(map(str, info[kind]))]
 
 
@@ -277,7 +301,7 @@ def reload(source, packed, auto):
         ids = torch.arange(1, 65)[None]
         with torch.no_grad():
             models = [load(folder, auto) for folder in (source, dense, packed)]
-            a, b, c = [model(input_ids=ids).logits.float() for model, _ in models]
+            a, b, c = [speaker(model)(input_ids=ids).logits.float() for model, _ in models]
     except Exception as e:
         return [f"transformers does not load or run it: {type(e).__name__} {str(e)[:200]}"], ""
     wrong, off, further = models[2][1], float((a - b).norm() / a.norm()), float((b - c).norm() / a.norm())

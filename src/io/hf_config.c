@@ -71,6 +71,11 @@ static const family families[] = {
     {"longcat_flash", "LongcatFlashForCausalLM", {131072, .theta = 1e7}, false},
     {"granite_swa", "GraniteSWAForCausalLM", {8192}, true},
     {"granitemoe_swa", "GraniteMoeSWAForCausalLM", {2048}, false},
+    {"bloom", "BloomForCausalLM", {65536}, true},
+    {"mpt", "MptForCausalLM", {65536}, true},
+    {"mamba", "MambaForCausalLM", {0}, true},
+    {"falcon_mamba", "FalconMambaForCausalLM", {0}, true},
+    {"jamba", "JambaForCausalLM", {262144}, false},
     {"olmo", "OlmoForCausalLM", {2048}, false},
     {"apertus", "ApertusForCausalLM", {65536, .theta = 1.2e7, .required = true}, false},
     {"nemotron", "NemotronForCausalLM", {4096, .partial_rotary_factor = 0.5}, false},
@@ -115,6 +120,9 @@ static const family families[] = {
     {"hunyuan_vl_text", "HunYuanDenseV1ForCausalLM", {2048, .alpha = true}, false},
     {"gemma4_unified_text", "Gemma4ForCausalLM",
      {262144, .theta = 1e6, .sliding_theta = 1e4, .proportional = 0.25}, false},
+    {"qwen2_5_omni_text", "Qwen2ForCausalLM", {32768}, false},
+    {"qwen3_omni_moe_text", "Qwen3MoeForCausalLM", {32768}, false},
+    {"cosmos3_edge_text", "Cosmos3EdgeTextModel", {131072, .theta = 1e8}, false},
     {"mllama_text_model", "MllamaForCausalLM", {131072, .theta = 5e5}, false},
     {"qwen3_next", "Qwen3NextForCausalLM", {32768, .partial_rotary_factor = 0.25}, false},
     {"qwen3_5_text", "Qwen3_5ForCausalLM", {32768, .partial_rotary_factor = 0.25}, false},
@@ -260,6 +268,8 @@ static osh_status take_all(osh_ctx *cx, osh_hf_config *c)
     const cJSON *text = hf_member(c->json, "text_config");
     osh_rope rope[2];
 
+    /* Omni models have the parts that read and answer inside thinker_config. */
+    if (!text) text = hf_member(hf_member(c->json, "thinker_config"), "text_config");
     c->model = cJSON_IsObject(text) ? text : c->json;
     OSH_TRY(take_architecture(cx, c));
     OSH_TRY(take_dtype(cx, c));

@@ -201,8 +201,8 @@ done:
 }
 
 /* Adds the names that transformers gives to dense modules of some families, whose tensors have
- * other names. Classes of these modules are Linear or subclasses of it, so the target "Linear" matches
- * them. */
+ * other names. The classes of these modules are Linear or subclasses of it, so the target "Linear"
+ * matches them. */
 static osh_status ignore_other_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     static const struct { const char *family, *entry; } rows[] = {

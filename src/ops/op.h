@@ -294,6 +294,12 @@ static inline int64_t osh_first_key(const osh_attention_attr *at, int64_t i)
     int64_t chunk = at->chunk ? i - i % at->chunk : 0;
     return first > chunk ? first : chunk;
 }
+typedef struct {
+    int64_t head_dim;
+    bool keys;   /* true: the op adds positions to k; false: slopes to q */
+    double by;   /* factor of the slopes */
+    double most; /* MPT's alibi_bias_max; 0: the slopes of Bloom */
+} osh_alibi_attr;
 typedef struct { double beta, original; } osh_position_scale_attr;
 typedef struct {
     char *act;    /* activation: silu | gelu | gelu_pytorch_tanh | gelu_new */
@@ -356,6 +362,7 @@ typedef struct {
  *   rope            in q [N, H*Dh]                         out [N, H*Dh]      rotates pairs
  *   attention       in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh] out [N, H*Dh]    causal
  *   attention_sinks in q, k, v, sinks [H]                  out [N, H*Dh]      softmax with sinks
+ *   alibi           in x [N, H*Dh]                         out [N, H*(Dh+2)] x and two channels
  *   glu             in gate [N, F], up [N, F]              out [N, F]         act(gate) * up
  *   add             in a [N, D], b [N, D]                  out [N, D]
  *   add_f32         in a [N, D], b [N, D]                  out [N, D] F32     sum in F32

@@ -7,6 +7,7 @@
  *   conv1d      in x [N, C], w [C, K], bias [C] optional                    out [N, C]
  *   delta_rule  in x [N, 2 Nk Dk + Nv Dv], a, b [N, Nv], A_log, dt_bias [Nv]  out [N, Nv*Dv]
  *   ssm_scan    in x [N, H P + 2 G S], dt [N, H], A_log, D, dt_bias [H]     out [N, H*P] F32
+ *   mamba_scan  in x, dt [N, I], B, C [N, S], A_log [I, S], D, dt_bias [I]  out [N, I]
  *   gated_norm  in x, z [N, H*D], w [D]                                     out [N, H*D] */
 #ifndef OSH_SCAN_H
 #define OSH_SCAN_H
@@ -15,6 +16,7 @@
 typedef struct { int64_t kernel; bool silu, bias; } osh_conv1d_attr;
 typedef struct { int64_t k_heads, v_heads, k_dim, v_dim; } osh_delta_rule_attr;
 typedef struct { int64_t heads, head_dim, state, groups; double dt_min, dt_max; } osh_ssm_scan_attr;
+typedef struct { int64_t state; } osh_mamba_scan_attr;
 /* `before`: true if the gate is applied before the norm. */
 typedef struct { double eps; int64_t head_dim; bool before; } osh_gated_norm_attr;
 

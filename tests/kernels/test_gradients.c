@@ -10,7 +10,7 @@ typedef struct grad_case {
     const char *op;
     int64_t n, split[2]; // n: number of tokens; split: first token of the second and of the third
                          // sample, 0: there is no such sample
-    int64_t in[5][2];    // in: width of each input; w: [rows, columns] of each weight, columns 0:
+    int64_t in[7][2];    // in: width of each input; w: [rows, columns] of each weight, columns 0:
                          // the weight is 1-D
     int64_t out;         // width of the output; 0: the output is [n]
     const void *attr;
@@ -64,6 +64,8 @@ static char greedy[] = "greedy", groups[] = "groups";
 static const osh_moe_gate_attr gate_soft = {{2, false}, 6, 1, 1, 2.5, false, false, greedy},
                                gate_groups = {{3, true}, 8, 4, 2, 1.5, true, true, groups};
 static const osh_delta_rule_attr delta = {2, 4, 5, 7}, delta_wide = {1, 1, 32, 24};
+static const osh_mamba_scan_attr mamba5 = {5};
+static const osh_alibi_attr alibi7 = {.head_dim = 7, .by = 2};
 static const osh_ssm_scan_attr scan = {4, 5, 6, 2, 0.4, 0.9}, scan_wide = {10, 8, 16, 1, 0, 0};
 static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
 static float head_bias[200]; // set by main
@@ -153,6 +155,9 @@ static const grad_case cases[] = {
     {"delta_rule", 70, {20}, {{88, 0}, {1, 0}, {1, 0}, {1, 0}, {1, 0}}, 24, &delta_wide},
     {"ssm_scan", 13, {5, 6}, {{44, 0}, {4, 0}, {4, 0}, {4, 0}, {4, 0}}, 20, &scan},
     {"ssm_scan", 70, {20}, {{112, 0}, {10, 0}, {10, 0}, {10, 0}, {10, 0}}, 80, &scan_wide},
+    {"mamba_scan", 13, {5, 6}, {{7, 0}, {7, 0}, {5, 0}, {5, 0}, {7, 5}, {7, 0}, {7, 0}}, 7,
+     &mamba5},
+    {"alibi", 13, {5, 6}, {{42, 0}}, 54, &alibi7},
     {"kl", 13, {5}, {{16, 0}, {200, 16}, {12, 0}, {200, 12}}, 0, NULL, 0, 2, 0xe},
     {"kl", 40, {1}, {{16, 0}, {67, 16}, {12, 0}, {67, 12}}, 0, &rules, 2, 2, 0xe},
     {"kl", 13, {1}, {{16, 0}, {200, 16}, {12, 0}, {200, 12}}, 0, &biased, 2, 2, 0xe},

@@ -11,7 +11,7 @@
 typedef struct op_case {
     const char *op;
     int64_t n;                   // number of tokens
-    int64_t in[3], w[4][2], out; // in: widths of the inputs; w: [rows, columns] of the weights
+    int64_t in[4], w[4][2], out; // in: widths of the inputs; w: [rows, columns] of the weights
                                  // (rows 0: no weight; columns 0: 1-D); out: width of the output
     int64_t split[2];            // first token of the second and of the third sample; 0: there is
                                  // no such sample
@@ -125,6 +125,11 @@ static const osh_delta_rule_attr delta1 = {1, 1, 1, 1}, delta7 = {2, 6, 7, 13},
                                  delta64 = {2, 4, 64, 64};
 static const osh_ssm_scan_attr ssm1 = {1, 1, 1, 1, 0, 0}, ssm7 = {6, 7, 5, 2, 0, 0},
                                ssm7c = {6, 7, 5, 2, 0.7, 0.9}, ssm64 = {3, 64, 129, 1, 0, 0};
+static const osh_mamba_scan_attr mamba1 = {1}, mamba5 = {5}, mamba16 = {16};
+static const osh_alibi_attr alibi1 = {.head_dim = 1, .by = 1}, alibi7 = {.head_dim = 7, .by = 2},
+                            alibi7_by = {.head_dim = 7, .by = 3},
+                            alibi7_keys = {.head_dim = 7, .keys = true, .by = 2},
+                            alibi7_mpt = {.head_dim = 7, .by = 2, .most = 4};
 static const osh_gated_norm_attr gated1 = {1e-5, 1}, gated13 = {1e-6, 13}, gated129 = {1e-5, 129},
                                  gated129_0 = {0, 129}, gated78 = {1e-6, 78, false},
                                  gated78b = {1e-6, 78, true};
@@ -244,6 +249,13 @@ static const op_case cases[] = {
     {"ssm_scan", 29, {6 * 7 + 2 * 2 * 5, 6}, {{6}, {6}, {6}}, 42, {11}, .attr = &ssm7c,
      .without = &ssm7},
     {"ssm_scan", 130, {3 * 64 + 2 * 129, 3}, {{3}, {3}, {3}}, 192, {41}, .attr = &ssm64},
+    {"mamba_scan", 1, {1, 1, 1, 1}, {{1, 1}, {1}, {1}}, 1, .attr = &mamba1},
+    {"mamba_scan", 29, {7, 7, 5, 5}, {{7, 5}, {7}, {7}}, 7, {11}, .attr = &mamba5},
+    {"mamba_scan", 130, {129, 129, 16, 16}, {{129, 16}, {129}, {129}}, 129, {41}, .attr = &mamba16},
+    {"alibi", 1, {1}, .out = 3, .attr = &alibi1},
+    {"alibi", 29, {42}, .out = 54, {11}, .attr = &alibi7, .without = &alibi7_by},
+    {"alibi", 29, {42}, .out = 54, {11}, .attr = &alibi7_mpt, .without = &alibi7},
+    {"alibi", 300, {42}, .out = 54, {11}, .attr = &alibi7_keys, .without = &alibi7},
     {"gated_norm", 67, {78, 78}, {{78}}, 78, {9, 11}, .attr = &gated78b, .without = &gated78},
     {"gated_norm", 1, {1, 1}, {{1}}, 1, .attr = &gated1},
     {"gated_norm", 67, {78, 78}, {{78}}, 78, {9, 11}, .attr = &gated78b, .without = &gated78,

@@ -35,8 +35,9 @@ TOWER = re.compile(r"(^|\.)(vis|image|video|multi_modal|connector|aligner|genera
 
 def small(members):
     """Returns the members of a configuration with the small vocabulary of these tests."""
-    if "text_config" in members:
-        return members | {"text_config": small(members["text_config"])}
+    for inner in ("text_config", "thinker_config"):
+        if inner in members:
+            return members | {inner: small(members[inner])}
     return members | {"vocab_size": VOCABULARY}
 
 
@@ -53,10 +54,10 @@ def make(family):
         assert all(TOWER.search(n) for n in names), (family, names)
         ids = (rng_u64(SEED, 7, TOKENS) % np.uint64(VOCABULARY)).astype(np.int64)
         with torch.no_grad():
-            logits = loaded.float()(torch.from_numpy(ids)[None], use_cache=False).logits[0].numpy()
+            logits = tiny_families.speaker(loaded.float())(torch.from_numpy(ids)[None], use_cache=False).logits[0].numpy()
         tiny_families.strip(folder, pathlib.Path(d) / "bare")
         config = json.loads((pathlib.Path(d) / "bare" / "config.json").read_text())
-    for key in [k for k in config if k.endswith("_config") and k != "text_config"]:
+    for key in [k for k in config if k.endswith("_config") and k not in ("text_config", "thinker_config")]:
         del config[key]
     assert np.isfinite(logits).all() and logits.shape == (TOKENS, VOCABULARY), (family, logits.shape)
     rows = {"config": config, "lens": [TOKENS], "logit_samples": 1, "tensors": stored}
