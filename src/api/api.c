@@ -35,8 +35,8 @@ static osh_status job_copy(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
     OSH_TRY(osh_stream_copies(cx, r->emitter, NULL));
-    OSH_TRY(osh_check_interrupt(cx)); // this check is needed if nothing is copied, because then no
-                                      // other check runs
+    // this check is needed if nothing is copied, because then no other check runs
+    OSH_TRY(osh_check_interrupt(cx));
 done:
     osh_run_end(cx, r, scope);
     return rc;

@@ -62,8 +62,8 @@ osh_status osh_report_profiles(osh_ctx *cx, const char *const *files, int n,
 /* Prints a table of the files of eval --panel, and writes it as a page to opt->output. */
 osh_status osh_compare(osh_ctx *cx, const char *const *files, int n, const osh_compare_options *opt,
                        osh_sink sink, void *user);
-osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user); // prints the version, the compiler
-                                                              // and the libraries
+/* Prints the version, the compiler and the libraries. */
+osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user);
 /* Prints a list; `what` is "schemes", "modifiers" or "models". */
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
 const char *osh_list_scheme_name(size_t i); // name of the scheme i; NULL: there are no more

@@ -12,8 +12,9 @@
 #include "ops/peak.h"
 #include "plan/plan.h"
 
-enum { BLOCK = 4 << 20, N_BLOCKS = 64 }; // BLOCK: number of bytes of a block; N_BLOCKS: number of
-                                         // blocks in the file for the disk (256 MiB)
+/* BLOCK: number of bytes of a block; N_BLOCKS: number of blocks in the file for the disk (256 MiB)
+ * */
+enum { BLOCK = 4 << 20, N_BLOCKS = 64 };
 
 /* Matrix multiplications of a decoder layer of SmolLM2-135M. */
 static const struct {
@@ -28,10 +29,8 @@ static const struct {
     {"Hessian of 1536", "hessian_1536", {OSH_PEAK_HESSIAN, 1536, 0}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
-typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates; // operations per second: of
-                                                                        // AMX tiles alone, and of
-                                                                        // each shape; 0: not
-                                                                        // measured
+/* Operations per second: of AMX tiles alone, and of each shape; 0: not measured. */
+typedef struct shape_rates { double tiles, of[N_SHAPES]; } shape_rates;
 
 typedef struct peaks { // peak speeds; numbers are operations or bytes per second, 0: not measured
     double f32, bf16, attention, read, copy, disk_read, disk_write;
@@ -46,8 +45,8 @@ typedef struct peaks { // peak speeds; numbers are operations or bytes per secon
     shape_rates shapes;
 } peaks;
 
-enum { COPIED = 256 << 20 }; // number of bytes of a copy to the GPU, and of a copy inside the GPU's
-                             // memory
+/* Number of bytes of a copy to the GPU, and of a copy inside the GPU's memory. */
+enum { COPIED = 256 << 20 };
 
 /* Opens a temporary file without a name in dir, with O_DIRECT if the file system supports it. Sets
  * *direct. */
@@ -69,8 +68,8 @@ static osh_status measure_disk(osh_ctx *cx, peaks *p, const char *dir, double se
 
     block = osh_calloc(cx, 1, BLOCK + 4096);
     if (!block) OSH_TRY(OSH_E_NOMEM);
-    aligned = (char *)block + (4096 - (uintptr_t)block % 4096); // O_DIRECT needs memory that is
-                                                                // aligned to 4096 bytes
+    // O_DIRECT needs memory that is aligned to 4096 bytes
+    aligned = (char *)block + (4096 - (uintptr_t)block % 4096);
     memset(aligned, 0x5a, BLOCK);
     OSH_TRY(open_scratch(cx, &fd, &p->direct, dir));
     double begin = osh_now();
@@ -107,8 +106,8 @@ static osh_status measure_reads(osh_ctx *cx, double *rate, const gpu_reads *r)
     double begin = osh_now();
     do {
         OSH_TRY(osh_cuda_file_read(cx, f, r->to, BLOCK, n % N_BLOCKS * BLOCK, false));
-        if (n % N_BLOCKS == N_BLOCKS - 1) OSH_TRY(r->d->type->sync(cx, r->d)); // waits for the
-                                                                               // copies to the GPU
+        // waits for the copies to the GPU
+        if (n % N_BLOCKS == N_BLOCKS - 1) OSH_TRY(r->d->type->sync(cx, r->d));
     } while (++n % N_BLOCKS || osh_now() - begin < r->seconds);
     *rate = (double)n * BLOCK / (osh_now() - begin);
 done:
@@ -188,8 +187,8 @@ static osh_status measure_gpu_reads(osh_ctx *cx, peaks *p, osh_device *d, int or
     OSH_TRY(osh_cuda_stage_open(cx, d, "true"));
     OSH_TRY(measure_reads(cx, &p->gpu_cufile, &r));
     OSH_TRY(osh_cuda_count(cx, d, &c));
-    if (c.detours[OSH_DETOUR_FILE]) p->gpu_cufile = 0; // cuFile was not used; a message has given
-                                                        // the reason
+    // cuFile was not used; a message has given the reason
+    if (c.detours[OSH_DETOUR_FILE]) p->gpu_cufile = 0;
 done:
     if (r.to) osh_device_free(d, r.to);
     osh_file_close(cx, r.f);

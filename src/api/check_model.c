@@ -60,8 +60,8 @@ static size_t without_last(const char *name, size_t n)
 static bool is_forgotten(const checked *c, const char *name)
 {
     size_t module = without_last(name, strlen(name)), around = without_last(name, module);
-    if (strstr(name, "inv_freq")) return false; // older files have this buffer, which is not a
-                                                // weight
+    // older files have this buffer, which is not a weight
+    if (strstr(name, "inv_freq")) return false;
     /* True if the module is an item of a list, such as a decoder layer. */
     bool of_list =
         around && strspn(name + around + 1, "0123456789") == module - around - 1;

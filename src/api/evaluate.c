@@ -11,8 +11,8 @@
 #include "report/verdict.h"
 #include "text/json.h"
 
-static const char marker[] = "<!-- evaluation -->"; // a comment in the page, which the results
-                                                    // replace
+/* A comment in the page, which the results replace. */
+static const char marker[] = "<!-- evaluation -->";
 enum { MAX_REPORT_BYTES = 1 << 30 };
 
 typedef struct kept {

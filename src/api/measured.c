@@ -88,8 +88,8 @@ static osh_status measuring_begin(osh_ctx *cx, measuring *m, const osh_options *
     int64_t bytes = 0;
     *m = (measuring){.opt = *opt};
     m->opt.measure = true, m->opt.device = "cpu", m->opt.device_memory = 0, m->opt.profile = NULL;
-    m->opt.host_memory = m->opt.scratch_size = 0; // no budget: the measurement predicts its own
-                                                  // peak
+    // no budget: the measurement predicts its own peak
+    m->opt.host_memory = m->opt.scratch_size = 0;
     OSH_TRY(osh_plan_new(cx, &m->p, &m->opt));
     OSH_TRY(osh_identity_new(cx, &id, m->p));
     OSH_TRY(osh_identity_json(cx, &text, id, OSH_IDENTITY_FIELDS));

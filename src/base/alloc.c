@@ -316,8 +316,8 @@ void osh_mem_trim(osh_ctx *cx)
 
 void osh_mem_tune(void)
 {
-    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES); // malloc would raise this threshold itself when large
-                                           // blocks are freed
+    // malloc would raise this threshold itself when large blocks are freed
+    mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
     mallopt(M_TRIM_THRESHOLD, MMAP_BYTES);
     mallopt(M_ARENA_MAX, 1);
 }

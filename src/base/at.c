@@ -202,8 +202,8 @@ osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *
     }
     if (fd < 0 && errno == EACCES) {
         fd = openat(d->fd, name, O_RDONLY | flags);
-        if (fd < 0) errno = EACCES; // the message then says that the file cannot be made, not that
-                                    // the file is missing
+        // the message then says that the file cannot be made, not that the file is missing
+        if (fd < 0) errno = EACCES;
     }
     OSH_TRY(at_file(cx, out, fd, d, name));
 done:

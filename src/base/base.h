@@ -87,8 +87,8 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // not zeroed
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroed; n * size is checked for overflow
 void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // p stays valid on failure
 char *osh_strdup(osh_ctx *cx, const char *s);
-char *osh_sprintf(osh_ctx *cx, const char *fmt, ...) // returns the text (own), or NULL if there is
-                                                     // no memory
+/* Returns the text (own), or NULL if there is no memory. */
+char *osh_sprintf(osh_ctx *cx, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void osh_free(osh_ctx *cx, void *p);
 /* Memory classes, for budgets. An allocation through cx, or by the chunks of its osh_parallel_for,
@@ -96,8 +96,8 @@ void osh_free(osh_ctx *cx, void *p);
  * memory. All byte counts are "gross": they include the overhead of the allocator, and a large
  * block counts as whole pages. */
 typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
-osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c); // sets the class of later allocations;
-                                                         // returns the previous class
+/* Sets the class of later allocations; returns the previous class. */
+osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c);
 /* Moves the block `p`, which may be NULL, to another class. */
 void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to);
 /* Sets the limit of a class, beyond which allocations fail. OSH_MEM_HOST limits the sum of all
@@ -117,30 +117,30 @@ void osh_mem_uncount(osh_ctx *cx, size_t n_bytes);
 size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
 /* Returns the highest osh_mem_used since osh_ctx_new or osh_ctx_anew. */
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
-size_t osh_mem_gross(size_t n_bytes); // returns the bytes that an allocation of n_bytes takes, with
-                                      // the allocator's overhead
+/* Returns the bytes that an allocation of n_bytes takes, with the allocator's overhead. */
+size_t osh_mem_gross(size_t n_bytes);
 void osh_mem_trim(osh_ctx *cx);       // gives free memory back to the system
 /* Sets malloc's options so that the process takes no more memory than the highest number of bytes
  * that were counted at a time. Below this peak, malloc may keep freed pages. */
 void osh_mem_tune(void);
-size_t osh_mem_live(const osh_ctx *cx); // returns the bytes in use, without the overhead of the
-                                        // allocator
+/* Returns the bytes in use, without the overhead of the allocator. */
+size_t osh_mem_live(const osh_ctx *cx);
 size_t osh_mem_peak(const osh_ctx *cx); // returns the highest osh_mem_live so far
 /* Makes the n-th allocation from now on fail; n = 1 is the next one. n <= 0: no allocation
  * fails. */
 void osh_mem_fail_after(osh_ctx *cx, int64_t n);
 /* True if the allocation that osh_mem_fail_after chose has failed. */
 bool osh_mem_fail_hit(const osh_ctx *cx);
-int64_t osh_rss_peak(void); // returns the highest memory of the process in bytes (VmHWM); < 0:
-                            // unknown
+/* Returns the highest memory of the process in bytes (VmHWM); < 0: unknown. */
+int64_t osh_rss_peak(void);
 
 /* Log and progress. Messages go to stderr and to the log file, if there is one. Messages above the
  * context's level are dropped. */
 typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
-void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode); // progress_mode: an
-                                                                         // osh_progress_mode
-void osh_log_colour(osh_ctx *cx, bool on); // turns colours of the live line on or off; only a
-                                           // terminal shows them
+/* progress_mode: an osh_progress_mode. */
+void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode);
+/* Turns colours of the live line on or off; only a terminal shows them. */
+void osh_log_colour(osh_ctx *cx, bool on);
 /* Opens the log file. Each line has seconds, level and text. The file gets every message from INFO
  * on, every stage of the profile and every finished subgraph. A line is one write(2), so a kill
  * leaves whole lines. If `path` is NULL, closes the file. */
@@ -189,8 +189,8 @@ typedef struct osh_progress {
     bool small; // true for a subgraph of a job with a very large number of subgraphs; the line of
                 // the subgraph is only in the log file and in JSON
 } osh_progress;
-void osh_progress_show(osh_ctx *cx, const osh_progress *p); // shows the progress; on a terminal at
-                                                            // most ten times per second
+/* Shows the progress; on a terminal at most ten times per second. */
+void osh_progress_show(osh_ctx *cx, const osh_progress *p);
 typedef void (*osh_progress_fn)(void *user, const osh_progress *p);
 /* Sets a callback: each osh_progress_show calls fn, on the job's thread and in every mode. `fn`
  * must not block; NULL: no callback. */
@@ -214,15 +214,15 @@ typedef struct osh_apart {
     void *user;
 } osh_apart;
 osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const osh_apart *a);
-size_t osh_apart_bytes(int at_once); // returns the bytes that osh_parallel_apart allocates, with
-                                     // the allocator's overhead
+/* Returns the bytes that osh_parallel_apart allocates, with the allocator's overhead. */
+size_t osh_apart_bytes(int at_once);
 
 /* Interrupts the job; a signal handler may call it. Every task of more than a tenth of a second
  * calls osh_interrupted from time to time, and osh_parallel_for calls it before each chunk. */
 void osh_interrupt(osh_ctx *cx);
 bool osh_interrupted(const osh_ctx *cx);
-osh_status osh_check_interrupt(osh_ctx *cx); // fails with OSH_E_INTERRUPTED if the job is
-                                             // interrupted
+/* Fails with OSH_E_INTERRUPTED if the job is interrupted. */
+osh_status osh_check_interrupt(osh_ctx *cx);
 void osh_interrupt_forget(osh_ctx *cx);
 double osh_now(void); // returns seconds of a monotonic clock
 

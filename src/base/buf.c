@@ -92,8 +92,8 @@ osh_status osh_buf_line(osh_ctx *cx, osh_buf *b, const char *fmt, ...)
     size_t most = 6 * n; // each byte may become \uXXXX
     if (!rc) rc = buf_reserve(cx, b, most + 1 + n);
     if (rc) return rc;
-    char *text = b->data + b->len + most; // the unescaped text; it is stored after the memory for
-                                          // the escaped text
+    // the unescaped text; it is stored after the memory for the escaped text
+    char *text = b->data + b->len + most;
     va_start(ap, fmt);
     vsnprintf(text, n + 1, fmt, ap);
     va_end(ap);

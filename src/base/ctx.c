@@ -10,8 +10,9 @@ enum { MAX_THREADS = 4096 }; // limit of the flag --threads
 
 static int n_cpus(void)
 {
-    cpu_set_t set; // CPUs that this process may use; in a container these may be fewer than the
-                   // CPUs of the machine
+    // CPUs that this process may use; in a container these may be fewer than the CPUs of the
+    // machine
+    cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
     return 1;
 }
@@ -70,8 +71,8 @@ void osh_ctx_anew(osh_ctx *cx)
         atomic_store(&sh->used_peak[c], atomic_load(&sh->used[c]));
     }
     atomic_store(&sh->peak, atomic_load(&sh->live));
-    osh_kept_drop(&sh->kept, 0); // used_peak is now the bytes in use, and used and kept bytes
-                                 // together may not exceed used_peak
+    // used_peak is now the bytes in use, and used and kept bytes together may not exceed used_peak
+    osh_kept_drop(&sh->kept, 0);
     pthread_mutex_lock(&sh->log.lock);
     sh->log.start = osh_now(), sh->log.counting = false;
     pthread_mutex_unlock(&sh->log.lock);

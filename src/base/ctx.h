@@ -36,8 +36,8 @@ typedef struct osh_log_state {
 } osh_log_state;
 
 typedef struct osh_profile osh_profile;
-typedef struct osh_open_scope { // a stage of the profile that has begun on this thread and not
-                                // ended
+/* A stage of the profile that has begun on this thread and not ended. */
+typedef struct osh_open_scope {
     int row;       // index of the stage's row in the profile
     bool records;  // true if the start record of the stage is in the file
     double start;  // seconds since the profile's start

@@ -49,8 +49,8 @@ osh_status osh_file_remove(osh_ctx *cx, const char *path)
 osh_status osh_dir_make(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
-    char *p = osh_strdup(cx, path); // own: a copy of the path; the loop replaces each slash in turn
-                                    // by a NUL
+    // own: a copy of the path; the loop replaces each slash in turn by a NUL
+    char *p = osh_strdup(cx, path);
     if (!p) return OSH_E_NOMEM;
 
     for (size_t i = 1;; i++) {

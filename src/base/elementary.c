@@ -15,8 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
-static const double ln2_hi = 0x1.62e42fefap-1; // 36 significant bits, so the product n * ln2_hi is
-                                               // exact
+/* 36 significant bits, so the product n * ln2_hi is exact. */
+static const double ln2_hi = 0x1.62e42fefap-1;
 static const double ln2_lo = 0x1.cf79abc9e3b3ap-40;
 
 static double f64_of_bits(uint64_t u)
@@ -41,8 +41,8 @@ double osh_math_exp(double x)
     static const double c[] = {1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
                                1.0 / 362880,     1.0 / 40320,     1.0 / 5040,     1.0 / 720,
                                1.0 / 120,        1.0 / 24,        1.0 / 6,        1.0 / 2};
-    const double round = 6755399441055744.0; // 1.5 * 2^52: a double plus this number is rounded to
-                                             // a whole number
+    // 1.5 * 2^52: a double plus this number is rounded to a whole number
+    const double round = 6755399441055744.0;
     if (x != x) return x;
     if (x < -746) return 0;
     if (x > 709.79) return INFINITY;
@@ -50,8 +50,8 @@ double osh_math_exp(double x)
     double r = (x - n * ln2_hi) - n * ln2_lo, p = c[0];
     for (size_t i = 1; i < sizeof c / sizeof *c; i++) p = p * r + c[i];
     p = 1 + (r + p * r * r);
-    int k = (int)n, half = k / 2; // 2^k is multiplied in two steps, because 2^k alone may be out of
-                                  // range
+    // 2^k is multiplied in two steps, because 2^k alone may be out of range
+    int k = (int)n, half = k / 2;
     return p * power_of_2(half) * power_of_2(k - half);
 }
 

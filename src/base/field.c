@@ -42,8 +42,8 @@ static osh_status field_refuse(osh_ctx *cx, const osh_field *f, const char *want
 
 static bool field_in_range(const osh_field *f, double v)
 {
-    return !field_has_range(f) || (v >= f->min && v <= f->max); // refuses NaN if the field has a
-                                                                // range
+    // refuses NaN if the field has a range
+    return !field_has_range(f) || (v >= f->min && v <= f->max);
 }
 
 static bool starts_number(const char *s)
@@ -65,8 +65,8 @@ static bool parse_int(const char *s, int64_t *v)
 bool osh_text_is_number(const char *s, double *v)
 {
     char *end;
-    if (!starts_number(s) || strpbrk(s, "xX")) return false; // a hexadecimal number is refused as a
-                                                             // mistake
+    // a hexadecimal number is refused as a mistake
+    if (!starts_number(s) || strpbrk(s, "xX")) return false;
     *v = strtod(s, &end);
     return end != s && !*end && isfinite(*v);
 }

@@ -30,8 +30,8 @@ int osh_fd_open(const char *path, int flags)
     int fd, high;
     do fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666);
     while (fd < 0 && errno == EINTR);
-    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK); // removes O_NONBLOCK, so
-                                                                       // that later writes wait
+    // removes O_NONBLOCK, so that later writes wait
+    if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
     if (fd < 0 || fd > STDERR_FILENO) return fd;
     high = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     int why = errno;
@@ -142,8 +142,8 @@ void osh_file_close(osh_ctx *cx, osh_file *f)
 {
     if (!f) return;
     if (f->locked) osh_file_unlock(f);
-    if (f->fd >= 0) close(f->fd); // close reports no error: data that must be safe was synced
-                                  // before
+    // close reports no error: data that must be safe was synced before
+    if (f->fd >= 0) close(f->fd);
     if (f->direct >= 0) close(f->direct);
     osh_free(cx, f->path);
     osh_free(cx, f);
@@ -202,8 +202,8 @@ static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
         if (osh_interrupted(cx)) return osh_check_interrupt(cx);
         ssize_t k = pread(fd, s->room, want < s->room_bytes ? want : s->room_bytes, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0 && errno == EINVAL) return OSH_OK; // the file system refuses direct access
-                                                     // despite O_DIRECT
+        // the file system refuses direct access despite O_DIRECT
+        if (k < 0 && errno == EINVAL) return OSH_OK;
         if (k < 0) return osh_file_fail(cx, "read", s->f->path);
         int64_t from = at > s->offset ? at : s->offset, to_end = at + k < end ? at + k : end;
         if (to_end > from) {
@@ -302,11 +302,11 @@ osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, 
         ssize_t k = pread(f->direct, (char *)room + have, want - have, (off_t)(at + (int64_t)have));
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno != EINVAL) return osh_file_fail(cx, "read", f->path);
-        if (k <= 0) break; // the file system refuses direct access despite O_DIRECT, or the file
-                           // ends
+        // the file system refuses direct access despite O_DIRECT, or the file ends
+        if (k <= 0) break;
         have += (size_t)k;
-        if (k % OSH_BLOCK_BYTES) break; // the remaining bytes are read through the page cache, or
-                                        // the file ends
+        // the remaining bytes are read through the page cache, or the file ends
+        if (k % OSH_BLOCK_BYTES) break;
     }
     size_t got = have < lead ? 0 : have - lead < n ? have - lead : n;
     atomic_fetch_add(&cx->sh->read_bytes, (int64_t)got);

@@ -11,10 +11,8 @@ int osh_fd_open(const char *path, int flags);
 
 typedef struct osh_file osh_file; // an open file: descriptor and path
 osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // read only
-osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path); // creates a file for
-                                                                           // reading and writing;
-                                                                           // an existing file
-                                                                           // becomes empty
+/* Creates a file for reading and writing; an existing file becomes empty. */
+osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path);
 /* Creates a temporary file and locks it until it is closed. Never follows a link and never replaces
  * a file of another user. First removes a file that a killed process left: a regular file of this
  * user (for root: of any user) with one hard link that no process has locked. Anything else at
@@ -118,23 +116,23 @@ osh_status osh_dir_list(osh_ctx *cx, char ***names, size_t *n, const char *path)
 void osh_strings_free(osh_ctx *cx, char **names, size_t n);
 /* Removes a directory and everything in it. A missing directory is no error. */
 osh_status osh_dir_remove(osh_ctx *cx, const char *path);
-osh_status osh_dir_sync(osh_ctx *cx, const char *path);       // syncs the list of names in the
-                                                              // directory
+/* Syncs the list of names in the directory. */
+osh_status osh_dir_sync(osh_ctx *cx, const char *path);
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path); // syncs the directory that holds path
 /* Renames a file or directory and syncs the directory that contains it. */
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to);
-char *osh_path_join(osh_ctx *cx, const char *dir, const char *name); // returns the path (own), or
-                                                                     // NULL if there is no memory
+/* Returns the path (own), or NULL if there is no memory. */
+char *osh_path_join(osh_ctx *cx, const char *dir, const char *name);
 /* Sets *out (own) to `path` without trailing slashes. If the last name of the path is a link, *out
  * is the path to which the link points. `path` need not exist yet. */
 osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path);
 /* True if a file system is mounted at `path`; such a directory cannot be renamed. */
 bool osh_dir_is_mount(const char *path);
-int64_t osh_disk_free(const char *path); // returns the free bytes on the disk that holds or will
-                                         // hold `path`; < 0: unknown
+/* Returns the free bytes on the disk that holds or will hold `path`; < 0: unknown. */
+int64_t osh_disk_free(const char *path);
 
-typedef struct osh_io_counts { // number of bytes that all osh_file_* functions have read and
-                               // written
+/* Number of bytes that all osh_file_* functions have read and written. */
+typedef struct osh_io_counts {
     int64_t read_bytes, written_bytes;
 } osh_io_counts;
 osh_io_counts osh_io_counted(const osh_ctx *cx);

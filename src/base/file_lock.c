@@ -46,8 +46,8 @@ void osh_file_unlock(osh_file *f)
         *at = f->next_locked;
         break;
     }
-    flock(f->fd, LOCK_UN); // close alone would not unlock a file that a child of a concurrent fork
-                           // still has open
+    // close alone would not unlock a file that a child of a concurrent fork still has open
+    flock(f->fd, LOCK_UN);
     close(f->fd);
     f->fd = -1, f->locked = false;
     pthread_mutex_unlock(&locks.mutex);
@@ -57,9 +57,9 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
 {
     int rc;
     pthread_once(&locks.once, locks_watch_fork);
-    pthread_mutex_lock(&locks.mutex); // the mutex is locked before flock, because a fork between
-                                      // flock and the change of the list would pass the file's lock
-                                      // to the child
+    // the mutex is locked before flock, because a fork between flock and the change of the list
+    // would pass the file's lock to the child
+    pthread_mutex_lock(&locks.mutex);
     do rc = flock(f->fd, LOCK_EX | LOCK_NB);
     while (rc && errno == EINTR);
     int why = errno;

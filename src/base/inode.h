@@ -18,8 +18,8 @@ typedef struct osh_inode {
 } osh_inode;
 
 osh_inode osh_inode_at(const char *path); // returns kind OSH_INODE_OTHER if lstat fails
-const char *osh_inode_text(const osh_inode *p); // returns the kind as text, such as "a symbolic
-                                                // link"
+/* Returns the kind as text, such as "a symbolic link" */
+const char *osh_inode_text(const osh_inode *p);
 /* Returns the absolute path without links. Parts that do not exist yet are appended as given. The
  * caller owns *out. */
 osh_status osh_path_real(osh_ctx *cx, char **out, const char *path);

@@ -43,8 +43,8 @@ int osh_live_width(void)
 bool osh_live_in_front(void)
 {
     pid_t front = tcgetpgrp(STDERR_FILENO);
-    return front < 0 || front == getpgrp(); // true if the process is in the foreground, or has no
-                                            // controlling terminal (front < 0)
+    // true if the process is in the foreground, or has no controlling terminal (front < 0)
+    return front < 0 || front == getpgrp();
 }
 
 double osh_progress_fraction(const osh_progress *p)
@@ -198,8 +198,8 @@ int osh_live_print(char *to, size_t room, const osh_live *live, int width, bool 
 
     fill_pieces(piece, live);
     if (p->finished && p->work_total > 0 && p->work_done >= p->work_total) part = 1;
-    if (width > (int)room - 20) width = (int)room - 20; // 20 bytes are reserved for the codes of
-                                                        // colours
+    // 20 bytes are reserved for the codes of colours
+    if (width > (int)room - 20) width = (int)room - 20;
     line_fit(piece, width - 1, part);
     to[0] = 0;
     for (int k = 0; k < N_PIECES; k++) {

@@ -16,8 +16,8 @@ int osh_live_width(void);     // returns the number of columns of the terminal o
 bool osh_live_in_front(void); // true unless the process is in the background of a shell
 
 double osh_progress_fraction(const osh_progress *p); // finished fraction of the job; < 0: unknown
-void osh_show_rate(char *to, size_t room, const osh_progress *p); // "310 tok/s" or "12.5 MB/s"; "":
-                                                                  // unknown
+/* "310 tok/s" or "12.5 MB/s"; "": unknown. */
+void osh_show_rate(char *to, size_t room, const osh_progress *p);
 void osh_show_time(char *to, size_t room, double seconds);                // "4m12s"
 /* Prints a number of bytes as "5.1 of 24.0 GiB". If `budget` is 0, prints only `n`. */
 void osh_show_bytes(char *to, size_t room, int64_t n, int64_t budget);

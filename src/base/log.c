@@ -184,8 +184,8 @@ void osh_log(osh_ctx *cx, osh_log_level level, const char *fmt, ...)
 static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
 {
     if (p->eta_s > 0) return p->eta_s;
-    if (!l->counting || p->work_done < l->last_work) { // the first call, or another job has begun
-                                                       // in this process
+    // the first call, or another job has begun in this process
+    if (!l->counting || p->work_done < l->last_work) {
         bool from_start = p->finished && !l->counting;
         l->counting = true;
         l->t0 = from_start ? l->start : now;
@@ -318,8 +318,8 @@ void osh_progress_show(osh_ctx *cx, const osh_progress *p)
     moment m = {.now = osh_now()};
     bool json = l->mode == OSH_PROGRESS_JSON;
 
-    if (l->told) l->told(l->told_user, p); // the callback is called without the lock, because it
-                                           // may log
+    // the callback is called without the lock, because it may log
+    if (l->told) l->told(l->told_user, p);
     pthread_mutex_lock(&l->lock);
     m.left = progress_eta(l, p, m.now);
     bool due = (p->finished && (json || !p->small)) || m.now - l->last_shown >= min_gap;

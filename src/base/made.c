@@ -61,8 +61,8 @@ osh_status osh_made_check(osh_ctx *cx, osh_path_use use, const char *shown, cons
     const struct made *m = made;
     struct stat st;
     while (m->use != use) m++;
-    if (stat(path, &st)) return OSH_OK; // there is no file, or opening the file will report the
-                                        // error
+    // there is no file, or opening the file will report the error
+    if (stat(path, &st)) return OSH_OK;
     if (m->streams && (S_ISCHR(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
         return OSH_OK;
     if (!S_ISREG(st.st_mode))

@@ -106,8 +106,8 @@ static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), ui
  * threads. */
 static void pool_wake(osh_pool *p, pthread_cond_t *who)
 {
-    pthread_mutex_lock(&p->lock); // after this lock each waiting thread sleeps or will check the
-                                  // condition again
+    // after this lock each waiting thread sleeps or will check the condition again
+    pthread_mutex_lock(&p->lock);
     pthread_mutex_unlock(&p->lock);
     pthread_cond_broadcast(who);
 }
@@ -143,8 +143,9 @@ static void *worker_main(void *user)
     for (;;) {
         pool_wait_work(p, seen);
         if (p->stop) return NULL;
-        seen++; // seen + 1 is the number of the job (osh_parallel_for) to execute: no job begins
-                // before all workers have finished the previous one
+        // seen + 1 is the number of the job (osh_parallel_for) to execute: no job begins before all
+        // workers have finished the previous one
+        seen++;
         worker_run_chunks(w);
         if (atomic_fetch_sub(&p->n_busy, 1) == 1 && p->caller_asleep) pool_wake(p, &p->finished);
     }

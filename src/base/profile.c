@@ -39,8 +39,8 @@ int64_t osh_mem_anon(void)
     return osh_proc_status(text) ? status_anon(text) : -1;
 }
 
-enum { HOLD_MORE = 2 << 20 }; // number of bytes reserved for regular expressions, Unicode
-                              // normalization and stdio
+/* Number of bytes reserved for regular expressions, Unicode normalization and stdio. */
+enum { HOLD_MORE = 2 << 20 };
 
 int64_t osh_mem_uncounted(osh_ctx *cx)
 {
@@ -425,8 +425,8 @@ void osh_profile_end(osh_ctx *cx, osh_scope scope)
     pthread_mutex_lock(&p->lock);
     while (cx->n_scopes > scope) {
         osh_open_scope *s = &cx->scopes[--cx->n_scopes];
-        if (!p->running || (size_t)s->row >= p->n_rows) continue; // the scope was begun under an
-                                                                  // earlier profile
+        // the scope was begun under an earlier profile
+        if (!p->running || (size_t)s->row >= p->n_rows) continue;
         double now = osh_now() - p->start, seconds = now - s->start;
         p->rows[s->row].seconds += seconds - s->inside;
         if (cx->n_scopes) cx->scopes[cx->n_scopes - 1].inside += seconds;

@@ -42,9 +42,9 @@ typedef enum osh_stage {
     OSH_STAGE_AFTER,
     OSH_N_STAGES
 } osh_stage;
-osh_stage osh_profile_stage(const char *phase); // returns OSH_N_STAGES if the phase belongs to no
-                                                // stage, such as a phase of a program that uses the
-                                                // library
+/* Returns OSH_N_STAGES if the phase belongs to no stage, such as a phase of a program that uses the
+ * library. */
+osh_stage osh_profile_stage(const char *phase);
 const char *osh_stage_name(osh_stage s);        // "Pre-process", "Calibration", ...
 
 typedef struct osh_profile_gpu { // bytes

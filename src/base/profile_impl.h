@@ -51,8 +51,8 @@ struct osh_profile {
     void *device_user;        // view
 };
 
-osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p); // returns the bytes read and
-                                                                       // written since the start
+/* Returns the bytes read and written since the start. */
+osh_io_counts osh_profile_io(const osh_ctx *cx, const osh_profile *p);
 osh_profile_gpu osh_profile_gpu_now(const osh_profile *p);
 
 /* profile_file.c defines these functions. They do nothing if the profile has no file. */

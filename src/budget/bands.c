@@ -14,10 +14,10 @@
  * one for every EACH bytes of the output, at most WAITING. A small output gets few waiting threads,
  * because their bands would need most of the memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
-enum { BAND_MOST = 64 << 20 }; // largest size in bytes of a band whose rows must be rounded
-                               // together (osh_band_unit)
-enum { HELD_MOST = 1 << 30 };             // largest number of bytes of the bands that a stream
-                                          // keeps until it reads them again
+/* Largest size in bytes of a band whose rows must be rounded together (osh_band_unit) */
+enum { BAND_MOST = 64 << 20 };
+/* Largest number of bytes of the bands that a stream keeps until it reads them again. */
+enum { HELD_MOST = 1 << 30 };
 
 static int64_t band_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -69,8 +69,8 @@ bool osh_stream_takes(const osh_budget *p, int linear)
     /* A stream rounds the weight as stored on the disk, so it cannot round a weight that factors
      * are folded into. */
     if (osh_is_folded(p->rewrites, l->tensor)) return false;
-    if (l->prune.modifier >= 0) return false;              // the mask of a pruner needs the whole
-                                                           // weight
+    // the mask of a pruner needs the whole weight
+    if (l->prune.modifier >= 0) return false;
     if (!osh_observer_by_rows(a)) return false;
     if (!a->present || !p->in->recipe->modifiers[l->modifier].type->solver->by_rows ||
         a->strategy == OSH_Q_TENSOR || !osh_wants_no_data(l))
@@ -269,9 +269,8 @@ int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int6
         n_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
     }
     int n_copying = osh_stream_workers(n_workers, n_bytes);
-    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies; // without calibration data, one
-                                                                    // stream processes both copies
-                                                                    // and Linears
+    // without calibration data, one stream processes both copies and Linears
+    if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies;
     for (int i = 0; i < p->match->n_linears; i++) {
         if (!osh_stream_takes(p, i)) continue;
         osh_band_room_linear(&linears, p, i);
@@ -308,9 +307,9 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    enum { LEAST_BYTES = 512 << 10 }; // size in bytes below which a tensor is not checked early,
-                                      // because a disk request takes as long as reading this many
-                                      // bytes
+    // size in bytes below which a tensor is not checked early, because a disk request takes as long
+    // as reading this many bytes
+    enum { LEAST_BYTES = 512 << 10 };
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
 }
 

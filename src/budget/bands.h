@@ -6,19 +6,19 @@
 #include "budget/budget.h"
 
 enum { OSH_BAND_BYTES = 1 << 20 };  // approximate size in bytes of a band, as stored in the source
-enum { OSH_BAND_ITEM_BYTES = 4608 }; // upper bound of the bytes of the state that a stream keeps
-                                     // for one tensor
+/* Upper bound of the bytes of the state that a stream keeps for one tensor. */
+enum { OSH_BAND_ITEM_BYTES = 4608 };
 
 /* Returns the number of threads of a stream: at most n_threads that compute, and additional threads
  * that wait for the disk. */
 int osh_stream_most(const osh_budget *p, int n_threads);
-int osh_stream_workers(int most, int64_t n_bytes); // Returns the number of threads for n_bytes of
-                                                   // data: at most `most`, and no more threads than
-                                                   // bands
-bool osh_stream_takes(const osh_budget *p, int linear); // true if a stream rounds the Linear in
-                                                        // bands; false if it is rounded as a whole
-bool osh_streams_all(const osh_budget *p); // true if a stream does all work of the run, so that no
-                                           // subgraph is run
+/* Returns the number of threads for n_bytes of data: at most `most`, and no more threads than
+ * bands. */
+int osh_stream_workers(int most, int64_t n_bytes);
+/* True if a stream rounds the Linear in bands; false if it is rounded as a whole. */
+bool osh_stream_takes(const osh_budget *p, int linear);
+/* True if a stream does all work of the run, so that no subgraph is run. */
+bool osh_streams_all(const osh_budget *p);
 /* True if the stream itself finds the largest magnitude of the weights that share the Linear's
  * global scale. The stream then reads all bands of these weights before it rounds one. It keeps as
  * many bands in memory as fit, and reads the other bands a second time for the rounding. If false,
@@ -32,9 +32,9 @@ int64_t osh_globals_scan_bytes(const osh_budget *p, int n_threads);
  * osh_stream_stays. */
 int64_t osh_stream_stays(const osh_budget *p, int linear);
 int64_t osh_stream_stays_most(int64_t largest, int n_workers);
-int osh_held_most(const osh_budget *p); // Returns the largest number of bands that can be kept: all
-                                        // bands of the largest group of Linears that share a scale;
-                                        // 0: no Linears share a scale
+/* Returns the largest number of bands that can be kept: all bands of the largest group of Linears
+ * that share a scale; 0: no Linears share a scale. */
+int osh_held_most(const osh_budget *p);
 size_t osh_held_slot_bytes(const osh_budget *p); // bytes of memory for one kept band
 enum { OSH_HELD_SLOT = 24 }; // upper bound of the bytes of the struct that describes a kept band
 int64_t osh_held_reread(const osh_budget *p); // Returns the bytes of the source that are read twice
@@ -42,12 +42,12 @@ int64_t osh_held_reread(const osh_budget *p); // Returns the bytes of the source
  * *device: the part of this memory that counts against the device budget. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device);
 
-int64_t osh_band_unit(const osh_linear *l); // number of rows that must be rounded together: rows
-                                            // that share a block scale, else 1
-int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit); // Returns the number of rows
-                                                                       // of a band
-int64_t osh_band_of_linear(const osh_linear *l); // Returns the largest number of rows of a band;
-                                                 // may exceed the O rows of the Linear
+/* Number of rows that must be rounded together: rows that share a block scale, else 1. */
+int64_t osh_band_unit(const osh_linear *l);
+/* Returns the number of rows of a band. */
+int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit);
+/* Returns the largest number of rows of a band; may exceed the O rows of the Linear. */
+int64_t osh_band_of_linear(const osh_linear *l);
 int64_t osh_band_count(const osh_linear *l);
 size_t osh_band_row_in(const osh_linear *l); // bytes of a row in the source
 /* Returns the bytes of one row of a copied tensor, which is handled as a list of bytes: one byte;
@@ -64,8 +64,8 @@ void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out);
 /* Returns the size in bytes of the groups of elements of a source tensor that must be changed
  * together (osh_checkpoint_unit). */
 size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor);
-size_t osh_band_room_blocks(const osh_band_room *r); // Returns the bytes of the input and output
-                                                     // buffers of one worker
+/* Returns the bytes of the input and output buffers of one worker. */
+size_t osh_band_room_blocks(const osh_band_room *r);
 
 /* Early check: a large output tensor is read back and checked during the run. osh_early_takes
  * returns true if the output tensor `out` is checked early, osh_early_count the number of such
@@ -73,8 +73,8 @@ size_t osh_band_room_blocks(const osh_band_room *r); // Returns the bytes of the
 bool osh_early_takes(const osh_budget *p, int64_t out);
 int64_t osh_early_count(const osh_budget *p);
 int64_t osh_early_bytes(const osh_budget *p);
-int64_t osh_check_chunk(const osh_budget *p); // Returns the bytes of a chunk in which check.c reads
-                                              // the output
-size_t osh_check_blocks(const osh_budget *p, int n_threads); // Returns the bytes of the buffers of
-                                                             // all threads of check.c
+/* Returns the bytes of a chunk in which check.c reads the output. */
+int64_t osh_check_chunk(const osh_budget *p);
+/* Returns the bytes of the buffers of all threads of check.c. */
+size_t osh_check_blocks(const osh_budget *p, int n_threads);
 #endif

@@ -8,8 +8,9 @@
 
 /* Kinds of long-lived blocks in the arena, the GPU memory that the program manages itself
  * (layout.h). */
-typedef enum { // the index of a block is, for WEIGHT, the index of the graph weight; for ROWS,
-               // value * n_batches + batch; for the other kinds, the index of the graph value
+/* The index of a block is, for WEIGHT, the index of the graph weight; for ROWS, value * n_batches +
+ * batch; for the other kinds, the index of the graph value. */
+typedef enum {
     OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
     OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART, // partial sum (member `part` of osh_stat) of a
                                                     // Hessian; of a shift

@@ -18,12 +18,13 @@
 
 /* Speeds per second of an imaginary machine with one AVX2 core. Only their ratios matter, because
  * the progress estimate corrects the time of each phase by measurement. */
-static const double products_per_s = 50e9; // number of operations of matrix products in F32 and
-                                           // BF16
-static const double attends_rate = 0.6;    // speed of attention divided by that of matrix products;
-                                           // measured with AVX2 and AMX, 2,048 to 23,000 tokens
-static const double factors_per_s = 20e9;  // number of operations of Cholesky factorizations and
-                                           // triangular inverses
+/* Number of operations of matrix products in F32 and BF16. */
+static const double products_per_s = 50e9;
+/* Speed of attention divided by that of matrix products; measured with AVX2 and AMX, 2,048 to
+ * 23,000 tokens. */
+static const double attends_rate = 0.6;
+/* Number of operations of Cholesky factorizations and triangular inverses. */
+static const double factors_per_s = 20e9;
 static const double solves_per_s = 15e9;   // number of operations of GPTQ's column loop
 static const double elements_per_s = 0.5e9; // values that elementwise ops write
 static const double bytes_per_s = 1e9;     // bytes of files read or written
@@ -62,8 +63,8 @@ static double routed_share(const osh_graph *g, const osh_node *n)
         if (osh_node_is(reader, OSH_OP_COMBINES) && reader->in[1] == n->out[0]) {
             const osh_value *route = &g->values[reader->in[2]];
             const osh_node *router = &g->nodes[route->producer];
-            const osh_moe_router_attr *a = router->attr; // moe_gate's attributes also begin with
-                                                         // the member `top_k`
+            // moe_gate's attributes also begin with the member `top_k`
+            const osh_moe_router_attr *a = router->attr;
             return osh_node_routes(router) ? (double)a->top_k / (double)route->width : 1;
         }
         n = reader;
@@ -421,8 +422,8 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     if (v->stats) fed_open_stats(open, p, &r, v->stats);
     if (s->fold) fed_open_folds(open, p, &r);
     *share = step_work(p, &r, s, open) / all;
-    if (*share >= 1) *share = 0.999; // 1 means a whole phase, and this step is only a fraction of a
-                                     // phase
+    // 1 means a whole phase, and this step is only a fraction of a phase
+    if (*share >= 1) *share = 0.999;
 done:
     osh_free(cx, open);
     return rc;

@@ -16,8 +16,8 @@
 #include <string.h>
 
 
-static const double sustained = 0.7;     // fraction of each speed in the table that a run is
-                                         // assumed to reach
+/* Fraction of each speed in the table that a run is assumed to reach. */
+static const double sustained = 0.7;
 enum { BLOCK = 128 };
 static const double block_seconds = 28e-6;
 

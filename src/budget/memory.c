@@ -119,8 +119,8 @@ static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *
     return sum;
 }
 
-enum { MOST_ROUNDS = 8 }; // largest number of rounds (each an additional pass); above it, segments
-                          // cost less
+/* Largest number of rounds (each an additional pass); above it, segments cost less. */
+enum { MOST_ROUNDS = 8 };
 
 /* Sets the phases of visit i: the Hessians are distributed over `rounds` observe passes. If rounds
  * is above MOST_ROUNDS, the visit runs in segments, one group of Linears at a time. Segments are
@@ -289,8 +289,8 @@ static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_limi
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    enum { TRIES = 4 }; // number of attempts, because the blocks of a visit also move the blocks of
-                        // other visits
+    // number of attempts, because the blocks of a visit also move the blocks of other visits
+    enum { TRIES = 4 };
     for (int i = 0; i < s->n_visits; i++) s->visits[i].prefetch_device = s->visits[i].prefetch;
     for (int k = 0; k < TRIES; k++) {
         OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
@@ -522,8 +522,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     bool *ever = NULL; // own
     int64_t tuning = 0;
     bool multiplies = p->in->pipeline != OSH_PIPELINE_DATAFREE;
-    if (multiplies) OSH_TRY(osh_isa_load(cx)); // loads OpenBLAS, so that base_bytes includes its
-                                               // memory
+    // loads OpenBLAS, so that base_bytes includes its memory
+    if (multiplies) OSH_TRY(osh_isa_load(cx));
     m->uncounted = multiplies ? osh_isa_uncounted(cx)
                               : osh_mem_uncounted(cx) + still_bytes(p, osh_threads(cx));
     int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);

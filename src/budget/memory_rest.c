@@ -16,8 +16,8 @@ static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *d
                         int64_t *host)
 {
     int64_t before = 0; // bytes of the previous Linear: its weight, and the memory for rounding it
-    bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE; // if false, base_bytes includes the
-                                                              // scratch for reading
+    // if false, base_bytes includes the scratch for reading
+    bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE;
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->in->source) : 0;
     if (datafree && !osh_memory_blocks_in_base(p))
         reading += (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
@@ -51,8 +51,8 @@ static void memory_count_io(const osh_budget *p, osh_memory *m, bool *seen)
         int64_t from = p->manifest->out_info[i].source;
         if (from < 0) continue;
         if (!seen[from]) m->read_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
-        seen[from] = false; // if the output has the tensor twice, the second copy reads the source
-                            // again
+        // if the output has the tensor twice, the second copy reads the source again
+        seen[from] = false;
     }
     for (int s = 0; s < p->manifest->n_shards; s++)
         m->write_bytes += (int64_t)p->manifest->shards[s].header_bytes;
@@ -97,8 +97,8 @@ osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const o
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     int threads = osh_threads(cx);
-    bool *seen = NULL; // own: true for source tensors that a visit loads and then copies to the
-                       // output
+    // own: true for source tensors that a visit loads and then copies to the output
+    bool *seen = NULL;
     OSH_NEW(cx, seen, p->in->ck->n_tensors);
     for (int w = 0; ever && w < p->in->graph->n_weights; w++)
         if (ever[w] && p->in->graph->weights[w].tensor >= 0 && !p->in->graph->weights[w].part)

@@ -90,8 +90,8 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *op
                  refuse_mib(of_linears),
                  o->sequential_targets_per_subgraph > 1 ? " --sequential-targets-per-subgraph 1"
                                                         : "");
-    int digits = given % (1 << 20) ? 2 : 0; // number of decimals: two if the budget is not a whole
-                                            // number of MiB
+    // number of decimals: two if the budget is not a whole number of MiB
+    int digits = given % (1 << 20) ? 2 : 0;
     return osh_fail(cx, OSH_E_USAGE,
                     "--%s %.*fMiB cannot be held: the smallest that would do is --%s %.0fMiB%s%s%s",
                     option, digits, (double)given / (1 << 20), option, refuse_mib(least), others,

@@ -42,8 +42,8 @@ typedef struct osh_sim_stats {
     int64_t ranges; // bytes of the lists for ranges of the visit; device or host like `lists`
 } osh_sim_stats;
 
-typedef struct osh_sim_looks { // values that are kept for the second pass of two-pass observers
-                               // (schedule/looks.h)
+/* Values that are kept for the second pass of two-pass observers (schedule/looks.h) */
+typedef struct osh_sim_looks {
     bool *of;          // own [values]: true if the value is kept
     int64_t now, next; // bytes of these values, in memory or on the disk: now; that the next pass
                        // adds

@@ -100,8 +100,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->stats.lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    if (s->gpu) { // bytes of lists for the ranges of samples, and of a buffer for a sample between
-                  // GPU and disk
+    // bytes of lists for the ranges of samples, and of a buffer for a sample between GPU and disk
+    if (s->gpu) {
         s->stats.lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
                       nv * osh_mem_gross(sizeof(osh_stat)) +
@@ -158,8 +158,8 @@ done:
 static osh_status sim_open(osh_ctx *cx, osh_sim *s, const osh_range *r, const bool *values)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(osh_check_interrupt(cx)); // checks for an interrupt, because the simulations of a large
-                                      // model can take seconds
+    // checks for an interrupt, because the simulations of a large model can take seconds
+    OSH_TRY(osh_check_interrupt(cx));
     osh_sim_enter(s, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
@@ -265,8 +265,8 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
          v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    size_t ways = sim_way_bytes(s, st); // bytes of the blocks for copies, at the end of the GPU's
-                                        // memory
+    // bytes of the blocks for copies, at the end of the GPU's memory
+    size_t ways = sim_way_bytes(s, st);
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
     for (int64_t b = 0; b < p->schedule->n_batches; b++) {
@@ -282,8 +282,8 @@ done:
     return rc;
 }
 
-typedef struct step_bytes { int64_t most, left; } step_bytes; // bytes. most: peak of a step; left:
-                                                              // values that remain after the step
+/* bytes. most: peak of a step; left: values that remain after the step. */
+typedef struct step_bytes { int64_t most, left; } step_bytes;
 
 /* Computes the bytes of a step, including the token ids of the batch. */
 static osh_status sim_count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const osh_step *st,
@@ -431,8 +431,8 @@ static osh_status sim_fold(osh_ctx *cx, osh_sim *s, const osh_range *r)
     osh_status rc = OSH_OK;
     const osh_groups one = {0};
     int64_t bytes;
-    for (int i = 0; i < s->p->rewrites->n_folds; i++) { // the groups of samples are merged before
-                                                        // the factors are computed
+    // the groups of samples are merged before the factors are computed
+    for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
         s->stats.bytes -= osh_fold_seen_bytes(s->p, f, &s->p->in->groups);

@@ -318,8 +318,8 @@ static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
     if (!w->n++) w->stats = s->stats.bytes;
     w->all += weights, w->results += results, w->run += run;
     max_into(&w->largest, weights), max_into(&w->most_run, run), max_into(&w->pack, pack);
-    if (w->n == osh_jobs_waiting(s->n_threads)) window_close(s, w); // the run also solves a window
-                                                                    // when it has this many calls
+    // the run also solves a window when it has this many calls
+    if (w->n == osh_jobs_waiting(s->n_threads)) window_close(s, w);
 }
 
 osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st)

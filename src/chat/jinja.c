@@ -47,8 +47,8 @@ osh_status osh_jinja_render(osh_ctx *cx, const osh_jinja *t, osh_buf *out,
                   .max_steps = vars->max_steps,
                   .date = vars->date ? vars->date : OSH_JINJA_DATE};
     osh_jrun_vars(&r, osh_jv_json(&r, vars->json, vars->n_json));
-    osh_jrun_vars(&r, osh_jv_dict(&r, OSH_JV_DICT)); // scope for the variables that the template
-                                                     // sets
+    // scope for the variables that the template sets
+    osh_jrun_vars(&r, osh_jv_dict(&r, OSH_JV_DICT));
     if (!r.rc) osh_jinja_exec(&r, t->body);
     osh_jarena_deinit(cx, &arena);
     return r.rc;

@@ -173,8 +173,8 @@ typedef struct osh_jrun {
 
 osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void *osh_jrun_get(osh_jrun *r, size_t n); // returns zeroed memory of the arena; the bytes count as
-                                           // steps
+/* Returns zeroed memory of the arena; the bytes count as steps. */
+void *osh_jrun_get(osh_jrun *r, size_t n);
 /* Adds a scope whose variables are the entries of `dict`. These hide variables of outer scopes with
  * equal names. */
 void osh_jrun_vars(osh_jrun *r, osh_jv dict);
@@ -184,13 +184,13 @@ void osh_jrun_vars(osh_jrun *r, osh_jv dict);
 bool osh_jrun_step(osh_jrun *r, size_t n);       // counts 1 step, and 1 more for each 64 bytes
 bool osh_jrun_step_chars(osh_jrun *r, size_t n); // counts the steps for decoding n bytes
 
-osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n); // the last token has the kind
-                                                                    // END
+/* The last token has the kind END. */
+osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n);
 osh_jnode *osh_jinja_parse(osh_jrun *r, osh_jtoken *tokens);
 void osh_jinja_exec(osh_jrun *r, const osh_jnode *list);
 osh_jv osh_jinja_eval(osh_jrun *r, const osh_jnode *n);
-osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller); // evaluates a call;
-                                                                            // `caller` may be NONE
+/* Evaluates a call; `caller` may be NONE. */
+osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller);
 osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_jv named);
 
 /* State of the parser of expressions, which the parser of statements uses too. */
@@ -207,11 +207,11 @@ bool osh_jparse_take_op(osh_jparser *p, const char *op);
 bool osh_jparse_take_name(osh_jparser *p, const char *name);
 void osh_jparse_want_op(osh_jparser *p, const char *op);
 osh_jv osh_jparse_want_name(osh_jparser *p);
-void osh_jparse_fail(osh_jparser *p, const char *wanted); // fails; the message has the current
-                                                          // token and `wanted`
+/* Fails; the message has the current token and `wanted`. */
+void osh_jparse_fail(osh_jparser *p, const char *wanted);
 osh_jnode *osh_jparse_expr(osh_jparser *p);
-osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond); // parses an expression, or several
-                                                        // expressions with commas
+/* Parses an expression, or several expressions with commas. */
+osh_jnode *osh_jparse_tuple(osh_jparser *p, bool cond);
 /* Parses the filters and tests after an operand: "| name(...)", "is name". */
 osh_jnode *osh_jparse_filters(osh_jparser *p, osh_jnode *operand);
 /* Parses "name(...)" after a |. If `operand` is NULL, the operand of the filter is the text of a
@@ -238,14 +238,14 @@ bool osh_jv_true(osh_jv v);
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);
 int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b); // compares a and b; fails if Python's < fails
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all);
-osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v); // returns the items for a `for` loop; NULL: the run
-                                               // has failed
+/* Returns the items for a `for` loop; NULL: the run has failed. */
+osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v);
 const char *osh_jv_type(osh_jv v);
 bool osh_jv_is_range(osh_jv v);
 bool osh_jv_is_num(osh_jv v);  // true for a number or a bool
 double osh_jv_num(osh_jv v);
-int64_t osh_jv_whole(osh_jrun *r, osh_jv v, const char *what); // returns an int, or a bool as 0 or
-                                                               // 1
+/* Returns an int, or a bool as 0 or 1. */
+int64_t osh_jv_whole(osh_jrun *r, osh_jv v, const char *what);
 osh_jv osh_jv_length(osh_jrun *r, osh_jv v);
 osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
 /* Adds the positions of an answer (jinja_run.c). */
@@ -270,9 +270,8 @@ osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides);
  * str.title. */
 osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how);
 osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv from, osh_jv to, int64_t count);
-size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from); // returns the byte position
-                                                                       // of `part`; SIZE_MAX: not
-                                                                       // found
+/* Returns the byte position of `part`; SIZE_MAX: not found. */
+size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from);
 bool osh_jcp_is_space(uint32_t cp); // true for the characters of Python's str.isspace
 
 /* ---- functions that are called by name: jinja_filter.c, jinja_is.c, jinja_method.c ---- */

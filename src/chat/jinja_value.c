@@ -217,8 +217,8 @@ int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b)
         if (a.kind == OSH_JV_INT && b.kind == OSH_JV_INT) return (a.u.i > b.u.i) - (a.u.i < b.u.i);
         return sign_of(osh_jv_num(a) - osh_jv_num(b));
     }
-    if (a.kind == OSH_JV_STR && b.kind == OSH_JV_STR) { // the order of UTF-8 bytes is the order of
-                                                        // code points
+    // the order of UTF-8 bytes is the order of code points
+    if (a.kind == OSH_JV_STR && b.kind == OSH_JV_STR) {
         size_t n = a.n < b.n ? a.n : b.n;
         if (!osh_jrun_step(r, n)) return 0;
         int d = n ? memcmp(a.u.s, b.u.s, n) : 0;

@@ -56,8 +56,8 @@ void osh_help_usage(void);
 void osh_help_command(const command *c);
 /* Prints the help for a topic: `oneshot help TOPIC [COMMAND]`. */
 osh_status osh_help_topic(osh_ctx *cx, const char *topic, const char *of);
-void osh_flag_name(char to[80], const char *field); // writes the name of the flag, such as
-                                                    // "max-seq-length"
+/* Writes the name of the flag, such as "max-seq-length" */
+void osh_flag_name(char to[80], const char *field);
 bool osh_flag_shown(const command *c, const osh_field *f);
 /* Returns the kind of a flag's value: "FILE", "DIR", "SIZE", ...; "" for a switch. */
 const char *osh_flag_kind(const osh_field *f);
@@ -79,6 +79,6 @@ osh_status osh_run_generate(osh_ctx *cx, const line *l, out_state *st);
  * out_state. */
 void osh_to_stdout(void *user, const char *text, size_t n);
 const char *osh_from_env(const char *name); // returns getenv(name)
-osh_status osh_completion(osh_ctx *cx, const char *shell); // prints a completion script
-                                                           // (complete.c)
+/* Prints a completion script (complete.c) */
+osh_status osh_completion(osh_ctx *cx, const char *shell);
 #endif

@@ -136,9 +136,8 @@ static osh_status set_flag(osh_ctx *cx, line *l, int argc, char **argv, int *i)
     if (!value && alone) value = next_is_bool ? argv[++*i] : "true";
     if (!value && *i + 1 < argc) value = argv[++*i];
     if (!value) OSH_FAIL(cx, OSH_E_USAGE, "--%s: want a value, got the end of the line", name);
-    if (alone && (!strcasecmp(value, "true") || !strcasecmp(value, "false"))) // True and False, as
-                                                                              // in Python, become
-                                                                              // true and false
+    // True and False, as in Python, become true and false
+    if (alone && (!strcasecmp(value, "true") || !strcasecmp(value, "false")))
         value = strcasecmp(value, "true") ? "false" : "true";
     osh_flag_name(shown + 2, f ? f->name : python->name);
     OSH_TRY(osh_field_once(cx, &l->given, f ? f : python, shown, value));

@@ -277,8 +277,8 @@ static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_
     const char *nul = n ? memchr(bytes, 0, n) : NULL;
     if (nul) return refuse_nul(cx, l, bytes, (size_t)(nul - bytes));
     if (n ? osh_utf8_read(&l->utf8, bytes, n) : osh_utf8_ends(&l->utf8)) return OSH_OK;
-    int64_t here = l->mark + l->utf8.start - l->part_bytes; // negative: the character begins before
-                                                            // `bytes`
+    // negative: the character begins before `bytes`
+    int64_t here = l->mark + l->utf8.start - l->part_bytes;
     int64_t line = l->part_lines + 1 + count_newlines(bytes, here > 0 && n ? (size_t)here : 0);
     return osh_fail(cx, OSH_E_FORMAT,
                     "%s: byte 0x%02X in line %lld, at byte %lld of the text, begins no character "

@@ -93,8 +93,8 @@ static osh_status piece_run_part(osh_ctx *cx, void *user, const osh_forward_part
     osh_decode *d = k->d;
     const osh_graph *g = d->f->graph;
     osh_exec_span span = osh_forward_span(d->f, p);
-    osh_weights *passing = NULL, *w = d->kept; // own: `passing`: weights that are in memory only
-                                               // for this piece
+    // own: `passing`: weights that are in memory only for this piece
+    osh_weights *passing = NULL, *w = d->kept;
     int64_t read = osh_io_counted(cx).read_bytes;
     OSH_TRY(osh_check_interrupt(cx));
     if (!d->stays[p->index]) {

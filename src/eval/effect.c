@@ -323,8 +323,9 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
     for (int i = 0; i < e->p->match.n_linears; i++) {
         const osh_linear *l = &e->p->match.linears[i];
         int64_t n = l->O * l->I * (l->node == g->head ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
-        n += 2 * l->O * l->I / 4; // upper bound for the bytes of scales and ranges: one scale and
-                                  // one range for every 4 weights
+        // upper bound for the bytes of scales and ranges: one scale and one range for every 4
+        // weights
+        n += 2 * l->O * l->I / 4;
         most = n > most ? n : most;
     }
     int64_t scores = (int64_t)osh_mem_gross(

@@ -102,8 +102,8 @@ static void scores_add(scores *sc, const osh_tensor *targets, osh_tensor *const 
 static osh_status score_batch(osh_ctx *cx, scores *sc, osh_eval_models *m, int64_t b)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *targets = NULL, *out[4] = {NULL}; // own; out: NLL, KL divergence, top-1 agreement,
-                                                  // NLL of the reference model
+    // own; out: NLL, KL divergence, top-1 agreement, NLL of the reference model
+    osh_tensor *targets = NULL, *out[4] = {NULL};
     osh_ranks *ranks = m->f->ranks;
     int64_t first, n;
     int n_out = m->ref ? 4 : 1, owner = osh_eval_owner(m, b);

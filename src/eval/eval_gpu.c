@@ -73,8 +73,8 @@ static void side_count_width(const side *s, const osh_subgraph *part, const bool
 
 static osh_exec_span side_span(const side *s, const osh_forward_part *p)
 {
-    const bool *routed = s->rounds ? NULL : p->routed; // the hook rounds whole inputs, so experts
-                                                       // run on all tokens
+    // the hook rounds whole inputs, so experts run on all tokens
+    const bool *routed = s->rounds ? NULL : p->routed;
     return (osh_exec_span){s->f->graph, p->s->first, p->s->n_nodes, p->run,
                            p->keep,     {0, 0},      routed};
 }
@@ -318,8 +318,8 @@ done:
 void osh_eval_gpu_close(osh_ctx *cx, osh_eval_gpu *c)
 {
     if (!c) return;
-    osh_eval_weights_free(cx, c->weights); // the weights are closed before the device, because
-                                           // their thread copies to the device
+    // the weights are closed before the device, because their thread copies to the device
+    osh_eval_weights_free(cx, c->weights);
     for (int k = 0; k < 2; k++) {
         for (int64_t b = 0; b < c->n_batches && c->side[k].rest && !c->rest_on_gpu; b++)
             osh_free(cx, c->side[k].rest[b]);
@@ -532,8 +532,8 @@ osh_status osh_eval_gpu_score(osh_ctx *cx, osh_eval_gpu *c, int64_t b, const osh
     for (int k = 0; k < c->n_sides; k++) {
         const osh_graph *g = c->side[k].f->graph;
         OSH_NEW(cx, values[k], g->n_values);
-        OSH_TRY(batch_bring(cx, c, &c->side[k], b, values[k])); // after the last subgraph only
-                                                                // `hidden` is stored
+        // after the last subgraph only `hidden` is stored
+        OSH_TRY(batch_bring(cx, c, &c->side[k], b, values[k]));
         x[k] = values[k][g->hidden], values[k][g->hidden] = NULL;
     }
     for (int i = 0; i < 2 * c->n_sides; i++)
@@ -554,8 +554,8 @@ osh_status osh_eval_gpu_score(osh_ctx *cx, osh_eval_gpu *c, int64_t b, const osh
         .in = {x[0], head[0], x[1], head[1]}, .out = {to[2], to[3]}, .attr = &rules, .seqs = &seqs};
     if (c->n_sides > 1) OSH_TRY(osh_op_run(cx, &osh_op_kl, &k));
     for (int i = 1; i < 2 * c->n_sides; i++) OSH_TRY(osh_tensor_copy(cx, out[i - 1], to[i]));
-    if (c->n_sides > 1) { // to[1] is reused for the NLL of the reference, because out[0] has a copy
-                          // of to[1]
+    // to[1] is reused for the NLL of the reference, because out[0] has a copy of to[1]
+    if (c->n_sides > 1) {
         osh_vocab_attr own = {{rules.rule[1]}, {rules.bias[1]}};
         osh_op_args n = {.in = {x[1], head[1], to[0]}, .out = {to[1]}, .attr = &own, .seqs = &seqs};
         OSH_TRY(osh_op_run(cx, &osh_op_nll, &n));

@@ -13,8 +13,8 @@ typedef struct osh_eval_weights osh_eval_weights;
 /* f, ref (or NULL) must outlive *out (own). */
 osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_forward *f,
                                 const osh_forward *ref);
-void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e); // waits for the thread that reads;
-                                                              // accepts NULL
+/* Waits for the thread that reads; accepts NULL. */
+void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e);
 /* Returns the bytes of the block for the weights: the bytes of the largest step, or with `ahead`
  * the largest sum of two successive steps. */
 int64_t osh_eval_weights_bytes(const osh_eval_weights *e, bool ahead);
@@ -26,8 +26,8 @@ void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, boo
 /* Lets cuFile read files directly to the GPU, whose cuFile buffer must be open. Must be called
  * before the first step. */
 void osh_eval_weights_direct(osh_eval_weights *e);
-void osh_eval_weights_not_ahead(osh_eval_weights *e); // turns off the prefetch; must be called
-                                                      // before the first step
+/* Turns off the prefetch; must be called before the first step. */
+void osh_eval_weights_not_ahead(osh_eval_weights *e);
 bool osh_eval_weights_ahead(const osh_eval_weights *e);
 /* Begins the next step, and overwrites the weights of the step before. Work that is put into the
  * GPU's queue after the call finds the new weights. Sets the weights of a subgraph in w as views of

@@ -53,8 +53,8 @@ typedef struct osh_forward_rounding {
 osh_exec_hooks osh_forward_hooks(osh_forward_rounding *r);
 /* True if the model is quantized, so that activations may have to be rounded. */
 bool osh_forward_may_round(const osh_forward *f);
-bool osh_forward_rounds_inputs(const osh_forward *f); // true if some scheme rounds the input of a
-                                                      // Linear
+/* True if some scheme rounds the input of a Linear. */
+bool osh_forward_rounds_inputs(const osh_forward *f);
 /* Returns the number of batches of `size` samples that this process runs, if d has n samples. */
 int64_t osh_forward_n_batches(const osh_forward *f, int64_t n, int64_t size);
 /* Runs the model over the samples of d, then loads the head. Adds the work that osh_forward_work
@@ -77,8 +77,8 @@ osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, 
 /* run [n_nodes of the subgraph]: set to true for nodes of subgraph `index` that run. keep [graph
  * values]: set to true for values that are needed after the subgraph. */
 void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
-typedef struct osh_forward_part { // a subgraph of the pass, and the nodes and values that
-                                  // osh_forward_choose chose for it
+/* A subgraph of the pass, and the nodes and values that osh_forward_choose chose for it. */
+typedef struct osh_forward_part {
     int index;
     const osh_subgraph *s;
     bool *run, *keep; // views: results of osh_forward_choose
@@ -99,8 +99,8 @@ typedef struct osh_forward_memory {
     int64_t peak, left; // upper bounds of bytes, with the allocator's overhead. peak: during the
                         // run; left: kept until osh_forward_close
 } osh_forward_memory;
-int64_t osh_forward_head_bytes(const osh_forward *f); // returns the bytes of the head's weight and
-                                                      // bias in memory
+/* Returns the bytes of the head's weight and bias in memory. */
+int64_t osh_forward_head_bytes(const osh_forward *f);
 /* Predicts the host memory of osh_forward_run for the first n samples of d. */
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size);

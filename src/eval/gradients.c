@@ -122,8 +122,8 @@ static osh_status head_gradient(osh_ctx *cx, osh_gradients *s, int64_t at)
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
     const osh_batch *b = s->f->batches[at];
-    osh_tensor *targets = NULL, *ones = NULL, **dh = &s->dv[at][g->hidden]; // own: targets, ones;
-                                                                            // view: dh
+    // own: targets, ones; view: dh
+    osh_tensor *targets = NULL, *ones = NULL, **dh = &s->dv[at][g->hidden];
     osh_vocab_attr rules = osh_forward_rules(s->f, NULL);
     OSH_TRY(osh_next_tokens(cx, &targets, &s->d, at, 1));
     OSH_TRY(osh_tensor_new(cx, &ones, OSH_F32, 1, &b->n_tokens));

@@ -222,8 +222,9 @@ static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_subgraph 
         if (!osh_exchange_is_now(&m->groups, m->ranks, at->first_sample, round)) continue;
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_ranks_hear(cx, m->ranks));
-        for (int v = 0; v < g->n_values; v++) // adds values that earlier subgraphs have computed,
-                                              // because the hook does not get these values
+        // adds values that earlier subgraphs have computed, because the hook does not get these
+        // values
+        for (int v = 0; v < g->n_values; v++)
             if (m->of[v].sum && at->values[v])
                 OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
         OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at,
@@ -281,8 +282,8 @@ static osh_status owl_share_out(osh_ctx *cx, owl_measure *m)
         if (m->outliers[l] < least) least = m->outliers[l];
         if (m->outliers[l] > most) most = m->outliers[l];
     }
-    for (int l = 0; l < m->n; l++) { // gives all layers the same sparsity if their fractions of
-                                     // outliers are equal
+    // gives all layers the same sparsity if their fractions of outliers are equal
+    for (int l = 0; l < m->n; l++) {
         m->layers[l].sparsity =
             most > least ? 2 * m->owl->lmbda * (m->outliers[l] - least) / (most - least) : 0;
         mean += m->layers[l].sparsity / m->n;

@@ -23,8 +23,8 @@
  * GPTQ solves of the model 210 more. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
 enum { MAX_ALIGN = 16 }; // largest useful alignment in bytes, because no algorithm needs more
-enum { ANSWERS = 4 }; // largest number of algorithms that cuBLASLt returns; the first whose
-                      // workspace fits is used
+/* Largest number of algorithms that cuBLASLt returns; the first whose workspace fits is used. */
+enum { ANSWERS = 4 };
 
 /* Functions of cuBLASLt and of cuSOLVER that this file calls. */
 #define LT_CALLS(CALL)                                                                             \
@@ -139,8 +139,8 @@ static osh_status solver_check(osh_ctx *cx, cusolverStatus_t s, const char *what
 osh_status osh_cuda_blas_open(osh_ctx *cx, osh_cuda_blas **out, char **text, cudaStream_t stream)
 {
     static const char *const lt_versions[] = {"13", "12", NULL};
-    static const char *const solver_versions[] = {"12", "11", NULL}; // version numbers in CUDA 13
-                                                                     // and in CUDA 12
+    // version numbers in CUDA 13 and in CUDA 12
+    static const char *const solver_versions[] = {"12", "11", NULL};
     osh_status rc = OSH_OK;
     osh_cuda_blas *l = NULL; // own
     int solver = 0;
@@ -402,8 +402,8 @@ static plan *plan_slot(osh_cuda_blas *l)
 static osh_status plan_find(osh_ctx *cx, osh_cuda_blas *l, const plan **out, const shape *s)
 {
     osh_status rc = OSH_OK;
-    plan **bucket = plan_bucket(l, s), *p = *bucket; // views: `bucket` is the head of the bucket's
-                                                     // list; `p` is the current plan
+    // views: `bucket` is the head of the bucket's list; `p` is the current plan
+    plan **bucket = plan_bucket(l, s), *p = *bucket;
     while (p && memcmp(&p->key, s, sizeof *s)) p = p->next;
     if (!p) {
         p = plan_slot(l);
@@ -580,8 +580,8 @@ osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t
     if (!host_work) OSH_TRY(OSH_E_NOMEM);
     SOLVER(l, cusolverDnXtrtri(l->solver, triangle_part(t), CUBLAS_DIAG_NON_UNIT, t->n, CUDA_R_32F,
                                t->a, t->ld, t->room, wanted, host_work, host_wanted, t->verdict));
-    OSH_TRY(triangle_verdict(cx, d, t->verdict, "trtri", ok)); // host_work may be freed, because
-                                                               // triangle_verdict waits for the GPU
+    // host_work may be freed, because triangle_verdict waits for the GPU
+    OSH_TRY(triangle_verdict(cx, d, t->verdict, "trtri", ok));
 done:
     osh_free(cx, host_work);
     return rc;

@@ -83,8 +83,8 @@ done:
 static bool compute_is_busy(const osh_gpu *c)
 {
     bool yes = cudaStreamQuery(c->compute) == cudaErrorNotReady;
-    if (yes) (void)cudaGetLastError(); // clears cudaErrorNotReady, which is not an error: the
-                                       // stream has work
+    // clears cudaErrorNotReady, which is not an error: the stream has work
+    if (yes) (void)cudaGetLastError();
     return yes;
 }
 
@@ -203,8 +203,8 @@ static osh_status put_file_pieces(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, cons
     for (size_t at = 0, n; at < f->n_bytes; at += n) {
         int64_t from = f->at + (int64_t)at;
         n = f->n_bytes - at < most ? f->n_bytes - at : most;
-        OSH_TRY(ring_take(cx, r, &room, OSH_GPU_PIECE)); // reserves a whole piece, because direct
-                                                         // reads need a page-aligned address
+        // reserves a whole piece, because direct reads need a page-aligned address
+        OSH_TRY(ring_take(cx, r, &room, OSH_GPU_PIECE));
         OSH_TRY(osh_file_read_blocks(cx, f->f, room, n, from));
         OSH_TRY(copy_timed(cx, c, r,
                            {f->to + at, room + from % OSH_BLOCK_BYTES, n, cudaMemcpyHostToDevice,
@@ -510,8 +510,8 @@ static void *gpu_take(osh_device *d, size_t n_bytes)
 
 static void gpu_give(osh_device *d, void *p)
 {
-    cudaStreamSynchronize(osh_cuda_stream(d)); // an error is ignored, because an earlier call has
-                                               // reported it
+    // an error is ignored, because an earlier call has reported it
+    cudaStreamSynchronize(osh_cuda_stream(d));
     cudaFree(p);
 }
 

@@ -265,8 +265,8 @@ done:
 
 void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *data)
 {
-    cudaStreamSynchronize(osh_cuda_stream(d)); // an error is ignored, because an earlier call has
-                                               // reported it
+    // an error is ignored, because an earlier call has reported it
+    cudaStreamSynchronize(osh_cuda_stream(d));
     cudaStreamSynchronize(osh_gpu_of(d)->copy);
     (void)osh_gpu_lanes_wait(osh_gpu_of(d));
     pinned_release(cx, d, data);

@@ -182,10 +182,9 @@ static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, i
             return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead",
                                osh_cufile_text(k, why, sizeof why)),
                    false;
-        if (begin + have + k >= at + (int64_t)n_bytes) return true; // true: the slot contains all
-                                                                    // requested bytes (the last
-                                                                    // block may be incomplete at
-                                                                    // the end of the file)
+        // true: the slot contains all requested bytes (the last block may be incomplete at the end
+        // of the file)
+        if (begin + have + k >= at + (int64_t)n_bytes) return true;
         if (k < block)
             return file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead",
                                "cuFile returned less than a block"),
@@ -207,8 +206,8 @@ static osh_status slot_read(osh_ctx *cx, osh_cuda_file *f, const osh_gpu_read *r
     size_t lead = (size_t)(r->at % OSH_BLOCK_BYTES), room = OSH_GPU_SLOT - lead;
     int slot = slot_take(s);
     *n = r->n_bytes < room ? r->n_bytes : room;
-    OSH_CUDA(cx, cudaEventSynchronize(s->slots[slot].copied)); // waits until the last copy out of
-                                                               // the slot is done
+    // waits until the last copy out of the slot is done
+    OSH_CUDA(cx, cudaEventSynchronize(s->slots[slot].copied));
     if (!slot_fill(cx, f, slot, *n, r->at)) {
         *n = 0;
         goto done;

@@ -27,8 +27,8 @@ enum { OSH_CUDA_RESERVE = 512 << 20 };
  * generation, cuBLASLt or cuSOLVER. */
 osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
 bool osh_cuda_built(void); // true if this binary has CUDA kernels
-osh_status osh_cuda_absent(osh_ctx *cx); // fails with OSH_E_UNSUPPORTED; for binaries without CUDA
-                                         // kernels
+/* Fails with OSH_E_UNSUPPORTED; for binaries without CUDA kernels. */
+osh_status osh_cuda_absent(osh_ctx *cx);
 bool osh_cuda_present(void); // true if this binary has CUDA kernels and the driver finds a GPU
 osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal);
 /* Makes later calls of put_ahead wait for all work queued so far. A caller calls this function once
@@ -50,10 +50,10 @@ typedef enum osh_cuda_detour {
     OSH_DETOUR_FILE,      // files that the host reads because cuFile cannot
     OSH_N_DETOURS
 } osh_cuda_detour;
-const char *osh_cuda_detour_name(osh_cuda_detour which); // name for JSON, such as
-                                                         // "products_one_by_one"
-const char *osh_cuda_detour_text(osh_cuda_detour which); // text for messages, such as "products of
-                                                         // a batch one by one"
+/* Name for JSON, such as "products_one_by_one" */
+const char *osh_cuda_detour_name(osh_cuda_detour which);
+/* Text for messages, such as "products of a batch one by one" */
+const char *osh_cuda_detour_text(osh_cuda_detour which);
 /* Adds n to the count of a detour. Returns true if the count was 0, so that the caller logs a
  * detour once. */
 bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n);

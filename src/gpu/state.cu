@@ -38,8 +38,9 @@ osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what)
 cudaStream_t osh_cuda_stream(const osh_device *d)
 {
     const osh_gpu *c = osh_gpu_of(d);
-    cudaSetDevice(c->ordinal); // makes the GPU current in this thread; an error is ignored here,
-                               // because later CUDA calls return it
+    // makes the GPU current in this thread; an error is ignored here, because later CUDA calls
+    // return it
+    cudaSetDevice(c->ordinal);
     return c->compute;
 }
 

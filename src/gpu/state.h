@@ -43,8 +43,8 @@ typedef struct osh_gpu_move {
                             // stream waits for the copy
     bool pending, is_wanted;
 } osh_gpu_move;
-typedef struct osh_gpu_lane { // stream for copies of values to the GPU (OSH_LANE_IN) or from the
-                              // GPU (OSH_LANE_OUT)
+/* Stream for copies of values to the GPU (OSH_LANE_IN) or from the GPU (OSH_LANE_OUT) */
+typedef struct osh_gpu_lane {
     cudaStream_t stream;      // own
     osh_gpu_move timed[OSH_GPU_MOVES]; // a ring buffer: a new copy replaces the oldest
     int n_timed;                       // number of timed copies so far

@@ -66,8 +66,9 @@ static matrix block_view(const blocks *b, int64_t row, int64_t col)
 }
 static int64_t block_width(const blocks *b, int64_t first) { return osh_min64(b->s, b->n - first); }
 
-typedef struct factors { // operands of a matrix product: x [m, k] times y [k, n], or times the
-                         // transpose of y [n, k] if `turned` is true
+/* Operands of a matrix product: x [m, k] times y [k, n], or times the transpose of y [n, k] if
+ * `turned` is true. */
+typedef struct factors {
     matrix x, y;
     bool turned;
     float alpha, beta;
@@ -169,9 +170,9 @@ done:
 static osh_status triangle_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *w, float *a, int64_t n,
                                 int64_t ld)
 {
-    osh_cuda_triangle t = {a, n, ld, true, NULL, 0, NULL}; // `upper` is true, because a lower
-                                                           // triangle in row-major order is an
-                                                           // upper triangle in column-major order
+    // `upper` is true, because a lower triangle in row-major order is an upper triangle in
+    // column-major order
+    osh_cuda_triangle t = {a, n, ld, true, NULL, 0, NULL};
     return osh_cuda_solver_wish(cx, d, w, &t);
 }
 
@@ -239,8 +240,8 @@ osh_status osh_cuda_factor_probe(osh_ctx *cx, osh_device *d)
 {
     osh_status rc = OSH_OK;
     osh_cuda_wish w;
-    float *any = reinterpret_cast<float *>(d->base); // an arbitrary valid GPU address; it is only
-                                                     // passed for size queries and is not accessed
+    // an arbitrary valid GPU address; it is only passed for size queries and is not accessed
+    float *any = reinterpret_cast<float *>(d->base);
     OSH_TRY(triangle_wish(cx, d, &w, any, OSH_TRIANGLE_LEAST, OSH_TRIANGLE_LEAST));
     if (!wish_fits(&w, OSH_TRIANGLE_SPARE / 2))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,

@@ -36,8 +36,8 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
     osh_graph *g = b->g;
     int64_t parent = -1;
     osh_module *m = NULL; // view
-    if (g->n_modules >= MAX_MODULES) // limits the memory, because a template of few bytes can have
-                                     // a very large number of modules
+    // limits the memory, because a template of few bytes can have a very large number of modules
+    if (g->n_modules >= MAX_MODULES)
         return osh_fail(cx, OSH_E_FORMAT, "%s: more than %d modules", b->scope.tpl->name,
                         MAX_MODULES);
     m = osh_build_grown(cx, g->modules, g->n_modules, sizeof *m);
@@ -55,8 +55,8 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
         osh_free(cx, m->name);
         return OSH_E_NOMEM;
     }
-    *index = g->n_modules++; // the module is counted while incomplete, so that osh_graph_free frees
-                             // it
+    // the module is counted while incomplete, so that osh_graph_free frees it
+    *index = g->n_modules++;
     OSH_TRY(osh_map_put(cx, b->modules, name, strlen(name), *index));
 done:
     return rc;
@@ -203,8 +203,8 @@ static osh_status add_node(osh_ctx *cx, osh_builder *b, int module, const char *
     if (!node->op || !node->op->infer) OSH_FAIL(cx, OSH_E_FORMAT, "no op %s", op_name);
     if (!out || node->op->n_out != 1)
         OSH_FAIL(cx, OSH_E_FORMAT, "\"out\" of op %s is not one name", op_name);
-    g->n_nodes++; // the node is counted while incomplete, so that osh_graph_free frees its
-                  // attributes
+    // the node is counted while incomplete, so that osh_graph_free frees its attributes
+    g->n_nodes++;
     OSH_TRY(wire_inputs(cx, b, node, x.in, cJSON_GetObjectItemCaseSensitive(entry, "in")));
     OSH_TRY(read_shape(cx, b, &shape, entry));
     OSH_TRY(osh_scope_attr(cx, &node->attr, &b->scope, node->op, entry, &shape));
@@ -320,8 +320,9 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
         OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
     OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
     if (whole.name) OSH_TRY(value_bind(cx, b, whole.name, whole.value));
-    b->n_bound = outer; // forgets names that are new inside the module; other names keep the values
-                        // that the module gave them
+    // forgets names that are new inside the module; other names keep the values that the module
+    // gave them
+    b->n_bound = outer;
 done:
     b->prefix = outer_prefix;
     if (!strcmp(hole, "{i}")) b->layer = "";
@@ -409,8 +410,8 @@ static osh_status add_layers(osh_ctx *cx, osh_builder *b, const cJSON *layer)
                  b->scope.tpl->name);
     OSH_TRY(osh_scope_int(cx, &b->g->n_layers, &b->scope,
                           cJSON_GetObjectItemCaseSensitive(layer, "repeat"), 1));
-    if (b->g->n_layers > MAX_LAYERS) // limits the memory, because a template of few bytes can have
-                                     // a very large number of layers
+    // limits the memory, because a template of few bytes can have a very large number of layers
+    if (b->g->n_layers > MAX_LAYERS)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld layers, want %d at most", b->scope.config->path,
                  (long long)b->g->n_layers, MAX_LAYERS);
     b->g->layer_class = osh_strdup(cx, cls);

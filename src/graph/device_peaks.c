@@ -181,8 +181,8 @@ static osh_status peaks_told(osh_ctx *cx, osh_walk *w, int v)
 static osh_status peaks_made(osh_ctx *cx, osh_walk *w, int v)
 {
     osh_device_peaks *p = w->user;
-    osh_status rc = value_go(cx, p, v); // frees the value if an earlier execution of the nodes has
-                                        // kept it
+    // frees the value if an earlier execution of the nodes has kept it
+    osh_status rc = value_go(cx, p, v);
     return rc ? rc : value_appear(cx, p, v);
 }
 

@@ -35,8 +35,9 @@ typedef struct job {
     bool again;        // true while the nodes run a second time, to find the first non-finite value
 } job;
 
-enum { NOTHING_FOUND = 0x7f }; // byte that fills the elements of `found` for outputs without
-                               // non-finite elements; as I64 it is larger than any index
+/* Byte that fills the elements of `found` for outputs without non-finite elements; as I64 it is
+ * larger than any index. */
+enum { NOTHING_FOUND = 0x7f };
 
 /* True if each node that reads the value may skip some of its rows. A non-finite element in a row
  * that is not skipped also makes the output of the node non-finite. */
@@ -98,8 +99,8 @@ static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int 
     const job *j = walk->user;
     const osh_tensor *x = a->out[k];
     int64_t at = -1, *here = finding(j, node, k);
-    bool changed = j->hooks && j->hooks->linear_input; // true if the hook may have changed the
-                                                       // input of a Linear
+    // true if the hook may have changed the input of a Linear
+    bool changed = j->hooks && j->hooks->linear_input;
     if (here && !j->again && !changed && shows_later(walk, j->g->nodes[node].out[k])) return OSH_OK;
     if (here)
         return a->rows ? osh_cuda_finite_rows(cx, here, x, a->rows)
@@ -215,8 +216,8 @@ static osh_status list_expert(osh_ctx *cx, osh_cuda_expert *e, const job *j, int
     osh_status rc = OSH_OK;
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_EXPERT_GLU],
                    *combine = &n[OSH_EXPERT_COMBINE];
-    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0]; // true if the node of `up` is before the
-                                                          // node of `gate`
+    // true if the node of `up` is before the node of `gate`
+    bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0];
     const osh_node *of[3] = {&n[other], &n[!other], &n[OSH_EXPERT_DOWN]};
     const osh_tensor *w[3];
     for (int k = 0; k < 3; k++) {

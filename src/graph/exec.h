@@ -20,9 +20,9 @@ typedef struct osh_weights {
 } osh_weights;
 osh_status osh_weights_new(osh_ctx *cx, osh_weights **out, const osh_graph *g);
 void osh_weights_free(osh_ctx *cx, osh_weights *w);
-static inline size_t osh_weights_lists(const osh_graph *g) // returns the bytes of the arrays `w`
-                                                           // and `host` without the tensors, with
-                                                           // the allocator's overhead
+/* Returns the bytes of the arrays `w` and `host` without the tensors, with the allocator's
+ * overhead. */
+static inline size_t osh_weights_lists(const osh_graph *g)
 {
     return osh_mem_gross(sizeof(osh_weights)) +
            2 * osh_mem_gross((size_t)g->n_weights * sizeof(osh_tensor *));
@@ -179,8 +179,9 @@ typedef struct osh_exec_batch { // properties of the batch for which a peak is p
     const osh_exec_marks *marks; // view: lists that the call may use; NULL: the call allocates its
                                  // own lists
 } osh_exec_batch;
-typedef struct osh_exec_brought { // views [values]: values that exist before the first node,
-                                  // because the caller of osh_exec_run passes them in
+/* Views [values]: values that exist before the first node, because the caller of osh_exec_run
+ * passes them in. */
+typedef struct osh_exec_brought {
     const bool *in;     // true if the value exists before the first node
     const bool *lent;   // true if the value is a view of memory that the caller counts; NULL: false
                         // for all values

@@ -9,8 +9,8 @@
 
 #include "ops/gated.h"
 
-enum { PAGE = 4096 }; // bytes per sample by which one block for each sample may exceed one block
-                      // for all samples
+/* Bytes per sample by which one block for each sample may exceed one block for all samples. */
+enum { PAGE = 4096 };
 
 typedef struct tally {
     const osh_graph *g;

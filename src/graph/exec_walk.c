@@ -96,8 +96,8 @@ static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
     for (int i = first; i < end; i++)
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_in; k++)
             *last_of(w, g->nodes[i].in[k]) = i;
-    for (int i = first; i < end; i++) // the hook that is called for a value also reads the
-                                      // corresponding value of the original model
+    // the hook that is called for a value also reads the corresponding value of the original model
+    for (int i = first; i < end; i++)
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_out; k++) {
             int v = g->values[g->nodes[i].out[k]].original;
             if (v >= 0 && i > *last_of(w, v)) *last_of(w, v) = i;

@@ -146,8 +146,8 @@ osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck
  * model.layers.0, language_model.lm_head becomes lm_head. NULL: the name is the same, or there is
  * no memory. */
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);
-static inline size_t osh_value_bytes(const osh_graph *g, int v) // returns the bytes of a value per
-                                                                // token
+/* Returns the bytes of a value per token. */
+static inline size_t osh_value_bytes(const osh_graph *g, int v)
 {
     return (size_t)g->values[v].width * osh_dtype_bytes(g->values[v].dtype);
 }
@@ -155,19 +155,19 @@ static inline size_t osh_value_gross(const osh_graph *g, int v, int64_t n_tokens
 {
     return osh_tensor_gross((size_t)n_tokens * osh_value_bytes(g, v));
 }
-int osh_graph_host_only(const osh_graph *g); // returns the first node whose op has no kernel for a
-                                             // GPU; -1: there is none
+/* Returns the first node whose op has no kernel for a GPU; -1: there is none. */
+int osh_graph_host_only(const osh_graph *g);
 /* Fails if the head has no weight. `why` is the command or modifier that needs the head, for the
  * message. */
 osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkpoint *ck,
                                const char *why);
-bool osh_node_routes(const osh_node *n); // true if the output of the node assigns tokens to experts
-                                         // (a router)
+/* True if the output of the node assigns tokens to experts (a router) */
+bool osh_node_routes(const osh_node *n);
 /* Returns the description of the tensor (or part of a tensor) from which the weight is read
  * (parts.c). */
 const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight);
-int osh_graph_module(const osh_graph *g, const char *name); // returns the index of the module; -1:
-                                                            // no module has this name
+/* Returns the index of the module; -1: no module has this name. */
+int osh_graph_module(const osh_graph *g, const char *name);
 /* Adds the original model to the graph of the model that will change. changed[i] is true if the
  * weights of node i will change. Every node that is changed, or that depends on a changed node,
  * exists twice in the new graph: a node of the original model is inserted before it, with the same

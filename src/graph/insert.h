@@ -3,8 +3,9 @@
 #define OSH_INSERT_H
 #include "graph/graph.h"
 
-typedef struct osh_insertion { // a new node; it is inserted before node `node`, on one input of
-                               // that node, or after that node, on its first output
+/* A new node; it is inserted before node `node`, on one input of that node, or after that node, on
+ * its first output. */
+typedef struct osh_insertion {
     int node, in; // node: index of the node; in: index of its input
     bool behind;
     const osh_op *op;

@@ -253,8 +253,8 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     if (part_is_norm(leaf)) return *why = "a norm", OSH_KIND_NORM;
     if (part_is_positions(leaf)) return *why = "a table of positions", OSH_KIND_POSITIONS;
     if (any_part(name, n, part_is_router)) return *why = "a router", OSH_KIND_ROUTER;
-    if (any_part(name, n, part_is_gate)) { // the weight of a gate has a row for each expert, or
-                                           // belongs to an MLP
+    // the weight of a gate has a row for each expert, or belongs to an MLP
+    if (any_part(name, n, part_is_gate)) {
         if (O < I) return *why = "a router", OSH_KIND_ROUTER;
         return *why = "perhaps a router", OSH_KIND_DOUBT;
     }
@@ -315,6 +315,6 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck)
         if (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1e6)
             k->n_layers = (int64_t)v->valuedouble;
     }
-    if (cJSON_IsTrue(both)) k->n_layers = -1; // num_hidden_layers counts only the encoder or only
-                                              // the decoder
+    // num_hidden_layers counts only the encoder or only the decoder
+    if (cJSON_IsTrue(both)) k->n_layers = -1;
 }

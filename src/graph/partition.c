@@ -46,8 +46,8 @@ static osh_status match_modules(osh_ctx *cx, bool *hit, const osh_graph *g,
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
     osh_near near;
-    for (size_t t = 0; t < n; t++) { // each target must match a module, even if another target has
-                                     // precedence
+    // each target must match a module, even if another target has precedence
+    for (size_t t = 0; t < n; t++) {
         bool any = false;
         OSH_TRY(osh_matcher_new(cx, &m, &targets[t], 1));
         for (int i = 0; i < g->n_modules; i++) {
@@ -158,8 +158,8 @@ static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hi
         }
         for (int j = i; end > i && j <= end; j++) unit[j] = module;
     }
-    for (int i = 0; i < g->n_nodes; i++) // a node of the original model belongs to the target of
-                                         // the node after it
+    // a node of the original model belongs to the target of the node after it
+    for (int i = 0; i < g->n_nodes; i++)
         if (g->nodes[i].original) unit[i] = unit[i + 1];
 }
 

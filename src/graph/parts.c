@@ -41,8 +41,8 @@ static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry
     osh_status rc = OSH_OK;
     int lead = r->at >= 0, rows = lead + (ndim > 1 && r->transposed),
         columns = lead + !r->transposed;
-    osh_st_entry whole = *stored; // view: the shape without the dimension 1 in the middle of a
-                                  // convolution, or before a bias
+    // view: the shape without the dimension 1 in the middle of a convolution, or before a bias
+    osh_st_entry whole = *stored;
     const osh_st_entry *e = &whole;
     while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)
         whole.shape[1] = whole.shape[2], whole.ndim--;

@@ -17,8 +17,8 @@
 #include <string.h>
 
 enum { MAX_DEPTH = 16, MAX_NAME = 64, MAX_TEMPLATE_BYTES = 1 << 20 };
-static const double max_int = 1099511627776.0; // largest whole number in a template or in
-                                               // config.json: 2^40
+/* Largest whole number in a template or in config.json: 2^40. */
+static const double max_int = 1099511627776.0;
 
 void osh_template_free(osh_ctx *cx, osh_template *t)
 {

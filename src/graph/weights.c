@@ -73,8 +73,8 @@ static const osh_ckpt_tensor *stored_tensor(const osh_graph *g, const osh_checkp
     const osh_weight *w = &g->weights[weight];
     const osh_ckpt_tensor *t = w->tensor < 0 ? NULL : &ck->tensors[w->tensor];
     if (w->compressed || !t) return NULL;
-    if (!w->part) t = osh_checkpoint_find(ck, w->name); // finds the tensor by name, as
-                                                        // osh_weights_load does
+    // finds the tensor by name, as osh_weights_load does
+    if (!w->part) t = osh_checkpoint_find(ck, w->name);
     if (!t || t->shard < 0 || osh_checkpoint_is_changed(ck, t - ck->tensors)) return NULL;
     return (w->part ? w->part : t->e)->row ? NULL : t;
 }

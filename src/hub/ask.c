@@ -41,9 +41,8 @@ osh_status osh_hub_follow(osh_ctx *cx, osh_http *http, osh_http_reply *r, bool *
         osh_free(cx, url);
         url = r->redirect, r->redirect = NULL;
         at.url = url;
-        at.with_token = at.with_token && token_may_go(hub, url); // after a redirect to a host that
-                                                                 // may not get the token, no later
-                                                                 // host gets the token
+        // after a redirect to a host that may not get the token, no later host gets the token
+        at.with_token = at.with_token && token_may_go(hub, url);
     }
 done:
     osh_free(cx, url);
@@ -155,8 +154,8 @@ osh_status osh_hub_ask(osh_ctx *cx, osh_http *http, osh_http_reply *r, const osh
     for (int tried = 0;; tried++) {
         OSH_TRY(osh_hub_follow(cx, http, r, &elsewhere, hub, q));
         if (r->status == 200) break;
-        int most = r->unreached ? 1 : OSH_HUB_RETRIES; // one more attempt is enough if there is no
-                                                       // network
+        // one more attempt is enough if there is no network
+        int most = r->unreached ? 1 : OSH_HUB_RETRIES;
         if (!osh_hub_passes(r) || tried == most) OSH_TRY(osh_hub_refused(cx, hub, r, what));
         OSH_TRY(osh_hub_pause(cx, r, tried, NULL));
     }

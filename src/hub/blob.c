@@ -178,8 +178,8 @@ osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, cons
     OSH_TRY(blob_look_at(cx, &state, p, link, f));
     if (state != FILE_RIGHT) {
         OSH_TRY(blob_lock(cx, &lock, p, f));
-        OSH_TRY(blob_look_at(cx, &state, p, link, f)); // another process may have made the file
-                                                       // while this process waited for the lock
+        // another process may have made the file while this process waited for the lock
+        OSH_TRY(blob_look_at(cx, &state, p, link, f));
     }
     if (state != FILE_RIGHT) OSH_TRY(blob_make(cx, http, p, f, &fetched));
     if (!fetched) atomic_fetch_add(&p->done, f->n_bytes);
@@ -211,9 +211,8 @@ osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place
     if (!link || !blob || !partial) OSH_TRY(OSH_E_NOMEM);
     if (file_has_size(link, f->n_bytes) || file_has_size(blob, f->n_bytes)) goto done;
     bool begun = !lstat(partial, &st) && S_ISREG(st.st_mode) && st.st_size <= f->n_bytes;
-    int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0; // allocated bytes are counted instead of
-                                                           // the size, because the file may have
-                                                           // holes
+    // allocated bytes are counted instead of the size, because the file may have holes
+    int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0;
     *n_bytes = f->n_bytes - (has < f->n_bytes ? has : f->n_bytes);
 done:
     osh_free(cx, link);

@@ -25,8 +25,8 @@ static osh_status open_curl(osh_ctx *cx)
     OSH_TRY(osh_library_open(cx, &handle, &curl, &library));
     if (curl.curl_global_init(CURL_GLOBAL_DEFAULT))
         OSH_FAIL(cx, OSH_E_NOMEM, "libcurl does not start");
-    const char *version = curl.curl_version(); // returns a text such as "libcurl/7.88.1
-                                               // OpenSSL/..."
+    // returns a text such as "libcurl/7.88.1 OpenSSL/..."
+    const char *version = curl.curl_version();
     snprintf(curl.version, sizeof curl.version, "%.*s", (int)strcspn(version, " "), version);
 done:
     return rc;

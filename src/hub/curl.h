@@ -1,8 +1,9 @@
 /* curl.h - declares a table of the functions of libcurl that http.c calls. */
 #ifndef OSH_HUB_CURL_H
 #define OSH_HUB_CURL_H
-#define CURL_DISABLE_TYPECHECK // turns off macros of libcurl that check types, because members of
-                               // osh_curl have the names of these macros
+/* Turns off macros of libcurl that check types, because members of osh_curl have the names of these
+ * macros. */
+#define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 
 #include "base/base.h"

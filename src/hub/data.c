@@ -201,8 +201,8 @@ osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_
     if (r && !rows.config) rows.config = r->config;
     if (r && !d->own_text) registered_take(&rows, r);
     bool needs_all = osh_split_is_sliced(splits) && (d->shuffle || d->concatenate);
-    if (needs_all) rows.most = 0; // a shuffle or a concatenation uses all rows of the slices; other
-                                  // jobs download only n_samples
+    // a shuffle or a concatenation uses all rows of the slices; other jobs download only n_samples
+    if (needs_all) rows.most = 0;
     OSH_TRY(rows_check_request(cx, d, &rows, r ? "main" : name.revision));
     OSH_TRY(rows_find(cx, path, &rows, d->dataset, env));
 done:

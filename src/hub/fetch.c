@@ -110,8 +110,8 @@ static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *
     osh_status rc = OSH_OK;
     stream *s = user;
     osh_fetch *x = s->x;
-    if (r->status == 200 && x->record) { // the answer is the whole file, because the server ignores
-                                         // ranges
+    // the answer is the whole file, because the server ignores ranges
+    if (r->status == 200 && x->record) {
         pthread_mutex_lock(&x->p->lock);
         x->no_ranges = s->over = true;
         pthread_mutex_unlock(&x->p->lock);
@@ -186,8 +186,8 @@ static osh_status fetch_part(osh_ctx *cx, osh_http *http, osh_fetch *x, int i)
         rc = osh_hub_follow(cx, http, &r, &elsewhere, x->p->hub, &q);
         if (s.over) rc = OSH_OK;
         OSH_TRY(rc);
-        if (s.part->at > before.at) tried = 0; // `at` is read without the lock, because only this
-                                               // thread changes it
+        // `at` is read without the lock, because only this thread changes it
+        if (s.part->at > before.at) tried = 0;
         if (s.over || s.part->at == s.asked_end) continue;
         bool cut = r.status == 200 || r.status == 206,
              expired = elsewhere && (r.status == 403 || r.status == 400);
@@ -231,8 +231,9 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     if (!x) return OSH_OK;
     osh_status rc = fetch_part(cx, http, x, i);
     part_give(x, i);
-    if (rc) osh_hub_place_fail(cx, p, rc); // the failure is recorded before at_work decreases, so
-                                           // that the thread that owns x sees the failure
+    // the failure is recorded before at_work decreases, so that the thread that owns x sees the
+    // failure
+    if (rc) osh_hub_place_fail(cx, p, rc);
     pthread_mutex_lock(&p->lock);
     x->at_work--;
     pthread_cond_broadcast(&p->changed);

@@ -110,8 +110,8 @@ static osh_status head_write(osh_ctx *cx, osh_http *http, osh_hub_place *p, head
                  p->name->id, (unsigned long long)n, (long long)h->f->n_bytes);
     h->want = (int64_t)n + 8;
     if (h->has < h->want) OSH_TRY(head_fetch(cx, http, p, h));
-    OSH_TRY(osh_file_truncate(cx, h->out, h->want));       // removes bytes of weights that were
-                                                           // fetched after the header
+    // removes bytes of weights that were fetched after the header
+    OSH_TRY(osh_file_truncate(cx, h->out, h->want));
     OSH_TRY(osh_file_truncate(cx, h->out, h->f->n_bytes)); // makes the hole
 done:
     return rc;

@@ -323,9 +323,8 @@ osh_status osh_http_get(osh_ctx *cx, osh_http *h, osh_http_reply *r, const osh_h
     if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
         OSH_FAIL(cx, OSH_E_IO, "%s: %s", q->url, r->why);
     http_read_range(r);
-    if (!code && q->take && !t.began && (r->status == 200 || r->status == 206)) // the file is
-                                                                                // empty, so no byte
-                                                                                // has called begin
+    // the file is empty, so no byte has called begin
+    if (!code && q->take && !t.began && (r->status == 200 || r->status == 206))
         OSH_TRY(q->begin(cx, q->user, r));
     if (!code) h->curl->curl_easy_getinfo(h->easy, CURLINFO_REDIRECT_URL, &url);
     if (url && !(r->redirect = osh_strdup(cx, url))) rc = OSH_E_NOMEM;

@@ -51,8 +51,8 @@ bool osh_mark_file(osh_mark *m, osh_hub_file *f)
     f->path = (char *)(m->next + at), f->n_bytes = n_bytes;
     m->next = end + 1;
     if (fine && osh_hub_file_is_safe(f->path)) return true;
-    m->state = OSH_MARK_OPEN, m->next = ""; // the mark is damaged, or another program has written
-                                            // it
+    // the mark is damaged, or another program has written it
+    m->state = OSH_MARK_OPEN, m->next = "";
     return false;
 }
 

@@ -10,8 +10,8 @@
 #include "hub/pull.h"
 
 enum { AT_ONCE = 8, MAX_NAME = 4096 };
-enum { WORK_BYTES = 1 << 20 }; // number of bytes of host memory of a thread, without its
-                               // connections
+/* Number of bytes of host memory of a thread, without its connections. */
+enum { WORK_BYTES = 1 << 20 };
 static const char index_name[] = "model.safetensors.index.json",
                   single_name[] = "model.safetensors";
 
@@ -442,8 +442,8 @@ static osh_status pull_model(osh_ctx *cx, char **dir, const osh_hub *hub, const 
                  hub->endpoint);
     OSH_TRY(osh_http_open(cx, &http, hub, NULL));
     OSH_TRY(osh_hub_tree_get(cx, &t, http, hub, name));
-    osh_http_close(cx, http), http = NULL; // this connection is closed, because the threads open
-                                           // their own
+    // this connection is closed, because the threads open their own
+    osh_http_close(cx, http), http = NULL;
     p.commit = t.commit;
     if (!(repo = osh_hub_repo_dir(cx, hub, name))) OSH_TRY(OSH_E_NOMEM);
     if (!(snapshot = osh_sprintf(cx, "%s/snapshots/%s", repo, t.commit))) OSH_TRY(OSH_E_NOMEM);

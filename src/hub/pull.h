@@ -19,9 +19,8 @@ typedef struct osh_hub_tree {
 osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, const osh_hub *hub,
                             const osh_hub_name *name);
 void osh_hub_tree_deinit(osh_ctx *cx, osh_hub_tree *t);
-const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path); // returns NULL if
-                                                                                // there is no such
-                                                                                // file
+/* Returns NULL if there is no such file. */
+const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path);
 /* Appends to the list those files of a page of the Hub's answer that may be part of a model. Names
  * and sizes of all files of the page are checked. */
 osh_status osh_hub_tree_read(osh_ctx *cx, osh_hub_tree *t, osh_json_walk *w);

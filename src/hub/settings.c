@@ -16,8 +16,8 @@ static bool setting_is_true(const char *value)
     return false;
 }
 
-static const char *env_text(osh_env_fn env, const char *name) // returns NULL if the variable is not
-                                                              // set or is empty
+/* Returns NULL if the variable is not set or is empty. */
+static const char *env_text(osh_env_fn env, const char *name)
 {
     const char *value = env(name);
     return value && *value ? value : NULL;

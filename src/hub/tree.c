@@ -6,9 +6,8 @@
 
 #include "hub/pull.h"
 
-enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 }; // limits of the answers:
-                                                                       // bytes of a page, number of
-                                                                       // pages, bytes of a text
+/* Limits of the answers: bytes of a page, number of pages, bytes of a text. */
+enum { MAX_PAGE_BYTES = 64 << 20, MAX_PAGES = 1000, MAX_TEXT = 4096 };
 /* Limits of the list in memory: number of files, and bytes of all names. */
 enum { MAX_KEPT = 16384, MAX_NAME_BYTES = 2 << 20 };
 static const int64_t MAX_FILE_BYTES = (int64_t)1 << 50;

@@ -155,8 +155,8 @@ done:
     return rc;
 }
 
-static void shards_forget(osh_ctx *cx, osh_checkpoint *ck) // frees the names of shards; no shard
-                                                           // may be open
+/* Frees the names of shards; no shard may be open. */
+static void shards_forget(osh_ctx *cx, osh_checkpoint *ck)
 {
     for (int i = 0; i < ck->n_shards; i++) osh_free(cx, ck->shard_names[i]);
     osh_free(cx, ck->shard_names);
@@ -306,8 +306,8 @@ osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
             keep = S_ISREG(st.st_mode);
         }
         if (keep) {
-            char *swap = all[kept]; // names of files that are not copied are moved to the end of
-                                    // `all`
+            // names of files that are not copied are moved to the end of `all`
+            char *swap = all[kept];
             all[kept++] = all[i];
             all[i] = swap;
         }

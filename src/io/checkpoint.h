@@ -91,10 +91,10 @@ bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor);
  * tensor with `kept`, the stored tensor with the same name. Returns NULL if no tensor has this
  * name. */
 const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name);
-int64_t osh_ckpt_columns(const osh_st_entry *e); // returns the number of elements of a row, which
-                                                 // is the size of the last dimension
-int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck); // returns the bytes of all tensors
-                                                               // in the shards
+/* Returns the number of elements of a row, which is the size of the last dimension. */
+int64_t osh_ckpt_columns(const osh_st_entry *e);
+/* Returns the bytes of all tensors in the shards. */
+int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck);
 /* Allocates ck->changes for the functions below, which change tensors. Must be called before
  * them. */
 osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
@@ -151,10 +151,8 @@ osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t ten
 /* If checksums are recorded and no checksum of the tensor is recorded yet, reads the tensor and
  * records its checksum. */
 osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor);
-bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum); // returns false
-                                                                                   // if the tensor
-                                                                                   // has no
-                                                                                   // checksum yet
+/* Returns false if the tensor has no checksum yet. */
+bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum);
 /* Numbers the tensors in the order in which they were first read. Sets *tensor to the index of the
  * tensor with number `at` (from 0), and *sum to its checksum. Returns false if at most `at` tensors
  * were read so far. */
@@ -170,8 +168,8 @@ osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const c
 enum { OSH_SUM_TEXT = 17 };
 osh_status osh_sum_text_of_file(osh_ctx *cx, char text[OSH_SUM_TEXT], int64_t *n_bytes,
                                 const char *path);
-void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck); // called by
-                                                                    // osh_checkpoint_close
+/* Called by osh_checkpoint_close. */
+void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck);
 /* Splits tensors with several experts into one tensor per expert, for families whose loaders find
  * experts by name. osh_checkpoint_open calls this function (ckpt_experts.c). */
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);

@@ -6,8 +6,8 @@
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { MOST = 2 }; // largest number of folds of a tensor: one multiplies by factors, the other
-                   // divides by factors
+/* Largest number of folds of a tensor: one multiplies by factors, the other divides by factors. */
+enum { MOST = 2 };
 enum { PIECE = 256 }; // number of elements that are converted at a time
 
 struct osh_ckpt_changes {
@@ -86,8 +86,8 @@ int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor)
 {
     const struct changed *c = changes_of(ck, tensor);
     int64_t unit = 1;
-    for (int k = 0; c && k < c->n_steps; k++) { // each alignment (`unit`) divides every larger one,
-                                                // so the largest is a multiple of all
+    // each alignment (`unit`) divides every larger one, so the largest is a multiple of all
+    for (int k = 0; c && k < c->n_steps; k++) {
         int64_t u = rewrite_unit(&c->steps[k], ck->tensors[tensor].e);
         if (u > unit) unit = u;
     }

@@ -158,8 +158,8 @@ static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64
     part->name = osh_sprintf(cx, "%.*s.experts.%lld.%s.%s", (int)stem, of->name, (long long)e, leaf,
                              s->kind->leaf);
     if (!part->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a tensor");
-    p->n_parts++; // n_parts is increased now, so that the caller frees the name if a later step
-                  // fails
+    // n_parts is increased now, so that the caller frees the name if a later step fails
+    p->n_parts++;
     p->tensors[p->n++] = (osh_ckpt_tensor){part, down ? s->shard_down : s->shard_up};
 done:
     return rc;

@@ -32,8 +32,8 @@ osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint
 {
     osh_status rc = OSH_OK;
     struct stat one, st;
-    const char *other = NULL; // name of a shard that exists and is another file than
-                              // model.safetensors
+    // name of a shard that exists and is another file than model.safetensors
+    const char *other = NULL;
     int n_there = 0;
     bool has_one = false, there = false;
     OSH_TRY(find_file(cx, &has_one, &one, ck->dir, single_name));
@@ -59,8 +59,8 @@ done:
 
 /* ---- files that are not shards ---- */
 
-typedef struct numbering { // a name such as "model-00001-of-00003.safetensors", divided at its
-                           // numbers
+/* A name such as "model-00001-of-00003.safetensors", divided at its numbers. */
+typedef struct numbering {
     const char *name;
     size_t n_prefix;             // number of bytes before "-00001"
     const char *total;           // "00003.safetensors"

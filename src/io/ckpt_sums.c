@@ -8,8 +8,9 @@
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-enum { PIECE_BYTES = 256 << 10 }; // number of bytes that are read at a time if the elements of a
-                                  // tensor are not contiguous in the file
+/* Number of bytes that are read at a time if the elements of a tensor are not contiguous in the
+ * file. */
+enum { PIECE_BYTES = 256 << 10 };
 
 struct osh_ckpt_sums {
     pthread_mutex_t lock;

@@ -45,9 +45,8 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
     osh_status rc = OSH_OK;
     osh_st_entry *e = NULL; // own
     osh_st_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
-    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name); // the tensor with the same name,
-                                                                // which osh_checkpoint_find does
-                                                                // not return after this call
+    // the tensor with the same name, which osh_checkpoint_find does not return after this call
+    const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name);
     int64_t numel = 0;
     if (!osh_shape_numel(&numel, like->ndim, like->shape) ||
         __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(like->dtype), &whole.end))

@@ -121,8 +121,8 @@ static osh_status edges_put(osh_ctx *cx, osh_edges *e, osh_file *f, const uint8_
     pthread_mutex_unlock(&e->lock);
     rc = osh_file_write_blocks(cx, f, x->bytes, OSH_BLOCK_BYTES, x->at);
     pthread_mutex_lock(&e->lock);
-    x->state = rc ? WAITS : FREE; // after a failure the block waits, and osh_edges_flush writes it
-                                  // again
+    // after a failure the block waits, and osh_edges_flush writes it again
+    x->state = rc ? WAITS : FREE;
     pthread_cond_broadcast(&e->written);
 done:
     pthread_mutex_unlock(&e->lock);

@@ -64,8 +64,8 @@ void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
  * absent or null. */
 osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c,
                              const char *key);
-const char *osh_hf_config_str(const osh_hf_config *c, const char *key); // returns a view, or NULL
-                                                                        // if the key is absent
+/* Returns a view, or NULL if the key is absent. */
+const char *osh_hf_config_str(const osh_hf_config *c, const char *key);
 /* Changes the number of experts from n_all to n in *c, and in the text that
  * osh_hf_config_with_quantization returns. */
 osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n);

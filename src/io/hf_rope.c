@@ -100,8 +100,8 @@ static void find_dict(reader *r, bool sliding)
         return;
     }
     if (rope_member(d, "rope_type") || rope_member(d, "type")) return;
-    for (const cJSON *v = d->child; v; v = v->next) // the object may contain one object for each
-                                                    // layer type, which has the parameters
+    // the object may contain one object for each layer type, which has the parameters
+    for (const cJSON *v = d->child; v; v = v->next)
         if (cJSON_IsObject(v)) first = first ? first : v;
     if (!first) return;
     r->dict = first;

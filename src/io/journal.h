@@ -25,8 +25,8 @@ osh_status osh_journal_is_begun(osh_ctx *cx, const char *path, bool *is);
 /* Opens the journal, or creates it if it is absent. If another process has the journal open, sets
  * *busy to true and *out to NULL. */
 osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bool *busy);
-bool osh_journal_is_at(const osh_journal *j, const char *path); // true if path still names the file
-                                                                // that is open
+/* True if path still names the file that is open. */
+bool osh_journal_is_at(const osh_journal *j, const char *path);
 void osh_journal_close(osh_ctx *cx, osh_journal *j);
 int64_t osh_journal_count(const osh_journal *j); // returns the number of records that were read
 const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i);
@@ -54,9 +54,8 @@ typedef struct osh_reader {
 uint64_t osh_read_u64(osh_reader *r);
 uint32_t osh_read_u32(osh_reader *r);
 double osh_read_f64(osh_reader *r);
-const char *osh_read_text(osh_reader *r, size_t *n); // reads a u32 length n and returns a view of
-                                                     // the n bytes after it, without a NUL at the
-                                                     // end
+/* Reads a u32 length n and returns a view of the n bytes after it, without a NUL at the end. */
+const char *osh_read_text(osh_reader *r, size_t *n);
 osh_status osh_put_u64(osh_ctx *cx, osh_buf *b, uint64_t v);
 osh_status osh_put_u32(osh_ctx *cx, osh_buf *b, uint32_t v);
 osh_status osh_put_f64(osh_ctx *cx, osh_buf *b, double v);

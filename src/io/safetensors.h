@@ -22,8 +22,8 @@ typedef struct osh_st_entry { // an entry: describes one tensor of a file, or a 
 typedef struct osh_st osh_st;
 /* Opens a file and checks every offset and size. Overlaps and gaps are errors. */
 osh_status osh_st_open(osh_ctx *cx, osh_st **out, const char *path);
-void osh_st_read_direct(osh_st *st); // all later reads of tensors bypass the page cache
-                                     // (osh_file_pread_direct)
+/* All later reads of tensors bypass the page cache (osh_file_pread_direct) */
+void osh_st_read_direct(osh_st *st);
 void osh_st_close(osh_ctx *cx, osh_st *st);
 int64_t osh_st_count(const osh_st *st);
 /* Returns entry i, which describes one tensor (view: lives as long as st). Entries are sorted by
@@ -51,11 +51,10 @@ osh_status osh_st_read_columns(osh_ctx *cx, void *to, const osh_st *st, const os
 osh_status osh_st_read_rows(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e,
                             int64_t first, int64_t n);
 const char *osh_st_path(const osh_st *st);
-const osh_stamp *osh_st_stamp(const osh_st *st); // returns the stamp that the file had before its
-                                                 // header was read (view)
-int64_t osh_st_header(const osh_st *st, uint64_t *sum); // returns the number of bytes of the file
-                                                        // before the data; sets *sum to the XXH3 of
-                                                        // these bytes
+/* Returns the stamp that the file had before its header was read (view) */
+const osh_stamp *osh_st_stamp(const osh_st *st);
+/* Returns the number of bytes of the file before the data; sets *sum to the XXH3 of these bytes. */
+int64_t osh_st_header(const osh_st *st, uint64_t *sum);
 
 /* Computes the layout of a new file. The caller has set name, dtype and shape of each entry (one
  * for each tensor). Sorts the entries as the safetensors library does (by dtype, then by bytes of

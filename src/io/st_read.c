@@ -18,8 +18,8 @@
 #include <string.h>
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library accepts no larger header
-#define EXACT_INT 9007199254740992.0   // 2^53: whole numbers up to this are exact in a JSON number
-                                       // (double)
+/* 2^53: whole numbers up to this are exact in a JSON number (double) */
+#define EXACT_INT 9007199254740992.0
 
 struct osh_st {
     char *path;            // own
@@ -165,8 +165,8 @@ static int by_offset(const void *a, const void *b)
 {
     const osh_st_entry *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
-    if (x->end != y->end) return x->end < y->end ? -1 : 1; // if two tensors begin at the same byte,
-                                                           // the empty one is sorted first
+    // if two tensors begin at the same byte, the empty one is sorted first
+    if (x->end != y->end) return x->end < y->end ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 

@@ -11,8 +11,8 @@
 #include <string.h>
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses a larger header
-enum { HEADER_BYTES = 8 + 64 };         // upper bound of the header's bytes without the tensors:
-                                        // length, metadata, padding
+/* Upper bound of the header's bytes without the tensors: length, metadata, padding. */
+enum { HEADER_BYTES = 8 + 64 };
 
 /* Returns the rank of a dtype in the sort order of the safetensors library, which is the descending
  * order of the library's dtype enum. */
@@ -76,8 +76,8 @@ done:
  * unchanged. */
 static osh_status put_string(osh_ctx *cx, osh_buf *b, const char *s)
 {
-    static const char letters[] = "btn?fr"; // letters of the escapes for 0x08 to 0x0d; serde_json
-                                            // has no \v
+    // letters of the escapes for 0x08 to 0x0d; serde_json has no \v
+    static const char letters[] = "btn?fr";
     osh_status rc = OSH_OK;
     const char *from = s;
 
@@ -153,8 +153,8 @@ static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_st_entry *const *list
         sum += one.len;
     }
     OSH_TRY(osh_buf_room(cx, b, HEADER_BYTES + sum));
-    OSH_TRY(osh_buf_append(cx, b, "\0\0\0\0\0\0\0\0", 8)); // placeholder for the length, which is
-                                                           // written when the header is complete
+    // placeholder for the length, which is written when the header is complete
+    OSH_TRY(osh_buf_append(cx, b, "\0\0\0\0\0\0\0\0", 8));
     OSH_TRY(osh_buf_printf(cx, b, "{\"__metadata__\":{\"format\":\"pt\"}"));
     for (int64_t i = 0; i < n; i++) OSH_TRY(put_entry(cx, b, list[i]));
     OSH_TRY(osh_buf_append(cx, b, "}", 1));

@@ -215,8 +215,8 @@ static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    osh_tensor *x = batch->values[b->in[k]], *x0 = NULL; // x: view of the input; x0: own, the input
-                                                         // in the original model
+    // x: view of the input; x0: own, the input in the original model
+    osh_tensor *x = batch->values[b->in[k]], *x0 = NULL;
     osh_mix_attr at = {.share = b->rule.share, .samples = l->order + first};
     if (l->judging || at.share >= 1 || !b->differs || !b->differs[k]) goto done;
     at.key = osh_mix_key(b->rule.seed, (uint64_t)k, (uint64_t)l->step);
@@ -260,8 +260,8 @@ done:
 
 /* ---- steps ---- */
 
-typedef struct slope { // computation of dy, the gradient of the loss with respect to a compared
-                       // value y
+/* Computation of dy, the gradient of the loss with respect to a compared value y. */
+typedef struct slope {
     const osh_tensor *y, *y0;
     float *dy;
     double *sums; // own [rows]

@@ -11,10 +11,11 @@
 #include "graph/picked.h"
 #include "ops/kernel.h"
 
-enum { WARM = 4, HELD = 8 }; // WARM: number of warmup steps, in which the learning rates rise;
-                             // 1/HELD of the rows are used for validation, not for learning
-enum { SMALL_BYTES = 1 << 16 }; // estimate of all small allocations, which tune_kept_bytes does not
-                                // compute one by one
+/* WARM: number of warmup steps, in which the learning rates rise; 1/HELD of the rows are used for
+ * validation, not for learning. */
+enum { WARM = 4, HELD = 8 };
+/* Estimate of all small allocations, which tune_kept_bytes does not compute one by one. */
+enum { SMALL_BYTES = 1 << 16 };
 #define FROM_CODE 0.4f // largest |v - code| before the first step; v: the code as a real number
 
 typedef enum { FIXED, LINEAR, NORM } role;

@@ -51,8 +51,8 @@ void osh_tune_codes_of(const osh_tune *t, int weight, int8_t *codes, osh_qparams
 /* Returns the tuned weight of a norm (a view); NULL if the weight does not belong to a norm. */
 const osh_tensor *osh_tune_norm_of(const osh_tune *t, int weight);
 
-void osh_tune_norms(bool *wants, const osh_graph *g); // sets wants [weights] to true for the
-                                                      // weights of norms
+/* Sets wants [weights] to true for the weights of norms. */
+void osh_tune_norms(bool *wants, const osh_graph *g);
 bool osh_tune_can(const osh_q_args *q); // true if codes with these arguments can be tuned
 /* Returns the number of rows at the end of data `d` that are used for validation. 0: d has too few
  * rows for tuning. */

@@ -4,8 +4,8 @@
 #define OSH_CACHE_H
 #include "match/matching.h"
 
-extern const osh_q_scheme osh_kept_scheme; // scheme of a Linear that is not quantized and is listed
-                                           // only for the scales of an attention
+/* Scheme of a Linear that is not quantized and is listed only for the scales of an attention. */
+extern const osh_q_scheme osh_kept_scheme;
 
 enum { OSH_CACHE_LEAVES = 2 * OSH_INPUT };
 typedef struct osh_cache_leaf {

@@ -130,8 +130,8 @@ bool osh_dense_json(cJSON *root, const osh_matching *p)
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p)
 {
     int64_t most = -1;
-    bool all = true; // true if no Linear is quantized or pruned, and all are listed only for scales
-                     // of an attention
+    // true if no Linear is quantized or pruned, and all are listed only for scales of an attention
+    bool all = true;
     for (int i = 0; i < p->n_linears; i++) all &= p->linears[i].kept;
     if (all || p->dense_share <= OSH_DENSE_MUCH) return OSH_OK;
     for (int64_t i = 0; i < p->n_dense; i++)

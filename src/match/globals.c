@@ -24,8 +24,9 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
     osh_map *first = NULL; // own: name of the fused layer -> index of its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    int *last = NULL;      // own [linears]: if i is the first of the Linears that share a scale,
-                           // last[i] is the index of the last of them found so far
+    // own [linears]: if i is the first of the Linears that share a scale, last[i] is the index of
+    // the last of them found so far
+    int *last = NULL;
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
     for (int i = 0; i < p->n_linears; i++) {
@@ -188,8 +189,8 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     for (int k = 0; k < n_which; k++) {
         if (!globals_searches(p, s.which[k])) continue;
-        OSH_TRY(globals_scan_one(cx, &s, k, 0)); // an observer that searches uses all threads for
-                                                 // one Linear
+        // an observer that searches uses all threads for one Linear
+        OSH_TRY(globals_scan_one(cx, &s, k, 0));
         s.which[k--] = s.which[--n_which];
     }
     OSH_TRY(osh_parallel_for(cx, n_which, globals_scan_one, &s));

@@ -21,8 +21,8 @@ bool osh_globals_knows(const osh_globals *g, int linear);
 /* Records the largest magnitude of the Linear's weight. Computes the global scale if the magnitudes
  * of all Linears that share it are known. */
 void osh_globals_put(osh_globals *g, int linear, float amax);
-float osh_globals_of(const osh_globals *g, int linear); // Returns 0 if the Linear has no global
-                                                        // scale or g is NULL
+/* Returns 0 if the Linear has no global scale or g is NULL. */
+float osh_globals_of(const osh_globals *g, int linear);
 int64_t osh_globals_bytes(const osh_matching *p); // bytes of host memory of osh_globals
 /* Returns the bytes of host memory that osh_globals_find needs for one Linear, without the threads'
  * buffers. *piece: set to the bytes of the buffer of one thread. */

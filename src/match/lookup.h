@@ -4,8 +4,8 @@
 #define OSH_LOOKUP_H
 #include "match/matching.h"
 
-typedef struct osh_span { int first, end; } osh_span; // a span: the Linears with indices [first,
-                                                      // end)
+/* A span: the Linears with indices [first, end) */
+typedef struct osh_span { int first, end; } osh_span;
 
 osh_span osh_linears_of_nodes(const osh_matching *p, int node, int n_nodes);
 

@@ -43,8 +43,9 @@ done:
     return rc;
 }
 
-typedef struct renamed_seen { // cache of the last arguments and result of has_codes_inside, because
-                              // many names have the same first n bytes
+/* Cache of the last arguments and result of has_codes_inside, because many names have the same
+ * first n bytes. */
+typedef struct renamed_seen {
     const char *text;         // view
     size_t n;
     bool partly; // result: true if a quantized module has these bytes in its name
@@ -374,9 +375,9 @@ osh_status osh_match_config(osh_ctx *cx, osh_matching *p)
                  "%s has its experts in one tensor, and transformers takes those of a quantized "
                  "model alone apart: want a recipe that quantizes",
                  p->in->ck->dir);
-    bool any = p->n_schemes || p->cache.present; // true if something is quantized; else the model
-                                                 // is only pruned, and gets the config of a dense
-                                                 // model
+    // true if something is quantized; else the model is only pruned, and gets the config of a dense
+    // model
+    bool any = p->n_schemes || p->cache.present;
     const osh_q_beside beside = {cache, p->transforms, p->experts_left,
                                  p->in->graph ? (int)p->in->graph->n_layers : 0};
     if (!any && p->transforms && p->transforms->n) {
@@ -410,8 +411,8 @@ done:
 osh_status osh_match_vllm(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char **names = NULL, **classes = NULL; // own: names and classes of modules; the strings
-                                                 // are views
+    // own: names and classes of modules; the strings are views
+    const char **names = NULL, **classes = NULL;
     int *which = NULL;                           // own
     OSH_NEW(cx, names, cs->n);
     OSH_NEW(cx, classes, cs->n);

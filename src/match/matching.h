@@ -64,14 +64,14 @@ typedef struct osh_linear { // a module that is quantized or pruned
     } gradients;
 } osh_linear;
 
-static inline osh_format_weight osh_linear_stored(const osh_linear *l) // arguments for functions of
-                                                                       // the Linear's format
+/* Arguments for functions of the Linear's format. */
+static inline osh_format_weight osh_linear_stored(const osh_linear *l)
 {
     return (osh_format_weight){l->scheme, l->O, l->I, l->dtype};
 }
 
-typedef struct osh_dense { // a row of the list of dense weights: weights whose names differ only in
-                           // numbers
+/* A row of the list of dense weights: weights whose names differ only in numbers. */
+typedef struct osh_dense {
     char *names;          // own: names with * for numbers, such as "model.layers.*.mlp.gate"
     int64_t n, bytes;
     const char *why;      // static string: reason why they stay dense
@@ -119,6 +119,6 @@ osh_status osh_plan_match(osh_ctx *cx, osh_matching *p);
 osh_status osh_plan_cache(osh_ctx *cx, osh_matching *p);
 /* by_route.c, called after osh_plan_match: fails if the recipe does not allow in->by_route. */
 osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p);
-osh_status osh_plan_index(osh_ctx *cx, osh_matching *p); // lookup.c: sets readers and users; called
-                                                         // after the graph is cut
+/* lookup.c: sets readers and users; called after the graph is cut. */
+osh_status osh_plan_index(osh_ctx *cx, osh_matching *p);
 #endif

@@ -113,8 +113,8 @@ static osh_status modules_from_graph(osh_ctx *cx, osh_plan_modules *cs, const os
         if (mod->node < 0 ||
             (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router))
             continue;
-        if (g->headless && mod->node == g->head) continue; // modules_add_missing_head adds this
-                                                           // head
+        // modules_add_missing_head adds this head
+        if (g->headless && mod->node == g->head) continue;
         int w = g->nodes[mod->node].w[0];
         OSH_TRY(plan_modules_add(cx, cs, mod->name, strlen(mod->name),
                                  (osh_plan_module){.cls = router ? "Linear" : mod->cls,

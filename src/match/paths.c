@@ -27,8 +27,8 @@ static bool is_written(osh_path_use use)
            use == OSH_PATH_PAGE || use == OSH_PATH_PANEL || use == OSH_PATH_LOGITS;
 }
 
-static bool paths_same_file(const char *a, const char *b) // true if both paths lead to one existing
-                                                          // file; follows links
+/* True if both paths lead to one existing file; follows links. */
+static bool paths_same_file(const char *a, const char *b)
 {
     struct stat x, y;
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;

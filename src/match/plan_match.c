@@ -219,8 +219,8 @@ static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *
 {
     size_t kept = 0, kept_source = p->n_kept_schemes;
     for (size_t i = 0; i < p->n_schemes; i++) {
-        bool used = osh_q_of_attention(&p->schemes[i]); // true for a group for attention, because
-                                                        // an unused one was refused before
+        // true for a group for attention, because an unused one was refused before
+        bool used = osh_q_of_attention(&p->schemes[i]);
         for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
         if (!used) {
             if (i >= p->n_kept_schemes)
@@ -289,9 +289,8 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_p
         const osh_modifier *mod = &p->in->recipe->modifiers[m];
         size_t k = 0; // k: index in the matcher, which has equal targets only once
         if (mod->replaced || osh_modifier_changes_others(mod)) continue;
-        if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue; // cache.c matches a
-                                                                               // group for
-                                                                               // attention
+        // cache.c matches a group for attention
+        if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue;
         const osh_strs none = {0},
                        *targets = mod->n_schemes == 1 ? &mod->schemes[0].targets : &none;
         for (size_t i = 0; i < targets->n; i++) {
@@ -511,8 +510,9 @@ done:
 static osh_status modules_list_dense(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const char **why = NULL; // own [source tensors]: reason why the tensor stays dense; a tied head
-                             // has the reason of the embedding
+    // own [source tensors]: reason why the tensor stays dense; a tied head has the reason of the
+    // embedding
+    const char **why = NULL;
     OSH_NEW(cx, why, p->in->ck->n_tensors);
     for (int64_t i = 0; i < cs->n; i++)
         if (!why[cs->c[i].tensor]) why[cs->c[i].tensor] = cs->c[i].why;

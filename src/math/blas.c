@@ -23,18 +23,19 @@ static const osh_symbol symbols[] = {
     SYMBOL("openblas_", set_num_threads),
 };
 
-static osh_blas_table used; // function pointers to OpenBLAS; global, because the state of OpenBLAS
-                            // is global too
+/* Function pointers to OpenBLAS; global, because the state of OpenBLAS is global too. */
+static osh_blas_table used;
 static osh_once_state once = OSH_ONCE;
 
 const osh_blas_table *osh_blas(void) { return &used; }
 
-enum { MOST_BUFFERS = 128 }; // largest number of buffers; OpenBLAS ends the process if it must make
-                             // another one
+/* Largest number of buffers; OpenBLAS ends the process if it must make another one. */
+enum { MOST_BUFFERS = 128 };
 #define BUFFER_BYTES ((size_t)(128 + 1) << 20)
 
-static void *(*buffer_new)(int unused); // function of OpenBLAS that returns a free buffer; NULL:
-                                        // this OpenBLAS does not export the function
+/* Function of OpenBLAS that returns a free buffer; NULL: this OpenBLAS does not export the
+ * function. */
+static void *(*buffer_new)(int unused);
 static void (*buffer_free)(void *);
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int n_buffers; // lower bound of the number of buffers that OpenBLAS has allocated
@@ -82,8 +83,8 @@ static osh_status open_blas(osh_ctx *cx)
     OSH_TRY(osh_library_open(cx, &handle, &used, &library));
     used.set_num_threads(1);
     void *make = dlsym(handle, "blas_memory_alloc"), *release = dlsym(handle, "blas_memory_free");
-    if (make && release) { // uses memcpy, because ISO C does not allow a cast from void * to a
-                           // function pointer
+    // uses memcpy, because ISO C does not allow a cast from void * to a function pointer
+    if (make && release) {
         memcpy(&buffer_new, &make, sizeof make);
         memcpy(&buffer_free, &release, sizeof release);
     }

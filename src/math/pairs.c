@@ -267,8 +267,8 @@ WIDE static void pack_columns(uint32_t *to, int64_t panel, const uint16_t *x, in
                               int64_t k)
 {
     int64_t l = 0;
-    for (; l < k; l += 2, to += SIDE) // packs two rows of x at a time into all panels, while the
-                                      // two rows are in the cache
+    // packs two rows of x at a time into all panels, while the two rows are in the cache
+    for (; l < k; l += 2, to += SIDE)
         for (int64_t c = 0, p = 0; c < n; c += SIDE, p += panel) {
             __mmask16 in = n - c < SIDE ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
             __m512i even = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, x + l * ld + c));

@@ -74,8 +74,8 @@ void osh_pairs_end(void);
  * the number of rows. Blocks of 16 rows and panels of 16 columns are written as a whole, so c must
  * have memory for rows and columns up to the next multiple of 16. */
 void osh_pairs_product(float *c, int64_t ldc, osh_pairs_a a, int64_t m, osh_pairs_b b);
-typedef struct osh_pairs_y { // output y with n columns; rows begin ld elements apart; all pointers
-                             // are views
+/* Output y with n columns; rows begin ld elements apart; all pointers are views. */
+typedef struct osh_pairs_y {
     uint16_t *p;
     int64_t ld, n;
     const float *bias; // [n], or NULL for no bias
@@ -87,9 +87,8 @@ void osh_pairs_narrow(const osh_pairs_y *y, const float *sums, int64_t ld, int64
  * `to` ld elements apart. */
 void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc);
 void osh_pairs_add(float *to, const float *from, int64_t n);
-typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums; // matrix of sums; `p` is a
-                                                                        // view; rows begin `ld`
-                                                                        // elements apart
+/* Matrix of sums; `p` is a view; rows begin `ld` elements apart. */
+typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums;
 /* Computes to[i][j] += from[i][j] for rows i < m and columns j < n + i * more. */
 void osh_pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more);
 #endif

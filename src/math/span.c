@@ -69,8 +69,8 @@ OSH_AVX2 static void glu_avx2(float *gate, const float *up, int64_t n, osh_act_k
 }
 void osh_span_glu(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt)
 {
-    if (act == OSH_ACT_GELU) { // exact gelu by 1 + erf u = erfc(-u), because erfc is accurate for
-                               // very negative u
+    // exact gelu by 1 + erf u = erfc(-u), because erfc is accurate for very negative u
+    if (act == OSH_ACT_GELU) {
         for (int64_t i = 0; i < n; i++) {
             double x = gate[i];
             gate[i] =

@@ -7,8 +7,8 @@
 /* True if the instruction set in use has AVX-512 and dt is BF16. Only then may the functions below
  * be called, because they round to BF16. */
 bool osh_span512_takes(osh_dtype dt);
-void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act); // act: not
-                                                                                 // OSH_ACT_GELU
+/* act: not OSH_ACT_GELU. */
+void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act);
 /* `to` = act(x) y (glu) or x + y (add). All values are BF16. n need not be a multiple of 8. */
 void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                           osh_act_kind act);

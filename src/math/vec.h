@@ -82,8 +82,8 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
      * the float 2^n. */
     v8_set(&lo, 12582912.0f);
     osh_v8f m = n + lo;
-    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23; // the shift may overflow in the lanes of
-                                                         // `below`, whose results are not used
+    // the shift may overflow in the lanes of `below`, whose results are not used
+    osh_v8u e = ((osh_v8u)m - (osh_v8u)lo + 127u) << 23;
     r = p * (osh_v8f)e;
     *x = (osh_v8f)(~below & (osh_v8i)r);
 }
@@ -153,8 +153,8 @@ OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
     static const double cc[] = {
         1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
         1.0 / 40320,          -1.0 / 720,         1.0 / 24};
-    const double round = 6755399441055744.0; // 1.5 * 2^52, so that the low bits of x / (pi/2) +
-                                             // `round` are n
+    // 1.5 * 2^52, so that the low bits of x / (pi/2) + `round` are n
+    const double round = 6755399441055744.0;
     osh_v4d sum = *x * 0.63661977236758134308 + round, n = sum - round, r = *x, z, s, c;
     osh_v4l q = (osh_v4l)sum, swap = -(q & 1);
 
@@ -185,8 +185,8 @@ OSH_VEC_FN void v8_round_bf16(osh_v8f *x)
 OSH_VEC_FN void v8_round_f16(osh_v8f *x)
 {
     osh_v8u u = (osh_v8u)*x, sign = u & 0x80000000u, a = u & 0x7fffffffu;
-    osh_v8u inf = (osh_v8u)(a >= 0x477ff000u) & 0x7f800000u; // 65520 and larger numbers become
-                                                             // infinite
+    // 65520 and larger numbers become infinite
+    osh_v8u inf = (osh_v8u)(a >= 0x477ff000u) & 0x7f800000u;
     osh_v8f r = (osh_v8f)((a + 0xfffu + ((a >> 13) & 1)) & 0xffffe000u), half, s;
     osh_v8i tiny = (osh_v8i)(a < 0x38800000u), big = (osh_v8i)(a >= 0x477ff000u), nan = *x != *x;
 

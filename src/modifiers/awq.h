@@ -8,8 +8,6 @@
 typedef struct osh_awq_point { double ratio; bool duo; } osh_awq_point;
 osh_status osh_awq_search(osh_ctx *cx, float *s, osh_search *j, const osh_awq_point *grid,
                           int n_grid, osh_arithmetic arithmetic);
-size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads); // returns the bytes
-                                                                             // that the search
-                                                                             // needs, with the
-                                                                             // allocator's overhead
+/* Returns the bytes that the search needs, with the allocator's overhead. */
+size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads);
 #endif

@@ -28,8 +28,8 @@
 
 enum { ROWS = 128, COLUMNS = 192, LANES = 8 };
 
-typedef struct band { int k; int64_t first, n; } band; // rows [first, first + n) of the weight of
-                                                       // the k-th Linear
+/* Rows [first, first + n) of the weight of the k-th Linear. */
+typedef struct band { int k; int64_t first, n; } band;
 
 typedef struct search {
     osh_search *j;
@@ -108,8 +108,8 @@ static osh_status mean_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     const osh_balance *b = &t->j->balance[d->k];
     int64_t I = t->j->n, n = d->n * I;
     char *raw = osh_alloc(cx, (size_t)n * osh_dtype_bytes(b->dtype)); // own
-    float *w = NULL, *most = t->most + chunk * I; // w: own, F32 [n]; most: view, [I]: largest |W|
-                                                  // of each column in this band
+    // w: own, F32 [n]; most: view, [I]: largest |W| of each column in this band
+    float *w = NULL, *most = t->most + chunk * I;
     (void)worker;
     if (!raw) OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through %s", b->name);
     OSH_NEW(cx, w, n);
@@ -213,8 +213,9 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     int64_t I = t->j->n, n = d->n * I;
     void *stored = r->stored->data;
     osh_qparams p = {.global = a->strategy == OSH_Q_TENSOR_GROUP ? t->global[point] : 0}; // own
-    osh_q_observer_plain(&whole); // the search rounds with the range from minimum to maximum, even
-                                  // if the scheme names another observer
+    // the search rounds with the range from minimum to maximum, even if the scheme names another
+    // observer
+    osh_q_observer_plain(&whole);
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] = r->w[i + c] * s[c];
     osh_from_f32(stored, b->dtype, r->dw, n);
@@ -224,8 +225,8 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] /= s[c];
-    osh_from_f32(stored, b->dtype, r->dw, n); // this call and the next one round dw to the dtype of
-                                              // the weight
+    // this call and the next one round dw to the dtype of the weight
+    osh_from_f32(stored, b->dtype, r->dw, n);
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i++) r->dw[i] -= r->w[i];
 done:

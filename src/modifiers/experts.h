@@ -17,6 +17,6 @@ typedef struct osh_reap { // arguments of the modifier
                             // n_kept 0: the experts are not yet chosen
     size_t n_kept;
 } osh_reap;
-const osh_reap *osh_reap_of(const osh_modifier *m); // returns the arguments (view), or NULL if m is
-                                                    // not a REAPPruningModifier
+/* Returns the arguments (view), or NULL if m is not a REAPPruningModifier. */
+const osh_reap *osh_reap_of(const osh_modifier *m);
 #endif

@@ -194,8 +194,9 @@ static void solve_conclude(osh_linear_job *j, const solve *s, const factor *f)
         j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    double judged = 0; // loss of the solved codes, summed over the rows for which j->nearest has
-                       // the loss of rounding to nearest
+    // loss of the solved codes, summed over the rows for which j->nearest has the loss of rounding
+    // to nearest
+    double judged = 0;
     for (int64_t o = 0, O = j->w->shape[0]; o < O; o++) {
         j->objective += 2 * s->loss[o];
         if (osh_gptq_judges(O, o)) judged += 2 * s->loss[o];
@@ -300,8 +301,8 @@ done:
     return rc;
 }
 
-typedef struct ordered_jobs { // the jobs of a call, and an ordering of columns; only the jobs with
-                              // this ordering are solved
+/* The jobs of a call, and an ordering of columns; only the jobs with this ordering are solved. */
+typedef struct ordered_jobs {
     const osh_modifier *m;
     const factor *f;
     osh_linear_job *jobs;
@@ -413,8 +414,8 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
 {
     osh_status rc = OSH_OK;
     osh_tensor *stats[2] = {h, n && osh_gptq_is_original(m->args) ? jobs->shift : NULL};
-    osh_tensor *copy[2] = {NULL}; // own: copies of the tensors of the statistics, made if the jobs
-                                  // have both orderings of columns
+    // own: copies of the tensors of the statistics, made if the jobs have both orderings of columns
+    osh_tensor *copy[2] = {NULL};
     int count[2];
     for (int k = 0; k < n; k++)
         jobs[k].objective = jobs[k].nearest = -1, jobs[k].losses = (osh_losses){0};

@@ -88,9 +88,9 @@ size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
 /* ---- calls for the jobs of one input ---- */
 
 bool osh_gptq_is_original(const osh_gptq *g);
-bool osh_gptq_is_ordered(const osh_linear_job *j); // true if the job's columns are solved in the
-                                                   // order of descending diagonal of H; false: in
-                                                   // the order of the checkpoint
+/* True if the job's columns are solved in the order of descending diagonal of H; false: in the
+ * order of the checkpoint. */
+bool osh_gptq_is_ordered(const osh_linear_job *j);
 /* True if a device can solve both jobs of one input in one call. */
 bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
 /* True if no job with an index below k can be solved in one call with jobs[k]. */
@@ -99,8 +99,9 @@ bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
  * call. This call solves the jobs in [from, e) for which osh_gptq_together with jobs[lead] is
  * true. */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
-typedef struct osh_gptq_piece { // one call on a device: it solves the jobs in [from, end) for which
-                                // osh_gptq_together with jobs[lead] is true
+/* One call on a device: it solves the jobs in [from, end) for which osh_gptq_together with
+ * jobs[lead] is true. */
+typedef struct osh_gptq_piece {
     int lead, from, end;
 } osh_gptq_piece;
 typedef struct osh_gptq_part { // one job of a call on a device
@@ -125,8 +126,9 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
 bool osh_gptq_gathers(const osh_modifier *m, const osh_linear_job *jobs, int n);
 osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
                                     int n, int64_t n_samples);
-typedef struct osh_gptq_gathered { // groups of jobs whose Hessians are factored together. A group
-                                   // is current if its damped diagonal is in the range of f32
+/* Groups of jobs whose Hessians are factored together. A group is current if its damped diagonal is
+ * in the range of f32. */
+typedef struct osh_gptq_gathered {
     const osh_job_group *groups;   // view [n]: the groups of jobs
     const osh_modifier *m;         // view
     int n;

@@ -144,8 +144,9 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool orde
                                 float dead)
 {
     osh_status rc = OSH_OK;
-    float *damped = NULL; // own: [I] diagonal of H, columns as in the checkpoint; later the damped
-                          // diagonal in solving order
+    // own: [I] diagonal of H, columns as in the checkpoint; later the damped diagonal in solving
+    // order
+    float *damped = NULL;
     osh_op_args a = {.out = {h}};
 
     OSH_NEW(cx, damped, f->I);

@@ -10,8 +10,8 @@ typedef osh_gptq_job solve;
 
 static size_t needs_larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t needs_of_order(int64_t I) // returns the bytes of the arrays perm, dead and diag of a
-                                        // factor
+/* Returns the bytes of the arrays perm, dead and diag of a factor. */
+static size_t needs_of_order(int64_t I)
 {
     return osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)I) + osh_mem_gross((size_t)I * 4);
 }

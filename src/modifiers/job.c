@@ -135,8 +135,8 @@ size_t osh_job_result_bytes(const osh_linear_job *j)
     // The weight is pruned but not quantized, so the result is a dense weight.
     if (!j->scheme->weights.present) return osh_mem_gross(osh_tensor_bytes(j->w));
     size_t codes = osh_job_codes_bytes(j, false), packed = osh_job_codes_bytes(j, true);
-    if (j->pack && packed > codes) codes = packed; // the maximum is taken, because codes may be
-                                                   // packed or not
+    // the maximum is taken, because codes may be packed or not
+    if (j->pack && packed > codes) codes = packed;
     return (j->room ? 0 : osh_mem_gross(codes)) + osh_job_scales_bytes(j);
 }
 

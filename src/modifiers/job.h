@@ -21,8 +21,8 @@ enum { // statistics of a value, as bits that can be combined
 };
 
 enum { OSH_LOSSES = 9 };
-typedef struct osh_losses { // losses after each step of a solve; `step` of an
-                            // osh_quantizer returns the name of each step
+/* Losses after each step of a solve; `step` of an osh_quantizer returns the name of each step. */
+typedef struct osh_losses {
     int n;
     double of[OSH_LOSSES];
     double all; // loss with all weights 0
@@ -122,8 +122,8 @@ size_t osh_job_scales_bytes(const osh_linear_job *j);                // returns 
 /* Returns the bytes of scratch of osh_q_weight_params, without the scratch of the observer's search
  * (osh_job_search_bytes). */
 size_t osh_job_params_bytes(const osh_linear_job *j);
-unsigned osh_scheme_wants(const osh_q_scheme *s); // returns the OSH_STAT_* bits that the observers
-                                                  // of s need
+/* Returns the OSH_STAT_* bits that the observers of s need. */
+unsigned osh_scheme_wants(const osh_q_scheme *s);
 /* Returns the bytes of scratch of the observer's search of ranges. */
 size_t osh_job_search_bytes(const osh_linear_job *j);
 #endif

@@ -53,8 +53,9 @@ typedef struct osh_solver {
     bool propagates;
 } osh_solver;
 
-enum { // differences between the output and rounding to nearest that a modifier may cause, as bits
-       // that can be combined; the check of the output allows them
+/* Differences between the output and rounding to nearest that a modifier may cause, as bits that
+ * can be combined; the check of the output allows them. */
+enum {
     OSH_FREE_ZEROS = 4,  // zeros of a pruned weight may get other values
     OSH_FREE_SCALES = 1, // scales and zero points may differ from those that the observer finds
     OSH_FREE_TARGET = 2, // codes may approximate another weight than that of the source
@@ -93,8 +94,8 @@ typedef struct osh_learner {
  * dtype of w, and `packed` is true. The modifier has one scheme, with targets (a Linear or a module
  * that contains Linears) but without quantization arguments. A quantizer may follow in the
  * recipe. */
-typedef struct osh_prune_rule { // properties that the check of the output requires of a pruned
-                                // weight
+/* Properties that the check of the output requires of a pruned weight. */
+typedef struct osh_prune_rule {
     double sparsity; // at least this fraction of the elements is 0
     int64_t n, m;    // n of each m columns are 0; m is 0 if the rule has no such structure
     bool exact;      // true if elements that are not 0 have the values of the source
@@ -116,16 +117,16 @@ typedef struct osh_mapping { // a layer and the Linears that read its output, fo
     char *smooth;     // own: layer whose output the Linears read
 } osh_mapping;
 
-typedef struct osh_channels { // data for each channel of a layer's output; all arrays are views
-                              // with n elements
+/* Data for each channel of a layer's output; all arrays are views with n elements. */
+typedef struct osh_channels {
     const float *lo, *hi; // smallest and largest value of each channel over all tokens
     const float *most;    // largest absolute weight of the Linears that read the channel
     int64_t n;
     osh_dtype dtype;      // dtype of the model
 } osh_channels;
 
-typedef struct osh_balance { // a Linear that reads the output of the layer whose factors are
-                             // searched
+/* A Linear that reads the output of the layer whose factors are searched. */
+typedef struct osh_balance {
     const char *name;           // view: name of the module; if the weight is not quantized, name of
                                 // the weight
     const osh_q_scheme *scheme; // view; NULL: the Linear is not quantized
@@ -134,8 +135,8 @@ typedef struct osh_balance { // a Linear that reads the output of the layer whos
 } osh_balance;
 
 typedef struct osh_search osh_search;
-struct osh_search { // a search for the factors of one layer that minimizes the errors of the
-                    // Linears' outputs
+/* A search for the factors of one layer that minimizes the errors of the Linears' outputs. */
+struct osh_search {
     const char *name;           // view: name of the layer
     int64_t n;                  // number of channels of the layer's output
     const float *mean;          // view [n]: mean of |x| over all tokens; x is the input of the

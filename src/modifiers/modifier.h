@@ -12,8 +12,8 @@
 #include "text/match.h"
 #include "text/yaml.h"
 
-enum { OSH_CANDIDATES = 7 }; // largest number of candidates of a survey: 2 to 8 bits, or named
-                             // schemes
+/* Largest number of candidates of a survey: 2 to 8 bits, or named schemes. */
+enum { OSH_CANDIDATES = 7 };
 typedef struct osh_candidate {
     int bits;                   // number of bits of the weights; all other arguments are those of
                                 // the scheme. 0: the candidate is a named scheme
@@ -113,8 +113,8 @@ static inline osh_asks osh_modifier_asks(const osh_modifier *m)
 {
     return m->type->asks ? m->type->asks(m) : (osh_asks){0};
 }
-const osh_modifier_type *osh_modifier_find(const char *name); // returns NULL if no modifier has
-                                                              // this name
+/* Returns NULL if no modifier has this name. */
+const osh_modifier_type *osh_modifier_find(const char *name);
 /* Returns the quantizer that rounds to nearest, without a Hessian. */
 const osh_modifier_type *osh_modifier_nearest(void);
 size_t osh_modifier_count(void);

@@ -361,9 +361,8 @@ static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const p
     *u = NULL;
     for (int64_t i = 0; i < I; i++) {
         dead[i] = d[i * (I + 1)] == 0;
-        if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples; // the reference's H is 2 / n_samples
-                                                               // X^T X, so its diagonal 1 is
-                                                               // n_samples / 2 in X^T X
+        // the reference's H is 2 / n_samples X^T X, so its diagonal 1 is n_samples / 2 in X^T X
+        if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples;
         mean += d[i * (I + 1)];
     }
     float damp = (float)(p->dampening_frac * mean / (double)I);
@@ -494,8 +493,8 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
     const prune *p = m->args;
     size_t kept = 0, peak = 0;
     if (device) *device = 0;
-    if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) { // counts the bytes of the array `dead` and of
-                                                    // the scratch of the factorization
+    // counts the bytes of the array `dead` and of the scratch of the factorization
+    if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) {
         int64_t I = jobs->w->shape[1];
         peak = osh_mem_gross((size_t)I) + osh_gptq_factor_bytes(I, n_threads);
     }

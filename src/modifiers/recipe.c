@@ -97,8 +97,8 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     osh_buf b;
     osh_near near;
     osh_buf_init(&b, 4096);
-    bool own = !osh_modifier_quantizes(m); // true: the modifier does not have the keys that all
-                                           // quantizers have
+    // true: the modifier does not have the keys that all quantizers have
+    bool own = !osh_modifier_quantizes(m);
     osh_near_init(&near, k->text ? k->text : "");
     for (size_t i = 0; i < sizeof shared / sizeof *shared && !own; i++)
         osh_near_see(&near, shared[i]);
@@ -285,8 +285,8 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
     bool does = false;
     for (size_t i = 0; i < r->n; i++) {
         osh_modifier *m = &r->modifiers[i];
-        osh_modifier *earlier = NULL; // view: the last earlier quantizer with schemes that is not
-                                      // replaced
+        // view: the last earlier quantizer with schemes that is not replaced
+        osh_modifier *earlier = NULL;
         const osh_modifier *pruner = NULL, *transform = NULL;
         for (size_t k = 0; k < i; k++) {
             if (r->modifiers[k].type->pruner) pruner = &r->modifiers[k];
@@ -325,8 +325,8 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
         }
         OSH_TRY(osh_recipe_files_check(cx, m, what));
         OSH_TRY(osh_recipe_quant_matchers(cx, m));
-        does |= !m->type->transform; // a rotation without a quantizer is allowed: the output is a
-                                     // dense model
+        // a rotation without a quantizer is allowed: the output is a dense model
+        does |= !m->type->transform;
     }
     if (!does)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
@@ -365,8 +365,8 @@ static osh_status read_stages(osh_ctx *cx, osh_recipe *r, const osh_yaml *y, con
     for (size_t s = 0; s < y->n; s++) {
         const osh_yaml *k = y->keys[s], *stage = y->items[s];
         const char *key = k->text ? k->text : "";
-        if (osh_ends_with(key, strlen(key), "_modifiers")) { // the recipe has no stages: the top
-                                                             // level has a list of modifiers
+        // the recipe has no stages: the top level has a list of modifiers
+        if (osh_ends_with(key, strlen(key), "_modifiers")) {
             OSH_TRY(recipe_append(cx, r, stage, what));
             continue;
         }

@@ -32,8 +32,8 @@ static bool is_like(const char *name, const char *pattern)
     return !strncmp(name, text, n) && (open_right || n_name == n);
 }
 
-static bool is_reserved(const char *name) // the name is compared in lower case, because file
-                                          // systems may ignore case
+/* The name is compared in lower case, because file systems may ignore case. */
+static bool is_reserved(const char *name)
 {
     char low[256];
     size_t n = 0;

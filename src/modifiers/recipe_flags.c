@@ -84,8 +84,8 @@ static osh_status flags_put_group(osh_ctx *cx, osh_buf *b, const osh_q_scheme *s
     if (w->strategy == OSH_Q_GROUP)
         OSH_TRY(osh_buf_printf(cx, b, ", group_size: %lld", (long long)w->group_size));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
-    if (in->present) // if a preset with integer weights quantizes inputs, they are dynamic with
-                     // strategy token
+    // if a preset with integer weights quantizes inputs, they are dynamic with strategy token
+    if (in->present)
         OSH_TRY(osh_buf_printf(
             cx, b,
             "          input_activations: {num_bits: %d, type: %s, symmetric: true, strategy: "
@@ -106,9 +106,9 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
          gptq = best || (f->method && !strcmp(f->method, "gptq"));
     osh_buf_init(&b, 1u << 20);
     OSH_TRY(spare_head(cx, spared, f));
-    OSH_TRY(osh_q_preset(cx, &scheme, f->scheme)); // the name of the preset is checked here, so
-                                                   // that the error for an unknown name does not
-                                                   // mention a line of a recipe
+    // the name of the preset is checked here, so that the error for an unknown name does not
+    // mention a line of a recipe
+    OSH_TRY(osh_q_preset(cx, &scheme, f->scheme));
     OSH_TRY(osh_buf_printf(cx, &b, "default_stage:\n  default_modifiers:\n    %s:\n",
                            gptq ? "GPTQModifier" : "QuantizationModifier"));
     if (changed) {

@@ -301,9 +301,9 @@ static osh_status read_cache(osh_ctx *cx, osh_modifier *m, const osh_yaml *y, co
     snprintf(where, sizeof where, "%.100s:%d:%d", what, y->line, y->column);
     OSH_TRY(read_args(cx, &m->cache, y, "kv_cache_scheme", false, what));
     OSH_TRY(osh_q_cache_check(cx, &m->cache, where));
-    bool named = false; // true if the recipe names an observer; false if not: then the observer in
-                        // config.json is null, as in LLM Compressor, and the scales are found with
-                        // minmax
+    // true if the recipe names an observer; false if not: then the observer in config.json is null,
+    // as in LLM Compressor, and the scales are found with minmax
+    bool named = false;
     for (size_t i = 0; y->kind == OSH_Y_MAP && i < y->n; i++)
         named |= y->keys[i]->text && !strcmp(y->keys[i]->text, "observer") &&
                  y->items[i]->kind == OSH_Y_STR;
@@ -432,8 +432,8 @@ osh_status osh_recipe_quant_matchers(osh_ctx *cx, osh_modifier *m)
     OSH_NEW(cx, m->target_scheme, n);
     for (size_t i = 0; i < m->n_schemes; i++)
         for (size_t t = 0; t < m->schemes[i].targets.n; t++) {
-            size_t at = k; // a target that occurs twice belongs to the later group, as in a Python
-                           // dict
+            // a target that occurs twice belongs to the later group, as in a Python dict
+            size_t at = k;
             for (size_t p = 0; p < k; p++)
                 if (!strcmp(all[p], m->schemes[i].targets.items[t])) at = p;
             all[at] = m->schemes[i].targets.items[t];

@@ -5,8 +5,8 @@
 #define OSH_RECIPE_QUANT_H
 #include "modifiers/modifier.h"
 
-typedef struct osh_recipe_quant { // values of the keys that were read so far; pointers are views of
-                                  // the YAML tree
+/* Values of the keys that were read so far; pointers are views of the YAML tree. */
+typedef struct osh_recipe_quant {
     const osh_yaml *config_groups, *scheme, *targets, *ignore, *cache, *candidates;
     char observers[3][32]; // values of the keys weight_observer, input_observer and
                            // output_observer; "": the key is not given

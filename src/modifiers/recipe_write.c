@@ -100,8 +100,8 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
     const osh_modifier *m = &w->r->modifiers[which];
     osh_buf *b = &w->b;
     bool own = false;
-    if (w->groups && m->replaced) goto done; // m is not written, because a later modifier uses its
-                                             // schemes
+    // m is not written, because a later modifier uses its schemes
+    if (w->groups && m->replaced) goto done;
     OSH_TRY(osh_buf_printf(cx, b, "%*s", indent, ""));
     OSH_TRY(put_value(cx, b, name));
     OSH_TRY(osh_buf_append(cx, b, ":\n", 2));

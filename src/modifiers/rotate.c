@@ -91,8 +91,8 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
         if (strcmp(text, "float64") && strcmp(text, "float32"))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s:%d:%d: precision: '%s': want float64 or float32",
                      what, v->line, v->column, text);
-        a->f32 = !strcmp(text, "float32"); // `precision` is the dtype of the stored matrices;
-                                           // products are always computed in f64
+        // `precision` is the dtype of the stored matrices; products are always computed in f64
+        a->f32 = !strcmp(text, "float32");
     } else if (!strcmp(key, "mappings") || !strcmp(key, "norm_mappings") ||
                !strcmp(key, "transform_config")) {
         if (v->kind != OSH_Y_NULL)

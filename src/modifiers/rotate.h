@@ -24,7 +24,7 @@ typedef struct osh_rotate { // arguments of the modifier
     bool f32;        // true if the matrices in the output are f32; false if they are f64
     osh_strs targets, ignore; // own: modules of the rotations v and u
 } osh_rotate;
-const osh_rotate *osh_rotate_of(const osh_modifier *m); // returns the arguments (view), or NULL if
-                                                        // m does not rotate
+/* Returns the arguments (view), or NULL if m does not rotate. */
+const osh_rotate *osh_rotate_of(const osh_modifier *m);
 osh_rotation_kind osh_rotate_kind(const osh_rotate *a);
 #endif

@@ -83,8 +83,8 @@ static unsigned survey_wants(const osh_modifier *m, const osh_q_scheme *s)
                               : 0;
 }
 
-typedef struct scan { // arguments of scan_rows, which computes the loss of a weight under one
-                      // candidate
+/* Arguments of scan_rows, which computes the loss of a weight under one candidate. */
+typedef struct scan {
     const osh_linear_job *j;
     const osh_q_scheme *s;
     const osh_qparams *params;
@@ -150,8 +150,8 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
     }
 }
 
-typedef struct costs { // costs of a squared rounding error in each column; all arrays are own and
-                       // have I elements
+/* Costs of a squared rounding error in each column; all arrays are own and have I elements. */
+typedef struct costs {
     /* weight: c of the formula; diag: diagonal of H; input: v of the current candidate; diag and
      * input are NULL if all candidates round inputs in the same way */
     float *weight, *diag, *input;
@@ -246,9 +246,8 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
             as.scheme = &s;
             size_t params = osh_job_params_bytes(&as) + osh_job_search_bytes(&as),
                    run = look > params ? look : params;
-            run += osh_job_result_bytes(&as) - osh_mem_gross(O * I); // bytes of scales and zero
-                                                                     // points; `look` already
-                                                                     // includes the codes
+            // bytes of scales and zero points; `look` already includes the codes
+            run += osh_job_result_bytes(&as) - osh_mem_gross(O * I);
             if (run > peak) peak = run;
         }
     }

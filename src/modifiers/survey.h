@@ -15,8 +15,9 @@ bool osh_survey_scheme(osh_q_scheme *out, const osh_modifier *m, const osh_q_sch
 bool osh_survey_of_inputs(const osh_modifier *m);
 /* Writes the label of candidate k, such as "4 bits" or "NVFP4A16". */
 void osh_survey_label(char out[16], const osh_modifier *m, int k);
-enum { OSH_SURVEY_BITS = 3 }; // number of bits to which weights are rounded when the effect of
-                              // rounding on the model's predictions is measured
+/* Number of bits to which weights are rounded when the effect of rounding on the model's
+ * predictions is measured. */
+enum { OSH_SURVEY_BITS = 3 };
 /* Writes a text that names all candidates, such as "2 3 4 8". Two surveys with equal texts have the
  * same candidates. */
 void osh_survey_name(char *out, size_t cap, const osh_modifier *m);

@@ -57,8 +57,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-typedef struct query { // one query (row i of a sample) of one head; all pointers except p and dp
-                       // are views
+/* One query (row i of a sample) of one head; all pointers except p and dp are views. */
+typedef struct query {
     const float *q, *k, *v, *dy; // q, dy: [Dh]; k, v: rows of the head, from the first token of the
                                  // sample on
     float *dq, *dk, *dv;         // gradients of q, k and v, in the same layout; NULL: not computed
@@ -104,13 +104,13 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
             n_seqs = 0;
-    float *q = NULL, *k = NULL, *v = NULL, *y = NULL; // inputs and output in f32, own: q, y [N,
-                                                      // H*Dh]; k, v [N, K*Dh]
-    float *sinks = NULL;                              // sinks in f32, own: [H]; NULL: the op has no
-                                                      // sinks
+    // inputs and output in f32, own: q, y [N, H*Dh]; k, v [N, K*Dh]
+    float *q = NULL, *k = NULL, *v = NULL, *y = NULL;
+    // sinks in f32, own: [H]; NULL: the op has no sinks
+    float *sinks = NULL;
     double *p = NULL;                                 // own: scratch [N]
-    osh_tile *seq = NULL;                             // own: the samples, one tile (range of rows)
-                                                      // each
+    // own: the samples, one tile (range of rows) each
+    osh_tile *seq = NULL;
 
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));

@@ -15,10 +15,11 @@
 
 #include <string.h>
 
-enum { ROWS = 64, PIECE = 256, MOST = 16 }; // ROWS: tokens per chunk of parallel work; PIECE:
-                                            // channels that are computed together; MOST: largest K
-enum { NEAR = 32 };                         // channels per chunk of parallel work in the backward
-                                            // pass
+/* ROWS: tokens per chunk of parallel work; PIECE: channels that are computed together; MOST:
+ * largest K. */
+enum { ROWS = 64, PIECE = 256, MOST = 16 };
+/* Channels per chunk of parallel work in the backward pass. */
+enum { NEAR = 32 };
 
 static const osh_field attrs[] = {
     {"kernel", OSH_F_INT, offsetof(osh_conv1d_attr, kernel), NULL, 1, MOST, "K", NULL, NULL},
@@ -145,8 +146,8 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
     for (int64_t t = 0; t < n; t++) xs[t] = osh_tensor_at(x, (seq->row + t) * C + c);
     for (int64_t t = 0; t < n; t++) {
         double sum = bias, half;
-        int64_t none = osh_max64(0, K - 1 - t); // number of taps k with t - K + 1 + k < 0 (before
-                                                // the first token)
+        // number of taps k with t - K + 1 + k < 0 (before the first token)
+        int64_t none = osh_max64(0, K - 1 - t);
         for (int64_t k = none; k < K; k++) sum += w[k] * xs[t - K + 1 + k];
         half = 1 / (1 + osh_math_exp(-sum));
         g[t] = ((const float *)a->dout[0]->data)[(seq->row + t) * C + c];

@@ -56,8 +56,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 void osh_delta_gates(float gates[2], float a, float b, const float weights[2], osh_dtype dt)
 {
     double x = (double)a + weights[1];
-    double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x)); // softplus; above torch's
-                                                                  // threshold 20 it is x
+    // softplus; above torch's threshold 20 it is x
+    double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
     gates[0] = (float)osh_math_exp(-osh_math_exp(weights[0]) * soft);
     gates[1] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)b))), dt);
 }
@@ -181,8 +181,8 @@ void osh_delta_gates_back(double to[4], const float gates[2], const double d[2],
                           const float w[2])
 {
     double x = (double)a + w[1], soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
-    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A; // rate: gradient with respect to
-                                                                // softplus(a + dt_bias)
+    // rate: gradient with respect to softplus(a + dt_bias)
+    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A;
     double half = 1 / (1 + osh_math_exp(-(double)b));
     to[0] = rate / (1 + osh_math_exp(-x)), to[1] = d[1] * half * (1 - half);
     to[2] = rate * soft, to[3] = to[0];

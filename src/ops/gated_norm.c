@@ -101,8 +101,8 @@ static void gated_norm_head_back(const osh_grad_args *a, int64_t first, const fl
         s[i] = (float)(z[i] * half), slope[i] = (float)(half * (1 + z[i] * (1 - half)));
         u = at->before ? (double)x[i] * s[i] : x[i];
         sum += u * u;
-        dot += (double)dy[i] * w[i] * s[i] * x[i]; // g u, which is the same product in both rows of
-                                                   // the table
+        // g u, which is the same product in both rows of the table
+        dot += (double)dy[i] * w[i] * s[i] * x[i];
     }
     double r = 1 / sqrt(sum / (double)D + at->eps);
     for (int64_t i = 0; i < D; i++) {

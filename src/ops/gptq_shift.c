@@ -35,8 +35,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t I = a->out[0]->shape[0];
     const int32_t *perm = a->in[1]->data;
     float *d = a->out[0]->data;
-    double *row = NULL; // row of D in solving order, row of S in solving order, scratch; [3, I],
-                        // own
+    // row of D in solving order, row of S in solving order, scratch; [3, I], own
+    double *row = NULL;
 
     OSH_NEW(cx, row, 3 * I);
     for (int64_t r = 0; r < I; r++, d += I) {

@@ -52,8 +52,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *y = a->out[0];
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0];
-    float *x = NULL, *w = NULL, *b = NULL, *row = NULL; // own, in f32: x [N, I]; w [O, I]; b [O],
-                                                        // or NULL without a bias; row of y [O]
+    // own, in f32: x [N, I]; w [O, I]; b [O], or NULL without a bias; row of y [O]
+    float *x = NULL, *w = NULL, *b = NULL, *row = NULL;
 
     assert(a->in[1]->shape[1] == I && osh_width(y) == O);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -58,8 +58,8 @@ osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl)
             D2 = kl ? osh_width(a->in[2]) : 0;
     const osh_vocab_attr *at = a->attr;
     const float *g = a->dout[0]->data;
-    float *x = NULL, *x2 = NULL;       // own, in f32: [N, D] of the model, [N, D2] of the reference
-                                       // model; x2 NULL for nll
+    // own, in f32: [N, D] of the model, [N, D2] of the reference model; x2 NULL for nll
+    float *x = NULL, *x2 = NULL;
     lm_head of = {NULL}, of2 = {NULL}; // own: the heads of both models
     double *p = NULL;                  // p and slope of the model, then r; [3, V], own
 

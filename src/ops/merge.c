@@ -15,8 +15,8 @@
 #include <assert.h>
 #include <math.h>
 
-enum { SPAN = 1 << 15, ROWS = 16 }; // per chunk of parallel work: SPAN elements, or ROWS rows of a
-                                    // triangle
+/* Per chunk of parallel work: SPAN elements, or ROWS rows of a triangle. */
+enum { SPAN = 1 << 15, ROWS = 16 };
 
 static void check_states(const osh_op_args *a)
 {
@@ -24,8 +24,8 @@ static void check_states(const osh_op_args *a)
     assert(osh_tensor_numel(a->out[0]) == osh_tensor_numel(a->out[1]));
 }
 
-enum { WIDE = 16 }; // number of elements that the loop body adds, so that the compiler vectorizes
-                    // it
+/* Number of elements that the loop body adds, so that the compiler vectorizes it. */
+enum { WIDE = 16 };
 
 /* Adds `from` [n] to `to` [n] and sets `from` to 0. */
 static void f32_merge(float *restrict to, float *restrict from, int64_t n)

@@ -16,8 +16,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 16, PIECE = 1024 }; // ROWS: rows per chunk of parallel work; PIECE: elements
-                                  // converted to f32 at a time
+/* ROWS: rows per chunk of parallel work; PIECE: elements converted to f32 at a time. */
+enum { ROWS = 16, PIECE = 1024 };
 
 static const osh_field attrs[] = {
     {"expert", OSH_F_INT, offsetof(osh_moe_combine_attr, expert), "0", 0, OSH_MOE_MAX_EXPERTS - 1,

@@ -27,8 +27,9 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 4, PIECE = 512, LANES = 8 }; // ROWS: rows per chunk of parallel work; PIECE: columns
-                                           // at a time; LANES: partial sums of a dot product
+/* ROWS: rows per chunk of parallel work; PIECE: columns at a time; LANES: partial sums of a dot
+ * product. */
+enum { ROWS = 4, PIECE = 512, LANES = 8 };
 
 static const osh_field attrs[] = {
     {"top_k", OSH_F_INT, offsetof(osh_moe_gate_attr, route.top_k), "1", 1, OSH_MOE_MAX_EXPERTS,

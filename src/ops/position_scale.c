@@ -13,8 +13,8 @@
 
 #include <math.h>
 
-enum { ROWS = 64, PIECE = 1024 }; // ROWS: tokens per chunk of parallel work; PIECE: elements
-                                  // converted to f32 at a time
+/* ROWS: tokens per chunk of parallel work; PIECE: elements converted to f32 at a time. */
+enum { ROWS = 64, PIECE = 1024 };
 
 static const osh_field attrs[] = {
     {"beta", OSH_F_FLOAT, offsetof(osh_position_scale_attr, beta), NULL, -1e6, 1e6, "strength",

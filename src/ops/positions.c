@@ -9,8 +9,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 64, PIECE = 1024 }; // ROWS: tokens per chunk of parallel work; PIECE: elements
-                                  // converted to f32 at a time
+/* ROWS: tokens per chunk of parallel work; PIECE: elements converted to f32 at a time. */
+enum { ROWS = 64, PIECE = 1024 };
 
 static const osh_field attrs[] = {
     {"rows", OSH_F_INT, offsetof(osh_positions_attr, rows), NULL, 1, 1e9,

@@ -48,8 +48,8 @@ static float routed_row_weight(const osh_tensor *route, int64_t n, int64_t exper
     return sum;
 }
 
-enum { ROWS = 16, PIECE = 1024 }; // ROWS: rows per chunk of parallel work; PIECE: elements
-                                  // converted to f32 at a time
+/* ROWS: rows per chunk of parallel work; PIECE: elements converted to f32 at a time. */
+enum { ROWS = 16, PIECE = 1024 };
 
 static osh_status routed_scale_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {

@@ -22,9 +22,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_scale_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t n = osh_tensor_numel(a->in[0]);
-    float *x = NULL, by = osh_round_to((float)at->by, at->rounded ? dt : OSH_F32); // x in f32, own
-                                                                                   // [N, D]; by:
-                                                                                   // factor
+    // x in f32, own [N, D]; by: factor
+    float *x = NULL, by = osh_round_to((float)at->by, at->rounded ? dt : OSH_F32);
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     for (int64_t i = 0; i < n; i++) x[i] *= by;

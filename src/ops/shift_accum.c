@@ -18,8 +18,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]);
-    float *x = NULL, *x0 = NULL, *d = a->out[0]->data; // x, x0: inputs in f32, own [N, I]; d: view
-                                                       // of the output
+    // x, x0: inputs in f32, own [N, I]; d: view of the output
+    float *x = NULL, *x0 = NULL, *d = a->out[0]->data;
 
     assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == I && a->out[0]->shape[1] == I);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -9,8 +9,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 16, PIECE = 1024 }; // ROWS: rows per chunk of parallel work; PIECE: elements
-                                  // converted to f32 at a time
+/* ROWS: rows per chunk of parallel work; PIECE: elements converted to f32 at a time. */
+enum { ROWS = 16, PIECE = 1024 };
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)

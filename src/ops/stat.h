@@ -44,19 +44,19 @@ typedef struct osh_stat_type {
 extern const osh_stat_type osh_stat_hessian;       // X^T X, F32 [n, n], lower triangle
 extern const osh_stat_type osh_stat_shift;         // (X0 - X)^T X, F32 [n, n]
 extern const osh_stat_type osh_stat_squares;       // sum of x^2 for each channel, F64 [n]
-extern const osh_stat_type osh_stat_peaks;         // sum over the tokens of the largest x^2 of a
-                                                   // token, F64 [1]
-extern const osh_stat_type osh_stat_channel_sum;   // sum of |x| for each channel, F32 [2, n]; the
-                                                   // result is row 0
-extern const osh_stat_type osh_stat_channel_range; // smallest and largest value of each channel,
-                                                   // F32 [2, n]
+/* Sum over the tokens of the largest x^2 of a token, F64 [1]. */
+extern const osh_stat_type osh_stat_peaks;
+/* Sum of |x| for each channel, F32 [2, n]; the result is row 0. */
+extern const osh_stat_type osh_stat_channel_sum;
+/* Smallest and largest value of each channel, F32 [2, n]. */
+extern const osh_stat_type osh_stat_channel_range;
 /* Smallest and largest value of each sample, or of each head of each sample, F32 [2, n]. An
  * observer that updates its range sample by sample reads these values in order. */
 extern const osh_stat_type osh_stat_sample_ranges;
-extern const osh_stat_type osh_stat_routes; // number of tokens that a router sends to each expert,
-                                            // I64 [n]
-extern const osh_stat_type osh_stat_sums;   // sums that the collector itself computes (no op
-                                            // `feed`), F64 [n]
+/* Number of tokens that a router sends to each expert, I64 [n]. */
+extern const osh_stat_type osh_stat_routes;
+/* Sums that the collector itself computes (no op `feed`), F64 [n]. */
+extern const osh_stat_type osh_stat_sums;
 size_t osh_stat_type_count(void);
 const osh_stat_type *osh_stat_type_at(size_t i);
 /* Returns a tensor with the dtype and shape of the state of t, without data. */
@@ -72,8 +72,8 @@ typedef struct osh_groups {
 osh_groups osh_groups_of(int64_t n_samples, int64_t wanted);
 /* Returns the first sample of a group. Returns n_samples if group is the number of groups. */
 int64_t osh_group_first(const osh_groups *g, int64_t group);
-int64_t osh_group_at(const osh_groups *g, int64_t sample); // returns the index of the group that
-                                                           // contains the sample
+/* Returns the index of the group that contains the sample. */
+int64_t osh_group_at(const osh_groups *g, int64_t sample);
 /* True if osh_stat_new_part allocates a second tensor (osh_stat.part) for a statistic of type t. */
 bool osh_stat_is_grouped(const osh_stat_type *t, const osh_groups *g);
 

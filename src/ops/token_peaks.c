@@ -10,9 +10,9 @@
 
 #include <assert.h>
 
-enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 }; // CHUNKS: number of chunks that run in parallel;
-                                                   // TOKENS: tokens per chunk; CHANNELS: elements
-                                                   // converted to f32 at a time
+/* CHUNKS: number of chunks that run in parallel; TOKENS: tokens per chunk; CHANNELS: elements
+ * converted to f32 at a time. */
+enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 };
 
 typedef struct peaks_job {
     const osh_tensor *x; // the input [N, D]; view

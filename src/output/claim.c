@@ -24,8 +24,8 @@ done:
     return rc;
 }
 
-typedef struct places { // directories of an output; a run creates, replaces and deletes files only
-                        // in these directories
+/* Directories of an output; a run creates, replaces and deletes files only in these directories. */
+typedef struct places {
     char *final, *partial, *replaced; // own
 } places;
 
@@ -53,8 +53,8 @@ static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, co
         bool inside = false;
         osh_status rc = osh_path_inside(cx, &inside, path, dirs[i]);
         if (rc == OSH_E_NOMEM) return rc;
-        if (rc) osh_error_clear(cx); // the failure is ignored, because opening the file later
-                                     // reports the same error
+        // the failure is ignored, because opening the file later reports the same error
+        if (rc) osh_error_clear(cx);
         if (inside)
             return osh_fail(cx, OSH_E_USAGE,
                             "%s %s lies in %s, which this run would %s: want another --output",
@@ -150,8 +150,8 @@ osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e)
                  "no %s; want it moved away, or another --output",
                  e->partial, names[0], OSH_JOURNAL_NAME);
     OSH_TRY(osh_journal_is_begun(cx, path, &begun));
-    if (n == 1 && begun) goto done; // the earlier run wrote only its journal, so no other file must
-                                    // be checked
+    // the earlier run wrote only its journal, so no other file must be checked
+    if (n == 1 && begun) goto done;
     OSH_TRY(osh_claim_journal(cx, path));
 done:
     osh_strings_free(cx, names, n);
@@ -205,8 +205,8 @@ osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e)
     if (!*is) goto done;
     OSH_TRY(osh_dir_list(cx, &names, &n, e->replaced));
     OSH_TRY(osh_sum_of_manifest(cx, &sum, e->replaced));
-    *is = !n || sum == e->replaced_sum; // the manifest is deleted last, so a directory without
-                                        // files also counts as that output
+    // the manifest is deleted last, so a directory without files also counts as that output
+    *is = !n || sum == e->replaced_sum;
 done:
     osh_strings_free(cx, names, n);
     return rc;

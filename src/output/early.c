@@ -16,8 +16,9 @@
 #include "output/emit_impl.h"
 #include "budget/bands.h"
 
-enum { LAG = 32 << 20 }; // number of bytes between the last write and the read; with fewer, a read
-                         // waits for the writeback
+/* Number of bytes between the last write and the read; with fewer, a read waits for the writeback.
+ * */
+enum { LAG = 32 << 20 };
 
 struct osh_early {
     const osh_emitter *e; // view

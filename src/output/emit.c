@@ -11,9 +11,9 @@
 #include "match/cache.h"
 #include "rewrite/folds.h"
 
-enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 }; // a barrier is made after this many bytes
-                                                         // or seconds; a crash makes the next run
-                                                         // check the work since the last barrier
+/* A barrier is made after this many bytes or seconds; a crash makes the next run check the work
+ * since the last barrier. */
+enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 };
 
 /* Fails unless the output directory is absent or empty, or may be replaced. */
 static osh_status emit_check_target(osh_ctx *cx, osh_emitter *e)
@@ -95,8 +95,8 @@ static void emit_remove_partial(osh_ctx *cx, const osh_emitter *e)
 {
     osh_known k = {0}; // own
     osh_status rc = osh_known_of_run(cx, &k, &e->plan->manifest, e->journal);
-    if (!rc && e->journal) // the removal is recorded before it begins, because a kill may interrupt
-                           // it
+    // the removal is recorded before it begins, because a kill may interrupt it
+    if (!rc && e->journal)
         osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0);
     if (!rc) osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, false);
     osh_known_deinit(cx, &k);
@@ -225,9 +225,8 @@ static osh_status emit_do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job
     const osh_linear *l = &e->plan->match.linears[j->index];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
     osh_format_weight weight = osh_linear_stored(l);
-    if (!l->out.n) return emit_record_linear(cx, e, j); // a run that only measures errors (a
-                                                        // survey) writes no tensors, so only the
-                                                        // result is recorded
+    // a run that only measures errors (a survey) writes no tensors, so only the result is recorded
+    if (!l->out.n) return emit_record_linear(cx, e, j);
     OSH_TRY(l->format->pack(cx, j->packed, &weight, j->result.codes, &j->result.params,
                             &(osh_format_input){j->in_scale, j->in_zero}));
     int n = osh_cache_leaves(c, &e->plan->match, l), last = l->out.n - (l->out.bias >= 0);

@@ -15,8 +15,8 @@
 #include "ranks/ranks.h"
 
 enum { OSH_EMIT_CHUNK = 2 << 20 }; // number of bytes that `oneshot verify` reads at once
-#define OSH_MARK_NAME "oneshot-report.json" // file name of the report; its presence shows that this
-                                            // program made the directory
+/* File name of the report; its presence shows that this program made the directory. */
+#define OSH_MARK_NAME "oneshot-report.json"
 #define OSH_MANIFEST_NAME "oneshot-manifest.json"
 #define OSH_JOURNAL_NAME "oneshot-journal"
 

@@ -204,8 +204,8 @@ osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, co
         if (known_has(k, names[i]) && strcmp(names[i], last))
             OSH_TRY(known_remove_file(cx, k, dir, names[i]));
     if (keep_last) goto done;
-    OSH_TRY(osh_dir_sync(cx, dir)); // `last` identifies the other files, so it is removed after
-                                    // them
+    // `last` identifies the other files, so it is removed after them
+    OSH_TRY(osh_dir_sync(cx, dir));
     OSH_TRY(known_remove_file(cx, k, dir, last));
     rmdir(dir); // rmdir fails if the directory still has a file, which is no error
 done:

@@ -137,8 +137,8 @@ osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const 
                               e->plan->in.ck));
     for (int s = 0; s < e->plan->in.ck->n_shards && !*diff; s++)
         if (!origin_is_stamped(e, s, read_from)) OSH_TRY(origin_reread_shard(cx, diff, e, s));
-    OSH_TRY(osh_checkpoint_watch(cx, e->plan->in.ck)); // clears the checksums, because the tensors
-                                                       // were not really read
+    // clears the checksums, because the tensors were not really read
+    OSH_TRY(osh_checkpoint_watch(cx, e->plan->in.ck));
 done:
     return rc;
 }

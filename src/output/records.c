@@ -48,8 +48,8 @@ done:
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
     if (e->remote) return barrier_remote(cx, e);
-    osh_status rc = osh_emit_still_held(cx, e); // fails if a file of the output was moved, because
-                                                // its bytes would be lost
+    // fails if a file of the output was moved, because its bytes would be lost
+    osh_status rc = osh_emit_still_held(cx, e);
     if (!rc) rc = osh_edges_flush(cx, e->edges);
     for (int s = 0; s < e->plan->manifest.n_shards && !rc; s++)
         if (e->dirty[s]) rc = osh_file_sync_data(cx, e->shards[s]);

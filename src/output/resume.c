@@ -14,8 +14,9 @@
 #include "schedule/tuning.h"
 #include "store/scratch.h"
 
-enum { DIRECT_SHARDS = 256 }; // largest number of shards opened for O_DIRECT; each has two
-                              // descriptors, and a process may open only 1024
+/* Largest number of shards opened for O_DIRECT; each has two descriptors, and a process may open
+ * only 1024. */
+enum { DIRECT_SHARDS = 256 };
 
 /* Removes the partial directory's files that this program made, and its scratch directory. */
 static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
@@ -35,8 +36,8 @@ static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
         osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, true)); // the journal is kept,
                                                                        // because it is locked
     OSH_TRY(osh_dir_sync(cx, e->partial));
-    OSH_TRY(osh_journal_clear(cx, e->journal)); // the journal is cleared last, because its identity
-                                                // names the files
+    // the journal is cleared last, because its identity names the files
+    OSH_TRY(osh_journal_clear(cx, e->journal));
 done:
     osh_known_deinit(cx, &k);
     osh_free(cx, scratch);
@@ -262,8 +263,8 @@ static void replay_take_void(replay *r, osh_reader *in)
     const osh_linear *l = &e->plan->match.linears[linear];
     for (int k = 0; k < l->out.n; k++) e->written[l->out.first + k] = false;
     r->results[linear] = (osh_result){0};
-    e->boundary = -1, e->generation = -1; // without a boundary, later subgraphs are computed again
-                                          // from the token ids
+    // without a boundary, later subgraphs are computed again from the token ids
+    e->boundary = -1, e->generation = -1;
 }
 
 static void replay_take_subgraph(replay *r, osh_reader *in)
@@ -493,8 +494,9 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     if (!e->plan->in.opt->restart) OSH_TRY(resume_check_identity(cx, e, &found));
     e->resumed = found;
     OSH_TRY(osh_claim_files(cx, e, OSH_E_USAGE));
-    if (!found) e->replaced_sum = 0; // osh_claim_replaced then refuses to remove e->replaced, which
-                                     // may be the only copy of an old output
+    // osh_claim_replaced then refuses to remove e->replaced, which may be the only copy of an old
+    // output
+    if (!found) e->replaced_sum = 0;
     OSH_TRY(osh_claim_replaced(cx, e, OSH_E_USAGE));
     if (!found) {
         e->ours = true;

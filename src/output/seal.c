@@ -251,8 +251,8 @@ osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
         OSH_TRY(seal_remove_leftovers(cx, e));
         OSH_TRY(osh_dir_sync(cx, e->partial));
         OSH_TRY(osh_emit_still_held(cx, e)); // the output is checked again after the last writes
-        OSH_TRY(osh_emit_check_source(cx, e, false)); // the source is checked again, because it may
-                                                      // have changed during the seal
+        // the source is checked again, because it may have changed during the seal
+        OSH_TRY(osh_emit_check_source(cx, e, false));
         OSH_TRY(osh_journal_append(cx, e->journal, OSH_REC_SEALED, NULL, 0));
         OSH_TRY(osh_journal_sync(cx, e->journal));
         e->complete = true;

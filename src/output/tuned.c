@@ -247,8 +247,8 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
                           osh_result *results)
 {
     osh_status rc = OSH_OK;
-    if (!e->plan->schedule.tune.steps) { // without tuning in this run, the record belongs to
-                                         // another run
+    // without tuning in this run, the record belongs to another run
+    if (!e->plan->schedule.tune.steps) {
         in->bad = true;
         goto done;
     }

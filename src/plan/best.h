@@ -7,8 +7,8 @@
 #include "plan/plan.h"
 
 void osh_best_begin(osh_inputs *in);  // sets `best` and `targets`; in->recipe must be set
-void osh_best_length(osh_inputs *in); // limits in->max_seq_length, which must be the limit of the
-                                      // model; `best` must be set
+/* Limits in->max_seq_length, which must be the limit of the model; `best` must be set. */
+void osh_best_length(osh_inputs *in);
 /* Appends the command-line flags that give the same settings, separated by commas. Appends nothing
  * if `quality best` decided nothing. */
 osh_status osh_best_tell(osh_ctx *cx, osh_buf *b, const osh_plan *p);

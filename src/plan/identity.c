@@ -291,8 +291,8 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_templates(cx, id, p));
         OSH_TRY(identity_add_calibration(cx, id, p));
-        if (!p->in.device) { // adds the instruction set, on which matrix products on the host
-                             // depend
+        // adds the instruction set, on which matrix products on the host depend
+        if (!p->in.device) {
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);
         }

@@ -10,12 +10,12 @@ typedef struct osh_mark {
     int first, last;    // indices of the first and last subgraph of the stage
 } osh_mark;
 
-const char *osh_mark_pattern(const char *item); // Returns a view: the pattern of NAME=PATTERN, or
-                                                // the whole item if it has no NAME
-int osh_mark_name_length(const char *item);     // Returns the length of NAME in bytes; 0: the item
-                                                // has no NAME
-int osh_mark_index(const osh_plan *p, const char *subgraph); // Returns -1 if no subgraph has the
-                                                             // name
+/* Returns a view: the pattern of NAME=PATTERN, or the whole item if it has no NAME. */
+const char *osh_mark_pattern(const char *item);
+/* Returns the length of NAME in bytes; 0: the item has no NAME. */
+int osh_mark_name_length(const char *item);
+/* Returns -1 if no subgraph has the name. */
+int osh_mark_index(const osh_plan *p, const char *subgraph);
 /* Sets p->marks from --checkpoint. Fails if a pattern matches nothing. */
 osh_status osh_plan_marks(osh_ctx *cx, osh_plan *p);
 void osh_plan_marks_free(osh_ctx *cx, osh_plan *p);

@@ -176,8 +176,8 @@ static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
 static int unit_hull(int *hull, const osh_mixed_unit *u)
 {
     int n = 0, by_bytes[OSH_CANDIDATES];
-    for (int i = 0; i < u->n; i++) { // sorts by bytes, because candidates of different formats are
-                                     // not sorted
+    // sorts by bytes, because candidates of different formats are not sorted
+    for (int i = 0; i < u->n; i++) {
         int at = i;
         for (; at > 0 && u->bytes[by_bytes[at - 1]] > u->bytes[i]; at--)
             by_bytes[at] = by_bytes[at - 1];
@@ -387,8 +387,8 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
 {
     osh_status rc = OSH_OK;
     lists l = {0}; // own
-    osh_q_scheme *schemes = NULL; // own: schemes of the groups; the strings in the schemes are
-                                  // views
+    // own: schemes of the groups; the strings in the schemes are views
+    osh_q_scheme *schemes = NULL;
     OSH_NEW(cx, l.groups, p->match.n_schemes * OSH_CANDIDATES);
     OSH_NEW(cx, schemes, p->match.n_schemes * OSH_CANDIDATES);
     for (size_t s = 0; s < p->match.n_schemes; s++)
@@ -416,8 +416,8 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
         }
     OSH_TRY(osh_recipe_with_groups(cx, out, p->in.recipe, head, l.groups, l.n));
 done:
-    if (rc && l.groups) l.n = p->match.n_schemes * OSH_CANDIDATES; // after a failure, frees all
-                                                                   // groups, also an incomplete one
+    // after a failure, frees all groups, also an incomplete one
+    if (rc && l.groups) l.n = p->match.n_schemes * OSH_CANDIDATES;
     lists_deinit(cx, &l);
     osh_free(cx, schemes);
     return rc;

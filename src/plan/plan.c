@@ -265,8 +265,8 @@ static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
                      (long)(s + 1), in->mix.sets[0].path, in->mix.n > 1 ? " and others" : "",
                      (long)(in->data.offsets[s + 1] - in->data.offsets[s]),
                      (long)in->graph->max_positions, (long)in->graph->max_positions);
-    osh_tokenizer_close(cx, in->tok), in->tok = NULL; // not needed any more, because all text is
-                                                      // tokenized
+    // not needed any more, because all text is tokenized
+    osh_tokenizer_close(cx, in->tok), in->tok = NULL;
 done:
     osh_free(cx, tok_path);
     return rc;
@@ -360,8 +360,8 @@ static osh_status check_output_name(osh_ctx *cx, const char *output)
 {
     osh_status rc = OSH_OK;
     char *final = NULL; // own
-    const size_t most = NAME_MAX - strlen(".oneshot-replaced"); // most: leaves space for the
-                                                                // longest suffix
+    // most: leaves space for the longest suffix
+    const size_t most = NAME_MAX - strlen(".oneshot-replaced");
     if (!output) goto done;
     if (!*output) OSH_FAIL(cx, OSH_E_USAGE, "--output is empty: want the name of a directory");
     OSH_TRY(osh_path_resolve(cx, &final, output));

@@ -14,8 +14,8 @@
 #define OSH_PLAN_H
 #include "budget/budget.h"
 
-typedef struct osh_traversal { // one of several traversals (forward computations of all samples,
-                               // traversals.h)
+/* One of several traversals (forward computations of all samples, traversals.h) */
+typedef struct osh_traversal {
     osh_schedule schedule; // owns the lists passes, seen, visits and batch_at; other members are
                            // copies of the plan's
     osh_budget budget;     // owns the list places; other members are copies or views

@@ -156,8 +156,8 @@ done:
 
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p)
 {
-    bool shown = p->schedule.n_traversals; // true if the lists of p->schedule belong to one of
-                                           // p->traversals
+    // true if the lists of p->schedule belong to one of p->traversals
+    bool shown = p->schedule.n_traversals;
     for (int t = 0; t < p->n_traversals; t++) {
         osh_schedule *s = &p->traversals[t].schedule;
         osh_free(cx, s->passes);

@@ -115,8 +115,8 @@ done:
     return rc;
 }
 
-typedef struct looking { // arguments of second_look_chunk, which makes the second pass over the
-                         // values of one sample
+/* Arguments of second_look_chunk, which makes the second pass over the values of one sample. */
+typedef struct looking {
     osh_act_observer *o; // [heads]
     const osh_q_args *a;
     const uint8_t *at; // [heads, n]

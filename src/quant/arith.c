@@ -219,8 +219,9 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
             int64_t at = j->a->strategy == OSH_Q_TENSOR ? chunk : r / g->band * g->per_band + s;
             job_widen(&j->min[at], &j->max[at], j, r, col, n);
         }
-    if (j->whole) return OSH_OK; // the caller computes the scales later, from the joined ranges of
-                                 // all chunks or from searched ranges
+    // the caller computes the scales later, from the joined ranges of all chunks or from searched
+    // ranges
+    if (j->whole) return OSH_OK;
     int64_t begin = first / g->band * g->per_band, end = ((last - 1) / g->band + 1) * g->per_band;
     osh_status rc = round_ranges(cx, j, begin, end);
     if (!rc) params_of(j, begin, end);

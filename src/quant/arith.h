@@ -38,11 +38,10 @@ typedef struct osh_q_scaling { // arguments of the conversion of ranges to scale
  * */
 void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                     const osh_q_scaling *how);
-float osh_q_scale_value(const osh_qparams *p, int64_t i); // returns scale i as F32, divided by
-                                                          // `global` if the strategy is
-                                                          // tensor_group
-void osh_q_scale_put(osh_qparams *p, int64_t i, float value); // scale i = `value`, rounded to the
-                                                              // dtype of the scales
+/* Returns scale i as F32, divided by `global` if the strategy is tensor_group. */
+float osh_q_scale_value(const osh_qparams *p, int64_t i);
+/* Scale i = `value`, rounded to the dtype of the scales. */
+void osh_q_scale_put(osh_qparams *p, int64_t i, float value);
 /* Returns the global scale of values whose largest magnitude is amax: rnd(rnd(1 / amax) * 448 * 6)
  * in dt, so that the largest scale of a group is near the largest FP8 number. Returns 1 if the
  * result is not finite. Source: generate_gparam. */
@@ -91,8 +90,8 @@ typedef struct osh_act_observer {
     osh_stat *losses;             // loss of each candidate range, summed over the samples in the
                                   // second pass (osh_stat_sums [candidates]); own
 } osh_act_observer;
-typedef struct osh_act_sample { // a sample: its index, and the groups into which all samples are
-                                // divided
+/* A sample: its index, and the groups into which all samples are divided. */
+typedef struct osh_act_sample {
     osh_groups groups;
     int64_t sample;
 } osh_act_sample;

@@ -20,9 +20,9 @@ void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, cons
  * and half are above it. The range is inside [min, max] of all values. */
 void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                               double percentile);
-double osh_calibrate_top(const osh_q_args *a); // returns hi / scale of a symmetric range [-hi, hi],
-                                               // which is the largest code, or for integers the
-                                               // largest code + 0.5
+/* Returns hi / scale of a symmetric range [-hi, hi], which is the largest code, or for integers the
+ * largest code + 0.5. */
+double osh_calibrate_top(const osh_q_args *a);
 /* Largest number of bins of an activation's histogram, as a multiple of the initial number of
  * bins. */
 enum { OSH_CALIBRATE_GROW = 8 };

@@ -194,8 +194,8 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
         const osh_format *f = NULL; // storage format; view of a row of osh_formats
         char name[32];
         snprintf(name, sizeof name, "group_%zu", i);
-        if (osh_q_of_attention(&schemes[i])) { // a config group for attention has no effect on the
-                                               // keys of the top level
+        // a config group for attention has no effect on the keys of the top level
+        if (osh_q_of_attention(&schemes[i])) {
             ok = config_add(groups, schemes[i].group_name ? schemes[i].group_name : name,
                             group_object(&schemes[i], "dense"));
             continue;

@@ -4,9 +4,9 @@
 #define OSH_FORMAT_H
 #include "quant/arith.h"
 
-enum { OSH_FORMAT_MAX_TENSORS = 14 }; // largest number of tensors of a module: weight, scales and
-                                      // zero points of inputs and outputs, or tensors of an
-                                      // attention module
+/* Largest number of tensors of a module: weight, scales and zero points of inputs and outputs, or
+ * tensors of an attention module. */
+enum { OSH_FORMAT_MAX_TENSORS = 14 };
 typedef struct osh_format_tensor {
     const char *leaf; // name of the tensor after the module's name, such as "weight_packed"
     osh_dtype dtype;

@@ -44,8 +44,8 @@ float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt)
     int e = (int)((bits + (osh_q_is_fp6(a) ? 1u << 19 : 1u << 21)) >> 23) - top;
     e = e < 0 ? 0 : e > 255 ? 255 : e;
     float s = osh_q_round_to(ldexpf(1, e - 127), dt);
-    return s == 0 ? 1 : s; // if the power of two is below the range of F16, s is 0 and is replaced
-                           // by 1
+    // if the power of two is below the range of F16, s is 0 and is replaced by 1
+    return s == 0 ? 1 : s;
 }
 
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt)
@@ -194,8 +194,8 @@ static void decode_run_c(void *y, osh_dtype dt, const uint8_t *codes, const osh_
 
 static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)
 {
-    enum { LANES = 8 }; // number of independent partial sums, so that no addition waits for the
-                        // previous one
+    // number of independent partial sums, so that no addition waits for the previous one
+    enum { LANES = 8 };
     double err[LANES] = {0}, ref[LANES] = {0};
     for (int64_t i = 0; i < n; i++) {
         double x = load_f32(a, dt, i), d = x - load_f32(b, dt, i);

@@ -211,8 +211,8 @@ INLINE void range16(uint16_t ends[2], const uint16_t *p, int64_t n)
         lo2 = _mm256_min_epi16(lo2, b), hi2 = _mm256_max_epi16(hi2, b);
     }
     for (; i < n; i += 16) {
-        __m256i a = keys16(i + 16 <= n ? p + i : p + n - 16); // the last vector may overlap the
-                                                              // previous vector
+        // the last vector may overlap the previous vector
+        __m256i a = keys16(i + 16 <= n ? p + i : p + n - 16);
         lo = _mm256_min_epi16(lo, a), hi = _mm256_max_epi16(hi, a);
     }
     int16_t l = smallest16(_mm256_min_epi16(lo, lo2));
@@ -299,8 +299,8 @@ INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float 
         } else {
             s = round8(_mm256_div_ps(round8(_mm256_sub_ps(mx, mn), step), range), dt);
             z = round8(_mm256_sub_ps(qmin, round8(_mm256_div_ps(mn, s), step)), step);
-            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q); // a NaN, the result of 0 / 0, becomes
-                                                             // the zero point 0
+            // a NaN, the result of 0 / 0, becomes the zero point 0
+            __m256 number = _mm256_cmp_ps(z, z, _CMP_ORD_Q);
             z = _mm256_and_ps(number, _mm256_min_ps(_mm256_max_ps(z, qmin), qmax));
         }
         s = _mm256_blendv_ps(s, eps, _mm256_cmp_ps(s, none, _CMP_EQ_OQ));
@@ -333,8 +333,8 @@ AVX2 int64_t osh_q_params_avx2(void *scale, int8_t *zp, const float *min, const 
 INLINE __m256 value8(const uint8_t *codes, osh_q_code_kind kind)
 {
     __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)codes);
-    if (kind == OSH_Q_CODE_FP4) { // the table contains each value times 2, because these products
-                                  // are integers
+    // the table contains each value times 2, because these products are integers
+    if (kind == OSH_Q_CODE_FP4) {
         const __m128i twice = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, 1, 2, 3, 4, 6, 8, 12);
         __m128i v = _mm_shuffle_epi8(twice, _mm_and_si128(q, _mm_set1_epi8(15)));
         __m256i sign =

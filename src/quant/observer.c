@@ -97,8 +97,8 @@ osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *g
                                 const char *where)
 {
     const osh_q_kwarg *there = kwarg_of(a, given->name);
-    if (there) a->kwargs[there - a->kwargs] = *given; // if a key is given twice, the later value
-                                                      // replaces the earlier one
+    // if a key is given twice, the later value replaces the earlier one
+    if (there) a->kwargs[there - a->kwargs] = *given;
     else if (a->n_kwargs < OSH_Q_KWARGS) a->kwargs[a->n_kwargs++] = *given;
     else return osh_fail(cx, OSH_E_USAGE, "%s: more than %d observer_kwargs", where, OSH_Q_KWARGS);
     return OSH_OK;

@@ -54,18 +54,18 @@ typedef struct osh_observer {
     double (*exact)(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
 } osh_observer;
 
-const osh_observer *osh_observer_find(const char *name); // returns NULL if no observer has this
-                                                         // name
-const osh_observer *osh_observer_of(const osh_q_args *a); // returns the observer minmax if `a`
-                                                          // names no observer
+/* Returns NULL if no observer has this name. */
+const osh_observer *osh_observer_find(const char *name);
+/* Returns the observer minmax if `a` names no observer. */
+const osh_observer *osh_observer_of(const osh_q_args *a);
 /* If `a` names no observer, sets the observer that LLM Compressor writes to config.json after
  * calibration: memoryless_minmax for weights, minmax for static activations, no observer for
  * dynamic activations. */
 void osh_q_observer_default(osh_q_args *a, bool is_weight);
-void osh_q_observer_plain(osh_q_args *a); // sets the observer memoryless_minmax without
-                                          // observer_kwargs
-bool osh_q_observer_is_plain(const osh_q_args *a); // true if the observer is one of the minmax
-                                                   // observers
+/* Sets the observer memoryless_minmax without observer_kwargs. */
+void osh_q_observer_plain(osh_q_args *a);
+/* True if the observer is one of the minmax observers. */
+bool osh_q_observer_is_plain(const osh_q_args *a);
 osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *given,
                                 const char *where);
 /* Fails if there is no observer with this name. The error message lists all names. `where`: start
@@ -98,15 +98,15 @@ typedef struct osh_range_job {
 osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j);
 /* Returns the number of bytes of scratch of osh_observer_search. */
 size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt);
-bool osh_observer_weighs(const osh_q_args *a); // true if the observer of `a` needs the mean squares
-                                               // of the input channels
-bool osh_observer_searches(const osh_q_args *a); // true if the observer of `a` searches a range or
-                                                 // makes a histogram
+/* True if the observer of `a` needs the mean squares of the input channels. */
+bool osh_observer_weighs(const osh_q_args *a);
+/* True if the observer of `a` searches a range or makes a histogram. */
+bool osh_observer_searches(const osh_q_args *a);
 bool osh_observer_counts(const osh_q_args *a);
 /* True if the observer makes two passes over all values: for the histogram, then for the losses. */
 bool osh_observer_twice(const osh_q_args *a);
-int64_t osh_observer_bins(const osh_q_args *a); // returns the initial number of bins for one sign
-                                                // in the histogram
+/* Returns the initial number of bins for one sign in the histogram. */
+int64_t osh_observer_bins(const osh_q_args *a);
 /* True if the range of a row does not depend on other rows. False for a search that may end before
  * its last step, because such a search ends for all rows of a tensor in the same step. */
 bool osh_observer_by_rows(const osh_q_args *a);

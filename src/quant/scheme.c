@@ -471,8 +471,9 @@ static osh_status parse_scheme(osh_ctx *cx, osh_q_scheme *s, const cJSON *o, con
     snprintf(where, sizeof where, "%s: config_groups.%s", what, o->string);
     s->group_name = osh_strdup(cx, o->string);
     if (!s->group_name) OSH_FAIL(cx, OSH_E_NOMEM, "copying %s", where);
-    if (cJSON_IsArray(o)) { // o is an array, as in {"FP8": ["Linear"]}: the key is the name of a
-                            // preset, the array lists targets
+    // o is an array, as in {"FP8": ["Linear"]}: the key is the name of a preset, the array lists
+    // targets
+    if (cJSON_IsArray(o)) {
         OSH_TRY(osh_q_preset(cx, s, o->string));
         OSH_TRY(parse_strs(cx, &s->targets, o, where, "targets"));
     } else if (!cJSON_IsObject(o))

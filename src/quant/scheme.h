@@ -10,8 +10,8 @@
 #include "text/json.h"
 
 #define OSH_Q_VERSION "0.19.0"      // version of the compressed-tensors format that is written
-#define OSH_Q_VERSION_FP6 "0.20.0"  // version that is written if a scheme has 6-bit floats, because
-                                    // 0.19 does not support them
+/* Version that is written if a scheme has 6-bit floats, because 0.19 does not support them. */
+#define OSH_Q_VERSION_FP6 "0.20.0"
 typedef enum { OSH_Q_INT, OSH_Q_FLOAT } osh_q_type;
 typedef enum {
     OSH_Q_TENSOR,
@@ -166,8 +166,8 @@ typedef struct osh_q_beside {
 } osh_q_beside;
 osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *g,
                                    const char *format, const osh_q_beside *beside);
-bool osh_q_config_queries(const osh_q_config *c); // true if a config group quantizes the inputs of
-                                                  // attention
+/* True if a config group quantizes the inputs of attention. */
+bool osh_q_config_queries(const osh_q_config *c);
 /* Checks a kv_cache_scheme, or a config group for attention. Fails unless the arguments have 8
  * bits, are static, and have one scale for all keys or values or one per head. Sets the strategy if
  * it is not set. */

@@ -170,8 +170,8 @@ static void value_errors(const search *s, float *out, int64_t at, int64_t n, con
 {
     const osh_range_job *j = s->j;
     uint8_t codes[PIECE];
-    float x[PIECE], y[PIECE]; // y: decoded values, first in the weight's dtype, then converted to
-                              // f32 in place
+    // y: decoded values, first in the weight's dtype, then converted to f32 in place
+    float x[PIECE], y[PIECE];
     uint16_t narrow[PIECE];
     const void *from = (const char *)j->w + (size_t)at * osh_dtype_bytes(j->from);
     osh_to_f32(x, from, j->from, n);

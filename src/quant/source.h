@@ -37,16 +37,16 @@ const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
  * quantized. Sets *scale and *zero (views) to the stored static parameters, or to NULL. */
 const osh_q_args *osh_source_outputs(const osh_source *s, const char *module,
                                      const osh_tensor **scale, const osh_tensor **zero);
-bool osh_source_rounds_outputs(const osh_source *s); // true if the outputs of at least one module
-                                                     // are quantized
+/* True if the outputs of at least one module are quantized. */
+bool osh_source_rounds_outputs(const osh_source *s);
 bool osh_source_queries(const osh_source *s); // true if the queries of attention are quantized
-const osh_q_config *osh_source_config(const osh_source *s); // returns the config (view); NULL: the
-                                                            // source has no config groups
+/* Returns the config (view); NULL: the source has no config groups. */
+const osh_q_config *osh_source_config(const osh_source *s);
 /* True if a stored tensor contains codes or parameters of a quantized module. */
 bool osh_source_has_part(const osh_source *s, const char *tensor);
 /* Returns the transforms that are applied to activations while the model runs (view). NULL: there
  * are none. */
 const osh_q_transforms *osh_source_transforms(const osh_source *s);
-const osh_q_args *osh_source_cache(const osh_source *s); // returns kv_cache_scheme (view), or NULL
-                                                         // if there is none
+/* Returns kv_cache_scheme (view), or NULL if there is none. */
+const osh_q_args *osh_source_cache(const osh_source *s);
 #endif

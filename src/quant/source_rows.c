@@ -95,8 +95,8 @@ static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_modu
     OSH_TRY(osh_tensor_new(cx, out, t->e->dtype, f->ndim, shape));
     OSH_TRY(osh_st_read_part(cx, (*out)->data, q->source->ck->shards[t->shard], t->e, at * row,
                              (size_t)(n * row)));
-    if (!strcmp(f->leaf, "weight_shape")) { // weight_shape is not read but set to the shape of the
-                                            // rows that are decoded
+    // weight_shape is not read but set to the shape of the rows that are decoded
+    if (!strcmp(f->leaf, "weight_shape")) {
         if (t->e->dtype == OSH_I64) ((int64_t *)(*out)->data)[0] = rows;
         else ((int32_t *)(*out)->data)[0] = (int32_t)rows;
     }
@@ -202,8 +202,8 @@ done:
 
 size_t osh_source_rows_bytes(const osh_source_module *q)
 {
-    size_t sum = 0, longest = 0; // sum: bytes of all allocations; longest: largest number of bytes
-                                 // read from one stored tensor
+    // sum: bytes of all allocations; longest: largest number of bytes read from one stored tensor
+    size_t sum = 0, longest = 0;
     int64_t rows = piece_rows(q);
     size_t n = (size_t)(rows * q->I);
     sum += osh_mem_gross(n) + osh_mem_gross(n * sizeof(float));
@@ -213,13 +213,13 @@ size_t osh_source_rows_bytes(const osh_source_module *q)
         int64_t at, k, all = q->leaves[i].shape[0] ? q->leaves[i].shape[0] : 1;
         rows_of_part(q, i, 0, rows, &at, &k);
         size_t part = (size_t)((q->parts[i].e->end - q->parts[i].e->begin) / all * k);
-        sum += (i ? 2 : 1) * osh_tensor_gross(part); // one copy of the bytes as read, and one in
-                                                     // osh_qparams
+        // one copy of the bytes as read, and one in osh_qparams
+        sum += (i ? 2 : 1) * osh_tensor_gross(part);
         if (is_power(q, i)) sum += 2 * osh_tensor_gross(part * sizeof(float));
         longest = part > longest ? part : longest;
     }
-    longest = osh_file_room(longest); // size of the buffer for a direct read (O_DIRECT) of
-                                      // `longest` bytes
+    // size of the buffer for a direct read (O_DIRECT) of `longest` bytes
+    longest = osh_file_room(longest);
     return sum + osh_mem_gross((longest < OSH_DIRECT_BYTES ? longest : OSH_DIRECT_BYTES) +
                                OSH_BLOCK_BYTES);
 }

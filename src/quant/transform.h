@@ -40,8 +40,8 @@ typedef struct osh_q_transforms {
 } osh_q_transforms;
 
 const char *osh_q_place_name(osh_q_place at); // returns a name such as "weight_input"
-bool osh_q_transforms_act(const osh_q_transforms *t); // true if a transform multiplies activations
-                                                      // while the model runs
+/* True if a transform multiplies activations while the model runs. */
+bool osh_q_transforms_act(const osh_q_transforms *t);
 /* True if `tensor` is the name of the stored matrix of a transform that multiplies activations
  * while the model runs, such as "...R4_input.weight". */
 bool osh_q_is_matrix(const osh_q_transforms *t, const char *tensor);
@@ -56,8 +56,8 @@ osh_status osh_q_apply_add(osh_ctx *cx, osh_q_transform *t, osh_q_place at, bool
  * program does not support. */
 osh_status osh_q_transforms_parse(osh_ctx *cx, osh_q_transforms *t, const cJSON *transform_config,
                                   const char *what);
-cJSON *osh_q_transforms_object(const osh_q_transforms *t); // returns transform_config (owned by the
-                                                           // caller); NULL: out of memory
+/* Returns transform_config (owned by the caller); NULL: out of memory. */
+cJSON *osh_q_transforms_object(const osh_q_transforms *t);
 /* Prints the quantization_config of a model that has transforms but no quantized weight. The caller
  * owns *out. */
 osh_status osh_q_transforms_print(osh_ctx *cx, char **out, const osh_q_transforms *t);

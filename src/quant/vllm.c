@@ -306,8 +306,8 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
         if (strlen(modules[i]) > sizeof l.name - 24)
             OSH_FAIL(cx, OSH_E_FORMAT, "a module's name has %zu bytes", strlen(modules[i]));
         layer_of(&l, &k, all, i);
-        if (l.module[0] != (int64_t)i) continue; // looks up a fused layer once, for the module of
-                                                 // its first shard
+        // looks up a fused layer once, for the module of its first shard
+        if (l.module[0] != (int64_t)i) continue;
         OSH_TRY(find_scheme(cx, &scheme, &k, &l));
         for (int s = 0; s < l.n; s++) {
             if (l.module[s] < 0) continue;

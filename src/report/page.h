@@ -41,8 +41,8 @@ void osh_page_percent(osh_page *pg, double share);        // appends a share suc
 void osh_bytes_text(char to[32], double n);    // writes "1.2 MB"
 void osh_seconds_text(char to[32], double s);  // writes "3 min 05 s"
 void osh_page_bytes(osh_page *pg, double n);   // appends bytes such as "1.2 MB"
-void osh_page_bytes_cell(osh_page *pg, int64_t n); // appends a table cell; the cell is empty if n <
-                                                   // 0
+/* Appends a table cell; the cell is empty if n < 0. */
+void osh_page_bytes_cell(osh_page *pg, int64_t n);
 void osh_page_seconds(osh_page *pg, double s); // appends a time such as "3 min 05 s"
 /* Returns the name of the CSS variable with the colour of a phase. */
 const char *osh_page_colour(const char *phase);

@@ -10,8 +10,8 @@
 #include "modifiers/experts.h"
 #include "quant/source.h"
 
-typedef struct osh_kept_rows { // state of a virtual tensor: the rows of the kept experts in a
-                               // router's tensor
+/* State of a virtual tensor: the rows of the kept experts in a router's tensor. */
+typedef struct osh_kept_rows {
     const osh_checkpoint *ck; // view
     osh_ckpt_tensor from;
     const int *kept;          // view
@@ -169,9 +169,8 @@ static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_lay
     char *leaf = NULL;
     long expert = strtol(rest, &leaf, 10);
     int at = 0, n = r->p->experts->n_kept;
-    if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done; // one tensor with the weights of
-                                                                   // all experts, because the name
-                                                                   // has no number
+    // one tensor with the weights of all experts, because the name has no number
+    if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done;
     while (at < n && l->kept[at] != expert) at++;
     r->by[tensor] = at < n ? -1 : -2;
     if (at == n)

@@ -34,8 +34,8 @@ void osh_plan_experts_free(osh_ctx *cx, osh_rewrites *p);
 /* Prints the numbers of the kept experts of each layer, as a map of lists that is valid YAML and
  * JSON. *out: own. */
 osh_status osh_experts_print(osh_ctx *cx, char **out, const osh_experts *x);
-const char *osh_experts_file(const osh_rewrites *p); // Returns a view: name of the output file with
-                                                     // the kept experts; NULL: none
+/* Returns a view: name of the output file with the kept experts; NULL: none. */
+const char *osh_experts_file(const osh_rewrites *p);
 /* True if the tensor is the virtual tensor of a router that has lost rows. */
 static inline bool osh_is_cut_router(const osh_rewrites *p, int64_t tensor)
 {

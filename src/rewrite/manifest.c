@@ -180,9 +180,8 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         const osh_st_entry *e = p->in->ck->tensors[i].e;
-        if (osh_checkpoint_is_kept(p->in->ck, i)) continue; // the source stores this tensor in
-                                                            // another form, whose tensors are
-                                                            // copied instead
+        // the source stores this tensor in another form, whose tensors are copied instead
+        if (osh_checkpoint_is_kept(p->in->ck, i)) continue;
         if (b->at_linear[i] == BESIDE) continue;
         if (b->at_linear[i] >= 0)
             OSH_TRY(manifest_push_linear(cx, p, b, match, (int)b->at_linear[i]));

@@ -57,8 +57,8 @@ static osh_status matrix_find(osh_ctx *cx, const finding *f, int *index,
     osh_online *o = f->o;
     for (*index = 0; *index < o->n_matrices; ++*index) {
         const osh_online_matrix *m = &o->matrices[*index];
-        if (m->group == like->group && m->n == like->n) goto done; // queries and keys of a group
-                                                                   // use one matrix
+        // queries and keys of a group use one matrix
+        if (m->group == like->group && m->n == like->n) goto done;
     }
     osh_online_matrix *grown =
         osh_realloc(cx, o->matrices, (size_t)(o->n_matrices + 1) * sizeof *grown);
@@ -70,8 +70,8 @@ done:
     return rc;
 }
 
-typedef struct placing { // a group of transform_config, and one position where it acts: input,
-                         // output, queries or keys
+/* A group of transform_config, and one position where it acts: input, output, queries or keys. */
+typedef struct placing {
     int group;
     const osh_q_apply *of;
     osh_matcher *targets, *ignore; // own
@@ -195,8 +195,8 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
 {
     osh_status rc = OSH_OK;
     osh_insertion *list = NULL; // own
-    int *weights = NULL;        // own [matrices]: index of the graph weight for each matrix; -1:
-                                // none
+    // own [matrices]: index of the graph weight for each matrix; -1: none
+    int *weights = NULL;
     if (!o->n_turns) goto done;
     OSH_NEW(cx, list, o->n_turns);
     OSH_NEW(cx, weights, o->n_matrices);

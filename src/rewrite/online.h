@@ -6,8 +6,8 @@
 #include "graph/graph.h"
 #include "quant/transform.h"
 
-typedef struct osh_online_matrix { // a rotation matrix, shared by all modules with the same group,
-                                   // position and size
+/* A rotation matrix, shared by all modules with the same group, position and size. */
+typedef struct osh_online_matrix {
     int group;
     osh_q_place at;
     char *name;       // own: name of the tensor with the matrix, under the first module that uses

@@ -329,8 +329,8 @@ static osh_status rotate_online_weights(osh_ctx *cx, const turning *t)
     const osh_online *o = &t->p->rotated->online;
     for (int i = 0; i < o->n_turns; i++) {
         const osh_node *n = &t->p->in->graph->nodes[o->turns[i].node];
-        if (osh_node_is(n, OSH_OP_ATTENDS)) continue; // the rotations of queries and keys cancel
-                                                        // each other in the scores
+        // the rotations of queries and keys cancel each other in the scores
+        if (osh_node_is(n, OSH_OP_ATTENDS)) continue;
         OSH_TRY((o->turns[i].output ? rotate_output : rotate_input)(
             cx, t, n, &o->matrices[o->turns[i].matrix].r));
     }
@@ -383,8 +383,8 @@ osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         turning t = {.p = p, .in = in, .m = &p->in->recipe->modifiers[m]};
         if (!(t.args = osh_rotate_of(t.m))) continue;
-        OSH_NEW(cx, p->rotated, 1); // this line runs at most once, because a recipe has at most one
-                                    // modifier with rotations
+        // this line runs at most once, because a recipe has at most one modifier with rotations
+        OSH_NEW(cx, p->rotated, 1);
         p->rotated->modifier = (int)m;
         OSH_TRY(rotate_model(cx, &t));
     }

@@ -57,8 +57,8 @@ static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g
             if (m->node >= 0 && nodes[m->node] && (all || !strcmp(last, first[k])))
                 OSH_TRY(target_add(cx, to, m->name));
         }
-    for (int i = 0; i < g->n_nodes; i++) // an attention belongs to a module that contains other
-                                         // modules, so only its nodes are searched
+    // an attention belongs to a module that contains other modules, so only its nodes are searched
+    for (int i = 0; i < g->n_nodes; i++)
         if (nodes[i] && osh_node_is(&g->nodes[i], OSH_OP_ATTENDS))
             OSH_TRY(target_add(cx, to, g->modules[g->nodes[i].module].name));
 done:

@@ -120,8 +120,8 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     osh_counted c = {0}; // own
     for (seen *s = f->of; s < f->of + f->n; s++) {
         if (f->plan->rewrites->folds[s->fold].value != value) continue;
-        if (b->first_sample < s->channels->next) continue; // an earlier segment's pass has added
-                                                           // this batch
+        // an earlier segment's pass has added this batch
+        if (b->first_sample < s->channels->next) continue;
         if (d->counted && !c.x) {
             osh_counting which = {.counted = d->counted + d->offsets[b->first_sample]};
             OSH_TRY(osh_counted_new(cx, &c, x, NULL, b, &which));

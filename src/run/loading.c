@@ -83,8 +83,8 @@ static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh
     }
     osh_mem_use(cx, old);
     if (rc) goto done;
-    in_host = w->device ? w->host[weight] : w->w[weight]; // the loaded weight; NULL if an earlier
-                                                          // step loaded it
+    // the loaded weight; NULL if an earlier step loaded it
+    in_host = w->device ? w->host[weight] : w->w[weight];
     /* A weight that changes is not copied: the output gets it after the factors are folded in. */
     if (in_host && e->copy_at[weight] >= 0 && !weight_is_folded(e->p, weight))
         OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
@@ -171,8 +171,9 @@ osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const
 {
     osh_status rc = OSH_OK;
     osh_scope scope = osh_profile_begin(cx, "load", r->name);
-    if (!e->began) { // only the first load uses the prefetched weights; a later e->prefetch belongs
-                     // to the next visit
+    // only the first load uses the prefetched weights; a later e->prefetch belongs to the next
+    // visit
+    if (!e->began) {
         OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
         osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;
     }

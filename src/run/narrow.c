@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-enum { PIECE = 4096, LARGEST = 65504 }; // PIECE: elements that a thread rounds at a time; LARGEST:
-                                        // largest finite number of F16
+/* PIECE: elements that a thread rounds at a time; LARGEST: largest finite number of F16. */
+enum { PIECE = 4096, LARGEST = 65504 };
 
 typedef struct narrowing {
     const osh_tensor *x;

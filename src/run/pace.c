@@ -10,8 +10,9 @@
 
 #include <string.h>
 
-static const double trusted = 0.02; // finished fraction of a phase at which the speeds of the phase
-                                    // and of all phases have equal weights
+/* Finished fraction of a phase at which the speeds of the phase and of all phases have equal
+ * weights. */
+static const double trusted = 0.02;
 
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p)
 {

@@ -109,8 +109,8 @@ static osh_status range_gather(osh_ctx *cx, const osh_ranges *r, osh_ranged *x,
 {
     osh_status rc = OSH_OK;
     int64_t heads = r->plan->match->linears[x->linear].heads[x->k], n = x->rows->shape[1];
-    float *range = NULL, *at = (float *)x->rows->data + sample * heads; // own: range [2, heads]
-                                                                        // (smallest, largest)
+    // own: range [2, heads] (smallest, largest)
+    float *range = NULL, *at = (float *)x->rows->data + sample * heads;
     OSH_NEW(cx, range, 2 * heads);
     OSH_TRY(osh_act_observe_range(cx, range, x->heads, heads, rows, range_args(r, x)));
     memcpy(at, range, (size_t)heads * sizeof *at);
@@ -219,8 +219,8 @@ osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor *
     const osh_act_observer *o = range_find(r, linear, OSH_INPUT)->heads;
     if (!o->seen)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
-    if (a->dynamic == OSH_Q_LOCAL) { // only the global scale is stored, because the runtime
-                                     // computes the scales of groups
+    // only the global scale is stored, because the runtime computes the scales of groups
+    if (a->dynamic == OSH_Q_LOCAL) {
         OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
         *(float *)(*scale)->data =
             osh_q_global_scale(-o->min > o->max ? -o->min : o->max, l->dtype);
@@ -250,8 +250,8 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
     if (!(all = osh_alloc(cx, bytes)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the scales of %s", l->name);
     char *at = all;
-    for (int k = 0; k < n; k++) { // each leaf with scales is followed by the leaf with its zero
-                                  // points
+    // each leaf with scales is followed by the leaf with its zero points
+    for (int k = 0; k < n; k++) {
         if (leaf[k].zero) continue;
         const osh_act_observer *o = range_find(r, linear, leaf[k].of)->heads;
         const osh_q_args *a = osh_ranged_args(p->match, l, leaf[k].of);
@@ -261,8 +261,8 @@ osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r
             OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its %s is unknown", l->name,
                      leaf[k].name);
         for (int64_t h = 0; h < l->heads[leaf[k].of]; h++) {
-            float lo, hi, scale; // scale: aligned buffer for a scale of any dtype, because `at` may
-                                 // be unaligned
+            // scale: aligned buffer for a scale of any dtype, because `at` may be unaligned
+            float lo, hi, scale;
             osh_act_observed(&lo, &hi, &o[h], a, p->in->graph->dtype);
             osh_q_scale_zp(&scale, zero ? zero + h : NULL, &lo, &hi, 1,
                            &(osh_q_scaling){a, l->dtype, p->in->arithmetic});

@@ -24,8 +24,9 @@ static osh_status engine_find_copies(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = e->p;
-    int64_t *of = NULL; // own [source tensors]: index of the output tensor that is a copy of the
-                        // tensor; -1: there is none
+    // own [source tensors]: index of the output tensor that is a copy of the tensor; -1: there is
+    // none
+    int64_t *of = NULL;
     OSH_NEW(cx, of, p->in->ck->n_tensors);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) of[i] = -1;
     for (int64_t i = p->manifest->n_out - 1; i >= 0; i--)
@@ -146,16 +147,14 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
                                osh_batch *b)
 {
     const osh_budget *p = e->p;
-    bool last = e->last || p->in->graph->values[value].quantized >= 0; // true if the value is
-                                                                       // final; a value of the
-                                                                       // original model is computed
-                                                                       // only once
+    // true if the value is final; a value of the original model is computed only once
+    bool last = e->last || p->in->graph->values[value].quantized >= 0;
     osh_acts_stage(e->acts, visit_stage(p, e->index, last));
     osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
                    value * p->schedule->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
-    osh_places_aim_off(p); // the next block gets no planned address, even if osh_acts_put did not
-                           // use the address
+    // the next block gets no planned address, even if osh_acts_put did not use the address
+    osh_places_aim_off(p);
     return rc;
 }
 

@@ -15,8 +15,8 @@ osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int lin
     osh_tensor *scale = NULL, *zero = NULL; // own
     if (j->fallback && r->budget->in->opt->strict)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s: %s; --strict allows no fallback", j->name, j->fallback);
-    j->nmse = j->removed + j->nmse * (1 - j->removed); // makes the error relative to the weight
-                                                       // before pruning
+    // makes the error relative to the weight before pruning
+    j->nmse = j->removed + j->nmse * (1 - j->removed);
     if (stats) OSH_TRY(osh_ranges_input_params(cx, &scale, &zero, osh_stats_ranges(stats), linear));
     if (stats) OSH_TRY(osh_ranges_beside_params(cx, &j->cache, osh_stats_ranges(stats), linear));
     if (osh_ranks_me(r->ranks)) {
@@ -286,13 +286,11 @@ static void solve_group_move(group *to, group *from)
 
 _Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts OSH_CALL_WAITING bytes");
 
-typedef struct
-    window { // groups that wait to be solved in parallel: one on each thread, or all in one call on
-             // the GPU
+/* Groups that wait to be solved in parallel: one on each thread, or all in one call on the GPU. */
+typedef struct window {
     group *of;            // own [most]: groups; the first n wait to be solved
     int n, most;
-    int64_t all, largest; // number of weights of all waiting groups; number of weights of the
-                          // largest group
+    int64_t all, largest; // weights of all waiting groups, and of the largest one
     bool on_gpu;
 } window;
 
@@ -412,8 +410,9 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
                                        : 1;
     OSH_NEW(cx, w.of, w.most);
     OSH_NEW(cx, todo, p->match->n_linears);
-    OSH_TRY(osh_emit_wait(cx, r->emitter)); // the results of earlier subgraphs are then written, so
-                                            // a kill loses the solves of only one subgraph
+    // the results of earlier subgraphs are then written, so a kill loses the solves of only one
+    // subgraph
+    OSH_TRY(osh_emit_wait(cx, r->emitter));
     osh_span own = osh_linears_of(p->schedule, s->first, s->n);
     for (int i = own.first; i < own.end; i++) {
         const osh_linear *l = &p->match->linears[i];
@@ -438,8 +437,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         r->progress.name = l->name;
         osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all);
         bool block = osh_wants(r->budget->schedule, l) & OSH_STAT_BLOCK;
-        if (block) OSH_TRY(solve_window_run(cx, &w)); // learning a block reads solved weights, so
-                                                      // waiting groups are solved first
+        // learning a block reads solved weights, so waiting groups are solved first
+        if (block) OSH_TRY(solve_window_run(cx, &w));
         if (block) OSH_TRY(osh_run_block(cx, r, s));
         else OSH_TRY(solve_window_add(cx, &w, r, s, i));
     }

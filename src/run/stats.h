@@ -13,8 +13,8 @@ typedef struct osh_stats osh_stats; // statistics of the Linears of some subgrap
 osh_status osh_stats_new(osh_ctx *cx, osh_stats **out, const osh_budget *p, int first_subgraph,
                          int n_subgraphs, const bool *values);
 void osh_stats_free(osh_ctx *cx, osh_stats *s);
-const bool *osh_stats_wanted(const osh_stats *s); // returns a view [graph values]: true for inputs
-                                                  // whose statistics are collected
+/* Returns a view [graph values]: true for inputs whose statistics are collected. */
+const bool *osh_stats_wanted(const osh_stats *s);
 /* Divides the statistics among ranks: each rank adds only samples of its groups
  * (osh_divide_sample), and the sums of a value go to the rank that solves its Linears. NULL: does
  * nothing. Called before values are added. */
@@ -38,8 +38,8 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
 /* Completes the statistics after all samples were added. Two-pass observers read stored values a
  * second time, and ranges are copied from the GPU. */
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s);
-osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum); // returns a view; NULL: the
-                                                                       // sum is not collected
+/* Returns a view; NULL: the sum is not collected. */
+osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum);
 /* Computes the importance of each channel: the mean square of the channel divided by the mean
  * square of all channels. Sets *out (own) to NULL if no observer needs the importance, or all
  * values are 0. */

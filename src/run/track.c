@@ -177,8 +177,8 @@ osh_status osh_run_start(osh_ctx *cx, osh_run *r)
     pace_set_before(r, whole, osh_pace_work(&r->pace));
     if (p->in.device) osh_nvml_open(cx);
     if (p->in.device) osh_profile_device(cx, profile_read_arena, p->in.device);
-    if (!p->in.opt->log_file && !osh_log_has_file(cx)) { // the caller of the library may have
-                                                         // opened a log file
+    // the caller of the library may have opened a log file
+    if (!p->in.opt->log_file && !osh_log_has_file(cx)) {
         if (!(path = osh_path_join(cx, osh_emit_dir(r->emitter), OSH_LOG_NAME)))
             OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(osh_log_file(cx, path));

@@ -22,8 +22,8 @@ void osh_block_targets(const osh_schedule *p, const osh_range *r, bool *target);
  * learning, because the recipe mixes them with the inputs of the quantized model. */
 void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed);
 
-typedef struct osh_block_of { // inputs, outputs and Linears of the block in a range; owns all its
-                              // lists
+/* Inputs, outputs and Linears of the block in a range; owns all its lists. */
+typedef struct osh_block_of {
     osh_block b;
     bool *run;
     int *values;  // inputs of the block, then the compared values
@@ -34,7 +34,6 @@ osh_status osh_block_init(osh_ctx *cx, osh_block_of *o, const osh_schedule *p, c
 void osh_block_deinit(osh_ctx *cx, osh_block_of *o);
 /* Returns the modifier of the Linears that learn; all of them have the same modifier. */
 const osh_modifier *osh_block_modifier(const osh_schedule *p, const osh_block_of *o);
-double osh_block_flops(const osh_schedule *p, const osh_linear *l); // Returns the number of
-                                                                    // floating-point operations for
-                                                                    // learning one Linear
+/* Returns the number of floating-point operations for learning one Linear. */
+double osh_block_flops(const osh_schedule *p, const osh_linear *l);
 #endif

@@ -18,10 +18,11 @@ typedef struct osh_call {
 /* Finds the call of Linear `first`, for which c->done must be false. Frees the previous call of
  * c. */
 osh_status osh_call_find(osh_ctx *cx, osh_call *c, int first);
-void osh_call_free(osh_ctx *cx, osh_call *c);                  // frees the lists, but nothing that
-                                                               // the jobs own
-size_t osh_call_bytes(int n_linears); // Returns the bytes of the lists, with the allocator's
-                                      // overhead, for an input that n_linears Linears read
+/* Frees the lists, but nothing that the jobs own. */
+void osh_call_free(osh_ctx *cx, osh_call *c);
+/* Returns the bytes of the lists, with the allocator's overhead, for an input that n_linears
+ * Linears read. */
+size_t osh_call_bytes(int n_linears);
 /* True if the call may be solved in parallel with other calls, one call on each thread. Requires
  * that the Linears of the call have only one modifier, and that no other call needs the Hessian. */
 bool osh_call_is_apart(const osh_call *c, int first);

@@ -49,8 +49,8 @@ static void note_changed(const osh_schedule *p, bool *changed)
 osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
-    bool *changed = NULL, wanted = false; // own [nodes of the graph]: true if this traversal
-                                          // changes the weight
+    // own [nodes of the graph]: true if this traversal changes the weight
+    bool *changed = NULL, wanted = false;
     int *moved = NULL;                    // own [nodes of the graph]: new index of each node
     for (int i = 0; i < p->match->n_linears; i++)
         wanted |= (p->match->linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK)) != 0;
@@ -125,11 +125,11 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    bool *changed = NULL, *compared = NULL; // own. changed [nodes of the graph]: true if the node
-                                            // has a new weight (note_changed). compared [linears]:
-                                            // true if the Linear's input is compared
-    int *moves = NULL; // own [values]: 1 + index of the last subgraph in which a solved Linear
-                       // changes the value
+    // own. changed [nodes of the graph]: true if the node has a new weight (note_changed). compared
+    // [linears]: true if the Linear's input is compared
+    bool *changed = NULL, *compared = NULL;
+    // own [values]: 1 + index of the last subgraph in which a solved Linear changes the value
+    int *moves = NULL;
     OSH_NEW(cx, changed, g->n_nodes);
     OSH_NEW(cx, compared, p->match->n_linears);
     OSH_NEW(cx, moves, g->n_values);
@@ -148,8 +148,8 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
         compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
                       !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    for (int i = 0; i < p->match->n_linears; i++) { // if one Linear is compared, all Linears with
-                                                    // the same statistic are compared
+    // if one Linear is compared, all Linears with the same statistic are compared
+    for (int i = 0; i < p->match->n_linears; i++) {
         osh_linear *l = &match->linears[i];
         l->share = 1;
         for (int k = osh_first_reader(p->match, l->input); k >= 0; k = osh_next_reader(p->match, k))

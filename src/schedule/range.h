@@ -3,8 +3,9 @@
 #define OSH_RANGE_H
 #include "schedule/schedule.h"
 
-typedef struct osh_range { // range of a visit (the work on one subgraph): the nodes of the
-                           // subgraph, or the whole graph if the pipeline is basic
+/* Range of a visit (the work on one subgraph): the nodes of the subgraph, or the whole graph if the
+ * pipeline is basic. */
+typedef struct osh_range {
     int first, n_nodes, first_subgraph, n_subgraphs;
     const int *live_in, *live_out; // views of the partition: indices of the values that the range
                                    // reads from and writes to the store
@@ -24,8 +25,6 @@ int osh_observed(const osh_graph *g, bool same, int value);
 bool osh_fold_inside(const osh_schedule *p, const osh_range *r, const osh_fold *f);
 int osh_n_ranges(const osh_schedule *p);
 osh_range osh_range_at(const osh_schedule *p, int index);
-size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r); // Returns the bytes, with the
-                                                                    // allocator's overhead, of the
-                                                                    // range observers of all
-                                                                    // Linears in r
+/* Returns the bytes, with the allocator's overhead, of the range observers of all Linears in r. */
+size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r);
 #endif

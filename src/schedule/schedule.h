@@ -22,8 +22,8 @@ typedef struct osh_pass { // passes over a subgraph
     bool block;     // true if some Linears learn from the output of a block of layers (blocks.h)
 } osh_pass;
 
-typedef struct osh_visit { // a visit (the work on one subgraph): its phases, and the memory that
-                           // they need
+/* A visit (the work on one subgraph): its phases, and the memory that they need. */
+typedef struct osh_visit {
     bool segments;       // true if the subgraph is run in segments, each with the Linears of one
                          // input
     bool prefetch;       // true if the first weights of the next visit are read during this visit

@@ -187,8 +187,8 @@ done:
  * passes of the visit use these weights. */
 static void fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
 {
-    bool whole = s->n == r->n_nodes; // true if the step runs the whole range; if not, the fold
-                                     // reads the weights from the checkpoint
+    // true if the step runs the whole range; if not, the fold reads the weights from the checkpoint
+    bool whole = s->n == r->n_nodes;
     for (int i = 0; s->fold && whole && i < p->rewrites->n_folds; i++)
         for (int k = 0;
              osh_fold_inside(p, r, &p->rewrites->folds[i]) && k < p->rewrites->folds[i].n_takes;

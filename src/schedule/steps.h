@@ -18,8 +18,9 @@ typedef enum osh_step_kind {
     OSH_N_STEP_KINDS
 } osh_step_kind;
 
-typedef struct osh_step { // arrays are views, and have an entry for each value of the graph, or for
-                          // each node [first, first + n)
+/* Arrays are views, and have an entry for each value of the graph, or for each node [first, first +
+ * n) */
+typedef struct osh_step {
     osh_step_kind kind;
     int first, n;
     const bool *run;     // [nodes] true for nodes that run

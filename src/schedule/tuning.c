@@ -5,10 +5,11 @@
 #include <string.h>
 
 
-#define MOST_WORK 2e13 // largest number of operations of tuning with `quality best`; they take
-                       // minutes
-enum { MOST_PASSES = 7, LEAST_ROWS = 128 }; // limits for `quality best`: largest number of passes
-                                            // over the data, smallest number of rows of data
+/* Largest number of operations of tuning with `quality best`; they take minutes. */
+#define MOST_WORK 2e13
+/* Limits for `quality best`: largest number of passes over the data, smallest number of rows of
+ * data. */
+enum { MOST_PASSES = 7, LEAST_ROWS = 128 };
 
 static const osh_tune_rule *tuning_rule(const osh_schedule *p, int linear)
 {

@@ -9,8 +9,8 @@
 /* Sets p->tune (steps 0: no tuning). Sets p->tune_not if `quality best` does not tune. Fails if the
  * recipe asks for tuning by name and tuning is impossible. Called after the data is loaded. */
 osh_status osh_plan_tune(osh_ctx *cx, osh_schedule *p);
-double osh_tuning_flops(const osh_schedule *p); // Returns the number of floating-point operations
-                                                // of tuning
+/* Returns the number of floating-point operations of tuning. */
+double osh_tuning_flops(const osh_schedule *p);
 /* True if the recipe asks for tuning, also if tuning is impossible. */
 bool osh_tuning_asked(const osh_schedule *p);
 /* Sets p->tuned [source tensors]: true for norms, which tuning changes. */

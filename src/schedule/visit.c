@@ -320,8 +320,8 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, NULL);
     s.again = true;
     walk_take_routed(w, &s);
-    for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x]; // the store may free these
-                                                                     // inputs after the last step
+    // the store may free these inputs after the last step
+    for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x];
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, x);
         w->out[x] = after && walk_runs(w, w->g->values[x].producer);
@@ -410,9 +410,8 @@ static bool statistic_waits_for(const walk *w, int end, int v)
  * later nodes of this pass, a later pass, or later subgraphs read them. */
 static void walk_choose_kept(walk *w, int end, bool first_way)
 {
-    bool twice = first_way && w->r.propagate && !w->r.merged; // true if a second pass over the
-                                                              // range follows, with the solved
-                                                              // weights
+    // true if a second pass over the range follows, with the solved weights
+    bool twice = first_way && w->r.propagate && !w->r.merged;
     for (int v = w->r.v0; v < w->r.v1; v++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, v),
              before = ints_have(w->r.live_in, w->r.n_live_in, v);
@@ -431,8 +430,8 @@ static osh_status walk_solve_segment(osh_ctx *cx, walk *w, int first, int end)
     if (walk_solved(w, w->stats)) goto done;
     OSH_TRY(walk_add(cx, w, OSH_STEP_OPEN, &(osh_step){0}, w->stats));
     OSH_TRY(walk_look(cx, w, first, 0));
-    osh_step s = walk_make_step(w, first, 0, w->stats); // a step in which no nodes run, and that
-                                                        // only collects statistics of inputs
+    // a step in which no nodes run, and that only collects statistics of inputs
+    osh_step s = walk_make_step(w, first, 0, w->stats);
     OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
     OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, w->stats));
     s = (osh_step){.keep = true};

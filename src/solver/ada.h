@@ -149,8 +149,8 @@ osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to);
 /* Sets `to` to the weight that osh_ada_learner_end would write now, or, if `learned` is false, to
  * the weight rounded to nearest. Changes nothing in the learner or the arguments. */
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to);
-void osh_ada_learner_rate(osh_ada_learner *l, double rate); // sets the learning rate of all later
-                                                            // steps
+/* Sets the learning rate of all later steps. */
+void osh_ada_learner_rate(osh_ada_learner *l, double rate);
 /* Returns AdaRound's rounding term before step t, which must be the last step that was done. */
 double osh_ada_learner_term(const osh_ada_learner *l, int64_t t);
 /* Returns the number of host bytes of a learner. Reads only rule.kind, O, I and group of the

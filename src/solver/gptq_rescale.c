@@ -127,8 +127,8 @@ static osh_status group_factors_chunk(osh_ctx *cx, void *user, int64_t g, int wo
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) m[i * n + j] = inverse[order[i] * n + order[j]];
     f->ok[g] = group_cholesky(m, n);
-    for (int64_t i = 0; i < n; i++) // transposes the lower Cholesky factor of H[g, g]^-1, which
-                                    // gives U
+    // transposes the lower Cholesky factor of H[g, g]^-1, which gives U
+    for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < n; j++) u[i * n + j] = j < i ? 0 : (float)m[j * n + i];
     return OSH_OK;
 }

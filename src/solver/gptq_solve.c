@@ -93,8 +93,8 @@ static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *li
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    float *err = NULL; // [3, I], own: errors; row with columns as in the checkpoint; row with
-                       // columns in solving order
+    // [3, I], own: errors; row with columns as in the checkpoint; row with columns in solving order
+    float *err = NULL;
 
     OSH_NEW(cx, err, 3 * a->I);
     for (int64_t row = 0; row < a->O; row++) {

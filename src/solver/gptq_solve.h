@@ -78,8 +78,8 @@ size_t osh_gptq_factor_bytes(int64_t I, int n_threads);
  * upper triangle to the lower triangle and diag [I] to the diagonal. Both are in gptq_permute.c. */
 osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm);
 osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag);
-size_t osh_gptq_permute_bytes(int64_t I, int n_threads); // returns the number of bytes of scratch
-                                                         // of osh_gptq_permute
+/* Returns the number of bytes of scratch of osh_gptq_permute. */
+size_t osh_gptq_permute_bytes(int64_t I, int n_threads);
 /* Copies the upper triangle of u [I, I], transposed, to the lower triangle. */
 osh_status osh_gptq_mirror(osh_ctx *cx, float *u, int64_t I);
 #endif

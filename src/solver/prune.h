@@ -35,8 +35,8 @@ typedef struct osh_prune_share { // number of weights of a row that become 0
  * columns; NULL: 1. */
 osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I,
                           osh_prune_share share);
-size_t osh_prune_rows_bytes(int64_t I, int n_threads); // returns the number of bytes of scratch of
-                                                       // osh_prune_rows
+/* Returns the number of bytes of scratch of osh_prune_rows. */
+size_t osh_prune_rows_bytes(int64_t I, int n_threads);
 /* Sets to 0, in place, all weights whose magnitude is at most the k-th smallest of the whole
  * weight, k = floor(O I sparsity). */
 osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double sparsity);

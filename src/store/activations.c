@@ -520,8 +520,8 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value)
     osh_file *f = a->slots[value].disk.file;
     if (!f) goto done;
     OSH_TRY(osh_file_sync(cx, f));
-    OSH_TRY(osh_dir_sync_above(cx, osh_file_path(f))); // syncs the directory, so that the name of
-                                                       // the file is on the disk
+    // syncs the directory, so that the name of the file is on the disk
+    OSH_TRY(osh_dir_sync_above(cx, osh_file_path(f)));
 done:
     return rc;
 }
@@ -548,8 +548,8 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     for (int64_t k = 0; k < a->d->n && !rc; k++)
         rc = osh_slot_get(cx, &a->disk, &s->disk, value, k, sample);
     *found = !rc;
-    if (rc && rc != OSH_E_NOMEM) { // an incomplete file, or a file of another run, is treated as if
-                                   // there were no file
+    // an incomplete file, or a file of another run, is treated as if there were no file
+    if (rc && rc != OSH_E_NOMEM) {
         rc = OSH_OK;
         osh_error_clear(cx);
         osh_slots_close(cx, &s->disk);

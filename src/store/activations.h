@@ -28,8 +28,8 @@ osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const o
  * before `beside`; osh_acts_free removes the files of the second store. */
 osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
                                bool f16, const char *dir);
-int64_t osh_acts_own_bytes(const osh_graph *g); // returns the host bytes, with the allocator's
-                                                // overhead, of a store that contains no values
+/* Returns the host bytes, with the allocator's overhead, of a store that contains no values. */
+int64_t osh_acts_own_bytes(const osh_graph *g);
 /* Sets the device on which passes run. Batches are then in the memory of d, and the tier `device`
  * is this memory. Must be called before the first value is stored. */
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
@@ -90,16 +90,14 @@ osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *o
  * order of the calls of osh_acts_ask must be that of the later calls of osh_acts_get. */
 osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
-int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens); // returns the bytes,
-                                                                             // with padding, of the
-                                                                             // buffer in GPU memory
-                                                                             // for a value
+/* Returns the bytes, with padding, of the buffer in GPU memory for a value. */
+int64_t osh_acts_way_bytes(const osh_graph *g, int value, int64_t n_tokens);
 /* Frees the memory of samples [first, first + n) of a value. If the samples are in a file, does
  * nothing. */
 void osh_acts_forget(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 bool osh_acts_has(const osh_acts *a, int value);
-void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value); // frees all samples of the value and
-                                                         // removes its file
+/* Frees all samples of the value and removes its file. */
+void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value);
 /* For tier disk: syncs the file of the value, so that a loss of power does not lose the samples. */
 osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value);
 /* Opens the file of a value that an earlier process of this run has stored in stage `stage`, and

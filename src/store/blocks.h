@@ -24,8 +24,8 @@ void osh_blocks_free(osh_ctx *cx, osh_blocks *b);
  * be page-locked, the block is pageable, which makes copies slower; the reason is logged once. */
 osh_status osh_blocks_take(osh_ctx *cx, osh_blocks *b, osh_block **out, size_t n_bytes);
 void osh_blocks_give(osh_blocks *b, osh_block *block); // accepts NULL
-void *osh_block_data(osh_block *block); // returns the block's host memory; no copy of the block may
-                                        // be in progress
+/* Returns the block's host memory; no copy of the block may be in progress. */
+void *osh_block_data(osh_block *block);
 /* Returns the host bytes, with all overhead, of a block for n_bytes. The blocks that are taken and
  * those that were given back never have more bytes together than the blocks that were in use at one
  * time, at most. */

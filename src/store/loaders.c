@@ -238,8 +238,8 @@ static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
     while (*at && ((*at)->value != value || (*at)->first != first)) at = &(*at)->next;
     task *t = *at;
     while (t && !task_is_over(t)) pthread_cond_wait(&l->done, &l->lock);
-    if (t) *at = t->next; // `at` is still valid, because only the thread of the caller changes the
-                          // list
+    // `at` is still valid, because only the thread of the caller changes the list
+    if (t) *at = t->next;
     pthread_mutex_unlock(&l->lock);
     if (!t || !t->failed) return t;
     task_free(cx, l, t);

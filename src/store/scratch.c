@@ -151,8 +151,8 @@ osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
     /* Another process may have removed the mark before it released the lock. */
     if (!taken || !osh_file_is_at(s->mark, path))
         OSH_FAIL(cx, OSH_E_USAGE, "%s: another process keeps values there", dir);
-    if (empty) OSH_TRY(osh_dir_sync(cx, dir)); // the mark must be on the disk before any file of
-                                               // values is created
+    // the mark must be on the disk before any file of values is created
+    if (empty) OSH_TRY(osh_dir_sync(cx, dir));
     *out = s, s = NULL; // give
 done:
     osh_free(cx, path);
@@ -172,8 +172,9 @@ static void scratch_remove_files(const char *dir)
             others |=
                 strcmp(e->d_name, MARK_NAME) && strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
     }
-    if (d) fsync(dirfd(d)); // the removals are put on the disk before the mark is removed, so that
-                            // even after a loss of power no file of values exists without the mark
+    // the removals are put on the disk before the mark is removed, so that even after a loss of
+    // power no file of values exists without the mark
+    if (d) fsync(dirfd(d));
     if (d && !others && !unlinkat(dirfd(d), MARK_NAME, 0)) rmdir(dir);
     if (d) closedir(d);
 }

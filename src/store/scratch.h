@@ -7,8 +7,8 @@
 #define OSH_SCRATCH_H
 #include "base/base.h"
 
-#define OSH_SCRATCH_NAME "scratch" // name of the scratch directory if it is in the partial
-                                   // directory
+/* Name of the scratch directory if it is in the partial directory. */
+#define OSH_SCRATCH_NAME "scratch"
 typedef struct osh_scratch osh_scratch;
 /* Sets *out (own) to the path of the scratch directory of a run with the partial directory
  * `partial`. The path is in scratch_dir, or in `partial` if scratch_dir is NULL. The name of the

@@ -10,8 +10,9 @@
 #include "ops/wordsum.h"
 
 enum { ZSTD_LEVEL = 1 };
-typedef struct head { // header of a slot; it is directly before the data or, in the layout with
-                      // blocks, at the beginning of the file
+/* Header of a slot; it is directly before the data or, in the layout with blocks, at the beginning
+ * of the file. */
+typedef struct head {
     uint64_t n_bytes; // number of bytes of the stored data; if it is less than the bytes of the
                       // sample, the data are a zstd frame
     uint64_t sum;
@@ -201,8 +202,8 @@ done:
     return rc;
 }
 
-typedef struct rows { // samples [first, end) of a value; the rows of sample `first` begin at byte
-                      // `at` of t
+/* Samples [first, end) of a value; the rows of sample `first` begin at byte `at` of t. */
+typedef struct rows {
     osh_slot_file *f;
     int value;
     int64_t first, end;

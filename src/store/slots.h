@@ -47,8 +47,8 @@ void osh_slots_close(osh_ctx *cx, osh_slot_file *f);
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first,
                         bool in_blocks);
 osh_dtype osh_slots_dtype(const osh_slots *s, int value); // returns the dtype of the stored samples
-size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample); // returns the bytes of the
-                                                                      // rows of one sample
+/* Returns the bytes of the rows of one sample. */
+size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample);
 /* Returns the bytes of the rows of samples [first, first + n). */
 size_t osh_slots_rows_bytes(const osh_slots *s, int value, int64_t first, int64_t n);
 

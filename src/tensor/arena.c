@@ -6,8 +6,9 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { GRAIN = 512 }; // bytes: offsets and sizes are multiples of GRAIN, because copies and tensor
-                      // cores need aligned addresses
+/* bytes: offsets and sizes are multiples of GRAIN, because copies and tensor cores need aligned
+ * addresses. */
+enum { GRAIN = 512 };
 
 typedef struct block {
     size_t offset, bytes;
@@ -86,8 +87,8 @@ static bool arena_cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_
     size_t rest = a->blocks[i].bytes - bytes;
     if (rest) {
         if (!arena_open_slot(a, i)) return false;
-        block *front = &a->blocks[i], *back = &a->blocks[i + 1]; // both begin as copies of the free
-                                                                 // block
+        // both begin as copies of the free block
+        block *front = &a->blocks[i], *back = &a->blocks[i + 1];
         front->bytes = life == OSH_LIFE_LONG ? bytes : rest;
         back->offset = front->offset + front->bytes;
         back->bytes = life == OSH_LIFE_LONG ? rest : bytes;
@@ -208,8 +209,8 @@ size_t osh_arena_peak(const osh_arena *a) { return arena_read(a, &a->peak); }
 
 size_t osh_arena_room(const osh_arena *a)
 {
-    osh_arena *known = (osh_arena *)a; // the cast is safe, because only the cached value `largest`
-                                       // changes
+    // the cast is safe, because only the cached value `largest` changes
+    osh_arena *known = (osh_arena *)a;
     pthread_mutex_lock(&known->lock);
     if (a->largest == OSH_ANYWHERE) {
         known->largest = 0;

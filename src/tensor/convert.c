@@ -13,8 +13,8 @@
 #include <assert.h>
 
 #if defined(__x86_64__)
-#define HAVE_AVX2_PATH 1 // the AVX2 code is compiled in; at run time it is used if osh_isa_used
-                         // permits AVX2
+/* The AVX2 code is compiled in; at run time it is used if osh_isa_used permits AVX2. */
+#define HAVE_AVX2_PATH 1
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))

@@ -81,8 +81,8 @@ size_t osh_arena_missed(const osh_arena *a);
  * for the block at `offset`. osh_arena_noted returns the offset of the block with the address
  * `at`. */
 void osh_arena_note(osh_arena *a, size_t offset, void *at);
-size_t osh_arena_noted(const osh_arena *a, const void *at); // returns OSH_ANYWHERE if no block has
-                                                            // this address
+/* Returns OSH_ANYWHERE if no block has this address. */
+size_t osh_arena_noted(const osh_arena *a, const void *at);
 size_t osh_arena_used(const osh_arena *a);
 size_t osh_arena_peak(const osh_arena *a); // largest value of osh_arena_used so far
 size_t osh_arena_gross(size_t n_bytes);    // bytes that a block for n_bytes takes in the arena
@@ -96,8 +96,8 @@ void osh_device_close(osh_ctx *cx, osh_device *d); // accepts NULL
 void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life);
 void osh_device_free(osh_device *d, void *p);
 
-typedef struct osh_where { osh_device *d; osh_life life; } osh_where; // d: device of the memory;
-                                                                      // NULL: host memory
+/* d: device of the memory; NULL: host memory. */
+typedef struct osh_where { osh_device *d; osh_life life; } osh_where;
 osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_where where, osh_dtype dt, int ndim,
                              const int64_t *shape);
 /* osh_tensor_put copies n_bytes from host memory into the data of a tensor, from byte `offset` of

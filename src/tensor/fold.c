@@ -23,8 +23,8 @@ void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t 
     for (int64_t at = 0, k; at < n; at += k) {
         char *w = (char *)data + (size_t)at * osh_dtype_bytes(dt);
         int64_t row = (first + at) / r->width, column = (first + at) % r->width;
-        k = r->width - column < n - at ? r->width - column : n - at; // a piece ends at the latest
-                                                                     // at the end of its row
+        // a piece ends at the latest at the end of its row
+        k = r->width - column < n - at ? r->width - column : n - at;
         if (k > PIECE) k = PIECE;
         osh_to_f32(x, w, dt, k);
         fold_piece(x, r, row, column, k);

@@ -7,9 +7,9 @@
 
 #include "base/rng.h"
 
-enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 }; // LANES: number of vectors that are multiplied
-                                                 // together; GROUPS: number of groups of LANES rows
-                                                 // or columns in a chunk of parallel work
+/* LANES: number of vectors that are multiplied together; GROUPS: number of groups of LANES rows or
+ * columns in a chunk of parallel work. */
+enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 };
 
 /* ---- Hadamard matrices by Paley: R. E. A. C. Paley, "On Orthogonal Matrices", 1933 ---- */
 
@@ -90,8 +90,8 @@ static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
     osh_status rc = OSH_OK;
     int64_t p, q;
     int e;
-    int8_t *chi = NULL; // own [q]: quadratic character of each element: 1 for squares, -1 for
-                        // non-squares, 0 for 0
+    // own [q]: quadratic character of each element: 1 for squares, -1 for non-squares, 0 for 0
+    int8_t *chi = NULL;
     field f;
     q = paley_field(K, &p, &e);
     field_init(&f, p, e);
@@ -107,8 +107,9 @@ static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
                 h[i * K + k] = (int8_t)(i == k ? 1 : i && !k ? -1 : c);
                 continue;
             }
-            int same = i == k; // 1 on the diagonal, for the second construction: C x [1 1; 1 -1] +
-                               // I x [1 -1; -1 -1] with a symmetric C
+            // 1 on the diagonal, for the second construction: C x [1 1; 1 -1] + I x [1 -1; -1 -1]
+            // with a symmetric C
+            int same = i == k;
             int8_t *at = h + 2 * i * K + 2 * k;
             at[0] = (int8_t)(c + same), at[1] = (int8_t)(c - same);
             at[K] = (int8_t)(c - same), at[K + 1] = (int8_t)(-c - same);
@@ -288,8 +289,8 @@ static void strip_move(double *x, const strip *s, bool store)
     enum { PIECE = 256 };
     float piece[PIECE];
     size_t size = osh_dtype_bytes(s->dt);
-    bool rows = s->step == 1; // true: the elements of a vector are contiguous; false: element e of
-                              // all vectors is contiguous
+    // true: the elements of a vector are contiguous; false: element e of all vectors is contiguous
+    bool rows = s->step == 1;
     int64_t outer = rows ? s->lanes : s->n, inner = rows ? s->n : s->lanes;
     for (int64_t o = 0; o < outer; o++)
         for (int64_t i = 0, k; i < inner; i += k) {

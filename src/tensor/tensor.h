@@ -35,8 +35,8 @@ void osh_tensor_free(osh_ctx *cx, osh_tensor *t);
 osh_tensor osh_tensor_view(osh_dtype dt, int ndim, const int64_t *shape, void *data);
 int64_t osh_tensor_numel(const osh_tensor *t);
 size_t osh_tensor_bytes(const osh_tensor *t);
-static inline size_t osh_tensor_gross(size_t n_bytes) // returns the gross host bytes of a tensor
-                                                      // with n_bytes of data
+/* Returns the gross host bytes of a tensor with n_bytes of data. */
+static inline size_t osh_tensor_gross(size_t n_bytes)
 {
     return osh_mem_gross(n_bytes) + osh_mem_gross(sizeof(osh_tensor));
 }

@@ -75,8 +75,8 @@ static char *json_encode(osh_ctx *cx, const char *text, size_t *n)
 
     if (!out) return NULL;
     for (size_t i = 0; i < *n; i++) {
-        bool escaped = text[i] == '\\'; // only strings have escapes, so a backslash is inside a
-                                        // string
+        // only strings have escapes, so a backslash is inside a string
+        bool escaped = text[i] == '\\';
         if (text[i] == '"') in_string = !in_string;
         if (text[i] == 0 || (escaped && !strncmp(text + i + 1, "u0000", 5))) {
             out[k++] = (char)0xc0;

@@ -74,8 +74,8 @@ static osh_status layout_read(osh_ctx *cx, layout *l, const char *text, size_t n
     OSH_TRY(osh_json_scan_value(&s));
     l->close = s.at - 1;
     OSH_TRY(osh_json_scan_end(&s));
-    for (s.at = l->open + 1;; s.at++) { // each round reads one member: s.at is after '{' or after a
-                                        // ','
+    // each round reads one member: s.at is after '{' or after a ','
+    for (s.at = l->open + 1;; s.at++) {
         osh_json_scan_space(&s);
         if (s.at == l->close) break;
         OSH_TRY(layout_read_member(&s, l, key));

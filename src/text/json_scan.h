@@ -36,8 +36,8 @@ typedef struct osh_json_scan {
  * counts as one line. */
 osh_status osh_json_scan_fail(const osh_json_scan *s, size_t at, const char *problem);
 int osh_json_scan_peek(osh_json_scan *s);         // returns the next byte, or -1 at the end
-osh_status osh_json_scan_begin(osh_json_scan *s); // begins a scan; fails on a byte order mark, as
-                                                  // Python does
+/* Begins a scan; fails on a byte order mark, as Python does. */
+osh_status osh_json_scan_begin(osh_json_scan *s);
 void osh_json_scan_space(osh_json_scan *s);
 osh_status osh_json_scan_string(osh_json_scan *s); // scans a string; s is at the opening quote
 /* Scans a number; s is at its first character. */

@@ -183,8 +183,8 @@ static osh_status python_read_group(reader *r)
         if (r->behind < 0) r->behind = r->n_open, r->before_behind = r->n_groups;
     }
     if (s[2] == '(' && r->behind >= 0) {
-        osh_status rc = check_reference(r, atoi(s + 3)); // a condition needs a group that comes
-                                                         // before it; a reference does not
+        // a condition needs a group that comes before it; a reference does not
+        osh_status rc = check_reference(r, atoi(s + 3));
         if (rc) return rc;
     }
     r->at += s[2] == '(' ? 3 + strcspn(s + 3, ")") : s[2] == 'P' ? 2 + strcspn(s + 2, ">") : 3;

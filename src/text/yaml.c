@@ -12,8 +12,8 @@
 #include <yaml.h>
 
 enum { MAX_DEPTH = 100, FEW_KEYS = 16 };
-#define MAX_BYTES ((size_t)4 << 20) // limit of the file size, because libyaml's time can grow
-                                    // faster than the text
+/* Limit of the file size, because libyaml's time can grow faster than the text. */
+#define MAX_BYTES ((size_t)4 << 20)
 #define CORE "tag:yaml.org,2002:"
 
 typedef struct reader {
@@ -81,13 +81,8 @@ static osh_status yaml_obey_tag(reader *r, osh_yaml *y, yaml_mark_t mark)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!tag_is_core(y, rows[i].name)) continue;
         if (!osh_yaml_resolve(y)) return yaml_fail_at(r, mark, "not a 64-bit integer: ", y->text);
-        if (rows[i].kind == OSH_Y_FLOAT && y->kind == OSH_Y_INT) y->kind = OSH_Y_FLOAT; // the
-                                                                                        // resolver
-                                                                                        // has also
-                                                                                        // set the
-                                                                                        // value as
-                                                                                        // a double
-                                                                                        // (f)
+        // the resolver has also set the value as a double (f)
+        if (rows[i].kind == OSH_Y_FLOAT && y->kind == OSH_Y_INT) y->kind = OSH_Y_FLOAT;
         if (y->kind != rows[i].kind)
             return yaml_fail_at(r, mark, "the tag does not fit the value: ", y->text);
         yaml_drop_tag(r->cx, y);

@@ -17,7 +17,6 @@ void osh_detokenizer_close(osh_ctx *cx, osh_detokenizer *d); // accepts NULL
 osh_status osh_detokenizer_feed(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int32_t id);
 /* Appends the text that depended on later ids. Bytes that form no character become U+FFFD. */
 osh_status osh_detokenizer_end(osh_ctx *cx, osh_detokenizer *d, osh_buf *out);
-int32_t osh_detokenizer_find(const osh_detokenizer *d, const char *token); // returns the id, or -1
-                                                                           // if no token has this
-                                                                           // text
+/* Returns the id, or -1 if no token has this text. */
+int32_t osh_detokenizer_find(const osh_detokenizer *d, const char *token);
 #endif

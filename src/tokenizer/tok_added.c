@@ -74,8 +74,8 @@ static osh_status trie_add(osh_ctx *cx, trie *t, const char *s, size_t n, const 
         node = ++t->n_nodes;
         OSH_TRY(osh_tok_pairs_put(cx, &t->edges, key, (uint32_t)node, 0));
     }
-    if (!osh_tok_pairs_get(&t->edges, TERMINAL | node)) // the first of two tokens with equal
-                                                        // contents wins
+    // the first of two tokens with equal contents wins
+    if (!osh_tok_pairs_get(&t->edges, TERMINAL | node))
         OSH_TRY(osh_tok_pairs_put(cx, &t->edges, TERMINAL | node, which, 0));
 done:
     return rc;

@@ -227,8 +227,8 @@ static osh_status merge_heap(osh_ctx *cx, bpe *m, size_t *n)
         if (a->dead || a->next < 0) continue;
         symbol *b = &s[a->next];
         const struct osh_tok_pair *now = bpe_pair(m, a->id, b->id);
-        if (!now || now->b != c.id) continue; // one of the two symbols has changed since the pair
-                                              // was pushed
+        // one of the two symbols has changed since the pair was pushed
+        if (!now || now->b != c.id) continue;
         a->id = (int32_t)c.id;
         b->dead = true;
         a->next = b->next;
@@ -292,8 +292,9 @@ static bool char_to_bytes(const bpe *m, const character *c, symbol *to, size_t *
 static osh_status word_to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_t *n_symbols)
 {
     osh_status rc = OSH_OK;
-    size_t k = 0, pending = 0; // k: number of symbols written; pending: number of unknown tokens
-                               // that are not yet written (0 or 1)
+    // k: number of symbols written; pending: number of unknown tokens that are not yet written (0
+    // or 1)
+    size_t k = 0, pending = 0;
     uint32_t cp = 0;
 
     OSH_TRY(symbols_reserve(cx, m, n * (1 + m->n_prefix) + m->n_suffix + 4));
@@ -474,8 +475,8 @@ static osh_status index_chars(osh_ctx *cx, bpe *m)
         char code[6] = {'<', '0', 'x', hex[b >> 4], hex[b & 15], '>'};
         if (!bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
     }
-    if (m->prefix || m->suffix) goto done; // with a prefix or suffix a character has up to four
-                                           // forms
+    // with a prefix or suffix a character has up to four forms
+    if (m->prefix || m->suffix) goto done;
     OSH_NEW(cx, m->char_ids, BMP);
     for (uint32_t cp = 0; cp < BMP; cp++)
         if (!bpe_find(m, s, osh_utf8_encode(s, cp), &m->char_ids[cp])) m->char_ids[cp] = -1;

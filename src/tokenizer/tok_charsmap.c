@@ -163,8 +163,8 @@ static const osh_uni_range newer_marks[] = {
 static uint32_t as_known(uint32_t cp)
 {
     if (cp == 0x113D1) return 0x600; // the tokenizers library joins U+113D1 to the next character
-    if (cp == 0x11A3A) return 'a';   // the tokenizers library does not join U+11A3A to the next
-                                     // character
+    // the tokenizers library does not join U+11A3A to the next character
+    if (cp == 0x11A3A) return 'a';
     return cp >= 0x897 && osh_uni_in(newer_marks, cp) ? 0x301 : cp;
 }
 

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #define MAX_FILE_BYTES ((size_t)256 << 20)
-enum { PART_BYTES = 64 << 10, CHECK_EVERY = 4096 }; // PART_BYTES: number of bytes of text that are
-                                                    // processed together; CHECK_EVERY: number of
-                                                    // pieces between checks for an interrupt
+/* PART_BYTES: number of bytes of text that are processed together; CHECK_EVERY: number of pieces
+ * between checks for an interrupt. */
+enum { PART_BYTES = 64 << 10, CHECK_EVERY = 4096 };
 #define MAX_CONFIG_BYTES ((size_t)64 << 20)
 
 struct osh_tokenizer {
@@ -100,9 +100,8 @@ static osh_status tokenizer_read_config(osh_ctx *cx, osh_tokenizer *t, const cha
     if (!osh_file_exists(path)) goto done;
     OSH_TRY(osh_json_read(cx, &o, path, MAX_CONFIG_BYTES, OSH_JSON_NUL));
     OSH_TRY(osh_json_num_or(cx, &max, o, "model_max_length", 0, path));
-    if (max >= 1 && max <= 1e9) t->model_max_length = (int64_t)max; // a larger number, such as
-                                                                    // 1e30, means that the length
-                                                                    // is unknown
+    // a larger number, such as 1e30, means that the length is unknown
+    if (max >= 1 && max <= 1e9) t->model_max_length = (int64_t)max;
 done:
     cJSON_Delete(o);
     osh_free(cx, path);

@@ -77,8 +77,8 @@ size_t osh_utf8_next(const char *s, size_t n, uint32_t *cp);
 size_t osh_utf8_encode(char *to, uint32_t cp);                 // returns 1 to 4 bytes
 osh_status osh_tok_utf8_clean(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n);
 bool osh_cp_is_space(uint32_t cp);   // true for characters with the property White_Space
-bool osh_cp_is_word(uint32_t cp);    // true for characters of \w in Rust's regex: Alphabetic, M,
-                                     // Nd, Pc, Join_Control
+/* True for characters of \w in Rust's regex: Alphabetic, M, Nd, Pc, Join_Control. */
+bool osh_cp_is_word(uint32_t cp);
 bool osh_cp_is_numeric(uint32_t cp); // true for characters of category N
 bool osh_cp_is_punct(uint32_t cp);   // true for characters of category P, and ASCII punctuation
 bool osh_cp_is_mark(uint32_t cp);    // true for characters of category M
@@ -185,9 +185,8 @@ osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_wo
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w);
 osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                     const char *what);
-osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps); // returns the kind of positions
-                                                                  // where all normalizers together
-                                                                  // allow a cut
+/* Returns the kind of positions where all normalizers together allow a cut. */
+osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps);
 typedef struct osh_tok_cuts osh_tok_cuts;
 /* Makes an object that tells where a text may be cut. `normalizers` must outlive *out. */
 osh_status osh_tok_cuts_new(osh_ctx *cx, osh_tok_cuts **out, const osh_tok_steps *normalizers);
@@ -277,8 +276,8 @@ osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
                               osh_status (*fn)(osh_ctx *cx, void *user,
                                                const osh_tok_added_token *t),
                               void *user);
-const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t); // view of the tokenizer's added
-                                                                  // tokens
+/* View of the tokenizer's added tokens. */
+const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t);
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // returns the highest id; -1: no tokens
 /* Sets *at to the last position in the second half of s, before its last character, where s may be
  * cut. *at is 0 if there is no such position. For any text that follows, no added token touches the

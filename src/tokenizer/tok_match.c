@@ -67,8 +67,8 @@ osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, cons
     if (p->re) return OSH_OK;
     osh_status rc = osh_tok_pattern_find(cx, p, s, n, from, at);
     if (at->start != SIZE_MAX) return rc;
-    at->end = n - from < p->n_literal ? from : n - p->n_literal + 1; // a match may begin at this
-                                                                     // position or later
+    // a match may begin at this position or later
+    at->end = n - from < p->n_literal ? from : n - p->n_literal + 1;
     while (at->end > from && at->end < n && ((unsigned char)s[at->end] & 0xC0) == 0x80) --at->end;
     return rc;
 }

@@ -212,13 +212,13 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
         OSH_TRY(osh_tok_pattern_find(cx, &st->pattern, s, n, from, &at));
         size_t start = at.start, end = at.end;
         if (start == SIZE_MAX) break;
-        bool again = start == end && start == done_to && start > 0; // true for an empty match
-                                                                    // directly after a match
+        // true for an empty match directly after a match
+        bool again = start == end && start == done_to && start > 0;
         if (!again) {
             OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
             OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
-            if (start == 0 && end > 0) // the replacement counts as a part of the last character of
-                                       // the match
+            // the replacement counts as a part of the last character of the match
+            if (start == 0 && end > 0)
                 p->first &= st->n_content > 0 && osh_utf8_next(s, n, &cp) == end;
             done_to = end;
         }
@@ -230,9 +230,9 @@ done:
     return rc;
 }
 
-enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 }; // limits of the output's size: MOST_TIMES times the
-                                                // input's size plus MOST_MORE bytes; NFKC makes
-                                                // U+FDFA eleven times as long
+/* Limits of the output's size: MOST_TIMES times the input's size plus MOST_MORE bytes; NFKC makes
+ * U+FDFA eleven times as long. */
+enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 };
 
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w)
 {

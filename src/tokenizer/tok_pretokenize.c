@@ -97,8 +97,8 @@ static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack 
         OSH_TRY(next_match(c->cx, st, h, from, &start, &end));
         if (start == SIZE_MAX && h->open) *known = end;
         if (start == SIZE_MAX) break;
-        bool again = start == end && start == done_to && start > 0; // true for an empty match
-                                                                    // directly after a match
+        // true for an empty match directly after a match
+        bool again = start == end && start == done_to && start > 0;
         if (!again) {
             if (start > done_to) OSH_TRY(cutter_add(c, done_to, start, false));
             OSH_TRY(cutter_add(c, start, end, true));
@@ -291,8 +291,8 @@ static osh_status match_script(osh_ctx *cx, const osh_tok_step *st, const haysta
         run = script;
         *start = i;
     }
-    if (h->open) *end = run ? *start : from, *start = SIZE_MAX; // the characters of one script may
-                                                                // continue in later text
+    // the characters of one script may continue in later text
+    if (h->open) *end = run ? *start : from, *start = SIZE_MAX;
     return OSH_OK;
 }
 

@@ -60,15 +60,15 @@ const osh_uni_range osh_uni_newer[] = {
     {0xCF3, 0xCF3, "sc:Kannada"}, {0xECE, 0xECE, "sc:Lao"}, {0x116D0, 0x116E3, "sc:Myanmar"},
     {0, 0, ""}};
 
-const osh_uni_range osh_uni_numeric[] = { // characters in category N for Rust's char::is_numeric,
-                                          // but not for utf8proc 2.8
+/* Characters in category N for Rust's char::is_numeric, but not for utf8proc 2.8. */
+const osh_uni_range osh_uni_numeric[] = {
     {0x10D40, 0x10D49, ""}, {0x116D0, 0x116E3, ""}, {0x11BF0, 0x11BF9, ""}, {0x11DE0, 0x11DE9, ""},
     {0x16130, 0x16139, ""}, {0x16D70, 0x16D79, ""}, {0x16FF4, 0x16FF6, ""}, {0x1CCF0, 0x1CCF9, ""},
     {0x1E5F1, 0x1E5FA, ""},
     {0, 0, ""}};
 
-const osh_uni_range osh_uni_not_punct[] = { // characters in category P for utf8proc 2.8, but not
-                                            // for unicode_categories 0.1
+/* Characters in category P for utf8proc 2.8, but not for unicode_categories 0.1. */
+const osh_uni_range osh_uni_not_punct[] = {
     {0x61D, 0x61D, ""}, {0x9FD, 0x9FD, ""}, {0xA76, 0xA76, ""}, {0xC77, 0xC77, ""},
     {0xC84, 0xC84, ""}, {0x1B7D, 0x1B7E, ""}, {0x2E43, 0x2E4F, ""}, {0x2E52, 0x2E5D, ""},
     {0x10EAD, 0x10EAD, ""}, {0x10F55, 0x10F59, ""}, {0x10F86, 0x10F89, ""}, {0x1144B, 0x1144F, ""},
@@ -79,8 +79,8 @@ const osh_uni_range osh_uni_not_punct[] = { // characters in category P for utf8
     {0x12FF1, 0x12FF2, ""}, {0x16E97, 0x16E9A, ""}, {0x16FE2, 0x16FE2, ""}, {0x1E95E, 0x1E95F, ""},
     {0, 0, ""}};
 
-const osh_uni_range osh_uni_not_mark[] = { // characters in category M for utf8proc 2.8, but not for
-                                           // the normalizer StripAccents
+/* Characters in category M for utf8proc 2.8, but not for the normalizer StripAccents. */
+const osh_uni_range osh_uni_not_mark[] = {
     {0x7FD, 0x7FD, ""}, {0x898, 0x89F, ""}, {0x8CA, 0x8D3, ""}, {0x9FE, 0x9FE, ""},
     {0xAFA, 0xAFF, ""}, {0xB55, 0xB55, ""}, {0xC04, 0xC04, ""}, {0xC3C, 0xC3C, ""},
     {0xCF3, 0xCF3, ""}, {0xD00, 0xD00, ""}, {0xD3B, 0xD3C, ""}, {0xD81, 0xD81, ""},
@@ -123,8 +123,8 @@ const osh_uni_range osh_uni_no_class[] = {
     {0x1E130, 0x1E136, ""}, {0x1E2AE, 0x1E2AE, ""}, {0x1E2EC, 0x1E2EF, ""}, {0x1E4EC, 0x1E4EF, ""},
     {0, 0, ""}};
 
-const osh_uni_range osh_uni_not_mn[] = { // characters in category Mn for utf8proc 2.8, but not for
-                                         // unicode_categories 0.1
+/* Characters in category Mn for utf8proc 2.8, but not for unicode_categories 0.1. */
+const osh_uni_range osh_uni_not_mn[] = {
     {0x7FD, 0x7FD, ""}, {0x898, 0x89F, ""}, {0x8CA, 0x8E1, ""}, {0x9FE, 0x9FE, ""},
     {0xAFA, 0xAFF, ""}, {0xB55, 0xB55, ""}, {0xC04, 0xC04, ""}, {0xC3C, 0xC3C, ""},
     {0xD00, 0xD00, ""}, {0xD3B, 0xD3C, ""}, {0xD81, 0xD81, ""}, {0xEBA, 0xEBA, ""},

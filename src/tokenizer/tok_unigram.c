@@ -234,8 +234,8 @@ static osh_status unigram_load_scores(osh_ctx *cx, unigram *u, const osh_tok_lis
         if (!any) break;
         OSH_TRY(unigram_load_entry(cx, u, &words, &it, what));
     }
-    OSH_TRY(osh_tok_trie_build(cx, &u->trie, &words, &twice)); // the last of two equal tokens is
-                                                               // kept
+    // the last of two equal tokens is kept
+    OSH_TRY(osh_tok_trie_build(cx, &u->trie, &words, &twice));
 done:
     osh_tok_words_deinit(cx, &words);
     osh_tok_items_deinit(cx, &it);

@@ -34,10 +34,10 @@ osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids);
 osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool behind);
 /* Sets the size of a part (osh_tokenizer_feed) in bytes; for tests. The default is 64 KiB. */
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n);
-int64_t osh_tokenizer_model_max_length(const osh_tokenizer *t); // returns 0 if the length is
-                                                                // unknown, or above 1e9
-int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t); // returns the highest id + 1, including
-                                                       // added tokens
+/* Returns 0 if the length is unknown, or above 1e9. */
+int64_t osh_tokenizer_model_max_length(const osh_tokenizer *t);
+/* Returns the highest id + 1, including added tokens. */
+int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t);
 osh_status osh_ids_reserve(osh_ctx *cx, osh_ids *ids, int64_t n_more);
 void osh_ids_deinit(osh_ctx *cx, osh_ids *ids);
 #endif

@@ -225,8 +225,8 @@ static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify
     for (int s = 0; v->ck && s < v->ck->n_shards; s++)
         OSH_TRY(files_known_add(cx, known, v->ck->shard_names[s]));
     if (v->opt->model) {
-        osh_checkpoint source = {.dir = v->opt->model}; // enough for osh_checkpoint_side_files,
-                                                        // which reads only the directory
+        // enough for osh_checkpoint_side_files, which reads only the directory
+        osh_checkpoint source = {.dir = v->opt->model};
         OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, &source));
     }
     for (size_t i = 0; i < n; i++) OSH_TRY(files_known_add(cx, known, names[i]));
@@ -249,8 +249,8 @@ osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v)
     osh_map *known = NULL; // own
     char **names = NULL;   // own
     size_t n = 0;
-    if (!v->manifest && !v->plan) goto done; // without manifest and plan there is no list of files
-                                             // to compare with
+    // without manifest and plan there is no list of files to compare with
+    if (!v->manifest && !v->plan) goto done;
     OSH_TRY(osh_map_new(cx, &known, 32));
     OSH_TRY(files_list_known(cx, known, v));
     OSH_TRY(osh_dir_list(cx, &names, &n, v->dir));
@@ -271,8 +271,8 @@ osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v)
     osh_status rc = OSH_OK;
     char **names = NULL, *from = NULL, *to = NULL; // own
     size_t n = 0;
-    osh_checkpoint source = {.dir = v->opt->model}; // enough for osh_checkpoint_side_files, which
-                                                    // reads only the directory
+    // enough for osh_checkpoint_side_files, which reads only the directory
+    osh_checkpoint source = {.dir = v->opt->model};
     OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, &source));
     for (size_t i = 0; i < n; i++) {
         uint64_t a = 0, b = 0;

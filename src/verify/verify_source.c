@@ -342,8 +342,8 @@ static osh_status source_check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
     osh_status rc = OSH_OK;
     bool differs = false,
          tuned = osh_is_tuned(&v->plan->manifest, v->plan->manifest.out_info[i].source);
-    char *chunk = NULL; // own: the first half is for bytes of the source, the second for bytes of
-                        // the output
+    // own: the first half is for bytes of the source, the second for bytes of the output
+    char *chunk = NULL;
     XXH3_state_t *state = XXH3_createState(); // own
     const osh_plan *p = v->plan;
     const osh_ckpt_tensor *src = &p->in.ck->tensors[p->manifest.out_info[i].source];

@@ -74,8 +74,8 @@ osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, con
     osh_status rc = OSH_OK;
     int n = 0;
     bool floats = a->type == OSH_Q_FLOAT;
-    bool signs = osh_q_may_be_signed(a); // without a plan the modifier is unknown, so both signs
-                                         // are accepted if any modifier makes them
+    // without a plan the modifier is unknown, so both signs are accepted if any modifier makes them
+    bool signs = osh_q_may_be_signed(a);
     if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g",
                                (double)p->global));
@@ -213,8 +213,9 @@ done:
     return rc;
 }
 
-typedef struct errors { // errors of a module's weight: w is the source's, dq is decoded from the
-                        // codes, rtn is w rounded to nearest
+/* Errors of a module's weight: w is the source's, dq is decoded from the codes, rtn is w rounded to
+ * nearest. */
+typedef struct errors {
     float *w, *dq, *rtn; // own [I]: one row of each of the three weights
     bool *live;          // own [I]: true for columns of dq with a value that is not 0
     double err, norm;    // |w - dq|^2 and |w|^2 of the whole weight
@@ -442,8 +443,8 @@ osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear)
     if (l->scheme_index < 0) return osh_verify_pruned(cx, v, linear);
     bool solved = m->type->solver->propagates, known = true;
     unsigned freedom = osh_modifier_freedom(m);
-    if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES; // the scales depend on calibration
-                                                            // data, so they are not compared
+    // the scales depend on calibration data, so they are not compared
+    if (osh_observer_weighs(a)) freedom |= OSH_FREE_SCALES;
     stored s = {0};        // own
     osh_qparams want = {0}; // own
     errors e = {0};        // own

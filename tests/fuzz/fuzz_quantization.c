@@ -41,8 +41,8 @@ static void config_check(osh_ctx *cx, const osh_q_config *c)
     osh_error_clear(cx);
     CHECK(!osh_q_config_print(cx, &one, &groups, c->format));
     char *two = print_again(cx, one);
-    if (!strstr(one, "fffd") && !strstr(one, "u0000")) // invalid UTF-8, and a NUL in modified
-                                                       // UTF-8, are not compared
+    // invalid UTF-8, and a NUL in modified UTF-8, are not compared
+    if (!strstr(one, "fffd") && !strstr(one, "u0000"))
         CHECK(two && !strcmp(one, two));
     osh_free(cx, one);
     osh_free(cx, two);

@@ -17,8 +17,8 @@
 
 #include <stdlib.h>
 
-enum { GUARD = 64, SEED = 20240607 }; // GUARD: number of guard bytes on each side of a tensor;
-                                      // SEED: seed of all random values
+/* GUARD: number of guard bytes on each side of a tensor; SEED: seed of all random values. */
+enum { GUARD = 64, SEED = 20240607 };
 
 /* Selects the instruction set that CTest names (cmake/tests.cmake). Returns 77, which means
  * "skipped", if the CPU does not have it. */
@@ -122,8 +122,8 @@ static inline double nmse(const osh_tensor *got, const osh_tensor *want)
  * the elements of a narrow dtype differ by one unit in the last place. */
 static inline double tol_of(double tol, osh_dtype dt)
 {
-    if (dt == OSH_BF16) return tol + 2e-7; // a unit is 2^-8, so if all elements differ the error is
-                                           // 1.5e-5 / 12
+    // a unit is 2^-8, so if all elements differ the error is 1.5e-5 / 12
+    if (dt == OSH_BF16) return tol + 2e-7;
     if (dt == OSH_F16) return tol + 4e-9;
     return tol;
 }

@@ -33,15 +33,15 @@ static inline osh_device *gpu_open(osh_ctx *cx, size_t n_bytes)
     osh_device *d = NULL;
     if (!osh_cuda_present()) {
         printf("skip: the CUDA column, no GPU is there\n");
-        if (getenv("OSH_TEST_GPU")) exit(77); // CTest runs the test only for CUDA kernels, so the
-                                               // test is skipped (77)
+        // CTest runs the test only for CUDA kernels, so the test is skipped (77)
+        if (getenv("OSH_TEST_GPU")) exit(77);
         return NULL;
     }
     if (osh_play_protect) osh_play_protect(false);
     if (osh_cuda_open(cx, &d, 0, OSH_CUDA_WORKSPACE + n_bytes)) fail_msg("%s", osh_error_text(cx));
-    d->blocks_apart = getenv("OSH_TEST_APART"); // if each block is an allocation of its own, a
-                                                // memory checker detects accesses past the end of a
-                                                // tensor
+    // if each block is an allocation of its own, a memory checker detects accesses past the end of
+    // a tensor
+    d->blocks_apart = getenv("OSH_TEST_APART");
     return d;
 }
 

@@ -10,8 +10,8 @@
 /* Exists (tests/play/play.h) only if the GPU is emulated. */
 void osh_play_shared(size_t n_bytes) __attribute__((weak));
 
-enum { KEYS = 64, MANY = 70 }; // KEYS: number of keys of a tile; MANY: more samples than one launch
-                               // can process
+/* KEYS: number of keys of a tile; MANY: more samples than one launch can process. */
+enum { KEYS = 64, MANY = 70 };
 
 typedef struct shape {
     osh_attention_attr at;
@@ -30,8 +30,8 @@ static const shape shapes[] = {
     {{3, 1, 128, 0, 0}, {200, 63, 7}},
     {{1, 1, 128, 0, 0}, {300}, 4},         // scores of up to 50, so the maximum changes from tile
                                            // to tile
-    {{2, 1, 8, 0, 0}, {150}},              // a head has 8 columns, half of the 16 that one mma
-                                           // instruction multiplies
+    // a head has 8 columns, half of the 16 that one mma instruction multiplies
+    {{2, 1, 8, 0, 0}, {150}},
     {{2, 1, 40, 0, 0.3}, {129, 20}, 2},    // the head has fewer columns than the kernel's size; a
                                            // scale is given
     {{2, 2, 104, 0, 0}, {70}},

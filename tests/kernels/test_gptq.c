@@ -228,8 +228,8 @@ static void check_solution(const solution *ref, const solution *fast, const prob
     bool equal = !differ;
     /* Zeros of either sign count as equal. */
     for (int64_t i = 0; equal && i < n; i++) equal = ref->w[i] == fast->w[i];
-    if (p->block >= p->I) // if no matrix multiplication follows a block, every rounding is that of
-                          // the reference
+    // if no matrix multiplication follows a block, every rounding is that of the reference
+    if (p->block >= p->I)
         strict(equal, !strcmp(who, "GPU"), "one block of columns has the reference's codes",
                "The compiler contracted a multiplication and a subtraction, or a division is not "
                "rounded as IEEE 754"
@@ -483,8 +483,8 @@ static void together_case(osh_ctx *cx, const same_input *c)
     assert_true(osh_gptq_solve_cuda_bytes(&g, most - 1) < most &&
                 osh_gptq_solve_cuda_bytes(&g, least) == least);
     open_jobs(cx, alone, a, c);
-    for (int room = 0; room < 3; room++) { // room 0: memory for all rows; 1: for some rows; 2: for
-                                           // the smallest possible number of rows
+    // room 0: memory for all rows; 1: for some rows; 2: for the smallest possible number of rows
+    for (int room = 0; room < 3; room++) {
         osh_device *d = gpu_open(cx, other + (room == 0   ? most
                                               : room == 1 ? (most + least) / 2
                                                           : least));

@@ -31,8 +31,8 @@ static void factor_case(osh_ctx *cx, osh_device *d, int column, int64_t I)
     for (int k = 0; k < 2; k++) {
         h[k] = guarded_new(cx, OSH_F32, 2, I, I);
         memcpy(h[k].t.data, sym, osh_tensor_bytes(&h[k].t));
-        for (int64_t i = 0; i < I; i++) // the upper triangle is NaN, because the kernel must not
-                                        // read it
+        // the upper triangle is NaN, because the kernel must not read it
+        for (int64_t i = 0; i < I; i++)
             for (int64_t j = i + 1; j < I; j++) ((float *)h[k].t.data)[i * I + j] = NAN;
         assert_int_equal(matrix_factor(cx, d, k ? column : OSH_REF, &h[k].t), OSH_OK);
     }
@@ -117,8 +117,8 @@ static void test_factor_refuses_late(void **state)
             make_hessian(h, I);
             for (int64_t i = 0; i < I; i++)
                 for (int64_t j = i + 1; j < I; j++) h[i * I + j] = (float)(i * I + j);
-            h[(I - 1 - bad) * (I + 1)] = -1; // the factorization runs from the last element to the
-                                             // first
+            // the factorization runs from the last element to the first
+            h[(I - 1 - bad) * (I + 1)] = -1;
             osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, h);
             osh_op_args a = {.out = {&t}};
             assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &a), OSH_E_NUMERIC);
@@ -142,14 +142,12 @@ static void test_factor_refuses(void **state)
         float negative[4] = {1, 0, 2, 1}, nan[4] = {1, 0, NAN, 1};
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){2, 2}, negative);
         if (!has_column(op, column, d)) continue;
-        assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC); // the matrix is not
-                                                                           // positive definite: its
-                                                                           // eigenvalues are 3 and
-                                                                           // -1
+        // the matrix is not positive definite: its eigenvalues are 3 and -1
+        assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC);
         t.data = nan;
         assert_int_equal(matrix_factor(cx, d, column, &t), OSH_E_NUMERIC);
-        assert_string_equal(osh_error_text(cx), ""); // there is no message, because the caller
-                                                     // tries again with more damping
+        // there is no message, because the caller tries again with more damping
+        assert_string_equal(osh_error_text(cx), "");
     }
     osh_device_close(cx, d);
     osh_ctx_free(cx);

@@ -80,8 +80,8 @@ static float input_at(kind k, int64_t I, int64_t n, int64_t i)
 
 static void make_h(osh_ctx *cx, solution *s, kind k)
 {
-    int64_t I = s->p->I, N = I / 2 + 1; // fewer inputs than columns, so H is singular without
-                                        // damping
+    // fewer inputs than columns, so H is singular without damping
+    int64_t I = s->p->I, N = I / 2 + 1;
     double mean = 0;
     float *x = array(cx, I, 4), *y = array(cx, I, 4);
     for (int64_t n = 0; n < N; n++) {
@@ -237,8 +237,9 @@ static void test_scales(void **state)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (kind k = RANDOM; k < N_KINDS; k++) {
             solution s = {0};
-            double loss[3]; // search_loss of each pass; 0: the whole range without a search; 1: the
-                            // reference's search; 2: the kernel's search
+            // search_loss of each pass; 0: the whole range without a search; 1: the reference's
+            // search; 2: the kernel's search
+            double loss[3];
             solution_open(cx, &s, &problems[i], k);
             for (int pass = 0; pass < 3; pass++) {
                 osh_gptq_scales_args a = scales_args(&s);

@@ -99,9 +99,8 @@ static void test_columns(void **state)
             shift_case(cx, three, d, column, sizes[i]);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             target_case(cx, three, d, column, sizes[5 - i], sizes[i], dts[i % 3]);
-        target_case(cx, three, d, column, 1030, 9, OSH_BF16); // 1030 rows: a GPU computes this case
-                                                              // in two slabs (ranges of rows,
-                                                              // gptq_target.cu)
+        // 1030 rows: a GPU computes this case in two slabs (ranges of rows, gptq_target.cu)
+        target_case(cx, three, d, column, 1030, 9, OSH_BF16);
     }
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
@@ -126,8 +125,8 @@ static void test_closest(void **state)
     guarded_fill(&x0, 1, 1), guarded_fill(&w, 2, 1);
     guarded_fill(&h, 3, 0), guarded_fill(&s, 3, 0);
     for (int i = 0; i < I; i++) ((int32_t *)perm.t.data)[i] = i;
-    for (int i = 0; i < N * I; i++) // a fraction of the neighbouring channel of x0 is added to each
-                                    // channel of x
+    // a fraction of the neighbouring channel of x0 is added to each channel of x
+    for (int i = 0; i < N * I; i++)
         ((float *)x.t.data)[i] =
             (float)(0.9 * value_at(&x0.t, i) + 0.2 * value_at(&x0.t, i % I ? i - 1 : i + I - 1) +
                     0.05 * osh_rng_sym(SEED, 4, (uint64_t)i));

@@ -291,8 +291,8 @@ static void test_differences(void **state)
             osh_tensor *way = filled(cx, OSH_F32, n, 0, 30, 1);
             float *u = way->data, *d = r.din[k]->data;
             check_direction(cx, &r, k, u);
-            for (int64_t e = 0; e < n; e++) u[e] = d[e] > 0 ? 1 : -1; // all terms have one sign, so
-                                                                      // that they do not cancel
+            // all terms have one sign, so that they do not cancel
+            for (int64_t e = 0; e < n; e++) u[e] = d[e] > 0 ? 1 : -1;
             if (n < 2000) check_direction(cx, &r, k, u);
             for (int64_t e = 0; e < n; e++) most = fabsf(d[e]) > fabsf(d[most]) ? e : most;
             for (int64_t e = 0; e < n; e++) u[e] = e == most;
@@ -547,9 +547,9 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const grad_case *c, osh_dtype 
     for (int k = 0; k < r.n_in; k++) {
         if (!want[k]) continue;
         double e = nmse(got[k], want[k]), most = rough ? 1e-4 : 1e-9;
-        bool naught = osh_tensor_numel(want[k]) < 3; // a gradient of one or two elements may be 0
-                                                     // except for rounding, as for a softmax of one
-                                                     // key
+        // a gradient of one or two elements may be 0 except for rounding, as for a softmax of one
+        // key
+        bool naught = osh_tensor_numel(want[k]) < 3;
         if (!(e <= most) && !(naught && fabs(value_at(got[k], 0) - value_at(want[k], 0)) < 1e-6))
             fail_msg("%s, case %d, input %d, %s on the GPU: NMSE %g", c->op, (int)(c - cases), k,
                      osh_dtype_name(dt), e);

@@ -202,8 +202,8 @@ static const op_case cases[] = {
     {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin_bias},
     {"linear", 515, {65}, {{129, 65}}, 129, {257}, .attr = &lin},   // each sample has more rows
                                                                     // than one tile
-    {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin}, // the rows are more than one
-                                                                    // panel (OSH_GEMM_PANEL)
+    // the rows are more than one panel (OSH_GEMM_PANEL)
+    {"linear", 2300, {9}, {{5, 9}}, 5, {2100, 2101}, .attr = &lin},
     {"linear", 130, {576}, {{576, 576}}, 576, .attr = &lin},
     {"rope", 1, {8}, .out = 8, .attr = &rope8},
     {"rope", 7, {24}, .out = 24, {3}, .attr = &rope8, .without = &rope8f},
@@ -720,9 +720,8 @@ static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
         size_t row = (size_t)D * osh_dtype_bytes(dt);
         bool same = !memcmp(osh_elem(&out.t, n * D), osh_elem(&sum.t, n * D), row);
         assert_int_equal(same, n % 2 == 0);
-        for (int i = n * D; i < (n + 1) * D && !same; i++) { // the output of the expert times its
-                                                             // weight is rounded first, then the
-                                                             // sum
+        // the output of the expert times its weight is rounded first, then the sum
+        for (int i = n * D; i < (n + 1) * D && !same; i++) {
             float part =
                 osh_round_to((float)(value_at(&y.t, i) * value_at(&route.t, n * E + 1)), dt);
             assert_true(value_at(&out.t, i) ==
@@ -884,8 +883,8 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
             op_run_open(cx, &r, c, dt);
             int64_t n = osh_tensor_numel(&r.in[k].t),
                     at = (int64_t)(osh_rng_u64(SEED, 99, try) % (uint64_t)n);
-            if (try == 2) at = v % 2 ? n - 1 : 0; // the last attempt changes the first or the last
-                                                  // element
+            // the last attempt changes the first or the last element
+            if (try == 2) at = v % 2 ? n - 1 : 0;
             osh_from_f32(osh_elem(&r.in[k].t, at), r.in[k].t.dtype, &values[v], 1);
             if (gpu_run(cx, d, op, &r.a,
                         op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0))
@@ -917,8 +916,8 @@ static void test_gpu_spreads(void **state)
             if (osh_op_spreads(op, cases[i].attr, k / 3))
                 check_spreads(cx, d, &cases[i], dts[k % 3], k / 3), n++;
     }
-    for (int dim = 8; d && dim <= 128; dim *= 4) { // `dim` is the size of a head; the fused kernel
-                                                   // computes 8, 32 and 128
+    // `dim` is the size of a head; the fused kernel computes 8, 32 and 128
+    for (int dim = 8; d && dim <= 128; dim *= 4) {
         op_case c = heads_case(dim, 2, 1, dim == 32 ? 5 : 0);
         for (int k = 0; k < 6; k++)
             if (osh_op_spreads(osh_op_find(c.op), c.attr, k / 2))
@@ -1039,8 +1038,8 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     osh_from_f32(osh_elem(&all.t, shift + at), dt, &bad[width % 3], 1);
     osh_from_f32(osh_elem(&all.t, shift + n - 1), dt, &bad[shift], 1);
     assert_int_equal(osh_tensor_copy(cx, &c.t, &all.t), OSH_OK);
-    for (int64_t base = 1000; base <= 2000; base += 1000) // the second call must not replace the
-                                                          // lower position of the first
+    // the second call must not replace the lower position of the first
+    for (int64_t base = 1000; base <= 2000; base += 1000)
         assert_int_equal(osh_cuda_finite(cx, f.t.data, &x, base), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);
     assert_int_equal(first, 1000 + at);

@@ -42,8 +42,8 @@ static void hessian_case(osh_ctx *one, osh_ctx *three, int64_t n, int64_t width,
     osh_seqs seqs = {.n = 2, .offsets = offsets};
 
     guarded_fill(&x, 1, 1);
-    for (int i = 0; i < 4; i++) { // H has values before the call; elements above the diagonal must
-                                  // not change
+    // H has values before the call; elements above the diagonal must not change
+    for (int i = 0; i < 4; i++) {
         h[i] = guarded_new(one, OSH_F32, 2, width, width);
         guarded_fill(&h[i], 2, 1);
     }

@@ -104,8 +104,8 @@ static void test_rows(void **state)
     assert_int_equal(osh_ctx_new(&cx, 2), 0);
     static const float row[8] = {1, -4, 2, 8, 5, -5, 7, 6}, weight[8] = {9, 1, 1, 1, 1, 1, 1, 1};
     static const struct { double s; int64_t n, m; bool weigh; float want[8]; } cases[] = {
-        {0.5, 0, 0, false, {0, 0, 0, 8, 0, -5, 7, 6}}, // the scores of 5 and -5 are equal, and the
-                                                       // first of them is pruned
+        // the scores of 5 and -5 are equal, and the first of them is pruned
+        {0.5, 0, 0, false, {0, 0, 0, 8, 0, -5, 7, 6}},
         {0.5, 0, 0, true, {0, 0, 0, 8, 0, -5, 7, 6}},
         {0.13, 0, 0, true, {1, -4, 0, 8, 5, -5, 7, 6}}, // 8 times 0.13 is a bit more than 1
         {0, 2, 4, true, {0, -4, 0, 8, 0, 0, 7, 6}},
@@ -161,8 +161,8 @@ static void test_keep_zeros(void **state)
     enum { O = 70, I = 96 };
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), 0);
-    for (int way = 0; way < 4; way++) { // bit 0 of `way`: the codes are asymmetric; bit 1: the
-                                        // columns are solved in another order
+    // bit 0 of `way`: the codes are asymmetric; bit 1: the columns are solved in another order
+    for (int way = 0; way < 4; way++) {
         static float h[I * I], u[I * I], w[O * I], dq[2][O * I], scale[O], zero[O];
         static int8_t codes[2][O * I];
         static int32_t perm[I], col[I];

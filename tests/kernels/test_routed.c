@@ -255,8 +255,8 @@ static void experts_at_once(void **state)
         if (!k) one_shape(f, (shape){300, 72, 40, 5, 60, OSH_BF16});
         /* All tokens go to all experts: each round computes one expert with two tiles of rows. */
         if (!k) one_shape(f, (shape){129, 136, 72, 2, 0, OSH_BF16});
-        one_shape(f, (shape){1, 16, 264, 40, 1, OSH_BF16});  // a warp has fewer lanes (threads)
-                                                             // than there are experts
+        // a warp has fewer lanes (threads) than there are experts
+        one_shape(f, (shape){1, 16, 264, 40, 1, OSH_BF16});
         one_shape(f, (shape){40, 160, 24, 36, 3, OSH_F16});
     }
     gpu_order(0);

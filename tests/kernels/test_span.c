@@ -78,8 +78,8 @@ static void test_same_bytes_without_avx2(void **state)
         memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
         osh_span_softmax(a, N, 0.125f, dt), base_softmax(b, N, 0.125f, dt);
         assert_memory_equal(a, b, sizeof a);
-        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x); // the last group of elements is half a
-                                                        // vector of 16
+        // the last group of elements is half a vector of 16
+        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
         osh_span_softmax(a, 24, 0.125f, dt), base_softmax(b, 24, 0.125f, dt);
         osh_span_rms_norm(a + 32, y, 8, 5, 1e-5f, dt), base_rms_norm(b + 32, y, 8, 5, 1e-5f, dt);
         osh_span_rms_norm(a + 64, y, 40, 40, 1e-5f, dt),
@@ -119,8 +119,8 @@ static void test_every_length(void **state)
         if (!osh_span512_takes(OSH_BF16)) continue;
         osh_from_f32(narrow, OSH_BF16, b, n);
         memcpy(a, x, sizeof x);
-        osh_span512_probabilities((uint16_t *)(void *)a, a, n, 0.125f); // the output overwrites the
-                                                                        // input
+        // the output overwrites the input
+        osh_span512_probabilities((uint16_t *)(void *)a, a, n, 0.125f);
         assert_memory_equal(a, narrow, (size_t)n * sizeof *narrow);
     }
 }
@@ -206,8 +206,8 @@ static void test_sincos(void **state)
         }
     }
     printf("sin, cos: relative error %.3f * 2^-24 of f32\n", worst * 16777216);
-    assert_true(worst * 16777216 <= 1.0001); // errors are at most half a unit in the last place,
-                                             // except near ties
+    // errors are at most half a unit in the last place, except near ties
+    assert_true(worst * 16777216 <= 1.0001);
 }
 
 static void test_tanh(void **state)

@@ -96,15 +96,15 @@ static void test_hessian(void **state)
         hessian_case(*state, 7, 7, 3, dt, d > 2);
         hessian_case(*state, 129, 129, 1, dt, d > 2);
         hessian_case(*state, 700, 257, 600, dt, d > 2);
-        hessian_case(*state, 2100, 9, 2050, dt, d > 2); // 2100 rows: more than one panel
-                                                        // (OSH_GEMM_PANEL rows)
+        // 2100 rows: more than one panel (OSH_GEMM_PANEL rows)
+        hessian_case(*state, 2100, 9, 2050, dt, d > 2);
         hessian_case(*state, 130, 576, 0, dt, d > 2);
     }
     for (int whole = 0; whole < 2; whole++) {
-        hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole); // a tensor core truncates these
-                                                                // sums
-        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);      // the GPU computes this H in
-                                                                // several bands of rows
+        // a tensor core truncates these sums
+        hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole);
+        // the GPU computes this H in several bands of rows
+        hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);
     }
 }
 
@@ -330,13 +330,13 @@ static void test_mix(void **state)
             assert_true(value_at(&x[2].t, i) == value_at(&x[of_x ? 0 : 1].t, i));
             first += of_x;
         }
-        assert_in_range(first, N * I / 4 - 400, N * I / 4 + 400); // a quarter of the elements; the
-                                                                  // standard deviation is 87
+        // a quarter of the elements; the standard deviation is 87
+        assert_in_range(first, N * I / 4 - 400, N * I / 4 + 400);
         b.out[0] = &x[3].t, b.attr = &by;
         assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
         assert_memory_equal(x[3].t.data, x[2].t.data, osh_tensor_bytes(&x[2].t));
-        osh_tensor part[2] = {x[0].t, x[1].t}; // only the second sample; the output overwrites the
-                                               // input
+        // only the second sample; the output overwrites the input
+        osh_tensor part[2] = {x[0].t, x[1].t};
         for (int i = 0; i < 2; i++)
             part[i].shape[0] = N - SPLIT, part[i].data = osh_elem(&x[i].t, SPLIT * I);
         at.first_sample = FIRST + 1;
@@ -356,12 +356,12 @@ static void test_shift(void **state)
         shift_case(*state, 7, 7, 3, dts[d]);
         shift_case(*state, 129, 129, 1, dts[d]);
         shift_case(*state, 700, 257, 600, dts[d]);
-        shift_case(*state, 2100, 9, 2050, dts[d]); // 2100 rows: more than one panel (OSH_GEMM_PANEL
-                                                   // rows)
+        // 2100 rows: more than one panel (OSH_GEMM_PANEL rows)
+        shift_case(*state, 2100, 9, 2050, dts[d]);
     }
     shift_case(*state, 4500, 5, 4390, OSH_BF16); // the GPU computes D in several chunks
-    shift_case(*state, 3, 2100, 1, OSH_BF16);      // the GPU computes D in two panels of at most
-                                                   // 2048 rows
+    // the GPU computes D in two panels of at most 2048 rows
+    shift_case(*state, 3, 2100, 1, OSH_BF16);
 }
 
 enum { SHARP = 8 }; // amplitude of x, large enough that logits differ
@@ -500,12 +500,12 @@ static void test_nll(void **state)
         nll_case(*state, 40, 65, 303, 8, dts[d], &divided);
         nll_case(*state, 40, 65, 303, 8, dts[d], &biased);
         nll_case(*state, 9, 16, 2100, 3, dts[d], &mixed_bias);
-        nll_case(*state, 600, 9, 1000, 520, dts[d], NULL); // 600 rows are two panels (of 512 rows);
-                                                           // the vocabulary has six blocks
+        // 600 rows are two panels (of 512 rows); the vocabulary has six blocks
+        nll_case(*state, 600, 9, 1000, 520, dts[d], NULL);
         nll_case(*state, 40, 64, 5003, 0, dts[d], NULL);
     }
-    nll_case(*state, 1100, 9, 70, 30, OSH_BF16, NULL); // on a GPU, the second sample has two
-                                                       // panels (vocab.cuh)
+    // on a GPU, the second sample has two panels (vocab.cuh)
+    nll_case(*state, 1100, 9, 70, 30, OSH_BF16, NULL);
 }
 
 /* For a target outside the vocabulary, the GPU returns NaN, whatever follows the last block in
@@ -578,8 +578,8 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     guarded in[4] = {guarded_new(f->one, dt, 2, n, D), guarded_new(f->one, dt, 2, V, D),
                      guarded_new(f->one, dt_ref, 2, n, D2), guarded_new(f->one, dt_ref, 2, V, D2)};
     enum { MOST = 2 + GPU_ORDERS };
-    guarded y[MOST][2]; // y[r]; results of the reference, of the CPU, and of the GPU in several
-                        // orders of the threads
+    // y[r]; results of the reference, of the CPU, and of the GPU in several orders of the threads
+    guarded y[MOST][2];
     int n_runs = f->d ? 2 + gpu_orders() : 2;
     guarded bias;
     osh_vocab_attr own;
@@ -604,8 +604,8 @@ static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int
     }
     for (int i = 1; i < n_runs; i++) {
         const float *kl = y[i][0].t.data, *want = y[0][0].t.data;
-        for (int64_t r = 0; r < n; r++) // kl may be a difference of large numbers, so the tolerance
-                                        // is large
+        // kl may be a difference of large numbers, so the tolerance is large
+        for (int64_t r = 0; r < n; r++)
             if (!(fabsf(kl[r] - want[r]) <= 1e-5f + 1e-4f * fabsf(want[r])))
                 fail_msg("kl [%ld, %ld, %ld] row %ld: %g, want %g", (long)n, (long)D, (long)V,
                          (long)r, kl[r], want[r]);
@@ -630,8 +630,8 @@ static void test_kl(void **state)
     kl_case(*state, 129, 17, 129, 129, 100, OSH_F32, OSH_F32, NULL);
     kl_case(*state, 129, 17, 129, 129, 100, OSH_F32, OSH_F32, &mixed);
     kl_case(*state, 600, 9, 8, 1000, 520, OSH_F32, OSH_F32, NULL);
-    kl_case(*state, 40, 64, 64, 5003, 8, OSH_BF16, OSH_BF16, NULL); // both models are equal, so kl
-                                                                    // is 0
+    // both models are equal, so kl is 0
+    kl_case(*state, 40, 64, 64, 5003, 8, OSH_BF16, OSH_BF16, NULL);
     kl_case(*state, 40, 64, 64, 303, 8, OSH_BF16, OSH_BF16, &capped);
     kl_case(*state, 40, 64, 33, 5003, 8, OSH_F32, OSH_F16, NULL);
     kl_case(*state, 40, 17, 33, 2100, 8, OSH_F32, OSH_F32, &biased);
@@ -758,8 +758,9 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
                   whole[] = {0, SAMPLES};
     osh_tensor shape = osh_stat_shape(t, t == &osh_stat_sample_ranges ? SAMPLES : WIDTH);
     size_t bytes = osh_tensor_bytes(&shape);
-    osh_tensor *x[3]; // x[0]: result without groups; x[1]: groups that are merged by hand; x[2]:
-                      // groups of the statistic
+    // x[0]: result without groups; x[1]: groups that are merged by hand; x[2]: groups of the
+    // statistic
+    osh_tensor *x[3];
     for (int i = 0; i < 3; i++)
         assert_int_equal(osh_tensor_new(f->one, &x[i], shape.dtype, shape.ndim, shape.shape),
                          OSH_OK);
@@ -779,8 +780,8 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
         }
         if (!c) memcpy(x[0]->data, x[2]->data, bytes);
         if (t->exact) assert_memory_equal(x[0]->data, x[2]->data, bytes);
-        double e = t->exact ? 0 : nmse(x[2], x[0]); // both are sums of n terms, which are added in
-                                                    // two orders
+        // both are sums of n terms, which are added in two orders
+        double e = t->exact ? 0 : nmse(x[2], x[0]);
         if (!(e <= 2 * tol_sums(s->offsets[SAMPLES]))) fail_msg("%s: NMSE %g", t->name, e);
     }
     for (int i = 0; i < 3; i++) osh_tensor_free(f->one, x[i]);

@@ -10,8 +10,8 @@ struct osh_fiber {
     const void *bottom; // lowest address of the stack
     size_t bytes;
 };
-void osh_fiber_init(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(void)); // `entry` must
-                                                                                     // never return
+/* `entry` must never return. */
+void osh_fiber_init(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(void));
 /* Switches to the fiber `to`. The caller's state is stored in `from`, so the caller continues at
  * the next switch to `from`. If `ends` is true, the caller never continues. */
 void osh_fiber_switch(osh_fiber *from, osh_fiber *to, bool ends);

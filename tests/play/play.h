@@ -20,8 +20,8 @@ void osh_play_lazy(bool on);
 void osh_play_drain(int first);
 /* If true (the default), host code that accesses GPU memory crashes. */
 void osh_play_protect(bool on);
-void osh_play_memory(size_t n_bytes); // sets the number of bytes of GPU memory; the default is 1
-                                      // GiB
+/* Sets the number of bytes of GPU memory; the default is 1 GiB. */
+void osh_play_memory(size_t n_bytes);
 /* Sets the shared memory of a multiprocessor. A block may use 1 KiB less. The default is 228 KiB,
  * as on Hopper. */
 void osh_play_shared(size_t n_bytes);
@@ -31,8 +31,8 @@ void osh_play_shared(size_t n_bytes);
 void osh_play_fail(const char *name, int n, int error);
 // for the emulated libraries: counts a call and returns the error that osh_play_fail has set for it
 int osh_play_fault(const char *name);
-extern size_t osh_play_solver_bytes;  // number of bytes of GPU memory for each call of cuSOLVER;
-                                      // the default is 1 KiB
+/* Number of bytes of GPU memory for each call of cuSOLVER; the default is 1 KiB. */
+extern size_t osh_play_solver_bytes;
 // number of additional bytes of potrf and of trtri for each element of the matrix; the default is 0
 extern size_t osh_play_solver_each[2];
 /* If true, sums of products of BF16, F16 and TF32 are truncated after 16 products (TF32: 8), as on

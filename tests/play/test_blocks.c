@@ -9,8 +9,8 @@
 #include "torture.h"
 
 enum { MIB = 1 << 20, ARENA = 96 * MIB, BATCHES = 6, TOKENS = 300, WIDTH = 128, OUT_OF_MEMORY = 2, LOST = 719 };
-static int64_t offsets[BATCHES + 1]; // each batch is a sample of 300 tokens, the last batch a
-                                     // sample of 60
+/* Each batch is a sample of 300 tokens, the last batch a sample of 60. */
+static int64_t offsets[BATCHES + 1];
 static osh_value values[3] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16},
                               {.name = "b", .width = WIDTH, .dtype = OSH_BF16},
                               {.name = "c", .width = 8, .dtype = OSH_BF16}};
@@ -250,9 +250,8 @@ static void test_refused(void **state)
         osh_play_lazy(nth & 1);
         visits(f, 3);
         for (int v = 0; v < 2; v++) osh_acts_drop(f->cx, f->a, v);
-        assert_int_equal(osh_play_calls("cudaHostRegister") - locked, nth); // after a failure,
-                                                                            // page-locking is not
-                                                                            // tried again
+        // after a failure, page-locking is not tried again
+        assert_int_equal(osh_play_calls("cudaHostRegister") - locked, nth);
         osh_play_fail(NULL, 0, 0);
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
@@ -339,8 +338,8 @@ static void test_torture(void **state)
 static void test_sizes(void **state)
 {
     (void)state;
-    for (size_t n = 1; n < (size_t)1 << 33; n += n / 7 + 1) { // the size of a block exceeds n by at
-                                                              // most a sixteenth and a page
+    // the size of a block exceeds n by at most a sixteenth and a page
+    for (size_t n = 1; n < (size_t)1 << 33; n += n / 7 + 1) {
         size_t most = n + n / 16 + 4096, gross = osh_blocks_gross(n);
         assert_in_range(gross, n, most + 3 * 4096 + 256);
     }

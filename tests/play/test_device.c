@@ -287,8 +287,8 @@ static void test_every_call(void **state)
         "cudaEventCreateWithFlags", NULL /* NULL: an allocation of host memory fails */};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool opened = false;
-        for (int nth = 1; !opened; nth += nth < 20 ? 1 : 50) { // there are hundreds of events, so
-                                                               // most of them are skipped
+        // there are hundreds of events, so most of them are skipped
+        for (int nth = 1; !opened; nth += nth < 20 ? 1 : 50) {
             osh_ctx *cx = NULL;
             osh_device *d = NULL;
             assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
@@ -346,8 +346,8 @@ static void test_memory(void **state)
     osh_play_fail("cudaHostAlloc", 1, OUT_OF_MEMORY);
     assert_int_equal(osh_cuda_host_alloc(f->cx, f->d, &p, 64), OSH_E_NOMEM);
     assert_string_equal(osh_error_text(f->cx), "cannot allocate 64 bytes of page-locked memory");
-    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, 0), OSH_OK); // with 0 bytes nothing is
-                                                                 // allocated
+    // with 0 bytes nothing is allocated
+    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, 0), OSH_OK);
     assert_null(bare->base);
     osh_device_close(f->cx, bare);
     assert_int_equal(osh_cuda_open(f->cx, &bare, 0, OSH_CUDA_WORKSPACE - 1), OSH_E_NOMEM);

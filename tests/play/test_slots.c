@@ -284,8 +284,8 @@ static void test_changed(void **state)
         open_acts(f, k & 1);
         store_all(f, 1);
         find_file(f, path);
-        ok(f, osh_file_open_rw(f->cx, &file, path)); // changes the first header, or the first
-                                                     // sample
+        // changes the first header, or the first sample
+        ok(f, osh_file_open_rw(f->cx, &file, path));
         ok(f, osh_file_pwrite(f->cx, file, "\x55", 1, k & 2 ? 8 : 3 * OSH_BLOCK_BYTES));
         osh_file_close(f->cx, file);
         assert_fails(f->cx, OSH_E_IO, osh_acts_load(f->cx, f->a, 0, 0, BATCH, t), "sample 0 of a is not");

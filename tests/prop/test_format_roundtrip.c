@@ -48,8 +48,8 @@ static void check_error(const osh_tensor *w, const osh_tensor *back, const osh_q
                        : w->dtype == OSH_F16 ? 2e-3
                                              : 1.6e-2; // multiples of the scale are rounded to the
                                                        // dtype
-        double ulp = osh_q_is_fp4(a)          ? s // for FP4: half of the distance between the two
-                                                  // largest values, 4 and 6
+        // for FP4: half of the distance between the two largest values, 4 and 6
+        double ulp = osh_q_is_fp4(a)          ? s
                      : osh_q_is_fp6(a)        ? fmax(fabs(x) / 16, s / 16)
                      : a->type == OSH_Q_FLOAT ? fmax(fabs(x) / 16, s / 1024)
                      : a->symmetric         ? s / 2

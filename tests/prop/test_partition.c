@@ -80,8 +80,8 @@ static void check_siblings(const osh_graph *g, const osh_partition *p)
                 const osh_node *a = &g->nodes[i], *b = &g->nodes[k];
                 if (strcmp(a->op->name, "linear") || a->op != b->op || a->in[0] != b->in[0])
                     continue;
-                if (is_expert(g, a) != is_expert(g, b)) continue; // one of the two nodes is the
-                                                                  // router
+                // one of the two nodes is the router
+                if (is_expert(g, a) != is_expert(g, b)) continue;
                 bool beside = g->modules[a->module].parent == g->modules[b->module].parent;
                 if (is_expert(g, a) && !beside) continue;
                 assert_in_range(k, p->parts[s].first, p->parts[s].first + p->parts[s].n_nodes - 1);
@@ -121,8 +121,8 @@ static const target_row rows[] = {
     {{"model.layers.0.mlp.down_proj", "model.norm"}, 2, 2},
 };
 
-static const target_row moe_rows[] = { // for qwen3_moe, which has 3 layers; the second layer has an
-                                       // MLP
+/* For qwen3_moe, which has 3 layers; the second layer has an MLP. */
+static const target_row moe_rows[] = {
     {{NULL}, 0, 3},
     {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // q, k, v and o of each layer are two; gate, up and
                                              // down of each expert and of the MLP are two; the head
@@ -207,9 +207,9 @@ static void experts_are_cut(void **state)
     open_model(&m, "qwen3_moe");
     for (size_t r = 0; r < sizeof moe_rows / sizeof *moe_rows; r++) check_row(&m, &moe_rows[r]);
     tiny_check(m.cx, osh_partition_new(m.cx, &p, m.g, &linear, 1, 1));
-    const osh_subgraph *s = &p->parts[3]; // the first subgraph of an expert; before it are the
-                                          // subgraphs of the embedding, of q, k and v, and of o
-                                          // with the router
+    // the first subgraph of an expert; before it are the subgraphs of the embedding, of q, k and v,
+    // and of o with the router
+    const osh_subgraph *s = &p->parts[3];
     assert_string_equal(s->name, "model.layers.0.mlp.experts.0.gate_proj");
     assert_int_equal(s->n_nodes, 3); // the nodes are gate, up, and the product of their outputs
     assert_string_equal(s[1].name, "model.layers.0.mlp.experts.0.down_proj");
@@ -289,8 +289,8 @@ static void decoder_layers(void **state)
     const char *linear = "Linear";
     tiny_check(m->cx, osh_partition_new(m->cx, &p, m->g, &linear, 1, 1));
     assert_int_equal(p->n, 10);
-    assert_string_equal(p->parts[0].name, "model.embed_tokens"); // the first norm is in the
-                                                                 // subgraph of the embedding
+    // the first norm is in the subgraph of the embedding
+    assert_string_equal(p->parts[0].name, "model.embed_tokens");
     assert_string_equal(p->parts[1].name, "model.layers.0.self_attn.q_proj");
     assert_string_equal(p->parts[9].name, "lm_head");
     osh_partition_free(m->cx, p);

@@ -29,8 +29,8 @@ static int is_shard(int fd)
 
 static void note(int fd, off_t at)
 {
-    const int what = at > 8; // a file has 8 bytes with the length of the header, the header, then
-                             // the weights
+    // a file has 8 bytes with the length of the header, the header, then the weights
+    const int what = at > 8;
     const char *since = getenv("FIRST_READ_SINCE"), *to = getenv("FIRST_READ");
     if (atomic_load(&seen[1]) || !since || !to || !is_shard(fd) || atomic_exchange(&seen[what], 1)) return;
     struct timespec t, busy;

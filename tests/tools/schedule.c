@@ -132,8 +132,8 @@ static osh_status call(osh_ctx *cx, int64_t n, osh_chunk_fn fn, void *user)
     for (int i = 0; i < 2; i++) {
         row *r = i ? row_of(phase_row()->phase, fn) : phase_row();
         r->calls++, r->chunks += n, r->busy += sum, r->took += took;
-        if (i) r->alone += alone; // time before the chunks, which is not part of the function's
-                                  // busy seconds
+        // time before the chunks, which is not part of the function's busy seconds
+        if (i) r->alone += alone;
     }
     free(each);
     return rc;

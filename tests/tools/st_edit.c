@@ -234,8 +234,8 @@ static void change(int argc, char **argv)
     } else if (!strcmp(op, "flip") && argc == 6) {
         t->data[atoll(argv[4]) % t->n] ^= (uint8_t)(1 << atoi(argv[5]));
     } else if (!strcmp(op, "fill") && argc == 7) {
-        for (int64_t i = 0; i < atoll(argv[5]); i++) { // writes a pattern of bytes, given as
-                                                       // hexadecimal digits
+        // writes a pattern of bytes, given as hexadecimal digits
+        for (int64_t i = 0; i < atoll(argv[5]); i++) {
             unsigned byte = 0;
             sscanf(argv[6] + 2 * (i % (int64_t)(strlen(argv[6]) / 2)), "%2x", &byte);
             t->data[(atoll(argv[4]) + i) % t->n] = (uint8_t)byte;

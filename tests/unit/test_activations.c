@@ -302,8 +302,8 @@ static void files_are_taken_up(void **state)
             snprintf(path, sizeof path, "%s/00000.values", dir);
             FILE *f = fopen(path, "r+");
             assert_non_null(f);
-            if (fault == 1) fseek(f, 30, SEEK_SET), fputc(0x5a, f); // changes a byte of the first
-                                                                    // slot
+            // changes a byte of the first slot
+            if (fault == 1) fseek(f, 30, SEEK_SET), fputc(0x5a, f);
             fclose(f);
             if (fault == 2) assert_int_equal(truncate(path, 400), 0);
             if (fault == 3) assert_int_equal(unlink(path), 0);
@@ -410,8 +410,8 @@ static void read_ahead(void **state)
         snprintf(path, sizeof path, "%s/00000.values", dir);
         FILE *f = fopen(path, "r+");
         assert_non_null(f);
-        fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET); // changes a byte of the data or of the
-                                                          // frame of sample 3
+        // changes a byte of the data or of the frame of sample 3
+        fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET);
         fputc(0x5a, f);
         fclose(f);
         assert_fails(cx, OSH_E_IO, get_asked(cx, a, ahead),
@@ -425,8 +425,8 @@ static void read_ahead(void **state)
 /* Prefetching uses as many bytes as the plan counts for it. */
 static void read_ahead_is_planned(void **state)
 {
-    static const int64_t even[] = {0, 8, 16, 24, 32, 40}; // offsets of the samples, which have
-                                                          // equal lengths
+    // offsets of the samples, which have equal lengths
+    static const int64_t even[] = {0, 8, 16, 24, 32, 40};
     static const osh_dataset same = {.offsets = (int64_t *)even, .n = SAMPLES};
     static const bool in[] = {true, true};
     static uint16_t any[40 * WIDTH];
@@ -452,8 +452,8 @@ static void read_ahead_is_planned(void **state)
     assert_int_equal(osh_mem_live(cx), 0);
     assert_int_equal(osh_loaders_ahead(1, 100, 100), 1);
     assert_int_equal(osh_loaders_ahead(8, 100, 100), 8);
-    assert_int_equal(osh_loaders_ahead(8, 100, 25), 2); // 25 batches of 4 samples: two batches have
-                                                        // a sample for each of 8 threads
+    // 25 batches of 4 samples: two batches have a sample for each of 8 threads
+    assert_int_equal(osh_loaders_ahead(8, 100, 25), 2);
     assert_int_equal(osh_loaders_ahead(8, 4, 4), 3);
     assert_int_equal(osh_loaders_ahead(8, 4, 1), 0);
     osh_ctx_free(cx);

@@ -13,8 +13,8 @@
 
 enum { GRAIN = 512, GRAINS = 97, STEPS = 20000, SEED = 7 };
 
-typedef struct held { size_t at, n; } held; // a block; at: index of the first grain; n: number of
-                                            // grains
+/* A block; at: index of the first grain; n: number of grains. */
+typedef struct held { size_t at, n; } held;
 
 /* Returns the first grain of a free range of n grains, searched from the end of the arena that
  * `life` selects. Returns GRAINS if there is none. */

@@ -109,8 +109,8 @@ static void test_f32_arithmetic(void **state)
         assert_int_equal(f32[i], (int)best);
         differ += ref[i] != f32[i];
     }
-    assert_in_range(differ, N / 50, N / 5); // the reference rounds twice, so about 8 % of the codes
-                                            // differ
+    // the reference rounds twice, so about 8 % of the codes differ
+    assert_in_range(differ, N / 50, N / 5);
     osh_qparams_deinit(cx, &p);
     osh_tensor_free(cx, w);
 }

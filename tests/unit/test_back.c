@@ -23,8 +23,8 @@ static void model_open(model *m, const char *name, osh_dtype dt, int n_threads)
                osh_weights_load(m->at.cx, m->at.w, m->at.g, m->at.ck, 0, m->at.g->n_nodes));
     m->dw = calloc((size_t)m->at.g->n_weights, sizeof(osh_tensor *));
     m->wants = calloc((size_t)m->at.g->n_weights, sizeof *m->wants);
-    for (int i = 0; i < m->at.g->n_nodes; i++) { // requests the gradients of all weights except the
-                                                 // embedding and the head
+    // requests the gradients of all weights except the embedding and the head
+    for (int i = 0; i < m->at.g->n_nodes; i++) {
         const osh_node *n = &m->at.g->nodes[i];
         for (int k = 0; i != m->at.g->head && n->op->grad.run[OSH_REF] && k < n->op->n_weights; k++)
             if (n->w[k] >= 0) m->wants[n->w[k]] = true;
@@ -271,8 +271,8 @@ static void the_peak_is_kept(void **state)
         bool *in = calloc((size_t)g->n_values, 1), *leaves = calloc((size_t)g->n_values, 1);
         osh_tensor **dv = calloc((size_t)g->n_values, sizeof *dv);
         leaves[g->hidden] = true;
-        for (int i = 0; i < g->n_weights; i++) // tensors that the hook itself allocates are not
-                                               // part of the prediction
+        // tensors that the hook itself allocates are not part of the prediction
+        for (int i = 0; i < g->n_weights; i++)
             if (m.wants[i]) {
                 const osh_weight *w = &g->weights[i];
                 tiny_check(m.at.cx, osh_tensor_new(m.at.cx, &m.dw[i], OSH_F32, w->ndim, w->shape));
@@ -293,9 +293,8 @@ static void the_peak_is_kept(void **state)
                                            b->values[g->hidden]->shape));
         memset(dv[g->hidden]->data, 0, osh_tensor_bytes(dv[g->hidden]));
         tiny_check(m.at.cx, osh_back_peak(m.at.cx, &said, &way, leaves, b->n_tokens, 2));
-        size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST); // peak of the forward pass,
-                                                                   // which depends on the
-                                                                   // instruction set
+        // peak of the forward pass, which depends on the instruction set
+        size_t forward = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST);
         osh_mem_limit(m.at.cx, OSH_MEM_HOST, base + said);
         tiny_check(m.at.cx, osh_back_run(m.at.cx, &way, m.at.w, b, dv));
         osh_mem_limit(m.at.cx, OSH_MEM_HOST, 0);
@@ -424,8 +423,8 @@ static void allocations_fail(void **state)
     (void)state;
     if (gpu_alone()) return;
     osh_status rc = OSH_E_NOMEM;
-    for (int64_t nth = 1; rc; nth += 7) { // there are a few hundred allocations, so only every
-                                          // seventh fails
+    // there are a few hundred allocations, so only every seventh fails
+    for (int64_t nth = 1; rc; nth += 7) {
         model m;
         model_open(&m, "llama_tied", OSH_BF16, 1);
         osh_mem_fail_after(m.at.cx, nth);

@@ -133,8 +133,9 @@ static void peak_of_the_process(void **state)
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SKIPS = 1 }; // SKIPS: true if the test is skipped, because a sanitizer keeps no pages, or
-                    // its own memory is resident too
+/* SKIPS: true if the test is skipped, because a sanitizer keeps no pages, or its own memory is
+ * resident too. */
+enum { SKIPS = 1 };
 #else
 enum { SKIPS = 0 };
 #endif
@@ -170,8 +171,9 @@ static void keeps_large_blocks(void **state)
     assert_true(resident_bytes() - before >= 16 * MB - SLACK); // both freed blocks stay mapped
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
     assert_int_equal(osh_mem_live(cx), 0);
-    a = osh_calloc(cx, 1, 15 * MB); // the block gets the pages of both freed blocks if these are
-                                    // neighbours; otherwise both are unmapped
+    // the block gets the pages of both freed blocks if these are neighbours; otherwise both are
+    // unmapped
+    a = osh_calloc(cx, 1, 15 * MB);
     assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     osh_free(cx, a);
     for (size_t i = 0; i < 300; i++) { // 300 sizes: more sizes than pages are kept for
@@ -283,8 +285,8 @@ static void classes_and_limits(void **state)
     void *host = osh_alloc(cx, BIG), *chunks[8];
     assert_int_equal(osh_mem_use(cx, OSH_MEM_DEVICE), OSH_MEM_HOST);
     void *device = osh_alloc(cx, BIG);
-    assert_ok(cx, osh_parallel_for(cx, 8, take_in_chunk, chunks)); // workers count memory in the
-                                                                   // caller's class
+    // workers count memory in the caller's class
+    assert_ok(cx, osh_parallel_for(cx, 8, take_in_chunk, chunks));
     size_t one = osh_mem_gross(BIG), few = osh_mem_gross(1000);
     assert_true(one >= BIG && one < BIG + 16384);
     assert_int_equal(osh_mem_used(cx, OSH_MEM_DEVICE), one + 8 * few);
@@ -344,8 +346,8 @@ static void others_give_before_a_peak_rises(void **state)
     osh_mem_give(cx, 4 * one, giver_give, &g);
     void *fits = osh_alloc(cx, BIG);
     assert_int_equal(g.asked, 0);
-    void *small = osh_alloc(cx, 1000), *writers = osh_alloc(alone, BIG); // these two allocations
-                                                                         // need not wait
+    // these two allocations need not wait
+    void *small = osh_alloc(cx, 1000), *writers = osh_alloc(alone, BIG);
     assert_int_equal(g.asked, 0);
     void *waits = osh_alloc(cx, BIG); // waits until the block fits, or until no other block is left
     assert_int_equal(g.asked, 3);

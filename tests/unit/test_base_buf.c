@@ -23,14 +23,14 @@ static void grows_and_stays_terminated(void **state)
     osh_buf_clear(&b);
     assert_string_equal(b.data, "");
     assert_ok(cx, osh_buf_printf(cx, &b, "%s-%d", "layer", 3));
-    assert_ok(cx, osh_buf_printf(cx, &b, "%0500d", 7)); // the text is longer than the free space of
-                                                        // the buffer
+    // the text is longer than the free space of the buffer
+    assert_ok(cx, osh_buf_printf(cx, &b, "%0500d", 7));
     assert_int_equal(b.len, 507);
     assert_memory_equal(b.data, "layer-3000", 10);
     assert_int_equal(b.data[506], '7');
     osh_buf_clear(&b);
-    assert_ok(cx, osh_buf_line(cx, &b, "%s: %0200d", "\x1b[2J\n", 7)); // escaping may make every
-                                                                       // byte longer
+    // escaping may make every byte longer
+    assert_ok(cx, osh_buf_line(cx, &b, "%s: %0200d", "\x1b[2J\n", 7));
     assert_memory_equal(b.data, "\\u001b[2J\\u000a: 000", 20);
     assert_int_equal(b.len, 15 + 2 + 200 + 1);
     assert_int_equal(b.data[b.len - 1], '\n');

@@ -30,8 +30,8 @@ static int teardown(void **state)
     return 0;
 }
 
-static const char *in(int i, const char *name) // returns the path of a name; four results are valid
-                                               // at the same time
+/* Returns the path of a name; four results are valid at the same time. */
+static const char *in(int i, const char *name)
 {
     snprintf(buf[i], sizeof buf[i], "%s/%s", dir, name);
     return buf[i];
@@ -191,8 +191,8 @@ static void whole_files(void **state)
     assert_int_equal(n, 0);
     assert_string_equal(p, "");
     osh_free(cx, p);
-    assert_ok(cx, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 0)); // files in /proc have a
-                                                                        // size of 0 bytes in stat
+    // files in /proc have a size of 0 bytes in stat
+    assert_ok(cx, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 0));
     assert_true(n > 100 && p[n] == 0 && strlen(p) == n);
     osh_free(cx, p);
     assert_fails(cx, OSH_E_FORMAT, osh_file_read_all(cx, &p, &n, "/proc/self/maps", 100),
@@ -305,8 +305,8 @@ static void paths_and_room(void **state)
         osh_free(cx, p);
     }
     assert_true(osh_disk_free(dir) > 0);
-    assert_true(osh_disk_free(in(0, "not/yet/there")) > 0); // the free bytes of the disk on which
-                                                            // the path would be created
+    // the free bytes of the disk on which the path would be created
+    assert_true(osh_disk_free(in(0, "not/yet/there")) > 0);
     assert_true(osh_disk_free("relative-and-absent") > 0);
 }
 
@@ -391,8 +391,8 @@ static void temporary_files(void **state)
                  "another process is writing it");
     assert_int_equal(osh_file_bytes(f), 5);
     osh_file_close(cx, f);
-    assert_ok(cx, osh_file_create_exclusive(cx, &f, buf[1])); // the file of a killed process is
-                                                              // replaced
+    // the file of a killed process is replaced
+    assert_ok(cx, osh_file_create_exclusive(cx, &f, buf[1]));
     assert_int_equal(osh_file_bytes(f), 0);
     osh_file_close(cx, f);
 }

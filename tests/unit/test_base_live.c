@@ -113,10 +113,8 @@ static void colours(void **state)
     char text[512];
     osh_progress p = progress();
     const osh_live live = {.p = &p, .left = 252, .elapsed = 252};
-    assert_int_equal(osh_live_print(text, sizeof text, &live, 60, true), 59); // the number of
-                                                                              // columns is
-                                                                              // returned, not of
-                                                                              // bytes
+    // the number of columns is returned, not of bytes
+    assert_int_equal(osh_live_print(text, sizeof text, &live, 60, true), 59);
     static const char head[] = "\033[1m4m12s left\033[0m  50% \033[32m[####";
     assert_memory_equal(text, head, sizeof head - 1);
     osh_live_print(text, sizeof text, &live, 300, true);

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 static osh_ctx *cx;
-static int real_stderr, from; // from: descriptor of the file that receives stderr and is read by
-                              // the test
+/* from: descriptor of the file that receives stderr and is read by the test. */
+static int real_stderr, from;
 
 static void stderr_redirect(bool terminal)
 {
@@ -33,8 +33,8 @@ static void stderr_redirect(bool terminal)
     close(to);
 }
 
-static void output_take(char *to, size_t room) // reads the output that was written since the last
-                                               // call
+/* Reads the output that was written since the last call. */
+static void output_take(char *to, size_t room)
 {
     size_t n = 0;
     ssize_t k;
@@ -129,8 +129,8 @@ static void json_lines(void **state)
     osh_progress_show(cx, &p);
     p = at(4, 0, false);
     p.name = NULL;
-    for (int i = 0; i < 50; i++) osh_progress_show(cx, &p); // the calls come too fast, so nothing
-                                                            // is shown
+    // the calls come too fast, so nothing is shown
+    for (int i = 0; i < 50; i++) osh_progress_show(cx, &p);
     output_take(line, sizeof line);
     stderr_restore();
     osh_ctx_free(cx);
@@ -181,8 +181,8 @@ static void live_line_of_a_terminal(void **state)
     assert_memory_equal(first, head, sizeof head - 1);
     assert_null(strchr(first, '\n'));
     assert_true(strlen(first) <= 4 + 39); // the line is cut to the 40 columns of the terminal
-    assert_true(strlen(many) < 10 * strlen(first)); // 500 calls take far less than a second, so few
-                                                    // lines are shown
+    // 500 calls take far less than a second, so few lines are shown
+    assert_true(strlen(many) < 10 * strlen(first));
     assert_memory_equal(message, "\r\033[Khello\r\n10% [#.", 18);
     assert_non_null(strstr(end, "\n"));
 }

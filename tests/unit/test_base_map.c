@@ -51,8 +51,8 @@ static void views(void **state)
         int n = snprintf(key, sizeof key, "k%d", i);
         assert_true(osh_map_get(m, key, (size_t)n, &v));
         assert_int_equal(v, i);
-        assert_false(osh_map_get(m, key, (size_t)n + 1, &v)); // a key with the same beginning but
-                                                              // another length is not found
+        // a key with the same beginning but another length is not found
+        assert_false(osh_map_get(m, key, (size_t)n + 1, &v));
     }
     keys[7][0] = 'x'; // the map has views of the keys, so the old key is not found
     assert_false(osh_map_get(m, "k7", 2, &v));

@@ -41,8 +41,8 @@ static void f16_rounds_to_nearest_even(void **state)
 {
     for (int h = 0; h < 0x7c00; h++) {
         double hi = h + 1 == 0x7c00 ? 65536.0 : f16_value(h + 1);
-        float mid = (float)((f16_value(h) + hi) / 2); // the midpoint is exact in f32, which has
-                                                      // more bits than F16
+        // the midpoint is exact in f32, which has more bits than F16
+        float mid = (float)((f16_value(h) + hi) / 2);
         int even = h & 1 ? h + 1 : h;
         assert_int_equal(osh_f16_of_f32(mid), even);
         assert_int_equal(osh_f16_of_f32(-mid), even | 0x8000);
@@ -55,10 +55,8 @@ static void f16_rounds_to_nearest_even(void **state)
     assert_int_equal(osh_f16_of_f32(65520.0f), 0x7c00);
     assert_int_equal(osh_f16_of_f32(1e-30f), 0);
     assert_int_equal(osh_f16_of_f32(-1e-45f), 0x8000);
-    assert_int_equal(osh_f16_of_f32(osh_f32_of_bits(0x7f800001u)) & 0x7e00, 0x7e00); // a NaN whose
-                                                                                     // set bits are
-                                                                                     // all too low
-                                                                                     // for F16
+    // a NaN whose set bits are all too low for F16
+    assert_int_equal(osh_f16_of_f32(osh_f32_of_bits(0x7f800001u)) & 0x7e00, 0x7e00);
 }
 
 static void fp8_there_and_back(void **state)

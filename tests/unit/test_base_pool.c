@@ -101,8 +101,8 @@ static osh_status recovered(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     if (chunk < 50) {
         osh_fail(cx, OSH_E_IO, "not fatal");
-        return OSH_OK; // the message of a chunk that succeeded must not be added to that of another
-                       // chunk
+        // the message of a chunk that succeeded must not be added to that of another chunk
+        return OSH_OK;
     }
     return chunk == 77 ? osh_fail(cx, OSH_E_IO, "fatal") : OSH_OK;
 }
@@ -151,8 +151,8 @@ static osh_status inner(osh_ctx *cx, void *user, int64_t chunk, int worker)
 static osh_status outer(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     void *p = osh_alloc(cx, 100);
-    osh_status rc = osh_parallel_for(cx, 10, inner, user); // the nested loop runs on the calling
-                                                           // thread
+    // the nested loop runs on the calling thread
+    osh_status rc = osh_parallel_for(cx, 10, inner, user);
     osh_free(cx, p);
     return rc;
 }

@@ -92,8 +92,8 @@ static void own_time_only(void **state)
     osh_ctx *cx;
     osh_profile_data d;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_int_equal(osh_profile_begin(cx, "before", NULL), 0); // the profile is not started, so
-                                                                // nothing happens
+    // the profile is not started, so nothing happens
+    assert_int_equal(osh_profile_begin(cx, "before", NULL), 0);
     osh_profile_end(cx, 0);
     assert_ok(cx, osh_profile_start(cx, NULL));
     osh_scope a = osh_profile_begin(cx, "outer", "x");
@@ -315,8 +315,8 @@ static void quoting(void **state)
     osh_quote(to, sizeof to, "\xff\xc0\x80\xed\xa0\x80\xe2\x82"); // not UTF-8
     assert_int_equal(strlen(to), 8 * 3);
     for (int i = 0; i < 8; i++) assert_memory_equal(to + 3 * i, "\xef\xbf\xbd", 3);
-    assert_int_equal(osh_quote(to, 6, "abc\ndef"), 3); // the escape \u000a does not fit into 6
-                                                       // bytes
+    // the escape \u000a does not fit into 6 bytes
+    assert_int_equal(osh_quote(to, 6, "abc\ndef"), 3);
     assert_string_equal(to, "abc");
     assert_int_equal(osh_quote(to, 4, "ab\xe2\x82\xac"), 2);
     assert_string_equal(to, "ab");

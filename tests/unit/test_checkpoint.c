@@ -83,8 +83,8 @@ static void test_single(void **state)
 static void test_sharded(void **state)
 {
     fixture *f = *state;
-    static const char order[] = "bdac"; // tensors are sorted by the name of their shard, then by
-                                        // their position in the shard
+    // tensors are sorted by the name of their shard, then by their position in the shard
+    static const char order[] = "bdac";
     put_sharded(f);
     osh_checkpoint *ck = open_dir(f);
     assert_int_equal(ck->n_shards, 2);
@@ -146,8 +146,8 @@ static void test_both(void **state)
 
     put_sharded(f);
     check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-");
-    put_shard(f, "model.safetensors", "abcd"); // the tensors of the shards are also in
-                                               // model.safetensors
+    // the tensors of the shards are also in model.safetensors
+    put_shard(f, "model.safetensors", "abcd");
     check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX, "names m-");
     assert_int_equal(unlink(path_of(f, "m-1.safetensors")), 0);
     check_refused(f, OSH_E_FORMAT, "has both model.safetensors and " INDEX,

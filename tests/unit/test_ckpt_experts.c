@@ -146,8 +146,8 @@ static void test_refused(void **state)
                   "are no experts of one size: want [E, 2F, D] and [E, D, F], or both transposed");
     put_experts(f, "qwen3_moe", false, false, true);
     check_refused(f, "experts.1.up_proj.weight is there by itself and in one tensor with others");
-    put_experts(f, "gpt_oss", true, false, false); // loaders of gpt_oss need one tensor for all
-                                                   // experts
+    // loaders of gpt_oss need one tensor for all experts
+    put_experts(f, "gpt_oss", true, false, false);
     assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_OK);
     assert_int_equal(ck->n_tensors, 2);
     osh_checkpoint_close(f->cx, ck);

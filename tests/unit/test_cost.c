@@ -9,8 +9,8 @@
 #include <string.h>
 
 static const char model[] = OSH_SOURCE_DIR "/examples/docs-llama-3m";
-enum { D = 256, F = 512, KV = 128, SAMPLES = 3, T = 64 }; // widths of the model, which has 4 heads
-                                                          // of 64 and 2 key/value heads
+/* Widths of the model, which has 4 heads of 64 and 2 key/value heads. */
+enum { D = 256, F = 512, KV = 128, SAMPLES = 3, T = 64 };
 
 static osh_plan *plan_of(osh_ctx *cx, osh_options *opt, const char *const (*set)[2], size_t n)
 {
@@ -42,8 +42,8 @@ static void flops_of_layers(void **state)
     static const char *const set[][2] = {{"method", "gptq"}};
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_plan *p = plan_of(cx, &opt, set, 1);
-    assert_int_equal(p->in.data.offsets[p->in.data.n], SAMPLES * T); // every sample is cut to T
-                                                                     // tokens
+    // every sample is cut to T tokens
+    assert_int_equal(p->in.data.offsets[p->in.data.n], SAMPLES * T);
     assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
     assert_int_equal(n, 1 + 4 + 1); // subgraphs: the embedding, 4 layers, the output
     double N = SAMPLES * T;
@@ -53,8 +53,8 @@ static void flops_of_layers(void **state)
     double hessians = N * (3 * D * (D + 1) + F * (F + 1.0));
     double factors = 2.0 / 3 * (3 * pow(D, 3) + pow(F, 3));
     double solves = (double)D * D * (D + KV + KV + D + 2 * F) + (double)D * F * F;
-    double judged = 64.0 * (6 * D * D + F * F); // the error is computed for 64 rows: of q, k, v and
-                                                // o, of gate and up, and of down
+    // the error is computed for 64 rows: of q, k, v and o, of gate and up, and of down
+    double judged = 64.0 * (6 * D * D + F * F);
     for (int s = 1; s <= 4; s++) {
         /* The pass that observes does not run down_proj. */
         near_to(c[s].flops[OSH_PHASE_OBSERVE], qkvo + mlp + attention + hessians);

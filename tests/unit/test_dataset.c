@@ -566,19 +566,17 @@ static void test_eval_text(void **state)
     osh_dataset_options opt = options();
     osh_dataset d;
 
-    file(cx, "x.txt", "ab\n\ncd eabcd"); // the ids are 2 3 8 8 4 5 7 6 2 3 4 5, without special
-                                         // tokens
+    // the ids are 2 3 8 8 4 5 7 6 2 3 4 5, without special tokens
+    file(cx, "x.txt", "ab\n\ncd eabcd");
     opt.max_seq_length = 4;
-    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // these
-                                                                                         // options
-                                                                                         // are
-                                                                                         // ignored
+    // these options are ignored
+    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding";
     windows(cx, tok, &opt, 0, 0, 0, "2 3 8 8|4 5 7 6|2 3 4 5");
     windows(cx, tok, &opt, 4, 1, 0, "4 5 7 6|2 3 4 5");
     windows(cx, tok, &opt, 4, 1, 1, "4 5 7 6");
     windows(cx, tok, &opt, 4, 2, 5, "2 3 4 5");
-    windows(cx, tok, &opt, 3, 0, 0, "2 3 8 8|8 4 5 7|7 6 2 3"); // the window that begins at token 9
-                                                                // is incomplete and dropped
+    // the window that begins at token 9 is incomplete and dropped
+    windows(cx, tok, &opt, 3, 0, 0, "2 3 8 8|8 4 5 7|7 6 2 3");
     windows(cx, tok, &opt, 3, 1, 1, "8 4 5 7");
     windows(cx, tok, &opt, 7, 0, 0, "2 3 8 8|6 2 3 4");
     opt.max_seq_length = 5;
@@ -612,10 +610,8 @@ static void test_eval_rows(void **state)
     osh_dataset d;
 
     file(cx, "x.jsonl", ROWS);
-    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding"; // these
-                                                                                         // options
-                                                                                         // are
-                                                                                         // ignored
+    // these options are ignored
+    opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding";
     windows(cx, NULL, &opt, 0, 0, 0, "1 2 3|4 5 6 7 8|3 3|8");
     windows(cx, NULL, &opt, 5, 1, 2, "4 5 6 7 8|3 3");
     windows(cx, NULL, &opt, 0, 3, 0, "8");

@@ -319,8 +319,8 @@ static void originals_are_beside(void **state)
     osh_tensor_free(m.cx, logits);
     osh_batch_free(m.cx, b), b = NULL;
 
-    int input = m.g->nodes[down].in[0]; // the run ends with the value that down_proj reads, in both
-                                        // models
+    // the run ends with the value that down_proj reads, in both models
+    int input = m.g->nodes[down].in[0];
     memset(keep, 0, (size_t)m.g->n_values * sizeof *keep);
     keep[input] = keep[m.g->values[input].original] = true;
     osh_exec_needed(run, m.g, 0, m.g->n_nodes, keep);
@@ -396,8 +396,8 @@ static void memory_is_what_was_predicted(void **state)
             tiny_check(m.cx, osh_exec_run(m.cx, &span, m.w, b, NULL, true));
             size_t now = osh_mem_used(m.cx, OSH_MEM_HOST) - before;
             osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
-            assert_true(now <= left && left <= now + 16384); // 16384: for the arrays of a run and
-                                                             // of a batch
+            // 16384: for the arrays of a run and of a batch
+            assert_true(now <= left && left <= now + 16384);
         }
         for (int v = 0; v < m.g->n_values; v++)
             assert_false(marks.here[v] || marks.outer[v] || marks.lane[v]);
@@ -545,8 +545,9 @@ static void nonfinite_is_named(void **state)
 static void nonfinite_of_an_up_is_named(void **state)
 {
     (void)state;
-    for (int way = 0; way < 3; way++) { // way 0: two Linears and glu run as three ops; 1: as one
-                                        // kernel; 2: as one kernel, sample by sample
+    // way 0: two Linears and glu run as three ops; 1: as one kernel; 2: as one kernel, sample by
+    // sample
+    for (int way = 0; way < 3; way++) {
         model m;
         osh_batch *b = NULL;
         osh_lanes *lanes = NULL;
@@ -804,8 +805,8 @@ static void alike_layers_are_placed_once(void **state)
     tiny_check(m.cx, osh_partition_new(m.cx, &parts, m.g, targets, 1, 1));
     tiny_check(m.cx, osh_device_peaks_new(m.cx, &p, m.g));
     int64_t n_runs = 0;
-    for (int way = 0; way < 2; way++) // 0: all rows run; 1: experts run only on the rows that are
-                                      // sent to them
+    // 0: all rows run; 1: experts run only on the rows that are sent to them
+    for (int way = 0; way < 2; way++)
         for (int s = 0; s < parts->n; s++) {
             const osh_subgraph *part = &parts->parts[s];
             osh_exec_values of = {m.g->n_values, 0};
@@ -821,8 +822,8 @@ static void alike_layers_are_placed_once(void **state)
                 for (int k = 0; k < n->op->n_out; k++)
                     if (n->out[k] >= of.v1) of.v1 = n->out[k] + 1;
             }
-            for (int v = 0; v < m.g->n_values; v++) // values that are live before and after the
-                                                    // subgraph
+            // values that are live before and after the subgraph
+            for (int v = 0; v < m.g->n_values; v++)
                 if (in[v] || keep[v])
                     of.v0 = v < of.v0 ? v : of.v0, of.v1 = v >= of.v1 ? v + 1 : of.v1;
             osh_routed_choose(routed, m.g, part->first, part->n_nodes, run);

@@ -135,8 +135,8 @@ static void test_json(void **state)
 static void test_errors_name_the_file_and_its_line(void **state)
 {
     fixture *f = *state;
-    put_text(f, "a.jsonl", "{\"input_ids\": [1]}\n{\"input_ids\": [2]}"); // a.jsonl has no newline
-                                                                          // at its end
+    // a.jsonl has no newline at its end
+    put_text(f, "a.jsonl", "{\"input_ids\": [1]}\n{\"input_ids\": [2]}");
     put_text(f, "b.jsonl", "\n\n");
     put_text(f, "c.jsonl", "\n{\"input_ids\": [3]}\n{\"input_ids\": [500]}\n");
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/c.jsonl line 3");

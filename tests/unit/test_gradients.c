@@ -193,8 +193,8 @@ static void the_peak_is_kept(void **state)
         job j;
         int64_t took = 0;
         job_open(&j, names[k], OSH_BF16, 2);
-        int64_t said = gradients_measure(&j, &took); // the measurement fails if more than the
-                                                     // predicted bytes are allocated
+        // the measurement fails if more than the predicted bytes are allocated
+        int64_t said = gradients_measure(&j, &took);
         assert_true(took <= said);
         job_close(&j);
     }

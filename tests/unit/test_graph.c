@@ -181,8 +181,8 @@ static void defaults_of_the_classes(void **state)
 {
     fixture f;
     open_case(&f, "llama_default");
-    set_config(&f, "head_dim", cJSON_CreateNull());  // the default is hidden_size /
-                                                     // num_attention_heads
+    // the default is hidden_size / num_attention_heads
+    set_config(&f, "head_dim", cJSON_CreateNull());
     set_config(&f, "rms_norm_eps", NULL);            // the default is 1e-6
     set_config(&f, "max_position_embeddings", NULL); // the default is 2048
     set_config(&f, "hidden_act", NULL);
@@ -323,8 +323,8 @@ static void missing_and_misshapen_tensors(void **state)
     assert_non_null(strstr(osh_error_text(f.cx), "[31, 56"));
     close_case(&f);
 
-    open_case(&f, "llama_default"); // without lm_head.weight the graph has no head, and jobs that
-                                    // need logits report an error
+    // without lm_head.weight the graph has no head, and jobs that need logits report an error
+    open_case(&f, "llama_default");
     cJSON_SetValuestring(cJSON_GetArrayItem(tensor_row(&f, "lm_head.weight"), 0), "x");
     tiny_check(f.cx, graph_build(&f));
     assert_true(f.g->headless);

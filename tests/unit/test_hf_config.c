@@ -204,8 +204,8 @@ static void test_rope_unknown(void **state)
     osh_hf_config_close(f->cx, c);
     c = open_text(f,
                   "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"x\": {\"y\": 1}}}");
-    assert_true(!c->rope_unknown && c->rope.factor == 2); // an object that is not the rope of a
-                                                          // layer type is ignored
+    // an object that is not the rope of a layer type is ignored
+    assert_true(!c->rope_unknown && c->rope.factor == 2);
     osh_hf_config_close(f->cx, c);
 }
 

@@ -178,8 +178,8 @@ static void test_find(void **state)
     const char *where[][2] = {{"HF_HUB_CACHE", f->dir}, {"HF_HUB_OFFLINE", "1"}, {NULL, NULL}};
     char *dir = NULL, all[2048] = "{\"weight_map\": {";
     vars = where;
-    assert_ok(cx, osh_hub_model(cx, &dir, "no/model/name", false, env)); // a name with two slashes
-                                                                         // is a path
+    // a name with two slashes is a path
+    assert_ok(cx, osh_hub_model(cx, &dir, "no/model/name", false, env));
     assert_string_equal(dir, "no/model/name");
     osh_free(cx, dir);
     assert_fails(cx, OSH_E_IO, osh_hub_model(cx, &dir, "org/name", false, env),

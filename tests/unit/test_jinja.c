@@ -287,8 +287,8 @@ static void test_where_the_template_is(void **state)
     place p = place_new();
     static const char row[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}]}";
 
-    chat_gives(cx, &p, row, NULL, "<|user|>\nq\n"); // the text is that of LLM Compressor's default
-                                                    // template, without eos_token
+    // the text is that of LLM Compressor's default template, without eos_token
+    chat_gives(cx, &p, row, NULL, "<|user|>\nq\n");
     file_put(&p, "tokenizer_config.json",
              "{\"eos_token\": \"</s>\", \"chat_template\": \"{{ eos_token ~ unk_token }}\"}");
     file_put(&p, "special_tokens_map.json",

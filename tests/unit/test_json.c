@@ -95,8 +95,8 @@ static void test_nul(void **state)
     refuse_n(cx, "\0{}", 3, "no JSON value");
     assert_ok(cx, osh_json_parse(cx, &o, text, sizeof text - 1, "x.json", OSH_JSON_NUL));
     assert_string_equal(o->child->string, "a\xc0\x80" "b");
-    assert_string_equal(o->child->valuestring, "\\u0000"); // an escaped backslash, which is not a
-                                                           // NUL
+    // an escaped backslash, which is not a NUL
+    assert_string_equal(o->child->valuestring, "\\u0000");
     assert_string_equal(o->child->next->valuestring, "x\xc0\x80\"");
     cJSON_Delete(o);
 }

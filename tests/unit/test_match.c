@@ -23,12 +23,12 @@ static void test_kinds(void **state)
 {
     osh_ctx *cx = *state;
     assert_int_equal(find(cx, LIST(Q_PROJ), Q_PROJ, "Linear"), 0);
-    assert_int_equal(find(cx, LIST("q_proj"), Q_PROJ, "Linear"), -1); // a target does not match the
-                                                                      // end of a name
+    // a target does not match the end of a name
+    assert_int_equal(find(cx, LIST("q_proj"), Q_PROJ, "Linear"), -1);
     assert_int_equal(find(cx, LIST("model.layers.3"), Q_PROJ, "Linear"), -1);
     assert_int_equal(find(cx, LIST("re:.*q_proj"), Q_PROJ, "Linear"), 0);
-    assert_int_equal(find(cx, LIST("re:q_proj"), Q_PROJ, "Linear"), -1); // re.match is used, not
-                                                                         // re.search
+    // re.match is used, not re.search
+    assert_int_equal(find(cx, LIST("re:q_proj"), Q_PROJ, "Linear"), -1);
     assert_int_equal(find(cx, LIST("re:model\\.layers\\.3"), Q_PROJ, "Linear"), 0);
     assert_int_equal(find(cx, LIST("Linear"), Q_PROJ, "Linear"), 0);
     assert_int_equal(find(cx, LIST("Linea"), Q_PROJ, "Linear"), -1);

@@ -102,8 +102,8 @@ static void test_names_are_written_as_they_are_read(void **state)
         char *text = NULL;
         osh_yaml *y = NULL;
         osh_buf_init(&b, 0);
-        for (int part = 0; part < 3; part++) { // a stage, a list of modifiers, and a value, all as
-                                               // JSON, which is valid YAML
+        // a stage, a list of modifiers, and a value, all as JSON, which is valid YAML
+        for (int part = 0; part < 3; part++) {
             char name[64], quoted[256];
             snprintf(name, sizeof name, "%s%s", names[i],
                      part == 0   ? "_stage"
@@ -417,8 +417,8 @@ static void test_scheme_and_observers(void **state)
     assert_int_equal(m->n_schemes, 2);
     assert_string_equal(m->schemes[0].group_name, "group_0");
     assert_string_equal(m->schemes[0].inputs.observer, "static_minmax");
-    assert_string_equal(m->schemes[1].inputs.observer, ""); // inputs that are quantized dynamically
-                                                            // have no observer
+    // inputs that are quantized dynamically have no observer
+    assert_string_equal(m->schemes[1].inputs.observer, "");
     assert_string_equal(m->schemes[1].weights.observer, "minmax");
     assert_ok(cx, osh_modifier_match(cx, &scheme, &r->modifiers[0], "model.layers.0.mlp.down_proj",
                                      "Linear"));

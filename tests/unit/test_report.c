@@ -128,8 +128,8 @@ static void few_modules(void **state)
     assert_int_equal(count(html, "model.<i>"), 0);
     assert_int_equal(count(html, " budget 1.1&nbsp;GB"), 1);
     assert_int_equal(count(html, "secret"), 0);
-    assert_int_equal(count(html, "the &lt;model&gt;"), 2); // the text is in the name and in an
-                                                           // option
+    // the text is in the name and in an option
+    assert_int_equal(count(html, "the &lt;model&gt;"), 2);
     assert_int_equal(count(html, "the</span> <span>&lt;model&gt;"), 3); // and in three commands
     assert_non_null(
         strstr(json, "\"command\": \"oneshot --model 'the <model>/' --ignore lm_head\""));
@@ -162,9 +162,8 @@ static void many_modules(void **state)
     assert_non_null(strstr(html, "<tr><td>model.<wbr>layers.<wbr>4321."));
     assert_true(count(html, "<tr><td>model.<wbr>layers.<wbr>") == 1000 && strlen(html) < 600000);
     assert_non_null(strstr(html, "All 6000 are in oneshot-report.json"));
-    assert_int_equal(count(json, "\"relative_squared_error\""), 6000 + 2); // 6000 modules and 2
-                                                                           // subgraphs have this
-                                                                           // key
+    // 6000 modules and 2 subgraphs have this key
+    assert_int_equal(count(json, "\"relative_squared_error\""), 6000 + 2);
     osh_free(cx, json);
     osh_free(cx, html);
     made_up_drop(&m);

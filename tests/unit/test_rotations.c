@@ -43,10 +43,8 @@ static void check_matrix(osh_ctx *cx, osh_rotation_kind kind, int64_t n, int64_t
                 fail_msg("kind %d, n %ld: row %ld by %ld: %g", kind, (long)n, (long)i, (long)k,
                          dot);
             assert_true(m[i * n + k] == t[k * n + i] && m[i * n + k] == c[k * n + i]);
-            bool flat = fabs(fabs(m[i * n + k]) * sqrt((double)n) - 1) < 1e-6; // the elements of a
-                                                                               // Hadamard matrix
-                                                                               // are 1 and -1,
-                                                                               // scaled
+            // the elements of a Hadamard matrix are 1 and -1, scaled
+            bool flat = fabs(fabs(m[i * n + k]) * sqrt((double)n) - 1) < 1e-6;
             if (kind != OSH_ROTATION_RANDOM_MATRIX && !flat)
                 fail_msg("n %ld: %g is no sign", (long)n, m[i * n + k]);
             if (kind == OSH_ROTATION_HADAMARD)

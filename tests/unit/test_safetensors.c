@@ -237,8 +237,8 @@ static void test_many_tensors(void **state)
     close(fd);
     if (osh_st_open(cx, &st, temp)) fail_msg("%s", osh_error_text(cx));
     assert_int_equal(osh_st_count(st), N);
-    assert_true(clock() - start < 20 * CLOCKS_PER_SEC); // without sanitizers the test takes 0.3 s
-                                                        // of processor time
+    // without sanitizers the test takes 0.3 s of processor time
+    assert_true(clock() - start < 20 * CLOCKS_PER_SEC);
     osh_st_close(cx, st);
     osh_free(cx, header);
     unlink(temp);

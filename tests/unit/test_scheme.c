@@ -231,8 +231,8 @@ static void test_parse_good(void **state)
     q = NULL;
     assert_ok(cx, parse(&q, "{\"format\":\"int-quantized\",\"config_groups\":{\"g\":{\"targets\":["
                             "\"Linear\"],\"weights\":{}}}}"));
-    assert_string_equal(q->schemes[0].format, "int-quantized"); // the group without a format gets
-                                                                // the top-level `format`
+    // the group without a format gets the top-level `format`
+    assert_string_equal(q->schemes[0].format, "int-quantized");
     osh_q_config_free(cx, q);
 }
 
@@ -540,8 +540,8 @@ static void test_who_loads(void **state)
     static const char *const outputs[] = {"vLLM on CUDA (inputs and outputs rounded",
                                           "static outputs want static inputs",
                                           "which leaves outputs as they are"};
-    for (int k = 0; k < 3; k++) { // k 0: inputs and outputs are static; 1: only outputs are static;
-                                  // 2: both are dynamic
+    // k 0: inputs and outputs are static; 1: only outputs are static; 2: both are dynamic
+    for (int k = 0; k < 3; k++) {
         osh_q_scheme s = {0};
         assert_ok(cx, osh_q_preset(cx, &s, "W8A8"));
         s.outputs = s.inputs;

@@ -241,9 +241,8 @@ static void test_find_nonfinite(void **state)
                 memset(p, 0x3a, room);
                 plant(p, dt, 130, kind);
                 plant(p, dt, at, kind);
-                assert_int_equal(osh_find_nonfinite(p, dt, 131), at); // the first of two elements
-                                                                      // that are not finite is
-                                                                      // found
+                // the first of two elements that are not finite is found
+                assert_int_equal(osh_find_nonfinite(p, dt, 131), at);
                 assert_int_equal(osh_find_nonfinite(p, dt, at), -1);
             }
         free(p);

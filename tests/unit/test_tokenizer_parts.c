@@ -290,8 +290,8 @@ static size_t form_of(char *to, const char *s, size_t n, bool compat)
  * not a mark and is not the last character of any composition. */
 static void starters_join_nothing_before_them(void **state)
 {
-    bool *second = calloc(0x110000, sizeof *second); // [c]: true if c is the last character of a
-                                                     // composition
+    // [c]: true if c is the last character of a composition
+    bool *second = calloc(0x110000, sizeof *second);
     char s[8], made[100];
     uint32_t cp = 0;
     int n = 0;
@@ -314,8 +314,8 @@ static void starters_join_nothing_before_them(void **state)
                 fail_msg("U+%04X begins with U+%04X in form %d", c, cp, compat);
             n++;
         }
-    assert_true(n > 200000); // letters, ideographs and syllables start a form, so a text has many
-                             // such characters
+    // letters, ideographs and syllables start a form, so a text has many such characters
+    assert_true(n > 200000);
     free(second);
 }
 

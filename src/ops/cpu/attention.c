@@ -287,8 +287,8 @@ static void attend_band(attention_worker *me, const attention_job *j, const rows
     }
     osh_pairs_a p = {(const uint16_t *)(const void *)me->s, 2 * n, OSH_PAIRS_STEP,
                      2 * n * OSH_PAIRS_SIDE};
-    osh_pairs_product(me->y, cols, p, m, values); // the product writes whole blocks of 16 rows to
-                                                  // me->y; rows from m on are not used
+    // the product writes whole blocks of 16 rows to me->y; rows from m on are not used
+    osh_pairs_product(me->y, cols, p, m, values);
     for (int64_t r = 0; r < m; r++)
         osh_from_f32(osh_elem(out, at + r * wide), o->dt, me->y + r * cols, Dh);
 }

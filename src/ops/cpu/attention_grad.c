@@ -111,8 +111,8 @@ static float attention_row_softmax(const back_room *me, float *s, float *slope, 
     for (int64_t j = first; j <= i; j++) top = s[j] > s[top] ? j : top;
     double m = (double)s[top] * scale;
     osh_span_softmax(s, padded, scale, OSH_F32);
-    double beside = exp(me->sink - m) * s[top]; // b = e^(sink - m) p_m (see above); infinite if the
-                                                // probability of the sink is 1
+    // b = e^(sink - m) p_m (see above); infinite if the probability of the sink is 1
+    double beside = exp(me->sink - m) * s[top];
     for (int64_t j = first; j <= i; j++) s[j] = (float)(s[j] / (1 + beside));
     return isinf(beside) ? 1 : (float)(beside / (1 + beside));
 }
@@ -147,8 +147,8 @@ static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh
                 (osh_mnk){n, n_keys, Dh});
     for (int64_t r = 0; r < n; r++) {
         float *p = me->p + r * ld, *ds = me->ds + r * ld, *slope = me->slope;
-        int64_t first = osh_first_key(at, pos + r), end = pos + r + 1; // the query sees keys
-                                                                       // [first, end)
+        // the query sees keys [first, end)
+        int64_t first = osh_first_key(at, pos + r), end = pos + r + 1;
         double mean = 0;
         float share = attention_row_softmax(me, p, slope, pos + r, n_keys, first);
         for (int64_t j = first; j < end; j++) mean += (double)p[j] * ds[j];

@@ -8,8 +8,8 @@
 #include "ops/kernel.h"
 #include "ops/scan.h"
 
-typedef struct osh_delta_room { // state and vectors of one head; all pointers are views into
-                                // scratch
+/* State and vectors of one head; all pointers are views into scratch. */
+typedef struct osh_delta_room {
     float *S;             // state [Dk, padded Dv]
     float *q, *k;         // [Dk]
     float *v, *says, *y;  // v: value of the token; says: k S; y: output; [padded Dv] each

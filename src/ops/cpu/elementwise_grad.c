@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 2048, ROWS = 32 }; // PIECE: elements per chunk of parallel work; ROWS: rows per
-                                  // chunk of parallel work in rms_norm
+/* PIECE: elements per chunk of parallel work; ROWS: rows per chunk of parallel work in rms_norm. */
+enum { PIECE = 2048, ROWS = 32 };
 
 typedef struct grad_job {
     const osh_grad_args *a;

@@ -59,8 +59,8 @@ static osh_status linear_workers_new(osh_ctx *cx, linear_worker **out, int64_t I
     linear_worker *w = NULL;
 
     OSH_NEW(cx, w, n);
-    *out = w; // passes ownership now, so that linear_workers_free frees w if an allocation below
-              // fails
+    // passes ownership now, so that linear_workers_free frees w if an allocation below fails
+    *out = w;
     for (int i = 0; i < n; i++) {
         w[i].block = -1;
         if (!(w[i].w = osh_alloc(cx, (size_t)linear_weight_floats(cols, I) * sizeof(float))))
@@ -87,8 +87,9 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], n_tiles = 0, end = 0;
     osh_tile *tiles = NULL;         // own
-    float *xf = NULL, *b = NULL;    // xf: rows of a panel, [rows of a panel, I], NULL if x is F32;
-                                    // b: bias [O], or NULL; both f32, own
+    // xf: rows of a panel, [rows of a panel, I], NULL if x is F32; b: bias [O], or NULL; both f32,
+    // own
+    float *xf = NULL, *b = NULL;
     linear_worker *workers = NULL;  // own
 
     OSH_TRY(osh_blas_open(cx));

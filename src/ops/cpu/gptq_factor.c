@@ -70,8 +70,8 @@ static osh_status factor_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
         float *row = factor_elem(f, i, 0), *mirror = factor_elem(f, n - 1 - i, n - 1 - i);
         for (int64_t j = 0; j < i; j++) mirror[i - j] = row[j], row[j] = 0;
         if (i <= n - 1 - i) continue;
-        float t = row[i]; // diagonal elements i and n - 1 - i are swapped once, when i is the
-                          // larger index
+        // diagonal elements i and n - 1 - i are swapped once, when i is the larger index
+        float t = row[i];
         row[i] = *mirror;
         *mirror = t;
     }
@@ -194,8 +194,8 @@ static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, i
 
     (void)worker;
     multiply_block(f, f->at + slab, chunk / slabs * SIDE, (osh_mat){f->row + slab * f->at, f->at});
-    return osh_check_interrupt(cx); // an interrupt is checked in each chunk, because a chunk takes
-                                    // seconds with 28,672 columns
+    // an interrupt is checked in each chunk, because a chunk takes seconds with 28,672 columns
+    return osh_check_interrupt(cx);
 }
 
 /* Computes A X for one slab of rows in place, one block of columns after the other from the

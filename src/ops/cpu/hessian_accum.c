@@ -99,8 +99,8 @@ static void hessian_add_panel(const packed_job *j, int64_t row, int64_t end, int
     for (; row < end; row += m) {
         osh_tile_a a = {j->strips + hessian_packed_at(j, row / BOTH, t) + row % BOTH * k, 1,
                         OSH_TILE_ROWS, OSH_TILE_ROWS * k};
-        bool below = col + OSH_TILE_COLS - 1 <= row; // true if no element of this product is above
-                                                     // the diagonal of H
+        // true if no element of this product is above the diagonal of H
+        bool below = col + OSH_TILE_COLS - 1 <= row;
         m = osh_min64(below ? BOTH - row % BOTH : OSH_TILE_ROWS, end - row);
         osh_tile_product(
             (osh_into){below ? j->h + row * ld + col : sum, below ? ld : OSH_TILE_COLS, below}, a,
@@ -149,9 +149,8 @@ static osh_status hessian_by_tiles(osh_ctx *cx, const osh_op_args *a, const osh_
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0];
     int64_t n = osh_width(x), room = hessian_packed_floats(osh_rows(x), n), end;
-    float *packed = osh_alloc(cx, (size_t)(2 * room) * sizeof *packed); // panels and strips of
-                                                                        // packed_job, in one
-                                                                        // allocation; own
+    // panels and strips of packed_job, in one allocation; own
+    float *packed = osh_alloc(cx, (size_t)(2 * room) * sizeof *packed);
     if (!packed) OSH_TRY(OSH_E_NOMEM);
     for (int64_t first = 0; first < n_tiles; first = end) {
         end = osh_tiles_panel(tiles, n_tiles, first, TOKENS);

@@ -43,8 +43,8 @@ osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width,
             padded = osh_pad8(D);
-    float *w = NULL, *rows = NULL; // w: weight plus offset, and bias, [2, padded]; rows: scratch,
-                                   // [threads, padded]; both own
+    // w: weight plus offset, and bias, [2, padded]; rows: scratch, [threads, padded]; both own
+    float *w = NULL, *rows = NULL;
 
     OSH_NEW(cx, w, layer_norm_floats(D));
     OSH_NEW(cx, rows, osh_rows_floats(D, osh_threads(cx)));

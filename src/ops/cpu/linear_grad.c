@@ -86,8 +86,9 @@ osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     osh_tile *tiles = NULL; // own
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), OSH_GEMM_ROWS));
-    for (int k = 1; k < 3; k++) // db is set to 0 because bias_grad adds to it; dw is set to 0 if
-                                // there are no tokens, because no product writes it then
+    // db is set to 0 because bias_grad adds to it; dw is set to 0 if there are no tokens, because
+    // no product writes it then
+    for (int k = 1; k < 3; k++)
         if ((a->fresh >> k & 1) && (k == 2 || !n_tiles)) OSH_TRY(osh_tensor_zero(cx, a->din[k]));
     if (a->rough && osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]))
         OSH_TRY(osh_pairs_linear_grad(cx, a, tiles, n_tiles));

@@ -21,8 +21,9 @@
 enum { PANEL = 512, COLS = OSH_GEMM_COLS };
 #define FAR (-1e30f) // logit of the padding of the last block: e^FAR is 0, and 0 * FAR is not NaN
 
-typedef struct part { // partial result of one token for one block of the vocabulary; index 0: the
-                      // model, 1: the reference model
+/* Partial result of one token for one block of the vocabulary; index 0: the model, 1: the reference
+ * model. */
+typedef struct part {
     float max[2], sum[2], diff;
     int32_t best[2];
 } part;

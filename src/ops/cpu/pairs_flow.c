@@ -47,8 +47,8 @@ static void flow_add_plain(osh_flow *f, const osh_flow_block *b)
 
 /* ---- with AMX: rounding the rows of the previous block ---- */
 
-typedef struct rest { // the previous block, whose sums are complete and whose rows are being
-                      // rounded
+/* The previous block, whose sums are complete and whose rows are being rounded. */
+typedef struct rest {
     const osh_flow_block *b;
     const float *sums, *up;
     int64_t row, m;
@@ -105,8 +105,9 @@ WIDE_FN void rest_finish_row(rest *t, bool gated)
 {
     __m512 x[SIDE], up[2];
     for (int h = 0; h < 2; h++) x[h] = rest_with_bias(t, t->sums, 0, h);
-    if (gated) { // a NaN sets t->bad, and the caller then discards the result, so the bits of the
-                 // NaN do not matter
+    // a NaN sets t->bad, and the caller then discards the result, so the bits of the NaN do not
+    // matter
+    if (gated) {
         for (int h = 0; h < 2; h++) up[h] = round_bf16(rest_with_bias(t, t->up, 1, h));
         for (int h = 0; h < 2; h++) x[h] = round_bf16(x[h]);
         act_of(x, t->b->act, 2);

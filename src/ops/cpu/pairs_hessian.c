@@ -13,8 +13,9 @@ enum {
                                                          // tokens of a tile
     BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE
 };
-enum { ROOM = 2048, WIDTH = 64 }; // ROOM: largest number of tokens that are packed together; WIDTH:
-                                  // columns that a chunk of parallel work packs
+/* ROOM: largest number of tokens that are packed together; WIDTH: columns that a chunk of parallel
+ * work packs. */
+enum { ROOM = 2048, WIDTH = 64 };
 
 typedef struct job {
     float *h;                 // H or D, [n, n]; view
@@ -89,10 +90,9 @@ static void hessian_add_band(const job *j, int64_t row, int64_t m, int64_t col, 
         float *h = j->h + row * j->n + c;
         prefetch_block(h, j->n, m);
         osh_pairs_product(sums, PAIR, a, m, b);
-        bool whole = j->x0 || c + wide <= row + 1; // true: all elements are on or below the
-                                                   // diagonal of h; false: the diagonal crosses
-                                                   // these rows, so row r adds only its first r + 1
-                                                   // columns
+        // true: all elements are on or below the diagonal of h; false: the diagonal crosses these
+        // rows, so row r adds only its first r + 1 columns
+        bool whole = j->x0 || c + wide <= row + 1;
         osh_pairs_add_rows((osh_pairs_sums){h, j->n}, (osh_pairs_sums){sums, PAIR}, m,
                            whole ? wide : 1, !whole);
     }

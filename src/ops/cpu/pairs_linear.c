@@ -40,8 +40,8 @@ typedef struct job {
     worker *workers;
 } job;
 
-typedef struct band { // operands of one matrix product: a band of x (at most BAND rows) and two
-                      // panels of W
+/* Operands of one matrix product: a band of x (at most BAND rows) and two panels of W. */
+typedef struct band {
     int64_t row, m;   // rows [row, row + m) of x and y
     int64_t at, col;  // at: first row in worker.sums; col: first column in worker.packed
     int64_t k0, k;    // in_features [k0, k0 + k)
@@ -184,8 +184,8 @@ static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     }
     osh_pairs_end();
     for (int64_t t = 0; t < j->N; t += SIDE) {
-        float *rows = me->y, *from = me->sums + t; // rows: 16 rows x 32 columns of y, the transpose
-                                                   // of `from`
+        // rows: 16 rows x 32 columns of y, the transpose of `from`
+        float *rows = me->y, *from = me->sums + t;
         for (int64_t o = 0; o < BAND; o += SIDE)
             osh_pairs_turn_sums(rows + o, BAND, from + o * tokens, tokens);
         for (int64_t r = 0; r < osh_min64(SIDE, j->N - t); r++)
@@ -215,8 +215,8 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     int n = osh_threads(cx);
     bool few = j.N <= FEW;
     int64_t each = pairs_worker_words(j.I, few);
-    uint32_t *room = NULL, *tokens = NULL; // room: scratch of all workers; tokens: packed x, for
-                                           // few rows of x; both own
+    // room: scratch of all workers; tokens: packed x, for few rows of x; both own
+    uint32_t *room = NULL, *tokens = NULL;
     worker *workers = NULL;                // own
     float *bias = NULL;                    // bias in f32, [O]; NULL: no bias; own
 

@@ -12,11 +12,11 @@
 
 #include <string.h>
 
-enum { SIDE = 768, COLS = 96 }; // SIDE: rows and columns of the matrices; three f32 matrices are 7
-                                // MB, and the blocks that a kernel reads together fit in any L2
-                                // cache; COLS: columns of b that are packed together
-static const size_t MEMORY_BYTES = (size_t)96 << 20; // bytes that each thread reads or copies;
-                                                     // larger than the caches
+/* SIDE: rows and columns of the matrices; three f32 matrices are 7 MB, and the blocks that a kernel
+ * reads together fit in any L2 cache; COLS: columns of b that are packed together. */
+enum { SIDE = 768, COLS = 96 };
+/* Bytes that each thread reads or copies; larger than the caches. */
+static const size_t MEMORY_BYTES = (size_t)96 << 20;
 
 typedef struct peak_worker {
     osh_tensor *a, *b, *c;  // matrices of a product c = a b^T; own
@@ -193,8 +193,9 @@ osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, 
     for (int i = 0; i < osh_threads(cx); i++) {
         if (!(w[i].from = osh_calloc(cx, 1, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
         if (!(w[i].to = osh_alloc(cx, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
-        memset(w[i].from, i + 1, MEMORY_BYTES); // touches every page, because all untouched pages
-                                                // are mapped to the one zero page of the system
+        // touches every page, because all untouched pages are mapped to the one zero page of the
+        // system
+        memset(w[i].from, i + 1, MEMORY_BYTES);
     }
     OSH_TRY(peak_measure(cx, read_per_s, w, READ, seconds));
     OSH_TRY(peak_measure(cx, copy_per_s, w, COPY, seconds));

@@ -134,8 +134,8 @@ done:
 
 /* ---- AMX alone ---- */
 
-enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 }; // a [BAND, DEPTH]: 16 KiB, fits in L1;
-                                                           // b: PANELS panels, 1 MiB
+/* A [BAND, DEPTH]: 16 KiB, fits in L1; b: PANELS panels, 1 MiB. */
+enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 };
 
 typedef struct tiles_job {
     double *rates; // operations per second, [threads]; own

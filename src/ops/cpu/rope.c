@@ -117,8 +117,9 @@ static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
     int64_t n_tiles = 0, end = 0, longest = 0, from = a->past ? a->past->n : 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
     osh_tile *tiles = NULL;            // own
-    float *table = NULL, *rows = NULL; // table: cosines and sines, [2, tokens of the longest
-                                       // sample, half]; rows: scratch [threads, width]; both own
+    // table: cosines and sines, [2, tokens of the longest sample, half]; rows: scratch [threads,
+    // width]; both own
+    float *table = NULL, *rows = NULL;
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, ROWS));
     osh_tiles_move(tiles, n_tiles, a->past);

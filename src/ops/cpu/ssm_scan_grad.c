@@ -33,8 +33,8 @@ static int64_t scan_back_floats(const void *attr, int64_t n_tokens)
 
 static int64_t scan_back_shared(const void *attr, int64_t n_tokens)
 {
-    return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens; // for each token: gradients of
-                                                                    // B, then gradients of C
+    // for each token: gradients of B, then gradients of C
+    return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens;
 }
 
 /* Computes the gradients of one token. Z points to the state before the token; the state after the

@@ -28,9 +28,9 @@
 #include "ops/cuda/attention_fused.cuh"
 #include "ops/cuda/pack.cuh"
 
-enum { QUERIES = 512, SHORT = 256 }; // QUERIES: largest number of queries of a chunk; SHORT:
-                                     // samples of at most SHORT tokens share a batch of matrix
-                                     // products
+/* QUERIES: largest number of queries of a chunk; SHORT: samples of at most SHORT tokens share a
+ * batch of matrix products. */
+enum { QUERIES = 512, SHORT = 256 };
 
 typedef struct attention_job {
     osh_device *d;

@@ -116,16 +116,15 @@ osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Multiplies the tokens of all samples at once. Elements of H above the diagonal are undefined
  * after the call, because diagonal blocks are computed as a whole. */
 osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a);
-osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a); // multiplies the tokens of all
-                                                                    // samples at once
+/* Multiplies the tokens of all samples at once. */
+osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a);
 /* The two functions merge two states of a statistic (ops/merge.c). */
 osh_status osh_merge_lower_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // supports only states of F32
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
-osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a); // waits for the GPU, because
-                                                                    // the returned status tells if
-                                                                    // H is positive definite
+/* Waits for the GPU, because the returned status tells if H is positive definite. */
+osh_status osh_gptq_factor_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_shift_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Kernels of the gradients of the ops. All tensors are on the device; dout and din are F32. */

@@ -36,8 +36,8 @@ done:
 
 osh_status osh_add_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
 {
-    osh_status rc = add_back_run(cx, a, 0, 1); // two launches, one after the other, because din[0]
-                                               // and din[1] may be the same tensor
+    // two launches, one after the other, because din[0] and din[1] may be the same tensor
+    osh_status rc = add_back_run(cx, a, 0, 1);
     return rc ? rc : add_back_run(cx, a, 1, 1);
 }
 
@@ -78,8 +78,8 @@ done:
     return rc;
 }
 
-typedef struct pair { float first, second; } pair; // gradients of gate and up; for act, only
-                                                   // `first`: the gradient of x
+/* Gradients of gate and up; for act, only `first`: the gradient of x. */
+typedef struct pair { float first, second; } pair;
 
 template <class F> struct glu_back {
     F act;

@@ -55,8 +55,8 @@ static __global__ void gather_lower(matrices x)
  * identity and overwrites the columns before k. */
 static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int64_t at)
 {
-    __shared__ float m[SIDE][SIDE + 1], row[SIDE]; // row: row k of X in columns up to k, column k
-                                                   // of L in the columns after k
+    // row: row k of X in columns up to k, column k of L in the columns after k
+    __shared__ float m[SIDE][SIDE + 1], row[SIDE];
     int64_t b = blockIdx.x;
     int w = x.n - at < SIDE ? (int)(x.n - at) : SIDE, c = threadIdx.x % SIDE,
         first = threadIdx.x / SIDE;

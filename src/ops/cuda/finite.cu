@@ -83,8 +83,8 @@ static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, 
     const int N = osh_cu_pack<T>::N;
     int64_t step = (int64_t)gridDim.x * blockDim.x,
             me = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    float high = -INFINITY, low = -INFINITY; // maximum of x (high) and of -x (low) over the
-                                             // elements of this thread; fmaxf ignores NaN
+    // maximum of x (high) and of -x (low) over the elements of this thread; fmaxf ignores NaN
+    float high = -INFINITY, low = -INFINITY;
 
     for (int64_t i = me; i < n_packs; i += step) {
         osh_cu_pack<T> p = osh_cu_pack_load(x + i * N);

@@ -44,8 +44,8 @@ static __global__ void turn_to_upper(float *a, int64_t n)
 {
     int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * TILE * STEP + threadIdx.x, m = n - 1 - i;
 
-    if (j > i || (j == i && i >= m)) return; // the thread of the smaller index swaps diagonal
-                                             // elements i and m
+    // the thread of the smaller index swaps diagonal elements i and m
+    if (j > i || (j == i && i >= m)) return;
     float v = a[i * n + j];
     if (j < i) {
         a[m * n + n - 1 - j] = v;

@@ -80,8 +80,9 @@ static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T
             }
             osh_cu_pack_store(out + token * z.D + i, s);
         }
-        __syncwarp(); // after this barrier no thread reads `row` and `weight`, which the next
-                      // iteration overwrites
+        // after this barrier no thread reads `row` and `weight`, which the next iteration
+        // overwrites
+        __syncwarp();
     }
 }
 

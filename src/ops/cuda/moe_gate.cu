@@ -10,8 +10,9 @@
 
 #include <assert.h>
 
-enum { WARPS = 4, TOKENS = 8, TILE = 8 }; // WARPS: warps of a block; TOKENS: tokens of a block;
-                                          // TILE: experts whose logits a warp computes together
+/* WARPS: warps of a block; TOKENS: tokens of a block; TILE: experts whose logits a warp computes
+ * together. */
+enum { WARPS = 4, TOKENS = 8, TILE = 8 };
 
 /* Returns the rank of x[at] in x [n] in descending order: the number of elements that are larger,
  * or equal with a lower index. */
@@ -140,8 +141,8 @@ static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vect
         __syncthreads();
         for (int t = warp; t < z.n; t += WARPS)
             gate_cu_choose(route + (r + t) * E, shared + t * E, room, bias, at);
-        __syncthreads(); // after this barrier no thread reads the scores, which the next tokens
-                         // overwrite
+        // after this barrier no thread reads the scores, which the next tokens overwrite
+        __syncthreads();
     }
 }
 

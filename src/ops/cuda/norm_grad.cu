@@ -81,8 +81,8 @@ static __global__ void layer_norm_back(const T *x, const S *w, norm_back p)
     }
 }
 
-template <class T> struct norm_weight_back { // function object: the term dy n of the gradient of w,
-                                             // for one element
+/* Function object: the term dy n of the gradient of w, for one element. */
+template <class T> struct norm_weight_back {
     const float *dy, *r, *mean; // mean NULL: the mean is 0
     const T *x;
     int64_t D;

@@ -6,8 +6,9 @@
 
 #include "base/rng.h"
 
-enum { FILL = 1 << 20, AT_ONCE = 4 }; // FILL: number of random elements that the host generates;
-                                      // AT_ONCE: number of calls between two readings of the clock
+/* FILL: number of random elements that the host generates; AT_ONCE: number of calls between two
+ * readings of the clock. */
+enum { FILL = 1 << 20, AT_ONCE = 4 };
 
 /* Fills t with random values, because the clock rate of a GPU depends on how many bits change. */
 static osh_status peak_fill_random(osh_ctx *cx, osh_tensor *t, uint64_t seed)
@@ -34,8 +35,8 @@ done:
     return rc;
 }
 
-typedef struct gpu_work { // operation whose speed is measured: attention, a matrix product, or a
-                           // copy
+/* Operation whose speed is measured: attention, a matrix product, or a copy. */
+typedef struct gpu_work {
     osh_device *d;
     osh_tensor *a, *b, *c; // matrices of a product; for copies, source a and destination c; own
     void *host;            // page-locked memory that is copied to c; NULL: a is copied to c; own
@@ -62,8 +63,8 @@ static osh_status peak_rate(osh_ctx *cx, double *calls_per_s, const gpu_work *w,
 {
     osh_status rc = OSH_OK;
     double begin = 0, now = 0;
-    int64_t n = -AT_ONCE; // number of measured calls; negative during the first AT_ONCE calls
-                          // (warm-up)
+    // number of measured calls; negative during the first AT_ONCE calls (warm-up)
+    int64_t n = -AT_ONCE;
 
     do {
         for (int i = 0; i < AT_ONCE; i++) OSH_TRY(peak_call(cx, w));

@@ -27,8 +27,8 @@ static __global__ void routed_find_rows(int32_t *n, int32_t *rows, const T *rout
         int at = all + __popc(those & ((1u << lane) - 1));
         for (int w = 0; w < ROUTES / 32; w++) at += w < warp ? of_warp[w] : 0, all += of_warp[w];
         if (goes) rows[expert * N + at] = (int32_t)token;
-        __syncthreads(); // after this barrier no thread reads of_warp, which the next iteration
-                         // overwrites
+        // after this barrier no thread reads of_warp, which the next iteration overwrites
+        __syncthreads();
     }
     if (!threadIdx.x) n[expert] = all;
 }

@@ -18,8 +18,8 @@ enum {
     OSH_FACTORS_FAILED,
     OSH_FACTORS_N_ARRAYS
 };
-int64_t osh_factors_ld(int64_t I); // row stride of a Hessian in scratch, in elements: I, rounded up
-                                   // to 16 bytes
+/* Row stride of a Hessian in scratch, in elements: I, rounded up to 16 bytes. */
+int64_t osh_factors_ld(int64_t I);
 /* Returns how many of n Hessians fit in `room` bytes of the arena, at least 1. */
 int osh_factors_at_once(int64_t I, int n, size_t room);
 /* Sets at[i] to the offset of array i in one allocation of the arena, for n Hessians of which
@@ -27,8 +27,8 @@ int osh_factors_at_once(int64_t I, int n, size_t room);
 size_t osh_factors_offsets(size_t at[OSH_FACTORS_N_ARRAYS], int64_t I, int n, int most);
 
 enum { OSH_HESSIAN_TOKENS = 4096 }; // largest number of tokens that one matrix product sums
-enum { OSH_HESSIAN_GRAIN = 256 };   // the tokens of a matrix product are padded with zeros to a
-                                    // multiple of this number
+/* The tokens of a matrix product are padded with zeros to a multiple of this number. */
+enum { OSH_HESSIAN_GRAIN = 256 };
 /* Limits of hessian_accum.cu. PARTS: largest number of matrix products in a batch; ROWS and PIECE:
  * largest numbers of rows and of elements of a piece of H. */
 enum {
@@ -37,21 +37,20 @@ enum {
     OSH_HESSIAN_PIECE = OSH_HESSIAN_ROWS * 2048
 };
 int64_t osh_hessian_columns(int64_t m); // largest number of columns of a piece of H that has m rows
-int64_t osh_hessian_parts(int64_t n_tokens); // number of parts that are computed before they are
-                                             // added to H
+/* Number of parts that are computed before they are added to H. */
+int64_t osh_hessian_parts(int64_t n_tokens);
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
 enum { OSH_TARGET_ROWS = 1024 }; // number of rows of a slab (gptq_target.cu)
 
-int64_t osh_linear_panel_rows(int64_t n, int64_t width); // returns the number of rows of a panel of
-                                                         // linear.cu: at most n; a row has `width`
-                                                         // elements
+/* Returns the number of rows of a panel of linear.cu: at most n; a row has `width` elements. */
+int64_t osh_linear_panel_rows(int64_t n, int64_t width);
 
-enum { OSH_ATTENTION_SCORES = 128 << 20 }; // largest size of the scores of attention.cu in bytes,
-                                           // unless the scores of one query need more
-enum { OSH_ATTENTION_FUSED_DIM = 128 }; // largest number of elements of a head in
-                                        // attention_fused.cuh
-int64_t osh_attention_row(int64_t n_keys); // returns the number of elements of a row of scores for
-                                           // n_keys keys, with padding
+/* Largest size of the scores of attention.cu in bytes, unless the scores of one query need more. */
+enum { OSH_ATTENTION_SCORES = 128 << 20 };
+/* Largest number of elements of a head in attention_fused.cuh. */
+enum { OSH_ATTENTION_FUSED_DIM = 128 };
+/* Returns the number of elements of a row of scores for n_keys keys, with padding. */
+int64_t osh_attention_row(int64_t n_keys);
 /* OSH_SCAN_BLOCKS: largest number of blocks of a kernel of scan.cu; each block has a state of one
  * head. OSH_SCAN_DIM: largest Dk of delta_rule, largest S of ssm_scan. */
 enum { OSH_SCAN_BLOCKS = 256, OSH_SCAN_DIM = 4096 };
@@ -61,8 +60,8 @@ int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads);
  * head of each group. */
 int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T);
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
-enum { OSH_SUM_ROWS = 512 }; // number of rows of a chunk in sums.cuh, whose sum is added to the
-                             // sums of the other chunks
+/* Number of rows of a chunk in sums.cuh, whose sum is added to the sums of the other chunks. */
+enum { OSH_SUM_ROWS = 512 };
 size_t osh_sums_bytes(int64_t rows, int64_t D);
 /* Returns true if attention_fused.cuh supports this attention, which then needs no scratch. */
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);
@@ -74,9 +73,8 @@ size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half);
 
 /* ---- arrays of mixture.cu ---- */
 enum { OSH_MIXTURE_F, OSH_MIXTURE_Y, OSH_MIXTURE_PARTS, OSH_MIXTURE_TILES, OSH_MIXTURE_N_ARRAYS };
-enum { OSH_MIXTURE_PART = 64, OSH_MIXTURE_TILE_ROWS = 128 }; // PART: largest size of a routed_part
-                                                             // in bytes; TILE_ROWS: rows of a tile
-                                                             // (routed.cuh)
+/* PART: largest size of a routed_part in bytes; TILE_ROWS: rows of a tile (routed.cuh) */
+enum { OSH_MIXTURE_PART = 64, OSH_MIXTURE_TILE_ROWS = 128 };
 size_t osh_mixture_offsets(size_t at[OSH_MIXTURE_N_ARRAYS], int64_t N, int64_t D, int64_t F,
                            int n_experts);
 

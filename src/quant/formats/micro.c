@@ -79,8 +79,8 @@ static void codes_get(uint8_t *codes, const uint8_t *from, int64_t n, int bits)
 static void micro_pack_rows(void *to, const osh_q_scheme *s, int64_t I, const void *codes,
                             int64_t n)
 {
-    codes_put(to, codes, n * I, s->weights.bits); // the rows can be packed as one sequence, because
-                                                  // each row has a whole number of bytes
+    // the rows can be packed as one sequence, because each row has a whole number of bytes
+    codes_put(to, codes, n * I, s->weights.bits);
 }
 
 typedef struct packing {

@@ -87,9 +87,8 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
     uint64_t mask = each * ((1u << bits) - 1), sign = each << (bits - 1), v;
     int64_t i = 0, room = 4 * osh_pack_words(n, bits);
 
-    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) { // 8-bit codes are only converted
-                                                                  // to unsigned, because each code
-                                                                  // is one byte of the stream
+    // 8-bit codes are only converted to unsigned, because each code is one byte of the stream
+    for (; bits == 8 && i + 8 <= n; i += 8, to += 8, room -= 8) {
         memcpy(&v, codes + i, 8);
         v ^= sign;
         memcpy(to, &v, 8);
@@ -105,8 +104,8 @@ static void pack_row(uint32_t *words, const int8_t *codes, int64_t n, int bits)
         v = (v & odd8) | (v & ~odd8) >> 4 * (8 - bits);
         memcpy(to, &v, 8); // the next block overwrites the bytes after the first `bits` bytes
     }
-    uint32_t rest[8] = {0}; // last words, with the codes after the last whole block of 8, padded
-                            // with 0
+    // last words, with the codes after the last whole block of 8, padded with 0
+    uint32_t rest[8] = {0};
     osh_pack_row(rest, 1, codes + i, 1, n - i, bits);
     memcpy(to, rest, (size_t)room);
 }

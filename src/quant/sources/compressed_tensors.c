@@ -109,8 +109,8 @@ static osh_status find_shape(osh_ctx *cx, osh_source_module *q)
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *s;
     const osh_q_args *a = &q->scheme->weights;
-    int bits = a->type == OSH_Q_FLOAT ? a->bits : 8; // number of stored bits of a code; each row
-                                                     // has a whole number of bytes
+    // number of stored bits of a code; each row has a whole number of bytes
+    int bits = a->type == OSH_Q_FLOAT ? a->bits : 8;
     const char *codes = bits < 8 || stores_shape(q) ? "weight_packed" : "weight";
     OSH_TRY(osh_source_need_leaf(cx, &s, q, codes, q->format->name));
     OSH_TRY(check_dims(cx, s->e));

@@ -107,9 +107,9 @@ static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_st_ent
         a->strategy = OSH_Q_BLOCK;
         for (int d = 0; d < 2; d++) {
             int64_t n = d ? q->I : q->O;
-            bool even = q->experts && n % shape[d] == 0; // blocks of equal size are preferred for
-                                                         // experts, because an expert may be
-                                                         // smaller than weight_block_size
+            // blocks of equal size are preferred for experts, because an expert may be smaller than
+            // weight_block_size
+            bool even = q->experts && n % shape[d] == 0;
             a->block[d] = given[0] && !even ? given[d] : n / shape[d];
             if (a->block[d] > 0 && (n + a->block[d] - 1) / a->block[d] == shape[d]) continue;
             OSH_FAIL(cx, OSH_E_FORMAT,

@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-enum { DOWN = -40 }; // value of AdaRound's v at which h and the gradient of v are 0, so that no
-                     // step changes v
+/* Value of AdaRound's v at which h and the gradient of v are 0, so that no step changes v. */
+enum { DOWN = -40 };
 
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
 {
@@ -168,8 +168,9 @@ static float ada_signed_rate(double gradient, float rate)
     return gradient > 0 ? rate : gradient < 0 ? -rate : 0;
 }
 
-enum { SIDE_BY_SIDE = 4 }; // number of sums that are computed at the same time, because each sum
-                           // alone is a chain of dependent additions
+/* Number of sums that are computed at the same time, because each sum alone is a chain of dependent
+ * additions. */
+enum { SIDE_BY_SIDE = 4 };
 
 /* sum[k] = x[k * n] + ... + x[(k + 1) * n - 1], added in order. */
 static void ada_sums(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
@@ -213,8 +214,8 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
         bool lower = m->d[k] * low > m->d_mean[k] * high;
         if (ada_is_signed(j)) by = (lower ? 1 : -1) / -(double)a->lo;
         to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
-        if (a->zero) ds -= dz * m->d[k] * low / (s * s); // z = lo + a low / s depends on s, so
-                                                         // dloss / ds gets a term with dloss / dz
+        // z = lo + a low / s depends on s, so dloss / ds gets a term with dloss / dz
+        if (a->zero) ds -= dz * m->d[k] * low / (s * s);
         double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
         m->d[k] = fminf(1, fmaxf(0, m->d[k] - ada_signed_rate(by_a, rate)));
         m->d_mean[k] = fminf(1, fmaxf(0, m->d_mean[k] - ada_signed_rate(by_b, rate)));
@@ -227,8 +228,8 @@ void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, 
 {
     const osh_ada_args *a = j->a;
     for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
-        float q = nearbyintf((m->e[at] + m->w[at]) / m->s[i]) + m->z[i]; // e + w = (q - z) s, so q
-                                                                         // = (e + w) / s + z
+        // e + w = (q - z) s, so q = (e + w) / s + z
+        float q = nearbyintf((m->e[at] + m->w[at]) / m->s[i]) + m->z[i];
         a->codes[(row + r) * a->I + i] = (int8_t)(a->keep_zeros && m->w[at] == 0 ? m->z[i] : q);
     }
     for (int64_t g = 0; g < j->groups; g++)

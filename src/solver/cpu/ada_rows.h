@@ -5,8 +5,9 @@
 #define OSH_CPU_ADA_ROWS_H
 #include "solver/ada.h"
 
-typedef struct osh_ada_room { // all members are views of the arrays of a block of rows; ld is I,
-                              // rounded up to a multiple of 8
+/* All members are views of the arrays of a block of rows; ld is I, rounded up to a multiple of 8.
+ * */
+typedef struct osh_ada_room {
     float *w, *e, *grad, *c;  // w: weight; e: w^ - w; grad: T / 2 dloss / dw^; c: C; [rows, ld]
                               // each
     float *x, *mean, *square; // x: v, or AdaQuant's weight; mean, square: Adam's moving averages;

@@ -38,8 +38,8 @@ void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n)
     const osh_gptq_refine_args *a = t->a;
     int64_t I = a->I, first = g0 * a->group, end = osh_min64(I, (g0 + n) * a->group),
             width = end - first;
-    float *c = t->d, *part = t->next; // c: q - z of columns [first, end), [n, I]; part: partial
-                                      // product c H of one group, [n, width]
+    // c: q - z of columns [first, end), [n, I]; part: partial product c H of one group, [n, width]
+    float *c = t->d, *part = t->next;
     for (int64_t r = 0; r < t->n; r++)
         for (int64_t k = first; k < end; k++)
             c[r * I + k] = t->q[r * I + k] - t->zero[r * t->groups + k / a->group];
@@ -84,7 +84,7 @@ void osh_tile_fit_scales(osh_refine_tile *t)
                 for (int64_t i = 0; i < size; i++) t->fit[row * size + i] += t->fit[r * size + i];
             fit_put_scales(t, row, n_rows, g0, n);
         }
-        if (g0 + n < t->groups) osh_tile_pull(t, t->g); // computes G anew, because the fit of the
-                                                        // next groups needs G for the new scales
+        // computes G anew, because the fit of the next groups needs G for the new scales
+        if (g0 + n < t->groups) osh_tile_pull(t, t->g);
     }
 }

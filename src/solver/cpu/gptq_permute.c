@@ -14,8 +14,9 @@
 
 #include <string.h>
 
-enum { SIDE = 64, ROWS = 16 }; // SIDE: number of rows and columns of a tile that is transposed;
-                               // ROWS: number of rows of a chunk
+/* SIDE: number of rows and columns of a tile that is transposed; ROWS: number of rows of a chunk.
+ * */
+enum { SIDE = 64, ROWS = 16 };
 
 typedef struct permute_job {
     float *h, *room; // h: matrix, view; room: scratch [threads, I], own

@@ -168,8 +168,8 @@ static void refine_run_step(osh_refine_tile *t, const float *values, osh_refine 
     osh_tile_pull(t, t->next);
     for (int64_t r = 0; r < t->n; r += band)
         better &= refine_keep_better(t, values, r, osh_min64(band, t->n - r));
-    if (!better) osh_tile_pull(t, t->g); // computes g anew for the restored codes, because the step
-                                         // has changed g
+    // computes g anew for the restored codes, because the step has changed g
+    if (!better) osh_tile_pull(t, t->g);
 }
 
 static double refine_sum(const double *x, int64_t n, int64_t step)

@@ -119,9 +119,8 @@ static void scales_share_group(const scales_job *j, osh_search *s, float *room, 
         j->lo[at] = lo[0], j->hi[at] = hi[0];
         return;
     }
-    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g]; // each row uses the
-                                                                              // range over all rows
-                                                                              // of the weight
+    // each row uses the range over all rows of the weight
+    for (int64_t r = 0; r < j->rows; r++) lo[r] = j->lo[g], hi[r] = j->hi[g];
     osh_panel_candidates(s, lo, hi, n, j->sums + at * OSH_SCALE_CANDIDATES);
 }
 

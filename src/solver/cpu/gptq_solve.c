@@ -161,8 +161,8 @@ static osh_status solve_tile_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     memset(me->loss, 0, (size_t)(panels * each) * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t i2 = osh_min64(i1 + a->block_size, a->I);
-        OSH_TRY(osh_check_interrupt(cx)); // an interrupt is checked for each block, because a chunk
-                                          // with 28,672 columns takes seconds
+        // an interrupt is checked for each block, because a chunk with 28,672 columns takes seconds
+        OSH_TRY(osh_check_interrupt(cx));
         for (int k = 0; k < panels; k++) solve_panel_block(job, me, &part[k], i1, i2 - i1);
         solve_update_rest(job, me, panels, i1, i2);
     }

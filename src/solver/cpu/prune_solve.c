@@ -94,8 +94,9 @@ OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int
                 if (prune_is_kept(j, row + r + l, j->i1 + i + k)) of[k][l] = 0;
         }
         for (int64_t k = 0; k < a->m; k++) {
-            osh_v8i before = {0}; // rank of column k: number of columns with a lower cost, or with
-                                  // an equal cost and a smaller index
+            // rank of column k: number of columns with a lower cost, or with an equal cost and a
+            // smaller index
+            osh_v8i before = {0};
             for (int64_t o = 0; o < k; o++) before -= of[o] <= of[k];
             for (int64_t o = k + 1; o < a->m; o++) before -= of[o] < of[k];
             osh_v8i chosen = before < n_before;

@@ -8,8 +8,8 @@
 #include "ops/kernel.h"
 
 enum { OSH_DESCEND_BLOCK = 64 }; // number of columns of a block in osh_tile_descend
-typedef struct osh_change { int32_t column; float by; } osh_change; // w^ changes by `by` in column
-                                                                    // `column`
+/* W^ changes by `by` in column `column`. */
+typedef struct osh_change { int32_t column; float by; } osh_change;
 
 typedef struct osh_refine_tile {
     const osh_gptq_refine_args *a;

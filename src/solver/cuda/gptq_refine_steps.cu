@@ -268,8 +268,8 @@ osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t)
     int64_t band = osh_min64(t->row_block, t->n);
     for (int64_t g0 = 0; g0 < t->groups; g0 += OSH_FIT_GROUPS) {
         int64_t n = osh_min64(OSH_FIT_GROUPS, t->groups - g0);
-        if (g0) OSH_TRY(osh_cuda_pull(cx, d, t, t->g)); // computes g anew, because the scales of
-                                                        // earlier groups have changed
+        // computes g anew, because the scales of earlier groups have changed
+        if (g0) OSH_TRY(osh_cuda_pull(cx, d, t, t->g));
         OSH_TRY(osh_cuda_fit_sums(cx, d, t, g0, n, band));
         OSH_CU_BY_DTYPE(t->rule.dtype, T,
                         OSH_LAUNCH(fit_solve_band<T>, steps_blocks(osh_div_up(t->n, band)), THREADS,

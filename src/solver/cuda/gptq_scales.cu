@@ -4,8 +4,9 @@
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
-enum { THREADS = 96, CHUNK = 512 }; // THREADS: threads of a block, at least OSH_SCALE_CANDIDATES;
-                                    // CHUNK: weights that are read at a time
+/* THREADS: threads of a block, at least OSH_SCALE_CANDIDATES; CHUNK: weights that are read at a
+ * time. */
+enum { THREADS = 96, CHUNK = 512 };
 
 /* Sets *s and *z to the scale and the zero point of candidate k. Computes them like osh_scale_of
  * and then clamps the zero point. */

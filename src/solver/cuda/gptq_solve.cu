@@ -39,8 +39,8 @@
 
 #include <assert.h>
 
-enum { WIDE = 32, DEEP = 128 }; // WIDE: number of columns of a row in registers; DEEP: number of
-                                // rows of U in shared memory
+/* WIDE: number of columns of a row in registers; DEEP: number of rows of U in shared memory. */
+enum { WIDE = 32, DEEP = 128 };
 
 __device__ static int solve_at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
 
@@ -58,9 +58,9 @@ __device__ static void solve_load_u(float (*to)[WIDE], const float *u, int64_t I
         to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
 }
 
-typedef struct row_columns { // views of one row: its weights, its errors and its errors split into
-                             // TF32 values, from the first column of a strip (WIDE columns) on;
-                             // columns are P elements apart
+/* Views of one row: its weights, its errors and its errors split into TF32 values, from the first
+ * column of a strip (WIDE columns) on; columns are P elements apart. */
+typedef struct row_columns {
     float *w, *err, *split;
     int64_t n, P;
 } row_columns;
@@ -117,8 +117,8 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
     __shared__ __align__(16) float strip[DEEP][WIDE], corner[WIDE][WIDE];
     const panel &p = t.panels[blockIdx.y];
     int64_t b = blockIdx.y, P = t.P, row = (int64_t)blockIdx.x * ROWS + threadIdx.x;
-    if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return; // all threads of the block return here, or
-                                                        // none
+    // all threads of the block return here, or none
+    if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return;
     bool mine = row < p.n_rows; // true: the thread has a row; false: it only helps to load U
     float *w = t.w + b * t.I * P + row, *err = t.err + b * t.block * P + row;
     float *split = t.split ? t.split + 3 * b * t.block * P + row : NULL;
@@ -369,8 +369,8 @@ static osh_status solver_get_tile(osh_ctx *cx, const solver *s, const tile &t, i
     const uint32_t *words = reinterpret_cast<const uint32_t *>(t.w);
     OSH_TRY(s->d->type->get(cx, s->d, loss, t.loss, (size_t)(n * t.P) * sizeof *loss));
     OSH_TRY(s->d->type->get(cx, s->d, squares, t.squares, (size_t)(2 * n * t.P) * sizeof *squares));
-    for (int64_t b = 0, run; b < n; b += run) { // run: number of consecutive panels of the tile
-                                                // that belong to one weight
+    // run: number of consecutive panels of the tile that belong to one weight
+    for (int64_t b = 0, run; b < n; b += run) {
         const panel *p = &s->panels[first + b];
         const osh_gptq_solve_args *a = &s->jobs[s->job_of[first + b]];
         int64_t rows = 0;

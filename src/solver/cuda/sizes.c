@@ -9,12 +9,12 @@ size_t osh_gptq_permute_cuda_bytes(int64_t I)
     return 2 * osh_arena_gross((size_t)I * sizeof(float));
 }
 
-enum { PANEL_LEAST = 64, PANEL_MOST = 1024 }; // smallest and largest number of rows of a panel;
-                                              // both are multiples of ROWS of gptq_tile.cuh
-enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 }; // largest number of elements of w, and of
-                                                      // panels, in a tile
-enum { SPLIT_REST = 128 }; // least number of columns after a block for which the update product is
-                           // TF32
+/* Smallest and largest number of rows of a panel; both are multiples of ROWS of gptq_tile.cuh. */
+enum { PANEL_LEAST = 64, PANEL_MOST = 1024 };
+/* Largest number of elements of w, and of panels, in a tile. */
+enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 };
+/* Least number of columns after a block for which the update product is TF32. */
+enum { SPLIT_REST = 128 };
 
 /* Returns the number of rows of a panel. The number depends only on the width I of the input, so
  * all products of an input have the same shapes. For I >= 256 the number is at most I / 4, so that
@@ -90,8 +90,8 @@ static int64_t solve_most_panels(const osh_gptq_group *g)
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room)
 {
     size_t at[OSH_GPTQ_N_ARRAYS];
-    int64_t n = 1, most = solve_most_panels(g); // number of panels; loop invariant: n panels fit,
-                                                // or n is 1
+    // number of panels; loop invariant: n panels fit, or n is 1
+    int64_t n = 1, most = solve_most_panels(g);
     while (n < most) {
         int64_t half = (n + most + 1) / 2;
         if (osh_gptq_offsets(at, g, half) <= room) n = half;

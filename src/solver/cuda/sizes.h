@@ -8,8 +8,9 @@ extern "C" {
 #include "solver/cuda/solver.h"
 
 /* ---- gptq_solve.cu ---- */
-typedef struct osh_gptq_panel { // a panel: consecutive rows of one weight that are solved together;
-                                // all pointers are views of GPU memory
+/* A panel: consecutive rows of one weight that are solved together; all pointers are views of GPU
+ * memory. */
+typedef struct osh_gptq_panel {
     const void *w; // rows of the weight in their stored dtype, [n_rows, I]
     const float *target; // weight to approximate, [n_rows, I]; NULL: w itself
     void *out;     // result: dequantized weight in the dtype of w, [n_rows, I]; NULL: not computed

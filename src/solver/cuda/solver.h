@@ -18,8 +18,9 @@ extern "C" {
  * are complete when the call returns. The call processes as many rows at a time as fit into the
  * arena. */
 osh_status osh_gptq_solve_cuda(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
-typedef struct osh_gptq_group { // sizes of all weights (jobs) of one call of osh_gptq_solve_cuda,
-                                // from which the scratch is computed
+/* Sizes of all weights (jobs) of one call of osh_gptq_solve_cuda, from which the scratch is
+ * computed. */
+typedef struct osh_gptq_group {
     int64_t I, block_size; // input width and columns of a block; the caller sets these two members
                            // and all others to 0
     int64_t n_jobs, n_panels, n_scales, n_scale_cols;

@@ -143,8 +143,8 @@ static void case_of(awq_case *c, const osh_recipe *r, bool tear)
             fail_msg("%s, channel %d: %.9g, want %.9g", c->name, i, (double)s[i], (double)want[i]);
     assert_true(j.after > 0 && j.after <= j.before);
     assert_ok(many, m->type->transform->search(many, m, again, &j));
-    assert_memory_equal(again, s, sizeof s); // a search with another number of threads gives the
-                                             // same bytes
+    // a search with another number of threads gives the same bytes
+    assert_memory_equal(again, s, sizeof s);
     search_of o = {m, &j};
     check_bytes(&o, 1);
     check_bytes(&o, 3);

@@ -11,8 +11,8 @@
 enum { NUMBERS = 20261123, STEPS = 40, GROUP = 8, LINEARS = 7, CODES = 8448, MOST = 14208 };
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/block";
 
-typedef struct layer { // the first layer of the tiny Llama or the tiny Qwen2, and the arguments for
-                       // learning its codes
+/* The first layer of the tiny Llama or the tiny Qwen2, and the arguments for learning its codes. */
+typedef struct layer {
     tiny_model at;
     osh_partition *parts;
     const osh_subgraph *sub; // view: subgraph of the layer

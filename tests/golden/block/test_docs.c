@@ -237,8 +237,8 @@ static void test_docs(void **state)
     run(&m, 0, m.first, -1, NULL, m.in, m.x0);
     int64_t tokens = m.offsets[m.data.n];
     memcpy(m.x, m.x0, (size_t)(tokens * WIDTH) * sizeof(float));
-    int n_layers = SANITIZED ? 1 : m.g->n_layers; // all layers run the same code, so one layer is
-                                                  // enough with sanitizers
+    // all layers run the same code, so one layer is enough with sanitizers
+    int n_layers = SANITIZED ? 1 : m.g->n_layers;
     for (int l = 0; l < n_layers; l++) {
         layer_at(&m, l);
         run_layer(&m, m.x0, m.y0);

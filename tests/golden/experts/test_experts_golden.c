@@ -60,9 +60,9 @@ static void compare_run(const char *all_experts, const char *golden)
         if (k) printf("%s: %lld of %lld codes differ\n", module, (long long)k, (long long)n);
         differ += k, all += n, modules++;
     }
-    assert_int_equal(modules, 3 * 4 + 3 + 2 * 3 * E); // number of quantized modules: q, k, v and o
-                                                      // of 3 layers; gate, up and down of one MLP
-                                                      // and of all experts of 2 layers
+    // number of quantized modules: q, k, v and o of 3 layers; gate, up and down of one MLP and of
+    // all experts of 2 layers
+    assert_int_equal(modules, 3 * 4 + 3 + 2 * 3 * E);
     printf("%lld of %lld codes differ (limit 0.1 %%)\n", (long long)differ, (long long)all);
     assert_true(differ * 1000 <= all);
     osh_st_close(cx, out), osh_st_close(cx, want);

@@ -345,8 +345,8 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
 
     assert_ok(cx, osh_tensor_new(cx, &h_used, OSH_F32, 2, h->shape));
     float *to = h_used->data;
-    for (int64_t i = 0; i < c->I; i++) // the upper triangle is NaN, because the code must not read
-                                       // it
+    // the upper triangle is NaN, because the code must not read it
+    for (int64_t i = 0; i < c->I; i++)
         for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
     osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};
     if (d) check_needs(m, &m->schemes[0], used, h_used, c->samples);
@@ -374,8 +374,8 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
                   most, ours, theirs, ours / theirs, 1 + above, nearest, kappa);
     assert_true((double)(n - same) <= most);
     assert_true(ours <= theirs * (1 + above));
-    assert_true(theirs < nearest); // the Hessian has an effect: the loss is less than that of
-                                   // rounding to nearest
+    // the Hessian has an effect: the loss is less than that of rounding to nearest
+    assert_true(theirs < nearest);
     osh_linear_job_deinit(cx, &job);
     osh_tensor_free(cx, w);
     osh_tensor_free(cx, used);

@@ -32,8 +32,8 @@ static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const
 }
 
 static bool drawn; // true if the random weights differ from those of gen.py (noise.py)
-static double log_ratios[2]; // sums over the cases of log (our error / transformers' error), for
-                             // BF16 and for F16
+/* Sums over the cases of log (our error / transformers' error), for BF16 and for F16. */
+static double log_ratios[2];
 static int n_ratios;
 
 /* Compares the NLL of each token with <case>.nll.npy. `row` is 0 for BF16, 2 for F16. This row of

@@ -138,8 +138,8 @@ static void check(const osh_st *st, const cJSON *c, osh_ctx *cx)
     osh_tensor *w = make_values(c, 0);
     const osh_q_args *a = &r->modifiers[0].schemes[0].weights;
     float *importance = make_importance(c);
-    p.importance = importance; // the importance is collected if any Linear with the input needs the
-                               // importance
+    // the importance is collected if any Linear with the input needs the importance
+    p.importance = importance;
     assert_ok(cx, osh_q_weight_params(cx, &p, w, a, OSH_ARITH_REFERENCE, "w"));
     same(st, c->string, "scale", p.scale);
     if (p.zero) same(st, c->string, "zero", p.zero);

@@ -178,8 +178,8 @@ static void check_weight_case(const osh_st *st, const cJSON *c)
     osh_dtype dt = osh_dtype_of_name(string(c, "dtype"));
     int64_t N = number(c, "rows"), K = number(c, "cols");
     osh_tensor *w = make_weight(number(c, "stream"), N, K, dt), *decoded = NULL, stored[OSH_FORMAT_MAX_TENSORS];
-    osh_dtype to = s->weights.scale_dtype ? OSH_BF16 : dt; // compressed-tensors decodes NVFP4 and
-                                                           // MX to BF16
+    // compressed-tensors decodes NVFP4 and MX to BF16
+    osh_dtype to = s->weights.scale_dtype ? OSH_BF16 : dt;
     const osh_tensor *views[OSH_FORMAT_MAX_TENSORS];
     osh_qparams p = {0}, back = {0};
     const osh_format *f = NULL;

@@ -77,8 +77,8 @@ static void fold_and_compare(const smooth_case *c, const char *leaf, float *w, i
     const osh_fold_rule rule = {way, s, way == OSH_FOLD_ROWS ? 1 : N, 0};
     int64_t size = (int64_t)osh_dtype_bytes(c->dt);
     osh_from_f32(raw, c->dt, w, n);
-    for (int64_t at = 0, k; at < n; at += k) { // the weight is processed in chunks whose ends are
-                                               // inside a row
+    // the weight is processed in chunks whose ends are inside a row
+    for (int64_t at = 0, k; at < n; at += k) {
         k = n - at < 50 ? n - at : 50;
         osh_fold_factors(raw + at * size, c->dt, &rule, at, k);
     }

@@ -59,8 +59,8 @@ static osh_status compare_source(osh_ctx *cx, const char *name, const char *adap
     path_of(path, name, "expected.safetensors");
     OSH_TRY(osh_st_open(cx, &st, path));
     const osh_checkpoint *ck = osh_source_checkpoint(s);
-    assert_int_equal(ck->n_tensors, osh_st_count(st)); // the stored tensors of a quantized weight
-                                                       // are not listed
+    // the stored tensors of a quantized weight are not listed
+    assert_int_equal(ck->n_tensors, osh_st_count(st));
     for (int64_t i = 0; i < osh_st_count(st); i++) compare_tensor(cx, ck, st, osh_st_at(st, i));
 done:
     osh_st_close(cx, st);

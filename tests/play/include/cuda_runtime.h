@@ -111,8 +111,8 @@ T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t ma
     static_assert(sizeof v <= sizeof(uint64_t), "a shuffle moves at most 8 bytes");
     memcpy(&mine, &v, sizeof v);
     uint64_t value = osh_play_warp(at, mask, mine)[from].word[0];
-    if (!(mask >> from & 1)) value = ~(uint64_t)0; // lane `from` is not in the mask, so the value
-                                                   // is NaN
+    // lane `from` is not in the mask, so the value is NaN
+    if (!(mask >> from & 1)) value = ~(uint64_t)0;
     memcpy(&v, &value, sizeof v);
     return v;
 }
