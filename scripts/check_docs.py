@@ -38,7 +38,7 @@ FOREIGN = {
     "kernel_budgets.py": {"write"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},
     "compare_families.py": {"gptq", "draws"},
-    "coverage.py": {"write"},
+    "coverage.py": {"write", "registry", "version"},
     "family.py": {"record"},
     "calibration.sh": {"build", "out", "shape"},
     "onloading.sh": {"out", "title", "samples", "length", "targets"},
