@@ -225,16 +225,14 @@ done:
     return rc;
 }
 
-static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+/* Refuses flags that only `oneshot plan` reads. A run of the largest subgraph alone reads --json. */
+static osh_status refuse_plan_flags(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
-    osh_plan *p = NULL;  // own
-    bool finished = false;
-    osh_run r = {.started = osh_now()};
-    OSH_TRY(require_model(cx, opt));
-    OSH_TRY(osh_isa_use(cx, opt->isa));
-    const char *only = opt->json ? "--json" : opt->verbose ? "--verbose" : NULL;
-    if (opt->largest_layer) only = "--largest-layer";
+    const char *only = opt->json && !opt->only_largest_layer ? "--json"
+                       : opt->verbose                        ? "--verbose"
+                       : opt->largest_layer                  ? "--largest-layer"
+                                                             : NULL;
     if (only)
         OSH_FAIL(cx, OSH_E_USAGE, "%s: a run prints no plan; this is for `oneshot plan`%s", only,
                  opt->verbose ? ": want --log-level info" : "");
@@ -247,6 +245,19 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
                  "--ranks %lld: a run has the ranks that mpirun or srun starts; this is for "
                  "`oneshot plan`",
                  (long long)opt->n_ranks);
+done:
+    return rc;
+}
+
+static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
+{
+    osh_status rc = OSH_OK;
+    osh_plan *p = NULL;  // own
+    bool finished = false;
+    osh_run r = {.started = osh_now()};
+    OSH_TRY(require_model(cx, opt));
+    OSH_TRY(osh_isa_use(cx, opt->isa));
+    OSH_TRY(refuse_plan_flags(cx, opt));
     if (opt->only_largest_layer) return osh_try_largest(cx, opt, sink, user);
     if (!opt->output) OSH_FAIL(cx, OSH_E_USAGE, "--output is not given");
     OSH_TRY(osh_output_claim(cx, opt));
