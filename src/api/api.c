@@ -225,7 +225,7 @@ done:
     return rc;
 }
 
-/* Refuses flags that only `oneshot plan` reads. A run of the largest subgraph alone reads --json. */
+/* Refuses flags that only `oneshot plan` reads. A run of the largest subgraph reads --json. */
 static osh_status refuse_plan_flags(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
