@@ -15,7 +15,7 @@ enum { IN, OUT, CONSUME, VALUES, N_SETS };
 
 typedef struct stored { // a step in the list
     osh_step step;      // its arrays are not used
-    bool has_values, has_routed;
+    bool has_values, has_run, has_routed;
     size_t set[N_SETS + 1]; // set k has values[set[k]] to values[set[k + 1] - 1]
     size_t nodes;           // index of the first flag of `run`; `routed` follows
 } stored;
@@ -97,7 +97,7 @@ const osh_step *osh_steps_at(osh_steps *s, int k)
     s->now = t->step;
     s->now.in = s->set[IN], s->now.out = s->set[OUT], s->now.consume = s->set[CONSUME];
     s->now.values = t->has_values ? s->set[VALUES] : NULL;
-    s->now.run = s->nodes + t->nodes;
+    s->now.run = t->has_run ? s->nodes + t->nodes : NULL;
     s->now.routed = t->has_routed ? s->nodes + t->nodes + t->step.n : NULL;
     return &s->now;
 }
@@ -169,8 +169,8 @@ osh_status osh_steps_add(osh_ctx *cx, osh_steps *s, const osh_step *step)
     s->of = of, s->room = (int)room;
     if (rc) goto done;
     stored *t = &s->of[s->n];
-    *t = (stored){.step = *step, .has_values = step->values, .has_routed = step->routed,
-                  .nodes = s->n_nodes};
+    *t = (stored){.step = *step, .has_values = step->values, .has_run = step->run,
+                  .has_routed = step->routed, .nodes = s->n_nodes};
     for (int k = 0; k < N_SETS; k++) {
         t->set[k] = s->n_values;
         OSH_TRY(steps_add_set(cx, s, sets[k]));

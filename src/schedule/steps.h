@@ -23,7 +23,7 @@ typedef enum osh_step_kind {
 typedef struct osh_step {
     osh_step_kind kind;
     int first, n;
-    const bool *run;     // [nodes] true for nodes that run
+    const bool *run;     // [nodes] true for nodes that run; NULL for kinds that run none
     const bool *in;      // true for values that the step reads from the store, and for the token
                          // ids
     const bool *out;     // true for values that the step writes to the store
