@@ -4,13 +4,29 @@
 
 #include <string.h>
 
+/* True if the checkpoint has scales for the codes in <module>.weight. */
+static bool has_scales(osh_ctx *cx, const osh_builder *b, const char *module)
+{
+    static const char *const leaves[] = {"weight_scale", "weight_scale_inv", "SCB",
+                                         "weight.absmax"};
+    bool yes = false;
+    for (size_t i = 0; i < sizeof leaves / sizeof *leaves && !yes; i++) {
+        char *name = osh_sprintf(cx, "%s.%s", module, leaves[i]);
+        yes = name && osh_checkpoint_find(b->ck, name);
+        osh_free(cx, name);
+    }
+    return yes;
+}
+
 /* True if the module is a quantized Linear of a compressed-tensors checkpoint. The codes of such a
  * Linear are in the tensor weight_packed, or in a tensor `weight` with dtype I8, U8 or FP8. */
 static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
                           const osh_ckpt_tensor *t)
 {
     if (!b->ck->config->quantization_config) return false;
-    if (t) return t->e->dtype == OSH_I8 || t->e->dtype == OSH_FP8 || t->e->dtype == OSH_U8;
+    if (t)
+        return (t->e->dtype == OSH_I8 || t->e->dtype == OSH_FP8 || t->e->dtype == OSH_U8) &&
+               has_scales(cx, b, module);
     char *name = osh_sprintf(cx, "%s.weight_packed", module);
     bool yes = name && osh_checkpoint_find(b->ck, name);
     osh_free(cx, name);

@@ -88,6 +88,9 @@ static osh_status adapter_take_pattern(osh_ctx *cx, double *out, const osh_adapt
     char *text = NULL;   // own
     bool yes = false;
     const cJSON *o = cJSON_GetObjectItemCaseSensitive(a->config, pattern);
+    if (o && !cJSON_IsNull(o) && !cJSON_IsObject(o))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is not an object: want names of modules with numbers",
+                 a->path, pattern);
     for (const cJSON *v = cJSON_IsObject(o) ? o->child : NULL; v && !yes; v = v->next) {
         osh_regex_free(cx, r), r = NULL;
         osh_free(cx, text);
@@ -175,8 +178,13 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_st_entry *e
             OSH_FAIL(cx, OSH_E_FORMAT, "%s has %d dimensions or no elements: want 2 dimensions",
                      e->name, e->ndim);
         OSH_TRY(adapter_weight(cx, &w, a, name, n, ".weight"));
+        const osh_st_entry **part = tails[k].is_b ? &w->b : &w->a;
+        const osh_st_entry *other = w->whole ? w->whole : *part;
+        if (other || ((w->a || w->b) && w->embedding != tails[k].embedding))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
+                     e->name, other ? other->name : (w->a ? w->a : w->b)->name);
         w->embedding = tails[k].embedding;
-        *(tails[k].is_b ? &w->b : &w->a) = e;
+        *part = e;
         goto done;
     }
     if (strstr(name, ".lora_"))
@@ -187,9 +195,9 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_st_entry *e
     bool inner = osh_ends_with(name, n, ".base_layer");
     OSH_TRY(adapter_weight(cx, &w, a, name, inner ? n - strlen(".base_layer") : strlen(name),
                            inner ? leaf : ""));
-    if (w->whole)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is replaced by both %s and %s", w->name, w->whole->name,
-                 e->name);
+    if (w->whole || w->a || w->b)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
+                 e->name, (w->whole ? w->whole : w->a ? w->a : w->b)->name);
     w->whole = e;
 done:
     return rc;

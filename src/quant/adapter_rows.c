@@ -143,6 +143,10 @@ osh_status osh_lora_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *
         if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         OSH_TRY(lora_add(cx, (char *)to + (size_t)at * row, &room, w, first + at, k));
     }
+    int64_t bad = osh_find_nonfinite(to, e->dtype, n * osh_ckpt_columns(e));
+    if (bad >= 0)
+        OSH_FAIL(cx, OSH_E_NUMERIC, "row %lld of the merged weight holds a NaN or an infinity",
+                 (long long)(first + bad / osh_ckpt_columns(e)));
 done:
     osh_free(cx, room.block);
     osh_mem_use(cx, old);

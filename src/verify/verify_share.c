@@ -3,7 +3,9 @@
  * with the number of the check, so that rank 0 prints them in the order of one process. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/file.h"
 #include "io/journal.h"
 #include "plan/division.h"
 #include "verify/verify.h"
@@ -24,6 +26,23 @@ void osh_verify_alone(osh_verify *v)
     osh_ranks_phase(v->opt->ranks, "verify", NULL);
 }
 
+/* Appends the sizes of the files of an output that each rank reads itself. */
+static osh_status files_tell(osh_ctx *cx, osh_buf *b, const char *dir)
+{
+    static const char *const names[] = {"config.json", "oneshot-manifest.json"};
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct stat st;
+        char *path = osh_path_join(cx, dir, names[i]); // own
+        if (!path) OSH_TRY(OSH_E_NOMEM);
+        long long n = stat(path, &st) ? -1 : (long long)st.st_size; // -1: there is none
+        osh_free(cx, path);
+        OSH_TRY(osh_buf_line(cx, b, "%s: %lld bytes", names[i], n));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_verify_agree(osh_ctx *cx, const osh_verify *v, const char *what,
                             const osh_checkpoint *ck)
 {
@@ -32,6 +51,7 @@ osh_status osh_verify_agree(osh_ctx *cx, const osh_verify *v, const char *what,
     osh_buf_init(&b, 0);
     if (!v->opt->ranks) goto done;
     if (ck) OSH_TRY(osh_shards_tell(cx, &b, ck));
+    if (ck == v->ck) OSH_TRY(files_tell(cx, &b, v->dir));
     OSH_TRY(osh_ranks_agree(cx, v->opt->ranks, what, b.data ? b.data : "no checkpoint"));
 done:
     osh_buf_deinit(cx, &b);

@@ -93,6 +93,11 @@ bad 't["base_model.model.model.norm.weight"] = ("F32", [3], bytes(12))' 'has ano
 bad 't[down + "lora_A.weight"] = ("I32", *t[down + "lora_A.weight"][1:])' 'is I32: want F32, BF16 or F16'
 bad 'd, s, raw = t[down + "lora_A.weight"]; t[down + "lora_A.weight"] = (d, [2, s[1] // 2], raw[:len(raw) // 2])' 'do not fit model.layers.1.mlp.down_proj.weight'
 bad 'd, s, raw = t[down + "lora_A.weight"]; t[down + "lora_A.weight"] = (d, s, b"\0\0\xc0\x7f" + raw[4:])' 'holds nan, want finite numbers'
+bad 'c["alpha_pattern"] = [4]' 'alpha_pattern is not an object: want names of modules with numbers'
+bad 't[down + "lora_embedding_A"] = t[down + "lora_A.weight"]' 'is changed by both .*down_proj'
+bad 't["base_model.model.model.layers.1.mlp.down_proj.weight"] = t[down + "lora_A.weight"]' 'is changed by both .*down_proj'
+edit 'c["lora_alpha"] = 1e308'
+refused 1 'row 0 of the merged weight holds a NaN or an infinity' --model "$model" --adapter other --output x --restart
 head -c 100 lora/adapter_model.safetensors >other/adapter_model.safetensors
 refused 1 'truncated' --model "$model" --adapter other --output x
 rm other/adapter_model.safetensors

@@ -31,7 +31,8 @@ sampled=(eval --model quantized --reference "$model" --dataset text.txt --max-se
 if "$ONESHOT" "${sampled[@]}" --host-memory 1MiB 2>err; then fail "1 MiB is enough for answers"; fi
 least=$(sed -n 's/.*answers --sample: the smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
 [ -n "$least" ] || fail "no smallest budget: $(cat err)"
-"$ONESHOT" "${sampled[@]}" --host-memory "${least}MiB" >got || fail "$least MiB: not enough for scores and answers"
+# AddressSanitizer keeps the memory that the scores have freed, so the answers would need more.
+[ -n "$SANITIZED" ] || "$ONESHOT" "${sampled[@]}" --host-memory "${least}MiB" >got || fail "$least MiB: not enough for scores and answers"
 # With twice the text the outputs of the two models need most of the memory.
 cat "$OSH_SOURCE_DIR/docs/explanation/numerics.md" >>text.txt
 check --model quantized --reference "$model"

@@ -83,6 +83,9 @@ describe modelopt '{"quant_algo": "NVFP4_AWQ"}'
 refused "quant_algo 'NVFP4_AWQ': want FP8" --model other --output x
 describe modelopt '{"group_size": 32}'
 refused 'group_size is 32, want 16 for NVFP4' --model other --output x
+rm -rf other && cp -r modelopt other
+"$OSH_TOOLS/st_edit" other dup model.layers.1.mlp.up_proj.weight_scale model.layers.0.self_attn.q_proj.pre_quant_scale
+refused 'q_proj.pre_quant_scale: weights with pre_quant_scale are not read' --model other --output x
 "$OSH_TOOLS/st_edit" modelopt fill model.layers.1.mlp.up_proj.weight_scale 0 1 7f
 refused 'up_proj.weight_scale holds nan' --model modelopt --output x
 
@@ -111,6 +114,9 @@ describe gptq '{"bits": 8}'
 refused 'do not hold codes of 8 bits' --model other --output x
 describe gptq '{"group_size": 64}'
 refused 'scales for .* groups, want .*: 512 input features in groups of 64' --model other --output x
+describe gptq '{"group_size": 33, "dynamic": {"+:.*": {"bits": 4}}}'
+"$OSH_TOOLS/st_edit" other drop model.layers.1.mlp.up_proj.g_idx
+refused 'can have groups of several sizes, and modules may differ' --model other --output x
 describe awq '{"bits": 3}'
 refused 'quant_method awq with bits 3: want 4' --model other --output x
 describe awq '{"version": "marlin"}'

@@ -37,6 +37,9 @@ done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
 [ -z "$(ls scratch)" ] || fail "scratch files are left: $(ls scratch)"
 
+# AddressSanitizer keeps freed memory, so the base of two processes differs by more than budgets may.
+[ -z "$SANITIZED" ] || exit 0
+
 # The smallest budget of the plan is enough, to the byte.
 "$ONESHOT" plan "${job[@]}" --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)

@@ -18,6 +18,21 @@ extern const osh_source_type osh_source_modelopt;
 enum { WEIGHT, SCALES, SCALE_2, N_PARTS }; // indices of stored tensors in q->parts
 enum { GROUP = 16, ROWS = 64 };            // ROWS: number of rows that are read together
 
+/* Fails if a tensor of the checkpoint changes the inputs or the products of a module. */
+static osh_status modelopt_check_extra(osh_ctx *cx, const osh_source *s)
+{
+    static const char *const words[] = {"pre_quant_scale", "svdquant_lora"};
+    osh_status rc = OSH_OK;
+    for (int64_t i = 0; i < s->ck->n_tensors; i++)
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+            if (strstr(s->ck->tensors[i].e->name, words[k]))
+                OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                         "%s: weights with %s are not read: want FP8 or NVFP4 without it",
+                         s->ck->tensors[i].e->name, words[k]);
+done:
+    return rc;
+}
+
 static osh_status modelopt_configure(osh_ctx *cx, osh_source *s, const cJSON *q)
 {
     static const char *const known[] = {"FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4",
@@ -38,6 +53,7 @@ static osh_status modelopt_configure(osh_ctx *cx, osh_source *s, const cJSON *q)
     if (group != GROUP)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: group_size is %lld, want %d for %s", path,
                  (long long)group, GROUP, algo);
+    OSH_TRY(modelopt_check_extra(cx, s));
 done:
     return rc;
 }
@@ -48,23 +64,6 @@ static bool modelopt_claims(const osh_source *s, const osh_st_entry *e, size_t *
     if ((*n = osh_before_tail(e->name, ".weight_scale_2")) > 0) return true;
     if (e->dtype == OSH_U8) return (*n = osh_before_tail(e->name, ".weight")) > 0;
     return e->dtype == OSH_FP8 && (*n = osh_before_tail(e->name, ".weight_scale")) > 0;
-}
-
-/* Fails if the inputs of the module are multiplied by factors before the product. */
-static osh_status modelopt_check_extra(osh_ctx *cx, const osh_source_module *q)
-{
-    static const char *const leaves[] = {"pre_quant_scale", "svdquant_lora_a"};
-    osh_status rc = OSH_OK;
-    const osh_ckpt_tensor *t;
-    for (size_t i = 0; i < sizeof leaves / sizeof *leaves; i++) {
-        OSH_TRY(osh_source_find_leaf(cx, &t, q, ".", leaves[i]));
-        if (t)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: weights with %s are not read: want NVFP4 without it", t->e->name,
-                     leaves[i]);
-    }
-done:
-    return rc;
 }
 
 static osh_status modelopt_find(osh_ctx *cx, osh_source_module *q)
@@ -92,7 +91,6 @@ static osh_status modelopt_find(osh_ctx *cx, osh_source_module *q)
         two->ndim > 1)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s with %d dimensions and %lld elements: want F32, one "
                  "number", two->name, osh_dtype_name(two->dtype), two->ndim, (long long)numel);
-    OSH_TRY(modelopt_check_extra(cx, q));
     if (q->dtype == OSH_DTYPE_NONE) q->dtype = OSH_BF16;
 done:
     return rc;
