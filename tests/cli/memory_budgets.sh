@@ -37,7 +37,7 @@ done
 [ $rounds = 1 ] && [ $segments = 1 ] || fail "no budget led to rounds ($rounds) or to segments ($segments)"
 [ -z "$(ls scratch)" ] || fail "scratch files are left: $(ls scratch)"
 
-# AddressSanitizer keeps freed memory, so the base of two processes differs by more than budgets may.
+# AddressSanitizer keeps freed memory, so the base of two processes differs too much.
 [ -z "$SANITIZED" ] || exit 0
 
 # The smallest budget of the plan is enough, to the byte.
