@@ -179,10 +179,9 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_st_entry *e
                      e->name, e->ndim);
         OSH_TRY(adapter_weight(cx, &w, a, name, n, ".weight"));
         const osh_st_entry **part = tails[k].is_b ? &w->b : &w->a;
-        const osh_st_entry *other = w->whole ? w->whole : *part;
-        if (other || ((w->a || w->b) && w->embedding != tails[k].embedding))
+        if (*part || ((w->a || w->b) && w->embedding != tails[k].embedding))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
-                     e->name, other ? other->name : (w->a ? w->a : w->b)->name);
+                     e->name, (*part ? *part : w->a ? w->a : w->b)->name);
         w->embedding = tails[k].embedding;
         *part = e;
         goto done;
@@ -195,7 +194,7 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_st_entry *e
     bool inner = osh_ends_with(name, n, ".base_layer");
     OSH_TRY(adapter_weight(cx, &w, a, name, inner ? n - strlen(".base_layer") : strlen(name),
                            inner ? leaf : ""));
-    if (w->whole || w->a || w->b)
+    if (w->whole || (!inner && (w->a || w->b))) // base_layer is the weight below the update
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
                  e->name, (w->whole ? w->whole : w->a ? w->a : w->b)->name);
     w->whole = e;

@@ -462,7 +462,7 @@ static void check_bytes(osh_ctx *one, osh_ctx *three, const op_case *c, osh_dtyp
     assert_int_equal(osh_op_run(three, op, &batch.a), OSH_OK);
     for (int64_t s = 0; s < batch.seqs.n; s++) {
         int64_t row = batch.offsets[s], n = batch.offsets[s + 1] - row;
-        osh_tensor in[3], out = alone.out.t;
+        osh_tensor in[OSH_OP_MAX_IN], out = alone.out.t;
         osh_op_args a = alone.a;
         for (int i = 0; i < op->n_in; i++) {
             in[i] = alone.in[i].t;
@@ -501,7 +501,7 @@ static void test_same_bytes(void **state)
 static osh_status piece_run(osh_ctx *cx, const osh_op *op, const op_run *r, const osh_op_past *past,
                             int64_t end)
 {
-    osh_tensor in[3], out = r->out.t;
+    osh_tensor in[OSH_OP_MAX_IN], out = r->out.t;
     osh_op_args a = r->a;
     for (int i = 0; i < op->n_in; i++) {
         in[i] = r->in[i].t;

@@ -212,7 +212,8 @@ static osh_status find_group(osh_ctx *cx, osh_source_module *q, const gptq_confi
     osh_status rc = OSH_OK;
     int64_t G = q->parts[SCALES].e->shape[0], size = c->group < 0 ? q->I : c->group;
     bool fits = (q->I + size - 1) / size == G;
-    if (c->mixed && q->parts[GROUPS].e && !fits) size = (q->I + G - 1) / G, fits = true;
+    if (c->mixed && !fits && (q->parts[GROUPS].e || G == 1))
+        size = (q->I + G - 1) / G, fits = true;
     if (c->mixed && !q->parts[GROUPS].e && G > 1) {
         int n = group_count_sizes(&size, q->I, G, size);
         if (n > 1)
