@@ -1,6 +1,7 @@
 # pages.sh - docs/tutorials/*.md and docs/how-to/jobs.md: every command works, and prints the text
 # of the page.
 set -euo pipefail
+[ -z "${SANITIZED:-}" ] || { echo "a sanitizer needs more memory than the budgets of the pages"; exit 77; }
 PATH=$(dirname "$ONESHOT"):$PATH
 for page in tutorials/{first-run,fine-tuned-model,larger-than-memory,eight-gb-gpu} how-to/jobs; do
     mkdir -p "$page"
