@@ -383,35 +383,30 @@ static void params_get(float *scale, float *zero, const osh_qparams *p, int64_t 
     }
 }
 
-/* Calls `code` for the segments of row r: for runs of segments of one length, and for a shorter
- * last segment. row: elements before the row in the arrays of the caller. */
-static void row_code(const grid *g, const osh_qparams *p, int64_t r, int64_t row,
-                     void (*code)(void *user, int64_t element, const osh_q_run *run), void *user)
-{
-    float scale[OSH_Q_RUN], zero[OSH_Q_RUN];
-    for (int64_t s = 0, n; s < g->per_band; s += n) {
-        int64_t full = g->I / g->seg - s; // segments of full length from s on
-        n = full < 1 ? 1 : full < OSH_Q_RUN ? full : OSH_Q_RUN;
-        params_get(scale, zero, p, r / g->band * g->per_band + s, n);
-        osh_q_run run = {full < 1 ? g->I - s * g->seg : g->seg, n, scale, zero};
-        code(user, row + s * g->seg, &run);
-    }
-}
-
-typedef struct coding { // state of row_code for a chunk, or for rows that are decoded
+typedef struct coding { // state for coding rows
     const osh_q_kernels *k;
+    const osh_qparams *p;
     osh_q_code q;
     osh_dtype dt;
     const uint8_t *w; // weights that are encoded; NULL: codes are decoded to `out`
     uint8_t *codes, *out;
 } coding;
 
-static void coding_run(void *user, int64_t element, const osh_q_run *run)
+/* Encodes or decodes row r: runs of segments of one length, and a shorter last segment. row: index
+ * of the row's first element in the arrays of c. */
+static void code_row(const coding *c, const grid *g, int64_t r, int64_t row)
 {
-    const coding *c = user;
-    size_t at = (size_t)element * osh_dtype_bytes(c->dt);
-    if (c->w) c->k->encode_run(c->codes + element, c->w + at, c->dt, run, &c->q);
-    else c->k->decode_run(c->out + at, c->dt, c->codes + element, run, &c->q);
+    float scale[OSH_Q_RUN], zero[OSH_Q_RUN];
+    for (int64_t s = 0, n; s < g->per_band; s += n) {
+        int64_t full = g->I / g->seg - s; // segments of full length from s on
+        n = full < 1 ? 1 : full < OSH_Q_RUN ? full : OSH_Q_RUN;
+        params_get(scale, zero, c->p, r / g->band * g->per_band + s, n);
+        osh_q_run run = {full < 1 ? g->I - s * g->seg : g->seg, n, scale, zero};
+        int64_t element = row + s * g->seg;
+        size_t at = (size_t)element * osh_dtype_bytes(c->dt);
+        if (c->w) c->k->encode_run(c->codes + element, c->w + at, c->dt, &run, &c->q);
+        else c->k->decode_run(c->out + at, c->dt, c->codes + element, &run, &c->q);
+    }
 }
 
 /* Encodes or decodes all segments (elements of a row that share a scale) of a chunk of rows. */
@@ -419,14 +414,14 @@ static osh_status code_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
     const grid *g = &j->g;
-    coding c = {.k = j->k, .dt = j->dt, .w = j->out ? NULL : j->w, .codes = j->codes,
-                .out = j->out ? j->out->data : NULL};
+    coding c = {.k = j->k, .p = j->p, .dt = j->dt, .w = j->out ? NULL : j->w,
+                .codes = j->codes, .out = j->out ? j->out->data : NULL};
     c.q = osh_q_code_of(
         j->a, j->ar == OSH_ARITH_F32 || j->p->scale->dtype != j->dt ? OSH_F32 : j->dt);
     int64_t first = chunk * j->chunk_rows,
             last = first + j->chunk_rows < g->O ? first + j->chunk_rows : g->O;
 
-    for (int64_t r = first; r < last; r++) row_code(g, j->p, r, r * g->I, coding_run, &c);
+    for (int64_t r = first; r < last; r++) code_row(&c, g, r, r * g->I);
     return OSH_OK;
 }
 
@@ -457,12 +452,13 @@ void osh_q_decode_rows(void *to, osh_dtype dt, const osh_q_coded *w, int64_t fir
     const osh_qparams *p = w->params;
     grid g = scale_grid_of(w->args, w->O, w->I);
     coding c = {.k = osh_q_kernels_best(),
+                .p = p,
                 .q = osh_q_code_of(w->args, p->scale->dtype != dt ? OSH_F32 : dt),
                 .dt = dt,
                 .codes = (uint8_t *)w->codes + first * w->I,
                 .out = to};
 
-    for (int64_t r = 0; r < n; r++) row_code(&g, p, first + r, r * w->I, coding_run, &c);
+    for (int64_t r = 0; r < n; r++) code_row(&c, &g, first + r, r * w->I);
 }
 
 void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)

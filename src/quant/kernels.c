@@ -170,26 +170,38 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
     }
 }
 
+void osh_q_encode_each(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
+                       const osh_q_code *c, const osh_q_kernels *k)
+{
+    size_t bytes = (size_t)r->seg * osh_dtype_bytes(dt);
+    osh_q_code one = *c;
+    for (int64_t i = 0; i < r->n; i++) {
+        one.scale = r->scale[i], one.zero = r->zero[i];
+        k->encode(codes + i * r->seg, (const uint8_t *)x + (size_t)i * bytes, dt, r->seg, &one);
+    }
+}
+
+void osh_q_decode_each(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
+                       const osh_q_code *c, const osh_q_kernels *k)
+{
+    size_t bytes = (size_t)r->seg * osh_dtype_bytes(dt);
+    osh_q_code one = *c;
+    for (int64_t i = 0; i < r->n; i++) {
+        one.scale = r->scale[i], one.zero = r->zero[i];
+        k->decode((uint8_t *)y + (size_t)i * bytes, dt, codes + i * r->seg, r->seg, &one);
+    }
+}
+
 static void encode_run_c(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
                          const osh_q_code *c)
 {
-    size_t bytes = (size_t)r->seg * osh_dtype_bytes(dt);
-    osh_q_code k = *c;
-    for (int64_t i = 0; i < r->n; i++) {
-        k.scale = r->scale[i], k.zero = r->zero[i];
-        encode_c(codes + i * r->seg, (const uint8_t *)x + (size_t)i * bytes, dt, r->seg, &k);
-    }
+    osh_q_encode_each(codes, x, dt, r, c, &osh_q_kernels_c);
 }
 
 static void decode_run_c(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
                          const osh_q_code *c)
 {
-    size_t bytes = (size_t)r->seg * osh_dtype_bytes(dt);
-    osh_q_code k = *c;
-    for (int64_t i = 0; i < r->n; i++) {
-        k.scale = r->scale[i], k.zero = r->zero[i];
-        decode_c((uint8_t *)y + (size_t)i * bytes, dt, codes + i * r->seg, r->seg, &k);
-    }
+    osh_q_decode_each(y, dt, codes, r, c, &osh_q_kernels_c);
 }
 
 static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n)

@@ -59,6 +59,12 @@ typedef struct osh_q_kernels {
 } osh_q_kernels;
 
 extern const osh_q_kernels osh_q_kernels_c;
+/* Call k->encode or k->decode for each segment of a run: the columns of kernels without a faster
+ * loop over runs. */
+void osh_q_encode_each(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
+                       const osh_q_code *c, const osh_q_kernels *k);
+void osh_q_decode_each(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
+                       const osh_q_code *c, const osh_q_kernels *k);
 /* Return the kernels for a CPU with OSH_ISA_AVX2 or OSH_ISA_AVX512. The caller must check once that
  * the CPU has the set, because CPUID is slow in a virtual machine. Return NULL if the program was
  * not built for x86-64. */

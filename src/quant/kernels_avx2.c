@@ -394,28 +394,6 @@ AVX2 static void decode_avx2(void *y, osh_dtype dt, const uint8_t *codes, int64_
     else decode_kind(y, OSH_F32, codes, n, c);
 }
 
-AVX2 static void encode_run_avx2(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
-                                 const osh_q_code *c)
-{
-    size_t bytes = (size_t)r->seg * (dt == OSH_F32 ? 4 : 2);
-    osh_q_code k = *c;
-    for (int64_t i = 0; i < r->n; i++) {
-        k.scale = r->scale[i], k.zero = r->zero[i];
-        encode_avx2(codes + i * r->seg, (const uint8_t *)x + (size_t)i * bytes, dt, r->seg, &k);
-    }
-}
-
-AVX2 static void decode_run_avx2(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
-                                 const osh_q_code *c)
-{
-    size_t bytes = (size_t)r->seg * (dt == OSH_F32 ? 4 : 2);
-    osh_q_code k = *c;
-    for (int64_t i = 0; i < r->n; i++) {
-        k.scale = r->scale[i], k.zero = r->zero[i];
-        decode_avx2((uint8_t *)y + (size_t)i * bytes, dt, codes + i * r->seg, r->seg, &k);
-    }
-}
-
 /* ---- error ---- */
 INLINE void add_squares8(__m256d *err, __m256d *ref, __m128 a, __m128 b)
 {
@@ -453,6 +431,20 @@ AVX2 static void error_avx2(double sum[2], const void *a, const void *b, osh_dty
     if (dt == OSH_BF16) error_as(sum, a, b, OSH_BF16, n);
     else if (dt == OSH_F16) error_as(sum, a, b, OSH_F16, n);
     else error_as(sum, a, b, OSH_F32, n);
+}
+
+static const osh_q_kernels avx2;
+
+static void encode_run_avx2(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
+                            const osh_q_code *c)
+{
+    osh_q_encode_each(codes, x, dt, r, c, &avx2);
+}
+
+static void decode_run_avx2(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
+                            const osh_q_code *c)
+{
+    osh_q_decode_each(y, dt, codes, r, c, &avx2);
 }
 
 static const osh_q_kernels avx2 = {
