@@ -2,8 +2,8 @@
  *
  *   in[0] x [N, D]     out y [N, D]     y may be x
  *
- * As torch.clamp: the limit is rounded to the dtype of x, so that y has no larger value (clip_qkv
- * of OLMo). Shapes: N tokens of the batch, D elements per token. */
+ * The limit is rounded to the dtype of x, like that of torch.clamp, so that y has no larger value
+ * (clip_qkv of OLMo). Shapes: N tokens of the batch, D elements per token. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

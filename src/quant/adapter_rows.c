@@ -11,6 +11,7 @@
  * update of an embedding is also rounded before the addition. This is the arithmetic of
  * merge_and_unload of PEFT, whose matrix product adds in another order. */
 #include "quant/adapter_impl.h"
+#include "tensor/scalar.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,13 +27,11 @@ typedef struct lora_room { // memory for ROWS rows
 
 static int64_t lora_rank(const osh_lora *w) { return w->a ? w->a->shape[0] : 0; }
 
-static int64_t larger_of(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* Returns the bytes of the block. If `room` is not NULL, divides room->block among the arrays. */
 static size_t lora_divide(lora_room *room, const osh_lora *w)
 {
     int64_t r = lora_rank(w), C = osh_ckpt_columns(w->base.e);
-    int64_t raw = larger_of(C, ROWS * larger_of(r, 1));
+    int64_t raw = osh_max64(C, ROWS * osh_max64(r, 1));
     if (room) {
         room->q = (float *)(void *)room->block;
         room->p = room->q + r * C;

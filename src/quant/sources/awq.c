@@ -15,6 +15,7 @@
  * F16 models this is the result of dequantize_gemm of AutoAWQ, which computes in F16. */
 #include "base/name.h"
 #include "quant/source_impl.h"
+#include "tensor/scalar.h"
 
 #include <string.h>
 #include <strings.h>
@@ -126,7 +127,7 @@ static osh_status awq_find(osh_ctx *cx, osh_source_module *q)
     OSH_TRY(osh_source_find_leaf(cx, &t, q, ".", "weight"));
     if (t) OSH_FAIL(cx, OSH_E_FORMAT, "%s has both %s and qweight", q->name, t->e->name);
     OSH_TRY(awq_find_shape(cx, q, c));
-    int64_t G = q->I / q->own.weights.group_size, Z = (G + 7) / 8;
+    int64_t G = q->I / q->own.weights.group_size, Z = osh_div_up(G, 8);
     const osh_st_entry *z = q->parts[ZEROS].e;
     if (c->gemv && z->ndim == 2 && z->shape[1] > Z && z->shape[1] <= Z + 3) Z = z->shape[1];
     OSH_TRY(osh_source_check_matrix(cx, &q->parts[WEIGHT], c->gemv ? q->O : q->I,
@@ -191,7 +192,7 @@ static osh_status awq_read_piece(osh_ctx *cx, awq_room *room, const osh_source_m
         OSH_TRY(osh_source_read_rows(cx, room->zeros, q, ZEROS, first, rows));
         OSH_TRY(osh_source_read_rows(cx, room->stored, q, SCALES, first, rows));
     } else {
-        int64_t word = first / 8, n = (first + rows + 7) / 8 - word;
+        int64_t word = first / 8, n = osh_div_up(first + rows, 8) - word;
         OSH_TRY(osh_source_read_columns(cx, room->codes, q, WEIGHT, word, n));
         OSH_TRY(osh_source_read_columns(cx, room->zeros, q, ZEROS, word, n));
         OSH_TRY(osh_source_read_columns(cx, room->stored, q, SCALES, first, rows));

@@ -16,6 +16,7 @@
  * to the dtype in quant_state, then to the model's dtype. */
 #include "base/name.h"
 #include "quant/source_impl.h"
+#include "tensor/scalar.h"
 #include "text/json.h"
 
 #include <math.h>
@@ -161,21 +162,19 @@ done:
     return rc;
 }
 
-static int64_t blocks_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
-
 static osh_status bnb_find_four(osh_ctx *cx, osh_source_module *q, bnb_module *m)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(bnb_load_state(cx, q, m));
-    int64_t n = q->O * q->I, blocks = blocks_of(n, m->block);
-    OSH_TRY(bnb_part(cx, q, WEIGHT, "weight", OSH_U8, blocks_of(n, 2)));
+    int64_t n = q->O * q->I, blocks = osh_div_up(n, m->block);
+    OSH_TRY(bnb_part(cx, q, WEIGHT, "weight", OSH_U8, osh_div_up(n, 2)));
     OSH_TRY(bnb_part(cx, q, MAP, "weight.quant_map", OSH_F32, 16));
     OSH_TRY(bnb_part(cx, q, ABSMAX, "weight.absmax", m->nested ? OSH_U8 : OSH_F32, blocks));
     q->n_leaves = NESTED_MAP;
     if (!m->nested) goto done;
     OSH_TRY(bnb_part(cx, q, NESTED_MAP, "weight.nested_quant_map", OSH_F32, 256));
     OSH_TRY(bnb_part(cx, q, NESTED_ABSMAX, "weight.nested_absmax", OSH_F32,
-                     blocks_of(blocks, m->nested)));
+                     osh_div_up(blocks, m->nested)));
     q->n_leaves = N_PARTS;
 done:
     return rc;
@@ -297,7 +296,7 @@ static osh_status bnb_four_rows(osh_ctx *cx, char *to, bnb_room *room, const osh
     osh_status rc = OSH_OK;
     const bnb_module *m = bnb_of(q);
     int64_t at = first * q->I, end = at + n * q->I, byte = at / 2, block = at / m->block;
-    OSH_TRY(bnb_read(cx, room->codes, q, WEIGHT, byte, blocks_of(end, 2) - byte));
+    OSH_TRY(bnb_read(cx, room->codes, q, WEIGHT, byte, osh_div_up(end, 2) - byte));
     OSH_TRY(bnb_read_factors(cx, room, q, block, (end - 1) / m->block + 1 - block));
     for (int64_t r = 0; r < n; r++, to += (size_t)q->I * osh_dtype_bytes(q->dtype)) {
         for (int64_t i = 0; i < q->I; i++, at++) {

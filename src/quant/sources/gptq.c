@@ -14,6 +14,7 @@
  * each field. */
 #include "base/name.h"
 #include "quant/source_impl.h"
+#include "tensor/scalar.h"
 
 #include <string.h>
 
@@ -184,26 +185,22 @@ done:
     return rc;
 }
 
-/* True if `size` consecutive features in a group give G groups. */
-static bool group_fits(int64_t I, int64_t G, int64_t size)
+/* Returns the size of the groups of a module whose size is not known, if I features in G groups can
+ * have only one of: the size of the config, the size that divides the features evenly, and powers
+ * of two. 0: they can have none of these. -1: they can have several. */
+static int64_t group_guess(int64_t I, int64_t G, int64_t config)
 {
-    return size > 0 && (I + size - 1) / size == G;
-}
-
-/* Counts the sizes that the groups of a module can have whose size is not known: that of the
- * config, the size that divides the features evenly, and powers of two. Sets *size to the last. */
-static int group_count_sizes(int64_t *size, int64_t I, int64_t G, int64_t config)
-{
-    int64_t found[36];
-    int n = 0;
-    if (group_fits(I, G, config)) found[n++] = config;
-    if (I % G == 0) found[n++] = I / G;
-    for (int64_t s = 8; s < I; s *= 2)
-        if (group_fits(I, G, s)) found[n++] = s;
-    int different = n > 0;
-    for (int i = 1; i < n; i++) different += found[i] != found[0];
-    if (n) *size = found[0];
-    return different;
+    int64_t found = osh_div_up(I, config) == G ? config : 0;
+    if (I % G == 0) {
+        if (found && found != I / G) return -1;
+        found = I / G;
+    }
+    for (int64_t s = 8; s < I; s *= 2) {
+        if (osh_div_up(I, s) != G || s == found) continue;
+        if (found) return -1;
+        found = s;
+    }
+    return found;
 }
 
 /* Sets the number of consecutive features of a group, which is used if there is no g_idx. */
@@ -211,22 +208,23 @@ static osh_status find_group(osh_ctx *cx, osh_source_module *q, const gptq_confi
 {
     osh_status rc = OSH_OK;
     int64_t G = q->parts[SCALES].e->shape[0], size = c->group < 0 ? q->I : c->group;
-    bool fits = (q->I + size - 1) / size == G;
+    bool fits = osh_div_up(q->I, size) == G;
     if (c->mixed && !fits && (q->parts[GROUPS].e || G == 1))
-        size = (q->I + G - 1) / G, fits = true;
+        size = osh_div_up(q->I, G), fits = true;
     if (c->mixed && !q->parts[GROUPS].e && G > 1) {
-        int n = group_count_sizes(&size, q->I, G, size);
-        if (n > 1)
+        int64_t guess = group_guess(q->I, G, size);
+        if (guess < 0)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: %lld input features in %lld groups can have groups of several sizes, and "
                      "modules may differ from group_size: want the tensor %s.g_idx",
                      q->parts[SCALES].e->name, (long long)q->I, (long long)G, q->name);
-        fits = n == 1;
+        fits = guess > 0;
+        if (fits) size = guess;
     }
     if (!fits)
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s has scales for %lld groups, want %lld: %lld input features in groups of %lld",
-                 q->parts[SCALES].e->name, (long long)G, (long long)((q->I + size - 1) / size),
+                 q->parts[SCALES].e->name, (long long)G, (long long)osh_div_up(q->I, size),
                  (long long)q->I, (long long)size);
     if (!q->parts[GROUPS].e && c->desc_act && G > 1)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s.g_idx is missing: want it for desc_act", q->name);
