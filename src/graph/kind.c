@@ -152,16 +152,6 @@ static bool part_is_conv1d(part p)
     return IS_ONE_OF(p, words);
 }
 
-/* True if the model type has Conv1D modules. */
-static bool has_conv1d(const char *model_type)
-{
-    static const char *const types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer",
-                                        "clvp"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (!strcmp(model_type, types[i])) return true;
-    return false;
-}
-
 /* Returns the number of elements of the module's bias, or -1 if the module has no bias. */
 static int64_t module_bias(const osh_kinds *k, const char *name, size_t n)
 {
@@ -259,7 +249,7 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
         return *why = "perhaps a router", OSH_KIND_DOUBT;
     }
     if (part_is_embedding(leaf)) return *why = "an embedding", OSH_KIND_EMBEDDING;
-    if (part_is_conv1d(leaf) && has_conv1d(k->model_type))
+    if (part_is_conv1d(leaf) && osh_hf_config_has_conv1d(k->ck->config))
         return *why = transposed, OSH_KIND_CONV1D;
     bias = module_bias(k, name, n);
     if (bias >= 0 && bias != O) {

@@ -227,6 +227,16 @@ static bool ties_by_default(const osh_hf_config *c)
     return false;
 }
 
+bool osh_hf_config_has_conv1d(const osh_hf_config *c)
+{
+    static const char *const types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer",
+                                        "clvp"};
+    const cJSON *type = hf_member(c->model, "model_type");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (cJSON_IsString(type) && !strcmp(type->valuestring, types[i])) return true;
+    return false;
+}
+
 /* Reads tie_word_embeddings, which config.json has for the whole model or for the text model.
  * transformers reads one of the two values, depending on the family. This function sets the result
  * to true if at least one of them is true. */

@@ -66,6 +66,8 @@ osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf
                              const char *key);
 /* Returns a view, or NULL if the key is absent. */
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key);
+/* True if the model type has modules of the class Conv1D, which store weights as [in, out]. */
+bool osh_hf_config_has_conv1d(const osh_hf_config *c);
 /* Changes the number of experts from n_all to n in *c, and in the text that
  * osh_hf_config_with_quantization returns. */
 osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n);

@@ -40,6 +40,26 @@ static bool weight_is_module(const osh_st_entry *e, size_t *n)
     return true;
 }
 
+/* Fails if the tensor is the weight of a Linear by its name and shape, and holds stored codes that
+ * no description of a quantization explains. */
+static osh_status check_no_codes(osh_ctx *cx, const osh_kinds *kinds, const osh_ckpt_tensor *t)
+{
+    osh_status rc = OSH_OK;
+    const osh_st_entry *e = t->e;
+    const char *why;
+    size_t n = osh_before_tail(e->name, ".weight");
+    bool codes = e->dtype == OSH_I8 || e->dtype == OSH_U8 || e->dtype == OSH_I32 ||
+                 e->dtype == OSH_FP8 || e->dtype == OSH_FP8_E5M2;
+    if (!codes || t->shard < 0 || e->ndim != 2 || !n) goto done;
+    if (osh_kind_of(kinds, e->name, n, e->shape[0], e->shape[1], &why) == OSH_KIND_LINEAR)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s is %s, and no quantization_config says what its codes mean: want BF16, F16 or "
+                 "F32",
+                 e->name, osh_dtype_name(e->dtype));
+done:
+    return rc;
+}
+
 /* Adds the modules that the architecture's template does not have, such as MTP heads. Their weights
  * are copied. The ignore list must contain these modules, so that a loader does not look for
  * quantized weights of them. */
@@ -57,6 +77,7 @@ static osh_status modules_add_unknown(osh_ctx *cx, osh_plan_modules *cs, const o
         int64_t at;
         const char *why;
         size_t n;
+        OSH_TRY(check_no_codes(cx, &kinds, &p->in->ck->tensors[i]));
         if (!weight_is_module(e, &n) || osh_map_get(known, e->name, n, &at)) continue;
         if (p->transforms && osh_q_is_matrix(p->transforms, e->name)) continue;
         osh_kind kind = osh_kind_of(&kinds, e->name, n, e->shape[0], e->shape[1], &why);
@@ -155,6 +176,7 @@ static osh_status modules_from_names(osh_ctx *cx, osh_plan_modules *cs, const os
     OSH_NEW(cx, cs->c, p->in->ck->n_tensors + 1);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         size_t n;
+        OSH_TRY(check_no_codes(cx, &kinds, &p->in->ck->tensors[i]));
         if (weight_is_module(p->in->ck->tensors[i].e, &n))
             OSH_TRY(modules_add_named(cx, cs, &kinds, p->in->ck->tensors[i].e, n, i));
     }

@@ -117,8 +117,9 @@ static osh_status adapter_scale(osh_ctx *cx, osh_lora *w, const char *module)
     OSH_TRY(osh_json_bool_or(cx, &rs, a->config, "use_rslora", false, a->path));
     OSH_TRY(adapter_take_pattern(cx, &r, a, "rank_pattern", module));
     OSH_TRY(adapter_take_pattern(cx, &alpha, a, "alpha_pattern", module));
-    if (!(r >= 1 && r <= MAX_RANK) || !isfinite(alpha))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s has r %g and lora_alpha %g, want numbers, and r from 1",
+    if (!(r >= 1 && r <= MAX_RANK) || r != floor(r) || !isfinite(alpha))
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s: %s has r %g and lora_alpha %g, want a whole number from 1 and a number",
                  a->path, module, r, alpha);
     if (w->a->shape[0] != (int64_t)r)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s has rank %lld, want %g, which %s has for %s", w->a->name,
@@ -286,38 +287,22 @@ static bool lora_fits(const osh_lora *w, bool turned)
     return s[turned ? 1 : 0] == w->b->shape[0] && s[turned ? 0 : 1] == w->a->shape[1];
 }
 
-/* Decides whether updates are transposed. PEFT decides by the class of the module (a Conv1D stores
- * [in, out]), whatever fan_in_fan_out is. The shapes of weights that are not square tell the class;
- * a square weight is stored like the others. */
+/* Decides which updates are transposed. PEFT decides by the class of the module, whatever
+ * fan_in_fan_out is: embeddings, and Conv1Ds, which store [in, out]. */
 static osh_status adapter_turn(osh_ctx *cx, osh_adapter *a)
 {
     osh_status rc = OSH_OK;
-    bool turned;
-    int n_plain = 0, n_turned = 0;
-    OSH_TRY(osh_json_bool_or(cx, &turned, a->config, "fan_in_fan_out", false, a->path));
+    bool conv1d = osh_hf_config_has_conv1d(a->ck->config);
     for (int i = 0; i < a->n; i++) {
         osh_lora *w = &a->weights[i];
-        if (!w->a || w->embedding) continue;
-        bool plain = lora_fits(w, false), other = lora_fits(w, true);
-        if (!plain && !other)
+        if (!w->a) continue;
+        w->turned = w->embedding || (conv1d && lora_fits(w, true));
+        if (!lora_fits(w, w->turned))
             OSH_FAIL(cx, OSH_E_FORMAT,
                      "%.200s [%lld, %lld] and %.200s [%lld, %lld] do not fit %s [%lld, %lld]",
                      w->a->name, (long long)w->a->shape[0], (long long)w->a->shape[1], w->b->name,
                      (long long)w->b->shape[0], (long long)w->b->shape[1], w->name,
                      (long long)w->base.e->shape[0], (long long)w->base.e->shape[1]);
-        n_plain += plain && !other, n_turned += other && !plain;
-    }
-    if (n_turned && !n_plain) turned = true;
-    if (n_plain && !n_turned) turned = false;
-    for (int i = 0; i < a->n; i++) {
-        osh_lora *w = &a->weights[i];
-        if (!w->a) continue;
-        w->turned = w->embedding || (lora_fits(w, false) && lora_fits(w, true)
-                                         ? turned : lora_fits(w, true));
-        if (w->embedding && !lora_fits(w, true))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%.200s and %.200s do not fit %s [%lld, %lld]", w->a->name,
-                     w->b->name, w->name, (long long)w->base.e->shape[0],
-                     (long long)w->base.e->shape[1]);
     }
 done:
     return rc;

@@ -131,3 +131,19 @@ refused 'up_proj.g_idx holds 2147483647, want a group from 0 to 7' --model other
 describe gptq '{}'
 "$OSH_TOOLS/st_edit" other fill model.layers.1.mlp.up_proj.scales 0 2 c07f
 refused 'up_proj.scales holds nan, want finite numbers' --model other --output x
+
+# Codes that nothing describes: a known model and an unknown one.
+rm -rf other && cp -r "$model" other
+python3 - "$OSH_SOURCE_DIR/tests/tools" <<'P'
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+from tensors import read, write
+path = next(pathlib.Path("other").glob("*.safetensors"))
+tensors, name = read(path), "model.layers.1.mlp.up_proj.weight"
+_, shape, raw = tensors[name]
+tensors[name] = ("I8", shape, raw[:len(raw) // 2])
+write(path, tensors)
+P
+refused 'up_proj.weight is I8, want BF16, F16 or F32' --model other --output x
+sed -i 's/"llama"/"nobody"/; s/LlamaForCausalLM/NobodyForCausalLM/' other/config.json
+refused 'up_proj.weight is I8, and no quantization_config says what its codes mean' --model other --output x
