@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/map.h"
 #include "base/name.h"
 #include "graph/kind.h"
 #include "match/modules.h"
@@ -43,12 +44,14 @@ done:
     return rc;
 }
 
-/* Cache of the last arguments and result of has_codes_inside, because many names have the same
- * first n bytes. */
+/* What is known about names of quantized modules. */
 typedef struct renamed_seen {
-    const char *text;         // view
+    /* The last arguments and result of has_codes_inside, because many names have the same first n
+     * bytes. */
+    const char *text; // view
     size_t n;
     bool partly; // result: true if a quantized module has these bytes in its name
+    osh_map *ends; // own: names of quantized modules, and their ends after a dot; NULL: not made
 } renamed_seen;
 
 static osh_status ignore_once(osh_ctx *cx, osh_matching *p, const char *text)
@@ -67,6 +70,24 @@ static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_
     return false;
 }
 
+/* Sets *yes if a quantized module has the name `name`, or a name that ends in `.name`. */
+static osh_status has_codes_at_end(osh_ctx *cx, bool *yes, renamed_seen *seen,
+                                   const osh_plan_modules *cs, const char *name)
+{
+    osh_status rc = OSH_OK;
+    int64_t at;
+    if (!seen->ends) {
+        OSH_TRY(osh_map_new(cx, &seen->ends, (size_t)cs->n));
+        for (int64_t i = 0; i < cs->n; i++)
+            for (const char *s = cs->c[i].scheme < 0 ? NULL : cs->c[i].name; s;
+                 s = strchr(s, '.'), s = s ? s + 1 : NULL)
+                OSH_TRY(osh_map_put(cx, seen->ends, s, strlen(s), i));
+    }
+    *yes = osh_map_get(seen->ends, name, strlen(name), &at);
+done:
+    return rc;
+}
+
 /* Turns "proj_out" into "re:(.*\.)?proj_out$", which matches this name after any prefix. */
 static osh_status named_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
@@ -79,9 +100,10 @@ done:
 }
 
 /* Prints a regex for module i if its name in transformers may differ from its name in the
- * checkpoint: heads, modules of towers, and other modules outside of the decoder blocks. Prints
- * nothing for other modules. If all modules of a tower are dense, one regex matches all of them. If
- * some are quantized, each dense module gets its own regex. `seen`: cache of has_codes_inside. */
+ * checkpoint: heads, modules of towers, other modules outside of the decoder blocks, and modules of
+ * blocks to whose names transformers may add a prefix. Prints nothing for other modules. If all
+ * modules of a tower are dense, one regex matches all of them. If some are quantized, each dense
+ * module gets its own regex. */
 static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p,
                                   const osh_plan_modules *cs, int64_t i, renamed_seen *seen)
 {
@@ -89,8 +111,13 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
     const char *name = cs->c[i].name;
     size_t n = 0, inner = p->in->graph ? strlen(p->in->graph->inner) : 0;
     const char *text = osh_kind_lasting_name(name, &n);
-    if (!text && !(inner && !strncmp(name, p->in->graph->inner, inner)))
-        goto done; // the name in transformers is the same, as in layers for multi-token prediction
+    if (!text && !(inner && !strncmp(name, p->in->graph->inner, inner))) {
+        bool yes = true;
+        if (strncmp(name, "model.", strlen("model.")))
+            OSH_TRY(has_codes_at_end(cx, &yes, seen, cs, name));
+        if (!yes) OSH_TRY(named_pattern(cx, b, name));
+        goto done;
+    }
     if (text && (n != seen->n || strncmp(text, seen->text, n)))
         seen->text = text, seen->n = n, seen->partly = has_codes_inside(cs, text, n);
     if (text && !seen->partly)
@@ -123,6 +150,7 @@ static osh_status ignore_renamed(osh_ctx *cx, osh_matching *p, const osh_plan_mo
         if (b.len) OSH_TRY(ignore_once(cx, p, b.data));
     }
 done:
+    osh_map_free(cx, seen.ends);
     osh_buf_deinit(cx, &b);
     return rc;
 }

@@ -100,6 +100,20 @@ grep -q 'has no lm_head.weight, and config.json does not tie it' log || fail "$(
 code=0; "$ONESHOT" plan --model v --scheme FP8_DYNAMIC --targets Linear,lm_head >log 2>&1 || code=$?
 [ $code = 2 ] && grep -q 'target lm_head of .* is a head that the source does not have' log || fail "exit $code, $(cat log)"
 
+# transformers may add a prefix to the names of blocks outside of the text model. A dense module
+# there also gets a regex, unless the regex would match a quantized module.
+tiny qwen3_vl v
+up=model.language_model.layers.0.mlp.up_proj.weight
+edit v dup $up encoder.layers.0.attn.to_kv.weight
+edit v dup $up encoder.layers.0.attn.o_proj.weight
+edit v dup $up layers.0.mlp.up_proj.weight
+edit v index
+run --model v --scheme FP8_DYNAMIC --ignore lm_head,layers.0.mlp.up_proj
+tensor encoder.layers.0.attn.o_proj.weight_scale || fail "o_proj of the encoder is dense"
+has encoder.layers.0.attn.to_kv 're:(.*\.)?encoder\.layers\.0\.attn\.to_kv$' layers.0.mlp.up_proj \
+    '-re:(.*\.)?layers\.0\.mlp\.up_proj$'
+verify v
+
 # A checkpoint whose names have no "model.", because it was saved without its head, is the same
 # model. Targets and ignore match its modules by both names.
 tiny qwen3 n
