@@ -598,18 +598,20 @@ static int exit_code(osh_status rc) { return rc == 0 ? 0 : rc == OSH_E_USAGE ? 2
 static void error_print(const osh_ctx *cx, osh_status rc, const out_state *st)
 {
     char text[8192], dir[4096];
+    // nothing goes on if the message asks for --restart
+    const char *resume = strstr(osh_error_text(cx), "want --restart") ? NULL : st->resume;
     if (!st->json) {
         fprintf(stderr, "oneshot: %s\n", osh_error_text(cx));
         if (rc == OSH_E_USAGE) fputs("hint: oneshot --help\n", stderr);
-        if (!st->resume) return;
-        osh_show(dir, sizeof dir, st->resume, NULL);
+        if (!resume) return;
+        osh_show(dir, sizeof dir, resume, NULL);
         fprintf(stderr, "hint: the same command goes on from %s\n", dir);
         return;
     }
     osh_quote(text, sizeof text, osh_error_text(cx));
     fprintf(stderr, "{\"event\":\"error\",\"exit\":%d,\"text\":\"%s\"", exit_code(rc), text);
-    if (st->resume)
-        osh_quote(dir, sizeof dir, st->resume), fprintf(stderr, ",\"resume\":\"%s\"", dir);
+    if (resume)
+        osh_quote(dir, sizeof dir, resume), fprintf(stderr, ",\"resume\":\"%s\"", dir);
     fputs("}\n", stderr);
 }
 

@@ -44,7 +44,7 @@ done:
     return rc;
 }
 
-/* What is known about names of quantized modules. */
+/* Facts about the names of quantized modules. */
 typedef struct renamed_seen {
     /* The last arguments and result of has_codes_inside, because many names have the same first n
      * bytes. */
@@ -234,20 +234,11 @@ done:
  * matches them. */
 static osh_status ignore_other_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
-    static const struct { const char *family, *entry; } rows[] = {
-        {"phimoe", "re:.*\\.mlp\\.router$"},
-        {"qianfan_ocr", "re:.*vision_tower.*"},
-        {"qianfan_ocr", "re:.*multi_modal_projector.*"},
-        {"granite_speech", "re:.*encoder\\.layers?\\..*"},
-        {"granite_speech_plus", "re:.*encoder\\.layers?\\..*"},
-        {"paddleocr_vl", "re:.*projector\\.linear.*"},
-        {"hunyuan_vl", "re:.*vision_tower.*"}};
-    const char *type = osh_hf_config_str(p->in->ck->config, "model_type");
     osh_status rc = OSH_OK;
-    for (size_t i = 0; type && i < sizeof rows / sizeof *rows; i++) {
-        char *entry[] = {(char *)(uintptr_t)rows[i].entry};
-        if (!strcmp(type, rows[i].family))
-            OSH_TRY(ignore_entries(cx, p, cs, &(osh_strs){entry, 1}));
+    const osh_other_names *o;
+    for (size_t i = 0; (o = osh_modules_other_names(p->in->ck->config, i)); i++) {
+        char *entry[] = {(char *)(uintptr_t)o->entry};
+        OSH_TRY(ignore_entries(cx, p, cs, &(osh_strs){entry, 1}));
     }
 done:
     return rc;

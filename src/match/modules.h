@@ -36,6 +36,16 @@ static inline bool osh_is_embedding(const osh_plan_module *c)
     return !strcmp(c->cls, "Embedding");
 }
 
+/* A regex for dense modules of a family, whose tensors have other names than the modules in
+ * transformers. */
+typedef struct osh_other_names {
+    const char *family; // model_type
+    const char *entry;  // entry of the ignore list
+    bool tower;         // true if the modules are in a tower, of which no module is then quantized
+} osh_other_names;
+
+/* Returns row i of those of the config's family (static), or NULL. */
+const osh_other_names *osh_modules_other_names(const osh_hf_config *c, size_t i);
 /* Lists the modules of the source. On failure, too, the caller calls osh_modules_deinit. */
 osh_status osh_modules_list(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p);
 void osh_modules_deinit(osh_ctx *cx, osh_plan_modules *cs);

@@ -74,6 +74,9 @@ static osh_status resume_open_shard(osh_ctx *cx, osh_emitter *e, int s, const ch
     osh_status rc = OSH_OK;
     const osh_shard *sh = &e->plan->manifest.shards[s];
     char *header = NULL; // own
+    if (osh_inode_at(path).kind == OSH_INODE_NONE)
+        OSH_FAIL(cx, OSH_E_IO,
+                 "%s does not exist, and the run that began it made it: want --restart", path);
     OSH_TRY(osh_file_open_rw(cx, &e->shards[s], path));
     if (osh_file_bytes(e->shards[s]) != sh->n_bytes)
         OSH_FAIL(cx, OSH_E_FORMAT,

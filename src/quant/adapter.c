@@ -95,7 +95,10 @@ static osh_status adapter_take_pattern(osh_ctx *cx, double *out, const osh_adapt
         osh_regex_free(cx, r), r = NULL;
         osh_free(cx, text);
         if (!(text = osh_sprintf(cx, "(.*\\.)?(%s)$", v->string))) OSH_TRY(OSH_E_NOMEM);
-        OSH_TRY(osh_regex_new(cx, &r, text, strlen(text)));
+        if ((rc = osh_regex_new(cx, &r, text, strlen(text)))) {
+            osh_note(cx, "%s: %s", a->path, pattern);
+            goto done;
+        }
         OSH_TRY(osh_regex_match(cx, r, module, strlen(module), &yes));
         if (yes) OSH_TRY(osh_json_num_or(cx, out, o, v->string, 0, a->path));
     }
@@ -203,6 +206,31 @@ done:
     return rc;
 }
 
+/* Fails if modules_to_save has a module of which the adapter holds no tensor. */
+static osh_status adapter_check_saved(osh_ctx *cx, const osh_adapter *a)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *v, *list = cJSON_GetObjectItemCaseSensitive(a->config, "modules_to_save");
+    cJSON_ArrayForEach(v, list)
+    {
+        bool found = false;
+        size_t n = cJSON_IsString(v) ? strlen(v->valuestring) : 0;
+        for (int i = 0; n && i < a->n && !found; i++) {
+            const char *name = a->weights[i].name, *leaf = strrchr(name, '.');
+            size_t at = leaf ? (size_t)(leaf - name) : 0;
+            found = a->weights[i].whole && at >= n && (at == n || name[at - n - 1] == '.') &&
+                    !memcmp(name + at - n, v->valuestring, n);
+        }
+        if (!found)
+            OSH_FAIL(cx, OSH_E_FORMAT,
+                     "%s: modules_to_save has %.200s, but the adapter holds no tensor of such a "
+                     "module: want all that PEFT saved",
+                     a->path, n ? v->valuestring : "no name");
+    }
+done:
+    return rc;
+}
+
 osh_status osh_adapter_open(osh_ctx *cx, osh_adapter **out, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -224,6 +252,7 @@ osh_status osh_adapter_open(osh_ctx *cx, osh_adapter **out, const char *dir)
     OSH_TRY(osh_map_new(cx, &a->by_name, 64));
     for (int64_t i = 0; i < osh_st_count(a->st); i++)
         OSH_TRY(adapter_add(cx, a, osh_st_at(a->st, i)));
+    OSH_TRY(adapter_check_saved(cx, a));
     if (!a->n) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no tensors: want those of an adapter", path);
     *out = a, a = NULL; // give
 done:

@@ -193,6 +193,21 @@ static bool is_of_cache(const char *tensor)
     return false;
 }
 
+/* Fails if a tensor that is no part of a quantized module stands beside the codes of one: its
+ * meaning is not known. */
+static osh_status check_beside(osh_ctx *cx, const osh_source *s, const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    int64_t i;
+    if (!dot || !strcmp(dot, ".bias") || is_of_cache(name) ||
+        !osh_map_get(s->by_name, name, (size_t)(dot - name), &i) || s->mods[i].bare)
+        return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "%s: the program does not know this tensor of a module with codes of %s: want "
+                    "a source without it",
+                    name, s->method);
+}
+
 static osh_status keep_rest(osh_ctx *cx, osh_source *s, osh_matcher *only)
 {
     osh_status rc = OSH_OK;
@@ -223,6 +238,7 @@ static osh_status hide_parts(osh_ctx *cx, osh_source *s, bool compress, osh_matc
         const osh_st_entry *e = s->ck->tensors[i].e;
         int64_t module = module_of_part(s, e->name);
         if (module >= 0 && s->ck->virtuals[module].kept) continue;
+        if (module < 0) OSH_TRY(check_beside(cx, s, e->name));
         if (module >= 0) by[i] = n_stored + module;
         else if (compress && !only && is_of_cache(e->name)) by[i] = -2;
     }

@@ -96,6 +96,8 @@ bad 't[down + "lora_A.weight"] = ("I32", *t[down + "lora_A.weight"][1:])' 'is I3
 bad 'd, s, raw = t[down + "lora_A.weight"]; t[down + "lora_A.weight"] = (d, [2, s[1] // 2], raw[:len(raw) // 2])' 'do not fit model.layers.1.mlp.down_proj.weight'
 bad 'd, s, raw = t[down + "lora_A.weight"]; t[down + "lora_A.weight"] = (d, s, b"\0\0\xc0\x7f" + raw[4:])' 'holds nan, want finite numbers'
 bad 'c["alpha_pattern"] = [4]' 'alpha_pattern is not an object: want names of modules with numbers'
+bad 'c["alpha_pattern"] = {"(": 4}' 'adapter_config.json: alpha_pattern'
+bad 'c["modules_to_save"] = ["lm_head"]' 'modules_to_save has lm_head, but the adapter holds no tensor'
 bad 't[down + "lora_embedding_A"] = t[down + "lora_A.weight"]' 'is changed by both .*down_proj'
 bad 't["base_model.model.model.layers.1.mlp.down_proj.weight"] = t[down + "lora_A.weight"]' 'is changed by both .*down_proj'
 edit 'c["lora_alpha"] = 1e308'

@@ -157,6 +157,10 @@ flip "$file" 20
 truncate -s -1 "$file"
 if one gptq out 2>log; then echo "a shorter shard is taken"; exit 1; fi
 grep -q 'bytes, the run that began it made .*: want --restart' log || { cat log; exit 1; }
+rm "$file"
+if one gptq out 2>log; then echo "a lost shard is taken"; exit 1; fi
+grep -q 'does not exist, and the run that began it made it: want --restart' log || { cat log; exit 1; }
+if grep -q 'the same command goes on' log; then cat log; exit 1; fi
 one gptq out --restart >log 2>&1 || { cat log; exit 1; }
 same out want.gptq "restarted"
 rm -rf out
