@@ -503,10 +503,11 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *given, osh_sink sink, v
     if (measured) OSH_TRY(osh_measure_plan(cx, &before, &o.opt));
     if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_plan_new(cx, &p, &o.opt));
-    OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json)
-                       : opt->json || opt->verbose ? osh_plan_print(cx, &text, p, opt->json)
-                                                   : osh_plan_summary(cx, &text, p));
-    if (before && !opt->json && !opt->largest_layer) sink(user, before, strlen(before));
+    if (opt->largest_layer) OSH_TRY(osh_print_largest(cx, &text, p, opt->json));
+    else if (opt->json || opt->verbose) OSH_TRY(osh_plan_print(cx, &text, p, opt->json));
+    else OSH_TRY(osh_plan_summary(cx, &text, p, before));
+    if (before && opt->verbose && !opt->json && !opt->largest_layer)
+        sink(user, before, strlen(before));
     sink(user, text, strlen(text));
 done:
     osh_free(cx, before);
