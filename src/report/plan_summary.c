@@ -89,15 +89,15 @@ static osh_status summary_dense(osh_ctx *cx, osh_rows *r, const osh_plan *p)
     const osh_matching *m = &p->match;
     osh_buf text;
     osh_buf_init(&text, 0);
-    if (p->in.spared)
-        OSH_TRY(osh_buf_printf(cx, &text, "%s (the output head; --targets Linear,%s quantizes it)",
-                               p->in.spared, p->in.spared));
     for (int64_t i = 0; i < m->n_dense && i < DENSE_KINDS; i++)
         OSH_TRY(osh_buf_printf(cx, &text, "%s%s (%s)", text.len ? ", " : "", m->dense[i].names,
                                m->dense[i].why));
     if (m->n_dense > DENSE_KINDS)
         OSH_TRY(osh_buf_printf(cx, &text, " and %lld kinds more",
                                (long long)(m->n_dense - DENSE_KINDS)));
+    if (p->in.spared)
+        OSH_TRY(osh_buf_printf(cx, &text, "%s%s (--targets Linear,%s quantizes it)",
+                               text.len ? ", " : "", p->in.spared, p->in.spared));
     if (text.len) OSH_TRY(osh_rows_add(cx, r, ROW_ALWAYS, "dense", "%s", text.data));
 done:
     osh_buf_deinit(cx, &text);
