@@ -238,6 +238,10 @@ static osh_status summary_data(osh_ctx *cx, osh_rows *r, const osh_plan *p)
         OSH_TRY(osh_rows_add(cx, r, ROW_MASK, "loss mask",
                              "statistics count the %lld tokens of answers",
                              (long long)m->n_counted));
+    if (p->in.opt->held_splits)
+        OSH_TRY(osh_rows_add(cx, r, ROW_MASK, "held back",
+                             "%s, on which perplexity is measured after the run",
+                             p->in.opt->held_name));
     OSH_TRY(summary_best(cx, r, p));
 done:
     osh_buf_deinit(cx, &sets);

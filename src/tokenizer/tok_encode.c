@@ -391,7 +391,7 @@ osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_i
 {
     osh_status rc = OSH_OK;
     osh_tok_text raw = {0}, norm = {0}; // own
-    OSH_TRY(raw_normalize(cx, t, false)); // what is left is short: the copies are, too
+    OSH_TRY(raw_normalize(cx, t, false)); // leaves little text to copy
     OSH_TRY(norm_encode(cx, t, ids, false));
     osh_tokenizer kept = *t; // view: the flags
     OSH_TRY(text_copy(cx, &raw, &t->raw));
