@@ -264,8 +264,14 @@ osh_status osh_evaluate_held(osh_ctx *cx, const osh_options *opt, const char *no
     OSH_TRY(osh_json_read_lists(cx, &root, path, lists, NULL));
     const cJSON *pipeline = cJSON_GetObjectItemCaseSensitive(root, "pipeline");
     if (cJSON_IsString(pipeline) && !strcmp(pipeline->valuestring, "datafree")) goto done;
-    if (!not) OSH_TRY(osh_evaluate(cx, opt, sink, user));
-    else if (opt->guide)
+    if (!not) {
+        rc = osh_evaluate(cx, opt, sink, user);
+        if (rc && rc != OSH_E_INTERRUPTED) { // the output is complete
+            osh_log(cx, OSH_LOG_WARN, "the perplexity is not measured: %s", osh_error_text(cx));
+            osh_error_clear(cx);
+            rc = OSH_OK;
+        }
+    } else if (opt->guide)
         OSH_TRY(osh_row(cx, &b, "perplexity", "not measured: %s; --eval TEXT measures it", not));
     if (sink && b.len) sink(user, b.data, b.len);
 done:

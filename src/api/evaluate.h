@@ -8,7 +8,8 @@
  * If the reports already have both numbers, only prints the numbers. */
 osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Works like osh_evaluate on opt->held_splits if the run used calibration data. If `not` is not
- * NULL, prints this reason instead. */
+ * NULL, prints this reason instead. A failure is a warning, because nobody asked for the
+ * figures. */
 osh_status osh_evaluate_held(osh_ctx *cx, const osh_options *opt, const char *not, osh_sink sink,
                              void *user);
 /* Sets *host to the smallest --host-memory for osh_evaluate. The output need not exist yet. */

@@ -74,5 +74,10 @@ osh_status osh_held_back_find(osh_ctx *cx, osh_held_back *h, const osh_options *
     if (opt->host_memory > 0 && h->host > opt->host_memory)
         h->not = "--host-memory is too small for it", *h->splits = 0;
 done:
+    /* The run itself reports an error of the model or the data, unless it reads neither. */
+    if (rc && rc != OSH_E_NOMEM && rc != OSH_E_INTERRUPTED) {
+        osh_error_clear(cx);
+        rc = OSH_OK, *h = (osh_held_back){.host = 0};
+    }
     return rc;
 }

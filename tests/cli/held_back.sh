@@ -56,3 +56,12 @@ grep -q '^perplexity ' said && cmp out/model.safetensors least/model.safetensors
 job[9]=127
 run --dataset model/calibration.jsonl --output few >said
 if grep -q perplexity said; then fail "few samples: $(cat said)"; fi
+# Data that the run does not read is no error: a recipe without data, and a bad row after those that
+# calibrate.
+{ head -n 128 model/calibration.jsonl; echo '{"input_ids": [1, 99]}'; } >bad.jsonl # ids are below 96
+"$ONESHOT" --model model --scheme FP8_DYNAMIC --dataset bad.jsonl --num-calibration-samples 128 --progress line \
+    --output rounded >said 2>err || fail "a recipe without data: $(cat err)"
+if grep -q perplexity said; then fail "a recipe without data: $(cat said)"; fi
+job[9]=128
+run --dataset bad.jsonl --output bad >said
+if grep -q perplexity said; then fail "a bad row after those that calibrate: $(cat said)"; fi
