@@ -3,6 +3,7 @@
 
 #include "api/api.h"
 #include "api/evaluate.h"
+#include "api/held_back.h"
 #include "api/largest.h"
 #include "api/measured.h"
 #include "api/mixed.h"
@@ -447,9 +448,19 @@ static osh_status oneshot_alone(osh_ctx *cx, const osh_options *opt, osh_sink si
     return osh_oneshot(cx, &alone, sink, user);
 }
 
+/* Chooses the rows that are evaluated after the run. `held` must live as long as `opt`. */
+static osh_status held_back_take(osh_ctx *cx, osh_held_back *held, osh_options *opt)
+{
+    osh_status rc = osh_held_back_find(cx, held, opt);
+    if (!rc && *held->splits)
+        opt->held_splits = held->splits, opt->held_name = held->name, opt->held_host = held->host;
+    return rc;
+}
+
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
+    osh_held_back held = {.host = 0};
     osh_options mine = *given, *opt = &mine; // views
     if (given->ranks) options_of_rank(opt);
     others o = {.opt = *opt}; // own
@@ -460,6 +471,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
         OSH_FAIL(cx, OSH_E_USAGE, "--eval %s: no such file", opt->eval);
     bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
     OSH_TRY(osh_wants_measure(cx, &measured, opt));
+    OSH_TRY(held_back_take(cx, &held, opt));
     if (opt->ranks && opt->only_largest_layer) {
         rc = oneshot_alone(cx, given, sink, user);
         goto done;
@@ -473,6 +485,8 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
                        : compress_plain(cx, &o.opt, sink, user));
     if (osh_ranks_me(opt->ranks)) goto done;
     if (opt->eval && !opt->only_largest_layer) OSH_TRY(osh_evaluate(cx, opt, sink, user));
+    if (opt->held_splits || held.not)
+        OSH_TRY(osh_evaluate_held(cx, opt, opt->held_splits ? NULL : held.not, sink, user));
     if (opt->sample && !opt->only_largest_layer) OSH_TRY(osh_sample_run(cx, opt, sink, user));
     if (opt->guide && !opt->only_largest_layer) OSH_TRY(osh_closing_next(cx, &next, opt));
     if (sink && next.len) sink(user, next.data, next.len);
@@ -488,6 +502,7 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *given, osh_sink sink, v
     osh_options mine = *given, *opt = &mine; // views
     osh_plan *p = NULL; // own
     char *text = NULL, *before = NULL; // own
+    osh_held_back held = {.host = 0};
     others o = {.opt = *opt}; // own
     OSH_TRY(require_model(cx, opt));
     OSH_TRY(osh_paths_check(cx, osh_option_fields, opt));
@@ -498,15 +513,17 @@ osh_status osh_show_plan(osh_ctx *cx, const osh_options *given, osh_sink sink, v
     if (opt->n_ranks > 1) opt->host_memory /= opt->ranks_per_node;
     bool measured = false;
     if (!osh_wants_choice(opt)) OSH_TRY(osh_wants_measure(cx, &measured, opt));
+    OSH_TRY(held_back_take(cx, &held, opt));
     OSH_TRY(others_find(cx, &o, opt, osh_wants_choice(opt), measured));
     if (osh_wants_choice(opt)) OSH_TRY(osh_choice_plan(cx, &before, &o.opt));
     if (measured) OSH_TRY(osh_measure_plan(cx, &before, &o.opt));
     if (opt->output) OSH_TRY(osh_output_claim(cx, opt));
     OSH_TRY(osh_plan_new(cx, &p, &o.opt));
-    OSH_TRY(opt->largest_layer ? osh_print_largest(cx, &text, p, opt->json)
-                       : opt->json || opt->verbose ? osh_plan_print(cx, &text, p, opt->json)
-                                                   : osh_plan_summary(cx, &text, p));
-    if (before && !opt->json && !opt->largest_layer) sink(user, before, strlen(before));
+    if (opt->largest_layer) OSH_TRY(osh_print_largest(cx, &text, p, opt->json));
+    else if (opt->json || opt->verbose) OSH_TRY(osh_plan_print(cx, &text, p, opt->json));
+    else OSH_TRY(osh_plan_summary(cx, &text, p, before));
+    if (before && opt->verbose && !opt->json && !opt->largest_layer)
+        sink(user, before, strlen(before));
     sink(user, text, strlen(text));
 done:
     osh_free(cx, before);

@@ -1,4 +1,4 @@
-/* compare.c - `oneshot compare`: a table of files of eval --panel. */
+/* compare.c - `oneshot compare`: a table of output directories and of files of eval --panel. */
 #include "api/api.h"
 
 #include <string.h>
@@ -17,13 +17,9 @@ osh_status osh_compare(osh_ctx *cx, const char *const *files, int n, const osh_c
     OSH_TRY(osh_paths_check(cx, osh_compare_fields, opt));
     OSH_NEW(cx, of, n);
     while (n_read < n) {
-        if (osh_dir_exists(files[n_read]))
-            OSH_FAIL(cx, OSH_E_USAGE,
-                     "%s: is a directory, want the panel of its evaluation, such as that of "
-                     "`oneshot eval --model %s --reference DIR --dataset TEXT --panel FILE.json`",
-                     files[n_read], files[n_read]);
-        n_read++; // a panel that is read in part is freed, too
-        OSH_TRY(osh_panel_read(cx, &of[n_read - 1], files[n_read - 1]));
+        osh_panel *p = &of[n_read];
+        const char *file = files[n_read++]; // a panel that is read in part is freed, too
+        OSH_TRY((osh_dir_exists(file) ? osh_compare_output : osh_panel_read)(cx, p, file));
     }
     OSH_TRY(osh_compare_check(cx, of, n));
     OSH_TRY(osh_compare_text(cx, &text, of, n));

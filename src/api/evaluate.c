@@ -1,5 +1,5 @@
-/* evaluate.c - evaluates a finished output (--eval): adds the perplexity of the output and of its
- * source to the reports of the output. */
+/* evaluate.c - evaluates a finished output (--eval, or on rows that do not calibrate): adds the
+ * perplexity of the output and of its source to the reports of the output. */
 #include "api/evaluate.h"
 
 #include <math.h>
@@ -8,12 +8,18 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/name.h"
+#include "report/rows.h"
 #include "report/verdict.h"
 #include "text/json.h"
 
-/* A comment in the page, which the results replace. */
-static const char marker[] = "<!-- evaluation -->";
+/* Comments of the page. The results are between them, and without results the second is absent. */
+static const char marker[] = "<!-- evaluation -->", marker_end[] = "<!-- end of evaluation -->";
 enum { MAX_REPORT_BYTES = 1 << 30 };
+
+typedef struct json_report { // oneshot-report.json of the output
+    char *path, *text; // own
+    size_t n;          // bytes of the text
+} json_report;
 
 typedef struct kept {
     char text[1024];
@@ -24,6 +30,19 @@ static void keep_text(void *user, const char *text, size_t n)
 {
     kept *k = user;
     if (k->n + n < sizeof k->text) memcpy(k->text + k->n, text, n), k->n += n;
+}
+
+/* Returns the file that is evaluated. */
+static const char *evaluated_path(const osh_options *opt)
+{
+    return opt->eval ? opt->eval : opt->dataset.items[0];
+}
+
+/* Returns the name of the evaluated data for a person (own). NULL: out of memory. */
+static char *evaluated_name(osh_ctx *cx, const osh_options *opt)
+{
+    const char *file = osh_path_last(evaluated_path(opt));
+    return opt->eval ? osh_strdup(cx, file) : osh_sprintf(cx, "%s of %s", opt->held_name, file);
 }
 
 /* Fills the options for the evaluation of `model`. The caller frees the options with
@@ -38,7 +57,7 @@ static osh_status eval_options(osh_ctx *cx, osh_eval_options *e, const char *mod
     OSH_TRY(osh_fields_default(cx, osh_eval_fields, e));
     const char *const values[][2] = {
         {"model", model}, {"reference", opt->model}, {"adapter", opt->adapter},
-        {"dataset", opt->eval},
+        {"dataset", evaluated_path(opt)}, {"splits", opt->eval ? NULL : opt->held_splits},
         {"models_dir", opt->models_dir}, {"device", opt->device}, {"isa", opt->isa},
         {"text_column", column}, {"text_template", template},
         {"chat_date", opt->chat_date}, {"use_gds", opt->use_gds}, {"json", "true"}};
@@ -52,14 +71,20 @@ done:
     return rc;
 }
 
-/* Evaluates the output. Sets *out to the JSON that `oneshot eval --reference --json` prints. */
-static osh_status evaluation_measure(osh_ctx *cx, kept *out, const osh_options *opt)
+/* Evaluates the output. Appends the JSON that `oneshot eval --reference --json` prints, with the
+ * name of the data. */
+static osh_status evaluation_measure(osh_ctx *cx, osh_buf *out, const osh_options *opt,
+                                     const char *name)
 {
     osh_status rc = OSH_OK;
     osh_eval_options e = {0}; // own
+    kept k = {.n = 0};
     OSH_TRY(eval_options(cx, &e, opt->output, opt));
-    OSH_TRY(osh_eval(cx, &e, keep_text, out));
-    while (out->n && out->text[out->n - 1] == '\n') out->text[--out->n] = 0;
+    OSH_TRY(osh_eval(cx, &e, keep_text, &k));
+    while (k.n && strchr("}\n", k.text[k.n - 1])) k.n--;
+    OSH_TRY(osh_buf_printf(cx, out, "%.*s, \"data\": ", (int)k.n, k.text));
+    OSH_TRY(osh_json_put_string(cx, out, name));
+    OSH_TRY(osh_buf_printf(cx, out, "}"));
 done:
     osh_fields_deinit(cx, osh_eval_fields, &e);
     return rc;
@@ -111,8 +136,11 @@ static osh_status evaluation_page(osh_ctx *cx, char **out, const char *text, siz
     OSH_TRY(osh_buf_append(cx, &pg.b, text, (size_t)(from - text)));
     osh_verdict_page(&pg, v);
     if (!pg.rc) OSH_TRY(osh_buf_append(cx, &pg.b, to, (size_t)(at - to)));
+    OSH_PUT(&pg, "%s", marker);
     evaluation_tiles(&pg, v);
-    at += sizeof marker - 1;
+    OSH_PUT(&pg, "%s", marker_end);
+    const char *end = strstr(at, marker_end); // end of an earlier evaluation
+    at = end ? end + sizeof marker_end - 1 : at + sizeof marker - 1;
     if (!pg.rc) OSH_TRY(osh_buf_append(cx, &pg.b, at, n - (size_t)(at - text)));
 done:
     pg.rc = rc ? rc : pg.rc;
@@ -141,53 +169,114 @@ done:
     return rc;
 }
 
-static osh_status evaluation_say(osh_ctx *cx, const osh_options *opt, const cJSON *e, osh_sink sink,
-                                 void *user)
+static osh_status evaluation_say(osh_ctx *cx, const osh_options *opt, const cJSON *e,
+                                 const char *name, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
+    double after = evaluation_number(e, "perplexity"),
+           before = evaluation_number(e, "reference_perplexity"),
+           kl = evaluation_number(e, "kl_divergence"), n = evaluation_number(e, "scored_tokens");
     osh_buf b; // own
     osh_buf_init(&b, 0);
-    OSH_TRY(osh_buf_line(
-        cx, &b, "%s: perplexity %.4f, of the source %.4f; KL divergence %.6f; %.0f tokens",
-        opt->eval, evaluation_number(e, "perplexity"), evaluation_number(e, "reference_perplexity"),
-        evaluation_number(e, "kl_divergence"), evaluation_number(e, "scored_tokens")));
-    if (sink) sink(user, b.data, b.len);
+    if (opt->eval)
+        OSH_TRY(osh_buf_line(
+            cx, &b, "%s: perplexity %.4f, of the source %.4f; KL divergence %.6f; %.0f tokens",
+            opt->eval, after, before, kl, n));
+    else if (opt->guide)
+        OSH_TRY(osh_row(cx, &b, "perplexity",
+                        "%.2f, of the source %.2f (%+.2f %%), KL %.4f: %.0f tokens of %s, which "
+                        "did not calibrate",
+                        after, before, 100 * (after / before - 1), kl, n, name));
+    if (sink && b.len) sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);
     return rc;
 }
 
-/* Writes the page before the JSON report. So if the JSON report has an evaluation, the page has it
- * too, and no new evaluation is made. */
+/* Returns the evaluation of a report if it is of this data; NULL: there is none. Reports of earlier
+ * versions do not name the data. */
+static const cJSON *evaluation_known(const cJSON *root, const osh_options *opt, const char *name)
+{
+    const cJSON *e = cJSON_GetObjectItemCaseSensitive(root, "evaluation"),
+                *data = cJSON_GetObjectItemCaseSensitive(e, "data");
+    if (cJSON_IsString(data) ? !strcmp(data->valuestring, name) : opt->eval != NULL) return e;
+    return NULL;
+}
+
+/* Evaluates the output, and writes the results to its reports: the page before the JSON. So if the
+ * JSON has an evaluation, the page has it too, and no new evaluation is made. *made: own. */
+static osh_status evaluation_make(osh_ctx *cx, cJSON **made, const osh_options *opt,
+                                  const char *name, const json_report *r)
+{
+    osh_status rc = OSH_OK;
+    char *with = NULL, *html = osh_path_join(cx, opt->output, "oneshot-report.html"); // own
+    osh_buf b;                                                                        // own
+    osh_buf_init(&b, 0);
+    if (!html) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(evaluation_measure(cx, &b, opt, name));
+    OSH_TRY(osh_json_parse(cx, made, b.data, b.len, "the evaluation", 0));
+    const osh_json_member member = {"evaluation", b.data};
+    OSH_TRY(osh_json_edit(cx, &with, r->text, r->n, member, r->path));
+    OSH_TRY(evaluation_into_html(cx, html, *made, name));
+    OSH_TRY(osh_file_write_all(cx, r->path, with, strlen(with)));
+done:
+    osh_buf_deinit(cx, &b);
+    osh_free(cx, with);
+    osh_free(cx, html);
+    return rc;
+}
+
 osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
     cJSON *root = NULL, *made = NULL; // own
-    char *json = osh_path_join(cx, opt->output, "oneshot-report.json"), *text = NULL,
-         *with = NULL;                                                  // own
-    char *html = osh_path_join(cx, opt->output, "oneshot-report.html"); // own
-    size_t n = 0;
-    if (!json || !html) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_file_read_all(cx, &text, &n, json, MAX_REPORT_BYTES));
-    OSH_TRY(osh_json_parse(cx, &root, text, n, json, 0));
-    const cJSON *e = cJSON_GetObjectItemCaseSensitive(root, "evaluation");
+    json_report r = {.path = osh_path_join(cx, opt->output, "oneshot-report.json")}; // own
+    char *name = evaluated_name(cx, opt);                                            // own
+    if (!r.path || !name) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_file_read_all(cx, &r.text, &r.n, r.path, MAX_REPORT_BYTES));
+    OSH_TRY(osh_json_parse(cx, &root, r.text, r.n, r.path, 0));
+    const cJSON *e = evaluation_known(root, opt, name);
     if (!e) {
-        kept k = {.n = 0};
-        OSH_TRY(evaluation_measure(cx, &k, opt));
-        OSH_TRY(osh_json_parse(cx, &made, k.text, k.n, "the evaluation", 0));
-        OSH_TRY(osh_json_edit(cx, &with, text, n, (osh_json_member){"evaluation", k.text}, json));
-        OSH_TRY(evaluation_into_html(cx, html, made, osh_path_last(opt->eval)));
-        OSH_TRY(osh_file_write_all(cx, json, with, strlen(with)));
+        OSH_TRY(evaluation_make(cx, &made, opt, name, &r));
         e = made;
     }
-    OSH_TRY(evaluation_say(cx, opt, e, sink, user));
+    OSH_TRY(evaluation_say(cx, opt, e, name, sink, user));
 done:
     if (rc) osh_note(cx, "evaluating %s, which is finished", opt->output);
     cJSON_Delete(root);
     cJSON_Delete(made);
-    osh_free(cx, with);
-    osh_free(cx, text);
-    osh_free(cx, json);
-    osh_free(cx, html);
+    osh_free(cx, r.text);
+    osh_free(cx, r.path);
+    osh_free(cx, name);
+    return rc;
+}
+
+osh_status osh_evaluate_held(osh_ctx *cx, const osh_options *opt, const char *not, osh_sink sink,
+                             void *user)
+{
+    osh_status rc = OSH_OK;
+    cJSON *root = NULL;                                                 // own
+    char *path = osh_path_join(cx, opt->output, "oneshot-report.json"); // own
+    const osh_json_taken lists[] = {{.key = "modules"}, {.key = NULL}};
+    osh_buf b;                                                          // own
+    osh_buf_init(&b, 0);
+    if (!path) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_json_read_lists(cx, &root, path, lists, NULL));
+    const cJSON *pipeline = cJSON_GetObjectItemCaseSensitive(root, "pipeline");
+    if (cJSON_IsString(pipeline) && !strcmp(pipeline->valuestring, "datafree")) goto done;
+    if (!not) {
+        rc = osh_evaluate(cx, opt, sink, user);
+        if (rc && rc != OSH_E_INTERRUPTED) { // the output is complete
+            osh_log(cx, OSH_LOG_WARN, "the perplexity is not measured: %s", osh_error_text(cx));
+            osh_error_clear(cx);
+            rc = OSH_OK;
+        }
+    } else if (opt->guide)
+        OSH_TRY(osh_row(cx, &b, "perplexity", "not measured: %s; --eval TEXT measures it", not));
+    if (sink && b.len) sink(user, b.data, b.len);
+done:
+    osh_buf_deinit(cx, &b);
+    cJSON_Delete(root);
+    osh_free(cx, path);
     return rc;
 }

@@ -465,13 +465,13 @@ osh_status osh_choice_plan(osh_ctx *cx, char **text, const osh_options *opt)
     OSH_TRY(survey_begin(cx, &s, opt));
     OSH_TRY(survey_predict(cx, &s, false));
     *text = osh_sprintf(cx,
-                        "a survey comes first: %d modules, host memory %.1f MB, predicted; losses "
-                        "weighed by %s%s\nafter it the output has at most %.1f MB; the plan below "
-                        "gives all modules the scheme of the recipe\n\n",
-                        s.p->match.n_linears, (double)s.peak / 1e6,
+                        "a survey comes first: %d modules, host memory %.1f MB, predicted; after "
+                        "it the output has at most %.1f MB\nlosses are weighed by %s%s; the plan "
+                        "below gives all modules the scheme of the recipe\n\n",
+                        s.p->match.n_linears, (double)s.peak / 1e6, (double)s.at_most / 1e6,
                         s.p->gradients ? "gradients" :
                                          "the effects of rounding, and not by gradients: ",
-                        s.p->gradients ? "" : s.p->gradients_not, (double)s.at_most / 1e6);
+                        s.p->gradients ? "" : s.p->gradients_not);
     if (!*text) rc = OSH_E_NOMEM;
 done:
     survey_end(cx, &s);

@@ -588,6 +588,7 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     max_into(&m->least.host, p->in->opt->others_host);
     m->base_bytes += (int64_t)osh_places_bytes(m->places);
     m->peak.host += m->base_bytes;
+    if (p->in->pipeline != OSH_PIPELINE_DATAFREE) max_into(&m->peak.host, p->in->opt->held_host);
     /* A user who sets a memory budget shares the machine. A checkpoint that is read only once must
      * not displace the page cache of other processes, so the run bypasses the page cache. */
     memory_choose_reader(cx, p, &b);

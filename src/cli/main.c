@@ -290,7 +290,8 @@ static osh_status run_report(osh_ctx *cx, const line *l, out_state *st)
 static osh_status run_compare(osh_ctx *cx, const line *l, out_state *st)
 {
     if (!l->n_words)
-        return osh_fail(cx, OSH_E_USAGE, "compare wants files that eval --panel wrote, got none");
+        return osh_fail(cx, OSH_E_USAGE, "compare wants outputs, or files that eval --panel wrote; "
+                        "got none");
     return osh_compare(cx, l->words, l->n_words, &l->options.compare, osh_to_stdout, st);
 }
 static osh_status run_tokenize(osh_ctx *cx, const line *l, out_state *st)
@@ -357,13 +358,14 @@ const command osh_commands[] = {
      .about = "Measures perplexity with the sequential engine. The last line on standard output "
               "is `perplexity X`.",
      .fields = osh_eval_fields, .divided = true, .run = run_eval},
-    {.name = "compare", .arguments = "PANEL.json... [--output FILE]",
-     .examples = {"rtn.json gptq.json best.json",
-                  "rtn.json gptq.json --output table.html",
-                  "*.json"},
-     .does = "prints a table of evaluations of the same tokens",
-     .about = "Prints size, perplexity, KL divergence and top-1 agreement of the models whose "
-              "figures eval --panel wrote. Refuses panels of different tokens or references.",
+    {.name = "compare", .arguments = "OUT|PANEL.json... [--output FILE]",
+     .examples = {"RTN GPTQ BEST",
+                  "RTN GPTQ --output table.html",
+                  "rtn.json gptq.json"},
+     .does = "prints a table of outputs, and of evaluations of the same tokens",
+     .about = "Prints size, loss, perplexity, KL divergence and top-1 agreement of outputs, from "
+              "their reports (--eval), and of models, from files of eval --panel. Refuses "
+              "different tokens or references.",
      .fields = osh_compare_fields, .most = 1000, .run = run_compare},
     {.name = "generate", .arguments = "DIR [PROMPT|-] [--chat] [--temperature T]",
      .examples = {"DIR \"Once upon a time\"",

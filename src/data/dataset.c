@@ -75,7 +75,8 @@ static osh_status loader_end_sample(osh_ctx *cx, loader *l)
     return OSH_OK;
 }
 
-static osh_status dataset_count_rows(osh_ctx *cx, int64_t *n_rows, const osh_dataset_options *opt)
+osh_status osh_dataset_count(osh_ctx *cx, int64_t *n_rows, const osh_dataset_options *opt,
+                             int64_t most)
 {
     osh_status rc = OSH_OK;
     osh_lines *lines = NULL; // own
@@ -83,7 +84,7 @@ static osh_status dataset_count_rows(osh_ctx *cx, int64_t *n_rows, const osh_dat
 
     *n_rows = 0;
     OSH_TRY(osh_row_lines_open(cx, &lines, opt));
-    for (;; *n_rows += !blank) {
+    for (; !most || *n_rows < most; *n_rows += !blank) {
         OSH_TRY(osh_lines_begin(cx, lines, &any));
         if (!any) break;
         OSH_TRY(osh_lines_skip(cx, lines, &blank));
@@ -101,7 +102,7 @@ static osh_status loader_find_split(osh_ctx *cx, loader *l, int64_t *n_rows, boo
     bool wants = false, any = !l->opt->split;
     *n_rows = INT64_MAX;
     OSH_TRY(osh_split_check(cx, &wants, l->opt->split));
-    if (wants || count) OSH_TRY(dataset_count_rows(cx, n_rows, l->opt));
+    if (wants || count) OSH_TRY(osh_dataset_count(cx, n_rows, l->opt, 0));
     for (int i = 0; osh_split_rows(&l->from, &l->to, l->opt->split, i, *n_rows); i++)
         any |= l->from < l->to;
     if (!any) OSH_FAIL(cx, OSH_E_USAGE, "%s: splits '%s' has no row", l->opt->path, l->opt->split);

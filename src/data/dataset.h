@@ -69,6 +69,10 @@ void osh_dataset_collate(osh_dataset *d, const osh_dataset_options *opt, bool te
 typedef struct osh_dataset_windows { int64_t first, count, stride; } osh_dataset_windows;
 osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
                                  const osh_dataset_options *opt, const osh_dataset_windows *which);
+/* Sets *n_rows to the number of rows of the data set, without reading their contents. Counts to
+ * `most` only; 0: counts all. */
+osh_status osh_dataset_count(osh_ctx *cx, int64_t *n_rows, const osh_dataset_options *opt,
+                             int64_t most);
 /* Copies the first n samples of d to *out (own), each cut to at most `length` tokens. All tokens of
  * the copy are counted. */
 osh_status osh_dataset_head(osh_ctx *cx, osh_dataset *out, const osh_dataset *d, int64_t n,

@@ -418,20 +418,35 @@ static osh_status note_line(osh_ctx *cx, const osh_lines *lines, osh_status rc)
 
 /* ---- answers ---- */
 
+typedef struct row_prefix { // the first bytes of a row's text, which grow
+    const char *text;     // view
+    size_t n;             // number of bytes
+    osh_ids ids;          // own: ids of the bytes that later bytes cannot change
+    osh_ids tail;         // own: ids of the other bytes if the text ended here
+} row_prefix;
+
+/* Returns the number of ids that equal ids of the row, which begin at its id `at`. */
+static int64_t row_equal_ids(const row *w, int64_t at, const osh_ids *ids)
+{
+    int64_t n = 0, most = w->ids->n - w->start - at;
+    while (n < ids->n && n < most && ids->ids[n] == w->ids->ids[w->start + at + n]) n++;
+    return n;
+}
+
 /* Sets *n to the number of tokens of the row that have ended before byte `at` of its text: the
- * number of tokens that the text up to `at` has in common with the whole text. */
-static osh_status row_tokens_before(osh_ctx *cx, int64_t *n, const row *w, const char *text,
-                                    size_t at)
+ * number of tokens that the text up to `at` has in common with the whole text. The ids of `p` are
+ * tokens of the whole text. The positions grow, so each byte of the text is tokenized once. */
+static osh_status row_tokens_before(osh_ctx *cx, int64_t *n, const row *w, row_prefix *p, size_t at)
 {
     osh_status rc = OSH_OK;
-    osh_ids part = {0}; // own
+    if (!p->n || at < p->n) osh_tokenizer_begin(w->r->tok), p->n = 0, p->ids.n = 0;
+    if (at > p->n)
+        OSH_TRY(osh_tokenizer_feed(cx, w->r->tok, &p->ids, p->text + p->n, at - p->n));
+    p->n = at, p->tail.n = 0;
+    OSH_TRY(osh_tokenizer_peek(cx, w->r->tok, &p->ids, &p->tail));
     int64_t most = w->ids->n - w->start;
-    osh_tokenizer_begin(w->r->tok);
-    if (at) OSH_TRY(osh_tokenizer_feed(cx, w->r->tok, &part, text, at));
-    OSH_TRY(osh_tokenizer_end(cx, w->r->tok, &part));
-    for (*n = 0; *n < part.n && *n < most && part.ids[*n] == w->ids->ids[w->start + *n];) ++*n;
+    *n = p->ids.n < most ? p->ids.n + row_equal_ids(w, p->ids.n, &p->tail) : most;
 done:
-    osh_ids_deinit(cx, &part);
     return rc;
 }
 
@@ -442,18 +457,21 @@ static osh_status row_count_answers(osh_ctx *cx, row *w, const osh_buf *text,
 {
     osh_status rc = OSH_OK;
     int64_t n = w->ids->n - w->start, begin, end;
+    row_prefix p = {.text = text->data}; // own
     OSH_TRY(osh_ids_reserve(cx, &w->counted, n));
     w->counted.n = n;
     for (int64_t i = 0; i < n; i++) w->counted.ids[i] = 0;
     for (size_t k = 0; k < spans->n; k++) {
-        OSH_TRY(row_tokens_before(cx, &begin, w, text->data, spans->at[k].begin));
+        OSH_TRY(row_tokens_before(cx, &begin, w, &p, spans->at[k].begin));
         if (begin == n) break; // the row was cut before this answer
         end = n;
         if (spans->at[k].end < text->len)
-            OSH_TRY(row_tokens_before(cx, &end, w, text->data, spans->at[k].end));
+            OSH_TRY(row_tokens_before(cx, &end, w, &p, spans->at[k].end));
         for (int64_t i = begin; i < end; i++) w->counted.ids[i] = 1;
     }
 done:
+    osh_ids_deinit(cx, &p.ids);
+    osh_ids_deinit(cx, &p.tail);
     return rc;
 }
 

@@ -21,7 +21,8 @@
 #include "match/paths.h"
 
 typedef struct scores {
-    double nll, kl;
+    double nll, kl, kl_p99;
+    char tokens[17]; // checksum of the token ids and the windows
     double ref_nll; // NLL of the reference
     int64_t n, agree, n_samples;
     float *per_token; // own: NLL of the scored tokens, in order
@@ -163,13 +164,15 @@ static osh_status scores_print(osh_ctx *cx, const scores *sc, const osh_answers 
     if (o->json) {
         OSH_TRY(osh_buf_printf(
             cx, &b,
-            "{\"samples\": %ld, \"scored_tokens\": %ld, \"nll\": %.8f, \"perplexity\": %.6f",
-            (long)sc->n_samples, (long)sc->n, mean, osh_math_exp(mean)));
+            "{\"samples\": %ld, \"scored_tokens\": %ld, \"tokens_xxh3\": \"%s\", \"nll\": %.8f, "
+            "\"perplexity\": %.6f",
+            (long)sc->n_samples, (long)sc->n, sc->tokens, mean, osh_math_exp(mean)));
         if (o->reference)
             OSH_TRY(osh_buf_printf(cx, &b,
-                                   ", \"kl_divergence\": %.8f, \"top1_agreement\": %.6f, "
-                                   "\"reference_perplexity\": %.6f",
-                                   sc->kl / (double)sc->n, (double)sc->agree / (double)sc->n,
+                                   ", \"kl_divergence\": %.8f, \"kl_p99\": %.8f, "
+                                   "\"top1_agreement\": %.6f, \"reference_perplexity\": %.6f",
+                                   sc->kl / (double)sc->n, sc->kl_p99,
+                                   (double)sc->agree / (double)sc->n,
                                    osh_math_exp(sc->ref_nll / (double)sc->n)));
         if (answers->prompt) {
             OSH_TRY(osh_buf_printf(cx, &b, ", \"sample\": "));
@@ -292,27 +295,33 @@ static void models_close(osh_ctx *cx, osh_eval_models *m)
     *m = (osh_eval_models){.f = NULL};
 }
 
-static osh_status scores_write_panel(osh_ctx *cx, const scores *sc, const osh_eval_models *m,
+/* Completes the scores with figures of all tokens. */
+static void scores_end(scores *sc, const osh_eval_models *m)
+{
+    sc->n_samples = m->d.n;
+    snprintf(sc->tokens, sizeof sc->tokens, "%016llx", (unsigned long long)osh_saved_sum(&m->d));
+    if (m->ref) sc->kl_p99 = osh_panel_quantile(sc->kl_of, sc->n, 0.99);
+}
+
+static osh_status scores_write_panel(osh_ctx *cx, scores *sc, const osh_eval_models *m,
                                      const osh_eval_options *o)
 {
-    char sum[17];
     double n = (double)sc->n;
     const osh_checkpoint *ck = osh_source_checkpoint(m->f->source);
     osh_panel p = {.model = o->model,
                    .reference = o->reference,
                    .data = o->dataset,
-                   .tokens = sum,
+                   .tokens = sc->tokens,
                    .n_samples = m->d.n,
                    .n_scored = sc->n,
                    .n_vocab = m->f->graph->n_vocab,
                    .nll = sc->nll / n,
                    .perplexity = osh_math_exp(sc->nll / n)};
-    snprintf(sum, sizeof sum, "%016llx", (unsigned long long)osh_saved_sum(&m->d));
     for (int64_t i = 0; i < ck->n_shards; i++)
         p.model_bytes += osh_st_stamp(ck->shards[i])->n_bytes;
     if (m->ref)
         p.reference_perplexity = osh_math_exp(sc->ref_nll / n), p.kl_mean = sc->kl / n,
-        p.kl_p99 = osh_panel_quantile(sc->kl_of, sc->n, 0.99), p.top1 = (double)sc->agree / n;
+        p.kl_p99 = sc->kl_p99, p.top1 = (double)sc->agree / n;
     return osh_panel_write(cx, o->panel, &p);
 }
 
@@ -397,8 +406,8 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *given, osh_sink sink, v
         OSH_FAIL(cx, OSH_E_USAGE, "%s: no token can be scored: every sample has a single token",
                  o->dataset);
     if (o->per_token) OSH_TRY(npy_write(cx, o->per_token, sc.per_token, sc.n));
+    scores_end(&sc, &m);
     if (o->panel) OSH_TRY(scores_write_panel(cx, &sc, &m, o));
-    sc.n_samples = m.d.n;
     models_close(cx, &m); // the answers need their own memory
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
     for (int i = 0; o->sample && i < (o->reference ? 2 : 1); i++) {

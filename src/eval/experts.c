@@ -320,7 +320,7 @@ static char *reaping_plan(osh_ctx *cx, const osh_plan *p, double mb)
     const osh_experts *x = p->rewrites.experts;
     return osh_sprintf(cx,
                        "experts are measured first: %d of %d are left in each of %d layers, "
-                       "host memory %.1f MB, predicted; the plan below assumes that the "
+                       "host memory %.1f MB, predicted\nthe plan below assumes that the "
                        "first experts are kept\n\n",
                        x->n_kept, x->n_all, x->n, mb);
 }

@@ -377,7 +377,7 @@ static char *owl_plan(osh_ctx *cx, const osh_plan *p, double mb)
     (void)p;
     return osh_sprintf(cx,
                        "outliers of the layers are measured first, host memory %.1f MB, "
-                       "predicted; the plan below assumes equal sparsities\n\n",
+                       "predicted\nthe plan below assumes equal sparsities\n\n",
                        mb);
 }
 

@@ -93,7 +93,7 @@ osh_status osh_panel_read(osh_ctx *cx, osh_panel *p, const char *path)
 {
     osh_status rc = OSH_OK;
     cJSON *root = NULL; // own
-    *p = (osh_panel){.name = osh_strdup(cx, osh_path_last(path))};
+    *p = (osh_panel){.name = osh_strdup(cx, osh_path_last(path)), .loss = -1};
     if (!p->name) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_json_read(cx, &root, path, MOST_PANEL_BYTES, 0));
     const cJSON *mark = cJSON_GetObjectItemCaseSensitive(root, "oneshot_panel");

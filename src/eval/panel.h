@@ -4,12 +4,15 @@
 #include "base/base.h"
 
 typedef struct osh_panel {
-    char *name;                     // own: last part of the file's path
+    char *name;                     // own: last part of the file's path, or a directory
     char *model, *reference, *data; // own: as on the command line; reference NULL: none
     char *tokens;                   // own: checksum of the token ids and the windows
     int64_t n_samples, n_scored, n_vocab;
     int64_t model_bytes;            // bytes of the model's safetensors files
     double nll, perplexity;
+    bool unscored; // true: an output without an evaluation; it has no texts and figures of one
+    double loss;   // loss of the modules' outputs, as a share of the loss of rounding to nearest;
+                   // below 0: unknown
     /* Against the reference, in nats; kl_p99: 99 % of the tokens have at most this divergence. */
     double reference_perplexity, kl_mean, kl_p99, top1;
 } osh_panel;

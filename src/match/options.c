@@ -222,6 +222,10 @@ const osh_field osh_option_fields[] = {
     {ROW(eval), .path = OSH_PATH_READ, .type = OSH_F_STR,
      .doc = "text or data file on which the perplexity of the source and of the finished output is "
             "measured, printed and written to the report, in windows of --max-seq-length tokens"},
+    {ROW(held_back), .type = OSH_F_BOOL, .dflt = "true",
+     .doc = "measures the perplexity of source and output like --eval, on rows of the data that do "
+            "not calibrate: one row for 128 samples. Nothing is measured with --eval, on a GPU, or "
+            "if all rows calibrate. Changes no output bytes"},
     {ROW(sample), .type = OSH_F_STR,
      .doc = "prompt that source and output answer after the run, with at most 64 tokens; the "
             "answers are printed side by side and written to the report. With a chat template, it "

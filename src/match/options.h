@@ -47,6 +47,7 @@ typedef struct osh_options {
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
     char *eval; // text or data file on which perplexity is measured; NULL: no evaluation
+    bool held_back; // true: rows of the data that do not calibrate are evaluated after the run
     char *sample; // prompt that the source and the output answer after the run; NULL: none
     double target_bits; // mean number of bits of a weight; 0: not given
     char *target_size;  // NULL: not given
@@ -68,6 +69,11 @@ typedef struct osh_options {
     int64_t others_host;
     const char *others; // view: text for messages that names the evaluation, such as "the effects
                         // of 9 units are measured"
+    /* Rows of the only data set that do not calibrate and are evaluated after the run, such as
+     * "rows[512:516]", and their name for a person; NULL: none. held_host: the smallest
+     * --host-memory for their evaluation. */
+    const char *held_splits, *held_name; // views
+    int64_t held_host;
     struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
 } osh_options;
 extern const osh_field osh_option_fields[];

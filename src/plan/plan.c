@@ -200,6 +200,11 @@ static osh_status plan_choose_pipeline(osh_ctx *cx, osh_plan *p)
                 pipeline_name(p->in.pipeline));
         p->in.pipeline = OSH_PIPELINE_DATAFREE;
     }
+    if (!wants && osh_masks_answers(p->in.opt))
+        OSH_FAIL(cx, OSH_E_USAGE,
+                 "--loss-mask answers, but the recipe needs no calibration data, so there are no "
+                 "answers: want a recipe with data, such as --quality gptq --dataset FILE, or no "
+                 "--loss-mask");
     if (wants && !p->in.graph) OSH_TRY(plan_refuse_architecture(cx, p));
     if (wants && !p->in.opt->dataset.n)
         OSH_FAIL(cx, OSH_E_USAGE, "the recipe needs calibration data: want --dataset FILE");

@@ -1,9 +1,12 @@
-/* compare.h - a table of several evaluations of the same tokens. */
+/* compare.h - a table of several outputs, and of several evaluations of the same tokens. */
 #ifndef OSH_COMPARE_H
 #define OSH_COMPARE_H
 #include "eval/panel.h"
 
-/* Fails with OSH_E_USAGE unless all panels are of the same tokens and the same reference. */
+/* Reads the figures of an output directory, and of its evaluation if the run had one. */
+osh_status osh_compare_output(osh_ctx *cx, osh_panel *p, const char *dir);
+/* Fails with OSH_E_USAGE unless all panels with scores are of the same tokens and the same
+ * reference. */
 osh_status osh_compare_check(osh_ctx *cx, const osh_panel *of, int n);
 osh_status osh_compare_text(osh_ctx *cx, char **text, const osh_panel *of, int n); // *text: own
 osh_status osh_compare_html(osh_ctx *cx, char **html, const osh_panel *of, int n); // *html: own

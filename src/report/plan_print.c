@@ -502,6 +502,7 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(osh_buf_printf(cx, b, "output %ld tensors, %ld bytes\n", (long)p->manifest.n_out,
                            (long)p->manifest.total_bytes));
     OSH_TRY(print_needs(cx, b, p));
+    OSH_TRY(osh_plan_devices(cx, b, p));
 done:
     return rc;
 }

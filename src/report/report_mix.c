@@ -56,6 +56,16 @@ done:
     return rc;
 }
 
+osh_status osh_mix_shares(osh_ctx *cx, osh_buf *b, const osh_mix *m)
+{
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; m->n > 1 && i < m->n; i++)
+        OSH_TRY(osh_buf_printf(cx, b, "%s%s (%.3g %%)", i ? ", " : "", m->sets[i].name,
+                               100 * osh_mix_share(m, &m->sets[i])));
+done:
+    return rc;
+}
+
 osh_status osh_mix_markdown(osh_ctx *cx, osh_buf *b, const osh_mix *m)
 {
     osh_status rc = OSH_OK;

@@ -9,6 +9,8 @@
 bool osh_mix_json(cJSON *root, const osh_mix *m);
 /* Appends a row of a plan for each data set if there are several. */
 osh_status osh_mix_rows(osh_ctx *cx, osh_buf *b, const osh_mix *m);
+/* Appends the names of the data sets and their shares in percent if there are several. */
+osh_status osh_mix_shares(osh_ctx *cx, osh_buf *b, const osh_mix *m);
 /* Appends a row of a Markdown table for each data set. */
 osh_status osh_mix_markdown(osh_ctx *cx, osh_buf *b, const osh_mix *m);
 void osh_mix_page(osh_page *pg, const osh_mix *m);

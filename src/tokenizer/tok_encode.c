@@ -375,6 +375,39 @@ done:
     return rc;
 }
 
+/* Sets *to to a copy of a text and of its pieces. */
+static osh_status text_copy(osh_ctx *cx, osh_tok_text *to, const osh_tok_text *from)
+{
+    osh_status rc = OSH_OK;
+    to->n = to->n_pieces = 0;
+    OSH_TRY(osh_tok_text_add(cx, to, from->s, from->n));
+    for (size_t i = 0; i < from->n_pieces; i++)
+        OSH_TRY(osh_tok_piece_add(cx, to, from->pieces[i]));
+done:
+    return rc;
+}
+
+osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_ids *tail)
+{
+    osh_status rc = OSH_OK;
+    osh_tok_text raw = {0}, norm = {0}; // own
+    OSH_TRY(raw_normalize(cx, t, false)); // leaves little text to copy
+    OSH_TRY(norm_encode(cx, t, ids, false));
+    osh_tokenizer kept = *t; // view: the flags
+    OSH_TRY(text_copy(cx, &raw, &t->raw));
+    OSH_TRY(text_copy(cx, &norm, &t->norm));
+    OSH_TRY(osh_tokenizer_end(cx, t, tail));
+    OSH_TRY(text_copy(cx, &t->raw, &raw));
+    OSH_TRY(text_copy(cx, &t->norm, &norm));
+    t->begun = kept.begun, t->goes_on = kept.goes_on, t->n_partial = kept.n_partial;
+    t->raw_enough = kept.raw_enough, t->norm_enough = kept.norm_enough;
+    memcpy(t->partial, kept.partial, sizeof t->partial);
+done:
+    osh_tok_text_deinit(cx, &raw);
+    osh_tok_text_deinit(cx, &norm);
+    return rc;
+}
+
 static osh_status ids_add_all(osh_ctx *cx, osh_ids *ids, const osh_ids *more)
 {
     osh_status rc = osh_ids_reserve(cx, ids, more->n);

@@ -29,6 +29,9 @@ void osh_tokenizer_begin(osh_tokenizer *t);
 osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                               size_t n);
 osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids);
+/* Appends the ids that osh_tokenizer_end would append now, and keeps the text for later parts.
+ * First appends to `ids` the ids that later text cannot change. *tail: own by the caller. */
+osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_ids *tail);
 /* Appends the special tokens that the post-processor puts before a text, or, if the last
  * argument is true, those that it puts after a text. */
 osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool behind);

@@ -1,6 +1,6 @@
 # compare.sh - saved logits give the figures of the model that they are of, to the last bit, also
-# with a bias, a divisor and a cap of the logits. `oneshot compare` prints the figures of panels.
-# Other tokens, other directories and other files are refused and left as they are.
+# with a bias, a divisor and a cap of the logits. `oneshot compare` prints the figures of panels
+# and of outputs. Other tokens, other directories and other files are refused and left as they are.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 docs=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -34,6 +34,22 @@ awk 'length($0) > 80 { exit 1 }' table || fail "a line is too long: $(cat table)
 grep -Eq '^W8A16 +4\.5 MB +[0-9.]+ +0\.000[0-9]+ +0\.00[0-9]+ +9[0-9.]+ %$' table || fail "$(cat table)"
 grep -q '<table id="compare">' page.html && [ "$(grep -c '<tr>' page.html)" = 4 ] || fail "$(cat page.html)"
 "$ONESHOT" compare dense.json | grep -Eq '^examples/docs-llama-3m +6\.8 MB +[0-9.]+$' || fail "a panel without a reference"
+
+# Outputs: size and loss from the report, and the figures of --eval, which equal those of
+# eval --panel. An output without an evaluation has empty cells.
+head -c 2000 "$docs/data/evaluation.txt" >text.txt
+"$ONESHOT" --model "$docs" --scheme W4A16 --quality gptq --dataset "$docs/data/calibration.jsonl" --num-calibration-samples 8 \
+    --max-seq-length 64 --eval text.txt --output gptq --progress none >/dev/null
+"$ONESHOT" eval --model gptq --reference "$docs" --dataset text.txt --max-seq-length 64 --progress none \
+    --panel gptq.json >/dev/null
+"$ONESHOT" compare gptq gptq.json W8A16 --output outputs.html >table
+awk 'length($0) > 80 { exit 1 }' table || fail "a line is too long: $(cat table)"
+figures=$(sed -n 's/^gptq  *3.3 MB  *[0-9.]* %  *\([0-9].*\)/\1/p' table)
+[ -n "$figures" ] && grep -Eq "^gptq +3.3 MB +$figures\$" table && grep -Eq '^W8A16 +4\.5 MB$' table &&
+    grep -q '^reference  *[0-9.]*$' table && grep -q '^[0-9]* tokens of text.txt, checksum ' table || fail "$(cat table)"
+[ "$(grep -c '<tr>' outputs.html)" = 5 ] && grep -q '<th class="n">loss</th>' outputs.html || fail "$(cat outputs.html)"
+"$ONESHOT" compare W4A16 W8A16 >table
+[ "$(wc -l <table)" = 4 ] && grep -q '^no evaluation: want runs with --eval TEXT' table || fail "$(cat table)"
 
 # The head of a model: a bias (phi), a divisor (cohere), a cap (gemma2).
 for case in ../families/logits/phi ../families/logits/cohere gemma2; do
@@ -70,18 +86,21 @@ refused 2 'lies in' eval --model W8A16 "${data[@]}" --save-logits W8A16/logits
 refused 2 'there is a file, want a directory' eval --model W8A16 "${data[@]}" --save-logits dense.json
 mkdir only && cp W8A16/config.json only
 refused 2 'there is a model, not saved logits' eval --model W8A16 "${data[@]}" --save-logits only
-refused 2 'W8A16: is a directory, want the panel of its evaluation, such as that of `oneshot eval --model W8A16 ' compare W8A16
+refused 2 'only: is a directory without oneshot-report.json' compare W8A16 only
 refused 2 'that is not a panel of oneshot eval' eval --model W8A16 "${data[@]}" --panel page.html
 refused 2 '--panel none/p.json: there is no directory none' eval --model W8A16 "${data[@]}" --panel none/p.json
 refused 2 '--per-token none/n.npy: there is no directory none' eval --model W8A16 "${data[@]}" --per-token none/n.npy
 refused 1 'cannot make directory /proc/logits' eval --model W8A16 "${data[@]}" --save-logits /proc/logits
 refused 2 '--output none/page.html: there is no directory none' compare dense.json --output none/page.html
-refused 2 'compare wants files' compare
+refused 2 'compare wants outputs' compare
 refused 2 'have different references' compare W4A16.json dense.json
 refused 1 'is not a file of eval --panel' compare W8A16/config.json
 refused 2 'that is not a page of oneshot' compare dense.json --output W8A16.json
 sed 's/"tokens_xxh3": "[^"]*"/"tokens_xxh3": "0"/' W8A16.json >other.json
 refused 2 'is about other tokens than' compare W4A16.json other.json
+refused 2 'is about other tokens than' compare gptq W8A16 W4A16.json
+sed -i 's/"kl_p99"/"kl_p98"/' gptq/oneshot-report.json
+refused 1 'gptq/oneshot-report.json: the evaluation has no number "kl_p99"' compare gptq
 sed 's/"kl_p99": [0-9.e-]*/"kl_p99": "x"/' W8A16.json >other.json
 refused 1 '"kl_p99" is not a number' compare W4A16.json other.json
 [ "$(cat ref/* W8A16/* dense.json | sha256sum)" = "$before" ] || fail "a refused call changed a file"

@@ -74,7 +74,7 @@ cmp two/model.safetensors mixed/model.safetensors || fail "two data sets: other 
 "$ONESHOT" verify two --model "$model" >/dev/null || fail "verify"
 grep -q '^| Data set | last.jsonl: 1 samples, [0-9]* tokens, a share of 0.3 |$' two/README.md || fail "$(cat two/README.md)"
 grep -q '<td>first.jsonl</td><td>3 samples, ' two/oneshot-report.html || fail "no data sets in the page"
-"$ONESHOT" plan "${two[@]}" >plan
+"$ONESHOT" plan --verbose "${two[@]}" >plan
 grep -q '^ *first.jsonl: 3 samples, .* a share of 0.7' plan || fail "$(cat plan)"
 "$ONESHOT" plan "${two[@]}" --json >plan.json
 python3 - <<'P'

@@ -65,6 +65,23 @@ refused "message 2: its text is not found in the rendered conversation" a.jsonl 
 refused "bare.jsonl: no token of" bare.jsonl
 refused "the row is a text, want a conversation, or input_ids and loss_mask; while reading text.jsonl line 1" text.jsonl
 refused "--loss-mask answers is not served on a GPU by this version: want --device cpu" a.jsonl --device cuda
+refused "--loss-mask answers, but the recipe needs no calibration data" a.jsonl --method rtn
+if "$ONESHOT" plan plain --scheme W4A16 --loss-mask answers 2>err; then fail "a mask without data"; fi
+grep -q "the recipe needs no calibration data" err || fail "a mask without data"
+
+# The tokens of an answer do not depend on the number of turns: the rows of one long conversation,
+# cut before each question, have as many as the long conversation at their ends.
+python3 - <<'P'
+import json
+rows = [json.loads(line)["messages"] for line in open("a.jsonl")]
+talk = [m for r in rows for m in r]
+write = lambda name, talks: open(name, "w").writelines(json.dumps({"messages": t}) + "\n" for t in talks)
+write("long.jsonl", [talk])
+write("short.jsonl", [talk[i:i + 2] for i in range(0, len(talk), 2)])
+P
+n=$(tokens plain --dataset long.jsonl)
+[ "$n" -gt 100 ] && [ "$n" = "$(tokens plain --dataset short.jsonl)" ] && [ "$n" = "$(tokens marked --dataset long.jsonl)" ] ||
+    fail "$n tokens in one conversation, $(tokens plain --dataset short.jsonl) in its turns"
 
 # Rows with input_ids, and every method.
 "$OSH_TOOLS/make_model" model hidden=128 intermediate=128 heads=2 kv=1 layers=2 vocab=128 samples=6 tokens=24 seed=1

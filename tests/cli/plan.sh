@@ -76,10 +76,38 @@ assert planned == io["planned_read_bytes"] > source, (planned, source)
 assert 0 <= io["read_bytes"] - planned - output < output + 3000000, (io, planned, output)  # solved weights are read back
 P
 
-# The summary fits on a screen, breaks lines only between words, and names a --host-memory that is
-# enough.
-last_wins "$ONESHOT" plan "${job[@]}" >summary
-awk 'length($0) > 80 || !/^[a-zA-Z ]/ { bad = 1 } END { exit bad || NR > 15 || NR < 8 }' summary || fail "$(cat summary)"
+# The summary has at most 12 lines of 80 columns, breaks lines only between words, counts the rows
+# that are left out, and names a --host-memory that is enough.
+fits() { # arguments: those of plan; rows with scales, memory and the last line are there
+    "$ONESHOT" plan "$@" >summary || fail "plan $*"
+    awk 'length($0) > 80 || !/^[a-zA-Z ]/ { bad = 1 } END { exit bad || NR > 12 || NR < 8 }' summary &&
+        grep -q '^quantized  ' summary && grep -q '^memory  .* the smallest --host-memory is [0-9.]*MB$' summary &&
+        grep -Eq '^more       ([0-9]+ rows more: )?oneshot plan ... --verbose, or --json$' summary || fail "$*: $(cat summary)"
+}
+"$ONESHOT" --model "$model" --scheme FP8_BLOCK --progress none --output packed >/dev/null
+cp "$model/data/calibration.jsonl" "$(printf 'long%.0s' {1..40}).jsonl"
+mix=(--dataset "$model/data/calibration.jsonl" --dataset "$model/data/evaluation.txt:0.3" --max-seq-length 256)
+mix+=(--num-calibration-samples 40)
+for source in "$model" packed; do
+    fits "$source" --scheme W4A16
+    for scheme in W4A16 NVFP4; do
+        fits "$source" --scheme $scheme --quality best "${mix[@]}" --tensor-parallel 2
+        grep -q '^data sets  calibration.jsonl (70 %), evaluation.txt (30 %)$' summary || fail "no data sets: $(cat summary)"
+        fits "$source" --scheme $scheme --quality best "${mix[@]}" --ranks 4 --ranks-per-node 2
+        grep -q '^ranks      4, 2 on a node' summary && grep -q '^more       [1-9] rows more' summary || fail "no ranks: $(cat summary)"
+        fits "$source" --scheme $scheme --quality gptq "${mix[@]}" --device-model rtx3060 --device-memory 200MB --tensor-parallel 2
+        grep -q '^GPU .* of 12.9 GB; the smallest --device-memory is [0-9.]*MB$' summary || fail "no GPU: $(cat summary)"
+    done
+done
+fits "$model" --scheme W4A16 --dataset long*.jsonl --dataset "$model/data/evaluation.txt" --num-calibration-samples 8 --quality gptq
+fits "$model" --scheme W4A16 --quality gptq "${mix[@]}" --target-bits 4.5
+grep -q '^before     a survey comes first: 28 modules' summary || fail "no survey: $(cat summary)"
+fits "$model" --recipe "$OSH_SOURCE_DIR/examples/mixed-groups.yaml"
+grep -q '^warning    25.0 % of the decoder blocks' summary || fail "no warning: $(cat summary)"
+"$ONESHOT" plan "$model" --scheme W4A16 --quality gptq "${mix[@]}" --ranks 2 --tensor-parallel 2 --verbose >summary
+grep -q '^ranks      2, 2 on a node' summary && grep -q '^parallel   28 modules' summary || fail "--verbose: $(tail summary)"
+rm -r packed long*.jsonl
+fits "${job[@]}"
 grep -q '^model      LlamaForCausalLM, ' summary && grep -q '^data       ' summary && grep -q '^time       about ' summary ||
     fail "$(cat summary)"
 small=(--quality best --num-calibration-samples 2 --max-seq-length 32) # needs less memory without a budget

@@ -56,7 +56,7 @@ plan --target-bits 4.6
 grep -q -e '--group-size 64' plan || fail "with bits for each module: $(cat plan)"
 for names in "0 4096" "3000 3000" "-1 2048"; do
     plan --max-seq-length "${names% *}"
-    grep -q "at most ${names#* } tokens" plan || fail "--max-seq-length ${names% *}: $(cat plan)"
+    grep -q "at most ${names#* } each" plan || fail "--max-seq-length ${names% *}: $(cat plan)"
 done
 "$OSH_TOOLS/make_model" odd hidden=96 intermediate=160 heads=3 kv=3 layers=1 vocab=96 samples=3 tokens=8 >/dev/null
 plan

@@ -2,6 +2,7 @@
  * fallbacks, an error that is NaN, and a budget. Writes a profile and reads it again. */
 #include "report/profiles.h"
 #include "report/report.h"
+#include "report/rows.h"
 #include "torture.h"
 
 #include <math.h>
@@ -253,6 +254,41 @@ static void profile_comes_back(void **state)
     unlink(profile);
 }
 
+/* Rows that share lines: the rows of the highest order are left out, rows of the lowest order get a
+ * second line, and a word that is longer than a line is cut between two characters. */
+static void rows_share_lines(void **state)
+{
+    osh_ctx *cx;
+    osh_rows r = {0};
+    osh_buf b;
+    char word[260] = "";
+    int left;
+    (void)state;
+    osh_buf_init(&b, 0);
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (int i = 0; i < 60; i++) strcat(word, "\u00e4"); // 120 bytes
+    assert_int_equal(osh_rows_add(cx, &r, 2, "last", "%s", word), OSH_OK);
+    assert_int_equal(osh_rows_add(cx, &r, 0, "first", "%s %s %s", word, word, word), OSH_OK);
+    assert_int_equal(osh_rows_add(cx, &r, 1, "", "a\nb"), OSH_OK);
+    for (int most = 1; most <= 5; most++) {
+        int lines = 0;
+        osh_buf_clear(&b);
+        assert_int_equal(osh_rows_print(cx, &b, &left, &r, most), OSH_OK);
+        assert_int_equal(left, most < 3 ? 3 - most : 0);
+        for (char *at = b.data, *end; (end = strchr(at, '\n')); at = end + 1, lines++) {
+            assert_in_range(end - at, OSH_ROW_LABEL + 1, 80);
+            for (char *c = at; c < end; c++) // whole characters: two bytes each
+                if ((unsigned char)*c == 0xc3) assert_int_equal((unsigned char)*++c, 0xa4);
+        }
+        assert_int_equal(lines, most < 4 ? most : 4);
+        assert_int_equal(strstr(b.data, "a\\u000ab") != NULL, most > 1);
+        assert_int_equal(!strncmp(b.data, "last", 4), most > 2);
+    }
+    osh_rows_deinit(cx, &r);
+    osh_buf_deinit(cx, &b);
+    osh_ctx_free(cx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +296,7 @@ int main(void)
         cmocka_unit_test(many_modules),
         cmocka_unit_test(no_memory),
         cmocka_unit_test(profile_comes_back),
+        cmocka_unit_test(rows_share_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

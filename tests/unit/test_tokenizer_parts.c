@@ -1,5 +1,5 @@
 /* test_tokenizer_parts.c - tests the encoding of a text in parts: the ids do not depend on the
- * parts, and memory use is limited. */
+ * parts, also if the caller looks at the ids between two parts, and memory use is limited. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include "text_helpers.h"
@@ -15,6 +15,40 @@ static const cJSON *member(const cJSON *o, const char *key)
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, key);
     assert_non_null(v);
     return v;
+}
+
+/* Looks at the ids of growing beginnings of a text, and compares them with the ids of these
+ * beginnings as whole texts. The looks do not change the ids of the whole text. */
+static void peeks_check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n)
+{
+    enum { PEEKS = 6 };
+    osh_ids got = {0}, want = {0}, peeked[PEEKS] = {{0}}; // own
+    int64_t kept[PEEKS];
+
+    osh_tokenizer_part_bytes(t, 16);
+    osh_tokenizer_begin(t);
+    for (size_t k = 0, at = 0; k < PEEKS; k++) {
+        size_t end = n * k / (PEEKS - 1);
+        assert_ok(cx, osh_tokenizer_feed(cx, t, &got, s + at, end - at));
+        assert_ok(cx, osh_tokenizer_peek(cx, t, &got, &peeked[k]));
+        kept[k] = got.n, at = end;
+    }
+    assert_ok(cx, osh_tokenizer_end(cx, t, &got));
+    for (size_t k = 0; k < PEEKS; k++) {
+        want.n = 0;
+        assert_ok(cx, osh_tokenizer_encode(cx, t, &want, s, n * k / (PEEKS - 1), false));
+        if (want.n != kept[k] + peeked[k].n ||
+            (kept[k] && memcmp(want.ids, got.ids, (size_t)kept[k] * sizeof *got.ids)) ||
+            (peeked[k].n &&
+             memcmp(want.ids + kept[k], peeked[k].ids, (size_t)peeked[k].n * sizeof *got.ids)))
+            fail_msg("%s: look %zu has %d + %d ids, wanted %d equal ones", name, k, (int)kept[k],
+                     (int)peeked[k].n, (int)want.n);
+        osh_ids_deinit(cx, &peeked[k]);
+    }
+    assert_int_equal(got.n, want.n); // the last look is at the whole text
+    if (want.n) assert_memory_equal(got.ids, want.ids, (size_t)want.n * sizeof *want.ids);
+    osh_ids_deinit(cx, &got);
+    osh_ids_deinit(cx, &want);
 }
 
 /* Encodes a text whole and in parts of several sizes, and compares the ids after each part. */
@@ -44,6 +78,7 @@ static void parts_check(osh_ctx *cx, osh_tokenizer *t, const char *name, const c
     }
     osh_ids_deinit(cx, &want);
     osh_ids_deinit(cx, &got);
+    peeks_check(cx, t, name, s, n);
 }
 
 static osh_tokenizer *parse(osh_ctx *cx, const char *spec)

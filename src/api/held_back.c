@@ -1,0 +1,83 @@
+/* held_back.c - chooses rows of the calibration data for the evaluation after a run: the rows after
+ * those that calibrate, one for each SAMPLES_PER_ROW samples. So the two models run on about 1/128
+ * of the tokens that calibrated. */
+#include "api/held_back.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/evaluate.h"
+#include "base/file.h"
+#include "base/name.h"
+#include "data/dataset.h"
+#include "data/mix.h"
+#include "gpu/gpu.h"
+
+enum { SAMPLES_PER_ROW = 128 };
+
+/* True if the evaluation reads the whole text of the file and not its lines. */
+static bool held_is_text(const char *path)
+{
+    return osh_ends_with(path, strlen(path), ".txt") || strstr(osh_path_last(path), ".txt.");
+}
+
+/* Returns why the rows cannot be chosen; NULL: they can. */
+static const char *held_not(const osh_options *opt)
+{
+    if (opt->dataset.n > 1) return "several data sets calibrate";
+    if (osh_mix_item(&opt->splits, 0)) return "--splits selects the rows";
+    if (opt->shuffle_calibration_samples) return "the rows are shuffled";
+    if (opt->concatenate_data) return "rows are joined";
+    if (opt->num_calibration_tokens) return "--num-calibration-tokens selects the rows";
+    if (osh_mix_path_bytes(opt->dataset.items[0]) != strlen(opt->dataset.items[0]) ||
+        !osh_file_exists(opt->dataset.items[0]) || held_is_text(opt->dataset.items[0]))
+        return "the data set is not a file of rows";
+    return NULL;
+}
+
+/* True if the run may use a GPU, where reading both models again would take a large part of the
+ * time of a run. */
+static bool held_on_gpu(const osh_options *opt)
+{
+    bool automatic = !opt->device || !strcmp(opt->device, "auto");
+    return opt->device_model || (automatic ? osh_cuda_present() : strcmp(opt->device, "cpu") != 0);
+}
+
+osh_status osh_held_back_find(osh_ctx *cx, osh_held_back *h, const osh_options *opt)
+{
+    osh_status rc = OSH_OK;
+    int64_t n = osh_samples_asked(opt), count = n / SAMPLES_PER_ROW, n_rows = 0;
+    *h = (osh_held_back){.host = 0};
+    if (!opt->held_back || opt->eval || !opt->dataset.n || opt->only_largest_layer ||
+        opt->ranks || opt->n_ranks > 1 || held_on_gpu(opt))
+        goto done;
+    h->not = held_not(opt);
+    if (h->not || !count) goto done;
+    const char *path = opt->dataset.items[0];
+    const osh_dataset_options rows = {.path = path,
+                                      .text_column = osh_mix_item(&opt->text_column, 0),
+                                      .text_template = osh_mix_item(&opt->text_template, 0)};
+    OSH_TRY(osh_dataset_count(cx, &n_rows, &rows, n + count));
+    if (n_rows <= n) {
+        h->not = "every row calibrates";
+        goto done;
+    }
+    if (n_rows > n + count) n_rows = n + count;
+    snprintf(h->splits, sizeof h->splits, "rows[%lld:%lld]", (long long)n, (long long)n_rows);
+    if (n_rows == n + 1) snprintf(h->name, sizeof h->name, "row %lld", (long long)n_rows);
+    else
+        snprintf(h->name, sizeof h->name, "rows %lld to %lld", (long long)n + 1,
+                 (long long)n_rows);
+    osh_options with = *opt; // views
+    with.held_splits = h->splits, with.held_name = h->name;
+    OSH_TRY(osh_evaluate_least(cx, &h->host, &with));
+    if (opt->host_memory > 0 && h->host > opt->host_memory)
+        h->not = "--host-memory is too small for it", *h->splits = 0;
+done:
+    /* The run itself reports an error of the model or the data, unless it reads neither. */
+    if (rc && rc != OSH_E_NOMEM && rc != OSH_E_INTERRUPTED) {
+        osh_error_clear(cx);
+        rc = OSH_OK, *h = (osh_held_back){.host = 0};
+    }
+    return rc;
+}

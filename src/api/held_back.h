@@ -1,0 +1,15 @@
+/* held_back.h - rows of the calibration data that do not calibrate and are evaluated. */
+#ifndef OSH_HELD_BACK_H
+#define OSH_HELD_BACK_H
+#include "match/options.h"
+
+typedef struct osh_held_back {
+    char splits[64];  // the rows, such as "rows[512:516]"; "": no rows are evaluated
+    char name[96];    // such as "rows 513 to 516"
+    const char *not;  // view: why there are no rows; NULL: there are, or the run asks for none
+    int64_t host;     // smallest --host-memory for their evaluation
+} osh_held_back;
+
+/* Chooses the rows. Reads the data as far as these rows, without tokenizing it. */
+osh_status osh_held_back_find(osh_ctx *cx, osh_held_back *h, const osh_options *opt);
+#endif

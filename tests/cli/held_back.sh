@@ -1,0 +1,67 @@
+# held_back.sh - after a run, the perplexity of source and output is measured on rows of the data
+# that did not calibrate: one row for 128 samples. The figures are those of `oneshot eval` on these
+# rows. The output's bytes do not depend on it. If no row is left, or the budget is too small,
+# nothing is measured, and a line says why.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+"$OSH_TOOLS/make_model" model hidden=64 intermediate=96 heads=2 kv=1 layers=2 vocab=96 samples=140 tokens=12 >/dev/null
+head -n 128 model/calibration.jsonl >all.jsonl
+job=(--model model --scheme W4A16 --group-size 32 --quality gptq --num-calibration-samples 128 --progress line)
+run() { "$ONESHOT" "${job[@]}" "$@" 2>err || fail "$*: $(cat err)"; }
+run --dataset model/calibration.jsonl --output out >said
+grep -q '^perplexity .* of the source .* %), KL ' said && tr -s ' \n' ' ' <said | grep -qF '11 tokens of row 129 of calibration.jsonl, which did not calibrate' ||
+    fail "$(cat said)"
+"$ONESHOT" eval --model out --reference model --dataset model/calibration.jsonl --splits 'rows[128:129]' --progress none --json >want
+python3 - <<'P'
+import json
+want, got = json.load(open("want")), json.load(open("out/oneshot-report.json"))["evaluation"]
+assert got.pop("data") == "row 129 of calibration.jsonl" and got == want, (want, got)
+page = open("out/oneshot-report.html").read()
+assert page.count('id="perplexity"') == 1 and "11 tokens of row 129 of calibration.jsonl" in page
+P
+run --dataset model/calibration.jsonl --output off --held-back false >said
+if grep -q perplexity said; then fail "--held-back false: $(cat said)"; fi
+for f in model.safetensors config.json recipe.yaml; do cmp out/$f off/$f; done
+"$ONESHOT" verify out --model model >/dev/null || fail "verify"
+"$ONESHOT" plan "${job[@]:0:10}" --dataset model/calibration.jsonl | grep -q '^held back  row 129, ' || fail "the plan does not say it"
+
+# The command again prints the figures without measuring. --eval replaces them, in both reports.
+touch -d 2000-01-01 out/oneshot-report.html
+run --dataset model/calibration.jsonl --output out >again
+grep -q '^perplexity' again && [ "$(stat -c %Y out/oneshot-report.html)" = "$(date -d 2000-01-01 +%s)" ] || fail "measured again: $(cat again)"
+tail -n 3 model/calibration.jsonl >text.jsonl
+run --dataset model/calibration.jsonl --output out --eval text.jsonl >said
+grep -q '^text.jsonl: perplexity [0-9.]*, .* 33 tokens$' said || fail "--eval: $(cat said)"
+"$ONESHOT" eval --model out --reference model --dataset text.jsonl --progress none --json >want
+python3 - <<'P'
+import json
+want, got = json.load(open("want")), json.load(open("out/oneshot-report.json"))["evaluation"]
+assert got.pop("data") == "text.jsonl" and got == want, (want, got)
+page = open("out/oneshot-report.html").read()
+assert page.count('id="perplexity"') == 1 and "33 tokens of text.jsonl" in page and "row 129" not in page
+P
+
+not() { # arguments: reason, flags; nothing is measured, and the reason is in one row
+    run --output no --overwrite --restart "${@:2}" >said
+    tr -s ' \n' ' ' <said | grep -qF "perplexity not measured: $1; --eval TEXT measures it" || fail "$*: $(cat said)"
+    if grep -q '"evaluation"' no/oneshot-report.json; then fail "$*: an evaluation"; fi
+}
+not 'every row calibrates' --dataset all.jsonl
+not 'the rows are shuffled' --dataset model/calibration.jsonl --shuffle-calibration-samples
+not '--splits selects the rows' --dataset model/calibration.jsonl --splits 'x[:128]'
+not 'several data sets calibrate' --dataset all.jsonl --dataset text.jsonl:0.02
+least=$("$ONESHOT" plan "${job[@]:0:10}" --dataset model/calibration.jsonl --json | sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p')
+run --dataset model/calibration.jsonl --host-memory "$least" --output least >said # measured or not, the run succeeds
+grep -q '^perplexity ' said && cmp out/model.safetensors least/model.safetensors || fail "the smallest budget: $(cat said)"
+job[9]=127
+run --dataset model/calibration.jsonl --output few >said
+if grep -q perplexity said; then fail "few samples: $(cat said)"; fi
+# Data that the run does not read is no error: a recipe without data, and a bad row after those that
+# calibrate.
+{ head -n 128 model/calibration.jsonl; echo '{"input_ids": [1, 99]}'; } >bad.jsonl # ids are below 96
+"$ONESHOT" --model model --scheme FP8_DYNAMIC --dataset bad.jsonl --num-calibration-samples 128 --progress line \
+    --output rounded >said 2>err || fail "a recipe without data: $(cat err)"
+if grep -q perplexity said; then fail "a recipe without data: $(cat said)"; fi
+job[9]=128
+run --dataset bad.jsonl --output bad >said
+if grep -q perplexity said; then fail "a bad row after those that calibrate: $(cat said)"; fi
