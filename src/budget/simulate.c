@@ -29,7 +29,6 @@
 #include "budget/simulate_weights.h"
 #include "budget/trials.h"
 #include "match/cache.h"
-#include "schedule/calls.h"
 #include "rewrite/folds.h"
 #include "schedule/looks.h"
 #include "match/lookup.h"
@@ -93,9 +92,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
     OSH_TRY(osh_exec_marks_init(cx, &s->marks, g));
     size_t nv = (size_t)g->n_values;
     s->stats.lists =
-        (int64_t)(osh_call_bytes(p->match->n_linears) + osh_mem_gross(nv * sizeof(bool)) +
-                  osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256) +
-                  osh_batch_lists(g, s->batch_tokens));
+        (int64_t)(osh_mem_gross(nv * sizeof(bool)) + osh_mem_gross(nv * sizeof(void *)) +
+                  8 * osh_mem_gross(256) + osh_batch_lists(g, s->batch_tokens));
     if (osh_plan_by_sample(p->schedule, s->n_threads))
         s->stats.lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
