@@ -224,7 +224,7 @@ done:
 static size_t sim_way_bytes(const osh_sim *s, const osh_step *st)
 {
     size_t n = 0;
-    for (int v = s->r->v0; s->to->values_ahead && v < s->r->v1; v++)
+    for (int v = s->r->v0; s->to->how.values_ahead && v < s->r->v1; v++)
         if (v != s->p->in->graph->input_ids)
             n += (size_t)(st->in[v] + st->out[v]) *
                  (size_t)osh_acts_way_bytes(s->p->in->graph, v, s->batch_tokens);
@@ -406,7 +406,7 @@ static void sim_reload(osh_sim *s, const osh_range *r, int first, int n)
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
         /* Several ranks read all solved weights from the output. */
-        bool in_memory = !v->segments && !v->round_bytes && !osh_is_divided(s->p->in->opt);
+        bool in_memory = !v->how.segments && !v->how.round_bytes && !osh_is_divided(s->p->in->opt);
         if (in_memory) continue;
         osh_sim_note_reload(s, l);
     }
@@ -438,7 +438,7 @@ static osh_status sim_fold(osh_ctx *cx, osh_sim *s, const osh_range *r)
     }
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         if (!osh_fold_inside(s->p->schedule, r, &s->p->rewrites->folds[i])) continue;
-        OSH_TRY(osh_fold_scratch(cx, &bytes, s->p, &s->p->rewrites->folds[i], s->to->segments));
+        OSH_TRY(osh_fold_scratch(cx, &bytes, s->p, &s->p->rewrites->folds[i], s->to->how.segments));
         osh_sim_note(s, bytes, 0, s->values.bytes);
     }
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
@@ -539,22 +539,14 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
     s.tier = tier, s.values.n_kept = osh_memory_kept(p, tier);
     if (places && s.gpu) osh_layout_record(s.gpu, true);
     for (int i = 0; i < p->schedule->n_visits; i++) {
-        osh_visit old = p->schedule->visits[i];
         osh_range r = osh_range_at(p->schedule, i);
-        p->schedule->visits[i] = (osh_visit){.segments = old.segments,
-                                             .round_bytes = old.round_bytes,
-                                             .n_rounds = old.n_rounds,
-                                             .prefetch = old.prefetch,
-                                             .prefetch_device = old.prefetch_device,
-                                             .values_ahead = old.values_ahead,
-                                             .apart = old.apart};
         s.to = &p->schedule->visits[i], s.r = &r, s.weights.began = false, s.index = i;
+        *s.to = (osh_visit){.how = s.to->how};
+        s.peak = &s.to->peak;
         s.stats.ranges = (int64_t)osh_ranged_lists(p->schedule, &r);
         OSH_TRY(sim_visit(cx, &s, steps));
         sim_drop_dead(&s, &r);
-        if (old.apart)
-            max_into(&s.to->device_peak, s.to->apart_device),
-                max_into(&s.to->host_peak, s.to->apart_host);
+        if (s.to->how.apart) peaks_max_into(&s.to->peak, &s.to->apart);
     }
     if (ever) memcpy(ever, s.weights.ever, (size_t)p->in->graph->n_weights * sizeof *ever);
     if (places && s.gpu) OSH_TRY(osh_layout_places(cx, places, s.gpu));

@@ -88,16 +88,13 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
     s->stats.bytes -= s->stats.parts, s->stats.parts = 0;
 }
 
-/* Raises the peaks of the visit for solving in parallel (apart_device, apart_host). device, host:
- * bytes besides those that the simulation has counted. */
+/* Raises the peaks of the visit for solving in parallel. device, host: bytes besides those that the
+ * simulation has counted. */
 static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
 {
-    osh_visit *to = s->to, most = *to;
-    most.device_peak = most.apart_device, most.host_peak = most.apart_host;
-    s->to = &most;
+    s->peak = &s->to->apart;
     osh_sim_note(s, device, host, s->values.bytes);
-    s->to = to;
-    to->apart_device = most.device_peak, to->apart_host = most.host_peak;
+    s->peak = &s->to->peak;
 }
 
 /* A result callback that does nothing. If a callback is set, the modifier assumes that the caller

@@ -94,7 +94,7 @@ osh_status osh_sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_s
         if (s->weights.want[s->p->match->linears[i].weight] &&
             osh_is_done_before(s->p->schedule, &s->p->match->linears[i]))
             osh_sim_note_reload(s, &s->p->match->linears[i]);
-    if (s->gpu && !s->weights.began && s->to->prefetch_device) OSH_TRY(sim_ahead(cx, s));
+    if (s->gpu && !s->weights.began && s->to->how.prefetch_device) OSH_TRY(sim_ahead(cx, s));
     s->weights.began = true;
 done:
     return rc;

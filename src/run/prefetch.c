@@ -93,7 +93,7 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget 
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    osh_device *device = p->schedule->visits[visit - 1].prefetch_device ? p->in->device : NULL;
+    osh_device *device = p->schedule->visits[visit - 1].how.prefetch_device ? p->in->device : NULL;
     osh_prefetch *f = NULL; // own
     OSH_NEW(cx, f, 1);
     f->g = g, f->ck = p->in->ck, f->device = device;
