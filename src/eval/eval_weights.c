@@ -1,12 +1,12 @@
 /* eval_weights.c - loads the weights of an evaluation to the GPU, step by step (a step is a
- * subgraph, or the heads). A reader (base/reader.h) reads the weights of the next step while the
+ * subgraph, or the heads). A reader (base/ahead.h) reads the weights of the next step while the
  * GPU works on the current one. It begins to read when the current step begins: the new weights
  * overwrite those of the step before, and all work of that step is in the GPU's queue by then. The
  * copies run after the queued work. */
 #include "eval/eval_weights.h"
 
 #include "base/profile.h"
-#include "base/reader.h"
+#include "base/ahead.h"
 #include "graph/picked.h"
 #include "gpu/gpu.h"
 #include "ops/cuda/cuda.h"
@@ -37,7 +37,7 @@ struct osh_eval_weights {
     const osh_st *shard; // view: shard whose file is open; NULL: none
     osh_file *file;      // own
     osh_cuda_file *gpu_file; // own: `file`, opened for cuFile
-    osh_reader *reader; // own; NULL: the caller's thread reads
+    osh_read_ahead *reader; // own; NULL: the caller's thread reads
 };
 
 static const osh_st_entry *placed_entry(const placed *p)
@@ -258,7 +258,7 @@ static osh_status step_read(osh_ctx *cx, osh_eval_weights *e, int item, bool ahe
     osh_status rc = OSH_OK;
     const step *s = &e->steps[item];
     for (int i = s->first; i < s->first + s->n; i++) {
-        if (osh_interrupted(cx) || (ahead && osh_reader_stops(e->reader)))
+        if (osh_interrupted(cx) || (ahead && osh_read_ahead_stops(e->reader)))
             OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         OSH_TRY(placed_read(cx, e, &e->placed[i], ahead));
     }
@@ -266,7 +266,7 @@ done:
     return rc;
 }
 
-/* Callback for the member `read` of osh_reading. */
+/* Callback for the member `read` of osh_read_items. */
 static osh_status step_read_ahead(osh_ctx *cx, void *user, int item)
 {
     osh_scope scope = osh_profile_begin(cx, "read ahead", NULL);
@@ -280,9 +280,10 @@ static osh_status step_arrive(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;
     if (e->ahead && !e->reader)
-        OSH_TRY(osh_reader_start(cx, &e->reader, &(osh_reading){step_read_ahead, e, e->n_steps}));
+        OSH_TRY(osh_read_ahead_start(cx, &e->reader,
+                                     &(osh_read_items){step_read_ahead, e, e->n_steps}));
     if (!e->reader) return step_read(cx, e, e->at, false);
-    OSH_TRY(osh_reader_wait(cx, e->reader));
+    OSH_TRY(osh_read_ahead_wait(cx, e->reader));
     OSH_TRY(e->device->type->fence(cx, e->device));
 done:
     return rc;
@@ -300,7 +301,7 @@ osh_status osh_eval_weights_next(osh_ctx *cx, osh_eval_weights *e, osh_weights *
         **to = e->placed[i].t;
     }
     e->at++;
-    if (e->reader) osh_reader_next(e->reader);
+    if (e->reader) osh_read_ahead_next(e->reader);
 done:
     return rc;
 }
@@ -317,7 +318,7 @@ const osh_tensor *osh_eval_weights_head(const osh_eval_weights *e, const osh_for
 void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e)
 {
     if (!e) return;
-    osh_reader_free(cx, e->reader);
+    osh_read_ahead_free(cx, e->reader);
     shard_close(cx, e);
     osh_free(cx, e->placed);
     osh_free(cx, e->steps);

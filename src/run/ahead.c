@@ -2,13 +2,13 @@
 #include "run/ahead.h"
 
 #include "base/profile.h"
-#include "base/reader.h"
+#include "base/ahead.h"
 
 struct osh_ahead {
     const osh_budget *p; // view
     int *todo;         // own [n]: indices of the Linears to read
     int n, taken;
-    osh_reader *reader; // own; NULL: the caller's thread reads
+    osh_read_ahead *reader; // own; NULL: the caller's thread reads
     osh_tensor *ready;  // own: weight of todo[taken]; NULL: not read yet
 };
 
@@ -27,7 +27,7 @@ done:
     return rc;
 }
 
-/* Callback for the member `read` of osh_reading. */
+/* Callback for the member `read` of osh_read_items. */
 static osh_status ahead_read(osh_ctx *cx, void *user, int item)
 {
     osh_ahead *a = user;
@@ -47,7 +47,7 @@ osh_status osh_ahead_new(osh_ctx *cx, osh_ahead **out, const osh_budget *p, cons
     for (int i = 0; i < p->match->n_linears; i++)
         if (todo[i]) a->todo[a->n++] = i;
     if (p->memory.read_ahead && a->n > 1)
-        OSH_TRY(osh_reader_start(cx, &a->reader, &(osh_reading){ahead_read, a, a->n}));
+        OSH_TRY(osh_read_ahead_start(cx, &a->reader, &(osh_read_items){ahead_read, a, a->n}));
     *out = a, a = NULL;
 done:
     osh_ahead_free(cx, a);
@@ -59,11 +59,11 @@ osh_status osh_ahead_take(osh_ctx *cx, osh_ahead *a, int *linear, osh_tensor **w
     osh_status rc = OSH_OK;
     *linear = -1, *w = NULL;
     if (a->taken == a->n) goto done;
-    if (a->reader) OSH_TRY(osh_reader_wait(cx, a->reader));
+    if (a->reader) OSH_TRY(osh_read_ahead_wait(cx, a->reader));
     else OSH_TRY(osh_linear_read(cx, &a->ready, a->p, a->todo[a->taken]));
     *w = a->ready, a->ready = NULL; // passes ownership
     *linear = a->todo[a->taken++];
-    if (a->reader) osh_reader_next(a->reader);
+    if (a->reader) osh_read_ahead_next(a->reader);
 done:
     return rc;
 }
@@ -71,7 +71,7 @@ done:
 void osh_ahead_free(osh_ctx *cx, osh_ahead *a)
 {
     if (!a) return;
-    osh_reader_free(cx, a->reader);
+    osh_read_ahead_free(cx, a->reader);
     osh_tensor_free(cx, a->ready);
     osh_free(cx, a->todo);
     osh_free(cx, a);

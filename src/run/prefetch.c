@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/profile.h"
-#include "base/reader.h"
+#include "base/ahead.h"
 #include "budget/layout.h"
 #include "gpu/gpu.h"
 #include "schedule/visit.h"
 
 struct osh_prefetch {
-    osh_reader *reader;       // own
+    osh_read_ahead *reader;       // own
     const osh_graph *g;       // view
     const osh_checkpoint *ck; // view
     int w0, w1;               // [w0, w1) contains the weights of the visit
@@ -33,7 +33,7 @@ done:
     return rc;
 }
 
-/* Callback for the member `read` of osh_reading: reads all weights. */
+/* Callback for the member `read` of osh_read_items: reads all weights. */
 static osh_status prefetch_read_all(osh_ctx *cx, void *user, int item)
 {
     osh_status rc = OSH_OK;
@@ -41,7 +41,7 @@ static osh_status prefetch_read_all(osh_ctx *cx, void *user, int item)
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     osh_scope scope = osh_profile_begin(cx, "read ahead", NULL);
     for (int i = f->w0; i < f->w1; i++) {
-        if (osh_interrupted(cx) || osh_reader_stops(f->reader)) break;
+        if (osh_interrupted(cx) || osh_read_ahead_stops(f->reader)) break;
         if (f->want[i - f->w0]) OSH_TRY(prefetch_read(cx, f, i));
     }
 done:
@@ -95,7 +95,7 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget 
     OSH_TRY(osh_weights_new(cx, &f->w, g));
     if (device) prefetch_take_places(cx, f, p, visit, solved);
     if (f->device) OSH_TRY(osh_cuda_follow(cx, f->device));
-    OSH_TRY(osh_reader_start(cx, &f->reader, &(osh_reading){prefetch_read_all, f, 1}));
+    OSH_TRY(osh_read_ahead_start(cx, &f->reader, &(osh_read_items){prefetch_read_all, f, 1}));
     *out = f, f = NULL;
 done:
     osh_prefetch_free(cx, f);
@@ -106,7 +106,7 @@ osh_status osh_prefetch_take(osh_ctx *cx, osh_prefetch *f, osh_weights *w)
 {
     osh_status rc = OSH_OK;
     if (!f) goto done;
-    OSH_TRY(osh_reader_wait(cx, f->reader));
+    OSH_TRY(osh_read_ahead_wait(cx, f->reader));
     if (f->device) OSH_TRY(f->device->type->fence(cx, f->device));
     for (int i = f->w0; i < f->w1; i++) {
         osh_tensor **from = &f->w->host[i], **to = w->device ? &w->host[i] : &w->w[i];
@@ -124,7 +124,7 @@ done:
 void osh_prefetch_free(osh_ctx *cx, osh_prefetch *f)
 {
     if (!f) return;
-    osh_reader_free(cx, f->reader);
+    osh_read_ahead_free(cx, f->reader);
     osh_weights_free(cx, f->w);
     osh_free(cx, f->want);
     osh_free(cx, f);

@@ -2,7 +2,7 @@
  * the lowest chunk is returned, also for nested loops and with other threads. Checks that a reader
  * reads at most one item ahead. */
 #include "torture.h"
-#include "base/reader.h"
+#include "base/ahead.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -311,7 +311,7 @@ typedef struct shelf {
     _Atomic int n_read, n_given; // numbers of items
     int bad;                     // item that cannot be read; -1: none
     _Atomic int too_early;       // number of reads that began before they were allowed
-    osh_reader *reader;          // own
+    osh_read_ahead *reader;          // own
     bool waits;                  // true if each read waits until it is stopped
 } shelf;
 
@@ -319,7 +319,7 @@ static osh_status shelf_read(osh_ctx *cx, void *user, int item)
 {
     shelf *s = user;
     s->too_early += item != s->n_read || item > s->n_given;
-    while (s->waits && !osh_reader_stops(s->reader)) sched_yield();
+    while (s->waits && !osh_read_ahead_stops(s->reader)) sched_yield();
     if (item == s->bad) return osh_fail(cx, OSH_E_IO, "item %d is bad", item);
     s->n_read++;
     return OSH_OK;
@@ -331,27 +331,28 @@ static void a_reader_is_one_item_ahead(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     for (int taken = 0; taken <= 20; taken += 5) { // also frees readers with items left
         shelf s = {.bad = -1};
-        assert_ok(cx, osh_reader_start(cx, &s.reader, &(osh_reading){shelf_read, &s, 20}));
+        assert_ok(cx, osh_read_ahead_start(cx, &s.reader, &(osh_read_items){shelf_read, &s, 20}));
         for (int i = 0; i < taken; i++) {
-            assert_ok(cx, osh_reader_wait(cx, s.reader));
+            assert_ok(cx, osh_read_ahead_wait(cx, s.reader));
             assert_true(s.n_read > i);
             s.n_given++;
-            osh_reader_next(s.reader);
+            osh_read_ahead_next(s.reader);
         }
-        osh_reader_free(cx, s.reader);
+        osh_read_ahead_free(cx, s.reader);
         assert_in_range(s.n_read, taken, taken + 1);
         assert_int_equal(s.too_early, 0);
     }
     shelf s = {.bad = 1}, waiting = {.bad = -1, .waits = true};
-    assert_ok(cx, osh_reader_start(cx, &s.reader, &(osh_reading){shelf_read, &s, 3}));
-    assert_ok(cx, osh_reader_wait(cx, s.reader));
+    assert_ok(cx, osh_read_ahead_start(cx, &s.reader, &(osh_read_items){shelf_read, &s, 3}));
+    assert_ok(cx, osh_read_ahead_wait(cx, s.reader));
     s.n_given++;
-    osh_reader_next(s.reader);
-    assert_fails(cx, OSH_E_IO, osh_reader_wait(cx, s.reader), "item 1 is bad");
-    osh_reader_free(cx, s.reader);
+    osh_read_ahead_next(s.reader);
+    assert_fails(cx, OSH_E_IO, osh_read_ahead_wait(cx, s.reader), "item 1 is bad");
+    osh_read_ahead_free(cx, s.reader);
     assert_int_equal(s.n_read, 1);
-    assert_ok(cx, osh_reader_start(cx, &waiting.reader, &(osh_reading){shelf_read, &waiting, 3}));
-    osh_reader_free(cx, waiting.reader); // ends the read, which would wait forever
+    assert_ok(cx, osh_read_ahead_start(cx, &waiting.reader,
+                                       &(osh_read_items){shelf_read, &waiting, 3}));
+    osh_read_ahead_free(cx, waiting.reader); // ends the read, which would wait forever
     osh_ctx_free(cx);
 }
 

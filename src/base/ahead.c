@@ -1,13 +1,13 @@
-/* reader.c - a thread that reads items before the caller needs them. */
-#include "base/reader.h"
+/* ahead.c - a thread that reads items before the caller needs them. */
+#include "base/ahead.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/thread.h"
 
-struct osh_reader {
-    osh_reading of;
+struct osh_read_ahead {
+    osh_read_items of;
     osh_ctx *cx; // own: context of the thread
     pthread_t thread;
     pthread_mutex_t lock;
@@ -21,7 +21,7 @@ struct osh_reader {
 
 static void *reader_main(void *user)
 {
-    osh_reader *r = user;
+    osh_read_ahead *r = user;
     osh_status rc = OSH_OK;
     for (int k = 0; k < r->of.n && !rc; k++) {
         pthread_mutex_lock(&r->lock);
@@ -37,10 +37,10 @@ static void *reader_main(void *user)
     return NULL;
 }
 
-osh_status osh_reader_start(osh_ctx *cx, osh_reader **out, const osh_reading *of)
+osh_status osh_read_ahead_start(osh_ctx *cx, osh_read_ahead **out, const osh_read_items *of)
 {
     osh_status rc = OSH_OK;
-    osh_reader *r = NULL;
+    osh_read_ahead *r = NULL;
     OSH_NEW(cx, r, 1);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->change, NULL);
@@ -50,11 +50,11 @@ osh_status osh_reader_start(osh_ctx *cx, osh_reader **out, const osh_reading *of
     r->running = osh_thread_start(&r->thread, reader_main, r);
     if (!r->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
 done:
-    if (rc) osh_reader_free(cx, r), *out = NULL;
+    if (rc) osh_read_ahead_free(cx, r), *out = NULL;
     return rc;
 }
 
-osh_status osh_reader_wait(osh_ctx *cx, osh_reader *r)
+osh_status osh_read_ahead_wait(osh_ctx *cx, osh_read_ahead *r)
 {
     osh_status rc = OSH_OK;
     pthread_mutex_lock(&r->lock);
@@ -66,7 +66,7 @@ done:
     return rc;
 }
 
-void osh_reader_next(osh_reader *r)
+void osh_read_ahead_next(osh_read_ahead *r)
 {
     pthread_mutex_lock(&r->lock);
     r->n_given++;
@@ -74,9 +74,9 @@ void osh_reader_next(osh_reader *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-bool osh_reader_stops(const osh_reader *r) { return r->stop; }
+bool osh_read_ahead_stops(const osh_read_ahead *r) { return r->stop; }
 
-void osh_reader_free(osh_ctx *cx, osh_reader *r)
+void osh_read_ahead_free(osh_ctx *cx, osh_read_ahead *r)
 {
     if (!r) return;
     pthread_mutex_lock(&r->lock);
