@@ -112,11 +112,6 @@ size_t *osh_sim_hook(const osh_sim *s, int value)
     return &s->stats.hook[osh_observed(s->p->in->graph, s->r->same, value)];
 }
 
-void osh_sim_enter(const osh_sim *s, int visit, osh_way way)
-{
-    if (s->gpu) osh_layout_enter(s->gpu, visit, way);
-}
-
 int64_t osh_sim_looked_bytes(const osh_sim *s)
 {
     osh_tier tier = s->p->schedule->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;

@@ -63,7 +63,7 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
         s->stats.counts[i] = false;
         s->solved[i] = true;
         osh_sim_drop_copy(s, l->weight);
-        if (s->gpu) osh_layout_give(s->gpu, OSH_LAYOUT_RANGE, l->input);
+        osh_layout_give(s->gpu, OSH_LAYOUT_RANGE, l->input);
     }
 }
 
@@ -73,7 +73,7 @@ static void sim_close_sums(osh_sim *s, const osh_linear *l)
         if (!s->stats.open[k][l->input]) continue;
         s->stats.open[k][l->input] = false;
         s->stats.bytes -= osh_sim_sum_bytes(s, k, l);
-        if (s->gpu && osh_sums[k].on_gpu) osh_layout_give(s->gpu, osh_sums[k].layout, l->input);
+        if (osh_sums[k].on_gpu) osh_layout_give(s->gpu, osh_sums[k].layout, l->input);
     }
 }
 
@@ -131,7 +131,7 @@ static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool k
 /* Returns the bytes of GPU memory that a solve may use. */
 static size_t sim_solve_room(const osh_sim *s, const solving *x)
 {
-    int64_t there = s->gpu ? osh_layout_extent(s->gpu) + x->copy : 0,
+    int64_t there = osh_layout_extent(s->gpu) + x->copy,
             limit = s->p->memory.solve_limit;
     return limit > there ? (size_t)(limit - there) : 0;
 }
