@@ -116,8 +116,8 @@ YAML
     awk -v a="$(kl quantized)" -v b="$(kl original)" 'BEGIN { exit !(b > 0 && b < 0.97 * a) }' || fail "no nearer"
 fi
 
-# In the first subgraph of a mixture, the pass computes the routers of both models, and statistics of
-# one of them.
+# In the first subgraph of a mixture, the pass computes the routers of both models, and statistics
+# of one of them.
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=64 samples=4 tokens=16 experts=4 topk=2 head_dim=32
 sed 's/W4A16/W8A8/' original.yaml >w8.yaml
 sums=
