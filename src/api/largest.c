@@ -30,11 +30,11 @@ static osh_status largest_find(osh_ctx *cx, osh_largest *out, const osh_plan *p)
     if (p->in.pipeline == OSH_PIPELINE_DATAFREE) return largest_linear(cx, out, p);
     int at = 0;
     for (int i = 1; i < s->n_visits; i++)
-        if (s->visits[i].host_peak > s->visits[at].host_peak) at = i;
+        if (s->visits[i].peak.host > s->visits[at].peak.host) at = i;
     *out = (osh_largest){.index = at,
                          .name = osh_range_at(s, at).name,
-                         .device_bytes = s->visits[at].device_peak,
-                         .host_bytes = s->visits[at].host_peak + p->budget.memory.base_bytes};
+                         .device_bytes = s->visits[at].peak.device,
+                         .host_bytes = s->visits[at].peak.host + p->budget.memory.base_bytes};
     return OSH_OK;
 }
 

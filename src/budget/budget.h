@@ -19,9 +19,6 @@ typedef enum {
 typedef struct osh_places osh_places; // planned addresses of blocks (layout.c)
 typedef struct osh_device_peaks osh_device_peaks; // peaks of passes on a GPU (graph/device_peaks.h)
 typedef struct osh_trials osh_trials; // results of simulations (trials.c)
-typedef struct osh_peaks { // peaks in bytes of device memory, host memory and scratch files
-    int64_t device, host, scratch;
-} osh_peaks;
 typedef struct osh_memory {
     osh_tier tier;
     bool looks_f16;      // true if values are stored as F16 for two-pass observers
@@ -72,12 +69,19 @@ typedef struct osh_budget {
     osh_memory memory;
 } osh_budget;
 
-typedef struct osh_limits {
-    int64_t device, host, scratch; // budgets in bytes, `host` without base_bytes; <= 0: no budget
-    bool device_given, host_given, scratch_given;
-} osh_limits;
 static inline void max_into(int64_t *peak, int64_t now)
 {
     if (now > *peak) *peak = now;
+}
+static inline void peaks_max_into(osh_peaks *peak, const osh_peaks *now)
+{
+    max_into(&peak->device, now->device);
+    max_into(&peak->host, now->host);
+    max_into(&peak->scratch, now->scratch);
+}
+static inline bool peaks_fit(const osh_peaks *need, const osh_peaks *budget)
+{
+    return need->device <= budget->device && need->host <= budget->host &&
+           need->scratch <= budget->scratch;
 }
 #endif

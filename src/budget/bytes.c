@@ -3,21 +3,6 @@
 
 #include "match/lookup.h"
 
-int64_t osh_stats_bytes(const osh_budget *p, int subgraph)
-{
-    int64_t bytes = 0;
-    osh_span own = osh_linears_of(p->schedule, subgraph, 1);
-    for (int i = own.first; i < own.end; i++) {
-        const osh_linear *l = &p->match->linears[i];
-        bool first = l->subgraph == subgraph && (osh_wants(p->schedule, l) & OSH_STAT_HESSIAN);
-        for (int k = i - 1; first && k >= 0 && p->match->linears[k].subgraph == subgraph; k--)
-            first = p->match->linears[k].input != l->input ||
-                    !(osh_wants(p->schedule, &p->match->linears[k]) & OSH_STAT_HESSIAN);
-        if (first) bytes += l->I * l->I * 4 * (1 + l->shift);
-    }
-    return bytes;
-}
-
 const osh_sum_type osh_sums[OSH_N_SUMS] = {
     [OSH_SUM_HESSIAN] = {.type = &osh_stat_hessian, .stat = OSH_STAT_HESSIAN, .mixed = true,
                          .on_gpu = true, .layout = OSH_LAYOUT_HESSIAN,

@@ -139,19 +139,6 @@ double osh_cost_of_head(const osh_graph *g, const osh_dataset *d)
     return products / products_per_s + tokens * (double)g->n_vocab / elements_per_s;
 }
 
-/* True if this Linear is the first with a Hessian that reads its input, so that the work of
- * factoring the Hessian is counted here. All Linears that share a Hessian are in one subgraph. */
-static bool leads_input(const osh_budget *p, int linear)
-{
-    const osh_linear *l = &p->match->linears[linear];
-    if (!(osh_wants(p->schedule, l) & OSH_STAT_HESSIAN)) return false;
-    for (int i = linear - 1; i >= 0 && p->match->linears[i].subgraph == l->subgraph; i--)
-        if (p->match->linears[i].input == l->input &&
-            (osh_wants(p->schedule, &p->match->linears[i]) & OSH_STAT_HESSIAN))
-            return false;
-    return true;
-}
-
 static double solve_cube(const osh_linear *l, int64_t O)
 {
     return (double)O * (double)l->I * (double)l->I;
@@ -188,7 +175,8 @@ double osh_cost_of_linear(const osh_budget *p, int linear)
         return work + (double)l->O * (double)l->I * (double)osh_dtype_bytes(l->dtype) / bytes_per_s;
     if (osh_wants(p->schedule, l) & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK))
         work += solve_flops(p, l) / solves_per_s;
-    if (leads_input(p, linear)) work += factor_flops(l) / factors_per_s;
+    // the work of factoring a Hessian is counted at the first Linear
+    if (osh_hessian_bytes(p->schedule, linear)) work += factor_flops(l) / factors_per_s;
     return work;
 }
 
@@ -205,7 +193,7 @@ static void cost_add_linears(osh_cost *cost, int n, const osh_budget *p)
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_linear(p, i);
         if (osh_wants(p->schedule, l) & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK))
             c->flops[OSH_PHASE_SOLVE] += solve_flops(p, l);
-        if (leads_input(p, i))
+        if (osh_hessian_bytes(p->schedule, i))
             c->flops[OSH_PHASE_SOLVE] += factor_flops(l), c->factor_flops += factor_flops(l);
     }
 }
@@ -411,7 +399,7 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     osh_status rc = OSH_OK;
     fed *open = NULL; // own
     const osh_step *s = v->step;
-    const osh_visit *how = &p->schedule->visits[v->index];
+    const osh_phases *how = &p->schedule->visits[v->index].how;
     double all = cost[v->index].work[s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE];
     osh_range r = osh_range_at(p->schedule, v->index);
     *share = 1;

@@ -70,13 +70,9 @@ static double gpu_compute_seconds(const osh_gpu_model *m, const osh_cost *c, int
 static double gpu_chain_seconds(const osh_budget *p)
 {
     double blocks = 0;
-    for (int i = 0; i < p->match->n_linears; i++) {
-        const osh_linear *l = &p->match->linears[i];
-        bool again = i > 0 && p->match->linears[i - 1].input == l->input &&
-                     (osh_wants(p->schedule, &p->match->linears[i - 1]) & OSH_STAT_HESSIAN);
-        if ((osh_wants(p->schedule, l) & OSH_STAT_HESSIAN) && !again)
-            blocks += ceil((double)l->I / BLOCK);
-    }
+    for (int i = 0; i < p->match->n_linears; i++)
+        if (osh_hessian_bytes(p->schedule, i))
+            blocks += ceil((double)p->match->linears[i].I / BLOCK);
     return blocks * block_seconds;
 }
 
@@ -92,9 +88,10 @@ osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p
     for (int i = 0; i < n; i++) {
         for (int k = OSH_PHASE_OBSERVE; k <= OSH_PHASE_PROPAGATE;
              k += OSH_PHASE_PROPAGATE - OSH_PHASE_OBSERVE) {
-            const osh_visit *v = i < p->schedule->n_visits ? &p->schedule->visits[i] : NULL;
+            osh_phases how = {0};
+            if (i < p->schedule->n_visits) how = p->schedule->visits[i].how;
             bool at_once =
-                v && (p->memory.tier == OSH_TIER_DEVICE ? v->prefetch_device : v->values_ahead);
+                p->memory.tier == OSH_TIER_DEVICE ? how.prefetch_device : how.values_ahead;
             double compute = gpu_compute_seconds(m, &cost[i], k),
                    copies = gpu_copy_seconds(p, m, &cost[i], k);
             out->phase[k] += at_once ? fmax(compute, copies) : compute + copies;

@@ -108,8 +108,8 @@ done:
 
 osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index)
 {
-    slot *s = &c->slots[kind][index];
-    if (s->taken) return OSH_OK;
+    slot *s = c ? &c->slots[kind][index] : NULL;
+    if (!c || s->taken) return OSH_OK;
     s->taken =
         osh_arena_take(c->arena, &s->at, (size_t)osh_layout_bytes(c, kind, index), OSH_LIFE_LONG);
     if (!s->taken) return osh_fail(cx, OSH_E_NOMEM, "no memory for the plan of a GPU");
@@ -118,14 +118,21 @@ osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int
 
 void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index)
 {
+    if (!c) return;
     slot *s = &c->slots[kind][index];
     if (s->taken) osh_arena_give(c->arena, s->at);
     s->taken = false;
 }
 
-int64_t osh_layout_extent(const osh_layout *c) { return (int64_t)osh_arena_extent(c->arena); }
+int64_t osh_layout_extent(const osh_layout *c)
+{
+    return c ? (int64_t)osh_arena_extent(c->arena) : 0;
+}
 
-void osh_layout_enter(osh_layout *c, int visit, osh_way way) { c->visit = visit, c->way = way; }
+void osh_layout_enter(osh_layout *c, int visit, osh_way way)
+{
+    if (c) c->visit = visit, c->way = way;
+}
 void osh_layout_record(osh_layout *c, bool on) { c->record = on; }
 
 static int compare_places(const void *x, const void *y)

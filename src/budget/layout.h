@@ -9,7 +9,8 @@ typedef struct osh_layout osh_layout;
 osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p);
 void osh_layout_free(osh_ctx *cx, osh_layout *c);
 /* osh_layout_take allocates the block of this kind and index, if it is not allocated.
- * osh_layout_give frees the block, if it is allocated. */
+ * osh_layout_give frees the block, if it is allocated. With c NULL (the run computes on the host),
+ * these functions, osh_layout_enter and osh_layout_extent do nothing. */
 osh_status osh_layout_take(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index);
 void osh_layout_give(osh_layout *c, osh_layout_kind kind, int64_t index);
 /* Returns the bytes from the beginning of the simulated GPU memory to the end of its last block. */

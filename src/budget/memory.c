@@ -4,8 +4,8 @@
  * tier (on the disk for as few batches as possible); the Hessians of a subgraph are distributed
  * over several observe passes; the groups of Linears of a subgraph are loaded one at a time. */
 #include "budget/bands.h"
+#include "budget/base_bytes.h"
 #include "budget/gpus.h"
-#include "graph/counted.h"
 #include "budget/layout.h"
 #include "budget/learning_bytes.h"
 #include "budget/memory.h"
@@ -18,66 +18,29 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/profile.h"
 #include "graph/device_peaks.h"
-#include "io/edges.h"
 #include "gpu/gpu.h"
 #include "math/isa.h"
-#include "match/globals.h"
 #include "schedule/looks.h"
-#include "schedule/tuning.h"
-#include "quant/source.h"
-#include "ranks/ranks.h"
 #include "store/loaders.h"
 
-/* Two threads read tensors: the main thread, and the prefetch thread. Each needs an aligned block
- * to bypass the page cache. */
-enum { READERS = 2 };
-/* Bytes of a process that computes no matrix products. STILL_BYTES: C library. STILL_THREAD_BYTES:
- * stack and allocator cache of a thread. STILL_THREADS: threads besides those of a stream. */
-enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
-/* Bytes of lists: LISTS_BYTES in all; LINEAR_BYTES for each Linear; SOLVED_BYTES more for a Linear
- * that is solved with data (loss and statistics); OUT_BYTES for each output tensor; PART_BYTES for
- * each subgraph (times). */
-enum {
-    LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640
-};
 /* Size in bytes from which the reads of a source bypass the page cache if it is read only once. */
 #define DIRECT_SOURCE (1ll << 26)
-/* Returns the bytes of small allocations outside of visits: emitter, journal, results, report and
- * lists. */
-static int64_t small_bytes(const osh_budget *p, int n_threads)
-{
-    bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
-    int64_t n = LISTS_BYTES + (int64_t)osh_edges_bytes() + p->manifest->n_out * OUT_BYTES;
-    n += (int64_t)p->match->n_linears * (LINEAR_BYTES + (passes ? SOLVED_BYTES : 0));
-    if (p->schedule->parts && p->in->pipeline == OSH_PIPELINE_SEQUENTIAL)
-        n += (int64_t)p->schedule->parts->n * PART_BYTES;
-    n += osh_globals_bytes(p->match) +
-         (osh_streams_all(p) ? 0 : osh_globals_scan_bytes(p, n_threads));
-    return n + (passes ? ((int64_t)p->in->graph->n_values + p->in->graph->n_weights) * 32 : 0);
-}
-
 /* Without a device budget the arena (the block of GPU memory from which the program allocates) gets
  * 1/ARENA_SPARE more bytes than predicted, at least LEAST_SPARE more. */
 enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
-static int64_t still_bytes(const osh_budget *p, int n_threads)
-{
-    int most = p->in->opt->prefetch ? osh_stream_most(p, n_threads) : n_threads;
-    return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
-}
-
 /* ---- tiers and phases ---- */
 
-static bool visit_fits(const osh_visit *v, const osh_limits *b, int64_t more_host)
+/* True if the visit fits with more_host more bytes of host memory. */
+static bool visit_fits(const osh_visit *v, const osh_peaks *b, int64_t more_host)
 {
-    return (!b->device_given || v->device_peak <= b->device) &&
-           (!b->host_given || v->host_peak + more_host <= b->host) &&
-           (!b->scratch_given || v->scratch_peak <= b->scratch);
+    osh_peaks need = v->peak;
+    need.host += more_host;
+    return peaks_fit(&need, b);
 }
 
-static bool visits_fit(const osh_schedule *s, const osh_limits *b)
+static bool visits_fit(const osh_schedule *s, const osh_peaks *b)
 {
     for (int i = 0; i < s->n_visits; i++)
         if (!visit_fits(&s->visits[i], b, 0)) return false;
@@ -94,7 +57,7 @@ static bool reads_long(const osh_budget *p, int i)
 
 /* True if every visit fits together with the weights of the next visit that are prefetched during
  * it. */
-static bool visits_fit_ahead(const osh_budget *p, const osh_limits *b)
+static bool visits_fit_ahead(const osh_budget *p, const osh_peaks *b)
 {
     const osh_schedule *s = p->schedule;
     for (int i = 0; i < s->n_visits; i++) {
@@ -102,21 +65,6 @@ static bool visits_fit_ahead(const osh_budget *p, const osh_limits *b)
         if (!visit_fits(&s->visits[i], b, more)) return false;
     }
     return true;
-}
-
-static int64_t range_hessians(const osh_budget *p, const osh_range *r, int64_t *largest)
-{
-    int64_t sum = 0;
-    *largest = 0;
-    for (int i = r->l0; i < r->l1; i++) {
-        const osh_linear *l = &p->match->linears[i];
-        /* Linears with the same input are adjacent. */
-        bool again = i > 0 && p->match->linears[i - 1].input == l->input;
-        if (!(osh_wants(p->schedule, l) & OSH_STAT_HESSIAN) || again) continue;
-        sum += l->I * l->I * 4 * (1 + l->shift);
-        max_into(largest, l->I * l->I * 4 * (1 + l->shift));
-    }
-    return sum;
 }
 
 /* Largest number of rounds (each an additional pass); above it, segments cost less. */
@@ -127,12 +75,12 @@ enum { MOST_ROUNDS = 8 };
  * not used if ranges of keys, values or outputs are observed. */
 static void take_phases(osh_budget *p, int i, int rounds)
 {
-    osh_visit *v = &p->schedule->visits[i];
+    osh_phases *v = &p->schedule->visits[i].how;
     osh_range r = osh_range_at(p->schedule, i);
     if (r.block) rounds = 1; // a block learns all its Linears together
     if ((p->match->cache.present || p->match->outputs) && rounds > MOST_ROUNDS)
         rounds = MOST_ROUNDS;
-    int64_t largest, sum = range_hessians(p, &r, &largest);
+    int64_t largest, sum = osh_range_hessians(p->schedule, &r, &largest);
     bool shared = rounds > 1 && rounds <= MOST_ROUNDS && sum > largest && !r.merged;
     v->round_bytes = shared ? (sum + rounds - 1) / rounds : 0;
     if (v->round_bytes && v->round_bytes < largest) v->round_bytes = largest;
@@ -142,7 +90,7 @@ static void take_phases(osh_budget *p, int i, int rounds)
 
 /* Chooses phases for the visits that do not fit. Visits are similar, so all visits that do not fit
  * try the same phases at the same time. */
-static osh_status memory_choose_phases(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+static osh_status memory_choose_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
@@ -161,9 +109,8 @@ static void memory_summarize(osh_budget *p)
     m->highest = -1;
     for (int i = 0; i < p->schedule->n_visits; i++) {
         const osh_visit *v = &p->schedule->visits[i];
-        max_into(&m->peak.device, v->device_peak);
-        max_into(&m->peak.scratch, v->scratch_peak);
-        if (v->host_peak > m->peak.host) m->peak.host = v->host_peak, m->highest = i;
+        if (v->peak.host > m->peak.host) m->highest = i;
+        peaks_max_into(&m->peak, &v->peak);
         m->read_bytes += v->read_bytes;
     }
 }
@@ -177,12 +124,10 @@ static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
     *last = asked ? *first : OSH_TIER_DISK;
 }
 
-static int64_t memory_lower(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* Chooses phases that keep the budget b. Sets *fit to true if they do. On a GPU, other phases give
  * other gaps between blocks, so a choice can miss the budget. The last attempts use equal phases
  * for all visits. */
-static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *fit)
+static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *fit)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
@@ -211,14 +156,21 @@ static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_
                                int64_t same, bool device)
 {
     osh_status rc = OSH_OK;
-    osh_limits b = {
-        .device = *least, .host = *least, .device_given = device, .host_given = !device};
+    osh_peaks b = {INT64_MAX, INT64_MAX, INT64_MAX};
+    *(device ? &b.device : &b.host) = *least;
     bool fit = true;
     OSH_TRY(simulate_whole(cx, p, tier, NULL));
     if (!visits_fit(p->schedule, &b)) OSH_TRY(try_phases(cx, p, &b, &fit));
     if (!fit) *least = same;
 done:
     return rc;
+}
+
+static osh_peaks peaks_lower(const osh_peaks *a, const osh_peaks *b)
+{
+    return (osh_peaks){a->device < b->device ? a->device : b->device,
+                       a->host < b->host ? a->host : b->host,
+                       a->scratch < b->scratch ? a->scratch : b->scratch};
 }
 
 /* Tries, with the slowest tier, rounds (several observe passes, each for some Hessians) and
@@ -229,37 +181,27 @@ osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    osh_visit *least = NULL; // own: smallest peaks of each visit so far
+    osh_peaks *least = NULL; // own: smallest peaks of each visit so far
     osh_tier first, coldest;
     allowed_tiers(p, &first, &coldest);
-    /* Smallest peaks with phases that are equal for all visits. */
-    int64_t device = INT64_MAX, host = INT64_MAX;
+    // smallest peaks with phases that are equal for all visits
+    osh_peaks same = {INT64_MAX, INT64_MAX, INT64_MAX};
     m->solve_limit = 0;
     OSH_NEW(cx, least, s->n_visits);
     for (int rounds = 1; rounds <= MOST_ROUNDS + 1; rounds += rounds == 1 ? MOST_ROUNDS - 1 : 1) {
+        osh_peaks most = {0};
         for (int i = 0; i < s->n_visits; i++) take_phases(p, i, rounds);
         OSH_TRY(osh_memory_simulate(cx, p, coldest, NULL));
-        int64_t most_device = 0, most_host = 0;
         for (int i = 0; i < s->n_visits; i++) {
-            const osh_visit *v = &s->visits[i];
-            max_into(&most_device, v->device_peak), max_into(&most_host, v->host_peak);
-            least[i].device_peak =
-                rounds == 1 ? v->device_peak : memory_lower(v->device_peak, least[i].device_peak);
-            least[i].host_peak =
-                rounds == 1 ? v->host_peak : memory_lower(v->host_peak, least[i].host_peak);
-            least[i].scratch_peak = rounds == 1
-                                        ? v->scratch_peak
-                                        : memory_lower(v->scratch_peak, least[i].scratch_peak);
+            const osh_peaks *now = &s->visits[i].peak;
+            peaks_max_into(&most, now);
+            least[i] = rounds == 1 ? *now : peaks_lower(now, &least[i]);
         }
-        device = memory_lower(device, most_device), host = memory_lower(host, most_host);
+        same = peaks_lower(&same, &most);
     }
-    for (int i = 0; i < s->n_visits; i++) {
-        max_into(&m->least.device, least[i].device_peak);
-        max_into(&m->least.host, least[i].host_peak);
-        max_into(&m->least.scratch, least[i].scratch_peak);
-    }
-    OSH_TRY(least_settle(cx, p, coldest, &m->least.device, device, true));
-    OSH_TRY(least_settle(cx, p, coldest, &m->least.host, host, false));
+    for (int i = 0; i < s->n_visits; i++) peaks_max_into(&m->least, &least[i]);
+    OSH_TRY(least_settle(cx, p, coldest, &m->least.device, same.device, true));
+    OSH_TRY(least_settle(cx, p, coldest, &m->least.host, same.host, false));
 done:
     osh_free(cx, least);
     return rc;
@@ -268,36 +210,37 @@ done:
 /* Chooses the visits that copy values between host memory and GPU during the computation. The
  * blocks for these copies exist only during a pass, so they do not change the addresses of blocks
  * in other visits. */
-static osh_status memory_choose_ways(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+static osh_status memory_choose_ways(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
     if (m->tier != OSH_TIER_HOST || !p->in->opt->prefetch || s->n_batches < 2) goto done;
-    for (int i = 0; i < s->n_visits; i++) s->visits[i].values_ahead = true;
+    for (int i = 0; i < s->n_visits; i++) s->visits[i].how.values_ahead = true;
     OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
     for (int i = 0; i < s->n_visits; i++)
-        s->visits[i].values_ahead = visit_fits(&s->visits[i], b, 0);
+        s->visits[i].how.values_ahead = visit_fits(&s->visits[i], b, 0);
     if (!visits_fit(s, b)) OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
 done:
     return rc;
 }
 
 /* Chooses the visits during which the weights of the next visit are also loaded to the GPU. */
-static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
     // number of attempts, because the blocks of a visit also move the blocks of other visits
     enum { TRIES = 4 };
-    for (int i = 0; i < s->n_visits; i++) s->visits[i].prefetch_device = s->visits[i].prefetch;
+    for (int i = 0; i < s->n_visits; i++)
+        s->visits[i].how.prefetch_device = s->visits[i].how.prefetch;
     for (int k = 0; k < TRIES; k++) {
         OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
         if (visits_fit(s, b)) goto done;
         for (int i = 0; i < s->n_visits; i++)
             if (k + 2 >= TRIES || !visit_fits(&s->visits[i], b, 0))
-                s->visits[i].prefetch_device = false;
+                s->visits[i].how.prefetch_device = false;
     }
 done:
     return rc;
@@ -305,7 +248,7 @@ done:
 
 /* Chooses the number of threads that prefetch values from the disk: the largest number that fits in
  * memory beside the prefetched weights. */
-static osh_status memory_choose_loaders(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+static osh_status memory_choose_loaders(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
@@ -325,7 +268,7 @@ done:
 
 /* For tier disk, chooses the number of batches whose values stay in memory: the largest number that
  * fits. */
-static osh_status memory_choose_kept(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+static osh_status memory_choose_kept(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
@@ -344,13 +287,13 @@ done:
 
 /* Makes visit i solve small Linears in parallel, or together on a GPU, if their results fit in
  * memory. */
-static void memory_choose_apart(osh_schedule *s, int i, const osh_limits *b)
+static void memory_choose_apart(osh_schedule *s, int i, const osh_peaks *b)
 {
     osh_visit *v = &s->visits[i], all = *v;
-    if (!v->apart_host) return;
-    max_into(&all.device_peak, v->apart_device), max_into(&all.host_peak, v->apart_host);
-    all.apart = visit_fits(&all, b, v->prefetch ? s->visits[i + 1].first_load : 0);
-    if (all.apart) *v = all;
+    if (!v->apart.host) return;
+    peaks_max_into(&all.peak, &v->apart);
+    all.how.apart = visit_fits(&all, b, v->how.prefetch ? s->visits[i + 1].first_load : 0);
+    if (all.how.apart) *v = all;
 }
 
 static bool asks_f16(const osh_budget *p)
@@ -372,7 +315,7 @@ static void looks(const osh_budget *p, osh_look *first, osh_look *last)
 
 /* Runs each subgraph as a whole, and chooses the fastest tier that keeps the budget. Sets *fit to
  * false if there is none. */
-static osh_status memory_choose_whole(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever,
+static osh_status memory_choose_whole(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever,
                                       bool *fit)
 {
     osh_status rc = OSH_OK;
@@ -394,7 +337,7 @@ done:
 /* Chooses batches of several samples if no flag sets the batch size and the run then fits in the
  * first tier that is allowed. Sets *fit to true if the run fits; does not change *fit if the batch
  * size stays the same. */
-static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever,
+static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever,
                                       bool *fit)
 {
     osh_status rc = OSH_OK;
@@ -410,7 +353,7 @@ done:
     return rc;
 }
 
-static osh_status memory_choose(osh_ctx *cx, osh_budget *p, const osh_limits *b, bool *ever)
+static osh_status memory_choose(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever)
 {
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
@@ -421,7 +364,7 @@ static osh_status memory_choose(osh_ctx *cx, osh_budget *p, const osh_limits *b,
     allowed_tiers(p, &first, &last), looks(p, &first_look, &s->looks);
     m->n_kept = m->n_ahead = m->n_loaders = 0;
     OSH_TRY(osh_memory_least(cx, p));
-    m->solve_limit = b->device_given ? b->device : INT64_MAX;
+    m->solve_limit = b->device;
     s->looks = first_look;
     OSH_TRY(memory_choose_batch(cx, p, b, ever, &fit));
     if (!fit) OSH_TRY(memory_choose_whole(cx, p, b, ever, &fit));
@@ -431,7 +374,7 @@ static osh_status memory_choose(osh_ctx *cx, osh_budget *p, const osh_limits *b,
     if (kept) OSH_TRY(memory_choose_kept(cx, p, b));
     for (int i = 0; i + 1 < s->n_visits; i++) {
         int64_t more = s->visits[i + 1].first_load;
-        s->visits[i].prefetch = more && reads_long(p, i) && visit_fits(&s->visits[i], b, more);
+        s->visits[i].how.prefetch = more && reads_long(p, i) && visit_fits(&s->visits[i], b, more);
     }
     if (p->in->on_device) OSH_TRY(memory_choose_ways(cx, p, b));
     if (p->in->on_device) OSH_TRY(memory_choose_ahead(cx, p, b));
@@ -447,25 +390,25 @@ int64_t osh_memory_of_gpu(int64_t free_bytes)
 
 /* Sets the device budget if no flag sets it: from the memory of this machine's GPU, or of the GPU
  * model that --device-model names. */
-static osh_status budget_of_gpu(osh_ctx *cx, osh_limits *b, const osh_budget *p)
+static osh_status budget_of_gpu(osh_ctx *cx, osh_peaks *b, const osh_budget *p)
 {
     osh_status rc = OSH_OK;
     size_t free_bytes = 0;
-    if (!p->in->on_device || b->device_given) goto done;
+    if (!p->in->on_device || b->device < INT64_MAX) goto done;
     if (p->in->gpu_model) {
-        b->device = osh_memory_of_gpu(p->in->gpu_model->memory_bytes), b->device_given = true;
+        b->device = osh_memory_of_gpu(p->in->gpu_model->memory_bytes);
         goto done;
     }
     if (!osh_cuda_present()) goto done;
     OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, p->in->ordinal));
-    b->device = osh_memory_of_gpu((int64_t)free_bytes), b->device_given = true;
+    b->device = osh_memory_of_gpu((int64_t)free_bytes);
 done:
     return rc;
 }
 
 /* Decides whether the GPU itself reads values from the disk. This needs a block in the GPU's
  * memory, which must fit into the budget. */
-static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_limits *b)
+static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_memory *m = &p->memory;
     const char *wish = p->in->opt->use_gds;
@@ -493,24 +436,57 @@ static void memory_choose_f16(osh_ctx *cx, osh_budget *p)
                 osh_dtype_name(p->in->graph->dtype));
 }
 
-/* Returns the host bytes for copying the rows that count (graph/counted.h), for statistics. */
-static int64_t counted_bytes(const osh_budget *p)
+static int64_t budget_of_option(int64_t bytes, int64_t base)
 {
-    const osh_schedule *s = p->schedule;
-    const osh_graph *g = p->in->graph;
-    size_t row = 0;
-    int64_t samples = 0;
-    bool mask = p->in->data.counted != NULL, original = false;
-    for (int v = 0; (p->in->by_route || mask) && v < g->n_values; v++) {
-        if (!(mask && s->seen[v]) && !(p->in->by_route && osh_is_by_route(g, v))) continue;
-        if (osh_value_bytes(g, v) > row) row = osh_value_bytes(g, v);
-        original |= g->values[v].original >= 0;
-    }
-    if (!row) return 0;
-    for (int64_t k = 0; k < s->n_batches; k++)
-        if (s->batch_at[k + 1] - s->batch_at[k] > samples)
-            samples = s->batch_at[k + 1] - s->batch_at[k];
-    return (int64_t)osh_counted_bytes(row, s->batch_tokens, samples, mask && original);
+    return bytes > 0 ? bytes - base : INT64_MAX;
+}
+
+/* Sets m->peak and m->least from the visits and from *outside, the smallest memory outside of
+ * visits. */
+static osh_status memory_sum_up(osh_ctx *cx, osh_budget *p, osh_peaks *outside)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    osh_schedule *s = p->schedule;
+    int64_t tuning = 0;
+    OSH_TRY(osh_tuning_bytes(cx, &tuning, p));
+    max_into(&m->peak.host, tuning), max_into(&outside->host, tuning);
+    max_into(&outside->host, m->load_bytes - m->base_bytes);
+    peaks_max_into(&m->least, outside);
+    for (int i = 0; i + 1 < s->n_visits; i++)
+        if (s->visits[i].how.prefetch) s->visits[i].peak.host += s->visits[i + 1].first_load;
+    memory_summarize(p);
+    max_into(&m->peak.host, m->load_bytes - m->base_bytes);
+done:
+    return rc;
+}
+
+/* Adds to base_bytes the optional blocks that fit in the host budget `b`, and adds base_bytes to
+ * the peaks. */
+static osh_status memory_add_base(osh_ctx *cx, osh_budget *p, int64_t b)
+{
+    osh_status rc = OSH_OK;
+    osh_memory *m = &p->memory;
+    if (p->schedule->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
+    if (m->peak.host + (int64_t)osh_places_bytes(m->places) > b)
+        osh_places_free(cx, m->places), m->places = NULL;
+    /* The message of a refusal recommends this budget to another process, whose base may be larger
+     * by OSH_ISA_NOISE_BYTES. */
+    m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
+    // true if output tensors may be written twice
+    bool again = p->schedule->n_traversals || p->schedule->tune.steps;
+    bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
+    if (passes && p->in->opt->prefetch && b == INT64_MAX && !again)
+        m->early = osh_early_bytes(p);
+    /* least.host is a budget. With a host budget, base_bytes also includes the aligned blocks for
+     * reading. The list of planned addresses is optional, so it is not added. */
+    if (!osh_base_has_blocks(p)) m->least.host += osh_base_blocks();
+    max_into(&m->least.host, p->in->opt->others_host);
+    m->base_bytes += m->early + (int64_t)osh_places_bytes(m->places);
+    m->peak.host += m->base_bytes;
+    if (passes) max_into(&m->peak.host, p->in->opt->held_host);
+done:
+    return rc;
 }
 
 osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
@@ -518,37 +494,14 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    memory_choose_f16(cx, p);
+    const osh_options *o = p->in->opt;
     bool *ever = NULL; // own
-    int64_t tuning = 0;
-    bool multiplies = p->in->pipeline != OSH_PIPELINE_DATAFREE;
-    // loads OpenBLAS, so that base_bytes includes its memory
-    if (multiplies) OSH_TRY(osh_isa_load(cx));
-    m->uncounted = multiplies ? osh_isa_uncounted(cx)
-                              : osh_mem_uncounted(cx) + still_bytes(p, osh_threads(cx));
-    int64_t used = (int64_t)osh_mem_used(cx, OSH_MEM_HOST);
-    if (p->in->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
-    m->base_bytes = m->uncounted + used + small_bytes(p, osh_threads(cx));
-    int64_t blocks = READERS * (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
-    if (osh_memory_blocks_in_base(p)) m->base_bytes += blocks;
-    if (p->in->pipeline != OSH_PIPELINE_DATAFREE) m->base_bytes += counted_bytes(p);
-    if (p->in->pipeline != OSH_PIPELINE_DATAFREE)
-        m->base_bytes += READERS * (int64_t)osh_source_scratch(p->in->source);
-    if (p->in->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
-    /* Counts osh_threads threads, and the prefetch thread. */
-    m->base_bytes += (osh_threads(cx) + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
-    if (osh_is_divided(p->in->opt)) m->base_bytes += OSH_RANKS_BYTES;
-    if (osh_is_divided(p->in->opt) && !p->in->opt->ranks) m->base_bytes += OSH_MPI_BYTES;
-    /* All ranks must choose the same steps. */
-    OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->uncounted));
-    OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->base_bytes));
     m->highest = -1;
-    osh_limits b = {.device = p->in->opt->device_memory,
-                    .host = p->in->opt->host_memory - m->base_bytes,
-                    .scratch = p->in->opt->scratch_size,
-                    .device_given = p->in->opt->device_memory > 0,
-                    .host_given = p->in->opt->host_memory > 0,
-                    .scratch_given = p->in->opt->scratch_size > 0};
+    memory_choose_f16(cx, p);
+    OSH_TRY(osh_base_bytes(cx, p));
+    osh_peaks outside, b = {budget_of_option(o->device_memory, 0),
+                            budget_of_option(o->host_memory, m->base_bytes),
+                            budget_of_option(o->scratch_size, 0)};
     OSH_TRY(budget_of_gpu(cx, &b, p));
     if (p->in->graph) OSH_NEW(cx, ever, p->in->graph->n_weights);
     if (p->in->pipeline != OSH_PIPELINE_DATAFREE) {
@@ -556,46 +509,18 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
         OSH_NEW(cx, s->visits, s->n_visits);
         OSH_TRY(memory_choose(cx, p, &b, ever));
     }
-    osh_limits outside;
     OSH_TRY(osh_memory_rest(cx, p, ever, &b, &outside));
-    OSH_TRY(osh_tuning_bytes(cx, &tuning, p));
-    max_into(&outside.host, tuning), max_into(&m->peak.host, tuning);
-    max_into(&outside.host, m->load_bytes - m->base_bytes);
-    max_into(&m->least.host, outside.host), max_into(&m->least.device, outside.device);
-    for (int i = 0; i + 1 < s->n_visits; i++)
-        if (s->visits[i].prefetch) s->visits[i].host_peak += s->visits[i + 1].first_load;
-    memory_summarize(p);
-    max_into(&m->peak.host, m->load_bytes - m->base_bytes);
-    bool others = b.host_given && !osh_others_fit(p->in->opt);
-    if (others || (b.device_given && m->peak.device > b.device) ||
-        (b.host_given && m->peak.host > b.host) || (b.scratch_given && m->peak.scratch > b.scratch))
+    OSH_TRY(memory_sum_up(cx, p, &outside));
+    if (!peaks_fit(&m->peak, &b) || (o->host_memory > 0 && !osh_others_fit(o)))
         OSH_TRY(osh_memory_refuse(cx, p, &b, &outside));
-    if (s->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
-    if (b.host_given && m->peak.host + (int64_t)osh_places_bytes(m->places) > b.host)
-        osh_places_free(cx, m->places), m->places = NULL; // frees the optional list of addresses,
-                                                          // because it does not fit
-    /* The message of a refusal recommends this budget to another process, whose base may be larger
-     * by OSH_ISA_NOISE_BYTES. */
-    m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
-    bool again = s->n_traversals || s->tune.steps; // true if output tensors may be written twice
-    m->early =
-        multiplies && p->in->opt->prefetch && !b.host_given && !again ? osh_early_bytes(p) : 0;
-    m->base_bytes += m->early;
-    /* least.host is a budget. With a host budget, base_bytes also includes the aligned blocks for
-     * reading (osh_memory_blocks_in_base). The list of planned addresses is optional, so it is not
-     * added. */
-    if (!osh_memory_blocks_in_base(p)) m->least.host += blocks;
-    max_into(&m->least.host, p->in->opt->others_host);
-    m->base_bytes += (int64_t)osh_places_bytes(m->places);
-    m->peak.host += m->base_bytes;
-    if (p->in->pipeline != OSH_PIPELINE_DATAFREE) max_into(&m->peak.host, p->in->opt->held_host);
-    /* A user who sets a memory budget shares the machine. A checkpoint that is read only once must
-     * not displace the page cache of other processes, so the run bypasses the page cache. */
+    OSH_TRY(memory_add_base(cx, p, b.host));
     memory_choose_reader(cx, p, &b);
-    if (p->in->opt->pin_memory && !strcmp(p->in->opt->pin_memory, "true") && !p->in->on_device)
+    if (o->pin_memory && !strcmp(o->pin_memory, "true") && !p->in->on_device)
         osh_log(cx, OSH_LOG_WARN,
                 "--pin-memory true: memory is page-locked for a GPU, and nothing runs on a GPU");
-    m->direct = p->in->opt->host_memory > 0 ||
+    /* A user who sets a memory budget shares the machine. A checkpoint that is read only once must
+     * not displace the page cache of other processes, so the run bypasses the page cache. */
+    m->direct = o->host_memory > 0 ||
                 (p->in->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:
     osh_device_peaks_free(cx, m->peaks), m->peaks = NULL;
@@ -613,5 +538,5 @@ int64_t osh_memory_arena(const osh_budget *p)
 
 size_t osh_memory_counted(const osh_budget *p)
 {
-    return (size_t)(p->memory.peak.host - p->memory.uncounted - LISTS_BYTES);
+    return (size_t)(p->memory.peak.host - p->memory.uncounted) - osh_base_lists();
 }

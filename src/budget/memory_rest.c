@@ -2,12 +2,11 @@
  * are rounded without data, in bands or as whole weights. */
 #include "base/file.h"
 #include "budget/bands.h"
+#include "budget/base_bytes.h"
 #include "budget/memory_rest.h"
 #include "budget/simulate_solve.h"
 #include "match/globals.h"
 #include "quant/source.h"
-
-bool osh_memory_blocks_in_base(const osh_budget *p) { return p->in->opt->host_memory > 0; }
 
 /* Raises *device and *host to the peaks of Linears that are rounded without data as whole weights,
  * one after the other. `ahead`: true if the next weight is prefetched during the rounding. Results
@@ -19,7 +18,7 @@ static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *d
     // if false, base_bytes includes the scratch for reading
     bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE;
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->in->source) : 0;
-    if (datafree && !osh_memory_blocks_in_base(p))
+    if (datafree && !osh_base_has_blocks(p))
         reading += (int64_t)osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
@@ -60,7 +59,7 @@ static void memory_count_io(const osh_budget *p, osh_memory *m, bool *seen)
     m->reread_bytes = p->manifest->total_bytes;
 }
 
-static void stream_peaks(const osh_budget *p, int n_workers, int n_threads, osh_limits *b)
+static void stream_peaks(const osh_budget *p, int n_workers, int n_threads, osh_peaks *b)
 {
     int64_t device, host = osh_stream_bytes(p, n_workers, n_threads, &device);
     max_into(&b->device, device), max_into(&b->host, host);
@@ -68,31 +67,25 @@ static void stream_peaks(const osh_budget *p, int n_workers, int n_threads, osh_
     if (osh_streams_all(p)) max_into(&b->host, osh_globals_scan_bytes(p, n_threads));
 }
 
-static bool budget_holds(const osh_limits *b, const osh_limits *need)
-{
-    return (!b->host_given || need->host <= b->host) &&
-           (!b->device_given || need->device <= b->device);
-}
-
 /* Chooses how many bands a stream keeps until the second pass reads them: all bands of the largest
  * group, or, in steps of 1/16, as many as fit. */
-static void stream_choose_held(osh_budget *p, const osh_limits *b, int threads, osh_limits *more)
+static void stream_choose_held(osh_budget *p, const osh_peaks *b, int threads, osh_peaks *more)
 {
     osh_memory *m = &p->memory;
     int most = p->in->opt->prefetch ? osh_held_most(p) : 0, step = most / 16 + 1;
     for (m->n_held = most; m->n_held > 0; m->n_held -= step) {
-        osh_limits all = {0};
+        osh_peaks all = {0};
         stream_peaks(p, m->n_stream, threads, &all);
         if (p->in->on_device) all.device = 0;
-        if (!budget_holds(b, &all)) continue;
+        if (!peaks_fit(&all, b)) continue;
         *more = all;
         return;
     }
     m->n_held = 0;
 }
 
-osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const osh_limits *b,
-                           osh_limits *least)
+osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const osh_peaks *b,
+                           osh_peaks *least)
 {
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
@@ -103,28 +96,27 @@ osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const o
     for (int w = 0; ever && w < p->in->graph->n_weights; w++)
         if (ever[w] && p->in->graph->weights[w].tensor >= 0 && !p->in->graph->weights[w].part)
             seen[p->in->graph->weights[w].tensor] = true;
-    *least = (osh_limits){0};
+    *least = (osh_peaks){0};
     m->n_held = 0;
     stream_peaks(p, 1, threads, least);
-    osh_limits more = *least;
+    osh_peaks more = *least;
     for (m->n_stream = p->in->opt->prefetch ? osh_stream_most(p, threads) : 1; m->n_stream > 1;
          m->n_stream--) {
-        osh_limits all = {0};
+        osh_peaks all = {0};
         stream_peaks(p, m->n_stream, threads, &all);
         if (p->in->on_device) all.device = 0; // Linears without data are rounded on the host
-        if (!budget_holds(b, &all)) continue;
+        if (!peaks_fit(&all, b)) continue;
         more = all;
         break;
     }
     stream_choose_held(p, b, threads, &more);
-    osh_limits now = more;
+    osh_peaks now = more;
     round_peaks(p, threads, false, &least->device, &least->host);
     round_peaks(p, threads, false, &now.device, &now.host);
     round_peaks(p, threads, true, &more.device, &more.host);
     if (p->in->on_device) least->device = now.device = more.device = 0;
-    m->read_ahead = p->in->opt->prefetch && budget_holds(b, &more);
-    m->peak.host = m->read_ahead ? more.host : now.host;
-    m->peak.device = m->read_ahead ? more.device : now.device;
+    m->read_ahead = p->in->opt->prefetch && peaks_fit(&more, b);
+    m->peak = m->read_ahead ? more : now;
     memory_count_io(p, m, seen);
 done:
     osh_free(cx, seen);

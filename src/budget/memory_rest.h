@@ -3,15 +3,11 @@
 #define OSH_MEMORY_REST_H
 #include "budget/budget.h"
 
-/* True if all reads bypass the page cache; base_bytes then includes the aligned blocks that the
- * reads need. If false, only a large source that is rounded without data may bypass the page cache:
- * a stream reads into its bands, and one thread reads the tensors that are rounded as a whole. */
-bool osh_memory_blocks_in_base(const osh_budget *p);
 /* Chooses how tensors outside of visits are read and written, and computes their memory. ever
  * [weights of the graph]: true if some visit loads the weight. *least: smallest memory, without
  * prefetch, with one band, and with no kept bands. */
-osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const osh_limits *b,
-                           osh_limits *least);
+osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const osh_peaks *b,
+                           osh_peaks *least);
 /* Returns the number of batches whose values stay as tensors in memory and are not copied to the
  * store. */
 int64_t osh_memory_kept(const osh_budget *p, osh_tier tier);

@@ -18,8 +18,8 @@ static int64_t refuse_larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Computes the smallest budgets of the same job with --sequential-targets Linear. -1: the job
  * cannot use this option. */
-static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budget *p,
-                                   const osh_limits *outside)
+static osh_status least_of_linears(osh_ctx *cx, osh_peaks *out, const osh_budget *p,
+                                   const osh_peaks *outside)
 {
     osh_status rc = OSH_OK;
     char linear[] = "Linear", *items[] = {linear};
@@ -35,7 +35,7 @@ static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budge
     schedule.looks = OSH_LOOK_RAM;
     other.match = &match, other.rewrites = &rewrites, other.schedule = &schedule;
     other.memory = (osh_memory){0};
-    *out = (osh_limits){.device = -1, .host = -1, };
+    *out = (osh_peaks){.device = -1, .host = -1};
     /* Scales of caches need all nodes of an attention in one subgraph (match/cache.c), so a job
      * with such scales cannot be cut into Linears. */
     if (p->in->pipeline != OSH_PIPELINE_SEQUENTIAL || p->match->cache.present) goto done;
@@ -50,7 +50,7 @@ static osh_status least_of_linears(osh_ctx *cx, osh_limits *out, const osh_budge
     OSH_NEW(cx, schedule.visits, schedule.n_visits);
     OSH_TRY(osh_memory_least(cx, &other));
     const osh_memory *m = &other.memory;
-    *out = (osh_limits){.device = refuse_larger(m->least.device, outside->device),
+    *out = (osh_peaks){.device = refuse_larger(m->least.device, outside->device),
                         .host = refuse_larger(m->least.host, outside->host) + p->memory.base_bytes +
                                 OSH_ISA_NOISE_BYTES};
 done:
@@ -104,24 +104,24 @@ bool osh_others_fit(const osh_options *o)
     return o->others_host - OSH_ISA_NOISE_BYTES <= o->host_memory;
 }
 
-osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits *b,
-                             const osh_limits *outside)
+osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *b,
+                             const osh_peaks *outside)
 {
     osh_status rc = OSH_OK;
     const osh_memory *m = &p->memory;
     const osh_options *o = p->in->opt;
     int64_t least_host = m->base_bytes + m->least.host + OSH_ISA_NOISE_BYTES;
-    osh_limits l;
+    osh_peaks l;
     OSH_TRY(least_of_linears(cx, &l, p, outside));
-    if (b->host_given && (m->least.host > b->host || !osh_others_fit(o)))
+    if (m->least.host > b->host || (b->host < INT64_MAX && !osh_others_fit(o)))
         OSH_TRY(refuse_budget(cx, p, "host-memory", o->host_memory, least_host, l.host));
-    if (b->device_given && m->least.device > b->device && !o->device_memory)
+    if (m->least.device > b->device && !o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "the GPU has %.0fMiB to give: the smallest that would do is %.0fMiB",
                  refuse_mib(b->device), refuse_mib(m->least.device));
-    if (b->device_given && m->least.device > b->device)
+    if (m->least.device > b->device)
         OSH_TRY(refuse_budget(cx, p, "device-memory", o->device_memory, m->least.device, l.device));
-    if (b->scratch_given && m->peak.scratch > b->scratch)
+    if (m->peak.scratch > b->scratch)
         OSH_FAIL(cx, OSH_E_USAGE,
                  "--scratch-size %.0fMiB cannot be held: values between subgraphs take %.0fMiB",
                  refuse_mib(o->scratch_size), refuse_mib(m->peak.scratch));

@@ -5,8 +5,8 @@
 
 /* Returns OSH_E_USAGE with a message that names the smallest possible budget. `outside`: memory
  * that is needed outside of visits. */
-osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_limits *b,
-                             const osh_limits *outside);
+osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *b,
+                             const osh_peaks *outside);
 /* True if --host-memory is enough for evaluations before and after the run. o->others_host includes
  * OSH_ISA_NOISE_BYTES, which only a recommendation for another process needs, so they are
  * subtracted. */

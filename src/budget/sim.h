@@ -52,7 +52,8 @@ typedef struct osh_sim_looks {
 typedef struct osh_sim {
     const osh_budget *p;
     osh_tier tier;
-    osh_visit *to;  // view: the current visit; its peaks are results
+    osh_visit *to;   // view: the current visit; its peaks are results
+    osh_peaks *peak; // view: the peaks of `to` that osh_sim_note raises
     int index;      // index of the current visit
     const osh_range *r; // view: range of the current visit
     osh_layout *gpu;    // own: blocks in the GPU's memory; NULL: the run computes on the host

@@ -29,7 +29,6 @@
 #include "budget/simulate_weights.h"
 #include "budget/trials.h"
 #include "match/cache.h"
-#include "schedule/calls.h"
 #include "rewrite/folds.h"
 #include "schedule/looks.h"
 #include "match/lookup.h"
@@ -93,9 +92,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
     OSH_TRY(osh_exec_marks_init(cx, &s->marks, g));
     size_t nv = (size_t)g->n_values;
     s->stats.lists =
-        (int64_t)(osh_call_bytes(p->match->n_linears) + osh_mem_gross(nv * sizeof(bool)) +
-                  osh_mem_gross(nv * sizeof(void *)) + 8 * osh_mem_gross(256) +
-                  osh_batch_lists(g, s->batch_tokens));
+        (int64_t)(osh_mem_gross(nv * sizeof(bool)) + osh_mem_gross(nv * sizeof(void *)) +
+                  8 * osh_mem_gross(256) + osh_batch_lists(g, s->batch_tokens));
     if (osh_plan_by_sample(p->schedule, s->n_threads))
         s->stats.lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
@@ -148,8 +146,8 @@ static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
         size_t accum = osh_sim_accum_scratch(s, t->type->feed, l->I);
         if (t->mixed && l->shift && l->share < 1) accum += (size_t)osh_sim_batch_bytes(s, l->input);
         if (accum > *hook) *hook = accum;
-        if (s->gpu) OSH_TRY(osh_layout_take(cx, s->gpu, t->layout, l->input));
-        if (s->gpu && part) OSH_TRY(osh_layout_take(cx, s->gpu, t->part, l->input));
+        OSH_TRY(osh_layout_take(cx, s->gpu, t->layout, l->input));
+        if (part) OSH_TRY(osh_layout_take(cx, s->gpu, t->part, l->input));
     }
 done:
     return rc;
@@ -160,7 +158,7 @@ static osh_status sim_open(osh_ctx *cx, osh_sim *s, const osh_range *r, const bo
     osh_status rc = OSH_OK;
     // checks for an interrupt, because the simulations of a large model can take seconds
     OSH_TRY(osh_check_interrupt(cx));
-    osh_sim_enter(s, s->index, OSH_WAY_FIRST);
+    osh_layout_enter(s->gpu, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || !values[l->input]) continue;
@@ -173,7 +171,7 @@ static osh_status sim_open(osh_ctx *cx, osh_sim *s, const osh_range *r, const bo
                        osh_ranged_scratch(s->p->match, l, k, s->batch_tokens) +
                        osh_sim_narrow_bytes(s, osh_ranged_args(s->p->match, l, k), l->ranged[k]);
             if (*hook < range) *hook = range;
-            if (s->gpu) OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_RANGE, l->ranged[k]));
+            OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_RANGE, l->ranged[k]));
         }
         OSH_TRY(sim_open_sums(cx, s, l));
     }
@@ -226,7 +224,7 @@ done:
 static size_t sim_way_bytes(const osh_sim *s, const osh_step *st)
 {
     size_t n = 0;
-    for (int v = s->r->v0; s->to->values_ahead && v < s->r->v1; v++)
+    for (int v = s->r->v0; s->to->how.values_ahead && v < s->r->v1; v++)
         if (v != s->p->in->graph->input_ids)
             n += (size_t)(st->in[v] + st->out[v]) *
                  (size_t)osh_acts_way_bytes(s->p->in->graph, v, s->batch_tokens);
@@ -259,7 +257,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
     osh_exec_span span = {p->in->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1},
                           collects ? NULL : st->routed};
     osh_exec_brought in = {st->in, NULL, collects ? s->stats.hook : NULL};
-    osh_sim_enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
+    osh_layout_enter(s->gpu, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
     sim_step_rows(s, st, &out, &taken);
     for (int v = osh_next_set(st->out, s->r->v0, s->r->v1); v < s->r->v1;
          v = osh_next_set(st->out, v + 1, s->r->v1))
@@ -408,22 +406,24 @@ static void sim_reload(osh_sim *s, const osh_range *r, int first, int n)
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
         /* Several ranks read all solved weights from the output. */
-        bool in_memory = !v->segments && !v->round_bytes && !osh_is_divided(s->p->in->opt);
+        bool in_memory = !v->how.segments && !v->how.round_bytes && !osh_is_divided(s->p->in->opt);
         if (in_memory) continue;
         osh_sim_note_reload(s, l);
     }
 }
 
-static void sim_fold_open(osh_sim *s, const osh_range *r)
+/* Adds the bytes of the statistics for the factors of the range, or with sign -1 subtracts them. */
+static void sim_fold_add(osh_sim *s, const osh_range *r, const osh_groups *groups, int sign)
 {
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
-        s->stats.bytes += osh_fold_seen_bytes(s->p, f, &s->p->in->groups);
-        if (osh_fold_searches(s->p->rewrites, f))
-            s->stats.hook[f->value] = osh_sim_accum_scratch(s, osh_stat_hessian.feed, f->n);
+        s->stats.bytes += sign * osh_fold_seen_bytes(s->p, f, groups);
+        s->stats.hook[f->value] =
+            sign > 0 && osh_fold_searches(s->p->rewrites, f)
+                ? osh_sim_accum_scratch(s, osh_stat_hessian.feed, f->n)
+                : 0;
     }
-    osh_sim_note(s, 0, 0, s->values.bytes);
 }
 
 static osh_status sim_fold(osh_ctx *cx, osh_sim *s, const osh_range *r)
@@ -432,23 +432,14 @@ static osh_status sim_fold(osh_ctx *cx, osh_sim *s, const osh_range *r)
     const osh_groups one = {0};
     int64_t bytes;
     // the groups of samples are merged before the factors are computed
-    for (int i = 0; i < s->p->rewrites->n_folds; i++) {
-        const osh_fold *f = &s->p->rewrites->folds[i];
-        if (!osh_fold_inside(s->p->schedule, r, f)) continue;
-        s->stats.bytes -= osh_fold_seen_bytes(s->p, f, &s->p->in->groups);
-        s->stats.bytes += osh_fold_seen_bytes(s->p, f, &one);
-    }
+    sim_fold_add(s, r, &s->p->in->groups, -1);
+    sim_fold_add(s, r, &one, 1);
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         if (!osh_fold_inside(s->p->schedule, r, &s->p->rewrites->folds[i])) continue;
-        OSH_TRY(osh_fold_scratch(cx, &bytes, s->p, &s->p->rewrites->folds[i], s->to->segments));
+        OSH_TRY(osh_fold_scratch(cx, &bytes, s->p, &s->p->rewrites->folds[i], s->to->how.segments));
         osh_sim_note(s, bytes, 0, s->values.bytes);
     }
-    for (int i = 0; i < s->p->rewrites->n_folds; i++) {
-        const osh_fold *f = &s->p->rewrites->folds[i];
-        if (!osh_fold_inside(s->p->schedule, r, f)) continue;
-        s->stats.bytes -= osh_fold_seen_bytes(s->p, f, &one);
-        s->stats.hook[f->value] = 0;
-    }
+    sim_fold_add(s, r, &one, -1);
 done:
     return rc;
 }
@@ -463,7 +454,7 @@ static void sim_release(osh_sim *s, int first, int n)
             s->weights.loaded[w] = false;
             s->weights.bytes -= osh_sim_weight_bytes(s, w);
             osh_sim_drop_copy(s, w);
-            if (s->gpu) osh_layout_give(s->gpu, OSH_LAYOUT_WEIGHT, w);
+            osh_layout_give(s->gpu, OSH_LAYOUT_WEIGHT, w);
         }
 }
 
@@ -471,7 +462,7 @@ static void sim_forget(osh_sim *s, int v)
 {
     if (s->values.stored[v]) s->values.bytes -= osh_sim_value_rest(s, v);
     if (s->values.held[v]) s->values.kept -= osh_sim_value_kept(s, v);
-    bool rows = s->gpu && s->values.stored[v] && s->tier == OSH_TIER_DEVICE;
+    bool rows = s->values.stored[v] && s->tier == OSH_TIER_DEVICE;
     for (int64_t b = 0; rows && b < s->p->schedule->n_batches; b++)
         osh_layout_give(s->gpu, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
     s->values.stored[v] = s->values.held[v] = false;
@@ -505,7 +496,10 @@ static osh_status sim_step(osh_ctx *cx, osh_sim *s, const osh_range *r, const os
     case OSH_STEP_RELOAD: sim_reload(s, r, st->first, st->n); break;
     case OSH_STEP_RELEASE: sim_release(s, st->first, st->n); break;
     case OSH_STEP_DROP: sim_drop(s, st->values); break;
-    case OSH_STEP_FOLD_OPEN: sim_fold_open(s, r); break;
+    case OSH_STEP_FOLD_OPEN:
+        sim_fold_add(s, r, &s->p->in->groups, 1);
+        osh_sim_note(s, 0, 0, s->values.bytes);
+        break;
     case OSH_STEP_FOLD: return sim_fold(cx, s, r);
     case OSH_N_STEP_KINDS: break;
     }
@@ -541,22 +535,14 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
     s.tier = tier, s.values.n_kept = osh_memory_kept(p, tier);
     if (places && s.gpu) osh_layout_record(s.gpu, true);
     for (int i = 0; i < p->schedule->n_visits; i++) {
-        osh_visit old = p->schedule->visits[i];
         osh_range r = osh_range_at(p->schedule, i);
-        p->schedule->visits[i] = (osh_visit){.segments = old.segments,
-                                             .round_bytes = old.round_bytes,
-                                             .n_rounds = old.n_rounds,
-                                             .prefetch = old.prefetch,
-                                             .prefetch_device = old.prefetch_device,
-                                             .values_ahead = old.values_ahead,
-                                             .apart = old.apart};
         s.to = &p->schedule->visits[i], s.r = &r, s.weights.began = false, s.index = i;
+        *s.to = (osh_visit){.how = s.to->how};
+        s.peak = &s.to->peak;
         s.stats.ranges = (int64_t)osh_ranged_lists(p->schedule, &r);
         OSH_TRY(sim_visit(cx, &s, steps));
         sim_drop_dead(&s, &r);
-        if (old.apart)
-            max_into(&s.to->device_peak, s.to->apart_device),
-                max_into(&s.to->host_peak, s.to->apart_host);
+        if (s.to->how.apart) peaks_max_into(&s.to->peak, &s.to->apart);
     }
     if (ever) memcpy(ever, s.weights.ever, (size_t)p->in->graph->n_weights * sizeof *ever);
     if (places && s.gpu) OSH_TRY(osh_layout_places(cx, places, s.gpu));

@@ -25,11 +25,11 @@ void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values)
     max_into(&s->to->weight_bytes, s->weights.bytes);
     max_into(&s->to->stats_bytes, s->stats.bytes);
     max_into(&s->to->live_bytes, values + s->values.kept);
-    max_into(&s->to->device_peak, dev);
+    max_into(&s->peak->device, dev);
     max_into(&s->values.most, values);
     if (s->tier == OSH_TIER_HOST) host += s->gpu ? s->values.most : values;
-    max_into(&s->to->host_peak, host + (disk ? s->frame : 0) + s->values.ahead);
-    max_into(&s->to->scratch_peak, (disk ? values : 0) + (looks_disk ? s->looks.now : 0));
+    max_into(&s->peak->host, host + (disk ? s->frame : 0) + s->values.ahead);
+    max_into(&s->peak->scratch, (disk ? values : 0) + (looks_disk ? s->looks.now : 0));
 }
 
 int64_t osh_sim_batch_tokens(const osh_sim *s, int64_t b)
@@ -110,11 +110,6 @@ int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l)
 size_t *osh_sim_hook(const osh_sim *s, int value)
 {
     return &s->stats.hook[osh_observed(s->p->in->graph, s->r->same, value)];
-}
-
-void osh_sim_enter(const osh_sim *s, int visit, osh_way way)
-{
-    if (s->gpu) osh_layout_enter(s->gpu, visit, way);
 }
 
 int64_t osh_sim_looked_bytes(const osh_sim *s)

@@ -26,7 +26,6 @@ int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
  * if the sum has none. */
 int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
 size_t *osh_sim_hook(const osh_sim *s, int value);
-void osh_sim_enter(const osh_sim *s, int visit, osh_way way);
 /* Returns the bytes of the values that the visit keeps for the second pass of two-pass observers
  * (schedule/looks.h). */
 int64_t osh_sim_looked_bytes(const osh_sim *s);

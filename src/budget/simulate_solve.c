@@ -1,6 +1,5 @@
-/* simulate_solve.c - counts the bytes of the solves in a simulated visit. It repeats the steps of
- * osh_run_solve without solving. A call is a set of Linears with one input that one call of a
- * modifier solves together. */
+/* simulate_solve.c - counts the bytes of the solves in a simulated visit, window by window
+ * (schedule/windows.h). */
 #include <string.h>
 
 #include "schedule/blocks.h"
@@ -10,7 +9,7 @@
 #include "budget/simulate_solve.h"
 #include "budget/simulate_weights.h"
 #include "match/cache.h"
-#include "schedule/calls.h"
+#include "schedule/windows.h"
 
 /* Returns the bytes of the buffers for the packed tensors of a Linear. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
@@ -54,66 +53,6 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
     return before > work + kept ? before : work + kept;
 }
 
-typedef struct group { // the Linears of one call
-    osh_call call;        // own
-    osh_tensor *w;        // own [linears of the range]: shapes of weights, without data
-    osh_tensor shift;     // shape of the shift, without data
-    bool *done;           // own [linears of the range]: true if the Linear is in an earlier call
-} group;
-
-static bool group_is_done(const void *user, int linear)
-{
-    const group *g = user;
-    return g->done[linear - g->call.of.first];
-}
-
-static osh_status group_init(osh_ctx *cx, group *g, const osh_sim *s, const osh_range *r)
-{
-    osh_status rc = OSH_OK;
-    *g = (group){.call = {.p = s->p->schedule,
-                          .of = {r->l0, r->l1},
-                          .done = group_is_done,
-                          .user = g,
-                          .on_gpu = s->gpu != NULL}};
-    OSH_NEW(cx, g->w, r->l1 - r->l0);
-    OSH_NEW(cx, g->done, r->l1 - r->l0);
-done:
-    return rc;
-}
-
-static void group_deinit(osh_ctx *cx, group *g)
-{
-    osh_free(cx, g->w);
-    osh_free(cx, g->done);
-    osh_call_free(cx, &g->call);
-}
-
-/* A result callback that does nothing. If a callback is set, the modifier assumes that the caller
- * takes each result at once, so only one result is in memory. */
-static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
-
-/* Finds the Linears that are solved together with linears[first]. Sets *pack to the bytes of the
- * largest packed result among them. */
-static osh_status group_find(osh_ctx *cx, group *g, int first, const osh_sim *s, bool keep,
-                             int64_t *pack)
-{
-    osh_status rc = OSH_OK;
-    *pack = 0;
-    OSH_TRY(osh_call_find(cx, &g->call, first));
-    for (int k = 0; k < g->call.n; k++) {
-        const osh_linear *l = &s->p->match->linears[g->call.which[k]];
-        osh_linear_job *j = &g->call.jobs[k];
-        g->w[k] = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
-        g->shift = osh_tensor_view(OSH_F32, 2, (int64_t[]){l->I, l->I}, NULL);
-        j->w = &g->w[k], j->shift = l->shift ? &g->shift : NULL, j->keep_w = keep,
-        j->done = sim_take;
-        if (l->scheme_index >= 0) max_into(pack, osh_memory_pack_bytes(s->p, l));
-    }
-    for (int k = 0; k < g->call.n; k++) g->done[g->call.which[k] - g->call.of.first] = true;
-done:
-    return rc;
-}
-
 /* Marks the Linears that read these values as solved, and frees their ranges on the GPU. */
 static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 {
@@ -124,7 +63,7 @@ static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
         s->stats.counts[i] = false;
         s->solved[i] = true;
         osh_sim_drop_copy(s, l->weight);
-        if (s->gpu) osh_layout_give(s->gpu, OSH_LAYOUT_RANGE, l->input);
+        osh_layout_give(s->gpu, OSH_LAYOUT_RANGE, l->input);
     }
 }
 
@@ -134,7 +73,7 @@ static void sim_close_sums(osh_sim *s, const osh_linear *l)
         if (!s->stats.open[k][l->input]) continue;
         s->stats.open[k][l->input] = false;
         s->stats.bytes -= osh_sim_sum_bytes(s, k, l);
-        if (s->gpu && osh_sums[k].on_gpu) osh_layout_give(s->gpu, osh_sums[k].layout, l->input);
+        if (osh_sums[k].on_gpu) osh_layout_give(s->gpu, osh_sums[k].layout, l->input);
     }
 }
 
@@ -149,227 +88,193 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
     s->stats.bytes -= s->stats.parts, s->stats.parts = 0;
 }
 
-/* Returns the bytes of the Hessian and shift, which a solve overwrites. They are copied if a later
- * solve needs them. */
-static int64_t sim_copied_bytes(const osh_sim *s, const osh_linear *l)
+/* Raises the peaks of the visit for solving in parallel. device, host: bytes besides those that the
+ * simulation has counted. */
+static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
 {
-    int64_t n = 0;
-    for (osh_sum k = OSH_SUM_HESSIAN; k <= OSH_SUM_SHIFT; k++)
-        if (s->stats.open[k][l->input]) n += osh_sim_sum_bytes(s, k, l);
-    return n;
+    s->peak = &s->to->apart;
+    osh_sim_note(s, device, host, s->values.bytes);
+    s->peak = &s->to->peak;
 }
 
-typedef struct solving { // bytes for solving the Linears of one call
-    int64_t work, pack, copy; // work: for the whole call; pack: for packing one result; copy: for
-                              // copies of Hessian and shift
-    size_t room;              // bytes of GPU memory that the call may use
+/* A result callback that does nothing. If a callback is set, the modifier assumes that the caller
+ * takes each result at once, so only one result is in memory. */
+static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
+
+typedef struct solving { // a call, and the bytes for solving it
+    const osh_call *call;   // view
+    const osh_linear *lead; // view: first Linear of the call
+    int64_t work, pack, copy, results; // work: for the whole call; pack: for packing one result;
+                                       // copy: for copies of Hessian and shift, if another call
+                                       // needs them; results: results of the whole call
+    size_t on_gpu;    // bytes of GPU memory
+    osh_tensor shift; // shape of the shift, without data
 } solving;
+
+/* Sets the jobs of the call, and *x except for `work` and `on_gpu`. keep: member of osh_step. */
+static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool keep)
+{
+    const osh_linear *lead = &s->p->match->linears[c->which[0]];
+    *x = (solving){.call = c, .lead = lead,
+                   .shift = osh_tensor_view(OSH_F32, 2, (int64_t[]){lead->I, lead->I}, NULL)};
+    for (int k = 0; k < c->n; k++) {
+        const osh_linear *l = &s->p->match->linears[c->which[k]];
+        osh_linear_job *j = &c->jobs[k];
+        j->shift = l->shift ? &x->shift : NULL, j->keep_w = keep, j->done = sim_take;
+        x->results += (int64_t)osh_job_result_bytes(j);
+        if (l->scheme_index >= 0) max_into(&x->pack, osh_memory_pack_bytes(s->p, l));
+    }
+    for (osh_sum k = OSH_SUM_HESSIAN; c->others && k <= OSH_SUM_SHIFT; k++)
+        if (s->stats.open[k][lead->input]) x->copy += osh_sim_sum_bytes(s, k, lead);
+}
+
+/* Returns the bytes of GPU memory that a solve may use. */
+static size_t sim_solve_room(const osh_sim *s, const solving *x)
+{
+    int64_t there = osh_layout_extent(s->gpu) + x->copy,
+            limit = s->p->memory.solve_limit;
+    return limit > there ? (size_t)(limit - there) : 0;
+}
+
+/* Sets x->work and x->on_gpu. Linears of a block are counted at its first call, because the block
+ * learns as a whole. */
+static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool first_of_block)
+{
+    osh_status rc = OSH_OK;
+    x->on_gpu = sim_solve_room(s, x); // on entry of osh_memory_compress_bytes: the limit
+    if (!(x->lead->wants & OSH_STAT_BLOCK))
+        x->work = osh_memory_compress_bytes(s->p, x->call->jobs, x->call->n, x->lead, s->n_threads,
+                                            s->gpu ? &x->on_gpu : NULL);
+    else if (first_of_block) OSH_TRY(osh_block_peak(cx, &x->work, s->p, s->r));
+done:
+    return rc;
+}
 
 /* Counts the packing of a result while the Cholesky factor of the Hessian exists. On the host one
  * result exists at that time. On a GPU the results of the whole call exist, at most x->work
  * bytes. */
-static void sim_note_packing(osh_sim *s, const group *g, int n, const osh_linear *lead,
-                             const solving *x)
+static void sim_note_packing(osh_sim *s, const solving *x)
 {
-    int64_t most = 0, all = 0, order = 4 * (int64_t)osh_mem_gross((size_t)lead->I * 4);
-    for (int k = 0; k < n; k++) {
-        int64_t one = (int64_t)osh_job_result_bytes(&g->call.jobs[k]);
-        max_into(&most, one);
-        all += one;
-    }
+    int64_t most = 0, order = 4 * (int64_t)osh_mem_gross((size_t)x->lead->I * 4);
+    for (int k = 0; k < x->call->n; k++)
+        max_into(&most, (int64_t)osh_job_result_bytes(&x->call->jobs[k]));
     if (s->gpu)
-        osh_sim_note(s, x->copy, (all < x->work ? all : x->work) + order + x->pack,
+        osh_sim_note(s, x->copy, (x->results < x->work ? x->results : x->work) + order + x->pack,
                      s->values.bytes);
     else osh_sim_note(s, most + order + x->copy, x->pack, s->values.bytes);
 }
 
-/* Returns the index of the first Linear of a block that learns as a whole (OSH_STAT_BLOCK). All
- * Linears of the block are solved together with this Linear. -1: the range has no such block. */
-static int range_first_of_block(const osh_budget *p, const osh_range *r)
+/* Counts the bytes of a call that is solved alone, and frees the statistics that no later call
+ * needs. */
+static osh_status sim_solve_call(osh_ctx *cx, osh_sim *s, solving *x, bool first_of_block)
 {
-    for (int i = r->l0; i < r->l1; i++)
-        if (p->match->linears[i].wants & OSH_STAT_BLOCK) return i;
-    return -1;
-}
-
-/* Calls (sets of Linears with one input) that are solved in parallel on the host, or together on a
- * GPU. `all` and `largest` are numbers of weights; the other int64_t are bytes. */
-typedef struct window {
-    int like; // with a GPU: index of the first Linear of the calls that were counted last; -1: none
-    int n;
-    int64_t all, largest;                // all: weights of all calls; largest: weights of the
-                                         // largest call
-    int64_t stats;                       // statistics at the time of the first call
-    int64_t results, run, most_run, pack; // results: of all calls; run: other memory of all calls;
-                                          // most_run: other memory of the largest call; pack: for
-                                          // packing one result
-} window;
-
-/* Raises the peaks of the visit for solving in parallel (apart_device, apart_host). device, host:
- * bytes besides those that the simulation has counted. */
-static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
-{
-    osh_visit *to = s->to, most = *to;
-    most.device_peak = most.apart_device, most.host_peak = most.apart_host;
-    s->to = &most;
-    osh_sim_note(s, device, host, s->values.bytes);
-    s->to = to;
-    to->apart_device = most.device_peak, to->apart_host = most.host_peak;
-}
-
-static void window_close(osh_sim *s, window *w)
-{
-    int64_t run = w->most_run * s->n_threads < w->run ? w->most_run * s->n_threads : w->run;
-    if (w->n && osh_jobs_are_many(w->all, w->largest, s->n_threads))
-        sim_note_apart(s, w->results + run + w->pack +
-                          (int64_t)osh_apart_bytes(osh_jobs_waiting(s->n_threads)) +
-                          w->stats - s->stats.bytes, 0);
-    *w = (window){.like = -1};
-}
-
-static bool linears_are_alike(const osh_linear *a, const osh_linear *b)
-{
-    return a->O == b->O && a->I == b->I && a->dtype == b->dtype && a->scheme == b->scheme &&
-           a->modifier == b->modifier;
-}
-
-static int count_readers(const osh_budget *p, const osh_range *r, int input)
-{
-    int n = 0;
-    for (int of = osh_first_reader(p->match, input); of >= 0 && of < r->l1;
-         of = osh_next_reader(p->match, of))
-        n += of >= r->l0 && osh_wants(p->schedule, &p->match->linears[of]);
-    return n;
-}
-
-/* Returns the number of inputs in the range that as many Linears read as the input of `lead`, one
- * of them similar to `lead`; at most OSH_GROUPS_AT_ONCE. */
-static int window_count_alike(const osh_sim *s, const osh_range *r, const bool *values,
-                              const osh_linear *lead)
-{
-    const osh_budget *p = s->p;
-    int n = 0, readers = count_readers(p, r, lead->input);
-    for (int i = r->l0; i < r->l1 && n < OSH_GROUPS_AT_ONCE; i++) {
-        const osh_linear *l = &p->match->linears[i];
-        if (!osh_wants(s->p->schedule, l) || !values[l->input] || !linears_are_alike(l, lead))
-            continue;
-        /* Counts an input only at the first Linear that reads the input and is similar to
-         * `lead`. */
-        int of = osh_first_reader(p->match, l->input);
-        while (of < r->l0 || (of < i && !linears_are_alike(&p->match->linears[of], lead)))
-            of = osh_next_reader(p->match, of);
-        n += of == i && count_readers(p, r, l->input) == readers;
+    osh_status rc = OSH_OK;
+    const osh_matching *match = s->p->match;
+    osh_linear_job *jobs = x->call->jobs;
+    // a call with many small Linears may use several threads for itself
+    if (jobs->apart && osh_jobs_at_once(jobs, x->call->n, s->n_threads) > 1) {
+        OSH_TRY(solving_count(cx, x, s, first_of_block));
+        sim_note_apart(s, x->work + x->pack + x->copy, 0);
     }
-    return n;
+    jobs->apart = false;
+    OSH_TRY(solving_count(cx, x, s, first_of_block));
+    if (s->gpu) osh_sim_note(s, (int64_t)x->on_gpu + x->copy, x->work, s->values.bytes);
+    else osh_sim_note(s, x->work + x->copy, 0, s->values.bytes);
+    sim_note_packing(s, x);
+    if (x->call->others) goto done;
+    *osh_sim_hook(s, x->lead->input) = 0;
+    for (int of = osh_first_reader(match, x->lead->input); of >= 0; of = osh_next_reader(match, of))
+        for (int k = 0; k < OSH_RANGED; k++)
+            if (match->linears[of].ranged[k] >= 0)
+                *osh_sim_hook(s, match->linears[of].ranged[k]) = 0;
+    sim_close_sums(s, x->lead);
+done:
+    return rc;
 }
 
-/* Counts the bytes of the calls that a GPU solves together. Similar calls are counted once, at the
- * first of them. A resumed run may solve other calls together, but not more. */
-static void window_gather(osh_sim *s, window *w, const osh_range *r, const bool *values,
-                          const group *g, const solving *x)
+/* Counts the bytes of calls that are solved in parallel, each on one thread. */
+static void sim_note_window(osh_sim *s, const osh_windows *w, bool keep)
 {
-    const osh_budget *p = s->p;
-    int first = g->call.which[0];
-    const osh_linear *lead = &p->match->linears[first];
-    const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
-    /* With solve_limit 0, which gives the smallest budget, no calls are solved together. */
-    if (!p->memory.solve_limit || !osh_call_gathers(&g->call, first)) return;
-    if (w->like >= 0 && linears_are_alike(&p->match->linears[w->like], lead)) return;
-    int n = window_count_alike(s, r, values, lead);
-    w->like = first;
-    if (n < 2) return;
-    size_t on_gpu = x->room;
-    int64_t work = (int64_t)m->type->solver->needs_groups(
-        m, &(osh_job_group){g->call.jobs, g->call.n, NULL}, n, s->n_threads, &on_gpu);
-    /* Each waiting call keeps the importance of each channel. */
-    size_t waiting = osh_call_bytes(g->call.n) + OSH_CALL_WAITING +
-                     osh_mem_gross((size_t)lead->I * sizeof(float));
-    sim_note_apart(s, (int64_t)on_gpu, work + x->pack + n * (int64_t)waiting);
+    int64_t results = 0, run = 0, most_run = 0, pack = 0;
+    for (int k = 0; k < w->n; k++) {
+        solving x;
+        solving_init(&x, s, &w->calls[k], keep);
+        for (int i = 0; i < x.call->n; i++) x.call->jobs[i].done = NULL;
+        int64_t more =
+            osh_memory_compress_bytes(s->p, x.call->jobs, x.call->n, x.lead, 1, NULL) - x.results;
+        results += x.results, run += more;
+        max_into(&most_run, more), max_into(&pack, x.pack);
+    }
+    if (run > most_run * s->n_threads) run = most_run * s->n_threads;
+    sim_note_apart(s, results + run + pack + (int64_t)osh_apart_bytes(w->most), 0);
 }
 
-/* Adds a call to the window of calls that are solved in parallel. If the jobs of the call itself
- * run in parallel, counts the call alone. Called after group_find. */
-static void window_add(osh_sim *s, window *w, group *g, int first, int64_t pack)
+/* Counts the bytes of calls that a GPU solves together. A resumed run may solve other calls
+ * together, but not more. If the Hessian of a call cannot be factored, the call is solved alone at
+ * this time. */
+static osh_status sim_note_gathered(osh_ctx *cx, osh_sim *s, const osh_windows *w, bool keep)
 {
-    const osh_budget *p = s->p;
-    const osh_linear *lead = &p->match->linears[first];
-    int n = g->call.n;
-    if (lead->wants & OSH_STAT_BLOCK) window_close(s, w);
-    if (s->n_threads == 1 || (lead->wants & OSH_STAT_BLOCK)) return;
-    g->call.jobs->apart = true;
-    bool many = osh_jobs_at_once(g->call.jobs, n, s->n_threads) > 1;
-    if (many) {
-        int64_t copy = g->call.others ? sim_copied_bytes(s, lead) : 0;
-        sim_note_apart(s, osh_memory_compress_bytes(p, g->call.jobs, n, lead, s->n_threads, NULL) +
-                          pack + copy, 0);
+    osh_status rc = OSH_OK;
+    solving x;
+    solving_init(&x, s, w->calls, keep);
+    OSH_TRY(solving_count(cx, &x, s, false));
+    const osh_modifier *m = &s->p->in->recipe->modifiers[x.lead->modifier];
+    size_t on_gpu = sim_solve_room(s, &x),
+           work = m->type->solver->needs_groups(
+               m, &(osh_job_group){x.call->jobs, x.call->n, NULL}, w->n, s->n_threads, &on_gpu),
+           // each waiting call keeps the importance of each channel
+           waiting = OSH_CALL_WAITING + osh_mem_gross((size_t)x.lead->I * sizeof(float));
+    sim_note_apart(s, (int64_t)(on_gpu > x.on_gpu ? on_gpu : x.on_gpu),
+                   (int64_t)(work + (size_t)w->n * waiting) + x.pack);
+done:
+    return rc;
+}
+
+/* Counts the windows of calls that a GPU solves together. Called before any call is solved: the
+ * order of the calls depends on the visit's member `apart`, which is not chosen yet, and no other
+ * time needs more memory. */
+static osh_status sim_gather(osh_ctx *cx, osh_sim *s, osh_windows w, bool keep)
+{
+    osh_status rc = OSH_OK;
+    w.apart = true;
+    for (;;) {
+        OSH_TRY(osh_windows_next(cx, &w));
+        if (!w.n) break;
+        if (w.kind == OSH_WINDOW_GATHERED) OSH_TRY(sim_note_gathered(cx, s, &w, keep));
     }
-    g->call.jobs->apart = false;
-    if (many || !osh_call_is_apart(&g->call, first)) {
-        window_close(s, w);
-        return;
-    }
-    int64_t weights = osh_call_weights(&g->call), results = 0;
-    if (w->n && !osh_calls_alike(weights, w->largest)) window_close(s, w);
-    for (int k = 0; k < n; k++) {
-        g->call.jobs[k].done = NULL;
-        results += (int64_t)osh_job_result_bytes(&g->call.jobs[k]);
-    }
-    int64_t run = osh_memory_compress_bytes(p, g->call.jobs, n, lead, 1, NULL) - results;
-    if (!w->n++) w->stats = s->stats.bytes;
-    w->all += weights, w->results += results, w->run += run;
-    max_into(&w->largest, weights), max_into(&w->most_run, run), max_into(&w->pack, pack);
-    // the run also solves a window when it has this many calls
-    if (w->n == osh_jobs_waiting(s->n_threads)) window_close(s, w);
+done:
+    osh_windows_deinit(cx, &w);
+    return rc;
 }
 
 osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st)
 {
     osh_status rc = OSH_OK;
-    const bool *values = st->values;
-    const osh_budget *p = s->p;
-    group g; // own
-    window w = {.like = -1};
+    bool first_of_block = true;
+    // own
+    osh_windows w = {.p = s->p->schedule, .of = {r->l0, r->l1}, .open = st->values,
+                     .n_threads = s->n_threads, .on_gpu = s->gpu, .apart = !s->gpu};
+    int64_t lists = (int64_t)osh_windows_bytes(r->l1 - r->l0, s->n_threads);
+    s->stats.lists += lists;
     sim_merge_groups(s, r);
     osh_sim_look(s);
-    OSH_TRY(group_init(cx, &g, s, r));
     osh_sim_drop_copies(s);
-    int first = range_first_of_block(p, r);
-    for (int i = r->l0; i < r->l1; i++) {
-        const osh_linear *lead = &p->match->linears[i];
-        int64_t pack;
-        if (!osh_wants(s->p->schedule, lead) || !values[lead->input] || g.done[i - r->l0]) continue;
-        OSH_TRY(group_find(cx, &g, i, s, st->keep, &pack));
-        int n = g.call.n, others = g.call.others;
-        int64_t h = sim_copied_bytes(s, lead);
-        int64_t there = s->gpu ? osh_layout_extent(s->gpu) + (others ? h : 0) : 0,
-                limit = p->memory.solve_limit;
-        /* on_gpu: on entry the limit of GPU bytes; osh_memory_compress_bytes sets it to the bytes
-         * used. */
-        size_t room = limit > there ? (size_t)(limit - there) : 0, on_gpu = room;
-        int64_t work = 0;
-        if (!(lead->wants & OSH_STAT_BLOCK))
-            work = osh_memory_compress_bytes(p, g.call.jobs, n, lead, s->n_threads,
-                                             s->gpu ? &on_gpu : NULL);
-        else if (i == first) OSH_TRY(osh_block_peak(cx, &work, p, r));
-        if (s->gpu) osh_sim_note(s, (int64_t)on_gpu + (others ? h : 0), work, s->values.bytes);
-        else osh_sim_note(s, work + (others ? h : 0), 0, s->values.bytes);
-        solving bytes = {work, pack, others ? h : 0, room};
-        sim_note_packing(s, &g, n, lead, &bytes);
-        if (s->gpu) window_gather(s, &w, r, values, &g, &bytes);
-        else window_add(s, &w, &g, i, pack);
-        if (others) continue;
-        *osh_sim_hook(s, lead->input) = 0;
-        for (int of = osh_first_reader(p->match, lead->input); of >= 0;
-             of = osh_next_reader(p->match, of))
-            for (int k = 0; k < OSH_RANGED; k++)
-                if (p->match->linears[of].ranged[k] >= 0)
-                    *osh_sim_hook(s, p->match->linears[of].ranged[k]) = 0;
-        sim_close_sums(s, lead);
-        if (w.n == osh_jobs_waiting(s->n_threads)) window_close(s, &w);
+    // with solve_limit 0, which gives the smallest budget, no calls are solved together
+    if (s->gpu && s->p->memory.solve_limit) OSH_TRY(sim_gather(cx, s, w, st->keep));
+    for (;;) {
+        OSH_TRY(osh_windows_next(cx, &w));
+        if (!w.n) break;
+        if (w.kind == OSH_WINDOW_APART) sim_note_window(s, &w, st->keep);
+        for (int k = 0; k < w.n; k++) {
+            solving x;
+            solving_init(&x, s, &w.calls[k], st->keep);
+            OSH_TRY(sim_solve_call(cx, s, &x, first_of_block));
+            first_of_block &= w.kind != OSH_WINDOW_BLOCK;
+        }
     }
-    window_close(s, &w);
-    sim_close(s, r, values);
+    sim_close(s, r, st->values);
+    s->stats.lists -= lists;
 done:
-    group_deinit(cx, &g);
+    osh_windows_deinit(cx, &w);
     return rc;
 }

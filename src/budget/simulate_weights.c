@@ -55,7 +55,7 @@ static osh_status sim_ahead(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;
     osh_steps *next = NULL; // own
-    osh_sim_enter(s, s->index + 1, OSH_WAY_AHEAD);
+    osh_layout_enter(s->gpu, s->index + 1, OSH_WAY_AHEAD);
     OSH_TRY(osh_steps_new(cx, &next, s->p->in->graph));
     OSH_TRY(osh_visit_list(cx, next, s->p->schedule, s->index + 1, NULL));
     const osh_range *r = osh_steps_range(next);
@@ -79,7 +79,7 @@ void osh_sim_note_reload(osh_sim *s, const osh_linear *l)
 osh_status osh_sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st)
 {
     osh_status rc = OSH_OK;
-    osh_sim_enter(s, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
+    osh_layout_enter(s->gpu, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
     sim_want_weights(s, s->weights.want, r, st);
     for (int w = r->w0; w < r->w1; w++) {
         if (!s->weights.want[w]) continue;
@@ -94,7 +94,7 @@ osh_status osh_sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_s
         if (s->weights.want[s->p->match->linears[i].weight] &&
             osh_is_done_before(s->p->schedule, &s->p->match->linears[i]))
             osh_sim_note_reload(s, &s->p->match->linears[i]);
-    if (s->gpu && !s->weights.began && s->to->prefetch_device) OSH_TRY(sim_ahead(cx, s));
+    if (s->gpu && !s->weights.began && s->to->how.prefetch_device) OSH_TRY(sim_ahead(cx, s));
     s->weights.began = true;
 done:
     return rc;

@@ -7,11 +7,7 @@ enum { MOST_BYTES = 1 << 20 }; // limit of the cache in bytes; a plan needs abou
 
 /* The settings, besides the phases of visits, on which the result of a simulation depends. */
 typedef struct settings {
-    osh_tier tier;
-    osh_look looks;
-    bool looks_f16;
-    int n_loaders;
-    int64_t n_ahead, n_kept, solve_limit, batch_size, n_batches;
+    int64_t tier, looks, looks_f16, n_loaders, n_ahead, n_kept, solve_limit, batch_size, n_batches;
 } settings;
 
 typedef struct trial {
@@ -22,7 +18,6 @@ typedef struct trial {
 struct osh_trials {
     trial *all; // own: capacity `room`; the first n entries are used
     size_t n, room;
-    int n_visits;
 };
 
 static settings trial_settings(const osh_budget *p, osh_tier tier)
@@ -32,15 +27,7 @@ static settings trial_settings(const osh_budget *p, osh_tier tier)
                       m->n_kept, m->solve_limit, p->schedule->batch_size, p->schedule->n_batches};
 }
 
-static bool settings_same(const settings *x, const settings *y)
-{
-    return x->tier == y->tier && x->looks == y->looks && x->looks_f16 == y->looks_f16 &&
-           x->n_loaders == y->n_loaders && x->n_ahead == y->n_ahead && x->n_kept == y->n_kept &&
-           x->solve_limit == y->solve_limit && x->batch_size == y->batch_size &&
-           x->n_batches == y->n_batches;
-}
-
-static bool phases_same(const osh_visit *x, const osh_visit *y)
+static bool phases_same(const osh_phases *x, const osh_phases *y)
 {
     return x->segments == y->segments && x->round_bytes == y->round_bytes &&
            x->n_rounds == y->n_rounds && x->prefetch == y->prefetch &&
@@ -54,9 +41,9 @@ void osh_trials_find(bool *found, const osh_trials *t, osh_budget *p, osh_tier t
     osh_schedule *s = p->schedule;
     *found = false;
     for (size_t k = 0; t && !*found && k < t->n; k++) {
-        bool same = settings_same(&t->all[k].of, &now);
+        bool same = !memcmp(&t->all[k].of, &now, sizeof now); // the struct has no padding
         for (int i = 0; same && i < s->n_visits; i++)
-            same = phases_same(&t->all[k].visits[i], &s->visits[i]);
+            same = phases_same(&t->all[k].visits[i].how, &s->visits[i].how);
         if (same) memcpy(s->visits, t->all[k].visits, (size_t)s->n_visits * sizeof *s->visits);
         *found = same;
     }

@@ -58,7 +58,7 @@ done:
 
 static bool unit_is_here(const osh_effect *e, int unit)
 {
-    return unit % osh_ranks_n(e->ranks) == osh_ranks_me(e->ranks);
+    return osh_deal_owner(e->ranks, unit) == osh_ranks_me(e->ranks);
 }
 
 static void stream_free(osh_ctx *cx, stream *s)
@@ -252,7 +252,7 @@ static osh_status effect_gather(osh_ctx *cx, const osh_effect *e, double *effect
     OSH_NEW(cx, all, (int64_t)osh_ranks_n(e->ranks) * e->n_units);
     OSH_TRY(osh_ranks_gather(cx, e->ranks, all, effect, (size_t)e->n_units * sizeof *effect));
     for (int u = 0; u < e->n_units && !osh_ranks_me(e->ranks); u++)
-        effect[u] = all[(int64_t)(u % osh_ranks_n(e->ranks)) * e->n_units + u];
+        effect[u] = all[(int64_t)osh_deal_owner(e->ranks, u) * e->n_units + u];
 done:
     osh_free(cx, all);
     return rc;

@@ -107,14 +107,14 @@ static osh_status score_batch(osh_ctx *cx, scores *sc, osh_eval_models *m, int64
     osh_tensor *targets = NULL, *out[4] = {NULL};
     osh_ranks *ranks = m->f->ranks;
     int64_t first, n;
-    int n_out = m->ref ? 4 : 1, owner = osh_eval_owner(m, b);
+    int n_out = m->ref ? 4 : 1, owner = osh_deal_owner(ranks, b);
     osh_eval_batch(m, b, &first, &n);
     OSH_TRY(osh_next_tokens(cx, &targets, &m->d, first, n));
     for (int i = 0; i < n_out; i++)
         OSH_TRY(osh_tensor_new(cx, &out[i], OSH_F32, 1, targets->shape));
     if (owner != osh_ranks_me(ranks)) OSH_TRY(osh_eval_recv(cx, ranks, out, n_out, owner));
     else if (m->gpu) OSH_TRY(osh_eval_gpu_score(cx, m->gpu, b, targets, out));
-    else OSH_TRY(batch_score_on_host(cx, m->f, m->ref, osh_eval_local(m, b), targets, out));
+    else OSH_TRY(batch_score_on_host(cx, m->f, m->ref, osh_deal_local(ranks, b), targets, out));
     if (osh_ranks_me(ranks)) OSH_TRY(osh_eval_send(cx, ranks, out, n_out));
     else scores_add(sc, targets, out);
 done:
@@ -274,7 +274,7 @@ static osh_status score_batches(osh_ctx *cx, scores *sc, osh_eval_models *m, osh
     osh_ranks_phase(m->f->ranks, "scores", NULL);
     for (int64_t b = 0; b < n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        if (me && osh_eval_owner(m, b) != me) continue;
+        if (me && osh_deal_owner(m->f->ranks, b) != me) continue;
         OSH_TRY(score_batch(cx, sc, m, b));
         pr->done = b + 1, pr->work_done += work, pr->finished = b + 1 == n;
         if (pr->finished) pr->work_done = pr->work_total;

@@ -1,14 +1,12 @@
 /* eval_weights.c - loads the weights of an evaluation to the GPU, step by step (a step is a
- * subgraph, or the heads). A thread reads the weights of the next step while the GPU works on the
- * current one. The thread starts when the current step begins: the new weights overwrite those of
- * the step before, and all work of that step is in the GPU's queue by then. The copies run after
- * the queued work. */
+ * subgraph, or the heads). A reader (base/ahead.h) reads the weights of the next step while the
+ * GPU works on the current one. It begins to read when the current step begins: the new weights
+ * overwrite those of the step before, and all work of that step is in the GPU's queue by then. The
+ * copies run after the queued work. */
 #include "eval/eval_weights.h"
 
-#include <stdatomic.h>
-
 #include "base/profile.h"
-#include "base/thread.h"
+#include "base/ahead.h"
 #include "graph/picked.h"
 #include "gpu/gpu.h"
 #include "ops/cuda/cuda.h"
@@ -39,11 +37,7 @@ struct osh_eval_weights {
     const osh_st *shard; // view: shard whose file is open; NULL: none
     osh_file *file;      // own
     osh_cuda_file *gpu_file; // own: `file`, opened for cuFile
-    osh_ctx *cx;        // own: context of the thread
-    pthread_t thread;
-    bool running;
-    _Atomic bool stop;
-    osh_status rc;      // result of the thread
+    osh_read_ahead *reader; // own; NULL: the caller's thread reads
 };
 
 static const osh_st_entry *placed_entry(const placed *p)
@@ -259,12 +253,12 @@ done:
     return rc;
 }
 
-static osh_status step_read(osh_ctx *cx, osh_eval_weights *e, bool ahead)
+static osh_status step_read(osh_ctx *cx, osh_eval_weights *e, int item, bool ahead)
 {
     osh_status rc = OSH_OK;
-    const step *s = &e->steps[e->at];
+    const step *s = &e->steps[item];
     for (int i = s->first; i < s->first + s->n; i++) {
-        if (osh_interrupted(cx) || atomic_load(&e->stop))
+        if (osh_interrupted(cx) || (ahead && osh_read_ahead_stops(e->reader)))
             OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
         OSH_TRY(placed_read(cx, e, &e->placed[i], ahead));
     }
@@ -272,39 +266,24 @@ done:
     return rc;
 }
 
-static void *reader_main(void *user)
+/* Callback for the member `read` of osh_read_items. */
+static osh_status step_read_ahead(osh_ctx *cx, void *user, int item)
 {
-    osh_eval_weights *e = user;
-    osh_scope scope = osh_profile_begin(e->cx, "read ahead", NULL);
-    e->rc = step_read(e->cx, e, true);
-    osh_profile_end(e->cx, scope);
-    return NULL;
-}
-
-static void reader_join(osh_eval_weights *e)
-{
-    if (e->running) pthread_join(e->thread, NULL);
-    e->running = false;
-}
-
-static osh_status reader_start(osh_ctx *cx, osh_eval_weights *e)
-{
-    osh_status rc = OSH_OK;
-    if (!e->cx) OSH_TRY(osh_ctx_fork(&e->cx, cx));
-    e->running = osh_thread_start(&e->thread, reader_main, e);
-    if (!e->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
-done:
+    osh_scope scope = osh_profile_begin(cx, "read ahead", NULL);
+    osh_status rc = step_read(cx, user, item, true);
+    osh_profile_end(cx, scope);
     return rc;
 }
 
-/* Waits for the thread that reads the weights of the current step. If no thread runs, reads the
- * weights. */
+/* Waits until the weights of the current step are read. If there is no reader, reads them. */
 static osh_status step_arrive(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;
-    if (!e->running) return step_read(cx, e, false);
-    reader_join(e);
-    if (e->rc) OSH_FAIL(cx, e->rc, "%s", osh_error_text(e->cx));
+    if (e->ahead && !e->reader)
+        OSH_TRY(osh_read_ahead_start(cx, &e->reader,
+                                     &(osh_read_items){step_read_ahead, e, e->n_steps}));
+    if (!e->reader) return step_read(cx, e, e->at, false);
+    OSH_TRY(osh_read_ahead_wait(cx, e->reader));
     OSH_TRY(e->device->type->fence(cx, e->device));
 done:
     return rc;
@@ -322,7 +301,7 @@ osh_status osh_eval_weights_next(osh_ctx *cx, osh_eval_weights *e, osh_weights *
         **to = e->placed[i].t;
     }
     e->at++;
-    if (e->ahead && e->at < e->n_steps) OSH_TRY(reader_start(cx, e));
+    if (e->reader) osh_read_ahead_next(e->reader);
 done:
     return rc;
 }
@@ -339,10 +318,8 @@ const osh_tensor *osh_eval_weights_head(const osh_eval_weights *e, const osh_for
 void osh_eval_weights_free(osh_ctx *cx, osh_eval_weights *e)
 {
     if (!e) return;
-    atomic_store(&e->stop, true);
-    reader_join(e);
+    osh_read_ahead_free(cx, e->reader);
     shard_close(cx, e);
-    if (e->cx) osh_ctx_free(e->cx);
     osh_free(cx, e->placed);
     osh_free(cx, e->steps);
     osh_free(cx, e);

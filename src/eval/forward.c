@@ -322,8 +322,7 @@ done:
 
 int64_t osh_forward_n_batches(const osh_forward *f, int64_t n, int64_t size)
 {
-    int64_t all = (n + size - 1) / size, before = osh_ranks_me(f->ranks);
-    return all > before ? (all - before - 1) / osh_ranks_n(f->ranks) + 1 : 0;
+    return osh_deal_n(f->ranks, (n + size - 1) / size);
 }
 
 osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, int64_t batch_size,
@@ -338,7 +337,7 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
     OSH_NEW(cx, f->batches, n);
     if (!n) goto done; // there are more ranks than batches
     for (int64_t b = 0; b < n; b++) {
-        int64_t first = (osh_ranks_me(f->ranks) + b * osh_ranks_n(f->ranks)) * size,
+        int64_t first = osh_deal_item(f->ranks, b) * size,
                 count = d->n - first < size ? d->n - first : size;
         OSH_TRY(osh_batch_new(cx, &f->batches[b], g, f->ids ? f->ids : d->ids, d->offsets + first,
                               count));
@@ -390,10 +389,11 @@ int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int
                                  int64_t size, int v, int64_t *most)
 {
     const osh_graph *g = f->graph;
-    int64_t sum = 0, step = osh_ranks_n(f->ranks) * size,
+    int64_t sum = 0, n_batches = osh_forward_n_batches(f, n, size),
             each = (int64_t)(osh_mem_gross(sizeof(osh_batch)) + osh_batch_lists(g, size + 1));
-    for (int64_t first = osh_ranks_me(f->ranks) * size; first < n; first += step) {
-        int64_t end = first + size < n ? first + size : n,
+    for (int64_t b = 0; b < n_batches; b++) {
+        int64_t first = osh_deal_item(f->ranks, b) * size,
+                end = first + size < n ? first + size : n,
                 tokens = d->offsets[end] - d->offsets[first];
         size_t row = v < 0 ? sizeof(int32_t) : osh_value_bytes(g, v);
         sum += (int64_t)osh_tensor_gross((size_t)tokens * row) + (v < 0 ? each : 0);

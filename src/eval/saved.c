@@ -177,7 +177,7 @@ static osh_status saving_write_rows(osh_ctx *cx, const saving *s, osh_file *f)
     int64_t each = (int64_t)osh_value_bytes(g, g->hidden);
     for (int64_t b = 0; b < osh_eval_batches(m); b++) {
         int64_t first, count;
-        int from = osh_eval_owner(m, b);
+        int from = osh_deal_owner(m->f->ranks, b);
         OSH_TRY(osh_check_interrupt(cx));
         osh_eval_batch(m, b, &first, &count);
         osh_tensor_free(cx, row), row = NULL;
@@ -186,7 +186,7 @@ static osh_status saving_write_rows(osh_ctx *cx, const saving *s, osh_file *f)
             OSH_TRY(saving_recv_rows(cx, &row, s, m->d.offsets[first + count] - m->d.offsets[first],
                                      from));
         const osh_tensor *x =
-            row ? row : m->f->batches[osh_eval_local(m, b)]->values[g->hidden];
+            row ? row : m->f->batches[osh_deal_local(m->f->ranks, b)]->values[g->hidden];
         OSH_TRY(osh_file_pwrite(cx, f, x->data, osh_tensor_bytes(x),
                                 s->hidden->begin + m->d.offsets[first] * each));
     }

@@ -70,16 +70,6 @@ void osh_eval_batch(const osh_eval_models *m, int64_t b, int64_t *first, int64_t
     *n = m->d.n - *first < m->size ? m->d.n - *first : m->size;
 }
 
-int osh_eval_owner(const osh_eval_models *m, int64_t b)
-{
-    return (int)(b % osh_ranks_n(m->f->ranks));
-}
-
-int64_t osh_eval_local(const osh_eval_models *m, int64_t b)
-{
-    return b / osh_ranks_n(m->f->ranks);
-}
-
 osh_status osh_eval_send(osh_ctx *cx, osh_ranks *ranks, osh_tensor *const *out, int n_out)
 {
     osh_status rc = OSH_OK;

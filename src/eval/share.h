@@ -1,7 +1,6 @@
-/* share.h - divides an evaluation among ranks (ranks/ranks.h). Batch b of the samples belongs to
- * rank b modulo the number of ranks, and is the batch that one process would have. Rank 0 gets the
- * scores of each token and adds them in the order of the tokens, so the figures have the bits of
- * one process. */
+/* share.h - divides an evaluation among ranks (ranks/ranks.h). The batches that one process would
+ * have are dealt to the ranks in turn (osh_deal_owner). Rank 0 gets the scores of each token and
+ * adds them in the order of the tokens, so the figures have the bits of one process. */
 #ifndef OSH_EVAL_SHARE_H
 #define OSH_EVAL_SHARE_H
 #include "eval/eval_memory.h"
@@ -12,13 +11,9 @@
 osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o, bool *here);
 /* Fails on each rank that has other models, other tokens or another instruction set than rank 0. */
 osh_status osh_eval_agree(osh_ctx *cx, osh_ranks *ranks, const osh_eval_models *m);
-/* Batches of all ranks: their number, the samples [*first, *first + *n) of batch b, and the rank
- * that runs it. */
+/* Batches of all ranks: their number, and the samples [*first, *first + *n) of batch b. */
 int64_t osh_eval_batches(const osh_eval_models *m);
 void osh_eval_batch(const osh_eval_models *m, int64_t b, int64_t *first, int64_t *n);
-int osh_eval_owner(const osh_eval_models *m, int64_t b);
-/* Returns the index of batch b of this rank in the list m->f->batches. */
-int64_t osh_eval_local(const osh_eval_models *m, int64_t b);
 /* Passes the scores of a batch to rank 0. out [4][tokens]: scores; n_out: how many of them exist.
  * Ranks other than 0 call osh_eval_send for their batches in order, and osh_eval_sent after the
  * last. Rank 0 calls osh_eval_recv for each batch of another rank. */

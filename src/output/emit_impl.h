@@ -240,7 +240,10 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
 /* records.c: appends a record to the journal, or, on a rank other than 0, to the records for rank
  * 0. */
 osh_status osh_emit_record(osh_ctx *cx, osh_emitter *e, uint32_t type, const void *data, size_t n);
-/* resume.c: adds the records of another rank to the journal of rank 0, and applies them to the
+/* replay.c: applies the records of e->journal, checks the bytes of those after the last barrier,
+ * and adds records for tensors whose bytes were lost. */
+osh_status osh_emit_replay(osh_ctx *cx, osh_emitter *e, osh_result *results);
+/* replay.c: adds the records of another rank to the journal of rank 0, and applies them to the
  * emitter and the results. */
 osh_status osh_emit_do_remote(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
 /* emit.c: starts the emitter's thread. */

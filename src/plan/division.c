@@ -180,7 +180,7 @@ done:
 static uint64_t steps_sum(const osh_schedule *s, const osh_memory *m, uint64_t h)
 {
     for (int i = 0; i < s->n_visits; i++) {
-        const osh_visit *v = &s->visits[i];
+        const osh_phases *v = &s->visits[i].how;
         int64_t how[] = {v->segments, v->round_bytes, v->n_rounds};
         h = XXH3_64bits_withSeed(how, sizeof how, h);
     }

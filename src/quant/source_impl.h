@@ -117,4 +117,24 @@ osh_status osh_source_check_finite(osh_ctx *cx, const osh_source_module *q, int 
 osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                                 int64_t n);
 size_t osh_source_rows_bytes(const osh_source_module *q);
+
+/* Rows that are decoded in pieces, with one block of memory (source_module.c). */
+typedef struct osh_source_pieces {
+    int64_t rows; // number of rows of a piece
+    size_t bytes; // bytes of the block
+    void *room;   // view: first argument of both functions, divides the block
+    /* Divides the block, and reads what all pieces need. */
+    osh_status (*open)(osh_ctx *cx, void *room, const osh_source_module *q, char *block);
+    /* Writes rows [first, first + n) to `to`. */
+    osh_status (*piece)(osh_ctx *cx, char *to, void *room, const osh_source_module *q,
+                        int64_t first, int64_t n);
+} osh_source_pieces;
+/* Decodes rows [first, first + n). Checks for an interrupt before each piece. */
+osh_status osh_source_decode(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
+                             int64_t n, const osh_source_pieces *p);
+/* Returns the bytes of osh_source_decode, with a buffer for direct reads. */
+size_t osh_source_decode_bytes(size_t block_bytes);
+/* Returns the address of the next n_bytes of the block, and adds them to *at. Returns NULL if the
+ * block is NULL, to compute its size. */
+void *osh_source_slice(char *block, size_t *at, size_t n_bytes);
 #endif

@@ -115,3 +115,33 @@ osh_status osh_source_check_finite(osh_ctx *cx, const osh_source_module *q, int 
                             q->parts[part].e->name, (double)scales[i]);
     return OSH_OK;
 }
+
+osh_status osh_source_decode(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
+                             int64_t n, const osh_source_pieces *p)
+{
+    osh_status rc = OSH_OK;
+    char *block = osh_alloc(cx, p->bytes); // own
+    if (!block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for rows");
+    OSH_TRY(p->open(cx, p->room, q, block));
+    for (int64_t at = first, rows; at < first + n; at += rows) {
+        rows = first + n - at < p->rows ? first + n - at : p->rows;
+        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(p->piece(cx, to, p->room, q, at, rows));
+        to += (size_t)(rows * q->I) * osh_dtype_bytes(q->dtype);
+    }
+done:
+    osh_free(cx, block);
+    return rc;
+}
+
+size_t osh_source_decode_bytes(size_t block_bytes)
+{
+    return osh_mem_gross(block_bytes) + osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
+}
+
+void *osh_source_slice(char *block, size_t *at, size_t n_bytes)
+{
+    void *slice = block ? block + *at : NULL;
+    *at += n_bytes;
+    return slice;
+}

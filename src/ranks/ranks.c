@@ -19,6 +19,18 @@ enum { PATIENCE_S = 8 }; // a rank that failed ends the job itself if rank 0 has
 
 int osh_ranks_me(const osh_ranks *r) { return r ? r->facts.rank : 0; }
 int osh_ranks_n(const osh_ranks *r) { return r ? r->facts.size : 1; }
+
+int osh_deal_owner(const osh_ranks *r, int64_t item) { return (int)(item % osh_ranks_n(r)); }
+int64_t osh_deal_local(const osh_ranks *r, int64_t item) { return item / osh_ranks_n(r); }
+int64_t osh_deal_n(const osh_ranks *r, int64_t n)
+{
+    int64_t before = osh_ranks_me(r);
+    return n > before ? (n - before - 1) / osh_ranks_n(r) + 1 : 0;
+}
+int64_t osh_deal_item(const osh_ranks *r, int64_t local)
+{
+    return osh_ranks_me(r) + local * osh_ranks_n(r);
+}
 const osh_rank *osh_ranks_at(const osh_ranks *r, int rank) { return &r->at[rank]; }
 const char *osh_ranks_version(const osh_ranks *r) { return r->facts.version; }
 

@@ -34,6 +34,14 @@ void osh_ranks_close(osh_ctx *cx, osh_ranks *r, bool failed);
 int osh_ranks_me(const osh_ranks *r); // number of this rank, from 0
 int osh_ranks_n(const osh_ranks *r);  // number of ranks
 const osh_rank *osh_ranks_at(const osh_ranks *r, int rank); // r must not be NULL
+/* Items that are dealt to the ranks in turn: item i belongs to rank i modulo the number of ranks.
+ * osh_deal_owner returns the rank of an item, osh_deal_local the item's index among the items of
+ * its rank. osh_deal_n returns how many of n items this rank has, osh_deal_item the item with index
+ * `local` among them. */
+int osh_deal_owner(const osh_ranks *r, int64_t item);
+int64_t osh_deal_local(const osh_ranks *r, int64_t item);
+int64_t osh_deal_n(const osh_ranks *r, int64_t n);
+int64_t osh_deal_item(const osh_ranks *r, int64_t local);
 int osh_ranks_per_node(const osh_ranks *r); // most ranks on one node
 const char *osh_ranks_version(const osh_ranks *r); // version of MPI; r must not be NULL
 /* Returns the threads of a rank for which no number is given: its processors, divided by the ranks

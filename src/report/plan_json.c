@@ -31,15 +31,15 @@ static bool json_number(cJSON *o, const char *key, int64_t v)
 static bool json_visit(cJSON *o, const osh_visit *v)
 {
     return cJSON_AddStringToObject(o, "phases", osh_visit_way_text(v)) &&
-           cJSON_AddBoolToObject(o, "prefetch", v->prefetch) &&
-           cJSON_AddBoolToObject(o, "values_ahead", v->values_ahead) &&
-           cJSON_AddBoolToObject(o, "solved_apart", v->apart) &&
+           cJSON_AddBoolToObject(o, "prefetch", v->how.prefetch) &&
+           cJSON_AddBoolToObject(o, "values_ahead", v->how.values_ahead) &&
+           cJSON_AddBoolToObject(o, "solved_apart", v->how.apart) &&
            json_number(o, "peak_weight_bytes", v->weight_bytes) &&
            json_number(o, "statistics_bytes", v->stats_bytes) &&
            json_number(o, "value_bytes", v->live_bytes) &&
-           json_number(o, "device_bytes", v->device_peak) &&
-           json_number(o, "host_bytes", v->host_peak) &&
-           json_number(o, "scratch_bytes", v->scratch_peak) &&
+           json_number(o, "device_bytes", v->peak.device) &&
+           json_number(o, "host_bytes", v->peak.host) &&
+           json_number(o, "scratch_bytes", v->peak.scratch) &&
            json_number(o, "read_bytes", v->read_bytes);
 }
 
@@ -50,7 +50,7 @@ static bool json_memory(cJSON *root, const osh_plan *p)
     cJSON *o = cJSON_AddObjectToObject(root, "memory"), *least = NULL;
     int ahead = 0;
     const char *looks = m->looks_f16 ? "disk_f16" : osh_look_name(s->looks);
-    for (int i = 0; i < s->n_visits; i++) ahead |= s->visits[i].prefetch;
+    for (int i = 0; i < s->n_visits; i++) ahead |= s->visits[i].how.prefetch;
     bool ok = o && cJSON_AddStringToObject(o, "activation_tier", osh_tier_name(m->tier)) &&
               (!osh_looks_twice(s) || cJSON_AddStringToObject(o, "calib_cache", looks)) &&
               (p->in.on_device || json_number(o, "batch_size", s->batch_size)) &&
@@ -153,7 +153,7 @@ static bool json_subgraphs(osh_ctx *cx, cJSON *root, const osh_plan *p)
              json_number(o, "nodes", r.n_nodes) &&
              json_number(o, "quantized", osh_range_n_linears(p, &r)) &&
              json_number(o, "weight_bytes", osh_range_weight_bytes(p, &r)) &&
-             json_number(o, "hessian_bytes", osh_range_hessian_bytes(p, &r)) &&
+             json_number(o, "hessian_bytes", osh_range_hessians(&p->schedule, &r, NULL)) &&
              cJSON_AddStringToObject(o, "passes", osh_range_passes_text(&r)) &&
              json_values(o, "live_in", p, r.live_in, r.n_live_in) &&
              json_values(o, "live_out", p, r.live_out, r.n_live_out) && json_wire(cx, o, p, i) &&

@@ -39,14 +39,6 @@ int64_t osh_range_weight_bytes(const osh_plan *p, const osh_range *r)
     return bytes;
 }
 
-int64_t osh_range_hessian_bytes(const osh_plan *p, const osh_range *r)
-{
-    int64_t bytes = 0;
-    for (int s = 0; s < r->n_subgraphs; s++)
-        bytes += osh_stats_bytes(&p->budget, r->first_subgraph + s);
-    return bytes;
-}
-
 int osh_range_n_linears(const osh_plan *p, const osh_range *r)
 {
     int n = 0;
@@ -73,8 +65,8 @@ static double bytes_to_mb(int64_t n) { return (double)n / 1e6; }
 
 const char *osh_visit_way_text(const osh_visit *v)
 {
-    return v->segments      ? "one group of modules at a time"
-           : v->round_bytes ? "statistics in several rounds"
+    return v->how.segments      ? "one group of modules at a time"
+           : v->how.round_bytes ? "statistics in several rounds"
                             : "whole";
 }
 
@@ -94,9 +86,10 @@ static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
         "          weights %.1f MB, statistics %.1f MB, values at rest %.1f MB, device %.1f MB, "
         "host %.1f MB above the base; %s%s%s%s\n",
         bytes_to_mb(v->weight_bytes), bytes_to_mb(v->stats_bytes), bytes_to_mb(v->live_bytes),
-        bytes_to_mb(v->device_peak), bytes_to_mb(v->host_peak), osh_visit_way_text(v),
-        v->prefetch ? ", reads ahead" : "", v->values_ahead ? ", values beside the work" : "",
-        v->apart ? ", small Linears apart" : "");
+        bytes_to_mb(v->peak.device), bytes_to_mb(v->peak.host), osh_visit_way_text(v),
+        v->how.prefetch ? ", reads ahead" : "",
+        v->how.values_ahead ? ", values beside the work" : "",
+        v->how.apart ? ", small Linears apart" : "");
 }
 
 /* Prints the weights, live values and passes of a subgraph. The caller prints its number and
@@ -108,7 +101,7 @@ static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, con
     OSH_TRY(osh_buf_printf(
         cx, b, " %3d nodes, %d quantized, weights %.2f MB, Hessians %.2f MB, passes: %s; live in:",
         r->n_nodes, osh_range_n_linears(p, r), (double)osh_range_weight_bytes(p, r) / 1e6,
-        (double)osh_range_hessian_bytes(p, r) / 1e6, osh_range_passes_text(r)));
+        (double)osh_range_hessians(&p->schedule, r, NULL) / 1e6, osh_range_passes_text(r)));
     OSH_TRY(print_value_names(cx, b, p, r->live_in, r->n_live_in));
     OSH_TRY(osh_buf_printf(cx, b, "; live out:"));
     OSH_TRY(print_value_names(cx, b, p, r->live_out, r->n_live_out));
@@ -252,7 +245,7 @@ static osh_status print_memory(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_memory *m = &p->budget.memory;
     const osh_schedule *s = &p->schedule;
     int ahead = 0;
-    for (int i = 0; i < s->n_visits; i++) ahead += s->visits[i].prefetch;
+    for (int i = 0; i < s->n_visits; i++) ahead += s->visits[i].how.prefetch;
     if (s->n_visits) OSH_TRY(osh_buf_printf(cx, b, "values rest in %s", osh_tier_name(m->tier)));
     if (m->n_kept)
         OSH_TRY(osh_buf_printf(cx, b, ", those of %lld of %lld batches in memory",

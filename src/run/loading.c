@@ -185,7 +185,8 @@ osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const
         if (e->next[i]) OSH_TRY(engine_load_weight(cx, e, i, osh_engine_way(s)));
         if (e->next[i]) OSH_TRY(engine_load_as_left(cx, e, i));
     }
-    if (!e->began && e->p->schedule->visits[e->index].prefetch) OSH_TRY(engine_read_ahead(cx, e));
+    bool prefetch = e->p->schedule->visits[e->index].how.prefetch;
+    if (!e->began && prefetch) OSH_TRY(engine_read_ahead(cx, e));
     e->began = true;
 done:
     osh_profile_end(cx, scope);

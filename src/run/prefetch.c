@@ -1,19 +1,17 @@
-/* prefetch.c - reads the weights of the next visit on one thread. More threads are not faster,
- * because the file system also prefetches. */
+/* prefetch.c - reads the weights of the next visit on one thread, as one item of a reader. More
+ * threads are not faster, because the file system also prefetches. */
 #include "run/prefetch.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/profile.h"
-#include "base/thread.h"
+#include "base/ahead.h"
 #include "budget/layout.h"
 #include "gpu/gpu.h"
 #include "schedule/visit.h"
 
 struct osh_prefetch {
-    osh_ctx *cx;              // own: context of the thread
+    osh_read_ahead *reader;       // own
     const osh_graph *g;       // view
     const osh_checkpoint *ck; // view
     int w0, w1;               // [w0, w1) contains the weights of the visit
@@ -21,36 +19,35 @@ struct osh_prefetch {
     osh_weights *w; // own: weights that were read (w->host), and their blocks on the GPU (w->w)
     osh_device *device;       // view: GPU to which the weights are copied; NULL: the weights are
                               // only read to host memory
-    pthread_t thread;
-    bool running;
-    _Atomic bool stop;
-    osh_status rc;
 };
 
-static osh_status prefetch_read(osh_prefetch *f, int i)
+static osh_status prefetch_read(osh_ctx *cx, osh_prefetch *f, int i)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *h, *d = f->w->w[i];
-    OSH_TRY(osh_weight_load(f->cx, &f->w->host[i], f->g, f->ck, i));
+    OSH_TRY(osh_weight_load(cx, &f->w->host[i], f->g, f->ck, i));
     h = f->w->host[i];
     if (d)
-        OSH_TRY(
-            f->device->type->put_ahead(f->cx, f->device, d->data, h->data, osh_tensor_bytes(h)));
+        OSH_TRY(f->device->type->put_ahead(cx, f->device, d->data, h->data, osh_tensor_bytes(h)));
 done:
     return rc;
 }
 
-static void *prefetch_reader(void *user)
+/* Callback for the member `read` of osh_read_items: reads all weights. */
+static osh_status prefetch_read_all(osh_ctx *cx, void *user, int item)
 {
+    osh_status rc = OSH_OK;
     osh_prefetch *f = user;
-    osh_scope scope = osh_profile_begin(f->cx, "read ahead", NULL);
-    for (int i = f->w0; i < f->w1 && !f->rc; i++) {
-        if (!f->want[i - f->w0]) continue;
-        if (osh_interrupted(f->cx) || atomic_load(&f->stop)) break;
-        f->rc = prefetch_read(f, i);
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    osh_scope scope = osh_profile_begin(cx, "read ahead", NULL);
+    for (int i = f->w0; i < f->w1; i++) {
+        if (osh_interrupted(cx) || osh_read_ahead_stops(f->reader)) break;
+        if (f->want[i - f->w0]) OSH_TRY(prefetch_read(cx, f, i));
     }
-    osh_profile_end(f->cx, scope);
-    return NULL;
+done:
+    osh_profile_end(cx, scope);
+    osh_mem_use(cx, old);
+    return rc;
 }
 
 /* True if the weight may get a block on the GPU during visit - 1: the plan must have an address for
@@ -82,18 +79,12 @@ static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget 
     f->device = NULL;
 }
 
-static void prefetch_join(osh_prefetch *f)
-{
-    if (f->running) pthread_join(f->thread, NULL);
-    f->running = false;
-}
-
 osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget *p,
                               const bool *want, int visit, bool solved)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    osh_device *device = p->schedule->visits[visit - 1].prefetch_device ? p->in->device : NULL;
+    osh_device *device = p->schedule->visits[visit - 1].how.prefetch_device ? p->in->device : NULL;
     osh_prefetch *f = NULL; // own
     OSH_NEW(cx, f, 1);
     f->g = g, f->ck = p->in->ck, f->device = device;
@@ -104,10 +95,7 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget 
     OSH_TRY(osh_weights_new(cx, &f->w, g));
     if (device) prefetch_take_places(cx, f, p, visit, solved);
     if (f->device) OSH_TRY(osh_cuda_follow(cx, f->device));
-    OSH_TRY(osh_ctx_fork(&f->cx, cx));
-    osh_mem_use(f->cx, OSH_MEM_HOST);
-    f->running = osh_thread_start(&f->thread, prefetch_reader, f);
-    if (!f->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
+    OSH_TRY(osh_read_ahead_start(cx, &f->reader, &(osh_read_items){prefetch_read_all, f, 1}));
     *out = f, f = NULL;
 done:
     osh_prefetch_free(cx, f);
@@ -118,8 +106,7 @@ osh_status osh_prefetch_take(osh_ctx *cx, osh_prefetch *f, osh_weights *w)
 {
     osh_status rc = OSH_OK;
     if (!f) goto done;
-    prefetch_join(f);
-    if (f->rc) OSH_FAIL(cx, f->rc, "%s", osh_error_text(f->cx));
+    OSH_TRY(osh_read_ahead_wait(cx, f->reader));
     if (f->device) OSH_TRY(f->device->type->fence(cx, f->device));
     for (int i = f->w0; i < f->w1; i++) {
         osh_tensor **from = &f->w->host[i], **to = w->device ? &w->host[i] : &w->w[i];
@@ -137,10 +124,8 @@ done:
 void osh_prefetch_free(osh_ctx *cx, osh_prefetch *f)
 {
     if (!f) return;
-    atomic_store(&f->stop, true);
-    prefetch_join(f);
+    osh_read_ahead_free(cx, f->reader);
     osh_weights_free(cx, f->w);
     osh_free(cx, f->want);
-    if (f->cx) osh_ctx_free(f->cx);
     osh_free(cx, f);
 }

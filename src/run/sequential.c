@@ -282,7 +282,7 @@ static osh_status engine_pass(osh_ctx *cx, osh_engine *e, const osh_range *r, co
         cx, e->r, s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE, e->index, share);
     pr->done = 0, pr->total = p->in->data.n;
     e->last = s->again || (r->merged && !s->fold);
-    if (p->schedule->visits[e->index].values_ahead || p->memory.n_loaders)
+    if (p->schedule->visits[e->index].how.values_ahead || p->memory.n_loaders)
         OSH_TRY(osh_acts_open(cx, e->acts, s->in, s->out, p->schedule->batch_tokens));
     int64_t i = 0, n_rounds = osh_exchange_rounds(&p->in->groups, e->r->ranks);
     for (int64_t round = 0; round < n_rounds; round++) {
@@ -310,7 +310,7 @@ static osh_status engine_solve(osh_ctx *cx, osh_engine *e, const osh_range *r, b
                      .stats = e->stats,
                      .w = e->w,
                      .in_memory = keep ? NULL : e->in_memory,
-                     .apart = e->p->schedule->visits[e->index].apart};
+                     .apart = e->p->schedule->visits[e->index].how.apart};
     if (!rc) rc = osh_run_solve(cx, e->r, &s);
     osh_mem_use(cx, old);
     /* Another rank may have solved a Linear: all ranks read the solved weights from the output. */

@@ -1,12 +1,12 @@
 /* solve.c - solves Linears: computes codes from complete statistics, and passes the codes to the
- * emitter, which writes them. One call of a modifier solves all Linears that have the same input
- * and modifiers (schedule/calls.h). */
+ * emitter, which writes them. schedule/windows.h chooses the Linears that are solved at the same
+ * time. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "schedule/calls.h"
 #include "quant/observer.h"
 #include "run/results.h"
+#include "schedule/windows.h"
 
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,
                         osh_linear_job *j)
@@ -49,11 +49,6 @@ static osh_status sink_take(osh_ctx *cx, osh_linear_job *j)
     if (k->s->in_memory) k->s->in_memory[linear] = true;
 done:
     return rc;
-}
-
-static bool linear_has_result(const void *user, int linear)
-{
-    return ((const osh_run *)user)->results[linear].done;
 }
 
 /* Called if the importance of the input channels is not known, because all inputs of the Linear
@@ -159,54 +154,53 @@ static osh_status expert_round_starved(osh_ctx *cx, const osh_inputs *in, const 
     return osh_modifier_round(cx, &in->recipe->modifiers[lead->modifier], jobs, n);
 }
 
-typedef struct group { // group: the Linears that one call of a modifier solves together
-    osh_call call;        // own
-    int first;            // index of the first Linear of the group
+typedef struct group { // the Linears of one call (schedule/windows.h)
+    const osh_call *call; // view
+    const osh_schedule *p; // view
+    const osh_linear *lead; // view: first Linear of the call
     osh_tensor *h, *d;    // views: Hessian (OSH_SUM_HESSIAN) and shift (OSH_SUM_SHIFT) of the input
-    osh_tensor *copy[2];  // own: copies of h and d, which a solve overwrites; NULL: no later group
+    osh_tensor *copy[2];  // own: copies of h and d, which a solve overwrites; NULL: no later call
                           // needs h and d
     float *importance;    // own
     pruned x;             // own
     sink to;
 } group;
 
-static void solve_group_deinit(osh_ctx *cx, group *g)
+_Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts OSH_CALL_WAITING bytes");
+
+static void group_deinit(osh_ctx *cx, group *g)
 {
     for (int k = 0; k < 2; k++) osh_tensor_free(cx, g->copy[k]);
-    for (int k = 0; g->call.jobs && k < g->call.n; k++) osh_linear_job_deinit(cx, &g->call.jobs[k]);
+    for (int k = 0; g->call && k < g->call->n; k++) osh_linear_job_deinit(cx, &g->call->jobs[k]);
     pruned_deinit(cx, &g->x);
-    osh_call_free(cx, &g->call);
     osh_free(cx, g->importance);
     *g = (group){0};
 }
 
-/* Makes the group of the Linears that the modifier solves together with linears[first]. The caller
- * frees it with solve_group_deinit, also after a failure. */
-static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solving *s,
-                                   int first)
+/* Sets the jobs of the call: weights and statistics. The caller frees the group with group_deinit,
+ * also after a failure. */
+static osh_status group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solving *s,
+                             const osh_call *call)
 {
     osh_status rc = OSH_OK;
     osh_stats *stats = s->stats;
     osh_weights *w = s->w;
     const osh_budget *p = r->budget;
-    const osh_linear *lead = &p->match->linears[first];
+    const osh_linear *lead = &p->match->linears[call->which[0]];
     const osh_tensor *peaks = osh_stats_sum(stats, lead->input, OSH_SUM_PEAKS); // view
     const osh_tensor *care_in =
         p->match->linears[osh_first_reader(p->match, lead->input)].gradients.inputs;
-    *g = (group){.call = {.p = p->schedule,
-                          .of = osh_linears_of(p->schedule, s->first, s->n),
-                          .done = linear_has_result,
-                          .user = r,
-                          .on_gpu = w->device != NULL},
-                 .first = first,
+    int n = call->n, *which = call->which;
+    *g = (group){.call = call,
+                 .p = p->schedule,
+                 .lead = lead,
                  .h = osh_stats_sum(stats, lead->input, OSH_SUM_HESSIAN),
                  .d = osh_stats_sum(stats, lead->input, OSH_SUM_SHIFT),
-                 .to = {.r = r, .s = s}};
-    OSH_TRY(osh_call_find(cx, &g->call, first));
-    int n = g->call.n, *which = g->call.which;
+                 .x.n = n,
+                 .to = {.r = r, .s = s, .jobs = call->jobs, .which = which}};
     for (int k = 0; k < n; k++) {
         const osh_linear *l = &p->match->linears[which[k]];
-        osh_linear_job *j = &g->call.jobs[k];
+        osh_linear_job *j = &call->jobs[k];
         j->w = w->device ? w->host[l->weight] : w->w[l->weight];
         j->device_w = w->device ? w->w[l->weight] : NULL;
         j->shift = g->d, j->keep_w = !s->in_memory, j->done = sink_take, j->user = &g->to;
@@ -214,36 +208,33 @@ static osh_status solve_group_init(osh_ctx *cx, group *g, osh_run *r, const osh_
         j->care_in = care_in ? care_in->data : NULL;
         j->n_tokens = osh_dataset_n_counted(&p->in->data, 0, p->in->data.n),
         j->peaks = peaks ? *(const double *)peaks->data : 0;
-        j->apart = s->apart && !w->device;
     }
-    g->to.jobs = g->call.jobs, g->to.which = which, g->x.n = n;
     OSH_TRY(osh_globals_find(cx, osh_emit_globals(r->emitter), which, n));
     OSH_TRY(osh_stats_importance(cx, &g->importance, stats, lead->input));
-    for (int k = 0; k < n; k++) g->call.jobs[k].params.importance = g->importance;
+    for (int k = 0; k < n; k++) call->jobs[k].params.importance = g->importance;
     for (int k = 0; k < n && !g->importance && !lead->kept; k++)
-        OSH_TRY(importance_missing(cx, &g->call.jobs[k]));
+        OSH_TRY(importance_missing(cx, &call->jobs[k]));
     for (int k = 0; k < n; k++)
-        g->call.jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
+        call->jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
 done:
     return rc;
 }
 
-static osh_status solve_group_compress(osh_ctx *cx, group *g)
+static osh_status group_compress(osh_ctx *cx, group *g)
 {
     osh_status rc = OSH_OK;
-    const osh_schedule *p = g->call.p;
-    const osh_linear *lead = &p->match->linears[g->first];
-    const osh_modifier *m = &p->in->recipe->modifiers[lead->modifier];
-    osh_linear_job *jobs = g->call.jobs;
-    int n = g->call.n;
-    if (expert_is_starved(p->in, lead, g->h) && lead->scheme_index >= 0 &&
-        lead->prune.modifier < 0) {
-        OSH_TRY(expert_round_starved(cx, p->in, lead, jobs, n));
+    const osh_schedule *p = g->p;
+    const osh_modifier *m = &p->in->recipe->modifiers[g->lead->modifier];
+    osh_linear_job *jobs = g->call->jobs;
+    int n = g->call->n;
+    if (expert_is_starved(p->in, g->lead, g->h) && g->lead->scheme_index >= 0 &&
+        g->lead->prune.modifier < 0) {
+        OSH_TRY(expert_round_starved(cx, p->in, g->lead, jobs, n));
         goto done;
     }
-    if (lead->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &g->x, lead, jobs, g->h));
-    if (g->h && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[0], g->h));
-    if (g->d && g->call.others) OSH_TRY(tensor_new_copy(cx, &g->copy[1], g->d));
+    if (g->lead->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &g->x, g->lead, jobs, g->h));
+    if (g->h && g->call->others) OSH_TRY(tensor_new_copy(cx, &g->copy[0], g->h));
+    if (g->d && g->call->others) OSH_TRY(tensor_new_copy(cx, &g->copy[1], g->d));
     for (int k = 0; g->copy[1] && k < n; k++) jobs[k].shift = g->copy[1];
     osh_tensor *h = g->copy[0] ? g->copy[0] : g->h;
     OSH_TRY(m->type->solver->compress(cx, m, jobs, n, h, p->in->data.n));
@@ -252,148 +243,95 @@ done:
 }
 
 /* Frees the group, and the statistics and host copies of weights that no later call needs. */
-static void solve_group_close(osh_ctx *cx, group *g)
+static void group_close(osh_ctx *cx, group *g)
 {
-    const osh_schedule *p = g->call.p;
     const osh_weights *w = g->to.s->w;
-    if (!g->call.others) osh_stats_drop(cx, g->to.s->stats, p->match->linears[g->first].input);
-    for (int k = 0; k < g->call.n && w->device; k++) {
-        osh_tensor **host = &w->host[p->match->linears[g->call.which[k]].weight];
+    if (!g->call->others) osh_stats_drop(cx, g->to.s->stats, g->lead->input);
+    for (int k = 0; k < g->call->n && w->device; k++) {
+        osh_tensor **host = &w->host[g->p->match->linears[g->call->which[k]].weight];
         osh_tensor_free(cx, *host), *host = NULL;
     }
-    solve_group_deinit(cx, g);
+    group_deinit(cx, g);
 }
 
-static osh_status solve_group_run(osh_ctx *cx, group *g)
+static osh_status group_run(osh_ctx *cx, group *g)
 {
     osh_status rc = OSH_OK;
-    if (g->call.p->match->linears[g->first].kept) {
-        for (int k = 0; k < g->call.n; k++) OSH_TRY(job_keep_weight(cx, &g->call.jobs[k]));
-        solve_group_deinit(cx, g);
+    if (g->lead->kept) {
+        for (int k = 0; k < g->call->n; k++) OSH_TRY(job_keep_weight(cx, &g->call->jobs[k]));
+        group_deinit(cx, g);
         goto done;
     }
-    OSH_TRY(solve_group_compress(cx, g));
-    solve_group_close(cx, g);
+    OSH_TRY(group_compress(cx, g));
+    group_close(cx, g);
 done:
     return rc;
 }
 
-static void solve_group_move(group *to, group *from)
+static osh_status group_compress_chunk(osh_ctx *cx, void *user, int64_t k, int worker)
 {
-    *to = *from, *from = (group){0};
-    for (int k = 0; k < to->call.n; k++) to->call.jobs[k].user = &to->to;
-}
-
-_Static_assert(sizeof(group) <= OSH_CALL_WAITING, "the plan counts OSH_CALL_WAITING bytes");
-
-/* Groups that wait to be solved in parallel: one on each thread, or all in one call on the GPU. */
-typedef struct window {
-    group *of;            // own [most]: groups; the first n wait to be solved
-    int n, most;
-    int64_t all, largest; // weights of all waiting groups, and of the largest one
-    bool on_gpu;
-} window;
-
-static osh_status solve_window_chunk(osh_ctx *cx, void *user, int64_t k, int worker)
-{
-    const window *w = user;
     (void)worker;
-    return solve_group_compress(cx, &w->of[k]);
+    return group_compress(cx, &((group *)user)[k]);
 }
 
-static osh_status solve_window_take(osh_ctx *cx, void *user, int64_t k)
+static osh_status group_take_chunk(osh_ctx *cx, void *user, int64_t k)
 {
     osh_status rc = OSH_OK;
-    group *g = &((const window *)user)->of[k];
-    for (int i = 0; i < g->call.n; i++) OSH_TRY(sink_take(cx, &g->call.jobs[i]));
-    solve_group_close(cx, g);
+    group *g = &((group *)user)[k];
+    for (int i = 0; i < g->call->n; i++) OSH_TRY(sink_take(cx, &g->call->jobs[i]));
+    group_close(cx, g);
 done:
     return rc;
 }
 
-/* Solves all waiting groups in one call on the GPU. */
-static osh_status solve_window_gather(osh_ctx *cx, window *w)
+/* Solves all groups in one call on the GPU. */
+static osh_status groups_gather(osh_ctx *cx, group *of, int n)
 {
     osh_status rc = OSH_OK;
     osh_job_group groups[OSH_GROUPS_AT_ONCE]; // views of the groups
-    const osh_schedule *p = w->of->call.p;
-    const osh_modifier *m = &p->in->recipe->modifiers[p->match->linears[w->of->first].modifier];
-    for (int k = 0; k < w->n; k++)
-        groups[k] = (osh_job_group){w->of[k].call.jobs, w->of[k].call.n, w->of[k].h};
-    OSH_TRY(m->type->solver->compress_groups(cx, m, groups, w->n, p->in->data.n));
-    for (int k = 0; k < w->n; k++) solve_group_close(cx, &w->of[k]);
+    const osh_inputs *in = of->p->in;
+    const osh_modifier *m = &in->recipe->modifiers[of->lead->modifier];
+    for (int k = 0; k < n; k++)
+        groups[k] = (osh_job_group){of[k].call->jobs, of[k].call->n, of[k].h};
+    OSH_TRY(m->type->solver->compress_groups(cx, m, groups, n, in->data.n));
+    for (int k = 0; k < n; k++) group_close(cx, &of[k]);
 done:
-    w->n = 0;
     return rc;
 }
 
-/* Solves all waiting groups. budget/simulate_solve.c predicts the memory for this. */
-static osh_status solve_window_run(osh_ctx *cx, window *w)
+/* Solves the calls of a window. of [w->n]: memory for the groups. */
+static osh_status window_solve(osh_ctx *cx, const osh_windows *w, group *of, osh_run *r,
+                               const osh_solving *s)
 {
     osh_status rc = OSH_OK;
-    bool many = !w->on_gpu && osh_jobs_are_many(w->all, w->largest, osh_threads(cx));
-    if (w->on_gpu && w->n > 1) return solve_window_gather(cx, w);
-    for (int k = 0; k < w->n && !many; k++) OSH_TRY(solve_group_run(cx, &w->of[k]));
-    if (many) {
+    if (w->kind == OSH_WINDOW_BLOCK) return osh_run_block(cx, r, s);
+    for (int k = 0; k < w->n; k++) {
+        OSH_TRY(group_init(cx, &of[k], r, s, &w->calls[k]));
+        if (w->kind == OSH_WINDOW_ALONE) OSH_TRY(group_run(cx, &of[k]));
+    }
+    if (w->kind == OSH_WINDOW_GATHERED) OSH_TRY(groups_gather(cx, of, w->n));
+    if (w->kind == OSH_WINDOW_APART) {
         for (int k = 0; k < w->n; k++)
-            for (int i = 0; i < w->of[k].call.n; i++) w->of[k].call.jobs[i].done = NULL;
+            for (int i = 0; i < of[k].call->n; i++) of[k].call->jobs[i].done = NULL;
         OSH_TRY(osh_parallel_apart(cx, w->n, w->most,
-                                   &(osh_apart){solve_window_chunk, solve_window_take, w}));
+                                   &(osh_apart){group_compress_chunk, group_take_chunk, of}));
     }
-    w->n = 0, w->all = w->largest = 0;
 done:
+    for (int k = 0; k < w->n; k++) group_deinit(cx, &of[k]);
     return rc;
 }
 
-static bool solve_window_has(const window *w, int linear)
+typedef struct solving { osh_run *r; const osh_solving *s; } solving; // for osh_windows
+
+static bool solving_done(const void *user, int linear)
 {
-    for (int k = 0; k < w->n; k++)
-        for (int i = 0; i < w->of[k].call.n; i++)
-            if (w->of[k].call.which[i] == linear) return true;
-    return false;
+    return ((const solving *)user)->r->results[linear].done;
 }
 
-/* With a GPU: adds group g to the waiting groups. If the waiting groups are not similar to g,
- * solves the waiting groups first. */
-static osh_status solve_window_join(osh_ctx *cx, window *w, group *g)
+static bool solving_mine(const void *user, int input)
 {
-    osh_status rc = OSH_OK;
-    const osh_call *lead = &w->of->call;
-    if (w->n && (lead->n != g->call.n || !osh_jobs_are_alike(lead->jobs, g->call.jobs, lead->n))) {
-        OSH_TRY(solve_window_run(cx, w));
-        solve_group_move(w->of, g);
-    }
-    if (++w->n == w->most) OSH_TRY(solve_window_run(cx, w));
-done:
-    return rc;
-}
-
-/* Makes the group of linears[first]. If the group may be solved together with others, adds it to
- * the waiting groups. Otherwise solves the waiting groups, and then this group. */
-static osh_status solve_window_add(osh_ctx *cx, window *w, osh_run *r, const osh_solving *s,
-                                   int first)
-{
-    osh_status rc = OSH_OK;
-    group *g = &w->of[w->n];
-    OSH_TRY(solve_group_init(cx, g, r, s, first));
-    if (w->most > 1 && osh_call_gathers(&g->call, first)) return solve_window_join(cx, w, g);
-    bool many = w->on_gpu || osh_jobs_at_once(g->call.jobs, g->call.n, osh_threads(cx)) >
-                                 1; // true if the group is solved alone, because it runs on the
-                                    // GPU or uses several threads
-    if (w->most > 1 && !many && osh_call_is_apart(&g->call, first)) {
-        int64_t weights = osh_call_weights(&g->call);
-        if (w->n && !osh_calls_alike(weights, w->largest)) {
-            OSH_TRY(solve_window_run(cx, w));
-            solve_group_move(&w->of[0], g);
-        }
-        w->all += weights, w->largest = weights > w->largest ? weights : w->largest;
-        if (++w->n == w->most) OSH_TRY(solve_window_run(cx, w));
-        goto done;
-    }
-    OSH_TRY(solve_window_run(cx, w));
-    OSH_TRY(solve_group_run(cx, g));
-done:
-    return rc;
+    const solving *x = user;
+    return osh_stats_owner(x->s->stats, input) == osh_ranks_me(x->r->ranks);
 }
 
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
@@ -403,20 +341,20 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
     const bool *wanted = osh_stats_wanted(s->stats);
     double work = 0, all = 0;
     bool *todo = NULL; // own [linears]: Linears that are to be solved, also by other ranks
-    window w = {.most = 1, .on_gpu = s->w->device};
-    if (s->apart)
-        w.most = w.on_gpu              ? OSH_GROUPS_AT_ONCE
-                 : osh_threads(cx) > 1 ? osh_jobs_waiting(osh_threads(cx))
-                                       : 1;
-    OSH_NEW(cx, w.of, w.most);
+    group *groups = NULL; // own
+    solving x = {r, s};
+    osh_span of = osh_linears_of(p->schedule, s->first, s->n);
+    osh_windows w = {.p = p->schedule, .of = of, .open = wanted, .done = solving_done,
+                     .mine = solving_mine, .user = &x, .n_threads = osh_threads(cx),
+                     .on_gpu = s->w->device, .apart = s->apart}; // own
     OSH_NEW(cx, todo, p->match->n_linears);
     // the results of earlier subgraphs are then written, so a kill loses the solves of only one
     // subgraph
     OSH_TRY(osh_emit_wait(cx, r->emitter));
-    osh_span own = osh_linears_of(p->schedule, s->first, s->n);
-    for (int i = own.first; i < own.end; i++) {
+    for (int i = of.first; i < of.end; i++) {
         const osh_linear *l = &p->match->linears[i];
-        if (!osh_wants(r->budget->schedule, l) || !wanted[l->input]) continue;
+        if (!osh_wants(p->schedule, l) || !wanted[l->input]) continue;
+        todo[i] = !r->results[i].done;
         all += osh_cost_of_linear(p, i);
         r->learning |= osh_modifier_learns(&p->in->recipe->modifiers[l->modifier]);
     }
@@ -425,30 +363,26 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
                                                             // if the visit has rounds or segments
     osh_scope scope =
         osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
-    for (int i = own.first; i < own.end; i++) {
-        const osh_linear *l = &p->match->linears[i];
-        if (!osh_wants(r->budget->schedule, l) || !wanted[l->input]) continue;
-        work += osh_cost_of_linear(p, i);
-        todo[i] = !r->results[i].done;
-        if (osh_stats_owner(s->stats, l->input) != osh_ranks_me(r->ranks)) continue;
-        if (r->results[i].done || solve_window_has(&w, i)) continue;
+    for (int at = of.first;;) {
+        OSH_TRY(osh_windows_next(cx, &w));
+        if (!w.n) break;
+        if (!groups) OSH_NEW(cx, groups, w.most);
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_results_take(cx, r));
-        r->progress.name = l->name;
-        osh_run_step(cx, r, (work - osh_cost_of_linear(p, i)) / all);
-        bool block = osh_wants(r->budget->schedule, l) & OSH_STAT_BLOCK;
-        // learning a block reads solved weights, so waiting groups are solved first
-        if (block) OSH_TRY(solve_window_run(cx, &w));
-        if (block) OSH_TRY(osh_run_block(cx, r, s));
-        else OSH_TRY(solve_window_add(cx, &w, r, s, i));
+        for (; at < w.calls->which[0]; at++)
+            if (osh_wants(p->schedule, &p->match->linears[at]) &&
+                wanted[p->match->linears[at].input])
+                work += osh_cost_of_linear(p, at);
+        r->progress.name = p->match->linears[at].name;
+        osh_run_step(cx, r, work / all);
+        OSH_TRY(window_solve(cx, &w, groups, r, s));
     }
-    OSH_TRY(solve_window_run(cx, &w));
     OSH_TRY(osh_results_finish(cx, r, todo));
     osh_run_end(cx, r, scope);
 done:
+    osh_windows_deinit(cx, &w);
     osh_free(cx, todo);
-    for (int k = 0; w.of && k < w.most; k++) solve_group_deinit(cx, &w.of[k]);
-    osh_free(cx, w.of);
+    osh_free(cx, groups);
     r->learning = false;
     return rc;
 }

@@ -364,7 +364,9 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     osh_status rc = OSH_OK;
     osh_stats *s = user;
     const osh_value *v = &s->plan->in->graph->values[value];
-    // both models have the same value, so statistics are those of the quantized model's value
+    // Both models have the same values. The pass computes those of the original model, and their
+    // statistics are those of the quantized model's values. For routers, it may compute both.
+    if (s->same && v->original >= 0) goto done;
     if (s->same && v->quantized >= 0) value = v->quantized;
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
     if (s->kept[value] && s->look == LOOK_ALL) OSH_TRY(stats_keep_rows(cx, s, value, x, b));

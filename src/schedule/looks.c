@@ -23,7 +23,7 @@ static bool value_rests(const osh_schedule *p, const osh_range *r, int value)
 {
     int visit = p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : r->first_subgraph;
     int of = osh_observed(p->in->graph, r->same, value);
-    return p->visits[visit].segments || p->in->graph->values[of].producer < r->first;
+    return p->visits[visit].how.segments || p->in->graph->values[of].producer < r->first;
 }
 
 bool osh_looks_of(bool *kept, bool *again, const osh_schedule *p, const osh_range *r,

@@ -88,3 +88,25 @@ size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r)
     return osh_mem_gross((size_t)(r->v1 - r->v0) * sizeof(int)) +
            osh_mem_gross(n * sizeof(osh_ranged)) + heads;
 }
+
+int64_t osh_hessian_bytes(const osh_schedule *p, int linear)
+{
+    const osh_linear *all = p->match->linears, *l = &all[linear];
+    if (!(osh_wants(p, l) & OSH_STAT_HESSIAN)) return 0;
+    for (int i = osh_first_reader(p->match, l->input); i >= 0 && i < linear;
+         i = osh_next_reader(p->match, i))
+        if (all[i].subgraph == l->subgraph && (osh_wants(p, &all[i]) & OSH_STAT_HESSIAN)) return 0;
+    return osh_hessian_size(l);
+}
+
+int64_t osh_range_hessians(const osh_schedule *p, const osh_range *r, int64_t *largest)
+{
+    int64_t sum = 0;
+    if (largest) *largest = 0;
+    for (int i = r->l0; i < r->l1; i++) {
+        int64_t one = osh_hessian_bytes(p, i);
+        sum += one;
+        if (largest && one > *largest) *largest = one;
+    }
+    return sum;
+}

@@ -27,4 +27,10 @@ int osh_n_ranges(const osh_schedule *p);
 osh_range osh_range_at(const osh_schedule *p, int index);
 /* Returns the bytes, with the allocator's overhead, of the range observers of all Linears in r. */
 size_t osh_ranged_lists(const osh_schedule *p, const osh_range *r);
+/* Returns the bytes of the Hessian and of the shift that belong to the Linear: 0 if it needs no
+ * Hessian, or if an earlier Linear of the subgraph has the same ones. */
+int64_t osh_hessian_bytes(const osh_schedule *p, int linear);
+/* Returns the sum of osh_hessian_bytes over the range. *largest: the largest term; may be
+ * NULL. */
+int64_t osh_range_hessians(const osh_schedule *p, const osh_range *r, int64_t *largest);
 #endif

@@ -22,8 +22,11 @@ typedef struct osh_pass { // passes over a subgraph
     bool block;     // true if some Linears learn from the output of a block of layers (blocks.h)
 } osh_pass;
 
-/* A visit (the work on one subgraph): its phases, and the memory that they need. */
-typedef struct osh_visit {
+typedef struct osh_peaks { // peaks or budgets in bytes; a budget of INT64_MAX is unlimited
+    int64_t device, host, scratch; // device memory, host memory, scratch files
+} osh_peaks;
+
+typedef struct osh_phases { // how a visit is done
     bool segments;       // true if the subgraph is run in segments, each with the Linears of one
                          // input
     bool prefetch;       // true if the first weights of the next visit are read during this visit
@@ -32,16 +35,19 @@ typedef struct osh_visit {
                 // together on a GPU
     bool values_ahead;   // true if copies overlap with computation: the next batch's values to the
                          // device, the previous batch's values from the device
+    int n_rounds;        // number of observe passes
     int64_t round_bytes; // bytes of the Hessians of one observe pass; 0: one pass collects all
                          // Hessians
-    int n_rounds;        // number of observe passes
+} osh_phases;
+
+/* A visit (the work on one subgraph): its phases, and the memory that they need. */
+typedef struct osh_visit {
+    osh_phases how;
     int64_t weight_bytes, stats_bytes, live_bytes; // peak bytes of weights, of statistics, of live
                                                    // values
     int64_t first_load;  // bytes of the weights that the visit loads before its first pass
-    int64_t device_peak, host_peak, scratch_peak; // peaks in bytes; host_peak: without the base
-                                                  // (osh_memory.base_bytes), with prefetch
-    int64_t apart_device, apart_host; // peaks in bytes while small Linears are solved in parallel;
-                                      // 0: no Linears are solved in parallel
+    osh_peaks peak;      // peak.host: without the base (osh_memory.base_bytes), with prefetch
+    osh_peaks apart;     // peaks while small Linears are solved in parallel; 0: no Linears are
     int64_t read_bytes;  // bytes that the visit reads from the source
 } osh_visit;
 
@@ -80,6 +86,11 @@ bool osh_linear_propagates(const osh_matching *p, const osh_linear *l);
 static inline unsigned osh_wants(const osh_schedule *p, const osh_linear *l)
 {
     return p->n_traversals && l->traversal != p->traversal ? 0 : l->wants;
+}
+/* Returns the bytes of a Hessian and of a shift of the Linear's input. */
+static inline int64_t osh_hessian_size(const osh_linear *l)
+{
+    return l->I * l->I * (int64_t)sizeof(float) * (1 + l->shift);
 }
 /* True if another traversal collects the statistics of the Linear. */
 static inline bool osh_wants_elsewhere(const osh_schedule *p, const osh_linear *l)

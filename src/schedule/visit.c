@@ -228,7 +228,7 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     for (int i = w->r.l0; i < w->r.l1; i++) {
         const osh_linear *l = &w->p->match->linears[i];
         if (!osh_wants(w->p, l) || w->wanted[l->input] < from || w->stats[l->input]) continue;
-        int64_t more = osh_wants(w->p, l) & OSH_STAT_HESSIAN ? l->I * l->I * 4 * (1 + l->shift) : 0;
+        int64_t more = osh_wants(w->p, l) & OSH_STAT_HESSIAN ? osh_hessian_size(l) : 0;
         if (round_bytes && bytes && bytes + more > round_bytes) {
             *next = l->node;
             break;
@@ -559,7 +559,7 @@ osh_status osh_visit_list(osh_ctx *cx, osh_steps *to, const osh_schedule *p, int
 {
     osh_status rc = OSH_OK;
     walk w = {.p = p, .g = p->in->graph, .done = done, .to = to, .r = osh_range_at(p, index)};
-    const osh_visit *how = &p->visits[index];
+    const osh_phases *how = &p->visits[index].how;
     w.plain = !w.r.observe; // no weight of the range changes
     if (walk_solved(&w, NULL)) {
         w.plain |= w.r.merged;

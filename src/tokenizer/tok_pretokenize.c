@@ -1,204 +1,14 @@
 /* tok_pretokenize.c - pre-tokenizers of tokenizer.json: they cut pieces, and treat each piece
  * alone.
  *
- * All cuts are made by one function with the five behaviours of NormalizedString::split. ByteLevel
- * and Metaspace also change the bytes. The patterns are those of tokenizers/src/pre_tokenizers. */
-#include "tokenizer/tok_impl.h"
+ * tok_split.c makes all cuts. ByteLevel and Metaspace also change the bytes. The patterns are those
+ * of tokenizers/src/pre_tokenizers. */
+#include "tokenizer/tok_split.h"
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
 
-enum { CHECK_EVERY = 4096 }; // number of pieces or matches between checks for an interrupt
-
-/* A cutter joins the segments of one piece (matches and the gaps between them), in order, into new
- * pieces. The member `kind` says which segments are joined. */
-typedef struct cutter {
-    osh_ctx *cx;
-    osh_tok_text *out;
-    osh_tok_piece in;
-    osh_split_kind kind;
-    bool invert, before; // before: true if the last segment was a match
-    bool held;           // true if the new piece [start, end) may still grow by more segments
-    size_t start, end;
-    uint8_t cont; // value of `cont` for new pieces that begin at a cut
-} cutter;
-
-/* Returns bytes [start, end) of the input piece as a new piece. If the new piece begins at a cut,
- * its `cont` says that this pre-tokenizer and all earlier ones have handled its beginning. */
-static osh_tok_piece cutter_part(const cutter *c, size_t start, size_t end)
-{
-    osh_tok_piece p = {.at = c->in.at + (uint32_t)start,
-                       .len = (uint32_t)(end - start),
-                       .id = -1,
-                       .cont = c->cont};
-
-    if (start == 0) p.first = c->in.first, p.cont = c->in.cont;
-    return p;
-}
-
-static osh_status cutter_emit(cutter *c)
-{
-    if (!c->held || c->start == c->end) return OSH_OK;
-    return osh_tok_piece_add(c->cx, c->out, cutter_part(c, c->start, c->end));
-}
-
-/* Adds a segment: appends it to the growing piece, or emits that piece and begins a new one with
- * the segment. */
-static osh_status cutter_add(cutter *c, size_t start, size_t end, bool match)
-{
-    osh_status rc = OSH_OK;
-    bool join = false;
-
-    match ^= c->invert;
-    switch (c->kind) {
-    case OSH_SPLIT_REMOVED:
-        if (match) return OSH_OK;
-        break;
-    case OSH_SPLIT_ISOLATED: break;
-    case OSH_SPLIT_CONTIGUOUS: join = c->held && match == c->before; break;
-    case OSH_SPLIT_PREVIOUS: join = c->held && match && !c->before; break;
-    case OSH_SPLIT_NEXT: join = c->held && !match && c->before; break;
-    }
-    c->before = match;
-    if (join) {
-        c->end = end;
-        return OSH_OK;
-    }
-    OSH_TRY(cutter_emit(c));
-    c->held = true;
-    c->start = start;
-    c->end = end;
-done:
-    return rc;
-}
-
-/* A text to search, and a function that finds the first match at or after `from`. If `open` is
- * true, more text follows, and the function works like osh_tok_pattern_find_open. */
-typedef struct haystack {
-    const char *s;
-    size_t n;
-    bool open;
-} haystack;
-typedef osh_status (*next_match_fn)(osh_ctx *cx, const osh_tok_step *st, const haystack *h,
-                                    size_t from, size_t *start, size_t *end);
-
-/* Adds the matches and the gaps between them as segments. Sets *done to the end of the last match,
- * and *known to a position before which no further match begins. */
-static osh_status cut_matches(cutter *c, const osh_tok_step *st, const haystack *h,
-                              next_match_fn next_match, size_t *known, size_t *done)
-{
-    osh_status rc = OSH_OK;
-    const char *s = h->s;
-    size_t n = h->n, done_to = 0, from = 0, start = 0, end = 0;
-
-    *known = n;
-    for (size_t k = 1; from <= n; k++) {
-        if (k % CHECK_EVERY == 0 && osh_interrupted(c->cx))
-            OSH_FAIL(c->cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
-        OSH_TRY(next_match(c->cx, st, h, from, &start, &end));
-        if (start == SIZE_MAX && h->open) *known = end;
-        if (start == SIZE_MAX) break;
-        // true for an empty match directly after a match
-        bool again = start == end && start == done_to && start > 0;
-        if (!again) {
-            if (start > done_to) OSH_TRY(cutter_add(c, done_to, start, false));
-            OSH_TRY(cutter_add(c, start, end, true));
-            done_to = end;
-        }
-        from = end;
-        uint32_t cp;
-        if (start == end) from += end < n ? osh_utf8_next(s + end, n - end, &cp) : 1;
-    }
-    if (done_to < *known) OSH_TRY(cutter_add(c, done_to, *known, false));
-    *done = done_to;
-done:
-    return rc;
-}
-
-/* Cuts a piece whose end is known. */
-static osh_status cut_piece(cutter *c, const osh_tok_step *st, const haystack *h,
-                            next_match_fn next_match)
-{
-    osh_status rc = OSH_OK;
-    size_t known, done_to;
-
-    OSH_TRY(cut_matches(c, st, h, next_match, &known, &done_to));
-    OSH_TRY(cutter_emit(c));
-done:
-    return rc;
-}
-
-/* Keeps the last n bytes until more text is read, as text with the `first` and `cont` of `begin`.
- * No piece is open any more. */
-static void work_leave(osh_tok_work *w, osh_tok_piece begin, size_t n)
-{
-    w->open = false;
-    w->left += n;
-    w->tail = begin;
-}
-
-/* Cuts the open piece, which is the last piece; more text follows it. Only the segments before the
- * last gap are certain. A later pre-tokenizer may cut a long gap, so the gap remains the open
- * piece. */
-static osh_status cut_open(cutter *c, const osh_tok_step *st, const haystack *h,
-                           next_match_fn next_match, osh_tok_work *w)
-{
-    osh_status rc = OSH_OK;
-    size_t known, done_to, from;
-
-    OSH_TRY(cut_matches(c, st, h, next_match, &known, &done_to));
-    bool joins = c->kind != OSH_SPLIT_ISOLATED && c->kind != OSH_SPLIT_REMOVED;
-    bool gap = known > done_to && c->held && c->start == done_to && c->end == known;
-    if (gap) {
-        from = done_to;
-    } else if (joins) {
-        from = c->held ? c->start : done_to;
-    } else {
-        OSH_TRY(cutter_emit(c));
-        from = known; // the text to remove may continue in later text
-    }
-    if (from > 0) w->made_up = 0;
-    osh_tok_piece p = cutter_part(c, from, gap ? known : from);
-    w->left += h->n - (p.at - c->in.at) - p.len;
-    if (p.len) {
-        OSH_TRY(osh_tok_piece_add(c->cx, c->out, p));
-    } else {
-        work_leave(w, p, 0);
-        w->left -= w->made_up;
-    }
-done:
-    return rc;
-}
-
-static osh_status cut_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
-                             osh_split_kind kind, bool invert, next_match_fn next_match)
-{
-    osh_status rc = OSH_OK;
-    osh_tok_text *in = w->cur, *out = w->next;
-
-    out->n_pieces = 0;
-    for (size_t i = 0; i < in->n_pieces; i++) {
-        osh_tok_piece p = in->pieces[i];
-        cutter c = {.cx = cx, .out = out, .in = p, .kind = kind, .invert = invert,
-                    .cont = (uint8_t)(st->index < 254 ? st->index + 1 : 255)};
-        haystack h = {in->s + p.at, p.len, w->open && i + 1 == in->n_pieces};
-        if (i % CHECK_EVERY == 0 && osh_interrupted(cx))
-            OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted while tokenizing");
-        if (p.id >= 0)
-            OSH_TRY(osh_tok_piece_add(cx, out, p));
-        else
-            OSH_TRY(h.open ? cut_open(&c, st, &h, next_match, w)
-                           : cut_piece(&c, st, &h, next_match));
-    }
-    osh_tok_piece *pieces = in->pieces; // `pieces` stays valid, because the array does not grow
-    size_t cap = in->cap_pieces;
-    in->pieces = out->pieces, in->cap_pieces = out->cap_pieces, in->n_pieces = out->n_pieces;
-    out->pieces = pieces, out->cap_pieces = cap, out->n_pieces = 0;
-done:
-    return rc;
-}
-
-static osh_status match_pattern(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
-                                size_t *start, size_t *end)
+static osh_status match_pattern(osh_ctx *cx, const osh_tok_step *st, const osh_haystack *h,
+                                size_t from, size_t *start, size_t *end)
 {
     osh_hit at;
     osh_status rc = h->open ? osh_tok_pattern_find_open(cx, &st->pattern, h->s, h->n, from, &at)
@@ -207,7 +17,7 @@ static osh_status match_pattern(osh_ctx *cx, const osh_tok_step *st, const hayst
     return rc;
 }
 
-static osh_status match_class(const haystack *h, size_t from, size_t *start, size_t *end,
+static osh_status match_class(const osh_haystack *h, size_t from, size_t *start, size_t *end,
                               bool (*is)(uint32_t cp))
 {
     uint32_t cp = 0;
@@ -224,30 +34,30 @@ static osh_status match_class(const haystack *h, size_t from, size_t *start, siz
     return OSH_OK;
 }
 
-static osh_status match_number(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
-                               size_t *start, size_t *end)
+static osh_status match_number(osh_ctx *cx, const osh_tok_step *st, const osh_haystack *h,
+                               size_t from, size_t *start, size_t *end)
 {
     (void)cx, (void)st;
     return match_class(h, from, start, end, osh_cp_is_numeric);
 }
 
-static osh_status match_space(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
-                              size_t *start, size_t *end)
+static osh_status match_space(osh_ctx *cx, const osh_tok_step *st, const osh_haystack *h,
+                              size_t from, size_t *start, size_t *end)
 {
     (void)cx, (void)st;
     return match_class(h, from, start, end, osh_cp_is_space);
 }
 
-static osh_status match_punct(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
-                              size_t *start, size_t *end)
+static osh_status match_punct(osh_ctx *cx, const osh_tok_step *st, const osh_haystack *h,
+                              size_t from, size_t *start, size_t *end)
 {
     (void)cx, (void)st;
     return match_class(h, from, start, end, osh_cp_is_punct);
 }
 
 /* Matches \w+|[^\w\s]+ of Rust's regex, whose \w differs from Oniguruma's. */
-static osh_status match_word(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
-                             size_t *start, size_t *end)
+static osh_status match_word(osh_ctx *cx, const osh_tok_step *st, const osh_haystack *h,
+                             size_t from, size_t *start, size_t *end)
 {
     uint32_t cp = 0;
     bool word = false;
@@ -271,8 +81,8 @@ static osh_status match_word(osh_ctx *cx, const osh_tok_step *st, const haystack
 
 /* Matches a run of one script. A character of no particular script belongs to the run before it. If
  * no run is before it, it is removed. */
-static osh_status match_script(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
-                               size_t *start, size_t *end)
+static osh_status match_script(osh_ctx *cx, const osh_tok_step *st, const osh_haystack *h,
+                               size_t from, size_t *start, size_t *end)
 {
     unsigned run = 0;
     uint32_t cp = 0;
@@ -296,8 +106,8 @@ static osh_status match_script(osh_ctx *cx, const osh_tok_step *st, const haysta
     return OSH_OK;
 }
 
-static osh_status match_length(osh_ctx *cx, const osh_tok_step *st, const haystack *h, size_t from,
-                               size_t *start, size_t *end)
+static osh_status match_length(osh_ctx *cx, const osh_tok_step *st, const osh_haystack *h,
+                               size_t from, size_t *start, size_t *end)
 {
     uint32_t cp = 0;
     size_t at = from, k = 0;
@@ -311,45 +121,45 @@ static osh_status match_length(osh_ctx *cx, const osh_tok_step *st, const haysta
 
 static osh_status run_scripts(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut_pieces(cx, st, w, OSH_SPLIT_REMOVED, true, match_script);
+    return osh_tok_split(cx, st, w, OSH_SPLIT_REMOVED, true, match_script);
 }
 
 static osh_status run_length(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut_pieces(cx, st, w, OSH_SPLIT_ISOLATED, false, match_length);
+    return osh_tok_split(cx, st, w, OSH_SPLIT_ISOLATED, false, match_length);
 }
 
 static osh_status run_split(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut_pieces(cx, st, w, st->split, st->invert, match_pattern);
+    return osh_tok_split(cx, st, w, st->split, st->invert, match_pattern);
 }
 
 static osh_status run_digits(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut_pieces(cx, st, w, st->each ? OSH_SPLIT_ISOLATED : OSH_SPLIT_CONTIGUOUS, false,
+    return osh_tok_split(cx, st, w, st->each ? OSH_SPLIT_ISOLATED : OSH_SPLIT_CONTIGUOUS, false,
                       match_number);
 }
 
 static osh_status run_whitespace(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut_pieces(cx, st, w, OSH_SPLIT_REMOVED, true, match_word);
+    return osh_tok_split(cx, st, w, OSH_SPLIT_REMOVED, true, match_word);
 }
 
 static osh_status run_whitespace_split(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut_pieces(cx, st, w, OSH_SPLIT_REMOVED, false, match_space);
+    return osh_tok_split(cx, st, w, OSH_SPLIT_REMOVED, false, match_space);
 }
 
 static osh_status run_punctuation(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    return cut_pieces(cx, st, w, st->split, false, match_punct);
+    return osh_tok_split(cx, st, w, st->split, false, match_punct);
 }
 
 static osh_status run_bert(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w)
 {
-    osh_status rc = cut_pieces(cx, st, w, OSH_SPLIT_REMOVED, false, match_space);
+    osh_status rc = osh_tok_split(cx, st, w, OSH_SPLIT_REMOVED, false, match_space);
 
-    return rc ? rc : cut_pieces(cx, st, w, OSH_SPLIT_ISOLATED, false, match_punct);
+    return rc ? rc : osh_tok_split(cx, st, w, OSH_SPLIT_ISOLATED, false, match_punct);
 }
 
 /* Returns GPT-2's character for a byte (bytes_to_unicode): a printable Latin-1 character for its
@@ -402,7 +212,7 @@ static osh_status run_byte_level(osh_ctx *cx, const osh_tok_step *st, osh_tok_wo
         OSH_TRY(osh_tok_map_pieces(cx, st, w, map_prefix_space));
         if (w->open) w->made_up += w->cur->pieces[w->cur->n_pieces - 1].len - len;
     }
-    if (st->do_split) OSH_TRY(cut_pieces(cx, st, w, OSH_SPLIT_ISOLATED, false, match_pattern));
+    if (st->do_split) OSH_TRY(osh_tok_split(cx, st, w, OSH_SPLIT_ISOLATED, false, match_pattern));
     osh_tok_close_open(w, NULL, true);
     OSH_TRY(osh_tok_map_pieces(cx, st, w, osh_tok_map_bytes));
 done:
@@ -443,7 +253,7 @@ static void close_at_space(const osh_tok_step *st, osh_tok_work *w)
         q--;
     q = q ? q - 1 : 0;
     osh_tok_piece begin = {.id = -1, .cont = (uint8_t)(st->index < 254 ? st->index + 1 : 255)};
-    work_leave(w, q ? begin : *p, p->len - q - (q ? 0 : w->made_up));
+    osh_tok_leave(w, q ? begin : *p, p->len - q - (q ? 0 : w->made_up));
     p->len = (uint32_t)q;
     w->cur->n_pieces -= !q;
 }
@@ -455,7 +265,7 @@ static osh_status run_metaspace(osh_ctx *cx, const osh_tok_step *st, osh_tok_wor
     if (w->open && st->do_split) close_at_space(st, w);
     osh_tok_close_open(w, st->content, false);
     OSH_TRY(osh_tok_map_pieces(cx, st, w, map_metaspace));
-    if (st->do_split) OSH_TRY(cut_pieces(cx, st, w, OSH_SPLIT_NEXT, false, match_pattern));
+    if (st->do_split) OSH_TRY(osh_tok_split(cx, st, w, OSH_SPLIT_NEXT, false, match_pattern));
 done:
     return rc;
 }
@@ -599,7 +409,7 @@ void osh_tok_close_open(osh_tok_work *w, const char *space, bool bytes)
     }
     bool cuts = q > w->made_up;
     osh_tok_piece begin = {.id = -1, .cont = 255};
-    work_leave(w, cuts ? begin : *p, p->len - (cuts ? q : w->made_up));
+    osh_tok_leave(w, cuts ? begin : *p, p->len - (cuts ? q : w->made_up));
     p->len = (uint32_t)(cuts ? q : 0);
     w->cur->n_pieces -= !cuts;
 }

@@ -116,6 +116,21 @@ YAML
     awk -v a="$(kl quantized)" -v b="$(kl original)" 'BEGIN { exit !(b > 0 && b < 0.97 * a) }' || fail "no nearer"
 fi
 
+# In the first subgraph of a mixture, the pass computes the routers of both models, and statistics
+# of one of them.
+"$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=64 samples=4 tokens=16 experts=4 topk=2 head_dim=32
+sed 's/W4A16/W8A8/' original.yaml >w8.yaml
+sums=
+for flags in "" "--batch-size 1 --mem-opt-level 2"; do
+    last_wins "$ONESHOT" --model mixture --recipe w8.yaml --dataset mixture/calibration.jsonl --threads 1 --progress none \
+        --output mixed $flags >/dev/null || fail "no mixture: $flags"
+    "$ONESHOT" verify mixed --model mixture >/dev/null || fail "a bad mixture: $flags"
+    sums="$sums $(sum mixed)"
+    rm -rf mixed
+done
+set -- $sums
+[ "$1" = "$2" ] || fail "another tier, other bytes of a mixture"
+
 for flags in "--pipeline basic" "--propagate-error false"; do
     code=0
     last_wins "$ONESHOT" "${job[@]}" --output out $flags 2>err || code=$?

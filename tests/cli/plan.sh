@@ -117,3 +117,13 @@ for flags in "" "${small[*]}"; do
     last_wins "$ONESHOT" plan "${job[@]}" $flags --host-memory "$least" >/dev/null || fail "$least is not enough: $(cat summary)"
 done
 "$ONESHOT" plan --model "$model" --scheme W4A16 | grep -q '^data       none' || fail "a plan without data"
+
+# All experts of a layer read the same input, so its Hessian counts once. Then a few rounds of
+# statistics, each with some of the Hessians, keep this budget.
+"$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 layers=1 vocab=64 samples=4 tokens=16 experts=16 topk=2 head_dim=32
+mixture=(--model mixture --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset mixture/calibration.jsonl
+         --threads 1 --batch-size 1 --mem-opt-level 2)
+"$ONESHOT" plan "${mixture[@]}" --json >plan.json
+device=$(sed -n 's/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
+"$ONESHOT" plan "${mixture[@]}" --device-memory $((device * 63 / 100)) --json >plan.json
+grep -q '"phases": "statistics in several rounds"' plan.json || fail "no rounds: $(grep '"phases"' plan.json)"

@@ -1,6 +1,8 @@
 /* test_base_pool.c - checks that every chunk of a parallel loop runs once, and that the failure of
- * the lowest chunk is returned, also for nested loops and with other threads. */
+ * the lowest chunk is returned, also for nested loops and with other threads. Checks that a reader
+ * reads at most one item ahead. */
 #include "torture.h"
+#include "base/ahead.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -303,6 +305,57 @@ static void chunks_apart(void **state)
     }
 }
 
+/* ---- a reader ---- */
+
+typedef struct shelf {
+    _Atomic int n_read, n_given; // numbers of items
+    int bad;                     // item that cannot be read; -1: none
+    _Atomic int too_early;       // number of reads that began before they were allowed
+    osh_read_ahead *reader;          // own
+    bool waits;                  // true if each read waits until it is stopped
+} shelf;
+
+static osh_status shelf_read(osh_ctx *cx, void *user, int item)
+{
+    shelf *s = user;
+    s->too_early += item != s->n_read || item > s->n_given;
+    while (s->waits && !osh_read_ahead_stops(s->reader)) sched_yield();
+    if (item == s->bad) return osh_fail(cx, OSH_E_IO, "item %d is bad", item);
+    s->n_read++;
+    return OSH_OK;
+}
+
+static void a_reader_is_one_item_ahead(void **state)
+{
+    osh_ctx *cx;
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    for (int taken = 0; taken <= 20; taken += 5) { // also frees readers with items left
+        shelf s = {.bad = -1};
+        assert_ok(cx, osh_read_ahead_start(cx, &s.reader, &(osh_read_items){shelf_read, &s, 20}));
+        for (int i = 0; i < taken; i++) {
+            assert_ok(cx, osh_read_ahead_wait(cx, s.reader));
+            assert_true(s.n_read > i);
+            s.n_given++;
+            osh_read_ahead_next(s.reader);
+        }
+        osh_read_ahead_free(cx, s.reader);
+        assert_in_range(s.n_read, taken, taken + 1);
+        assert_int_equal(s.too_early, 0);
+    }
+    shelf s = {.bad = 1}, waiting = {.bad = -1, .waits = true};
+    assert_ok(cx, osh_read_ahead_start(cx, &s.reader, &(osh_read_items){shelf_read, &s, 3}));
+    assert_ok(cx, osh_read_ahead_wait(cx, s.reader));
+    s.n_given++;
+    osh_read_ahead_next(s.reader);
+    assert_fails(cx, OSH_E_IO, osh_read_ahead_wait(cx, s.reader), "item 1 is bad");
+    osh_read_ahead_free(cx, s.reader);
+    assert_int_equal(s.n_read, 1);
+    assert_ok(cx, osh_read_ahead_start(cx, &waiting.reader,
+                                       &(osh_read_items){shelf_read, &waiting, 3}));
+    osh_read_ahead_free(cx, waiting.reader); // ends the read, which would wait forever
+    osh_ctx_free(cx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +364,7 @@ int main(void)
         cmocka_unit_test(an_interrupt_ends_the_loop), cmocka_unit_test(stale_messages_do_not_stick),
         cmocka_unit_test(nested_calls_run_inline),  cmocka_unit_test(a_thread_beside_the_pool),
         cmocka_unit_test(counters_are_shared),      cmocka_unit_test(chunks_apart),
+        cmocka_unit_test(a_reader_is_one_item_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

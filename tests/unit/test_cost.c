@@ -177,8 +177,8 @@ static void shares_of_passes(void **state)
         osh_cost *c;
         int n;
         for (int i = 0; i < p->schedule.n_visits; i++) {
-            p->schedule.visits[i].round_bytes = way == 1 ? 600000 : 0;
-            p->schedule.visits[i].segments = way == 2;
+            p->schedule.visits[i].how.round_bytes = way == 1 ? 600000 : 0;
+            p->schedule.visits[i].how.segments = way == 2;
         }
         assert_ok(cx, osh_cost_new(cx, &c, &n, &p->budget));
         shares x = {0};

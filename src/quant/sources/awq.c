@@ -144,7 +144,6 @@ done:
 /* ---- decoding ---- */
 
 typedef struct awq_room {      // memory for decoding some rows
-    char *block;               // own, contains all arrays
     uint32_t *codes, *zeros;   // gemm: [rows / 8, I], [rows / 8, G]; gemv: [rows, I / 8], [rows, Z]
     float *scale, *zero, *row; // gemm: [G], [G], [I]; gemv: [8 Z], [8 Z], [I]
     char *stored;              // scales in their dtype, gemm: [rows, G]; gemv: [rows, 8 Z]
@@ -164,22 +163,20 @@ static int64_t awq_piece_rows(const osh_source_module *q) // a multiple of 8, or
     return n < q->O ? n : q->O;
 }
 
-/* Returns the bytes of the block for pieces of `rows` rows. If `room` is not NULL, divides
- * room->block among the arrays. */
-static size_t awq_room_divide(awq_room *room, const osh_source_module *q, int64_t rows)
+/* Divides the block among the arrays, and returns its bytes. block may be NULL. */
+static size_t awq_room_divide(awq_room *room, const osh_source_module *q, char *block)
 {
-    int64_t G = awq_n_scales(q), words = rows / 8 + 2; // a piece may begin and end inside a word
-    int64_t sizes[] = {words * 8 * (q->I / 8 + 1), words * (G + 8), G, G, q->I}, at[5], sum = 0;
-    for (int i = 0; i < 5; i++) at[i] = sum * 4, sum += sizes[i];
-    if (room) {
-        room->codes = (uint32_t *)(void *)(room->block + at[0]);
-        room->zeros = (uint32_t *)(void *)(room->block + at[1]);
-        room->scale = (float *)(void *)(room->block + at[2]);
-        room->zero = (float *)(void *)(room->block + at[3]);
-        room->row = (float *)(void *)(room->block + at[4]);
-        room->stored = room->block + sum * 4;
-    }
-    return (size_t)(sum * 4) + (size_t)(rows * G) * osh_dtype_bytes(q->parts[SCALES].e->dtype);
+    int64_t G = awq_n_scales(q), rows = awq_piece_rows(q);
+    int64_t words = rows / 8 + 2; // a piece may begin and end inside a word
+    size_t n = 0, G4 = (size_t)G * 4;
+    room->codes = osh_source_slice(block, &n, (size_t)(words * 8 * (q->I / 8 + 1)) * 4);
+    room->zeros = osh_source_slice(block, &n, (size_t)(words * (G + 8)) * 4);
+    room->scale = osh_source_slice(block, &n, G4);
+    room->zero = osh_source_slice(block, &n, G4);
+    room->row = osh_source_slice(block, &n, (size_t)q->I * 4);
+    room->stored = osh_source_slice(
+        block, &n, (size_t)(rows * G) * osh_dtype_bytes(q->parts[SCALES].e->dtype));
+    return n;
 }
 
 static osh_status awq_read_piece(osh_ctx *cx, awq_room *room, const osh_source_module *q,
@@ -228,34 +225,41 @@ done:
     return rc;
 }
 
-static osh_status awq_rows(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
-                           int64_t n)
+/* Callbacks for osh_source_pieces. */
+static osh_status awq_open(osh_ctx *cx, void *user, const osh_source_module *q, char *block)
+{
+    awq_room_divide(user, q, block);
+    return OSH_OK;
+}
+
+static osh_status awq_piece(osh_ctx *cx, char *to, void *user, const osh_source_module *q,
+                            int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
-    awq_room room = {0}; // own
-    int64_t piece = awq_piece_rows(q), end = first + n, rows;
-    if (!(room.block = osh_alloc(cx, awq_room_divide(NULL, q, piece))))
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for rows");
-    awq_room_divide(&room, q, piece);
-    for (int64_t at = first; at < end; at += rows) {
-        rows = end - at < piece ? end - at : piece;
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        OSH_TRY(awq_read_piece(cx, &room, q, at, rows));
-        for (int64_t r = 0; r < rows; r++) {
-            OSH_TRY(awq_decode_row(cx, &room, q, r, at % 8));
-            osh_from_f32(to, q->dtype, room.row, q->I);
-            to += (size_t)q->I * osh_dtype_bytes(q->dtype);
-        }
+    awq_room *room = user;
+    OSH_TRY(awq_read_piece(cx, room, q, first, n));
+    for (int64_t r = 0; r < n; r++) {
+        OSH_TRY(awq_decode_row(cx, room, q, r, first % 8));
+        osh_from_f32(to, q->dtype, room->row, q->I);
+        to += (size_t)q->I * osh_dtype_bytes(q->dtype);
     }
 done:
-    osh_free(cx, room.block);
     return rc;
 }
 
-static size_t awq_scratch_bytes(const osh_source_module *q) // includes a buffer for direct reads
+static osh_status awq_rows(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
+                           int64_t n)
 {
-    return osh_mem_gross(awq_room_divide(NULL, q, awq_piece_rows(q))) +
-           osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
+    awq_room room;
+    return osh_source_decode(cx, to, q, first, n,
+                             &(osh_source_pieces){awq_piece_rows(q),
+                                                  awq_room_divide(&room, q, NULL), &room, awq_open,
+                                                  awq_piece});
+}
+
+static size_t awq_scratch_bytes(const osh_source_module *q)
+{
+    return osh_source_decode_bytes(awq_room_divide(&(awq_room){0}, q, NULL));
 }
 
 const osh_source_type osh_source_awq = {

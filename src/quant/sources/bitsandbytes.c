@@ -223,7 +223,6 @@ done:
 /* ---- decoding ---- */
 
 typedef struct bnb_room { // memory for a piece of rows
-    char *block;          // own, contains all arrays
     float *map, *nested_map, *nested; // [16], [256], factors of nested blocks
     float *factor;        // factors of the piece's blocks
     float *row;           // [I]
@@ -237,20 +236,21 @@ static int64_t bnb_piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Returns the bytes of the block. If `room` is not NULL, divides room->block among the arrays. */
-static size_t bnb_divide(bnb_room *room, const osh_source_module *q)
+/* Divides the block among the arrays, and returns its bytes. block may be NULL. */
+static size_t bnb_divide(bnb_room *room, const osh_source_module *q, char *block)
 {
     const bnb_module *m = bnb_of(q);
     int64_t n = bnb_piece_rows(q) * q->I, blocks = m->four ? n / m->block + 2 : bnb_piece_rows(q);
     int64_t nested = m->nested ? blocks / m->nested + 2 : 0;
-    if (room) {
-        room->map = (float *)(void *)room->block, room->nested_map = room->map + 16;
-        room->nested = room->nested_map + 256, room->factor = room->nested + nested;
-        room->row = room->factor + blocks;
-        room->absmax = (uint8_t *)(room->row + q->I), room->codes = room->absmax + blocks;
-    }
-    return (size_t)(16 + 256 + nested + blocks + q->I) * 4 +
-           (size_t)(blocks + (m->four ? n / 2 + 2 : n));
+    size_t sum = 0;
+    room->map = osh_source_slice(block, &sum, 16 * sizeof(float));
+    room->nested_map = osh_source_slice(block, &sum, 256 * sizeof(float));
+    room->nested = osh_source_slice(block, &sum, (size_t)nested * sizeof(float));
+    room->factor = osh_source_slice(block, &sum, (size_t)blocks * sizeof(float));
+    room->row = osh_source_slice(block, &sum, (size_t)q->I * sizeof(float));
+    room->absmax = osh_source_slice(block, &sum, (size_t)blocks);
+    room->codes = osh_source_slice(block, &sum, (size_t)(m->four ? n / 2 + 2 : n));
+    return sum;
 }
 
 /* Reads elements [first, first + n) of the stored vector q->parts[part], or bytes of the codes. */
@@ -289,11 +289,12 @@ done:
     return rc;
 }
 
-/* Decodes rows [first, first + n), at most a piece. */
-static osh_status bnb_four_rows(osh_ctx *cx, char *to, bnb_room *room, const osh_source_module *q,
+/* Callback for the member `piece` of osh_source_pieces: 4 bits. */
+static osh_status bnb_four_rows(osh_ctx *cx, char *to, void *user, const osh_source_module *q,
                                 int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
+    bnb_room *room = user;
     const bnb_module *m = bnb_of(q);
     int64_t at = first * q->I, end = at + n * q->I, byte = at / 2, block = at / m->block;
     OSH_TRY(bnb_read(cx, room->codes, q, WEIGHT, byte, osh_div_up(end, 2) - byte));
@@ -315,10 +316,12 @@ done:
     return rc;
 }
 
-static osh_status bnb_eight_rows(osh_ctx *cx, char *to, bnb_room *room, const osh_source_module *q,
+/* Callback for the member `piece` of osh_source_pieces: 8 bits. */
+static osh_status bnb_eight_rows(osh_ctx *cx, char *to, void *user, const osh_source_module *q,
                                  int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
+    bnb_room *room = user;
     OSH_TRY(bnb_read(cx, room->codes, q, WEIGHT, first * q->I, n * q->I));
     OSH_TRY(bnb_read_floats(cx, room->factor, q, SCB, first, n));
     for (int64_t r = 0; r < n; r++, to += (size_t)q->I * osh_dtype_bytes(q->dtype)) {
@@ -331,31 +334,31 @@ done:
     return rc;
 }
 
-static osh_status bnb_rows(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
-                           int64_t n)
+/* Callback for the member `open` of osh_source_pieces. */
+static osh_status bnb_open(osh_ctx *cx, void *user, const osh_source_module *q, char *block)
 {
     osh_status rc = OSH_OK;
     const bnb_module *m = bnb_of(q);
-    bnb_room room = {0}; // own
-    if (!(room.block = osh_alloc(cx, bnb_divide(NULL, q))))
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for rows");
-    bnb_divide(&room, q);
-    if (m->four) OSH_TRY(bnb_read_floats(cx, room.map, q, MAP, 0, 16));
-    if (m->nested) OSH_TRY(bnb_read_floats(cx, room.nested_map, q, NESTED_MAP, 0, 256));
-    for (int64_t at = first, k; at < first + n; at += k) {
-        k = first + n - at < bnb_piece_rows(q) ? first + n - at : bnb_piece_rows(q);
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        OSH_TRY((m->four ? bnb_four_rows : bnb_eight_rows)(cx, to, &room, q, at, k));
-        to += (size_t)(k * q->I) * osh_dtype_bytes(q->dtype);
-    }
+    bnb_room *room = user;
+    bnb_divide(room, q, block);
+    if (m->four) OSH_TRY(bnb_read_floats(cx, room->map, q, MAP, 0, 16));
+    if (m->nested) OSH_TRY(bnb_read_floats(cx, room->nested_map, q, NESTED_MAP, 0, 256));
 done:
-    osh_free(cx, room.block);
     return rc;
 }
 
-static size_t bnb_bytes(const osh_source_module *q) // includes a buffer for direct reads
+static osh_status bnb_rows(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
+                           int64_t n)
 {
-    return osh_mem_gross(bnb_divide(NULL, q)) + osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
+    bnb_room room;
+    const osh_source_pieces p = {bnb_piece_rows(q), bnb_divide(&room, q, NULL), &room, bnb_open,
+                                 bnb_of(q)->four ? bnb_four_rows : bnb_eight_rows};
+    return osh_source_decode(cx, to, q, first, n, &p);
+}
+
+static size_t bnb_bytes(const osh_source_module *q)
+{
+    return osh_source_decode_bytes(bnb_divide(&(bnb_room){0}, q, NULL));
 }
 
 const osh_source_type osh_source_bitsandbytes = {

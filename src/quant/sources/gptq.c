@@ -259,7 +259,6 @@ done:
 /* ---- decoding ---- */
 
 typedef struct gptq_room { // memory for decoding up to `rows` rows; G groups, W words of a row
-    char *block;           // own, contains all arrays
     int32_t *group;        // [I], the group of each feature
     uint32_t *codes;       // [rows, W]
     uint32_t *zeros;       // [words of zero points, G]
@@ -279,23 +278,21 @@ static int64_t gptq_piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Returns the bytes of the block. If `room` is not NULL, divides room->block among the arrays. */
-static size_t room_divide(gptq_room *room, const osh_source_module *q, int64_t rows)
+/* Divides the block among the arrays, and returns its bytes. block may be NULL. */
+static size_t room_divide(gptq_room *room, const osh_source_module *q, char *block)
 {
-    int64_t G = q->parts[SCALES].e->shape[0], W = n_words(q);
+    int64_t G = q->parts[SCALES].e->shape[0], rows = gptq_piece_rows(q);
     int64_t n_zeros = osh_pack_words(rows, q->own.weights.bits) + 1;
-    int64_t sizes[] = {q->I, rows * W, n_zeros * G, G, G, q->I}, at[6], sum = 0;
-    for (int i = 0; i < 6; i++) at[i] = sum * 4, sum += sizes[i];
-    if (room) {
-        room->group = (int32_t *)(void *)(room->block + at[0]);
-        room->codes = (uint32_t *)(void *)(room->block + at[1]);
-        room->zeros = (uint32_t *)(void *)(room->block + at[2]);
-        room->scale = (float *)(void *)(room->block + at[3]);
-        room->zero = (float *)(void *)(room->block + at[4]);
-        room->row = (float *)(void *)(room->block + at[5]);
-        room->stored = room->block + sum * 4;
-    }
-    return (size_t)(sum * 4) + (size_t)(rows * G) * osh_dtype_bytes(q->parts[SCALES].e->dtype);
+    size_t n = 0, G4 = (size_t)G * 4, I4 = (size_t)q->I * 4;
+    room->group = osh_source_slice(block, &n, I4);
+    room->codes = osh_source_slice(block, &n, (size_t)(rows * n_words(q)) * 4);
+    room->zeros = osh_source_slice(block, &n, (size_t)n_zeros * G4);
+    room->scale = osh_source_slice(block, &n, G4);
+    room->zero = osh_source_slice(block, &n, G4);
+    room->row = osh_source_slice(block, &n, I4);
+    room->stored = osh_source_slice(
+        block, &n, (size_t)(rows * G) * osh_dtype_bytes(q->parts[SCALES].e->dtype));
+    return n;
 }
 
 /* Reads the group of each input feature. */
@@ -372,36 +369,41 @@ done:
     return rc;
 }
 
-static osh_status gptq_rows(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
-                            int64_t n)
+/* Callbacks for osh_source_pieces. */
+static osh_status gptq_open(osh_ctx *cx, void *user, const osh_source_module *q, char *block)
+{
+    room_divide(user, q, block);
+    return read_groups(cx, user, q);
+}
+
+static osh_status gptq_piece(osh_ctx *cx, char *to, void *user, const osh_source_module *q,
+                             int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
-    gptq_room room = {0}; // own
-    int64_t piece = gptq_piece_rows(q), end = first + n, rows;
-    if (!(room.block = osh_alloc(cx, room_divide(NULL, q, piece))))
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for rows");
-    room_divide(&room, q, piece);
-    OSH_TRY(read_groups(cx, &room, q));
-    for (int64_t at = first; at < end; at += rows) {
-        rows = end - at < piece ? end - at : piece;
-        int64_t skip = at * q->own.weights.bits % 32; // bits before the first zero point
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        OSH_TRY(gptq_read_piece(cx, &room, q, at, rows));
-        for (int64_t r = 0; r < rows; r++) {
-            OSH_TRY(decode_row(cx, &room, q, r, skip + r * q->own.weights.bits));
-            osh_from_f32(to, q->dtype, room.row, q->I);
-            to += (size_t)q->I * osh_dtype_bytes(q->dtype);
-        }
+    gptq_room *room = user;
+    int64_t skip = first * q->own.weights.bits % 32; // bits before the first zero point
+    OSH_TRY(gptq_read_piece(cx, room, q, first, n));
+    for (int64_t r = 0; r < n; r++) {
+        OSH_TRY(decode_row(cx, room, q, r, skip + r * q->own.weights.bits));
+        osh_from_f32(to, q->dtype, room->row, q->I);
+        to += (size_t)q->I * osh_dtype_bytes(q->dtype);
     }
 done:
-    osh_free(cx, room.block);
     return rc;
 }
 
-static size_t gptq_bytes(const osh_source_module *q) // includes a buffer for direct reads
+static osh_status gptq_rows(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
+                            int64_t n)
 {
-    return osh_mem_gross(room_divide(NULL, q, gptq_piece_rows(q))) +
-           osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES);
+    gptq_room room;
+    return osh_source_decode(cx, to, q, first, n,
+                             &(osh_source_pieces){gptq_piece_rows(q), room_divide(&room, q, NULL),
+                                                  &room, gptq_open, gptq_piece});
+}
+
+static size_t gptq_bytes(const osh_source_module *q)
+{
+    return osh_source_decode_bytes(room_divide(&(gptq_room){0}, q, NULL));
 }
 
 const osh_source_type osh_source_gptq = {

@@ -1,0 +1,91 @@
+/* ahead.c - a thread that reads items before the caller needs them. */
+#include "base/ahead.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/thread.h"
+
+struct osh_read_ahead {
+    osh_read_items of;
+    osh_ctx *cx; // own: context of the thread
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    int n_read, n_given; // n_read: number of items that were read; n_given: number of items that
+                         // the caller has given up
+    bool running;
+    _Atomic bool stop;
+    osh_status rc;       // status of the thread
+};
+
+static void *reader_main(void *user)
+{
+    osh_read_ahead *r = user;
+    osh_status rc = OSH_OK;
+    for (int k = 0; k < r->of.n && !rc; k++) {
+        pthread_mutex_lock(&r->lock);
+        while (r->n_given < k && !r->stop) pthread_cond_wait(&r->change, &r->lock);
+        pthread_mutex_unlock(&r->lock);
+        if (r->stop) break;
+        rc = r->of.read(r->cx, r->of.user, k);
+        pthread_mutex_lock(&r->lock);
+        r->rc = rc, r->n_read += !rc;
+        pthread_cond_signal(&r->change);
+        pthread_mutex_unlock(&r->lock);
+    }
+    return NULL;
+}
+
+osh_status osh_read_ahead_start(osh_ctx *cx, osh_read_ahead **out, const osh_read_items *of)
+{
+    osh_status rc = OSH_OK;
+    osh_read_ahead *r = NULL;
+    OSH_NEW(cx, r, 1);
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->change, NULL);
+    r->of = *of;
+    OSH_TRY(osh_ctx_fork(&r->cx, cx));
+    *out = r;
+    r->running = osh_thread_start(&r->thread, reader_main, r);
+    if (!r->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
+done:
+    if (rc) osh_read_ahead_free(cx, r), *out = NULL;
+    return rc;
+}
+
+osh_status osh_read_ahead_wait(osh_ctx *cx, osh_read_ahead *r)
+{
+    osh_status rc = OSH_OK;
+    pthread_mutex_lock(&r->lock);
+    while (r->n_read <= r->n_given && !r->rc) pthread_cond_wait(&r->change, &r->lock);
+    if (r->n_read <= r->n_given) rc = r->rc;
+    pthread_mutex_unlock(&r->lock);
+    if (rc) OSH_FAIL(cx, rc, "%s", osh_error_text(r->cx));
+done:
+    return rc;
+}
+
+void osh_read_ahead_next(osh_read_ahead *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->n_given++;
+    pthread_cond_signal(&r->change);
+    pthread_mutex_unlock(&r->lock);
+}
+
+bool osh_read_ahead_stops(const osh_read_ahead *r) { return r->stop; }
+
+void osh_read_ahead_free(osh_ctx *cx, osh_read_ahead *r)
+{
+    if (!r) return;
+    pthread_mutex_lock(&r->lock);
+    r->stop = true;
+    pthread_cond_signal(&r->change);
+    pthread_mutex_unlock(&r->lock);
+    if (r->running) pthread_join(r->thread, NULL);
+    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->change);
+    if (r->cx) osh_ctx_free(r->cx);
+    osh_free(cx, r);
+}

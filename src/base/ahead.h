@@ -1,0 +1,26 @@
+/* ahead.h - a thread that reads items (weights) while the caller works on earlier ones. The thread
+ * begins to read item k + 1 when the caller gives item k up, so at most two items are in memory. */
+#ifndef OSH_READ_AHEAD_H
+#define OSH_READ_AHEAD_H
+#include "base/base.h"
+
+typedef struct osh_read_ahead osh_read_ahead;
+typedef struct osh_read_items {
+    /* Reads an item on the thread; cx is the context of the thread. A long read checks
+     * osh_read_ahead_stops, and may then return OSH_OK early. */
+    osh_status (*read)(osh_ctx *cx, void *user, int item);
+    void *user; // view
+    int n;      // number of items
+} osh_read_items;
+
+/* Starts the thread, which begins to read item 0. Sets *out (own) before the thread starts. */
+osh_status osh_read_ahead_start(osh_ctx *cx, osh_read_ahead **out, const osh_read_items *of);
+/* Waits until the caller's item is read. Fails with the error of the thread if it failed. */
+osh_status osh_read_ahead_wait(osh_ctx *cx, osh_read_ahead *r);
+/* Gives the caller's item up: the next item becomes the caller's, and the thread reads the item
+ * after it. */
+void osh_read_ahead_next(osh_read_ahead *r);
+bool osh_read_ahead_stops(const osh_read_ahead *r); // true if the result of a read is not needed
+/* Stops and joins the thread; accepts NULL. */
+void osh_read_ahead_free(osh_ctx *cx, osh_read_ahead *r);
+#endif
