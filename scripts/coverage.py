@@ -26,15 +26,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "models.md"
 FAMILIES = ROOT / "tests" / "golden" / "families"
 VLLM = FAMILIES / "vllm.json"
-GOALS = {"text": 85, "multimodal": 40}
+KINDS = ("text", "multimodal")
 # Why an architecture has no template.
 SCAN1 = "no op for the layers of Zamba"
 LATER = "no op for the layers of Zamba 2"
+STREAMS = "no op for hyper-connections"
 WHY = {
-    "JambaForCausalLM": "no condition for layers by period and offset", "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
+    "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
     "PersimmonForCausalLM": "no LayerNorm of each head", "FuyuForCausalLM": "no LayerNorm of each head",
-    "OlmoHybridForCausalLM": "no delta rule with negative eigenvalues",
-    "NemotronHForCausalLM": "no norm of groups after the scan", "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
+    "DeepseekV4ForCausalLM": STREAMS, "HYV4ForCausalLM": STREAMS, "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
     "Blip2ForConditionalGeneration": "transformers' class does not run without an image",
     "PaliGemmaForConditionalGeneration": "no attention in both directions for the prefix", "RwkvForCausalLM": "no op for the recurrence of RWKV",
     "xLSTMForCausalLM": "no op for the recurrence of xLSTM", "RecurrentGemmaForCausalLM": "no op for the recurrence of RecurrentGemma",
@@ -43,12 +43,14 @@ WHY = {
 SCALE = "logits are multiplied by logit_scale, which transformers 5.17 leaves out"
 SCALE_G = "logits are divided by logits_scaling, which transformers 5.17 leaves out"
 STACKED = "experts stay dense"
+SPARSE = "samples are at most index_topk tokens, for which sparse attention is exact"
 HOST = "calibrated on the CPU only"
 REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCausalLM", "BloomForCausalLM", "MptForCausalLM", "MPTForCausalLM", "MambaForCausalLM",
                          "FalconMambaForCausalLM"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), STACKED) | {
     "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,
     "GraniteMoeSWAForCausalLM": STACKED, "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
+    "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "LagunaForCausalLM": "routers with a soft cap are refused",
     "GraniteMoeHybridForCausalLM": STACKED, "Gemma4ForCausalLM": STACKED,
     "MiniMaxM2ForCausalLM": "oneshot uses rotary_dim, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused", "OlmoeForCausalLM": "clip_qkv is refused",
     "PhiForCausalLM": "qk_layernorm is refused", "StableLmForCausalLM": "qk_layernorm is refused", "FalconForCausalLM": "alibi is refused",
@@ -117,7 +119,7 @@ def registries():
             for one in [name] if isinstance(name, str) else name:
                 out.setdefault(one, set()).add("transformers")
     registry = json.loads(VLLM.read_text())
-    for kind in GOALS:
+    for kind in KINDS:
         for name in registry[kind]:
             out.setdefault(name, set()).add("vLLM")
     return out
@@ -136,8 +138,8 @@ def read_registry(path, version):
 def reached(known):
     """Returns a sentence with the numbers of vLLM's architectures that have a template."""
     registry = json.loads(VLLM.read_text())
-    n = {kind: sum(name in known for name in registry[kind]) for kind in GOALS}
-    parts = [f"{n[kind]} of the {len(registry[kind])} {kind} architectures (goal: {GOALS[kind]})" for kind in GOALS]
+    n = {kind: sum(name in known for name in registry[kind]) for kind in KINDS}
+    parts = [f"{n[kind]} of the {len(registry[kind])} {kind} architectures" for kind in KINDS]
     return f"The registry of vLLM {registry['vllm']} has templates here for {' and '.join(parts)}."
 
 

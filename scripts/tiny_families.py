@@ -42,6 +42,8 @@ FAMILIES = {
     "mixtral": dict(TINY, **FEW), "qwen2_moe": dict(TINY, **MOE), "qwen3_moe": dict(TINY, **MOE), "glm4_moe": dict(TINY, **MOE),
     "deepseek_v2": dict(TINY, **MOE, **{k: v for k, v in MLA.items() if k != "num_key_value_heads"}) | dict(num_key_value_heads=4),
     "deepseek_v3": dict(TINY, **MOE) | MLA,
+    "glm_moe_dsa": dict(TINY, **MOE, index_topk=128, index_n_heads=2, index_head_dim=32, indexer_types=["full", "shared"]) | MLA,
+    "deepseek_v32": dict(TINY, **MOE, index_topk=128, index_n_heads=2, index_head_dim=32) | MLA,
     "gpt_oss": dict(TINY, **FEW, rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=32, truncate=False)),
     "minimax_m2": dict(TINY, **FEW),
     "hunyuan_v1_moe": dict(TINY, num_experts=4, moe_topk=[2, 1]),
@@ -58,10 +60,15 @@ FAMILIES = {
     "mamba2": dict(N, hidden_size=64, num_hidden_layers=2, state_size=16, num_heads=8, head_dim=16, n_groups=1),
     "nemotron_h": dict(TINY, **MOE, layers_block_type=["mamba", "attention", "mlp", "moe"], mamba_num_heads=8, mamba_head_dim=16,
                        ssm_state_size=16, n_groups=1, num_hidden_layers=4, moe_shared_expert_intermediate_size=64) | dict(moe_latent_size=None),
+    "nemotron_h_latent": dict(TINY, **MOE, model_type="nemotron_h", layers_block_type=["linear_attention", "full_attention", "moe"], mamba_num_heads=8, mamba_head_dim=16, ssm_state_size=16, n_groups=2,
+                              moe_shared_expert_intermediate_size=64, moe_latent_size=32, use_bias=True, mlp_bias=True),
     "gpt_neox": PLAIN, "opt": dict(PLAIN, ffn_dim=128, word_embed_proj_dim=64), "falcon": PLAIN,
     "gpt2": dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256),
     "qwen3_moe_stacked": dict(TINY, **MOE, model_type="qwen3_moe"), "qwen3_5_moe_stacked": dict(TINY, **MOE, **DELTA, model_type="qwen3_5_moe_text"),
     "gemma4_text": GEMMA4,
+    "olmo_hybrid": dict(PLAIN, **DELTA, rope_parameters=dict(rope_type="default", rope_theta=None)), "olmo_hybrid_rope": dict(PLAIN, **DELTA, model_type="olmo_hybrid", linear_allow_neg_eigval=False, rope_parameters=dict(rope_type="default", rope_theta=1e4)),
+    "laguna": dict(TINY, **MOE, **SLIDES, num_attention_heads_per_layer=[4, 8], moe_routed_scaling_factor=1.5),
+    "laguna_element": dict(TINY, **MOE, **SLIDES, model_type="laguna", gating="per-element"),
     "gemma4_shared": dict(GEMMA4, model_type="gemma4_text", num_hidden_layers=4, num_kv_shared_layers=2, hidden_size_per_layer_input=32,
                           vocab_size_per_layer_input=256, layer_types=["sliding_attention", "full_attention"] * 2),
     "gemma4_moe": dict(GEMMA4, model_type="gemma4_text", enable_moe_block=True, top_k_experts=2, **MOE),
@@ -198,12 +205,25 @@ def make(family, folder, dtype, seed):
     model.save_pretrained(folder, save_original_format=not family.endswith("_stacked"))
     if mtp:
         add_mtp(folder)
+    if config.model_type == "olmo_hybrid":
+        split_convolutions(folder, config)
     if family == "qwen2_5_omni":
         torch.save({}, folder / "spk_dict.pt")  # transformers does not load the model without voices
     made = tensors(folder)
     if any(TWICE.match(n) for n in made):
         save_file({TWICE.sub("language_model.model.", n): t for n, t in made.items()}, folder / "model.safetensors", {"format": "pt"})
     return model
+
+
+def split_convolutions(folder, config):
+    """Stores the convolutions of q, k and v as releases do: transformers 5.17 splits their tensor
+    into three parts of one size, which are not those of q, k and v."""
+    made = tensors(folder)
+    keys = config.linear_num_key_heads * config.linear_key_head_dim
+    for name in [n for n in made if n.endswith(".q_conv1d.weight")]:
+        whole = [name.replace(".q_", f".{x}_") for x in "qkv"]
+        made |= {n: t.clone() for n, t in zip(whole, torch.cat([made[n] for n in whole]).tensor_split([keys, 2 * keys]))}
+    save_file(made, folder / "model.safetensors", {"format": "pt"})
 
 
 def add_mtp(folder):
