@@ -42,6 +42,7 @@ WHY = {
 }
 SCALE = "logits are multiplied by logit_scale, which transformers 5.17 leaves out"
 SCALE_G = "logits are divided by logits_scaling, which transformers 5.17 leaves out"
+TWIN = "transformers has no class of this name: "
 STACKED = "experts stay dense"
 SPARSE = "samples are at most index_topk tokens, for which sparse attention is exact"
 HOST = "calibrated on the CPU only"
@@ -70,6 +71,9 @@ Which architectures does `oneshot` calibrate, and how is each proven? The name o
 - **Template**: the file of `models/`. A model with a template can be calibrated with data, for example by GPTQ, AWQ or SmoothQuant.
 - **Logits**: the F32 logits of a tiny model differ from the logits of transformers by at most 5e-6 of the largest logit. A test
   checks the logits of every architecture.
+- **Twin**: transformers has no class of this name. The logits are those of the class that the
+  remarks name, with the same tensors under other names. Sources of vLLM show that both compute the
+  same.
 - **Load**: transformers loads every tensor of a W4 output of GPTQ. The loaded model has the logits of the model with rounded
   weights (`scripts/family.py`).
 
@@ -143,13 +147,19 @@ def reached(known):
     return f"The registry of vLLM {registry['vllm']} has templates here for {' and '.join(parts)}."
 
 
+def words_of(held, but):
+    if but and but.startswith(TWIN):
+        return "twin"
+    return ("logits" if held else "") + ("" if but else ", load")
+
+
 def table(known, proven, held):
     """Returns the page."""
     rows = []
     for name, found in sorted(known.items(), key=lambda x: x[0].lower()):
         but = proven.get(name)
         words = [w for w in ("towers stay dense" if found[1] else "", REMARKS.get(name), RELEASED if name in SAME else "", but) if w]
-        rows.append(f"| `{name}` | `{found[0]}` | {'logits' if name in held else ''}{'' if but else ', load'} | {'; '.join(words)} |")
+        rows.append(f"| `{name}` | `{found[0]}` | {words_of(name in held, but)} | {'; '.join(words)} |")
     return rows
 
 

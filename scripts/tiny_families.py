@@ -9,6 +9,8 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from renamed_families import RENAMED, release, restore
+
 N = dict(vocab_size=256, pad_token_id=0)
 TINY = dict(N, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
             max_position_embeddings=256)
@@ -191,7 +193,8 @@ TWICE = re.compile(r"^language_model\.model\.(model|encoder)\.")
 def make(family, folder, dtype, seed):
     """Makes a checkpoint whose norms, biases and gates differ from those of a new model, which
     would hide faults."""
-    members = dict(FAMILIES[family])
+    renamed = RENAMED.get(family)
+    members = dict(renamed.members, model_type=renamed.reference) if renamed else dict(FAMILIES[family])
     mtp = members.pop("mtp", False)
     config = transformers.AutoConfig.for_model(members.pop("model_type", family), **members)
     torch.manual_seed(seed)
@@ -210,6 +213,8 @@ def make(family, folder, dtype, seed):
     if family == "qwen2_5_omni":
         torch.save({}, folder / "spk_dict.pt")  # transformers does not load the model without voices
     made = tensors(folder)
+    if renamed:
+        release(folder, renamed)
     if any(TWICE.match(n) for n in made):
         save_file({TWICE.sub("language_model.model.", n): t for n, t in made.items()}, folder / "model.safetensors", {"format": "pt"})
     return model
@@ -304,6 +309,8 @@ def speaker(model):
 def load(folder, auto, **more):
     """Returns the model that transformers loads from a directory, and the names that it misses,
     does not know, or finds with another shape."""
+    if (folder / "reference.json").exists():
+        folder = restore(folder, folder.with_name(folder.name + "_reference"))
     kind = auto._model_mapping[type(transformers.AutoConfig.from_pretrained(folder))]
     if "from_pretrained" in vars(kind):  # that of Qwen2.5-Omni returns no info
         model, info = transformers.PreTrainedModel.from_pretrained.__func__(kind, folder, dtype="auto", output_loading_info=True, **more)
@@ -348,6 +355,10 @@ def strip(source, bare):
     """Copies a checkpoint without the keys of config.json that have their defaults."""
     shutil.copytree(source, bare)
     config = json.loads((source / "config.json").read_text())
+    if (source / "reference.json").exists():
+        family = next(f for f in RENAMED.values() if f.architecture == config["architectures"][0] and f.keys.items() <= config.items())
+        (bare / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k not in family.bare}))
+        return
     kind = type(transformers.AutoConfig.from_pretrained(source))
     defaults = json.loads(kind().to_json_string(use_diff=False))
     for key in [k for k, v in config.items() if k.endswith("_config") and isinstance(v, dict)]:
