@@ -43,6 +43,7 @@ RENAMED = {
     "internlm3_plain": Family("InternLM3ForCausalLM", "llama", PLAIN, dict(bias=False, qkv_bias=False), drop=LLAMA, bare=("bias", "qkv_bias", "rope_parameters")),
     "mimo": Family("MiMoForCausalLM", "qwen2", PLAIN, dict(num_nextn_predict_layers=1), drop=("use_sliding_window", "max_window_layers", "layer_types")),
     "pangu_embedded": Family("PanguEmbeddedForCausalLM", "llama", dict(PLAIN, attention_bias=True), dict(bias=True), drop=LLAMA),
+    "rnj1": Family("Rnj1ForCausalLM", "gemma3_text", dict(PLAIN, head_dim=16, sliding_window=8, layer_types=["sliding_attention", "full_attention"], final_logit_softcapping=30.0)),
     "exaone": Family("ExaoneForCausalLM", "llama", PLAIN, dict(activation_function="silu"), drop=LLAMA + ("hidden_act",),
                      alias={"num_hidden_layers": "num_layers", "rms_norm_eps": "layer_norm_epsilon"},
                      pairs=[(r"^model\.embed_tokens", "transformer.wte"), (r"^model\.layers", "transformer.h"), (r"^model\.norm", "transformer.ln_f"), (r"input_layernorm", "ln_1"),

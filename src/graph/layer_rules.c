@@ -26,7 +26,7 @@ static bool is_word(const cJSON *is, const char *text)
 static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key,
                                   int64_t layer)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, key), *item;
+    const cJSON *list = osh_scope_member(s, key), *item;
     *yes = false;
     if (!list || cJSON_IsNull(list)) return OSH_OK;
     if (!cJSON_IsArray(list))
@@ -94,7 +94,7 @@ osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     }
     if (!cJSON_IsString(key))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
-    list = cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring);
+    list = osh_scope_member(s, key->valuestring);
     if (is && cJSON_IsBool(list)) { // true or false is none of the words
         *out = 0;
         goto done;

@@ -221,7 +221,7 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"),
                 *at = cJSON_GetObjectItemCaseSensitive(row, "at");
     const char *name = cJSON_IsString(key) ? key->valuestring : "";
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, name);
+    const cJSON *list = osh_scope_member(s, name);
     double number = 0;
     osh_status rc = osh_scope_num_at(cx, &number, s, at, depth);
     if (rc) return rc;
@@ -239,6 +239,19 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
                         index);
     *out = item->valuedouble;
     return OSH_OK;
+}
+
+const cJSON *osh_scope_member(const osh_scope *s, const char *name)
+{
+    const cJSON *o = s->config->model;
+    for (const char *dot; o && (dot = strchr(name, '.')); name = dot + 1) {
+        char part[MAX_NAME];
+        size_t n = (size_t)(dot - name);
+        if (n >= sizeof part) return NULL;
+        memcpy(part, name, n), part[n] = 0;
+        o = cJSON_GetObjectItemCaseSensitive(o, part);
+    }
+    return cJSON_GetObjectItemCaseSensitive(o, name);
 }
 
 /* Returns the default of a key that config.json lacks; NULL: the key has none. If another model
@@ -276,7 +289,7 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     if (row) return osh_scope_flag(cx, out, s, row, depth + 1);
     row = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "dims"), name);
     if (row) return osh_scope_num_at(cx, out, s, row, depth + 1);
-    row = cJSON_GetObjectItemCaseSensitive(s->config->model, name);
+    row = osh_scope_member(s, name);
     if (cJSON_IsNumber(row) && !isfinite(row->valuedouble))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not finite", s->config->path, name);
     if (cJSON_IsNumber(row) || cJSON_IsBool(row)) {
@@ -311,7 +324,9 @@ static osh_status expression_factor(osh_ctx *cx, double *out, const osh_scope *s
     for (size_t i = 0; i < sizeof functions / sizeof *functions && !function; i++)
         if (!strncmp(*p, functions[i].call, strlen(functions[i].call)))
             function = functions[i].of, *p += strlen(functions[i].call);
-    while (n + 1 < sizeof name && (isalnum((unsigned char)(*p)[n]) || (*p)[n] == '_')) n++;
+    while (n + 1 < sizeof name && (isalnum((unsigned char)(*p)[n]) || (*p)[n] == '_' ||
+                                   (n && (*p)[n] == '.')))
+        n++;
     memcpy(name, *p, n), name[n] = 0, *p += n;
     if (n == 0 || (function && *(*p)++ != ')'))
         return osh_fail(cx, OSH_E_FORMAT,
@@ -418,7 +433,7 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
 
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s, const char *key)
 {
-    const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->config->model, key);
+    const cJSON *row = osh_scope_member(s, key);
     if (!row) row = scope_default(s, key);
     if (!row) return osh_fail(cx, OSH_E_FORMAT, "%s: %s is missing", s->config->path, key);
     if (!cJSON_IsString(row))

@@ -72,6 +72,9 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
                          int64_t min); // *out: a whole number from `min` to 2^40
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
                          const char *key); // *out: view of config.json or of the template
+/* Returns a member of config.json. `name` may have dots: "attn_config.clip_qkv" is a member of the
+ * object attn_config. Returns NULL if there is none. */
+const cJSON *osh_scope_member(const osh_scope *s, const char *name);
 /* Evaluates an expression inside `depth` others, like osh_scope_num. */
 osh_status osh_scope_num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                             int depth);
