@@ -65,6 +65,7 @@ FAMILIES = {
     "nemotron_h_latent": dict(TINY, **MOE, model_type="nemotron_h", layers_block_type=["linear_attention", "full_attention", "moe"], mamba_num_heads=8, mamba_head_dim=16, ssm_state_size=16, n_groups=2,
                               moe_shared_expert_intermediate_size=64, moe_latent_size=32, use_bias=True, mlp_bias=True),
     "dbrx": dict(N, d_model=64, n_heads=4, n_layers=2, max_seq_len=256, attn_config=dict(clip_qkv=0.7, kv_n_heads=2, rope_theta=1e4), ffn_config=dict(ffn_hidden_size=64, moe_num_experts=4, moe_top_k=2)),
+    "kimi_linear": dict(TINY | dict(num_key_value_heads=4), **{k: v for k, v in MOE.items() if k != "num_experts"}, **{k: v for k, v in MLA.items() if k not in ("num_key_value_heads", "q_lora_rank")}, q_lora_rank=None, layer_types=["linear_attention", "full_attention"], linear_head_dim=32, linear_num_heads=2),
     "gpt_neox": PLAIN, "opt": dict(PLAIN, ffn_dim=128, word_embed_proj_dim=64), "falcon": PLAIN,
     "gpt2": dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256),
     "qwen3_moe_stacked": dict(TINY, **MOE, model_type="qwen3_moe"), "qwen3_5_moe_stacked": dict(TINY, **MOE, **DELTA, model_type="qwen3_5_moe_text"),
@@ -209,6 +210,9 @@ def make(family, folder, dtype, seed):
     model.save_pretrained(folder, save_original_format=not family.endswith("_stacked"))
     if mtp:
         add_mtp(folder)
+    if config.model_type == "kimi_linear":  # releases call dense MLPs so; transformers 5.17 does not
+        made = {re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", n): t for n, t in tensors(folder).items()}
+        save_file(made, folder / "model.safetensors", {"format": "pt"})
     if config.model_type == "olmo_hybrid":
         split_convolutions(folder, config)
     if family == "qwen2_5_omni":

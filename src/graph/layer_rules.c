@@ -57,9 +57,9 @@ static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const 
  * has for all layers. With `is`, *out is true if the item is the word or one of the words of `is`;
  * without `is`, if the item is not 0. If there is no list, *out is `else`, or true if layer + 1 is
  * not a multiple of `every`. {"from"} is true if layer >= from. {"in"} is true if that list of
- * config.json contains layer. {"period", "offset"} is true if layer - offset is a multiple of
- * period. "pattern" names a key of config.json whose word has one letter for each layer; if there
- * is no list, *out is true if the layer's letter is `letter`. */
+ * config.json contains layer + first (0 if absent). {"period", "offset"} is true if layer - offset
+ * is a multiple of period. "pattern" names a key of config.json whose word has one letter for each
+ * layer; if there is no list, *out is true if the layer's letter is `letter`. */
 osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                           int depth)
 {
@@ -68,14 +68,17 @@ osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     const cJSON *is = cJSON_GetObjectItemCaseSensitive(row, "is"),
                 *other = cJSON_GetObjectItemCaseSensitive(row, "else"),
                 *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
-                *period = cJSON_GetObjectItemCaseSensitive(row, "period");
+                *period = cJSON_GetObjectItemCaseSensitive(row, "period"),
+                *numbered = cJSON_GetObjectItemCaseSensitive(row, "first");
     const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(
         s->config->model, text_of(cJSON_GetObjectItemCaseSensitive(row, "pattern")));
     double every = 0;
     const cJSON *in = cJSON_GetObjectItemCaseSensitive(row, "in");
     if (cJSON_IsString(in)) {
         bool yes = false;
-        OSH_TRY(layer_is_listed(cx, &yes, s, in->valuestring, s->layer));
+        double first = 0;
+        if (numbered) OSH_TRY(osh_scope_num_at(cx, &first, s, numbered, depth));
+        OSH_TRY(layer_is_listed(cx, &yes, s, in->valuestring, s->layer + (int64_t)first));
         *out = yes;
         goto done;
     }

@@ -8,8 +8,8 @@
  * dimension of the tensor; this selects a matrix. Without "at" the tensor itself is the matrix. Row
  * r of the weight is row f + r s of the matrix, or column f + r s if it is transposed; element r of
  * the bias is element f + r s. With "column" the columns of the weight are columns c and following,
- * and the matrix may have more; without it the matrix has the columns of the weight. A convolution [C, 1, K] counts as a matrix [C, K], and a bias may be
- * [1, E]. */
+ * and the matrix may have more; without it the matrix has the columns of the weight. A convolution
+ * [C, 1, K] counts as a matrix [C, K], and a bias may be [1, E] or [1, 1, E, 1]. */
 #include "graph/template.h"
 
 #include <string.h>
@@ -37,6 +37,16 @@ done:
     return rc;
 }
 
+/* Removes the dimensions of 1 from the shape of a vector, such as [1, E] or [1, 1, H, 1]. */
+static void part_flatten(osh_st_entry *e)
+{
+    int n = 0;
+    for (int d = 0; d < e->ndim; d++)
+        if (e->shape[d] != 1) e->shape[n++] = e->shape[d];
+    if (n == 0 && e->ndim) e->shape[n++] = 1;
+    e->ndim = n;
+}
+
 /* Sets offsets and strides of the part. `rows` is the dimension of the tensor along which the rows
  * of the part are numbered; `columns` is the dimension of the columns. */
 static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry *stored,
@@ -50,8 +60,7 @@ static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry
     const osh_st_entry *e = &whole;
     while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)
         whole.shape[1] = whole.shape[2], whole.ndim--;
-    if (whole.ndim == 2 && ndim == 1 && !lead && whole.shape[0] == 1)
-        whole.shape[0] = whole.shape[1], whole.ndim--;
+    if (ndim == 1 && !lead) part_flatten(&whole);
     int64_t size = (int64_t)osh_dtype_bytes(e->dtype), matrix = size, step[OSH_MAX_DIMS] = {0};
     bool fits = e->ndim == lead + ndim && (!lead || r->at < e->shape[0]) &&
                 r->first + (shape[0] - 1) * r->step < e->shape[rows] &&
