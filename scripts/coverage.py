@@ -54,8 +54,8 @@ REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCa
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
     "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "KimiLinearForCausalLM": HOST, "DbrxForCausalLM": STACKED, "LagunaForCausalLM": "routers with a soft cap are refused",
     "GraniteMoeHybridForCausalLM": STACKED, "Gemma4ForCausalLM": STACKED,
-    "MiniMaxM2ForCausalLM": "oneshot uses rotary_dim, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused", "OlmoeForCausalLM": "clip_qkv is refused",
-    "PhiForCausalLM": "qk_layernorm is refused", "StableLmForCausalLM": "qk_layernorm is refused", "FalconForCausalLM": "alibi is refused",
+    "MiniMaxM2ForCausalLM": "oneshot uses rotary_dim, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused",
+    "StableLmForCausalLM": "qk_layernorm is refused", "FalconForCausalLM": "alibi is refused",
     "Qwen3_5ForConditionalGeneration": "the MTP block stays dense", "Qwen3_5MoeForConditionalGeneration": "the MTP block stays dense",
 }
 # Text models that exist only inside another model: the proof of the whole model counts.

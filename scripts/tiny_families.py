@@ -93,6 +93,7 @@ FAMILIES = {
     "gemma": TINY, "glm": TINY, "cohere": dict(PLAIN, logit_scale=0.25), "seed_oss": dict(TINY, attention_out_bias=True), "ernie4_5": dict(TINY, use_bias=True),
     "cohere2": dict(TINY, logit_scale=0.25, **SLIDES), "exaone4": dict(PLAIN, **SLIDES), "exaone4_full": dict(PLAIN, model_type="exaone4", sliding_window=None, layer_types=["full_attention"] * 2),
     "olmoe": dict(PLAIN, num_experts=4, num_experts_per_tok=2), "flex_olmo": dict(PLAIN, num_experts=4, num_experts_per_tok=2),
+    "olmoe_clip": dict(PLAIN, model_type="olmoe", num_experts=4, num_experts_per_tok=2, clip_qkv=0.8), "phi_norm": dict(PLAIN, model_type="phi", qk_layernorm=True),
     "arcee": dict(TINY, attention_bias=True), "helium": TINY, "starcoder2": dict(PLAIN, sliding_window=8), "phi": PLAIN,
     "granitemoe": dict(PLAIN, **FEW, **GRANITE), "granitemoeshared": dict(PLAIN, **FEW, **GRANITE, shared_intermediate_size=64),
     "dots1": dict(TINY, **MOE, **SLIDES, routed_scaling_factor=1.5), "glm4_moe_lite": dict(PLAIN, **{k: v for k, v in MOE.items() if k != "first_k_dense_replace"}) | MLA,
