@@ -9,6 +9,8 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from renamed_families import RENAMED, release, restore
+
 N = dict(vocab_size=256, pad_token_id=0)
 TINY = dict(N, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
             max_position_embeddings=256)
@@ -42,6 +44,8 @@ FAMILIES = {
     "mixtral": dict(TINY, **FEW), "qwen2_moe": dict(TINY, **MOE), "qwen3_moe": dict(TINY, **MOE), "glm4_moe": dict(TINY, **MOE),
     "deepseek_v2": dict(TINY, **MOE, **{k: v for k, v in MLA.items() if k != "num_key_value_heads"}) | dict(num_key_value_heads=4),
     "deepseek_v3": dict(TINY, **MOE) | MLA,
+    "glm_moe_dsa": dict(TINY, **MOE, index_topk=128, index_n_heads=2, index_head_dim=32, indexer_types=["full", "shared"]) | MLA,
+    "deepseek_v32": dict(TINY, **MOE, index_topk=128, index_n_heads=2, index_head_dim=32) | MLA,
     "gpt_oss": dict(TINY, **FEW, rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=32, truncate=False)),
     "minimax_m2": dict(TINY, **FEW),
     "hunyuan_v1_moe": dict(TINY, num_experts=4, moe_topk=[2, 1]),
@@ -58,10 +62,17 @@ FAMILIES = {
     "mamba2": dict(N, hidden_size=64, num_hidden_layers=2, state_size=16, num_heads=8, head_dim=16, n_groups=1),
     "nemotron_h": dict(TINY, **MOE, layers_block_type=["mamba", "attention", "mlp", "moe"], mamba_num_heads=8, mamba_head_dim=16,
                        ssm_state_size=16, n_groups=1, num_hidden_layers=4, moe_shared_expert_intermediate_size=64) | dict(moe_latent_size=None),
+    "nemotron_h_latent": dict(TINY, **MOE, model_type="nemotron_h", layers_block_type=["linear_attention", "full_attention", "moe"], mamba_num_heads=8, mamba_head_dim=16, ssm_state_size=16, n_groups=2,
+                              moe_shared_expert_intermediate_size=64, moe_latent_size=32, use_bias=True, mlp_bias=True),
+    "dbrx": dict(N, d_model=64, n_heads=4, n_layers=2, max_seq_len=256, attn_config=dict(clip_qkv=0.7, kv_n_heads=2, rope_theta=1e4), ffn_config=dict(ffn_hidden_size=64, moe_num_experts=4, moe_top_k=2)),
+    "kimi_linear": dict(TINY | dict(num_key_value_heads=4), **{k: v for k, v in MOE.items() if k != "num_experts"}, **{k: v for k, v in MLA.items() if k not in ("num_key_value_heads", "q_lora_rank")}, q_lora_rank=None, layer_types=["linear_attention", "full_attention"], linear_head_dim=32, linear_num_heads=2),
     "gpt_neox": PLAIN, "opt": dict(PLAIN, ffn_dim=128, word_embed_proj_dim=64), "falcon": PLAIN,
     "gpt2": dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256),
     "qwen3_moe_stacked": dict(TINY, **MOE, model_type="qwen3_moe"), "qwen3_5_moe_stacked": dict(TINY, **MOE, **DELTA, model_type="qwen3_5_moe_text"),
     "gemma4_text": GEMMA4,
+    "olmo_hybrid": dict(PLAIN, **DELTA, rope_parameters=dict(rope_type="default", rope_theta=None)), "olmo_hybrid_rope": dict(PLAIN, **DELTA, model_type="olmo_hybrid", linear_allow_neg_eigval=False, rope_parameters=dict(rope_type="default", rope_theta=1e4)),
+    "laguna": dict(TINY, **MOE, **SLIDES, num_attention_heads_per_layer=[4, 8], moe_routed_scaling_factor=1.5),
+    "laguna_element": dict(TINY, **MOE, **SLIDES, model_type="laguna", gating="per-element"),
     "gemma4_shared": dict(GEMMA4, model_type="gemma4_text", num_hidden_layers=4, num_kv_shared_layers=2, hidden_size_per_layer_input=32,
                           vocab_size_per_layer_input=256, layer_types=["sliding_attention", "full_attention"] * 2),
     "gemma4_moe": dict(GEMMA4, model_type="gemma4_text", enable_moe_block=True, top_k_experts=2, **MOE),
@@ -82,6 +93,7 @@ FAMILIES = {
     "gemma": TINY, "glm": TINY, "cohere": dict(PLAIN, logit_scale=0.25), "seed_oss": dict(TINY, attention_out_bias=True), "ernie4_5": dict(TINY, use_bias=True),
     "cohere2": dict(TINY, logit_scale=0.25, **SLIDES), "exaone4": dict(PLAIN, **SLIDES), "exaone4_full": dict(PLAIN, model_type="exaone4", sliding_window=None, layer_types=["full_attention"] * 2),
     "olmoe": dict(PLAIN, num_experts=4, num_experts_per_tok=2), "flex_olmo": dict(PLAIN, num_experts=4, num_experts_per_tok=2),
+    "olmoe_clip": dict(PLAIN, model_type="olmoe", num_experts=4, num_experts_per_tok=2, clip_qkv=0.8), "phi_norm": dict(PLAIN, model_type="phi", qk_layernorm=True),
     "arcee": dict(TINY, attention_bias=True), "helium": TINY, "starcoder2": dict(PLAIN, sliding_window=8), "phi": PLAIN,
     "granitemoe": dict(PLAIN, **FEW, **GRANITE), "granitemoeshared": dict(PLAIN, **FEW, **GRANITE, shared_intermediate_size=64),
     "dots1": dict(TINY, **MOE, **SLIDES, routed_scaling_factor=1.5), "glm4_moe_lite": dict(PLAIN, **{k: v for k, v in MOE.items() if k != "first_k_dense_replace"}) | MLA,
@@ -184,7 +196,8 @@ TWICE = re.compile(r"^language_model\.model\.(model|encoder)\.")
 def make(family, folder, dtype, seed):
     """Makes a checkpoint whose norms, biases and gates differ from those of a new model, which
     would hide faults."""
-    members = dict(FAMILIES[family])
+    renamed = RENAMED.get(family)
+    members = dict(renamed.members, model_type=renamed.reference) if renamed else dict(FAMILIES[family])
     mtp = members.pop("mtp", False)
     config = transformers.AutoConfig.for_model(members.pop("model_type", family), **members)
     torch.manual_seed(seed)
@@ -198,12 +211,30 @@ def make(family, folder, dtype, seed):
     model.save_pretrained(folder, save_original_format=not family.endswith("_stacked"))
     if mtp:
         add_mtp(folder)
+    if config.model_type == "kimi_linear":  # releases call dense MLPs so; transformers 5.17 does not
+        made = {re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", n): t for n, t in tensors(folder).items()}
+        save_file(made, folder / "model.safetensors", {"format": "pt"})
+    if config.model_type == "olmo_hybrid":
+        split_convolutions(folder, config)
     if family == "qwen2_5_omni":
         torch.save({}, folder / "spk_dict.pt")  # transformers does not load the model without voices
     made = tensors(folder)
+    if renamed:
+        release(folder, renamed)
     if any(TWICE.match(n) for n in made):
         save_file({TWICE.sub("language_model.model.", n): t for n, t in made.items()}, folder / "model.safetensors", {"format": "pt"})
     return model
+
+
+def split_convolutions(folder, config):
+    """Stores the convolutions of q, k and v as releases do: transformers 5.17 splits their tensor
+    into three parts of one size, which are not those of q, k and v."""
+    made = tensors(folder)
+    keys = config.linear_num_key_heads * config.linear_key_head_dim
+    for name in [n for n in made if n.endswith(".q_conv1d.weight")]:
+        whole = [name.replace(".q_", f".{x}_") for x in "qkv"]
+        made |= {n: t.clone() for n, t in zip(whole, torch.cat([made[n] for n in whole]).tensor_split([keys, 2 * keys]))}
+    save_file(made, folder / "model.safetensors", {"format": "pt"})
 
 
 def add_mtp(folder):
@@ -284,6 +315,8 @@ def speaker(model):
 def load(folder, auto, **more):
     """Returns the model that transformers loads from a directory, and the names that it misses,
     does not know, or finds with another shape."""
+    if (folder / "reference.json").exists():
+        folder = restore(folder, folder.with_name(folder.name + "_reference"))
     kind = auto._model_mapping[type(transformers.AutoConfig.from_pretrained(folder))]
     if "from_pretrained" in vars(kind):  # that of Qwen2.5-Omni returns no info
         model, info = transformers.PreTrainedModel.from_pretrained.__func__(kind, folder, dtype="auto", output_loading_info=True, **more)
@@ -328,6 +361,10 @@ def strip(source, bare):
     """Copies a checkpoint without the keys of config.json that have their defaults."""
     shutil.copytree(source, bare)
     config = json.loads((source / "config.json").read_text())
+    if (source / "reference.json").exists():
+        family = next(f for f in RENAMED.values() if f.architecture == config["architectures"][0] and f.keys.items() <= config.items())
+        (bare / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k not in family.bare}))
+        return
     kind = type(transformers.AutoConfig.from_pretrained(source))
     defaults = json.loads(kind().to_json_string(use_diff=False))
     for key in [k for k, v in config.items() if k.endswith("_config") and isinstance(v, dict)]:

@@ -15,7 +15,8 @@
  *   "bias"     true if the module has a bias: true, false or a config key
  *   "attr"     {field: expression, or the config key of a string}
  *   "tied"     the module whose weight is used if the checkpoint has none of this name
- *   "tensors"  the name of the module in the checkpoint
+ *   "tensors"  the name of the module in the checkpoint, or a list of names relative to the layer,
+ *              of which the first with a weight in the checkpoint is used
  *   "leaves"   the names of weight and bias in the checkpoint, after the module's name
  *   "part"     the larger tensors that contain weight and bias (parts.c)
  * Names inside a layer and inside a repeated module are relative. If an output of an entry has the
@@ -150,6 +151,30 @@ typedef struct widths { // width (elements per token) of each value of a node
     int64_t in[OSH_OP_MAX_IN], out[OSH_OP_MAX_OUT];
 } widths;
 
+/* Sets *name (own) to the name of the entry's module in the checkpoint. */
+static osh_status module_tensors(osh_ctx *cx, osh_builder *b, char **name, const osh_node *node,
+                                 const cJSON *entry)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *given = cJSON_GetObjectItemCaseSensitive(entry, "tensors"), *one;
+    char *weight = NULL; // own
+    cJSON_ArrayForEach(one, given) {
+        const char *text = cJSON_GetStringValue(one);
+        osh_free(cx, *name), *name = text ? osh_build_full_name(cx, b, text) : NULL;
+        weight = *name ? osh_sprintf(cx, "%s.weight", *name) : NULL;
+        if (text && !weight) OSH_TRY(OSH_E_NOMEM);
+        bool there = weight && osh_checkpoint_find(b->ck, weight);
+        osh_free(cx, weight), weight = NULL;
+        if (there) goto done;
+    }
+    osh_free(cx, *name);
+    *name = osh_strdup(cx, cJSON_IsString(given) ? given->valuestring
+                                                 : b->g->modules[node->module].name);
+    if (!*name) rc = OSH_E_NOMEM;
+done:
+    return rc;
+}
+
 /* Finds the weights of the node and computes the widths of its outputs, x->out, from the widths of
  * its inputs, x->in. */
 static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, const cJSON *entry,
@@ -162,8 +187,8 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
     const cJSON *leaves = cJSON_GetObjectItemCaseSensitive(entry, "leaves"),
                 *part = cJSON_GetObjectItemCaseSensitive(entry, "part");
     const char *tied = osh_build_text(entry, "tied");
-    const char *given = osh_build_text(entry, "tensors"),
-               *module = given ? given : b->g->modules[node->module].name;
+    char *module = NULL; // own
+    OSH_TRY(module_tensors(cx, b, &module, node, entry));
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
     if (op->n_weights > 0 &&
         (shape->ndim != want_ndim[0] ||
@@ -181,6 +206,7 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
                                                           .tied = tied, .ndim = want_ndim[k],
                                                           .shape = want[k]}));
 done:
+    osh_free(cx, module);
     return rc;
 }
 
@@ -460,7 +486,12 @@ static osh_status read_positions(osh_ctx *cx, osh_builder *b)
     b->g->max_positions = b->scope.max_position;
     if (rope->type == OSH_ROPE_DYNAMIC && rope->factor > 1)
         b->g->max_positions = (int64_t)fmin(n * rope->factor, 1e15);
-    return OSH_OK;
+    const cJSON *longest = cJSON_GetObjectItemCaseSensitive(b->scope.tpl->json, "longest");
+    if (!longest) return OSH_OK;
+    int64_t most = 0;
+    rc = osh_scope_int(cx, &most, &b->scope, longest, 1);
+    if (!rc && most < b->g->max_positions) b->g->max_positions = most;
+    return rc;
 }
 
 static osh_status find_head(osh_ctx *cx, osh_builder *b)

@@ -31,7 +31,8 @@ static const row rows[] = {
     {"lm_loss", "xlnet"},
     {"embed_out", "gpt_neox_japanese"},
     {"output_projection", "biogpt trocr fsmt"},
-    {"output", "git"},
+    {"output", "git internlm2"},
+    {"transformer.output_layer", "chatglm"},
     {"head", "rwkv"},
     {"mlm_score.decoder", "vilt bridgetower"},
 };

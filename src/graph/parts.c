@@ -1,20 +1,22 @@
 /* parts.c - finds a weight that is a part of a stored tensor: one expert of many, every second
  * column, or a matrix that is stored transposed. In a template entry
  *
- *   "part": {"weight": name, "bias": name, "at": e, "first": f, "step": s, "transposed": bool}
+ *   "part": {"weight": name, "bias": name, "at": e, "first": f, "step": s, "column": c,
+ *            "transposed": bool}
  *
  * "weight" and "bias" are names of tensors inside the layer. "at" is the index along the first
  * dimension of the tensor; this selects a matrix. Without "at" the tensor itself is the matrix. Row
  * r of the weight is row f + r s of the matrix, or column f + r s if it is transposed; element r of
- * the bias is element f + r s. A convolution [C, 1, K] counts as a matrix [C, K], and a bias may be
- * [1, E]. */
+ * the bias is element f + r s. With "column" the columns of the weight are columns c and following,
+ * and the matrix may have more; without it the matrix has the columns of the weight. A convolution
+ * [C, 1, K] counts as a matrix [C, K], and a bias may be [1, E] or [1, 1, E, 1]. */
 #include "graph/template.h"
 
 #include <string.h>
 
 typedef struct rule {
-    int64_t at, first, step; // values of "at", "first" and "step"; at < 0: the whole tensor is the
-                             // matrix
+    int64_t at, first, step, column; // values of these keys; at < 0: the whole tensor is the
+                                     // matrix; column < 0: the matrix has the columns of the weight
     bool transposed;
 } rule;
 
@@ -23,14 +25,26 @@ static osh_status read_rule(osh_ctx *cx, rule *r, const osh_scope *s, const cJSO
     osh_status rc = OSH_OK;
     const cJSON *at = cJSON_GetObjectItemCaseSensitive(json, "at"),
                 *first = cJSON_GetObjectItemCaseSensitive(json, "first"),
-                *step = cJSON_GetObjectItemCaseSensitive(json, "step");
-    *r = (rule){.at = -1, .step = 1};
+                *step = cJSON_GetObjectItemCaseSensitive(json, "step"),
+                *column = cJSON_GetObjectItemCaseSensitive(json, "column");
+    *r = (rule){.at = -1, .step = 1, .column = -1};
     if (at) OSH_TRY(osh_scope_int(cx, &r->at, s, at, 0));
     if (first) OSH_TRY(osh_scope_int(cx, &r->first, s, first, 0));
     if (step) OSH_TRY(osh_scope_int(cx, &r->step, s, step, 1));
+    if (column) OSH_TRY(osh_scope_int(cx, &r->column, s, column, 0));
     r->transposed = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(json, "transposed"));
 done:
     return rc;
+}
+
+/* Removes the dimensions of 1 from the shape of a vector, such as [1, E] or [1, 1, H, 1]. */
+static void part_flatten(osh_st_entry *e)
+{
+    int n = 0;
+    for (int d = 0; d < e->ndim; d++)
+        if (e->shape[d] != 1) e->shape[n++] = e->shape[d];
+    if (n == 0 && e->ndim) e->shape[n++] = 1;
+    e->ndim = n;
 }
 
 /* Sets offsets and strides of the part. `rows` is the dimension of the tensor along which the rows
@@ -46,12 +60,12 @@ static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry
     const osh_st_entry *e = &whole;
     while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)
         whole.shape[1] = whole.shape[2], whole.ndim--;
-    if (whole.ndim == 2 && ndim == 1 && !lead && whole.shape[0] == 1)
-        whole.shape[0] = whole.shape[1], whole.ndim--;
+    if (ndim == 1 && !lead) part_flatten(&whole);
     int64_t size = (int64_t)osh_dtype_bytes(e->dtype), matrix = size, step[OSH_MAX_DIMS] = {0};
     bool fits = e->ndim == lead + ndim && (!lead || r->at < e->shape[0]) &&
                 r->first + (shape[0] - 1) * r->step < e->shape[rows] &&
-                (ndim == 1 || e->shape[columns] == shape[1]);
+                (ndim == 1 || (r->column < 0 ? e->shape[columns] == shape[1]
+                                             : r->column + shape[1] <= e->shape[columns]));
     if (!fits)
         OSH_FAIL(
             cx, OSH_E_FORMAT,
@@ -66,6 +80,7 @@ static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry
     *part = (osh_st_entry){.dtype = e->dtype, .ndim = ndim,
                            .shape = {shape[0], ndim > 1 ? shape[1] : 0}};
     part->at = e->begin + (lead ? r->at * matrix : 0) + r->first * step[rows];
+    if (ndim > 1 && r->column > 0) part->at += r->column * step[columns];
     part->row = r->step * step[rows], part->column = ndim > 1 ? step[columns] : size;
     part->end = shape[0] * (ndim > 1 ? shape[1] : 1) * size;
     if (part->row != (ndim > 1 ? shape[1] : 1) * size || part->column != size) goto done;
@@ -82,7 +97,10 @@ osh_status osh_part_new(osh_ctx *cx, osh_weight *w, const osh_scope *s, const os
     const osh_ckpt_tensor *t = osh_checkpoint_find(ck, tensor);
     OSH_TRY(read_rule(cx, &r, s, json));
     w->tensor = -1;
-    w->name = r.at < 0
+    if (r.column >= 0)
+        w->name = osh_sprintf(cx, "%s[%lld, %lld, %lld]", tensor, (long long)r.at,
+                              (long long)r.first, (long long)r.column);
+    else w->name = r.at < 0
                   ? osh_sprintf(cx, "%s[%lld]", tensor, (long long)r.first)
                   : osh_sprintf(cx, "%s[%lld, %lld]", tensor, (long long)r.at, (long long)r.first);
     if (!w->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a weight");

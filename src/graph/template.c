@@ -3,12 +3,13 @@
  *
  * An expression has sums, differences, products and quotients of names, of numbers, and of square
  * roots, floors and ceilings of names. Templates have no other computation. */
-#include "graph/rope_freq.h"
 #include "graph/template.h"
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "graph/extends.h"
 #include "graph/models.h"
+#include "graph/rope_freq.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -116,8 +117,12 @@ done:
     return rc;
 }
 
-osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
-                             const char *architecture, const char *models_dir)
+/* Replaces the content of a template with the key "extends" by the whole template that it
+ * describes. */
+static osh_status template_extend(osh_ctx *cx, osh_template *t, const char *models_dir, int depth);
+
+static osh_status template_find(osh_ctx *cx, osh_template **out, char **known,
+                                const char *architecture, const char *models_dir, int depth)
 {
     osh_status rc = OSH_OK;
     osh_template *found = NULL; // own
@@ -130,8 +135,9 @@ osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
     if (!found && known) OSH_TRY(offer_embedded(cx, &found, &names, architecture, false));
     if (!found && known) {
         *known = osh_strdup(cx, names.len ? names.data : "none");
-        if (!*known) rc = OSH_E_NOMEM;
+        if (!*known) OSH_TRY(OSH_E_NOMEM);
     }
+    if (found) OSH_TRY(template_extend(cx, found, models_dir, depth));
 done:
     osh_buf_deinit(cx, &names);
     if (rc)
@@ -141,8 +147,34 @@ done:
     return rc;
 }
 
-static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
-                         int depth);
+static osh_status template_extend(osh_ctx *cx, osh_template *t, const char *models_dir, int depth)
+{
+    osh_status rc = OSH_OK;
+    osh_template *base = NULL; // own
+    const cJSON *extends = cJSON_GetObjectItemCaseSensitive(t->json, "extends");
+    if (!extends) return OSH_OK;
+    if (!cJSON_IsString(extends))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"extends\" is not the name of an architecture", t->name);
+    if (depth >= MAX_DEPTH)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than %d templates extend each other", t->name,
+                 MAX_DEPTH);
+    OSH_TRY(template_find(cx, &base, NULL, extends->valuestring, models_dir, depth + 1));
+    if (!base)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: no template has the architecture %s, which it extends",
+                 t->name, extends->valuestring);
+    OSH_TRY(osh_template_extend(cx, t->json, base->json, t->name));
+    cJSON_Delete(t->json);
+    t->json = base->json, base->json = NULL; // give
+done:
+    osh_template_free(cx, base);
+    return rc;
+}
+
+osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
+                             const char *architecture, const char *models_dir)
+{
+    return template_find(cx, out, known, architecture, models_dir, 0);
+}
 
 /* Returns the member of the object whose key is the number. transformers 5 pads such keys with
  * zeros: "05" for 5 if the largest number is 11. */
@@ -169,9 +201,10 @@ static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, co
         return osh_fail(cx, OSH_E_FORMAT, "%s: \"layers\" and \"key\" are not words", s->tpl->name);
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(s->config->model, name->valuestring);
     if (!cJSON_IsObject(all))
-        return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
+        return osh_scope_num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
     own = cJSON_GetObjectItemCaseSensitive(member_numbered(all, s->layer), key->valuestring);
-    if (!own) return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "same"), depth);
+    if (!own)
+        return osh_scope_num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "same"), depth);
     if (!cJSON_IsNumber(own) || !isfinite(own->valuedouble))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s.%lld.%s is not a number", s->config->path,
                         name->valuestring, (long long)s->layer, key->valuestring);
@@ -179,26 +212,18 @@ static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, co
     return OSH_OK;
 }
 
-static bool is_word(const cJSON *is, const char *text)
-{
-    const cJSON *w;
-    if (cJSON_IsString(is)) return !strcmp(is->valuestring, text);
-    cJSON_ArrayForEach(w, is)
-        if (cJSON_IsString(w) && !strcmp(w->valuestring, text)) return true;
-    return false;
-}
-
 /* Evaluates {"list", "at", "else"}. *out is item `at` of the list of config.json, or the number
- * that config.json has instead of the list. *out is `else` if there is no list, or if the item is
- * infinite, which transformers 5 writes as {"__float__": "Infinity"}. */
+ * that config.json has instead of the list. *out is `else` if there is no list, if config.json has
+ * the word "auto" instead, or if the item is infinite, which transformers 5 writes as
+ * {"__float__": "Infinity"}. */
 static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"),
                 *at = cJSON_GetObjectItemCaseSensitive(row, "at");
     const char *name = cJSON_IsString(key) ? key->valuestring : "";
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, name);
+    const cJSON *list = osh_scope_member(s, name);
     double number = 0;
-    osh_status rc = num_at(cx, &number, s, at, depth);
+    osh_status rc = osh_scope_num_at(cx, &number, s, at, depth);
     if (rc) return rc;
     int index = number >= 0 && number < 1e9 ? (int)number : -1;
     const cJSON *item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, index) : list;
@@ -206,8 +231,9 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     bool infinite = cJSON_IsNumber(item)
                         ? isinf(item->valuedouble)
                         : cJSON_IsString(named) && !strcmp(named->valuestring, "Infinity");
-    if (!list || cJSON_IsNull(list) || infinite)
-        return num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
+    bool automatic = cJSON_IsString(list) && !strcmp(list->valuestring, "auto");
+    if (!list || cJSON_IsNull(list) || infinite || automatic)
+        return osh_scope_num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
     if (!cJSON_IsNumber(item) || !isfinite(item->valuedouble))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s[%d] is not a number", s->config->path, name,
                         index);
@@ -215,81 +241,17 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     return OSH_OK;
 }
 
-/* Sets *yes to true if the list `key` of config.json contains the number of the layer. An absent or
- * null list is empty. */
-static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key,
-                                  int64_t layer)
+const cJSON *osh_scope_member(const osh_scope *s, const char *name)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, key), *item;
-    *yes = false;
-    if (!list || cJSON_IsNull(list)) return OSH_OK;
-    if (!cJSON_IsArray(list))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path, key);
-    cJSON_ArrayForEach(item, list)
-    {
-        if (!cJSON_IsNumber(item))
-            return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path,
-                            key);
-        *yes |= item->valuedouble == (double)layer;
+    const cJSON *o = s->config->model;
+    for (const char *dot; o && (dot = strchr(name, '.')); name = dot + 1) {
+        char part[MAX_NAME];
+        size_t n = (size_t)(dot - name);
+        if (n >= sizeof part) return NULL;
+        memcpy(part, name, n), part[n] = 0;
+        o = cJSON_GetObjectItemCaseSensitive(o, part);
     }
-    return OSH_OK;
-}
-
-/* Evaluates a row of "flags" for a layer. Layer is the number of the layer, from 0. {"list", "is",
- * "every", "else"}: tests the layer's item in a list of config.json, or the word that config.json
- * has for all layers. With `is`, *out is true if the item is the word or one of the words of `is`;
- * without `is`, if the item is not 0. If there is no list, *out is `else`, or true if layer + 1 is
- * not a multiple of `every`. {"from"} is true if layer >= from. {"in"} is true if that list of
- * config.json contains layer. */
-static osh_status flag_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
-{
-    osh_status rc = OSH_OK;
-    const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"), *list, *item;
-    const cJSON *is = cJSON_GetObjectItemCaseSensitive(row, "is"),
-                *other = cJSON_GetObjectItemCaseSensitive(row, "else"),
-                *from = cJSON_GetObjectItemCaseSensitive(row, "from");
-    double every = 0;
-    const cJSON *in = cJSON_GetObjectItemCaseSensitive(row, "in");
-    if (cJSON_IsString(in)) {
-        bool yes = false;
-        OSH_TRY(layer_is_listed(cx, &yes, s, in->valuestring, s->layer));
-        *out = yes;
-        goto done;
-    }
-    if (from) {
-        OSH_TRY(num_at(cx, &every, s, from, depth));
-        *out = (double)s->layer >= every;
-        goto done;
-    }
-    if (!cJSON_IsString(key))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
-    list = cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring);
-    /* An empty list counts as no list. */
-    if (list && !cJSON_IsNull(list) && !(cJSON_IsArray(list) && !list->child)) {
-        item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer)
-                                   : cJSON_IsString(list) ? list : NULL;
-        if (is && !cJSON_IsString(item))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a word", s->config->path,
-                     key->valuestring, (long long)s->layer);
-        *out = is && is_word(is, item->valuestring);
-        if (is) goto done;
-        if (!cJSON_IsNumber(item) && !cJSON_IsBool(item))
-            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a number", s->config->path,
-                     key->valuestring, (long long)s->layer);
-        *out = cJSON_IsNumber(item) ? item->valuedouble != 0 : cJSON_IsTrue(item);
-        goto done;
-    }
-    if (other) {
-        OSH_TRY(num_at(cx, out, s, other, depth));
-        goto done;
-    }
-    OSH_TRY(num_at(cx, &every, s, cJSON_GetObjectItemCaseSensitive(row, "every"), depth));
-    if (!(every >= 1 && every <= max_int && every == floor(every)))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag of every %g layers, want a whole number from 1",
-                 s->config->path, every);
-    *out = (s->layer + 1) % (int64_t)every != 0;
-done:
-    return rc;
+    return cJSON_GetObjectItemCaseSensitive(o, name);
 }
 
 /* Returns the default of a key that config.json lacks; NULL: the key has none. If another model
@@ -316,17 +278,18 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     const struct { const char *name; double value; } own[] = {
         {"window", (double)s->window}, {"sliding", s->sliding}, {"sparse", s->sparse},
         {"e", (double)s->e}, {"i", (double)s->layer},
-        {"rope_mscale", osh_rope_mscale(&s->config->rope)}};
+        {"rope_mscale", osh_rope_mscale(&s->config->rope)},
+        {"no_rope", s->config->rope.none}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(name, own[i].name) == 0) {
             *out = own[i].value;
             return OSH_OK;
         }
     row = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "flags"), name);
-    if (row) return flag_at(cx, out, s, row, depth + 1);
+    if (row) return osh_scope_flag(cx, out, s, row, depth + 1);
     row = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(json, "dims"), name);
-    if (row) return num_at(cx, out, s, row, depth + 1);
-    row = cJSON_GetObjectItemCaseSensitive(s->config->model, name);
+    if (row) return osh_scope_num_at(cx, out, s, row, depth + 1);
+    row = osh_scope_member(s, name);
     if (cJSON_IsNumber(row) && !isfinite(row->valuedouble))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not finite", s->config->path, name);
     if (cJSON_IsNumber(row) || cJSON_IsBool(row)) {
@@ -341,7 +304,7 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
     if (!dflt)
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is %s", s->config->path, name,
                         row ? "null" : "missing");
-    return num_at(cx, out, s, dflt, depth + 1);
+    return osh_scope_num_at(cx, out, s, dflt, depth + 1);
 }
 
 static double root_of(double x) { return x >= 0 ? sqrt(x) : 0; }
@@ -361,7 +324,9 @@ static osh_status expression_factor(osh_ctx *cx, double *out, const osh_scope *s
     for (size_t i = 0; i < sizeof functions / sizeof *functions && !function; i++)
         if (!strncmp(*p, functions[i].call, strlen(functions[i].call)))
             function = functions[i].of, *p += strlen(functions[i].call);
-    while (n + 1 < sizeof name && (isalnum((unsigned char)(*p)[n]) || (*p)[n] == '_')) n++;
+    while (n + 1 < sizeof name && (isalnum((unsigned char)(*p)[n]) || (*p)[n] == '_' ||
+                                   (n && (*p)[n] == '.')))
+        n++;
     memcpy(name, *p, n), name[n] = 0, *p += n;
     if (n == 0 || (function && *(*p)++ != ')'))
         return osh_fail(cx, OSH_E_FORMAT,
@@ -404,7 +369,19 @@ done:
     return rc;
 }
 
-static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr, int depth)
+/* Evaluates {"items"}: the number of items of a list of config.json. */
+static osh_status count_items(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *key)
+{
+    const char *name = cJSON_IsString(key) ? key->valuestring : "";
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, name);
+    if (!cJSON_IsArray(list))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list", s->config->path, name);
+    *out = cJSON_GetArraySize(list);
+    return OSH_OK;
+}
+
+osh_status osh_scope_num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
+                            int depth)
 {
     if (cJSON_IsNumber(expr) || cJSON_IsBool(expr)) {
         *out = cJSON_IsNumber(expr) ? expr->valuedouble : cJSON_IsTrue(expr);
@@ -412,6 +389,8 @@ static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJS
     }
     if (cJSON_IsString(expr)) return text_at(cx, out, s, expr->valuestring, depth);
     if (cJSON_IsObject(expr) && depth <= MAX_DEPTH) {
+        const cJSON *items = cJSON_GetObjectItemCaseSensitive(expr, "items");
+        if (items) return count_items(cx, out, s, items);
         bool by_layer = cJSON_GetObjectItemCaseSensitive(expr, "layers") != NULL;
         return (by_layer ? layer_item_at : item_at)(cx, out, s, expr, depth + 1);
     }
@@ -421,7 +400,7 @@ static osh_status num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJS
 
 osh_status osh_scope_num(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr)
 {
-    return num_at(cx, out, s, expr, 0);
+    return osh_scope_num_at(cx, out, s, expr, 0);
 }
 
 osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const char *name)
@@ -443,7 +422,7 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
                          int64_t min)
 {
     double x = 0;
-    osh_status rc = num_at(cx, &x, s, expr, 0);
+    osh_status rc = osh_scope_num_at(cx, &x, s, expr, 0);
     if (rc) return rc;
     if (!(x >= (double)min && x <= max_int && x == floor(x)))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is %g, want a whole number of at least %lld",
@@ -454,97 +433,11 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
 
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s, const char *key)
 {
-    const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->config->model, key);
+    const cJSON *row = osh_scope_member(s, key);
     if (!row) row = scope_default(s, key);
     if (!row) return osh_fail(cx, OSH_E_FORMAT, "%s: %s is missing", s->config->path, key);
     if (!cJSON_IsString(row))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a string", s->config->path, key);
     *out = row->valuestring;
     return OSH_OK;
-}
-
-/* Sets *yes to true if the layer has sliding attention. If config.json has layer_types, *yes is
- * true if the layer's item is sliding_attention. If not, layers from `from` (max_window_layers) on
- * have sliding attention, or all layers for which layer + 1 is not a multiple of `every`. */
-static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
-                               int64_t layer)
-{
-    osh_status rc = OSH_OK;
-    const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "layers"),
-                *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
-                *every = cJSON_GetObjectItemCaseSensitive(row, "every");
-    const cJSON *types = cJSON_IsString(key)
-                             ? cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring)
-                             : NULL;
-    *yes = true;
-    if (types && !cJSON_IsNull(types)) {
-        const cJSON *type = cJSON_IsArray(types) ? cJSON_GetArrayItem(types, (int)layer) : NULL;
-        const char *text = cJSON_IsString(type) ? type->valuestring : "";
-        *yes = strcmp(text, "sliding_attention") == 0;
-        if (!*yes && strcmp(text, "full_attention") != 0)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: %s[%lld] is '%s', want full_attention or sliding_attention",
-                     s->config->path, key->valuestring, (long long)layer, text);
-    } else if (from) {
-        int64_t first = 0;
-        OSH_TRY(osh_scope_int(cx, &first, s, from, 0));
-        *yes = layer >= first;
-    } else if (every) {
-        int64_t step = 1;
-        OSH_TRY(osh_scope_int(cx, &step, s, every, 1));
-        *yes = (layer + 1) % step != 0;
-    }
-done:
-    return rc;
-}
-
-osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s,
-                            int64_t layer)
-{
-    osh_status rc = OSH_OK;
-    const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "window");
-    const cJSON *when = cJSON_GetObjectItemCaseSensitive(row, "when");
-    double on = 1;
-    int64_t size = 0;
-    bool slides = false;
-    *out = 0, *sliding = false;
-    if (!row) return OSH_OK;
-    if (when) OSH_TRY(osh_scope_num(cx, &on, s, when));
-    OSH_TRY(layer_slides(cx, &slides, s, row, layer));
-    if (slides && on != 0)
-        OSH_TRY(osh_scope_int(cx, &size, s, cJSON_GetObjectItemCaseSensitive(row, "size"), 0));
-    *out = size, *sliding = slides && on != 0;
-done:
-    return rc;
-}
-
-osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer)
-{
-    osh_status rc = OSH_OK;
-    const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "sparse");
-    const cJSON *when = cJSON_GetObjectItemCaseSensitive(row, "when"),
-                *every = cJSON_GetObjectItemCaseSensitive(row, "every"),
-                *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
-                *to = cJSON_GetObjectItemCaseSensitive(row, "to"),
-                *except = cJSON_GetObjectItemCaseSensitive(row, "except"),
-                *only = cJSON_GetObjectItemCaseSensitive(row, "only");
-    double on = 1, last = -1;
-    int64_t step = 1, first = 0;
-    bool dense = false;
-    *out = false;
-    if (!row) return OSH_OK;
-    if (when) OSH_TRY(osh_scope_num(cx, &on, s, when));
-    if (every) OSH_TRY(osh_scope_int(cx, &step, s, every, 1));
-    if (from) OSH_TRY(osh_scope_int(cx, &first, s, from, 0));
-    if (to) OSH_TRY(osh_scope_num(cx, &last, s, to));
-    if (cJSON_IsString(except)) OSH_TRY(layer_is_listed(cx, &dense, s, except->valuestring, layer));
-    if (cJSON_IsString(only) &&
-        cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(s->config->model, only->valuestring))) {
-        OSH_TRY(layer_is_listed(cx, out, s, only->valuestring, layer));
-        goto done;
-    }
-    *out = on > 0 && !dense && layer >= first && (last < 0 || (double)layer <= last) &&
-           (layer + 1) % step == 0;
-done:
-    return rc;
 }

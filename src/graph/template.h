@@ -8,6 +8,7 @@
  *   "e"             number of the repeated module, such as the expert
  *   "i"             number of the layer
  *   "rope_mscale"   the factor of yarn for the scores of latent attention
+ *   "no_rope"       1 if rope_theta is null in config.json
  *   a row of "flags", which is on or off for the layer
  *   a row of "dims"
  *   a key of config.json
@@ -71,6 +72,15 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
                          int64_t min); // *out: a whole number from `min` to 2^40
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
                          const char *key); // *out: view of config.json or of the template
+/* Returns a member of config.json. `name` may have dots: "attn_config.clip_qkv" is a member of the
+ * object attn_config. Returns NULL if there is none. */
+const cJSON *osh_scope_member(const osh_scope *s, const char *name);
+/* Evaluates an expression inside `depth` others, like osh_scope_num. */
+osh_status osh_scope_num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
+                            int depth);
+/* Sets *out to the value of a row of "flags" for the layer of `s` (layer_rules.c). */
+osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
+                          int depth);
 /* Sets *out to the window of a layer in tokens, from the template's "window" row {"size", "when",
  * "layers", "from", "every"}, or to 0 for full attention. Sets *sliding to true if the layer has
  * sliding attention. */

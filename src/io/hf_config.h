@@ -12,6 +12,7 @@ typedef enum {
 typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transformers
     osh_rope_type type;
     double theta, factor;
+    bool none;                                // true if rope_theta is null: no rope
     double partial_rotary_factor;             // default: 1
     int64_t max_position_embeddings;          // value in config.json
     int64_t original_max_position_embeddings; // the key of this name; 0: config.json does not have

@@ -234,6 +234,8 @@ static void read_theta(reader *r, osh_rope *p, bool sliding)
     double dflt = sliding ? f->sliding_theta : f->theta;
 
     if (dflt == 0) dflt = 10000;
+    p->none = !sliding && cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(
+                              r->dict ? r->dict : r->config, "rope_theta"));
     if (rope_member(r->dict, "rope_theta")) p->theta = take_num(r, r->dict, "rope_theta", dflt);
     else p->theta = key ? take_num(r, r->config, key, dflt) : dflt;
 }
@@ -258,8 +260,10 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     from = by_type || rope_member(r.dict, "partial_rotary_factor") ? r.dict : config;
     const char *partial = "partial_rotary_factor";
     if (!rope_member(from, partial) && family->partial_key) partial = family->partial_key;
-    p.partial_rotary_factor = take_num(
-        &r, from, partial, family->partial_rotary_factor > 0 ? family->partial_rotary_factor : 1);
+    bool rotates_part =
+        family->partial_rotary_factor > 0 && !(family->whole && (sliding || r.dict));
+    p.partial_rotary_factor =
+        take_num(&r, from, partial, rotates_part ? family->partial_rotary_factor : 1);
     p.llama_4_scaling_beta = take_num(&r, r.dict, "llama_4_scaling_beta", 0);
     if (p.partial_rotary_factor <= 0 || p.partial_rotary_factor > 1)
         set_problem(&r, "partial_rotary_factor", "is not in (0, 1]");

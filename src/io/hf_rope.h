@@ -18,6 +18,8 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
     bool longrope;           // true if the types "su" and "yarn" mean longrope
     bool required;           // true if the family's class always uses a rope type that has
                              // parameters, so a config.json without them is incomplete
+    bool whole;              // true if partial_rotary_factor is only for layers with full attention
+                             // of a config.json without rope_parameters; else it is 1
     bool alpha;              // true if the type "dynamic" with the key alpha means a larger theta
                              // (osh_rope.alpha) for samples of any length
 } osh_rope_defaults;

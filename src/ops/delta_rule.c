@@ -9,12 +9,13 @@
  *   q = q / sqrt(q q + 1e-6) / sqrt(Dk)     k = k / sqrt(k k + 1e-6)
  *   head h has q, k of head h / (Nv / Nk)
  *   S = exp(-exp(A_log) softplus(a + dt_bias)) S     S [Dk, Dv], 0 before the sample's first token
- *   S = S + k (sigmoid(b) (v - k S))
+ *   S = S + k (beta sigmoid(b) (v - k S))
  *   y = q S
  *
  * As in transformers' torch_recurrent_gated_delta_rule, everything is f32 except sigmoid(b) and y,
  * which are rounded to the dtype of x. torch_chunk_gated_delta_rule computes the same sums in
- * another order. N: tokens of the batch. */
+ * another order. The attribute beta is 2 in OlmoHybridGatedDeltaNet with linear_allow_neg_eigval.
+ * N: tokens of the batch. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -29,6 +30,8 @@ static const osh_field attrs[] = {
     {"v_heads", OSH_F_INT, offsetof(osh_delta_rule_attr, v_heads), NULL, 1, 1e6, "Nv", NULL, NULL},
     {"k_dim", OSH_F_INT, offsetof(osh_delta_rule_attr, k_dim), NULL, 1, 1e6, "Dk", NULL, NULL},
     {"v_dim", OSH_F_INT, offsetof(osh_delta_rule_attr, v_dim), NULL, 1, 1e6, "Dv", NULL, NULL},
+    {"beta", OSH_F_FLOAT, offsetof(osh_delta_rule_attr, beta), "1", 0, 1e6, "factor of sigmoid(b)",
+     NULL, NULL},
     {0},
 };
 
@@ -53,13 +56,14 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-void osh_delta_gates(float gates[2], float a, float b, const float weights[2], osh_dtype dt)
+void osh_delta_gates(float gates[2], const float in[4], const osh_delta_rule_attr *at, osh_dtype dt)
 {
-    double x = (double)a + weights[1];
+    double x = (double)in[0] + in[3];
     // softplus; above torch's threshold 20 it is x
     double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
-    gates[0] = (float)osh_math_exp(-osh_math_exp(weights[0]) * soft);
-    gates[1] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)b))), dt);
+    gates[0] = (float)osh_math_exp(-osh_math_exp(in[2]) * soft);
+    gates[1] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)in[1]))), dt);
+    gates[1] = osh_round_to(gates[1] * (float)at->beta, dt);
 }
 
 static void delta_unit_ref(double *to, const float *x, int64_t n, double by)
@@ -108,8 +112,9 @@ static void delta_head_ref(const whole *w, const osh_delta_rule_attr *at, int64_
     for (int64_t t = row; t < row + n; t++) {
         const float *x = w->x + t * width, *q = x + h / (at->v_heads / at->k_heads) * Dk;
         float gates[2];
-        osh_delta_gates(gates, w->a[t * at->v_heads + h], w->b[t * at->v_heads + h],
-                        (float[2]){w->A_log[h], w->dt_bias[h]}, dt);
+        const float in[4] = {w->a[t * at->v_heads + h], w->b[t * at->v_heads + h], w->A_log[h],
+                             w->dt_bias[h]};
+        osh_delta_gates(gates, in, at, dt);
         delta_unit_ref(w->q, q, Dk, 1 / sqrt((double)Dk));
         delta_unit_ref(w->k, q + keys, Dk, 1);
         token_ref token = {w->S, w->q, w->k, x + 2 * keys + h * Dv, gates};
@@ -177,14 +182,14 @@ done:
  *
  * After that, dS - k e' is the gradient with respect to the product f S. */
 
-void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], float a, float b,
-                          const float w[2])
+void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], const float in[4],
+                          const osh_delta_rule_attr *at)
 {
-    double x = (double)a + w[1], soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
+    double x = (double)in[0] + in[3], soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
     // rate: gradient with respect to softplus(a + dt_bias)
-    double A = osh_math_exp(w[0]), rate = d[0] * gates[0] * -A;
-    double half = 1 / (1 + osh_math_exp(-(double)b));
-    to[0] = rate / (1 + osh_math_exp(-x)), to[1] = d[1] * half * (1 - half);
+    double A = osh_math_exp(in[2]), rate = d[0] * gates[0] * -A;
+    double half = 1 / (1 + osh_math_exp(-(double)in[1]));
+    to[0] = rate / (1 + osh_math_exp(-x)), to[1] = d[1] * at->beta * half * (1 - half);
     to[2] = rate * soft, to[3] = to[0];
 }
 
@@ -203,7 +208,7 @@ typedef struct delta_back { // scratch for the backward pass of one head; all po
     double *u, *du;  // [Dv] each; u: holds e of the formula; du: holds du, and at the end of the
                      // step e'
     float *dq, *dk;  // gradients of q and k, [Dk]
-    float gates[2];  // decay and sigmoid(b) of the token
+    float gates[2];  // decay and beta sigmoid(b) of the token
     double d[2];     // gradients of the two gates
 } delta_back;
 
@@ -248,7 +253,6 @@ static void delta_head_back_ref(const osh_grad_args *a, const whole *w, delta_ba
     int64_t Dk = at->k_dim, Dv = at->v_dim, keys = at->k_heads * Dk,
             width = 2 * keys + at->v_heads * Dv;
     int64_t key = h / (at->v_heads / at->k_heads) * Dk, each = Dk * Dv;
-    const float weights[2] = {w->A_log[h], w->dt_bias[h]};
     float *dx = a->din[0] ? a->din[0]->data : NULL, *gates = m->gates;
     double sums[2] = {0, 0}, to[4];
 
@@ -257,7 +261,8 @@ static void delta_head_back_ref(const osh_grad_args *a, const whole *w, delta_ba
             int64_t t = back ? seq->n - 1 - n : n, row = seq->row + t, g = row * at->v_heads + h;
             const float *x = w->x + row * width, *v = x + 2 * keys + h * Dv;
             const float *dy = (const float *)a->dout[0]->data + g * Dv;
-            osh_delta_gates(gates, w->a[g], w->b[g], weights, OSH_F32);
+            const float in[4] = {w->a[g], w->b[g], w->A_log[h], w->dt_bias[h]};
+            osh_delta_gates(gates, in, at, OSH_F32);
             delta_unit_ref(m->q, x + key, Dk, 1 / sqrt((double)Dk));
             delta_unit_ref(m->k, x + keys + key, Dk, 1);
             double *S = m->S + t * each;
@@ -267,7 +272,7 @@ static void delta_head_back_ref(const osh_grad_args *a, const whole *w, delta_ba
                 continue;
             }
             delta_step_back_ref(m, S, dy, v, at);
-            osh_delta_gates_back(to, gates, m->d, w->a[g], w->b[g], weights);
+            osh_delta_gates_back(to, gates, m->d, in, at);
             osh_grad_add(a->din[1], g, to[0]), osh_grad_add(a->din[2], g, to[1]);
             sums[0] += to[2], sums[1] += to[3];
             osh_delta_unit_back(dx ? dx + row * width + key : NULL, x + key, m->dq, Dk,

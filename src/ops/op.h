@@ -314,6 +314,7 @@ static inline bool osh_act_is_tanh(const char *act)
 }
 typedef struct { char *act; /* relu, relu2, or a name of osh_glu_attr.act */ } osh_act_attr;
 typedef struct { double limit; } osh_clamp_attr; /* largest absolute value */
+typedef struct { bool softplus; } osh_sigmoid_gate_attr; /* softplus in the place of the sigmoid */
 enum { OSH_MOE_MAX_EXPERTS = 1024 };
 typedef struct { int64_t top_k; bool norm_topk_prob, sigmoid, scaled; } osh_moe_router_attr;
 typedef struct {
@@ -376,7 +377,7 @@ typedef struct {
  *   clamp           in x [N, D]                            out [N, D]         within the limit
  *   xielu           in x [N, F], four weights [1]          out [N, F]         xIELU(x)
  *   positions       in x [N, D], w [P, D]                  out [N, D]         x + w[pos + offset]
- *   sigmoid_gate    in gate [N, 1], x [N, D]               out [N, D]         sigmoid(gate) x
+ *   sigmoid_gate    in gate [N, G], x [N, D]               out [N, D]         sigmoid(gate) x
  *   product         in a [N, D], b [N, D]                  out [N, D]         a * b; a may be F32
  *   zeros           in x [N, D], for its shape             out [N, D]
  *   moe_router      in logits [N, E], w [E] if scaled      out [N, E]         weights of experts

@@ -6,19 +6,27 @@
  *
  *   conv1d      in x [N, C], w [C, K], bias [C] optional                    out [N, C]
  *   delta_rule  in x [N, 2 Nk Dk + Nv Dv], a, b [N, Nv], A_log, dt_bias [Nv]  out [N, Nv*Dv]
+ *   channel_delta  in x [N, 3 H D], a [N, H D], b [N, H], A_log [H], dt_bias [H D]  out [N, H D]
  *   ssm_scan    in x [N, H P + 2 G S], dt [N, H], A_log, D, dt_bias [H]     out [N, H*P] F32
  *   mamba_scan  in x, dt [N, I], B, C [N, S], A_log [I, S], D, dt_bias [I]  out [N, I]
- *   gated_norm  in x, z [N, H*D], w [D]                                     out [N, H*D] */
+ *   gated_norm  in x, z [N, H*D], w [D] or [H*D]                            out [N, H*D] */
 #ifndef OSH_SCAN_H
 #define OSH_SCAN_H
 #include "ops/op.h"
 
 typedef struct { int64_t kernel; bool silu, bias; } osh_conv1d_attr;
-typedef struct { int64_t k_heads, v_heads, k_dim, v_dim; } osh_delta_rule_attr;
+/* `beta`: factor of sigmoid(b); 2 allows negative eigenvalues. */
+typedef struct { int64_t k_heads, v_heads, k_dim, v_dim; double beta; } osh_delta_rule_attr;
+typedef struct { int64_t heads, dim; } osh_channel_delta_attr;
 typedef struct { int64_t heads, head_dim, state, groups; double dt_min, dt_max; } osh_ssm_scan_attr;
 typedef struct { int64_t state; } osh_mamba_scan_attr;
-/* `before`: true if the gate is applied before the norm. */
-typedef struct { double eps; int64_t head_dim; bool before; } osh_gated_norm_attr;
+/* `before`: true if the gate is applied before the norm. `whole`: true if w has an element for each
+ * element of the row. `sigmoid`: true if the gate is a sigmoid. */
+typedef struct {
+    double eps;
+    int64_t head_dim;
+    bool before, whole, sigmoid;
+} osh_gated_norm_attr;
 
 osh_status osh_delta_rule_cpu(osh_ctx *cx, const osh_op_args *a); // in cpu/delta_rule.c
 size_t osh_delta_rule_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -28,14 +36,15 @@ size_t osh_delta_rule_state(const void *attr, const int64_t *in_width, int64_t n
 osh_status osh_delta_rule_grad_cpu(osh_ctx *cx, const osh_grad_args *a); // in cpu/delta_rule_grad.c
 size_t osh_delta_rule_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, int n_threads);
-/* Computes gates[0], the decay of a head's state for one token, and gates[1], the factor sigmoid(b)
- * of the correction of the state. `a`, `b`: the token's inputs; `weights`: A_log and dt_bias of the
- * head; `dt`: dtype of x. */
-void osh_delta_gates(float gates[2], float a, float b, const float weights[2], osh_dtype dt);
-/* Computes the gradients `to` of a, b, A_log and dt_bias from `d`, the gradients of the two gates.
- * `w`: A_log and dt_bias. */
-void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], float a, float b,
-                          const float w[2]);
+/* Computes gates[0], the decay of a head's state for one token, and gates[1], the factor
+ * beta sigmoid(b) of the correction of the state. `in`: a and b of the token, A_log and dt_bias of
+ * the head; `dt`: dtype of x. */
+void osh_delta_gates(float gates[2], const float in[4], const osh_delta_rule_attr *at,
+                     osh_dtype dt);
+/* Computes the gradients `to` of a, b, A_log and dt_bias (`in`) from `d`, the gradients of the two
+ * gates. */
+void osh_delta_gates_back(double to[4], const float gates[2], const double d[2], const float in[4],
+                          const osh_delta_rule_attr *at);
 /* Backward pass of f(x) = `by` x / sqrt(x x + 1e-6), which scales x [n] to length `by`: adds the
  * gradient of x to dx. `d` is the gradient of f(x). Does nothing if dx is NULL. */
 void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, double by);

@@ -1,9 +1,12 @@
-/* sigmoid_gate.c - y = sigmoid(gate) x, with one gate for each row or one gate for each element.
+/* sigmoid_gate.c - y = sigmoid(gate) x, with one gate for each row, each head or each element.
  *
- *   in[0] gate [N, 1] or [N, D]     in[1] x [N, D]     out y [N, D]     y may be x
+ *   in[0] gate [N, G]     in[1] x [N, D]     out y [N, D]     y may be x
+ *   gate g applies to elements [g D / G, (g + 1) D / G)
  *
- * As in transformers' Qwen2MoeSparseMoeBlock (shared expert), the sigmoid and the product are
- * rounded to the dtype of x. Shapes: N tokens of the batch, D elements per token. */
+ * As in transformers' Qwen2MoeSparseMoeBlock (shared expert, G = 1), the sigmoid and the product
+ * are rounded to the dtype of x. With the attribute `softplus`, y = log(1 + e^gate) x, rounded in
+ * the same way (LagunaAttention). Shapes: N tokens of the batch, D elements per token, G gates per
+ * token. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -12,22 +15,37 @@
 /* ROWS: rows per chunk of parallel work; PIECE: elements converted to f32 at a time. */
 enum { ROWS = 16, PIECE = 1024 };
 
+static const osh_field attrs[] = {
+    {"softplus", OSH_F_BOOL, offsetof(osh_sigmoid_gate_attr, softplus), "false", 0, 0,
+     "softplus in the place of the sigmoid", NULL, NULL},
+    {0},
+};
+
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
 {
     (void)attr, (void)w_shape, (void)w_ndim;
-    if (in_width[0] != 1 && in_width[0] != in_width[1])
-        return osh_fail(cx, OSH_E_FORMAT, "sigmoid_gate: the gate has width %lld, want 1 or %lld",
+    if (in_width[0] < 1 || in_width[1] % in_width[0])
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "sigmoid_gate: the gate has width %lld, want a divisor of %lld",
                         (long long)in_width[0], (long long)in_width[1]);
     out_width[0] = in_width[1];
     return OSH_OK;
 }
 
-static void sigmoid_gates_load(float *by, const osh_tensor *gate, int64_t at, int64_t n)
+static double gate_value(float gate, bool softplus)
 {
+    if (!softplus) return 1 / (1 + osh_math_exp(-(double)gate));
+    return gate > 20 ? gate : osh_math_log(1 + osh_math_exp(gate)); // torch's threshold
+}
+
+static void gates_load(float *by, const osh_op_args *a, int64_t at, int64_t n)
+{
+    const osh_tensor *gate = a->in[0];
+    bool softplus = ((const osh_sigmoid_gate_attr *)a->attr)->softplus;
     osh_to_f32(by, osh_elem(gate, at), gate->dtype, n);
     for (int64_t i = 0; i < n; i++)
-        by[i] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)by[i]))), gate->dtype);
+        by[i] = osh_round_to((float)gate_value(by[i], softplus), gate->dtype);
 }
 
 static osh_status sigmoid_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -35,17 +53,17 @@ static osh_status sigmoid_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     const osh_op_args *a = user;
     const osh_tensor *x = a->in[1];
     int64_t D = osh_width(x), end = osh_min64(osh_rows(x), (chunk + 1) * ROWS);
-    bool each = osh_width(a->in[0]) > 1;
+    int64_t share = D / osh_width(a->in[0]); // elements per gate
     float by[PIECE], y[PIECE];
 
     (void)cx, (void)worker;
     for (int64_t row = chunk * ROWS; row < end; row++) {
-        if (!each) sigmoid_gates_load(by, a->in[0], row, 1);
         for (int64_t at = row * D, n; at < (row + 1) * D; at += n) {
             n = osh_min64(PIECE, (row + 1) * D - at);
-            if (each) sigmoid_gates_load(by, a->in[0], at, n);
+            int64_t first = at / share;
+            gates_load(by, a, first, (at + n - 1) / share - first + 1);
             osh_to_f32(y, osh_elem(x, at), x->dtype, n);
-            for (int64_t i = 0; i < n; i++) y[i] *= by[each ? i : 0];
+            for (int64_t i = 0; i < n; i++) y[i] *= by[(at + i) / share - first];
             osh_from_f32(osh_elem(a->out[0], at), x->dtype, y, n);
         }
     }
@@ -59,23 +77,25 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 }
 
 /* Computes, with s = sigmoid(gate), dx = dy s, and dgate = s (1 - s) times the sum of dy x over the
- * elements to which the gate applies. */
+ * elements to which the gate applies. With softplus, dx = dy softplus(gate), and the factor is
+ * s. */
 static osh_status sigmoid_gate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t n_gates = osh_tensor_numel(a->in[0]), D = osh_width(a->in[1]) / osh_width(a->in[0]);
     const float *dy = a->dout[0]->data;
+    bool softplus = ((const osh_sigmoid_gate_attr *)a->attr)->softplus;
     float *gate = NULL, *x = NULL; // own, in f32: gate [N] or [N, D]; x [N, D]
 
     OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &x, a->in[1]));
     for (int64_t n = 0; n < n_gates; n++) {
-        double s = 1 / (1 + osh_math_exp(-(double)gate[n])), sum = 0;
+        double s = gate_value(gate[n], false), by = gate_value(gate[n], softplus), sum = 0;
         for (int64_t i = n * D; i < (n + 1) * D; i++) {
             sum += (double)dy[i] * x[i];
-            osh_grad_add(a->din[1], i, dy[i] * s);
+            osh_grad_add(a->din[1], i, dy[i] * by);
         }
-        osh_grad_add(a->din[0], n, s * (1 - s) * sum);
+        osh_grad_add(a->din[0], n, (softplus ? s : s * (1 - s)) * sum);
     }
 done:
     osh_free(cx, x);
@@ -85,7 +105,7 @@ done:
 
 const osh_op osh_op_sigmoid_gate = {
     .name = "sigmoid_gate", .n_in = 2, .n_weights = 0, .n_out = 1, .each_token = true,
-    .attrs = NULL, .attr_bytes = 0, .infer = infer,
+    .attrs = attrs, .attr_bytes = sizeof(osh_sigmoid_gate_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_sigmoid_gate_cuda)},
     .tol = 1e-12, .scratch = osh_elementwise_scratch,
     .grad.run = {[OSH_REF] = sigmoid_gate_grad_ref},

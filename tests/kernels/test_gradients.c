@@ -58,12 +58,14 @@ static const osh_positions_attr pos = {20, 2};
 static const osh_join_attr join_each = {3, 2}, join_all = {4, 5};
 static const osh_conv1d_attr conv = {4, true, true}, conv_plain = {3, false, false},
                              conv_long = {16, true, true};
-static const osh_gated_norm_attr gated = {1e-2, 8, false}, gated_before = {1e-2, 24, true};
+static const osh_gated_norm_attr gated = {1e-2, 8, false}, gated_before = {1e-2, 24, true},
+                                 gated_whole = {1e-2, 8, true, true, true};
 static const osh_moe_sparsemixer_attr mixer = {{2}, 0.3};
 static char greedy[] = "greedy", groups[] = "groups";
 static const osh_moe_gate_attr gate_soft = {{2, false}, 6, 1, 1, 2.5, false, false, greedy},
                                gate_groups = {{3, true}, 8, 4, 2, 1.5, true, true, groups};
-static const osh_delta_rule_attr delta = {2, 4, 5, 7}, delta_wide = {1, 1, 32, 24};
+static const osh_delta_rule_attr delta = {2, 4, 5, 7, 2}, delta_wide = {1, 1, 32, 24, 1};
+static const osh_sigmoid_gate_attr half_gate = {false}, soft_gate = {true};
 static const osh_mamba_scan_attr mamba5 = {5};
 static const osh_alibi_attr alibi7 = {.head_dim = 7, .by = 2};
 static const osh_ssm_scan_attr scan = {4, 5, 6, 2, 0.4, 0.9}, scan_wide = {10, 8, 16, 1, 0, 0};
@@ -80,8 +82,9 @@ static const grad_case cases[] = {
     {"slice", 7, {3}, {{18, 0}}, 6, &slice_heads},
     {"slice", 7, {3}, {{18, 0}}, 10, &slice_padded},
     {"positions", 13, {5, 6}, {{9, 0}, {20, 9}}, 9, &pos},
-    {"sigmoid_gate", 7, {3}, {{1, 0}, {129, 0}}, 129, NULL, 2},
-    {"sigmoid_gate", 7, {3}, {{129, 0}, {129, 0}}, 129, NULL, 2},
+    {"sigmoid_gate", 7, {3}, {{1, 0}, {129, 0}}, 129, &half_gate, 2},
+    {"sigmoid_gate", 7, {3}, {{129, 0}, {129, 0}}, 129, &half_gate, 2},
+    {"sigmoid_gate", 7, {3}, {{3, 0}, {129, 0}}, 129, &soft_gate, 2},
     {"product", 7, {3}, {{129, 0}, {129, 0}}, 129, NULL, 2},
     {"zeros", 7, {3}, {{9, 0}}, 9},
     {"moe_router", 7, {3}, {{8, 0}}, 8, &top2, 4},
@@ -148,6 +151,7 @@ static const grad_case cases[] = {
                                                                    // is longer than a sample
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {8, 0}}, 24, &gated, 2},
     {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {24, 0}}, 24, &gated_before, 2},
+    {"gated_norm", 35, {5, 6}, {{24, 0}, {24, 0}, {24, 0}}, 24, &gated_whole, 2},
     {"moe_sparsemixer", 7, {3}, {{8, 0}}, 8, &mixer, 2},
     {"moe_gate", 7, {3}, {{9, 0}, {6, 9}}, 6, &gate_soft, 2},
     {"moe_gate", 7, {3}, {{9, 0}, {8, 9}, {8, 0}}, 8, &gate_groups, 2},

@@ -121,8 +121,11 @@ static const osh_moe_gate_attr gate1 = GATE(1, 1, 1, 1, false, false, 1, false),
                                gate1024 = GATE(1024, 1, 1, 1, true, false, 8, true);
 static const osh_conv1d_attr conv4 = {4, false, false}, conv4b = {4, false, true},
                              conv4s = {4, true, true}, conv4u = {4, true, false};
-static const osh_delta_rule_attr delta1 = {1, 1, 1, 1}, delta7 = {2, 6, 7, 13},
-                                 delta64 = {2, 4, 64, 64};
+static const osh_delta_rule_attr delta1 = {1, 1, 1, 1, 1}, delta7 = {2, 6, 7, 13, 1},
+                                 delta7_2 = {2, 6, 7, 13, 2}, delta64 = {2, 4, 64, 64, 1};
+static const osh_channel_delta_attr channel1 = {1, 1}, channel7 = {6, 7},
+                                    channel129 = {1, 129};
+static const osh_sigmoid_gate_attr half_gate = {false}, soft_gate = {true};
 static const osh_ssm_scan_attr ssm1 = {1, 1, 1, 1, 0, 0}, ssm7 = {6, 7, 5, 2, 0, 0},
                                ssm7c = {6, 7, 5, 2, 0.7, 0.9}, ssm64 = {3, 64, 129, 1, 0, 0};
 static const osh_mamba_scan_attr mamba1 = {1}, mamba5 = {5}, mamba16 = {16};
@@ -132,7 +135,10 @@ static const osh_alibi_attr alibi1 = {.head_dim = 1, .by = 1}, alibi7 = {.head_d
                             alibi7_mpt = {.head_dim = 7, .by = 2, .most = 4};
 static const osh_gated_norm_attr gated1 = {1e-5, 1}, gated13 = {1e-6, 13}, gated129 = {1e-5, 129},
                                  gated129_0 = {0, 129}, gated78 = {1e-6, 78, false},
-                                 gated78b = {1e-6, 78, true};
+                                 gated78b = {1e-6, 78, true},
+                                 gated26 = {1e-6, 26, true, true},
+                                 gated78w = {1e-6, 78, true, true},
+                                 gated13s = {1e-6, 13, false, false, true};
 static const osh_moe_combine_attr expert0 = {0}, expert6 = {6}, expert6p = {6, true};
 static const osh_position_scale_attr far4 = {0.5, 4}, far9 = {0.5, 9}, far4b = {0.1, 4};
 static const osh_rms_norm_attr plain129 = {.eps = 1e-5, .plain = true},
@@ -194,9 +200,11 @@ static const op_case cases[] = {
     {"product", 7, {7, 7}, .out = 7, {3}, .amp = 4},
     {"product", 129, {1030, 1030}, .out = 1030, {3}, .amp = 4},
     {"product", 7, {129, 129}, .out = 129, {3}, .f32 = true},
-    {"sigmoid_gate", 1, {1, 1}, .out = 1, .amp = 4},
-    {"sigmoid_gate", 7, {1, 7}, .out = 7, {3}, .amp = 4},
-    {"sigmoid_gate", 129, {1, 1030}, .out = 1030, {3}, .amp = 4},
+    {"sigmoid_gate", 1, {1, 1}, .out = 1, .amp = 4, .attr = &half_gate},
+    {"sigmoid_gate", 7, {1, 7}, .out = 7, {3}, .amp = 4, .attr = &half_gate},
+    {"sigmoid_gate", 129, {1, 1030}, .out = 1030, {3}, .amp = 4, .attr = &half_gate},
+    {"sigmoid_gate", 13, {6, 1290}, .out = 1290, {3}, .amp = 40, .attr = &soft_gate,
+     .without = &half_gate},
     {"linear", 1, {1}, {{1, 1}}, 1, .attr = &lin},
     {"linear", 7, {7}, {{7, 7}, {7}}, 7, {3}, .attr = &lin_bias},
     {"linear", 129, {129}, {{193, 129}, {193}}, 193, {1, 4}, .attr = &lin_bias},
@@ -235,15 +243,20 @@ static const op_case cases[] = {
     {"attention", 515, {256, 128, 128}, .out = 256, {130}, .attr = &att64w, .without = &att64l},
     {"attention", 130, {576, 64, 64}, .out = 576, {41}, .attr = &att64m},
     {"attention", 300, {192, 192, 192}, .out = 192, {7}, .attr = &att96},
-    {"sigmoid_gate", 129, {1030, 1030}, .out = 1030, {3}, .amp = 4},
+    {"sigmoid_gate", 129, {1030, 1030}, .out = 1030, {3}, .amp = 4, .attr = &half_gate},
     {"conv1d", 1, {1}, {{1, 4}}, 1, .attr = &conv4},
     {"conv1d", 29, {7}, {{7, 4}}, 7, {3}, .attr = &conv4u, .without = &conv4},
     {"conv1d", 7, {7}, {{7, 4}, {7}}, 7, {3}, .attr = &conv4b},
     {"conv1d", 129, {700}, {{700, 4}, {700}}, 700, {2, 66}, .attr = &conv4s, .without = &conv4b},
     {"delta_rule", 1, {3, 1, 1}, {{1}, {1}}, 1, .attr = &delta1},
     {"delta_rule", 29, {2 * 2 * 7 + 6 * 13, 6, 6}, {{6}, {6}}, 78, {11}, .attr = &delta7},
+    {"delta_rule", 29, {2 * 2 * 7 + 6 * 13, 6, 6}, {{6}, {6}}, 78, {11}, .attr = &delta7_2,
+     .without = &delta7},
     {"delta_rule", 130, {2 * 2 * 64 + 4 * 64, 4, 4}, {{4}, {4}}, 256, {41}, .amp = 2,
      .attr = &delta64},
+    {"channel_delta", 1, {3, 1, 1}, {{1}, {1}}, 1, .attr = &channel1},
+    {"channel_delta", 29, {3 * 6 * 7, 42, 6}, {{6}, {42}}, 42, {11}, .attr = &channel7},
+    {"channel_delta", 67, {3 * 129, 129, 1}, {{1}, {129}}, 129, {9, 11}, .attr = &channel129},
     {"ssm_scan", 1, {3, 1}, {{1}, {1}, {1}}, 1, .attr = &ssm1},
     {"ssm_scan", 29, {6 * 7 + 2 * 2 * 5, 6}, {{6}, {6}, {6}}, 42, {11}, .attr = &ssm7},
     {"ssm_scan", 29, {6 * 7 + 2 * 2 * 5, 6}, {{6}, {6}, {6}}, 42, {11}, .attr = &ssm7c,
@@ -258,6 +271,8 @@ static const op_case cases[] = {
     {"alibi", 300, {42}, .out = 54, {11}, .attr = &alibi7_keys, .without = &alibi7},
     {"gated_norm", 67, {78, 78}, {{78}}, 78, {9, 11}, .attr = &gated78b, .without = &gated78},
     {"gated_norm", 1, {1, 1}, {{1}}, 1, .attr = &gated1},
+    {"gated_norm", 67, {78, 78}, {{78}}, 78, {9}, .attr = &gated26, .without = &gated78w},
+    {"gated_norm", 67, {78, 78}, {{13}}, 78, {9}, .attr = &gated13s, .without = &gated13},
     {"gated_norm", 67, {78, 78}, {{78}}, 78, {9, 11}, .attr = &gated78b, .without = &gated78,
      .f32 = true},
     {"gated_norm", 29, {78, 78}, {{13}}, 78, {9}, .attr = &gated13, .f32 = true},

@@ -379,6 +379,14 @@ static void broken_templates(void **state)
         {"\"head\":", "\"logits\": {\"cap\": \"D-D-D\"}, \"head\":", "capped at -"},
         {"\"head\":", "\"flags\": {\"F\": {\"every\": 2}}, \"head\":", "a flag without \"list\""},
         {"\"F\": \"intermediate_size\"", "\"F\": {\"layers\": \"x\"}", "are not words"},
+        {"\"head\":", "\"flags\": {\"F\": {\"period\": \"D/3\", \"offset\": 0}}, \"head\":",
+         "want a whole number from 1"},
+        {"\"head\":", "\"flags\": {\"F\": {\"period\": \"F\", \"offset\": 0}}, \"head\":",
+         "defined by itself"},
+        {"\"head\":",
+         "\"flags\": {\"F\": {\"list\": \"x\", \"pattern\": \"hidden_act\", \"letter\": \"M\"}}, "
+         "\"head\":", "whole number of at least 1"},
+        {"\"F\": \"intermediate_size\"", "\"F\": {\"items\": \"hidden_act\"}", "is not a list"},
         {"\"head\":", "\"flags\": {\"F\": {\"list\": \"architectures\"}}, \"head\":",
          "architectures[0] is not a number"},
         {"\"F\": \"intermediate_size\"",
@@ -423,6 +431,65 @@ static void broken_templates(void **state)
         osh_status rc = osh_graph_new(f.cx, &f.g, f.ck, path);
         if (rc != OSH_E_FORMAT || !strstr(osh_error_text(f.cx), rows[r].says))
             fail_msg("%s: status %d, %s", rows[r].to, rc, osh_error_text(f.cx));
+        close_case(&f);
+    }
+}
+
+/* Templates with the key "extends". `says`: part of the error; NULL: the graph has `n_nodes` nodes
+ * more than that of Llama. */
+static void extended_templates(void **state)
+{
+#define EXTENDS(rest) "{\"architectures\": [\"LlamaForCausalLM\"], \"extends\": " rest "}"
+    static const struct {
+        const char *text, *says;
+        int n_nodes;
+    } rows[] = {
+        {EXTENDS("\"MistralForCausalLM\", \"window\": null"), NULL, 0},
+        {EXTENDS("\"MistralForCausalLM\", \"entries\": {\"self_attn.o_proj\": ["
+                 "{\"of\": \"self_attn\", \"op\": \"clamp\", \"in\": [\"c\"], \"out\": \"c\", "
+                 "\"attr\": {\"limit\": 3}}, {\"name\": \"self_attn.o_proj\", \"class\": "
+                 "\"Linear\", \"op\": \"linear\", \"in\": [\"c\"], \"out\": \"o\", \"weight\": "
+                 "[\"D\", \"H*Dh\"]}]}"),
+         NULL, 1},
+        {EXTENDS("\"MistralForCausalLM\", \"entries\": {\"rope kr\": null, \"attention c\": "
+                 "{\"in\": [\"qr\", \"k\", \"v\"]}}"),
+         NULL, -1},
+        {EXTENDS("\"MistralForCausalLM\", \"renames\": [[\"mlp\", \"ffn\"], [\"gate_proj\", "
+                 "\"w1\"]]"),
+         "tensor model.layers.0.ffn.w1.weight is missing", 0},
+        {EXTENDS("\"MistralForCausalLM\", \"renames\": [[\"mlp\", \"\"]]"),
+         "tensor model.layers.0.gate_proj.weight is missing", 0},
+        {EXTENDS("\"MistralForCausalLM\", \"defaults\": {\"rms_norm_eps\": null}, \"entries\": "
+                 "{\"input_layernorm\": {\"attr\": {\"eps\": \"epsilon\"}}}"),
+         "epsilon is missing", 0},
+        {EXTENDS("\"MistralForCausalLM\", \"entries\": {\"rope k\": null}"),
+         "the template that it extends has no entry 'rope k'", 0},
+        {EXTENDS("\"MistralForCausalLM\", \"entries\": {\"lm_head\": 1}"),
+         "entries.lm_head is no object, list or null", 0},
+        {EXTENDS("\"LlamaForCausalLM\""), "more than 16 templates extend each other", 0},
+        {EXTENDS("\"TinyForCausalLM\""), "no template has the architecture TinyForCausalLM", 0},
+        {EXTENDS("7"), "\"extends\" is not the name of an architecture", 0},
+    };
+#undef EXTENDS
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        fixture f;
+        char path[64];
+        open_case(&f, "llama_default");
+        tiny_write(f.cx, &f.t, f.dir, OSH_F32);
+        tiny_check(f.cx, osh_checkpoint_open(f.cx, &f.ck, f.dir));
+        tiny_check(f.cx, osh_graph_new(f.cx, &f.g, f.ck, NULL));
+        int want = f.g->n_nodes + rows[r].n_nodes * (int)f.g->n_layers;
+        osh_graph_free(f.cx, f.g), f.g = NULL;
+        snprintf(path, sizeof path, "%s/mine", f.dir);
+        tiny_check(f.cx, osh_dir_make(f.cx, path));
+        snprintf(path, sizeof path, "%s/mine/tiny.json", f.dir);
+        tiny_check(f.cx, osh_file_write_all(f.cx, path, rows[r].text, strlen(rows[r].text)));
+        snprintf(path, sizeof path, "%s/mine", f.dir);
+        osh_status rc = osh_graph_new(f.cx, &f.g, f.ck, path);
+        if (rows[r].says ? rc != OSH_E_FORMAT || !strstr(osh_error_text(f.cx), rows[r].says)
+                         : rc || f.g->n_nodes != want)
+            fail_msg("row %d: status %d, %s", (int)r, rc, osh_error_text(f.cx));
         close_case(&f);
     }
 }
@@ -542,6 +609,7 @@ int main(void)
         cmocka_unit_test(missing_and_misshapen_tensors),
         cmocka_unit_test(integers_are_no_weights),
         cmocka_unit_test(broken_templates),
+        cmocka_unit_test(extended_templates),
         cmocka_unit_test(values_in_f32),
         cmocka_unit_test(knows_architectures),
         cmocka_unit_test(out_of_memory),

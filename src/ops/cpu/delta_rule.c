@@ -92,10 +92,10 @@ osh_delta_token osh_delta_load(const osh_tensor *const *in, const osh_delta_rule
     int64_t Dk = at->k_dim, keys = at->k_heads * Dk, row = t * osh_width(x),
             g = t * at->v_heads + h;
     int64_t q = row + h / (at->v_heads / at->k_heads) * Dk;
-    osh_delta_token to = {.a = osh_tensor_at(in[1], g), .b = osh_tensor_at(in[2], g)};
+    osh_delta_token to = {.in = {osh_tensor_at(in[1], g), osh_tensor_at(in[2], g)}};
 
-    for (int k = 0; k < 2; k++) osh_load_weight(&to.weights[k], in[3 + k], h, 1, x->dtype);
-    osh_delta_gates(to.gates, to.a, to.b, to.weights, dt);
+    for (int k = 2; k < 4; k++) osh_load_weight(&to.in[k], in[1 + k], h, 1, x->dtype);
+    osh_delta_gates(to.gates, to.in, at, dt);
     osh_to_f32(m->q, osh_elem(x, q), x->dtype, Dk);
     osh_to_f32(m->k, osh_elem(x, q + keys), x->dtype, Dk);
     osh_to_f32(m->v, osh_elem(x, row + 2 * keys + h * at->v_dim), x->dtype, at->v_dim);

@@ -140,7 +140,7 @@ static void delta_token_back(const osh_grad_args *a, const delta_back *b, int64_
     }
     d[0] = avx2 ? delta_second_avx2(b, S, n.gates[0], Dk, Dv)
                 : delta_second_body(b, S, n.gates[0], Dk, Dv);
-    osh_delta_gates_back(to, n.gates, d, n.a, n.b, n.weights);
+    osh_delta_gates_back(to, n.gates, d, n.in, at);
     osh_grad_add(a->din[1], g, to[0]), osh_grad_add(a->din[2], g, to[1]);
     sums[0] += to[2], sums[1] += to[3];
     delta_add_row(a->din[0], v, b->du, at->v_dim);

@@ -1,7 +1,7 @@
 /* rows.cu - ops that combine each row of x [N, D] with a row of a table or with a number.
  *
  *   positions        x + w[position + offset]
- *   sigmoid_gate     x sigmoid(gate), gate [N, 1] or [N, D]
+ *   sigmoid_gate     x sigmoid(gate) or x softplus(gate), gate [N, G]
  *   routed_scale     x times the weight of an expert
  *   position_scale   x times a factor of the position
  *   gain             x w, w [1]
@@ -56,15 +56,17 @@ done:
     return rc;
 }
 
-/* Multiplies element i of x [n] by sigmoid(gate[i / share]). `share`: number of elements of x per
- * element of gate. */
+/* Multiplies element i of x [n] by sigmoid(gate[i / share]), or by softplus of it. `share`: number
+ * of elements of x per element of gate. */
 template <class T>
 static __global__ void sigmoid_gate_kernel(T *y, const T *x, const T *gate, int64_t n,
-                                           int64_t share)
+                                           int64_t share, bool softplus)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * blockDim.x) {
-        float by = osh_cu_round<T>(1.0f / (1.0f + expf(-osh_cu_load(gate[i / share]))));
+        float g = osh_cu_load(gate[i / share]);
+        float by = osh_cu_round<T>(!softplus ? 1.0f / (1.0f + expf(-g))
+                                             : g > 20 ? g : log1pf(expf(g)));
         osh_cu_store(&y[i], __fmul_rn(osh_cu_load(x[i]), by));
     }
 }
@@ -73,6 +75,7 @@ osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *gate = a->in[0], *x = a->in[1], *y = a->out[0];
+    bool softplus = static_cast<const osh_sigmoid_gate_attr *>(a->attr)->softplus;
     int64_t n = osh_tensor_numel(x);
 
     if (!n) return OSH_OK;
@@ -80,7 +83,7 @@ osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a)
                     OSH_LAUNCH(sigmoid_gate_kernel<T>, osh_cu_grid(y->device, n, 256), 256, 0,
                                osh_cuda_stream(y->device), static_cast<T *>(y->data),
                                static_cast<const T *>(x->data), static_cast<const T *>(gate->data),
-                               n, osh_width(x) / osh_width(gate)));
+                               n, osh_width(x) / osh_width(gate), softplus));
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -123,7 +123,7 @@ typedef struct scan_heads { // the samples, weights and states of a launch
 } scan_heads;
 
 /* Computes delta_rule: x [N, 2 Nk Dk + Nv Dv]; a, b [N, Nv]; y [N, Nv Dv]. Shared memory: q and k
- * [Dk], the decay and sigmoid(b) of the current token. */
+ * [Dk], the decay and beta sigmoid(b) of the current token. */
 template <class T>
 static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, scan_heads h,
                                     osh_delta_rule_attr at)
@@ -157,6 +157,7 @@ static __global__ void delta_kernel(T *y, const T *x, const T *a, const T *b, sc
                 gates[0] = (float)exp(fade);
                 gates[1] = osh_cu_round<T>(
                     (float)(1 / (1 + exp(-(double)osh_cu_load(b[t * at.v_heads + head])))));
+                gates[1] = osh_cu_round<T>(gates[1] * (float)at.beta);
             }
             __syncthreads();
             for (int64_t c = threadIdx.x; c < Dv; c += THREADS) {
@@ -283,27 +284,37 @@ done:
     return rc;
 }
 
-/* Computes gated_norm for n heads x, z, y [n, D]; `p`: w [D]. A block computes a head. X is T or
- * float. */
+static __device__ inline float gate_of(float z, bool sigmoid)
+{
+    return sigmoid ? 1.0f / (1.0f + expf(-z)) : silu(z);
+}
+
+typedef struct gated_sizes {
+    int64_t n, heads; // n: heads of all rows; heads: heads that have weights of their own
+} gated_sizes;
+
+/* Computes gated_norm for n heads x, z, y [n, D]; `p`: w [heads, D]. A block computes a head. X is
+ * T or float. */
 template <class T, class X>
-static __global__ void gated_kernel(T *y, const X *x, const T *z, weights p, int64_t n,
+static __global__ void gated_kernel(T *y, const X *x, const T *z, weights p, gated_sizes of,
                                     osh_gated_norm_attr at)
 {
     __shared__ float shared[8];
     int64_t D = at.head_dim;
 
-    for (int64_t r = blockIdx.x; r < n; r += gridDim.x) {
+    for (int64_t r = blockIdx.x; r < of.n; r += gridDim.x) {
         float sum = 0;
         for (int64_t i = threadIdx.x; i < D; i += THREADS) {
             float v = osh_cu_load(x[r * D + i]);
-            if (at.before) v *= silu(osh_cu_load(z[r * D + i]));
+            if (at.before) v *= gate_of(osh_cu_load(z[r * D + i]), at.sigmoid);
             sum += v * v;
         }
         sum = osh_cu_team_sum<THREADS>(sum, shared);
         float by = 1.0f / sqrtf(sum / (float)D + (float)at.eps);
         for (int64_t i = threadIdx.x; i < D; i += THREADS) {
-            float v = osh_cu_load(x[r * D + i]), gate = silu(osh_cu_load(z[r * D + i]));
-            float w = scan_weight<T>(p.w[0], p.dtype[0], i);
+            float v = osh_cu_load(x[r * D + i]);
+            float gate = gate_of(osh_cu_load(z[r * D + i]), at.sigmoid);
+            float w = scan_weight<T>(p.w[0], p.dtype[0], r % of.heads * D + i);
             if (at.before) v = w * (v * gate * by);
             else v = osh_cu_round<X>(w * osh_cu_round<X>(v * by)) * gate;
             osh_cu_store(&y[r * D + i], v);
@@ -315,11 +326,12 @@ template <class T, class X> static void gated_launch(const osh_op_args *a, weigh
 {
     const osh_tensor *y = a->out[0];
     osh_gated_norm_attr at = *static_cast<const osh_gated_norm_attr *>(a->attr);
-    int64_t n = osh_tensor_numel(y) / at.head_dim;
-    OSH_LAUNCH((gated_kernel<T, X>), osh_cu_grid(y->device, n, 1), THREADS, 0,
+    gated_sizes of = {osh_tensor_numel(y) / at.head_dim,
+                      osh_tensor_numel(a->in[2]) / at.head_dim};
+    OSH_LAUNCH((gated_kernel<T, X>), osh_cu_grid(y->device, of.n, 1), THREADS, 0,
                osh_cuda_stream(y->device), static_cast<T *>(y->data),
-               static_cast<const X *>(a->in[0]->data), static_cast<const T *>(a->in[1]->data), p, n,
-               at);
+               static_cast<const X *>(a->in[0]->data), static_cast<const T *>(a->in[1]->data), p,
+               of, at);
 }
 
 osh_status osh_gated_norm_cuda(osh_ctx *cx, const osh_op_args *a)

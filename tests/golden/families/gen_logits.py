@@ -26,6 +26,7 @@ HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent.parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "models"), str(ROOT / "scripts")]
 import tiny_families  # noqa: E402
+from renamed_families import RENAMED  # noqa: E402
 from gen import weight  # noqa: E402  (of tests/golden/models)
 from rng import rng_u64  # noqa: E402
 
@@ -42,13 +43,16 @@ def small(members):
 
 
 def make(family):
-    tiny_families.FAMILIES[family] = small(tiny_families.FAMILIES[family])
+    if family in RENAMED:
+        RENAMED[family].members = small(RENAMED[family].members)
+    else:
+        tiny_families.FAMILIES[family] = small(tiny_families.FAMILIES[family])
     with tempfile.TemporaryDirectory() as d:
         folder = pathlib.Path(d) / "source"
         model = tiny_families.make(family, folder, torch.float32, 1)
         auto = next(a for a in tiny_families.AUTO if type(model.config) in a._model_mapping)
         shapes = [[n, list(t.shape)] for n, t in sorted(tiny_families.tensors(folder).items())]
-        stored = [row for row in shapes if not TOWER.search(row[0])]
+        stored = [row for row in shapes if family in RENAMED or not TOWER.search(row[0])]
         save_file({n: torch.from_numpy(np.asarray(weight(n, s))) for n, s in stored}, folder / "model.safetensors", {"format": "pt"})
         loaded, names = tiny_families.load(folder, auto, **tiny_families.EAGER)
         assert all(TOWER.search(n) for n in names), (family, names)
@@ -57,7 +61,7 @@ def make(family):
             logits = tiny_families.speaker(loaded.float())(torch.from_numpy(ids)[None], use_cache=False).logits[0].numpy()
         tiny_families.strip(folder, pathlib.Path(d) / "bare")
         config = json.loads((pathlib.Path(d) / "bare" / "config.json").read_text())
-    for key in [k for k in config if k.endswith("_config") and k not in ("text_config", "thinker_config")]:
+    for key in [k for k in config if k.endswith("_config") and k not in ("text_config", "thinker_config", "attn_config", "ffn_config")]:
         del config[key]
     assert np.isfinite(logits).all() and logits.shape == (TOKENS, VOCABULARY), (family, logits.shape)
     rows = {"config": config, "lens": [TOKENS], "logit_samples": 1, "tensors": stored}
@@ -74,6 +78,8 @@ def wanted():
 
 
 def architecture(family):
+    if family in RENAMED:
+        return RENAMED[family].architecture
     members = dict(tiny_families.FAMILIES[family])
     config = transformers.AutoConfig.for_model(members.pop("model_type", family))
     return next(a._model_mapping[type(config)] for a in tiny_families.AUTO if type(config) in a._model_mapping).__name__
@@ -83,7 +89,7 @@ def main():
     transformers.logging.set_verbosity_error()
     (HERE / "logits").mkdir(exist_ok=True)
     names = wanted()
-    for family in sys.argv[1:] or [f for f in tiny_families.FAMILIES if architecture(f) in names]:
+    for family in sys.argv[1:] or [f for f in tiny_families.FAMILIES | RENAMED if architecture(f) in names]:
         make(family)
     versions = {p: importlib.metadata.version(p) for p in ("numpy", "torch", "transformers")}
     (HERE / "logits" / "MANIFEST.json").write_text(json.dumps(versions, indent=1) + "\n")

@@ -123,8 +123,13 @@ static void settings_without_a_template_are_refused(void **state)
     } rows[] = {
         {"cohere", "use_qk_norm", "true", "use_qk_norm is true: want false"},
         {"gemma", "use_bidirectional_attention", "true", "want false"},
-        {"olmoe", "clip_qkv", "8.0", "clip_qkv is set: want null"},
-        {"phi", "qk_layernorm", "true", "qk_layernorm is true: want false"},
+        {"laguna", "moe_router_logit_softcapping", "3", "routers with a soft cap"},
+        {"kimi_linear", "q_lora_rank", "32", "q_lora_rank is set: want null"},
+        {"chatglm", "rmsnorm", "false", "rmsnorm is false: want true"},
+        {"bailing_moe", "norm_head", "true", "norm_head is true: want false"},
+        {"deepseek", "scoring_func", "\"sigmoid\"", "scoring_func is not softmax"},
+        {"minicpm", "num_experts", "8", "MiniCPM-MoE is not supported"},
+        {"dbrx", "ffn_config", "{\"moe_normalize_expert_weights\": 2}", "is neither 1 nor null"},
         {"exaone4", "layer_types", NULL, "sliding_window is set without layer_types"},
         {"cwm", "layer_types", NULL, "layer_types is missing"},
         {"cwm", "rope_parameters", NULL, "'rope_parameters' is missing"},
@@ -157,12 +162,33 @@ static void settings_without_a_template_are_refused(void **state)
     }
 }
 
+/* Sparse attention is exact only for samples of at most index_topk tokens. */
+static void sparse_attention_limits_samples(void **state)
+{
+    fixture *x = *state;
+    tiny_case t;
+    osh_checkpoint *ck = NULL; // own
+    osh_graph *g = NULL;       // own
+    tiny_dir = DIR_LOGITS;
+    tiny_open(x->cx, &t, "deepseek_v32");
+    config_set(&t, "index_topk", "77");
+    config_set(&t, "max_position_embeddings", "100");
+    tiny_write(x->cx, &t, x->dir, OSH_F32);
+    assert_ok(x->cx, osh_checkpoint_open(x->cx, &ck, x->dir));
+    assert_ok(x->cx, osh_graph_new(x->cx, &g, ck, NULL));
+    assert_int_equal(g->max_positions, 77);
+    osh_graph_free(x->cx, g);
+    osh_checkpoint_close(x->cx, ck);
+    tiny_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(logits_are_those_of_transformers, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(settings_without_a_template_are_refused, setup_dir,
                                         teardown_dir),
+        cmocka_unit_test_setup_teardown(sparse_attention_limits_samples, setup_dir, teardown_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

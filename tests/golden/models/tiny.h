@@ -60,7 +60,9 @@ static inline void tiny_open(osh_ctx *cx, tiny_case *t, const char *name)
     t->ids = malloc((size_t)t->offsets[t->n_samples] * sizeof *t->ids);
     const cJSON *thinker = cJSON_GetObjectItemCaseSensitive(config, "thinker_config"),
                 *text = cJSON_GetObjectItemCaseSensitive(thinker ? thinker : config, "text_config");
-    uint64_t vocab = (uint64_t)cJSON_GetObjectItemCaseSensitive(text ? text : config, "vocab_size")->valueint;
+    const cJSON *padded = cJSON_GetObjectItemCaseSensitive(config, "padded_vocab_size"); // ChatGLM
+    const cJSON *size = padded ? padded : cJSON_GetObjectItemCaseSensitive(text ? text : config, "vocab_size");
+    uint64_t vocab = (uint64_t)size->valueint;
     for (int64_t i = 0; i < t->offsets[t->n_samples]; i++)
         t->ids[i] = (int32_t)(osh_rng_u64(tiny_seed, 7, (uint64_t)i) % vocab);
 }

@@ -1,0 +1,190 @@
+/* extends.c - makes a template from the template of another architecture.
+ *
+ *   {"architectures": ["NewForCausalLM"], "extends": "LlamaForCausalLM",
+ *    "class": ["Llama", "New"],                      prefix of class names: old, new
+ *    "renames": [["mlp", "feed_forward"]],           parts of names between dots: old, new
+ *    "entries": {"self_attn.o_proj": {"bias": true},  members that replace those of an entry
+ *                "self_attn.q_norm": null,            removes the entry
+ *                "rope qr": [...]},                   entries that replace the entry
+ *    "defaults": {"rms_norm_eps": 1e-5}}
+ *
+ * "entries" finds an entry by its name after "renames", or by its op and output if it has no name.
+ * The members of defaults, nulls, dims and flags are added to those of the other template. Each
+ * other member of the file replaces the member of the other template, or removes it if it is
+ * null. */
+#include "graph/extends.h"
+
+#include <string.h>
+
+static const char *const merged[] = {"defaults", "nulls", "dims", "flags", "wrapped_defaults"};
+static const char *const own[] = {"extends", "class", "renames", "entries"};
+
+static bool is_among(const char *name, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(name, names[i])) return true;
+    return false;
+}
+
+static const cJSON *member(const cJSON *object, const char *name)
+{
+    return cJSON_GetObjectItemCaseSensitive(object, name);
+}
+
+/* Sets the text of `item` to its first `head` bytes, `to`, and its bytes from `tail` on. */
+static osh_status text_splice(osh_ctx *cx, cJSON *item, size_t head, const char *to, size_t tail)
+{
+    osh_status rc = OSH_OK;
+    char *text = osh_sprintf(cx, "%.*s%s%s", (int)head, item->valuestring, to,
+                             item->valuestring + tail); // own
+    if (!text) return OSH_E_NOMEM;
+    if (!cJSON_SetValuestring(item, text))
+        rc = osh_fail(cx, OSH_E_NOMEM, "no memory for a template");
+    osh_free(cx, text);
+    return rc;
+}
+
+/* Replaces the first `from` that begins and ends at a dot or at an end of the text. */
+static osh_status name_replace(osh_ctx *cx, cJSON *item, const char *from, const char *to)
+{
+    size_t n = strlen(from);
+    for (const char *at = item->valuestring; (at = strstr(at, from)); at++)
+        if ((at == item->valuestring || at[-1] == '.') && (!at[n] || at[n] == '.')) {
+            size_t head = (size_t)(at - item->valuestring);
+            // without "to" the dot after the text goes, too
+            return text_splice(cx, item, head, to, head + n + (!*to && at[n] == '.'));
+        }
+    return OSH_OK;
+}
+
+/* Applies "renames" and "class" to the member of an entry. */
+static osh_status member_rename(osh_ctx *cx, cJSON *m, const cJSON *child)
+{
+    static const char *const names[] = {"name", "of", "tied", "tensors", "head", "weight", "bias"};
+    osh_status rc = OSH_OK;
+    const cJSON *cls = member(child, "class"), *pair;
+    const char *from = cJSON_GetStringValue(cJSON_GetArrayItem(cls, 0)),
+               *to = cJSON_GetStringValue(cJSON_GetArrayItem(cls, 1));
+    if (!cJSON_IsString(m)) return OSH_OK;
+    if (!strcmp(m->string, "class") && from && to && !strncmp(m->valuestring, from, strlen(from)))
+        OSH_TRY(text_splice(cx, m, 0, to, strlen(from)));
+    if (!is_among(m->string, names, sizeof names / sizeof *names)) goto done;
+    cJSON_ArrayForEach(pair, member(child, "renames")) {
+        from = cJSON_GetStringValue(cJSON_GetArrayItem(pair, 0));
+        to = cJSON_GetStringValue(cJSON_GetArrayItem(pair, 1));
+        if (from && to) OSH_TRY(name_replace(cx, m, from, to));
+    }
+done:
+    return rc;
+}
+
+/* Applies "renames" and "class" to all entries in `json`. */
+static osh_status entries_rename(osh_ctx *cx, cJSON *json, const cJSON *child)
+{
+    osh_status rc = OSH_OK;
+    cJSON *m;
+    cJSON_ArrayForEach(m, json) {
+        if (m->string) OSH_TRY(member_rename(cx, m, child));
+        if (m->child) OSH_TRY(entries_rename(cx, m, child));
+    }
+done:
+    return rc;
+}
+
+/* True if the key of "entries" finds the entry. */
+static bool entry_is(const cJSON *entry, const char *key)
+{
+    const char *name = cJSON_GetStringValue(member(entry, "name")),
+               *op = cJSON_GetStringValue(member(entry, "op")),
+               *out = cJSON_GetStringValue(member(entry, "out"));
+    size_t n = op ? strlen(op) : 0;
+    if (name) return !strcmp(name, key);
+    return op && out && !strncmp(key, op, n) && key[n] == ' ' && !strcmp(key + n + 1, out);
+}
+
+/* Copies a member to `to`, and replaces a member of the same name. Null removes it. */
+static osh_status member_copy(osh_ctx *cx, cJSON *to, const cJSON *m)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(to, m->string);
+    if (cJSON_IsNull(m)) return OSH_OK;
+    cJSON *copy = cJSON_Duplicate(m, true); // own
+    if (copy && cJSON_AddItemToObject(to, m->string, copy)) return OSH_OK;
+    cJSON_Delete(copy);
+    return osh_fail(cx, OSH_E_NOMEM, "no memory for a template");
+}
+
+static osh_status members_copy(osh_ctx *cx, cJSON *to, const cJSON *from)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *m;
+    cJSON_ArrayForEach(m, from) OSH_TRY(member_copy(cx, to, m));
+done:
+    return rc;
+}
+
+/* Replaces item `at` of the list by copies of the entries. Sets *next to the index after them. The
+ * items after `at` are moved after the copies one by one, because cJSON_InsertItemInArray of some
+ * releases of cJSON fails inside a list. */
+static osh_status entry_replace(osh_ctx *cx, cJSON *list, int at, const cJSON *entries, int *next)
+{
+    const cJSON *e;
+    int after = cJSON_GetArraySize(list) - at - 1;
+    cJSON_DeleteItemFromArray(list, at);
+    cJSON_ArrayForEach(e, entries) {
+        cJSON *copy = cJSON_Duplicate(e, true);
+        if (!copy || !cJSON_AddItemToArray(list, copy)) {
+            cJSON_Delete(copy);
+            return osh_fail(cx, OSH_E_NOMEM, "no memory for a template");
+        }
+    }
+    while (after-- > 0) cJSON_AddItemToArray(list, cJSON_DetachItemFromArray(list, at));
+    *next = at + cJSON_GetArraySize(entries);
+    return OSH_OK;
+}
+
+/* Applies one row of "entries" to `json` and everything in it. Counts the entries found. */
+static osh_status entry_edit(osh_ctx *cx, cJSON *json, const cJSON *row, int *found)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; i < cJSON_GetArraySize(json);) {
+        cJSON *item = cJSON_GetArrayItem(json, i);
+        int next = i + 1;
+        if (cJSON_IsArray(json) && entry_is(item, row->string)) {
+            ++*found;
+            if (cJSON_IsObject(row)) OSH_TRY(members_copy(cx, item, row));
+            else OSH_TRY(entry_replace(cx, json, i, row, &next));
+        } else if (item->child) {
+            OSH_TRY(entry_edit(cx, item, row, found));
+        }
+        i = next;
+    }
+done:
+    return rc;
+}
+
+osh_status osh_template_extend(osh_ctx *cx, const cJSON *child, cJSON *base,
+                               const char *name)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *m, *row;
+    OSH_TRY(entries_rename(cx, base, child));
+    cJSON_ArrayForEach(row, member(child, "entries")) {
+        int found = 0;
+        if (!cJSON_IsObject(row) && !cJSON_IsArray(row) && !cJSON_IsNull(row))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: entries.%s is no object, list or null", name,
+                     row->string);
+        OSH_TRY(entry_edit(cx, base, row, &found));
+        if (!found)
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: the template that it extends has no entry '%s'", name,
+                     row->string);
+    }
+    cJSON_ArrayForEach(m, child) {
+        bool merge = is_among(m->string, merged, sizeof merged / sizeof *merged);
+        cJSON *old = cJSON_GetObjectItemCaseSensitive(base, m->string);
+        if (is_among(m->string, own, sizeof own / sizeof *own)) continue;
+        if (merge && cJSON_IsObject(old) && cJSON_IsObject(m)) OSH_TRY(members_copy(cx, old, m));
+        else OSH_TRY(member_copy(cx, base, m));
+    }
+done:
+    return rc;
+}

@@ -1,0 +1,11 @@
+/* extends.h - makes a template from the template of another architecture. */
+#ifndef OSH_EXTENDS_H
+#define OSH_EXTENDS_H
+#include "base/base.h"
+#include "text/json.h"
+
+/* Changes `base`, the template of another architecture, into the template that the file `child`
+ * with the key "extends" describes. `name` is the file's name for messages. */
+osh_status osh_template_extend(osh_ctx *cx, const cJSON *child, cJSON *base,
+                               const char *name);
+#endif

@@ -1,0 +1,222 @@
+/* layer_rules.c - evaluates the rules of a template that choose layers: "flags", "window" and
+ * "sparse". */
+#include "graph/template.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double max_int = 1099511627776.0; // largest whole number in a template: 2^40
+
+static const char *text_of(const cJSON *item)
+{
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+static bool is_word(const cJSON *is, const char *text)
+{
+    const cJSON *w;
+    if (cJSON_IsString(is)) return !strcmp(is->valuestring, text);
+    cJSON_ArrayForEach(w, is)
+        if (cJSON_IsString(w) && !strcmp(w->valuestring, text)) return true;
+    return false;
+}
+
+/* Sets *yes to true if the list `key` of config.json contains the number of the layer. An absent or
+ * null list is empty. */
+static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key,
+                                  int64_t layer)
+{
+    const cJSON *list = osh_scope_member(s, key), *item;
+    *yes = false;
+    if (!list || cJSON_IsNull(list)) return OSH_OK;
+    if (!cJSON_IsArray(list))
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path, key);
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!cJSON_IsNumber(item))
+            return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path,
+                            key);
+        *yes |= item->valuedouble == (double)layer;
+    }
+    return OSH_OK;
+}
+
+/* Sets *out to a number of layers, a whole number of at least 1. */
+static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
+                            int depth)
+{
+    osh_status rc = osh_scope_num_at(cx, out, s, expr, depth);
+    if (!rc && !(*out >= 1 && *out <= max_int && *out == floor(*out)))
+        rc = osh_fail(cx, OSH_E_FORMAT, "%s: a flag of every %g layers, want a whole number from 1",
+                      s->config->path, *out);
+    return rc;
+}
+
+/* Evaluates a row of "flags" for a layer. Layer is the number of the layer, from 0. {"list", "is",
+ * "every", "else"}: tests the layer's item in a list of config.json, or the word that config.json
+ * has for all layers. With `is`, *out is true if the item is the word or one of the words of `is`;
+ * without `is`, if the item is not 0. If there is no list, *out is `else`, or true if layer + 1 is
+ * not a multiple of `every`. {"from"} is true if layer >= from. {"in"} is true if that list of
+ * config.json contains layer + first (0 if absent). {"period", "offset"} is true if layer - offset
+ * is a multiple of period. "pattern" names a key of config.json whose word has one letter for each
+ * layer; if there is no list, *out is true if the layer's letter is `letter`. */
+osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
+                          int depth)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"), *list, *item;
+    const cJSON *is = cJSON_GetObjectItemCaseSensitive(row, "is"),
+                *other = cJSON_GetObjectItemCaseSensitive(row, "else"),
+                *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
+                *period = cJSON_GetObjectItemCaseSensitive(row, "period"),
+                *numbered = cJSON_GetObjectItemCaseSensitive(row, "first");
+    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(
+        s->config->model, text_of(cJSON_GetObjectItemCaseSensitive(row, "pattern")));
+    double every = 0;
+    const cJSON *in = cJSON_GetObjectItemCaseSensitive(row, "in");
+    if (cJSON_IsString(in)) {
+        bool yes = false;
+        double first = 0;
+        if (numbered) OSH_TRY(osh_scope_num_at(cx, &first, s, numbered, depth));
+        OSH_TRY(layer_is_listed(cx, &yes, s, in->valuestring, s->layer + (int64_t)first));
+        *out = yes;
+        goto done;
+    }
+    if (from) {
+        OSH_TRY(osh_scope_num_at(cx, &every, s, from, depth));
+        *out = (double)s->layer >= every;
+        goto done;
+    }
+    if (period) {
+        double offset = 0;
+        OSH_TRY(layers_at(cx, &every, s, period, depth));
+        OSH_TRY(osh_scope_num_at(cx, &offset, s, cJSON_GetObjectItemCaseSensitive(row, "offset"),
+                                 depth));
+        *out = fmod((double)s->layer - offset, every) == 0;
+        goto done;
+    }
+    if (!cJSON_IsString(key))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
+    list = osh_scope_member(s, key->valuestring);
+    if (is && cJSON_IsBool(list)) { // true or false is none of the words
+        *out = 0;
+        goto done;
+    }
+    /* An empty list counts as no list. */
+    if (list && !cJSON_IsNull(list) && !(cJSON_IsArray(list) && !list->child)) {
+        item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer)
+                                   : cJSON_IsString(list) ? list : NULL;
+        if (is && !cJSON_IsString(item))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a word", s->config->path,
+                     key->valuestring, (long long)s->layer);
+        *out = is && is_word(is, item->valuestring);
+        if (is) goto done;
+        if (!cJSON_IsNumber(item) && !cJSON_IsBool(item))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s[%lld] is not a number", s->config->path,
+                     key->valuestring, (long long)s->layer);
+        *out = cJSON_IsNumber(item) ? item->valuedouble != 0 : cJSON_IsTrue(item);
+        goto done;
+    }
+    if (cJSON_IsString(pattern)) {
+        const char *letter = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, "letter"));
+        if (!letter || (size_t)s->layer >= strlen(pattern->valuestring))
+            OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s has no letter for layer %lld", s->config->path,
+                     pattern->string, (long long)s->layer);
+        *out = pattern->valuestring[s->layer] == *letter;
+        goto done;
+    }
+    if (other) {
+        OSH_TRY(osh_scope_num_at(cx, out, s, other, depth));
+        goto done;
+    }
+    OSH_TRY(layers_at(cx, &every, s, cJSON_GetObjectItemCaseSensitive(row, "every"), depth));
+    *out = (s->layer + 1) % (int64_t)every != 0;
+done:
+    return rc;
+}
+
+/* Sets *yes to true if the layer has sliding attention. If config.json has layer_types, *yes is
+ * true if the layer's item is sliding_attention. If not, layers from `from` (max_window_layers) on
+ * have sliding attention, or all layers for which layer + 1 is not a multiple of `every`. */
+static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
+                               int64_t layer)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "layers"),
+                *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
+                *every = cJSON_GetObjectItemCaseSensitive(row, "every");
+    const cJSON *types = cJSON_IsString(key)
+                             ? cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring)
+                             : NULL;
+    *yes = true;
+    if (types && !cJSON_IsNull(types)) {
+        const cJSON *type = cJSON_IsArray(types) ? cJSON_GetArrayItem(types, (int)layer) : NULL;
+        const char *text = cJSON_IsString(type) ? type->valuestring : "";
+        *yes = strcmp(text, "sliding_attention") == 0;
+        if (!*yes && strcmp(text, "full_attention") != 0)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: %s[%lld] is '%s', want full_attention or sliding_attention",
+                     s->config->path, key->valuestring, (long long)layer, text);
+    } else if (from) {
+        int64_t first = 0;
+        OSH_TRY(osh_scope_int(cx, &first, s, from, 0));
+        *yes = layer >= first;
+    } else if (every) {
+        int64_t step = 1;
+        OSH_TRY(osh_scope_int(cx, &step, s, every, 1));
+        *yes = (layer + 1) % step != 0;
+    }
+done:
+    return rc;
+}
+
+osh_status osh_scope_window(osh_ctx *cx, int64_t *out, bool *sliding, const osh_scope *s,
+                            int64_t layer)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "window");
+    const cJSON *when = cJSON_GetObjectItemCaseSensitive(row, "when");
+    double on = 1;
+    int64_t size = 0;
+    bool slides = false;
+    *out = 0, *sliding = false;
+    if (!row) return OSH_OK;
+    if (when) OSH_TRY(osh_scope_num(cx, &on, s, when));
+    OSH_TRY(layer_slides(cx, &slides, s, row, layer));
+    if (slides && on != 0)
+        OSH_TRY(osh_scope_int(cx, &size, s, cJSON_GetObjectItemCaseSensitive(row, "size"), 0));
+    *out = size, *sliding = slides && on != 0;
+done:
+    return rc;
+}
+
+osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t layer)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *row = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "sparse");
+    const cJSON *when = cJSON_GetObjectItemCaseSensitive(row, "when"),
+                *every = cJSON_GetObjectItemCaseSensitive(row, "every"),
+                *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
+                *to = cJSON_GetObjectItemCaseSensitive(row, "to"),
+                *except = cJSON_GetObjectItemCaseSensitive(row, "except"),
+                *only = cJSON_GetObjectItemCaseSensitive(row, "only");
+    double on = 1, last = -1;
+    int64_t step = 1, first = 0;
+    bool dense = false;
+    *out = false;
+    if (!row) return OSH_OK;
+    if (when) OSH_TRY(osh_scope_num(cx, &on, s, when));
+    if (every) OSH_TRY(osh_scope_int(cx, &step, s, every, 1));
+    if (from) OSH_TRY(osh_scope_int(cx, &first, s, from, 0));
+    if (to) OSH_TRY(osh_scope_num(cx, &last, s, to));
+    if (cJSON_IsString(except)) OSH_TRY(layer_is_listed(cx, &dense, s, except->valuestring, layer));
+    if (cJSON_IsString(only) &&
+        cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(s->config->model, only->valuestring))) {
+        OSH_TRY(layer_is_listed(cx, out, s, only->valuestring, layer));
+        goto done;
+    }
+    *out = on > 0 && !dense && layer >= first && (last < 0 || (double)layer <= last) &&
+           (layer + 1) % step == 0;
+done:
+    return rc;
+}
