@@ -41,6 +41,7 @@ static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w
     const osh_modifier *m = osh_block_modifier(p->schedule, &x->of);
     OSH_NEW(cx, x->jobs, b->n_learns);
     OSH_NEW(cx, x->dense, b->n_learns);
+    OSH_TRY(osh_globals_find(cx, osh_emit_globals(x->r->emitter), x->of.linears, b->n_learns));
     for (int k = 0; k < b->n_learns; k++) {
         const osh_linear *l = &p->match->linears[x->of.linears[k]];
         const osh_tensor *now = w->w[l->weight];
@@ -53,6 +54,7 @@ static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w
                               .sparsity = l->prune.sparsity,
                               .objective = -1,
                               .nearest = -1};
+        j->params.global = osh_globals_of(osh_emit_globals(x->r->emitter), x->of.linears[k]);
         OSH_TRY(m->type->learner->learns(cx, m, j, &b->learns[k].args));
     }
 done:
