@@ -69,6 +69,24 @@ if [ -z "$SANITIZED" ]; then
     one fp out >log 2>&1 || { cat log; fail "fp: does not go on"; }
     same out "fp: killed"
 fi
+# The observer imatrix_mse weighs the channels of inputs by block too: before any step, the scales
+# are those of QuantizationModifier.
+observed='{ignore: [lm_head, "re:.*layers.[02]"], config_groups: {g: {targets: [Linear], weights: {num_bits: 4, group_size: 128, strategy: group, observer: imatrix_mse}}}'
+printf 's_stage:\n  s_modifiers:\n    AutoRoundModifier: %s, iters: 1, unit: block, enable_minmax_tuning: false}\n' "$observed" >weighed.yaml
+printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: %s}\n' "$observed" >nearest.yaml
+for r in weighed nearest; do one $r $r >/dev/null 2>log || { cat log; fail "$r"; }; done
+python3 - <<'P'
+import json, os, struct
+def scales(folder):
+    with open(folder + "/model.safetensors", "rb") as f:
+        n = struct.unpack("<Q", f.read(8))[0]
+        head, data = json.loads(f.read(n)), f.read()
+    return {k: data[slice(*v["data_offsets"])] for k, v in head.items() if "layers.1" in k and k.endswith("weight_scale")}
+assert len(scales("weighed")) == 7 and scales("weighed") == scales("nearest"), "scales are not weighed"
+m = json.load(open("weighed/oneshot-report.json"))["memory"]
+assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m
+P
+rm -rf weighed nearest
 # Both methods stop early, compare losses of all samples, and do not depend on threads and batch.
 for m in AdaRound AdaQuant; do
     printf 's_stage:\n  s_modifiers:\n    %sModifier: {scheme: W4A16, ignore: [lm_head, "re:.*layers.[02]"], unit: block, %s}\n' \
