@@ -4,6 +4,7 @@
 #include "budget/learning_bytes.h"
 #include "budget/simulate_solve.h"
 #include "learn/tune.h"
+#include "quant/observer.h"
 #include "schedule/blocks.h"
 
 static osh_linear_job block_job(const osh_linear *l, osh_tensor *w)
@@ -24,6 +25,8 @@ osh_status osh_block_peak(osh_ctx *cx, int64_t *n_bytes, const osh_budget *p, co
         osh_tensor w;
         osh_linear_job j = block_job(l, &w);
         size_t scales = osh_job_params_bytes(&j) + osh_job_search_bytes(&j);
+        if (osh_observer_weighs(&l->scheme->weights))
+            scales += osh_mem_gross((size_t)l->I * sizeof(float)); // importance of each channel
         size_t one =
             osh_job_finish_bytes(&j, osh_threads(cx)) + (size_t)osh_memory_pack_bytes(p, l);
         kept += osh_job_result_bytes(&j) + osh_tensor_gross(osh_tensor_bytes(&w)) +

@@ -104,16 +104,16 @@ static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_
     osh_status rc = OSH_OK;
     const ada *args = m->args;
     const osh_q_args *q = &j->scheme->weights;
-    osh_grid grid = osh_grid_of(q->bits, false);
     int64_t O = j->w->shape[0], I = j->w->shape[1], n_scales = osh_tensor_numel(j->params.scale);
     *a = (osh_ada_args){.rule = ada_rule_of(m), .w = j->w,
                         .n_tokens = (double)(j->n_tokens > 0 ? j->n_tokens : 1), .codes = j->codes,
                         .O = O, .I = I, .group = osh_q_scale_cols(q, I),
-                        .row_block = osh_q_scale_rows(q, O), .lo = grid.lo, .hi = grid.hi,
-                        .dtype = j->params.scale->dtype, .keep_zeros = j->pruned,
+                        .row_block = osh_q_scale_rows(q, O), .scales = osh_job_scale_rule(j),
+                        .keep_zeros = j->pruned,
                         .period = args->log_period};
     if (osh_is_autoround(m))
         a->rule.scale_rate = osh_ada_learns_range(m, q) ? args->learning_rate : 0;
+    a->rule.whole_range = osh_q_observer_is_plain(q);
     a->rule.signed_scales =
         osh_is_autoround(m) && osh_q_may_be_signed(q) && osh_q_observer_is_plain(q);
     OSH_NEW(cx, a->scale, n_scales);
@@ -129,8 +129,8 @@ done:
 static void args_take(const osh_ada_args *a, osh_linear_job *j)
 {
     int64_t n = osh_tensor_numel(j->params.scale);
-    if (a->rule.scale_rate > 0 || a->rule.signed_scales)
-        osh_from_f32(j->params.scale->data, a->dtype, a->scale, n);
+    for (int64_t i = 0; i < n && (a->rule.scale_rate > 0 || a->rule.signed_scales); i++)
+        osh_q_scale_put(&j->params, i, a->scale[i]);
     for (int64_t i = 0; a->zero && i < n; i++)
         ((int8_t *)j->params.zero->data)[i] = (int8_t)a->zero[i];
 }

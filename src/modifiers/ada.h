@@ -54,7 +54,10 @@ bool osh_ada_targets_original(const ada *a, bool block);
 int64_t osh_ada_window(const ada *a);
 // true if there are no steps, so that the modifier rounds to nearest
 bool osh_ada_is_nearest(const osh_modifier *m);
-/* True if the ranges of groups are learned, which requires that each scale belongs to one row. */
+/* True if the ranges of groups are learned. This requires that each scale belongs to one row.
+ * Ranges of FP8 and FP6 are not learned, because these grids have small steps near 0 and large
+ * steps near their ends, so the range hardly matters. Ranges of MX are not learned, because a
+ * scale jumps by a factor of two. */
 bool osh_ada_learns_range(const osh_modifier *m, const osh_q_args *q);
 bool osh_ada_learns_scales(const osh_modifier *m);
 #endif

@@ -102,7 +102,7 @@ const osh_field osh_ada_auto_fields[] = {
     {.name = "iters", .type = OSH_F_INT, .offset = offsetof(ada, num_iterations), .dflt = "200",
      .min = 0, .max = 1000000, .doc = "number of steps. 0: weights are rounded to nearest"},
     {.name = "enable_minmax_tuning", .type = OSH_F_BOOL, .offset = offsetof(ada, minmax),
-     .dflt = "true", .doc = "learns the range of each group, so its scale"},
+     .dflt = "true", .doc = "learns the range of each group, so its scale (integers and NVFP4)"},
     {.name = "log_period", .type = OSH_F_INT, .offset = offsetof(ada, log_period), .dflt = "100",
      .min = 1, .max = 1000000, .doc = "steps between two losses in the log, at level debug"},
     {.name = "target", .type = OSH_F_STR, .offset = offsetof(ada, target),
@@ -207,15 +207,6 @@ osh_status osh_auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh
                     v->column, v->text ? v->text : "(a list or map)");
 }
 
-static osh_status want_integers(osh_ctx *cx, const osh_modifier *m, const osh_q_scheme *s)
-{
-    if (s->weights.type == OSH_Q_INT) return OSH_OK;
-    return osh_fail(cx, OSH_E_UNSUPPORTED,
-                    "%s learns codes that are whole numbers, but %s has float codes: want "
-                    "integers",
-                    m->type->name, s->group_name);
-}
-
 bool osh_ada_targets_original(const ada *a, bool block)
 {
     return a->target ? !strcmp(a->target, "original") : block;
@@ -266,7 +257,6 @@ osh_status osh_auto_resolve(osh_ctx *cx, osh_modifier *m)
         const osh_q_args *q = &m->schemes[i].weights;
         if (!q->present) continue;
         if (q->bits < bits) bits = q->bits;
-        OSH_TRY(want_integers(cx, m, &m->schemes[i]));
     }
     if (a->learning_rate <= 0)
         a->learning_rate =
@@ -283,8 +273,9 @@ done:
 
 bool osh_ada_learns_range(const osh_modifier *m, const osh_q_args *q)
 {
-    return osh_is_autoround(m) && ((const ada *)m->args)->minmax && q->strategy != OSH_Q_TENSOR &&
-           q->strategy != OSH_Q_BLOCK;
+    bool fine = q->type == OSH_Q_INT || (osh_q_is_fp4(q) && q->scale_dtype != OSH_Q_SCALE_E8M0);
+    return osh_is_autoround(m) && ((const ada *)m->args)->minmax && fine &&
+           q->strategy != OSH_Q_TENSOR && q->strategy != OSH_Q_BLOCK;
 }
 
 bool osh_ada_learns_scales(const osh_modifier *m)
@@ -309,11 +300,15 @@ osh_status osh_ada_resolve(osh_ctx *cx, osh_modifier *m)
     for (size_t i = 0; i < m->n_schemes; i++) {
         const osh_q_args *q = &m->schemes[i].weights;
         if (!q->present) continue;
-        OSH_TRY(want_integers(cx, m, &m->schemes[i]));
         if (osh_ada_learns_scales(m) && (q->strategy == OSH_Q_TENSOR || q->strategy == OSH_Q_BLOCK))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s learns scales of rows, and rows of %s share theirs: want strategy group "
                      "or channel, or mode: weights",
+                     m->type->name, m->schemes[i].group_name);
+        if (osh_ada_learns_scales(m) && q->scale_dtype == OSH_Q_SCALE_E8M0)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s learns scales by small steps, and those of %s are powers of two: want "
+                     "another scheme, or mode: weights",
                      m->type->name, m->schemes[i].group_name);
     }
     if (a->block.samples && !strcmp(a->unit, "linear"))

@@ -175,7 +175,7 @@ static osh_status solve_prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, c
         .block_size = g->block_size,
         .bits = q->bits,
         .fp8 = q->type == OSH_Q_FLOAT,
-        .dq_dtype = osh_gptq_dq_dtype(j),
+        .dq_dtype = osh_job_scale_rule(j).dtype,
         .loss = s->loss,
         .keep_zeros = j->pruned,
         // If w_out is NULL, osh_job_finish writes the dequantized weight.

@@ -147,9 +147,6 @@ typedef struct osh_gptq_gathered {
 /* ---- keys that lower GPTQ's loss (gptq_quality.c) ---- */
 
 const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
-/* Returns the dtype to which dequantized weights are rounded: the dtype of the scales, or F32 if
- * the scales are FP8. */
-osh_dtype osh_gptq_dq_dtype(const osh_linear_job *j);
 /* Reads the keys scale_search, refine and tune. Sets *known to false if `key` is none of them. */
 osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v,
                                 bool *known, const char *what);

@@ -144,22 +144,6 @@ int64_t osh_gptq_scale_columns(const osh_q_args *q, int64_t I)
     return (I + n - 1) / n;
 }
 
-osh_dtype osh_gptq_dq_dtype(const osh_linear_job *j)
-{
-    return j->params.scale->dtype == OSH_FP8 ? OSH_F32 : j->params.scale->dtype;
-}
-
-static osh_scale_rule job_scale_rule(const osh_linear_job *j)
-{
-    static const osh_scale_kind kinds[] = {[OSH_Q_SCALE_PLAIN] = OSH_SCALE_PLAIN,
-                                           [OSH_Q_SCALE_E4M3] = OSH_SCALE_E4M3,
-                                           [OSH_Q_SCALE_E8M0] = OSH_SCALE_E8M0};
-    const osh_q_args *q = &j->scheme->weights;
-    osh_grid grid = osh_grid_of(q->bits, q->type == OSH_Q_FLOAT);
-    return (osh_scale_rule){.grid = grid, .symmetric = q->symmetric, .dtype = osh_gptq_dq_dtype(j),
-                            .kind = kinds[q->scale_dtype], .global = j->params.global};
-}
-
 osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tensor *h)
 {
     osh_status rc = OSH_OK;
@@ -201,7 +185,7 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
     const float *cost = g->scale_search == SEARCH_LDL ? f->cost : NULL;
     osh_gptq_scales_args a = {.w = weight_there(f, j), .dead = f->dead, .weight = cost, .O = O,
                               .I = I, .group = osh_q_scale_cols(q, I),
-                              .row_block = osh_q_scale_rows(q, O), .rule = job_scale_rule(j),
+                              .row_block = osh_q_scale_rows(q, O), .rule = osh_job_scale_rule(j),
                               .scale = scale, .zero = zero};
     OSH_TRY(f->device ? osh_gptq_scales_cuda(cx, f->device, &a) : osh_gptq_scales(cx, &a));
     put_params(j, scale, zero);
@@ -219,7 +203,7 @@ osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_fa
     osh_gptq_refine_args a = {.w = weight_there(f, j), .dead = f->dead, .h = f->h->data,
                               .perm = f->perm, .codes = j->codes, .scale = s->scale,
                               .zero = s->zero, .O = O, .I = I, .group = osh_q_scale_cols(q, I),
-                              .row_block = osh_q_scale_rows(q, O), .rule = job_scale_rule(j),
+                              .row_block = osh_q_scale_rows(q, O), .rule = osh_job_scale_rule(j),
                               .steps = g->refine, .n_steps = g->n_refine, .loss = j->losses.of,
                               .all = &j->losses.all};
     osh_status rc = f->device ? osh_gptq_refine_cuda(cx, f->device, &a) : osh_gptq_refine(cx, &a);

@@ -140,6 +140,19 @@ size_t osh_job_result_bytes(const osh_linear_job *j)
     return (j->room ? 0 : osh_mem_gross(codes)) + osh_job_scales_bytes(j);
 }
 
+osh_scale_rule osh_job_scale_rule(const osh_linear_job *j)
+{
+    static const osh_scale_kind kinds[] = {[OSH_Q_SCALE_PLAIN] = OSH_SCALE_PLAIN,
+                                           [OSH_Q_SCALE_E4M3] = OSH_SCALE_E4M3,
+                                           [OSH_Q_SCALE_E8M0] = OSH_SCALE_E8M0};
+    const osh_q_args *q = &j->scheme->weights;
+    osh_grid grid = osh_grid_of(q->bits, q->type == OSH_Q_FLOAT);
+    osh_dtype dtype = j->params.scale->dtype;
+    return (osh_scale_rule){.grid = grid, .symmetric = q->symmetric,
+                            .dtype = dtype == OSH_FP8 ? OSH_F32 : dtype,
+                            .kind = kinds[q->scale_dtype], .global = j->params.global};
+}
+
 size_t osh_job_params_bytes(const osh_linear_job *j)
 {
     // With strategy tensor there is one range for each chunk of rows, so at most O ranges.

@@ -3,6 +3,7 @@
 #ifndef OSH_JOB_H
 #define OSH_JOB_H
 #include "quant/arith.h"
+#include "solver/gptq_scales.h"
 #include "tensor/device.h"
 
 enum { // statistics of a value, as bits that can be combined
@@ -115,6 +116,10 @@ bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads);
 static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
 // returns the bytes of scratch of osh_job_finish
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads);
+/* Returns the grid of the job's codes and the scales that its format can store. Its dtype, to which
+ * dequantized weights are rounded, is that of the scales, or F32 if the scales are FP8. Requires
+ * j->params. */
+osh_scale_rule osh_job_scale_rule(const osh_linear_job *j);
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 // returns the bytes of codes and params
 size_t osh_job_result_bytes(const osh_linear_job *j);

@@ -31,19 +31,38 @@ static void blocked_step(osh_ctx *cx, void *user, int64_t t)
     osh_run_step(cx, x->r, (double)t / (double)x->of.b.rule.steps);
 }
 
+/* Rounds the weight of Linear k to nearest, which gives the state from which it learns. */
+static osh_status blocked_job_begin(osh_ctx *cx, blocked *x, const osh_stats *stats, int k)
+{
+    osh_status rc = OSH_OK;
+    const osh_budget *p = x->r->budget;
+    const osh_modifier *m = osh_block_modifier(p->schedule, &x->of);
+    osh_linear_job *j = &x->jobs[k];
+    float *importance = NULL; // own
+    OSH_TRY(osh_stats_importance(cx, &importance, stats,
+                                 p->match->linears[x->of.linears[k]].input));
+    if (!importance) OSH_TRY(osh_run_unweighted(cx, j));
+    j->params.importance = importance;
+    OSH_TRY(m->type->learner->learns(cx, m, j, &x->of.b.learns[k].args));
+done:
+    j->params.importance = NULL;
+    osh_free(cx, importance);
+    return rc;
+}
+
 /* Makes a job (arguments and results of a modifier for one Linear) and a copy of the original
  * weight for each Linear that learns. */
-static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w)
+static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_solving *s)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = x->r->budget;
     osh_block *b = &x->of.b;
-    const osh_modifier *m = osh_block_modifier(p->schedule, &x->of);
     OSH_NEW(cx, x->jobs, b->n_learns);
     OSH_NEW(cx, x->dense, b->n_learns);
+    OSH_TRY(osh_globals_find(cx, osh_emit_globals(x->r->emitter), x->of.linears, b->n_learns));
     for (int k = 0; k < b->n_learns; k++) {
         const osh_linear *l = &p->match->linears[x->of.linears[k]];
-        const osh_tensor *now = w->w[l->weight];
+        const osh_tensor *now = s->w->w[l->weight];
         osh_linear_job *j = &x->jobs[k];
         OSH_TRY(osh_tensor_new(cx, &x->dense[k], now->dtype, now->ndim, now->shape));
         memcpy(x->dense[k]->data, now->data, osh_tensor_bytes(now));
@@ -53,7 +72,8 @@ static osh_status blocked_jobs_new(osh_ctx *cx, blocked *x, const osh_weights *w
                               .sparsity = l->prune.sparsity,
                               .objective = -1,
                               .nearest = -1};
-        OSH_TRY(m->type->learner->learns(cx, m, j, &b->learns[k].args));
+        j->params.global = osh_globals_of(osh_emit_globals(x->r->emitter), x->of.linears[k]);
+        OSH_TRY(blocked_job_begin(cx, x, s->stats, k));
     }
 done:
     return rc;
@@ -113,7 +133,7 @@ osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s)
     OSH_TRY(osh_block_init(cx, &x.of, r->budget->schedule, &range));
     osh_block *b = &x.of.b;
     OSH_NEW(cx, b->curve, osh_ada_points(b->rule.steps, b->rule.period));
-    OSH_TRY(blocked_jobs_new(cx, &x, s->w));
+    OSH_TRY(blocked_jobs_new(cx, &x, s));
     b->w = s->w, b->rows = blocked_rows, b->step = blocked_step, b->user = &x;
     b->rule.seed += (uint64_t)s->first;
     OSH_TRY(osh_block_learn(cx, b));

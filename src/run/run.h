@@ -84,6 +84,9 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* block.c: learns the codes of those Linears of a subgraph that learn from the output of a block
  * (schedule/blocks.h), and passes the codes to the emitter. */
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
+/* Called if the importance of the input channels is not known, because all inputs of the Linear
+ * were 0 or no token ran. If the observer needs the importance, fails (option strict) or warns. */
+osh_status osh_run_unweighted(osh_ctx *cx, const osh_linear_job *j);
 /* Passes the result of a Linear to the emitter, which writes it, and records it in r->results.
  * stats NULL: the Linear needs no data. */
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,

@@ -51,9 +51,7 @@ done:
     return rc;
 }
 
-/* Called if the importance of the input channels is not known, because all inputs of the Linear
- * were 0 or no token ran. If the observer needs the importance, fails (option strict) or warns. */
-static osh_status importance_missing(osh_ctx *cx, const osh_linear_job *j)
+osh_status osh_run_unweighted(osh_ctx *cx, const osh_linear_job *j)
 {
     const osh_q_args *a = &j->scheme->weights;
     if (!osh_observer_weighs(a)) return OSH_OK;
@@ -213,7 +211,7 @@ static osh_status group_init(osh_ctx *cx, group *g, osh_run *r, const osh_solvin
     OSH_TRY(osh_stats_importance(cx, &g->importance, stats, lead->input));
     for (int k = 0; k < n; k++) call->jobs[k].params.importance = g->importance;
     for (int k = 0; k < n && !g->importance && !lead->kept; k++)
-        OSH_TRY(importance_missing(cx, &call->jobs[k]));
+        OSH_TRY(osh_run_unweighted(cx, &call->jobs[k]));
     for (int k = 0; k < n; k++)
         call->jobs[k].params.global = osh_globals_of(osh_emit_globals(r->emitter), which[k]);
 done:

@@ -15,7 +15,7 @@
 #define OSH_OPS_ADA_H
 #include <math.h>
 
-#include "tensor/tensor.h"
+#include "solver/gptq_scales.h"
 
 typedef enum { OSH_ADA_ROUND, OSH_ADA_QUANT, OSH_ADA_SIGN } osh_ada_kind;
 
@@ -39,6 +39,9 @@ typedef struct osh_ada_rule {
     /* For OSH_ADA_SIGN without zero points: scales have signs, so that all codes are used. In each
      * group the weight with the largest magnitude gets the code `lo` (solver/cpu/ada.c). */
     bool signed_scales;
+    /* For OSH_ADA_SIGN with float codes: true if the given scales cover the whole ranges of their
+     * groups, so that a share of a range gives its scale. False: a share multiplies the scale. */
+    bool whole_range;
 } osh_ada_rule;
 
 typedef struct osh_ada_args {
@@ -47,15 +50,15 @@ typedef struct osh_ada_args {
     const float *h;       // H of the formula, symmetric, [I, I]
     const float *shift;   // S of the formula, [I, I]; NULL: S is 0
     double n_tokens;      // T, the number of tokens
-    int8_t *codes;        // codes, whole numbers, [O, I]; input: rounded to nearest; output:
+    int8_t *codes;        // codes of scales.grid, [O, I]; input: rounded to nearest; output:
                           // learned
     /* [rows of scales, columns of scales]; the scales change if scale_rate > 0 or signed_scales is
      * set */
     float *scale;
     float *zero;          // shape of `scale`; NULL: zero points are 0
     int64_t O, I, group, row_block; // a scale is shared by `group` columns of `row_block` rows
-    float lo, hi;         // smallest and largest code
-    osh_dtype dtype;      // dtype in which scales are stored
+    osh_scale_rule scales; // the grid of the codes, and the scales that can be stored. Does not
+                           // read the members symmetric and fixed
     bool keep_zeros;      // true: a weight that is 0 remains 0; false: its code may change
     int64_t period;       // number of steps between two points of `curve`
     /* result: loss before every period-th step, [osh_ada_points]; after the warm start it

@@ -27,11 +27,14 @@ sed -n 's/^model.*output \([0-9.e-]*\) in the last step, \([0-9.e-]*\) in the fi
 awk '{ n++; if ($1 >= 0.8 * $2) bad = 1 } END { exit !(n == 2 && !bad) }' losses || { cat losses; fail "not nearer"; }
 sums plain >want
 "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "verify"; }
-python3 - <<'P'
+memory_suffices() {
+    python3 - <<'P'
 import json, os
 m = json.load(open("plain/oneshot-report.json"))["memory"]
 assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m
 P
+}
+memory_suffices
 one au out --seed 7 >/dev/null 2>&1 # another seed chooses other samples for the steps
 sums out | cmp -s want - && fail "--seed changes no byte"
 rm -rf plain out
@@ -48,6 +51,42 @@ if [ -z "$SANITIZED" ]; then # killed between the writes of a block's modules
     one au out "${least_memory[@]}" >log 2>&1 || { cat log; fail "does not go on"; }
     same out "killed"
 fi
+# NVFP4: the scales of groups are learned. A resumed run finds the global scale that q, k and v
+# share.
+recipe fp NVFP4A16 ", iters: 30, batch_size: 3"
+one fp plain --threads 1 --log-level info >/dev/null 2>log
+sed -n 's/^model.*output \([0-9.e-]*\) in the last step, \([0-9.e-]*\) in the first$/\1 \2/p' log >losses
+awk '{ n++; if ($1 >= 0.9 * $2) bad = 1 } END { exit !(n == 2 && !bad) }' losses || { cat losses; fail "fp: not nearer"; }
+sums plain >want
+"$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "fp: verify"; }
+memory_suffices
+rm -rf plain
+if [ -z "$SANITIZED" ]; then
+    INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one fp out --threads 3 --batch-size 4 --mem-opt-level 2 >log 2>&1
+    same out "fp: threads, batch and tier"
+    if INJECT_AT=$(($(cat calls) * 80 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+        one fp out --mem-opt-level 2 >log 2>&1; then fail "fp: not killed"; fi
+    one fp out >log 2>&1 || { cat log; fail "fp: does not go on"; }
+    same out "fp: killed"
+fi
+# The observer imatrix_mse weighs the channels of inputs by block too: before any step, the scales
+# are those of QuantizationModifier.
+observed='{ignore: [lm_head, "re:.*layers.[02]"], config_groups: {g: {targets: [Linear], weights: {num_bits: 4, group_size: 128, strategy: group, observer: imatrix_mse}}}'
+printf 's_stage:\n  s_modifiers:\n    AutoRoundModifier: %s, iters: 1, unit: block, enable_minmax_tuning: false}\n' "$observed" >weighed.yaml
+printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: %s}\n' "$observed" >nearest.yaml
+for r in weighed nearest; do one $r $r >/dev/null 2>log || { cat log; fail "$r"; }; done
+python3 - <<'P'
+import json, os, struct
+def scales(folder):
+    with open(folder + "/model.safetensors", "rb") as f:
+        n = struct.unpack("<Q", f.read(8))[0]
+        head, data = json.loads(f.read(n)), f.read()
+    return {k: data[slice(*v["data_offsets"])] for k, v in head.items() if "layers.1" in k and k.endswith("weight_scale")}
+assert len(scales("weighed")) == 7 and scales("weighed") == scales("nearest"), "scales are not weighed"
+m = json.load(open("weighed/oneshot-report.json"))["memory"]
+assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m
+P
+rm -rf weighed nearest
 # Both methods stop early, compare losses of all samples, and do not depend on threads and batch.
 for m in AdaRound AdaQuant; do
     printf 's_stage:\n  s_modifiers:\n    %sModifier: {scheme: W4A16, ignore: [lm_head, "re:.*layers.[02]"], unit: block, %s}\n' \

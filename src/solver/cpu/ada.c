@@ -15,7 +15,7 @@
  * learned, and gradients ignore rounding
  *
  *   u = x / s    q = clip(round(u) + z, lo, hi)    w^ = (q - z) s    s = rnd(s0 (1 + d))
- *   in range: dw^/dx = 1, dw^/ds = round(u) - u    clipped: dw^/dx = 0, dw^/ds = q - z
+ *   in range: dw^/dx = 1, dw^/ds = q - z - u    clipped: dw^/dx = 0, dw^/ds = q - z
  *
  * AutoRound (Cheng et al., arXiv 2309.05516): an offset v, added before rounding, and factors
  * (shares) a, b of the two ends of a group's range are learned
@@ -29,6 +29,17 @@
  * the code lo:
  *
  *   s = a |least| / |lo| if a |least| > b |most|, else -b |most| / |lo|
+ *
+ * Float codes (FP4, FP6, FP8) are symmetric. Near u their values are multiples of step(u), which
+ * depends on the binade of u. The formulas change in these places:
+ *
+ *   AdaRound     q = clip(floor(w / s) + step(w / s) h, lo, hi)    floor: next lower value
+ *   AdaQuant     q = round(clip(u, lo, hi))                        round: nearest value
+ *   AutoRound    q = round(clip(w / s + v, lo, hi))    s = rnd(b max(-least, most) / hi)
+ *
+ * So v is not a part of a step, as in auto-round: near 0 it can move a code by several values, near
+ * hi by none. Only one share b is learned, as in auto-round. rnd rounds to a scale that can be
+ * stored: for NVFP4 an E4M3 value divided by the global scale, which does not change.
  *
  * A step follows the sign of the gradient, at a rate that falls linearly to 0. The result for a row
  * are the codes of the step with the lowest loss of the row.
@@ -106,6 +117,12 @@ static double ada_row_loss(const osh_ada_job *j, const osh_ada_room *m, int64_t 
     return sum;
 }
 
+/* Returns the weight that a code means with zero point z and scale s. */
+static float ada_decoded(const osh_ada_args *a, int8_t code, float z, float s)
+{
+    return osh_round_to((osh_grid_value(&a->scales.grid, code) - z) * s, a->scales.dtype);
+}
+
 /* m->e = w^ - w for the codes of rows [row, row + n). loss[r] = T times the loss of row `row` +
  * r. */
 static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n,
@@ -115,9 +132,8 @@ static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t
     for (int64_t r = 0; r < n; r++) {
         osh_ada_spread(j, m, row, r);
         for (int64_t i = 0; i < a->I; i++)
-            m->e[r * j->ld + i] =
-                osh_round_to((a->codes[(row + r) * a->I + i] - m->z[i]) * m->s[i], a->dtype) -
-                m->w[r * j->ld + i];
+            m->e[r * j->ld + i] = ada_decoded(a, a->codes[(row + r) * a->I + i], m->z[i], m->s[i]) -
+                                  m->w[r * j->ld + i];
     }
     ada_pull(j, m, n);
     for (int64_t r = 0; r < n; r++) loss[row + r] = ada_row_loss(j, m, r);
@@ -223,7 +239,7 @@ static void ada_block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t r
         osh_ada_spread(j, m, row, r);
         for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
             m->soft[at] = osh_ada_last_code(j, m, r, i);
-            m->e[at] = osh_round_to((m->soft[at] - m->z[i]) * m->s[i], a->dtype) - m->w[at];
+            m->e[at] = osh_round_to((m->soft[at] - m->z[i]) * m->s[i], a->scales.dtype) - m->w[at];
         }
     }
     ada_pull(j, m, n);
@@ -233,7 +249,7 @@ static void ada_block_end(const osh_ada_job *j, const osh_ada_room *m, int64_t r
         bool taken = !diverged && !(a->rule.selective && loss >= a->nearest[row + r]);
         a->learned[row + r] = taken ? loss : a->nearest[row + r];
         for (int64_t i = 0; taken && i < a->I; i++)
-            a->codes[(row + r) * a->I + i] = (int8_t)m->soft[r * j->ld + i];
+            a->codes[(row + r) * a->I + i] = osh_grid_code(&a->scales.grid, m->soft[r * j->ld + i]);
         for (int64_t g = 0; taken && a->rule.scale_rate > 0 && g < j->groups; g++)
             a->scale[osh_ada_scale_at(j, row + r, g)] = osh_ada_scale_now(j, m, r, g);
     }

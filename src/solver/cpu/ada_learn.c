@@ -120,12 +120,6 @@ static void learner_row_keep(const osh_ada_learner *l, osh_ada_room *m, int64_t 
     }
 }
 
-/* For AdaRound: m->base = floor(w / s) + z. */
-static void learner_row_base(const osh_ada_learner *l, const osh_ada_room *m)
-{
-    for (int64_t i = 0; i < l->j.ld; i++) m->base[i] = floorf(m->w[i] / m->s[i]) + m->z[i];
-}
-
 /* Does one step of a row. Then computes s and z of each column from the new scales. */
 static void learner_row_step(const osh_ada_learner *l, osh_ada_room *m, int64_t row)
 {
@@ -146,8 +140,8 @@ static void learner_row_nearest(const osh_ada_learner *l, const osh_ada_room *m,
 {
     for (int64_t i = 0; i < l->a.I; i++) {
         int64_t k = osh_ada_scale_at(&l->j, row, i / l->a.group);
-        m->e[i] =
-            ((float)l->a.codes[row * l->a.I + i] - (l->a.zero ? l->a.zero[k] : 0)) * l->a.scale[k];
+        float q = osh_grid_value(&l->a.scales.grid, l->a.codes[row * l->a.I + i]);
+        m->e[i] = (q - (l->a.zero ? l->a.zero[k] : 0)) * l->a.scale[k];
     }
 }
 
@@ -157,7 +151,7 @@ static void learner_row_end(const osh_ada_learner *l, const osh_ada_room *m, int
 {
     for (int64_t i = 0; i < l->a.I; i++) {
         float q = osh_ada_last_code(&l->j, m, 0, i);
-        if (l->weight == KEPT) l->a.codes[row * l->a.I + i] = (int8_t)q;
+        if (l->weight == KEPT) l->a.codes[row * l->a.I + i] = osh_grid_code(&l->a.scales.grid, q);
         m->e[i] = (q - m->z[i]) * m->s[i];
     }
     for (int64_t g = 0; l->weight == KEPT && l->a.rule.scale_rate > 0 && g < l->j.groups; g++)
@@ -173,7 +167,7 @@ static osh_status learner_row_move(osh_ctx *cx, void *user, int64_t row, int wor
     (void)cx;
     learner_row_load(l, &m, row);
     osh_ada_spread(&l->j, &m, row, 0);
-    if (l->a.rule.kind == OSH_ADA_ROUND) learner_row_base(l, &m);
+    if (l->a.rule.kind == OSH_ADA_ROUND) osh_ada_base(&l->j, &m, 0);
     if (l->weight == KEPT && l->a.rule.kind == OSH_ADA_SIGN) learner_row_keep(l, &m, row);
     if (l->step) learner_row_step(l, &m, row);
     plain.plain = 1;

@@ -19,7 +19,22 @@ int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
 float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t g)
 {
     int64_t k = r * j->groups + g;
-    return m->d[k] == 0 ? m->s0[k] : osh_round_to(m->s0[k] * (1 + m->d[k]), j->a->dtype);
+    return m->d[k] == 0 ? m->s0[k] : osh_scale_round(&j->a->scales, m->s0[k] * (1 + m->d[k]));
+}
+
+static bool ada_is_float(const osh_ada_args *a) { return a->scales.grid.digits > 0; }
+
+/* Returns the largest value of the grid up to x, and in *step the distance to the next larger
+ * one. */
+static float ada_grid_floor(const osh_ada_args *a, float x, float *step)
+{
+    const osh_grid *g = &a->scales.grid;
+    int e = 0;
+    *step = 1;
+    if (!g->digits) return floorf(x);
+    frexpf(x, &e); // |x| is in [2^(e-1), 2^e)
+    *step = ldexpf(1, x != 0 && e - g->digits > g->least ? e - g->digits : g->least);
+    return floorf(x / *step) * *step;
 }
 
 static bool ada_is_signed(const osh_ada_job *j) { return j->a->rule.signed_scales && !j->a->zero; }
@@ -29,16 +44,29 @@ static bool ada_is_signed(const osh_ada_job *j) { return j->a->rule.signed_scale
 static float ada_signed_scale(const osh_ada_job *j, const osh_ada_room *m, int64_t k)
 {
     float low = m->d[k] * -m->least[k], high = m->d_mean[k] * m->most[k];
-    return osh_round_to((low > high ? low : -high) / -j->a->lo, j->a->dtype);
+    return osh_round_to((low > high ? low : -high) / -j->a->scales.grid.lo, j->a->scales.dtype);
 }
 
-/* Computes the scale and zero point of group k from AutoRound's shares a and b. If both shares are
- * 1, *s and *z do not change. */
+/* For float codes: returns the scale of group k if its range has the share 1, before the scale is
+ * rounded to one that can be stored. */
+static float ada_float_scale(const osh_ada_job *j, const osh_ada_room *m, int64_t k)
+{
+    if (!j->a->rule.whole_range) return m->s0[k];
+    return fmaxf(-m->least[k], m->most[k]) / j->a->scales.grid.hi;
+}
+
+/* Computes the scale and zero point of group k from AutoRound's shares a and b (float codes: only
+ * b). If both shares are 1, *s and *z do not change. */
 static void ada_clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64_t k, float *s,
                               float *z)
 {
     float low = -m->least[k], high = m->most[k], a = m->d[k], b = m->d_mean[k];
     if (a == 1 && b == 1) return;
+    if (ada_is_float(j->a)) {
+        float now = osh_scale_round(&j->a->scales, ada_float_scale(j, m, k) * b);
+        if (now > 0) *s = now;
+        return;
+    }
     if (ada_is_signed(j)) {
         float now = ada_signed_scale(j, m, k);
         if (now != 0) *s = now;
@@ -46,9 +74,10 @@ static void ada_clipped_range(const osh_ada_job *j, const osh_ada_room *m, int64
     }
     float all = j->a->zero ? high + low : fmaxf(low, high);
     float now = j->a->zero ? b * high + a * low : fmaxf(a * low, b * high);
-    *s = osh_round_to(all > 0 ? m->s0[k] * now / all : m->s0[k], j->a->dtype);
+    *s = osh_round_to(all > 0 ? m->s0[k] * now / all : m->s0[k], j->a->scales.dtype);
     if (!(*s > 0)) *s = m->s0[k];
-    if (j->a->zero) *z = fmaxf(j->a->lo, fminf(j->a->hi, nearbyintf(j->a->lo + a * low / *s)));
+    const osh_grid *grid = &j->a->scales.grid;
+    if (j->a->zero) *z = fmaxf(grid->lo, fminf(grid->hi, nearbyintf(grid->lo + a * low / *s)));
 }
 
 static void ada_fill(float *to, float x, int64_t n)
@@ -75,14 +104,23 @@ void osh_ada_spread(const osh_ada_job *j, const osh_ada_room *m, int64_t row, in
     ada_fill(m->s + a->I, 1, j->ld - a->I), ada_fill(m->z + a->I, 0, j->ld - a->I);
 }
 
+void osh_ada_base(const osh_ada_job *j, const osh_ada_room *m, int64_t at)
+{
+    float step;
+    for (int64_t i = 0; i < j->a->I; i++)
+        m->base[at + i] = ada_grid_floor(j->a, m->w[at + i] / m->s[i], &step) + m->z[i];
+    for (int64_t i = j->a->I; i < j->ld; i++) m->base[at + i] = 0;
+}
+
 /* Initializes the learned parameters of row r. m->w and m->s0 must be set. */
 void osh_ada_begin_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
     osh_ada_spread(j, m, row, r);
+    osh_ada_base(j, m, r * j->ld);
     for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
-        float u = m->w[at] / m->s[i], below = floorf(u), part = u - below;
-        m->base[at] = below + m->z[i];
+        float step, u = m->w[at] / m->s[i];
+        float part = (u - ada_grid_floor(a, u, &step)) / step;
         if (a->rule.kind == OSH_ADA_QUANT) m->x[at] = m->w[at];
         else if (a->rule.kind == OSH_ADA_SIGN) m->x[at] = 0;
         else if (a->keep_zeros && m->w[at] == 0) m->x[at] = DOWN;
@@ -113,7 +151,9 @@ osh_ada_row_step osh_ada_step_at(const osh_ada_job *j, int64_t t)
     const osh_ada_rule *u = &j->a->rule;
     double n = (double)(t + 1), warm = floor(u->warm * (double)u->steps);
     double along = (double)u->steps > warm ? ((double)t - warm) / ((double)u->steps - warm) : 1;
-    osh_ada_row_step s = {.by = (float)(2 / j->a->n_tokens), .lo = j->a->lo, .hi = j->a->hi};
+    const osh_grid *grid = &j->a->scales.grid;
+    osh_ada_row_step s = {.by = (float)(2 / j->a->n_tokens), .lo = grid->lo, .hi = grid->hi};
+    if (grid->digits) s.least = ldexpf(1, grid->least), s.fraction = ldexpf(1, 1 - grid->digits);
     if (u->kind == OSH_ADA_SIGN) {
         s.rate = (float)(u->rate * (double)(u->steps - t) / (double)u->steps), s.offset = 1;
         s.has_zero = j->a->zero != NULL;
@@ -212,8 +252,9 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
         double s = m->s[g * a->group];
         double all = a->zero ? high + low : fmax(low, high), by = all > 0 ? m->s0[k] / all : 0;
         bool lower = m->d[k] * low > m->d_mean[k] * high;
-        if (ada_is_signed(j)) by = (lower ? 1 : -1) / -(double)a->lo;
+        if (ada_is_signed(j)) by = (lower ? 1 : -1) / -(double)a->scales.grid.lo;
         to_a = a->zero || lower ? low * by : 0, to_b = a->zero || !lower ? high * by : 0;
+        if (ada_is_float(a)) to_a = 0, to_b = ada_float_scale(j, m, k);
         // z = lo + a low / s depends on s, so dloss / ds gets a term with dloss / dz
         if (a->zero) ds -= dz * m->d[k] * low / (s * s);
         double by_a = ds * to_a + (a->zero ? dz * low / s : 0), by_b = ds * to_b;
@@ -227,10 +268,12 @@ void osh_ada_move_shares(const osh_ada_job *j, const osh_ada_room *m, int64_t r,
 void osh_ada_keep_row(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t r)
 {
     const osh_ada_args *a = j->a;
+    const osh_grid *grid = &a->scales.grid;
     for (int64_t i = 0, at = r * j->ld; i < a->I; i++, at++) {
         // e + w = (q - z) s, so q = (e + w) / s + z
-        float q = nearbyintf((m->e[at] + m->w[at]) / m->s[i]) + m->z[i];
-        a->codes[(row + r) * a->I + i] = (int8_t)(a->keep_zeros && m->w[at] == 0 ? m->z[i] : q);
+        float q = osh_grid_nearest(grid, (m->e[at] + m->w[at]) / m->s[i]) + m->z[i];
+        if (a->keep_zeros && m->w[at] == 0) q = m->z[i];
+        a->codes[(row + r) * a->I + i] = osh_grid_code(grid, q);
     }
     for (int64_t g = 0; g < j->groups; g++)
         m->best_s[r * j->groups + g] = m->s[g * a->group],
@@ -260,14 +303,20 @@ void osh_ada_sign_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
     }
 }
 
-/* AdaRound and AdaQuant: returns the final code of column i of row r. */
+/* AdaRound and AdaQuant: returns the final value of the grid of column i of row r. */
 float osh_ada_last_code(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t i)
 {
     const osh_ada_args *a = j->a;
+    const osh_grid *grid = &a->scales.grid;
     int64_t at = r * j->ld + i;
-    float q = a->rule.kind == OSH_ADA_ROUND ? m->base[at] + (m->x[at] >= 0)
-                                            : nearbyintf(m->x[at] / m->s[i]) + m->z[i];
+    float q, step;
+    if (a->rule.kind == OSH_ADA_ROUND) {
+        ada_grid_floor(a, m->w[at] / m->s[i], &step);
+        q = m->base[at] + (m->x[at] >= 0 ? step : 0);
+    } else {
+        q = osh_grid_nearest(grid, m->x[at] / m->s[i]) + m->z[i];
+    }
     if (a->keep_zeros && m->w[at] == 0) q = m->z[i];
-    return q < a->lo ? a->lo : q > a->hi ? a->hi : q;
+    return q < grid->lo ? grid->lo : q > grid->hi ? grid->hi : q;
 }
 

@@ -13,6 +13,30 @@
 
 static bool ada_has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
 
+/* ---- the grid ---- */
+
+/* `step` = the distance between values of the grid near x: for a float grid of the binade of x. */
+OSH_VEC_FN void v8_grid_step(osh_v8f *step, const osh_v8f *x, const osh_ada_row_step *t)
+{
+    osh_v8f least;
+    osh_v8i below;
+    v8_set(&least, t->least > 0 ? t->least : 1);
+    *step = (osh_v8f)((osh_v8i)*x & 0x7f800000) * t->fraction;
+    below = *step < least;
+    v8_select(step, &below, &least, step);
+}
+
+/* Rounds x, within [lo, hi], to the nearest value of a float grid, ties to even. Keeps the sign of
+ * a value that becomes 0. Adding 1.5 * 2^23 steps removes what is smaller than a step. */
+OSH_VEC_FN void v8_grid_nearest(osh_v8f *x, const osh_ada_row_step *t)
+{
+    osh_v8f step, r;
+    v8_grid_step(&step, x, t);
+    step = step * 12582912.0f;
+    r = (*x + step) - step;
+    *x = (osh_v8f)((osh_v8i)r | ((osh_v8i)*x & INT32_MIN));
+}
+
 /* ---- AdaRound, one row ---- */
 
 /* soft = sigmoid(v). */
@@ -51,6 +75,11 @@ OSH_VEC_FN void soft_error_body(const osh_ada_room *m, int64_t at, int64_t n,
         h = h * 1.2f - 0.1f;
         out = h < zero, v8_select(&h, &out, &zero, &h);
         out = h > one, v8_select(&h, &out, &one, &h);
+        if (t->least > 0) {
+            osh_v8f u = w / s, step;
+            v8_grid_step(&step, &u, t);
+            h = h * step;
+        }
         h = base + h;
         out = h < lo, v8_select(&h, &out, &lo, &h);
         out = h > hi, v8_select(&h, &out, &hi, &h);
@@ -100,15 +129,20 @@ OSH_VEC_FN double round_step_body(const osh_ada_room *m, int64_t at, int64_t n,
         v8_set(&least, 1e-30f);
     v8_set(&sum, 0);
     for (int64_t i = 0; i < n; i += OSH_LANES) {
-        osh_v8f soft, h, base, s, g, v, q, slope;
+        osh_v8f soft, h, base, s, g, v, q, slope, step = one;
         osh_v8i in, inside, up;
         v8_load(&soft, m->soft + at + i), v8_load(&base, m->base + at + i), v8_load(&s, m->s + i);
         v8_load(&g, m->grad + at + i), v8_load(&v, m->x + at + i);
         h = soft * 1.2f - 0.1f;
         inside = (h > zero) & (h < one);
-        q = base + h;
+        if (t->least > 0) {
+            v8_load(&q, m->w + at + i);
+            q = q / s;
+            v8_grid_step(&step, &q, t);
+        }
+        q = base + h * step;
         in = (q >= lo) & (q <= hi);
-        g = (osh_v8f)((osh_v8i)(g * t->by * s) & in);
+        g = (osh_v8f)((osh_v8i)(g * t->by * s * step) & in);
         if (t->reg > 0) {
             osh_v8f a = h + h - 1.0f, power;
             up = a < zero;
@@ -145,8 +179,10 @@ double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const os
 
 /* ---- AdaQuant, one row ---- */
 
-/* Computes the codes q and u = w / s of eight weights. at[0]: index of the row's first element;
- * at[1]: first of the eight columns. A lane of `in` has all bits set if its q is not clipped. */
+/* Computes the values q of the grid and u = w / s of eight weights. at[0]: index of the row's first
+ * element; at[1]: first of the eight columns. A lane of `in` has all bits set if its q is not
+ * clipped. Whole numbers are rounded before they are clipped, and floats are clipped before they
+ * are rounded. */
 OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_room *m,
                           const int64_t at[2], const osh_ada_row_step *t)
 {
@@ -158,6 +194,13 @@ OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_roo
     *u = x / s;
     *q = *u;
     if (t->offset > 0) v8_load(&x, m->x + at[0] + at[1]), *q = *q + x;
+    if (t->least > 0) {
+        *in = (*q >= lo) & (*q <= hi);
+        out = *q < lo, v8_select(q, &out, &lo, q);
+        out = *q > hi, v8_select(q, &out, &hi, q);
+        v8_grid_nearest(q, t);
+        return;
+    }
     out = *q > far, v8_select(q, &out, &far, q);
     far = -far;
     out = *q < far, v8_select(q, &out, &far, q);
@@ -171,6 +214,19 @@ OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_roo
 #if defined(__x86_64__)
 static bool ada_has_avx512(void) { return osh_isa_used() >= OSH_ISA_AVX512; }
 
+/* Does the work of v8_grid_nearest for sixteen values. */
+AVX512 static inline __m512 grid_nearest_16(__m512 x, const osh_ada_row_step *t)
+{
+    __m512i bits = _mm512_castps_si512(x);
+    __m512 power = _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(0x7f800000)));
+    __m512 step = _mm512_mul_ps(power, _mm512_set1_ps(t->fraction));
+    step = _mm512_max_ps(_mm512_set1_ps(t->least), step);
+    step = _mm512_mul_ps(step, _mm512_set1_ps(12582912.0f));
+    __m512i r = _mm512_castps_si512(_mm512_sub_ps(_mm512_add_ps(x, step), step));
+    return _mm512_castsi512_ps(
+        _mm512_or_si512(r, _mm512_and_si512(bits, _mm512_set1_epi32(INT32_MIN))));
+}
+
 /* Does the work of near_code for sixteen weights. `there`: mask of the lanes that contain a column
  * of the row; the other lanes are after the end of the row. The code of a NaN is NaN. Returns the
  * mask of the codes that are not clipped. */
@@ -181,13 +237,19 @@ AVX512 static inline __mmask16 near_code_16(__m512 *q, __m512 *u, const osh_ada_
     const __m512 lo = _mm512_set1_ps(t->lo), hi = _mm512_set1_ps(t->hi),
                  magic = _mm512_set1_ps(12582912.0f);
     bool offset = t->offset > 0;
+    __mmask16 in;
     __m512 x = _mm512_maskz_loadu_ps(there, (offset ? m->w : m->x) + at[0] + at[1]);
     *u = _mm512_div_ps(x, _mm512_mask_loadu_ps(_mm512_set1_ps(1), there, m->s + at[1]));
     *q = offset ? _mm512_add_ps(*u, _mm512_maskz_loadu_ps(there, m->x + at[0] + at[1])) : *u;
+    if (t->least > 0) {
+        in = _mm512_cmp_ps_mask(*q, lo, _CMP_GE_OQ) & _mm512_cmp_ps_mask(*q, hi, _CMP_LE_OQ);
+        *q = grid_nearest_16(_mm512_min_ps(hi, _mm512_max_ps(lo, *q)), t);
+        return in;
+    }
     *q = _mm512_max_ps(_mm512_set1_ps(-4096), _mm512_min_ps(_mm512_set1_ps(4096), *q));
     *q = _mm512_sub_ps(_mm512_add_ps(*q, magic), magic); // rounds like v8_nearest
     *q = _mm512_add_ps(*q, _mm512_maskz_loadu_ps(there, m->z + at[1]));
-    __mmask16 in = _mm512_cmp_ps_mask(*q, lo, _CMP_GE_OQ) & _mm512_cmp_ps_mask(*q, hi, _CMP_LE_OQ);
+    in = _mm512_cmp_ps_mask(*q, lo, _CMP_GE_OQ) & _mm512_cmp_ps_mask(*q, hi, _CMP_LE_OQ);
     *q = _mm512_min_ps(hi, _mm512_max_ps(lo, *q));
     return in;
 }

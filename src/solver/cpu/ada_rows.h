@@ -12,8 +12,8 @@ typedef struct osh_ada_room {
                               // each
     float *x, *mean, *square; // x: v, or AdaQuant's weight; mean, square: Adam's moving averages;
                               // [rows, ld] each
-    float *base, *soft;       // base: floor(w / s) + z; soft: sigmoid(v), or dloss / ds in
-                              // AutoRound; [rows, ld] each
+    float *base, *soft;       // base: largest value of the grid up to w / s, plus z; soft:
+                              // sigmoid(v), or dloss / ds in AutoRound; [rows, ld] each
     float *s, *z;             // scale and zero point of each column of one row, [ld]
     float *s0, *d, *d_mean, *d_square; // [rows, groups] each; s0: initial scale; d: change of the
                                        // scale; d_mean, d_square: Adam's moving averages for d.
@@ -37,7 +37,10 @@ typedef struct osh_ada_row_step { // numbers of one step that are equal for all 
                                       // root_part: 1 / sqrt(1 - 0.999^n)
     float by;                         // factor 2 / T of the gradients
     float reg, beta; // reg: factor of the rounding term, 0: there is none; beta: its exponent
-    float lo, hi;
+    float lo, hi;                     // smallest and largest value of the grid
+    /* The values of a float grid near u are multiples of the larger of `least` and `fraction` times
+     * the power of two at or below |u|. least 0: the grid has whole numbers. */
+    float least, fraction;
     float offset;                     // 1: x is AutoRound's offset v of w / s; 0: x is a weight
     float plain;                      // 1: e becomes w^; 0: e becomes w^ - w
     bool has_zero;                    // for AutoRound; true: zero points are computed from the
@@ -60,6 +63,9 @@ void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_a
 
 /* ---- ada_moves.c; row r of the block is row `row` + r of the weight ---- */
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group);
+/* m->base = the largest value of the grid that is at most w / s, plus z, for each column of a row
+ * that begins at element `at`. */
+void osh_ada_base(const osh_ada_job *j, const osh_ada_room *m, int64_t at);
 /* Returns AdaQuant's current scale of group g in row r. */
 float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t g);
 /* Sets m->s and m->z of each column to the scale and the zero point in row r. */

@@ -25,7 +25,9 @@ from rng import rng_sym, rng_u64  # noqa: E402
 
 SEED, T, PERIOD = 20261123, 256, 10
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
-CASES = {  # kind, O, I, group (0: the row), bits, zero points, dtype, other inputs, steps, rates, share of x (else x0)
+# kind, O, I, group (0: the row), bits, zero points, dtype, other inputs, steps, rates, share of x
+# (else x0), float codes with this kind of scales ("": integers)
+CASES = {
     "round": ("round", 72, 64, 32, 4, False, "F32", True, 300, 0.1, 0),
     "round_channel_zeros_shift": ("round", 40, 44, 0, 3, True, "F32", True, 300, 0.1, 0),
     "round_bf16": ("round", 72, 64, 32, 4, False, "BF16", True, 300, 0.1, 0),
@@ -37,7 +39,12 @@ CASES = {  # kind, O, I, group (0: the row), bits, zero points, dtype, other inp
     "quant_drop": ("quant", 40, 44, 11, 3, True, "F32", True, 60, 5e-5, 1e-3, 0.25),
     "signed": ("signed", 72, 64, 32, 4, False, "F32", True, 20, 1 / 100, 1 / 100),
     "signed_three_bits": ("signed", 40, 44, 11, 3, False, "F32", False, 20, 1 / 50, 1 / 50),
+    "auto_nvfp4": ("auto", 40, 48, 16, 4, False, "F32", True, 20, 1 / 100, 1 / 100, 1, "E4M3"),
+    "auto_mxfp4": ("auto", 40, 64, 32, 4, False, "F32", True, 20, 1 / 100, 0, 1, "E8M0"),
+    "round_fp8": ("round", 24, 44, 0, 8, False, "F32", True, 100, 0.1, 0, 1, "plain"),
+    "quant_nvfp4": ("quant", 40, 48, 16, 4, False, "F32", True, 60, 5e-5, 1e-3, 1, "E4M3"),
 }
+GLOBAL = 10000.0  # divides the scales of E4M3
 REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
 
 
@@ -53,8 +60,42 @@ def inputs(stream, columns, shift):
     return torch.from_numpy((x / 32).astype(np.float32)), torch.from_numpy(((x + d) / 32).astype(np.float32))
 
 
-def near(x):  # rounds x; its gradient is that of x itself
-    return x.round().detach() + (x - x.detach())
+class Grid:
+    """The values that codes mean: whole numbers, E2M1 (4 bits) or E4M3 (8 bits)."""
+    def __init__(self, bits, floats):
+        self.floats, self.digits, self.least = floats, 2 if bits == 4 else 4, -1 if bits == 4 else -9
+        self.hi = (6 if bits == 4 else 448) if floats else (1 << bits - 1) - 1
+        self.lo = -self.hi if floats else -self.hi - 1
+
+    def step(self, x):  # distance between values near x
+        if not self.floats:
+            return torch.ones_like(x)
+        e = torch.where(x == 0, -99, torch.frexp(x).exponent) - self.digits
+        return torch.ldexp(torch.ones_like(x), e.clamp(min=self.least))
+
+    def near(self, x):  # rounds x; its gradient is that of x itself
+        s = self.step(x.detach())
+        return ((x / s).round() * s).detach() + (x - x.detach())
+
+    def floor(self, x):
+        return (x / self.step(x)).floor() * self.step(x)
+
+    def code_value(self, x, z):  # floats are clipped before they are rounded, integers after it
+        return self.near(clip(x, self.lo, self.hi)) if self.floats else clip(self.near(x) + z, self.lo, self.hi)
+
+    def codes(self, q):
+        if not self.floats:
+            return q.to(torch.int8).numpy()
+        if self.hi == 448:
+            return (q + 0.0).to(torch.float8_e4m3fn).view(torch.int8).numpy()
+        size = torch.searchsorted(torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6]), q.abs().contiguous())
+        return (size + 8 * (q < 0)).to(torch.int8).numpy()
+
+
+def near_scale(s, kind):  # rounds a scale to one that can be stored; its gradient is that of s itself
+    if kind == "E4M3":
+        return Grid(8, True).near((s * GLOBAL).clamp(2**-9, 448)) / GLOBAL
+    return torch.exp2(torch.log2(s).floor()) if kind == "E8M0" else s
 
 
 def clip(x, lo, hi):  # like torch.clamp, but values equal to lo or hi have a gradient
@@ -67,38 +108,42 @@ def mixed(x, x0, share, key):  # takes each element from x or x0, like src/ops/m
     return torch.where(torch.from_numpy(u < np.uint64(int(share * 2**24))), x, x0)
 
 
-def learn(stream, kind, O, I, group, bits, zeros, dtype, shift, steps, rate, scale_rate, share=1):
-    dt, n, lo, hi = DTYPES[dtype], group or I, -(1 << bits - 1), (1 << bits - 1) - 1
+def learn(stream, kind, O, I, group, bits, zeros, dtype, shift, steps, rate, scale_rate, share=1, floats=""):
+    dt, n, grid = DTYPES[dtype], group or I, Grid(bits, bool(floats))
+    lo, hi = grid.lo, grid.hi
     w = torch.from_numpy((rng_sym(SEED, stream, O * I) * rng_sym(SEED, stream + 1, O * I) * np.float32(0.25)).reshape(O, I))
     w = w.to(dt).float()
     x, x0 = inputs(stream, I, shift)
     x = mixed(x, x0, share, int(rng_u64(SEED, (1 << 20) + stream, 1)[0])) if share < 1 else x
-    s0 = (w.reshape(O, -1, n).abs().amax(-1) * 0.25).to(dt).float()
+    most = w.reshape(O, -1, n).abs().amax(-1)
+    s0 = near_scale(most / hi, floats) if floats else (most * 0.25).to(dt).float()
     k = torch.arange(s0.numel()).reshape(s0.shape)
     z = (k % 3 - 1).float() if zeros else torch.zeros_like(s0)
     wide = lambda t: t.repeat_interleave(n, 1)  # noqa: E731
     rnd = lambda t: t.to(dt).float()  # noqa: E731
     y = x0 @ w.T
     if kind in ("auto", "signed"):
-        return auto(x, y, w, s0, z, n, lo, hi, "signed" if kind == "signed" else zeros, steps, rate)
+        return auto(x, y, w, s0, z, n, grid, "signed" if kind == "signed" else floats or zeros, steps, rate, scale_rate)
     base = (x @ w.T - y).pow(2).sum(-1).mean()
     loss_of = lambda h: (x @ h.T - y).pow(2).sum(-1).mean() - base  # noqa: E731
-    nearest = ((w / wide(s0)).round() + wide(z)).clamp(lo, hi)
+    nearest = grid.code_value(w / wide(s0), wide(z))
     before = loss_of(rnd((nearest - wide(z)) * wide(s0))).item()
-    below, frac = (w / wide(s0)).floor(), w / wide(s0) - (w / wide(s0)).floor()
+    below, gap = grid.floor(w / wide(s0)), grid.step(w / wide(s0))
+    frac = (w / wide(s0) - below) / gap
     v = torch.nn.Parameter(-torch.log(1.2 / (frac + 0.1) - 1) if kind == "round" else w.clone())
     d = torch.nn.Parameter(torch.zeros_like(s0))
     groups = [{"params": [v], "lr": rate}] + ([{"params": [d], "lr": scale_rate}] if scale_rate else [])
     adam = torch.optim.Adam(groups)
     warm, curve = int(WARM * steps), []
-    scale = lambda: near_dtype(s0 * (1 + d), dt) if scale_rate else s0  # noqa: E731
+    moved = lambda s: near_scale(s, floats) if floats else near_dtype(s, dt)  # noqa: E731
+    scale = lambda: moved(s0 * (1 + d)) if scale_rate else s0  # noqa: E731
     for t in range(steps):
         s = scale()
         if kind == "round":
             h = (torch.sigmoid(v) * 1.2 - 0.1).clamp(0, 1)
-            q = clip(below + wide(z) + h, lo, hi)
+            q = clip(below + wide(z) + h * gap, lo, hi)
         else:
-            q = clip(near(v / wide(s)) + wide(z), lo, hi)
+            q = grid.code_value(v / wide(s), wide(z))
         loss = loss_of((q - wide(z)) * wide(s))
         if kind == "round" and t >= warm:
             beta = TO + (FROM - TO) / 2 * (1 + np.cos(np.pi * (t - warm) / (steps - warm)))
@@ -110,21 +155,22 @@ def learn(stream, kind, O, I, group, bits, zeros, dtype, shift, steps, rate, sca
         adam.step()
     with torch.no_grad():
         s = scale()
-        q = below + wide(z) + (v >= 0) if kind == "round" else (v / wide(s)).round() + wide(z)
-        q = q.clamp(lo, hi)
+        q = (below + wide(z) + (v >= 0) * gap).clamp(lo, hi) if kind == "round" else grid.code_value(v / wide(s), wide(z))
         after = loss_of(rnd((q - wide(z)) * wide(s))).item()
     print(kind, before, curve[0], curve[-1], after, f"{(q != nearest).float().mean().item():.3f} changed")
-    return q.to(torch.int8).numpy(), curve, before, after
+    return grid.codes(q), curve, before, after
 
 
 def rows_of(h, x, y):  # loss of each row
     return (x @ h.T - y).pow(2).mean(0)
 
 
-def auto(x, y, w, s0, z0, n, lo, hi, zeros, steps, rate):
+def auto(x, y, w, s0, z0, n, grid, zeros, steps, rate, scale_rate):
     """AutoRound: sign gradient descent; returns for each row the codes of its best step.
 
-    zeros: true with zero points; "signed": no zero points, and signed scales."""
+    zeros: true with zero points; "signed": no zero points, and signed scales; with float codes the
+    kind of the scales."""
+    lo, hi = grid.lo, grid.hi
     wide = lambda t: t.repeat_interleave(n, 1)  # noqa: E731
     base, groups = rows_of(w, x, y), w.reshape(w.shape[0], -1, n)
     low, high = -groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
@@ -135,6 +181,9 @@ def auto(x, y, w, s0, z0, n, lo, hi, zeros, steps, rate):
         moved = (a != 1) | (b != 1)
         if zeros == "signed":
             s, z = torch.where(a * low > b * high, a * low, -b * high) / -lo, z0
+        elif grid.floats:
+            s = near_scale(torch.maximum(low, high) / hi * b, zeros)
+            s, z = s + (torch.where(b != 1, s, s0) - s).detach(), z0
         elif zeros:
             s = s0 * (b * high + a * low) / (high + low)
             s = s + (torch.where(moved, s, s0) - s).detach()
@@ -143,9 +192,9 @@ def auto(x, y, w, s0, z0, n, lo, hi, zeros, steps, rate):
         else:
             s = s0 * torch.where(a * low > b * high, a * low, b * high) / torch.maximum(low, high)
             s, z = s + (torch.where(moved, s, s0) - s).detach(), z0
-        return clip(near(w / wide(s) + v) + wide(z), lo, hi), s, z
+        return grid.code_value(w / wide(s) + v, wide(z)), s, z
 
-    nearest = ((w / wide(s0)).round() + wide(z0)).clamp(lo, hi)
+    nearest = grid.code_value(w / wide(s0), wide(z0))
     best, best_q = rows_of((nearest - wide(z0)) * wide(s0), x, y) - base, nearest.clone()
     before, curve = best.sum().item(), []
     for t in range(steps + 1):
@@ -162,10 +211,11 @@ def auto(x, y, w, s0, z0, n, lo, hi, zeros, steps, rate):
         with torch.no_grad():
             part = rate * (steps - t) / steps
             v.sub_(part * v.grad.sign()).clamp_(-0.5, 0.5)
-            a.sub_(part * a.grad.sign()).clamp_(0, 1)
-            b.sub_(part * b.grad.sign()).clamp_(0, 1)
+            for share in (a, b) if scale_rate else ():
+                if share.grad is not None:
+                    share.sub_(part * share.grad.sign()).clamp_(0, 1)
     print("auto", before, curve[0], curve[-1], best.sum().item(), f"{(best_q != nearest).float().mean().item():.3f} changed")
-    return best_q.to(torch.int8).numpy(), curve, before, best.sum().item()
+    return grid.codes(best_q), curve, before, best.sum().item()
 
 
 def near_dtype(x, dt):
@@ -173,7 +223,7 @@ def near_dtype(x, dt):
 
 
 if __name__ == "__main__":
-    keys = ["kind", "O", "I", "group", "bits", "zeros", "dtype", "shift", "steps", "rate", "scale_rate", "share"]
+    keys = ["kind", "O", "I", "group", "bits", "zeros", "dtype", "shift", "steps", "rate", "scale_rate", "share", "floats"]
     out, codes = {}, b""
     for i, (name, c) in enumerate(CASES.items()):
         q, curve, before, after = learn(16 * i, *c)

@@ -82,25 +82,50 @@ static void make_sums(osh_ctx *cx, problem *p, uint64_t stream, bool shifts, dou
     free(x);
 }
 
+/* Returns the grid and the scales of a case. */
+static osh_scale_rule scales_of(const cJSON *of)
+{
+    const cJSON *floats = cJSON_GetObjectItemCaseSensitive(of, "floats");
+    const char *kind = floats ? floats->valuestring : "";
+    bool bf16 = !strcmp(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "dtype")), "BF16");
+    return (osh_scale_rule){.grid = osh_grid_of((int)number(of, "bits"), *kind != 0), .global = 10000,
+                            .dtype = bf16 ? OSH_BF16 : OSH_F32,
+                            .kind = !strcmp(kind, "E4M3") ? OSH_SCALE_E4M3 : OSH_SCALE_PLAIN};
+}
+
+/* Returns the scale of a group whose largest magnitude is `most`. */
+static float scale_of(const osh_scale_rule *r, const cJSON *of, float most)
+{
+    const cJSON *floats = cJSON_GetObjectItemCaseSensitive(of, "floats");
+    if (!r->grid.digits) return osh_round_to(most * 0.25f, r->dtype);
+    if (!strcmp(floats->valuestring, "E8M0")) return exp2f(floorf(log2f(most / r->grid.hi)));
+    return osh_scale_round(r, most / r->grid.hi);
+}
+
+static int8_t nearest_code(const osh_grid *g, float u, float zero)
+{
+    if (!g->digits) return (int8_t)fmaxf(g->lo, fminf(g->hi, nearbyintf(u) + zero));
+    return osh_grid_code(g, osh_grid_nearest(g, fmaxf(g->lo, fminf(g->hi, u))) + 0.0f);
+}
+
 static osh_status problem_open(osh_ctx *cx, problem *p, const cJSON *of)
 {
     osh_status rc = OSH_OK;
     uint64_t stream = (uint64_t)number(of, "stream");
     int64_t O = (int64_t)number(of, "O"), I = (int64_t)number(of, "I"), group = (int64_t)number(of, "group");
-    bool bf16 = !strcmp(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "dtype")), "BF16");
     const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(of, "kind"));
     int64_t n = group ? group : I, G = I / n;
-    osh_grid grid = osh_grid_of((int)number(of, "bits"), false);
+    osh_scale_rule scales = scales_of(of);
     *p = (problem){.of = of};
     p->a = (osh_ada_args){
-        .rule = {.signed_scales = *kind == 's',
+        .rule = {.signed_scales = *kind == 's', .whole_range = true,
                  .kind = *kind == 'a' || *kind == 's' ? OSH_ADA_SIGN : *kind == 'q' ? OSH_ADA_QUANT : OSH_ADA_ROUND,
                  .steps = (int64_t)number(of, "steps"), .reg = 0.01, .rate = number(of, "rate"),
                  .scale_rate = number(of, "scale_rate"), .from = 20, .to = 2, .warm = 0.2},
-        .n_tokens = T, .O = O, .I = I, .group = n, .row_block = 1, .lo = grid.lo, .hi = grid.hi,
-        .dtype = bf16 ? OSH_BF16 : OSH_F32, .period = PERIOD, .nearest = p->nearest, .learned = p->learned,
+        .n_tokens = T, .O = O, .I = I, .group = n, .row_block = 1,
+        .scales = scales, .period = PERIOD, .nearest = p->nearest, .learned = p->learned,
         .curve = p->curve, .diverged = p->diverged};
-    OSH_TRY(osh_tensor_new(cx, &p->w, p->a.dtype, 2, (int64_t[]){O, I}));
+    OSH_TRY(osh_tensor_new(cx, &p->w, p->a.scales.dtype, 2, (int64_t[]){O, I}));
     OSH_NEW(cx, p->h, I * I);
     OSH_NEW(cx, p->shift, I * I);
     OSH_NEW(cx, p->scale, O * G);
@@ -113,14 +138,14 @@ static osh_status problem_open(osh_ctx *cx, problem *p, const cJSON *of)
         for (int64_t i = 0; i < n; i++) {
             uint64_t at = (uint64_t)(k * n + i);
             w[i] = osh_rng_sym(NUMBERS, stream, at) * osh_rng_sym(NUMBERS, stream + 1, at) * 0.25f;
-            w[i] = osh_round_to(w[i], p->a.dtype);
+            w[i] = osh_round_to(w[i], p->a.scales.dtype);
             most = fmaxf(most, fabsf(w[i]));
         }
-        p->scale[k] = osh_round_to(most * 0.25f, p->a.dtype);
+        p->scale[k] = scale_of(&scales, of, most);
         p->zero[k] = number(of, "zeros") != 0 ? (float)(k % 3 - 1) : 0;
-        osh_from_f32((char *)p->w->data + (size_t)(k * n) * osh_dtype_bytes(p->a.dtype), p->a.dtype, w, n);
+        osh_from_f32((char *)p->w->data + (size_t)(k * n) * osh_dtype_bytes(scales.dtype), scales.dtype, w, n);
         for (int64_t i = 0; i < n; i++)
-            p->codes[k * n + i] = (int8_t)fmaxf(grid.lo, fminf(grid.hi, nearbyintf(w[i] / p->scale[k]) + p->zero[k]));
+            p->codes[k * n + i] = nearest_code(&scales.grid, w[i] / p->scale[k], p->zero[k]);
     }
     p->a.w = p->w, p->a.h = p->h, p->a.shift = number(of, "shift") != 0 ? p->shift : NULL;
     p->a.scale = p->scale, p->a.zero = number(of, "zeros") != 0 ? p->zero : NULL, p->a.codes = p->codes;
@@ -274,13 +299,14 @@ static void selective_rows_are_no_worse(void **state)
  * threads. */
 static void zeros_stay_and_threads_do_not_show(void **state)
 {
-    static const char *const names[] = {"round_channel_zeros_shift", "quant_joint", "auto_zeros"};
+    static const char *const names[] = {"round_channel_zeros_shift", "quant_joint", "auto_zeros", "auto_nvfp4",
+                                        "round_fp8"};
     (void)state;
     osh_ctx *cx[2] = {NULL};
     golden g = {0};
     for (int k = 0; k < 2; k++) assert_int_equal(osh_ctx_new(&cx[k], k ? 3 : 1), OSH_OK);
     golden_open(cx[0], &g);
-    for (int c = 0; c < 3; c++) {
+    for (int c = 0; c < 5; c++) {
         problem p[2];
         for (int k = 0; k < 2; k++) {
             assert_ok(cx[k], problem_open(cx[k], &p[k], cJSON_GetObjectItemCaseSensitive(g.json, names[c])));

@@ -7,7 +7,8 @@ curves.json has for each kind the loss of every step, before the step. codes.bin
 byte each: kind after kind, with the Linears in the order of the layer's nodes. "bias" is AdaQuant
 of the tiny Qwen2, whose q_proj, k_proj and v_proj have biases that learn, too: biases.bin has them.
 "drop" is AdaRound of the Llama with a drop_ratio: each step draws (src/ops/mix.c) which half of the
-elements of its input are the quantized layer's; the others are the original one's.
+elements of its input are the quantized layer's; the others are the original one's. "fp4" is
+AutoRound with codes of FP4 (E2M1) and scales in F32; its codes are in fp4.bin.
 
 Run: python gen.py (torch, transformers, numpy)."""
 import importlib.util
@@ -28,7 +29,7 @@ spec.loader.exec_module(tiny)
 
 SEED, SAMPLES, STEPS, GROUP, LO, HI = 20261123, 2, 40, 8, -8, 7
 LINEARS = [f"self_attn.{x}_proj" for x in "qkvo"] + [f"mlp.{x}_proj" for x in ("gate", "up", "down")]
-SIGNS = {"auto", "signed"}  # AutoRound: scales are positive, or signed
+SIGNS = {"auto", "signed", "fp4"}  # AutoRound: scales are positive, or signed; fp4: float codes
 # learning rates of codes and of scales
 KINDS = {"auto": (0.05, 0.05), "signed": (0.05, 0.05), "round": (0.1, 0), "quant": (2e-4, 1e-3)}
 REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
@@ -42,6 +43,18 @@ def near(x):  # rounds x; the gradient is that of x itself
 def clip(x):  # values equal to an end of the range have a gradient
     inside = ((x >= LO) & (x <= HI)).float()
     return x.detach().clamp(LO, HI) + (x - x.detach()) * inside
+
+
+def near_fp4(x):  # rounds x, clipped to [-6, 6], to E2M1; the gradient is that of x itself, 0 where it is clipped
+    inside = (x.abs() <= 6).float()
+    y = x.detach().clamp(-6, 6)
+    step = torch.where(y.abs() < 2, 0.5, torch.where(y.abs() < 4, 1.0, 2.0))
+    return (y / step).round() * step + (x - x.detach()) * inside
+
+
+def code_fp4(q):
+    size = torch.searchsorted(torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6]), q.abs().contiguous())
+    return (size + 8 * (q < 0)).to(torch.int8).numpy()
 
 
 def wide(t, group):
@@ -71,12 +84,12 @@ class Codes:
     def __init__(self, w, kind, group=GROUP):
         self.w, self.kind, self.group = w, kind, group
         groups = w.reshape(w.shape[0], -1, group)
-        self.s0 = groups.abs().amax(-1) / 7.5
+        self.s0 = groups.abs().amax(-1) / (6 if kind == "fp4" else 7.5)
         self.low, self.high = -groups.amin(-1).clamp(max=0), groups.amax(-1).clamp(min=0)
         u = w / wide(self.s0, group)
         self.below = u.floor()
-        first = {"auto": torch.zeros_like(w), "signed": torch.zeros_like(w), "quant": w.clone(),
-                 "round": -torch.log(1.2 / (u - self.below + 0.1) - 1)}
+        zero = torch.zeros_like(w)
+        first = {"auto": zero, "signed": zero.clone(), "fp4": zero.clone(), "quant": w.clone(), "round": -torch.log(1.2 / (u - self.below + 0.1) - 1)}
         self.v = first[kind].requires_grad_()
         self.a, self.b = (torch.ones_like(self.s0, requires_grad=True) for _ in range(2))
         self.d = torch.zeros_like(self.s0, requires_grad=True)
@@ -84,6 +97,8 @@ class Codes:
     def scale(self):
         if self.kind == "signed":
             return torch.where(self.a * self.low > self.b * self.high, self.a * self.low, -self.b * self.high) / -LO
+        if self.kind == "fp4":
+            return self.b * torch.maximum(self.low, self.high) / 6
         if self.kind == "auto":
             s = self.s0 * torch.where(self.a * self.low > self.b * self.high, self.a * self.low, self.b * self.high)
             s = s / torch.maximum(self.low, self.high)
@@ -98,12 +113,16 @@ class Codes:
         s = wide(self.scale(), self.group)
         if self.kind == "round":
             return clip(self.below + self.soft())
+        if self.kind == "fp4":
+            return near_fp4(self.w / s + self.v)
         return clip(near(self.w / s + self.v if self.kind in SIGNS else self.v / s))
 
     def weight(self):
         return self.codes() * wide(self.scale(), self.group)
 
     def last(self):
+        if self.kind == "fp4":
+            return code_fp4(self.codes().detach())
         q = self.below + (self.v >= 0) if self.kind == "round" else self.codes().round()
         return q.clamp(LO, HI).detach().to(torch.int8).numpy()
 
@@ -119,7 +138,8 @@ class Codes:
         with torch.no_grad():
             self.v.sub_(part * rates[0] * self.v.grad.sign()).clamp_(-0.5, 0.5)
             for x in (self.a, self.b):
-                x.sub_(part * rates[1] * x.grad.sign()).clamp_(0, 1)
+                if x.grad is not None:
+                    x.sub_(part * rates[1] * x.grad.sign()).clamp_(0, 1)
         self.v.grad = self.a.grad = self.b.grad = None
 
 
@@ -189,7 +209,9 @@ def main():
     curves, codes, _ = learn_all("llama_default", {k: (k, r) for k, r in KINDS.items()})
     more, last, biases = learn_all("qwen2", {"bias": ("quant", KINDS["quant"])})
     drop, behind, _ = learn_all("llama_default", {"drop": ("round", KINDS["round"])})
-    curves, codes = curves | more | drop, codes + last + behind
+    fp4, floats, _ = learn_all("llama_default", {"fp4": ("fp4", KINDS["auto"])})
+    curves, codes = curves | more | drop | fp4, codes + last + behind
+    (HERE / "fp4.bin").write_bytes(floats)
     (HERE / "biases.bin").write_bytes(biases)
     (HERE / "curves.json").write_text(json.dumps(curves, indent=0) + "\n")
     (HERE / "codes.bin").write_bytes(codes)

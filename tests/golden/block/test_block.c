@@ -25,6 +25,7 @@ typedef struct layer {
     osh_block_weight learns[LINEARS];
     int8_t codes[MOST], nearest[MOST];
     int n_codes;
+    bool floats;         // true: codes are FP4, false: integers of 4 bits
     bool biased;         // true for the tiny Qwen2, whose biases are also learned
     double curve[STEPS];
     osh_block_rule with; // additional members of the rule for learn()
@@ -102,19 +103,20 @@ static void take_linears(layer *l, const osh_ada_rule *rule)
         tiny_check(l->at.cx, osh_tensor_new(l->at.cx, &l->dense[n], OSH_F32, 2, t->shape));
         memcpy(l->dense[n]->data, t->data, osh_tensor_bytes(t));
         l->scale[n] = calloc((size_t)(O * I / GROUP), sizeof(float));
+        osh_grid grid = osh_grid_of(4, l->floats);
         for (int64_t k = 0; k < O * I; k++) {
-            float *s = &l->scale[n][k / GROUP], x = fabsf(((const float *)t->data)[k]) / 7.5f;
+            float *s = &l->scale[n][k / GROUP], x = fabsf(((const float *)t->data)[k]) / (l->floats ? 6 : 7.5f);
             if (x > *s) *s = x;
         }
         for (int64_t k = 0; k < O * I; k++) {
-            float q = nearbyintf(((const float *)t->data)[k] / l->scale[n][k / GROUP]);
-            codes[k] = (int8_t)(q < -8 ? -8 : q > 7 ? 7 : q);
+            float u = ((const float *)t->data)[k] / l->scale[n][k / GROUP];
+            codes[k] = osh_grid_code(&grid, osh_grid_nearest(&grid, fmaxf(grid.lo, fminf(grid.hi, u))));
         }
         l->learns[n].weight = w;
         if (l->biased && g->nodes[i].w[1] >= 0) l->learns[n].bias = g->nodes[i].w[1], l->learns[n].bias_rate = 1e-3;
         l->learns[n].args = (osh_ada_args){.rule = *rule, .w = l->dense[n], .codes = codes, .O = O,
-                                           .scale = l->scale[n], .I = I, .group = GROUP, .row_block = 1, .lo = -8,
-                                           .hi = 7, .dtype = OSH_F32};
+                                           .scale = l->scale[n], .I = I, .group = GROUP, .row_block = 1,
+                                           .scales = {.grid = grid, .dtype = OSH_F32}};
         codes += O * I, n++;
     }
     assert_int_equal(n, LINEARS);
@@ -220,6 +222,39 @@ static void test_pytorch(void **state)
     osh_ctx_free(cx);
 }
 
+/* AutoRound with codes of FP4. The losses of all steps and 99 % of the codes are PyTorch's, and the
+ * bytes do not depend on threads. */
+static void test_floats(void **state)
+{
+    osh_ada_rule rule = kinds[0].rule;
+    layer l, three;
+    cJSON *json = NULL;
+    char path[512], *want = NULL;
+    size_t n = 0, predicted, same = 0;
+    (void)state;
+    rule.whole_range = true;
+    layer_open(&l, 1), layer_open(&three, 3);
+    l.floats = three.floats = true;
+    learn(&l, &rule, &predicted);
+    learn(&three, &rule, &predicted);
+    assert_memory_equal(l.codes, three.codes, CODES);
+    assert_memory_equal(l.curve, three.curve, sizeof l.curve);
+    snprintf(path, sizeof path, "%s/curves.json", folder);
+    tiny_check(l.at.cx, osh_json_read(l.at.cx, &json, path, 1 << 20, 0));
+    snprintf(path, sizeof path, "%s/fp4.bin", folder);
+    tiny_check(l.at.cx, osh_file_read_all(l.at.cx, &want, &n, path, 1 << 20));
+    assert_int_equal(n, CODES);
+    for (int t = 0; t < STEPS; t++) {
+        double x = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(json, "fp4"), t)->valuedouble;
+        if (!(fabs(l.curve[t] - x) <= 0.01 * x)) fail_msg("step %d: loss %.6g, PyTorch has %.6g", t, l.curve[t], x);
+    }
+    for (size_t i = 0; i < n; i++) same += l.codes[i] == (int8_t)want[i];
+    if (same < 0.99 * CODES) fail_msg("%zu of %d codes are PyTorch's", same, CODES);
+    cJSON_Delete(json);
+    osh_free(l.at.cx, want);
+    layer_close(&l), layer_close(&three);
+}
+
 static void test_threads_and_memory(void **state)
 {
     (void)state;
@@ -316,7 +351,8 @@ static void test_adjusted_rate(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pytorch), cmocka_unit_test(test_threads_and_memory),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pytorch), cmocka_unit_test(test_floats),
+                                       cmocka_unit_test(test_threads_and_memory),
                                        cmocka_unit_test(test_early_stop), cmocka_unit_test(test_selective),
                                        cmocka_unit_test(test_adjusted_rate)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -173,7 +173,8 @@ static void learn(docs *m, const osh_ada_rule *rule)
     for (int k = 0; k < LINEARS; k++)
         m->learns[k].args = (osh_ada_args){.rule = *rule, .w = m->dense[k], .codes = m->codes[k], .scale = m->scale[k],
                                            .O = m->dense[k]->shape[0], .I = m->dense[k]->shape[1], .group = GROUP,
-                                           .row_block = 1, .lo = -8, .hi = 7, .dtype = OSH_F32};
+                                           .row_block = 1,
+                                           .scales = {.grid = osh_grid_of(4, false), .dtype = OSH_F32}};
     osh_block b = {.g = m->g, .data = &m->data, .w = m->w, .first = m->first, .n = m->n, .run = run_all,
                    .in = values, .out = values + 1, .n_in = 1, .n_out = 1, .rows = rows, .user = m,
                    .rule = {.steps = STEPS, .samples = TAKE, .period = 1, .seed = NUMBERS, .kind = rule->kind,

@@ -68,6 +68,7 @@ FORMATS = {  # the group sets its format itself
 }
 GPTQ = ["W4A16", "W4A16_ASYM", "W8A16", "W8A8", "INT3 g32", "INT2 g64 asym", "INT4 g64 asym", "INT5 channel asym",
         "INT6 g128", "INT7 channel", "INT8 tensor"]
+LEARNED = ["NVFP4A16", "MXFP4A16", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"]
 
 
 def cases():
@@ -80,6 +81,8 @@ def cases():
         for s, w in WEIGHTS.items():
             if not names or s in names:
                 yield short + s, method, {"config_groups": {"g": {"targets": ["Linear"], "weights": w}}}
+    for s in LEARNED:
+        yield "AutoRound " + s, "AutoRoundModifier", {"scheme": s, "targets": ["Linear"], "iters": 5}
     for s, (args, form) in FORMATS.items():
         yield "RTN " + s, "QuantizationModifier", {"config_groups": {"g": {"targets": ["Linear"], **args, "format": form}}}
     two = {"a": {"targets": ["re:.*down_proj$"], "weights": WEIGHTS["INT6 g128"]},
