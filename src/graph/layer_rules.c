@@ -24,7 +24,7 @@ static bool is_word(const cJSON *is, const char *text)
 /* Sets *yes to true if the list `key` of config.json contains the number of the layer. An absent or
  * null list is empty. */
 static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key,
-                                  int64_t layer)
+                                  double layer)
 {
     const cJSON *list = osh_scope_member(s, key), *item;
     *yes = false;
@@ -36,7 +36,7 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
         if (!cJSON_IsNumber(item))
             return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path,
                             key);
-        *yes |= item->valuedouble == (double)layer;
+        *yes |= item->valuedouble == layer;
     }
     return OSH_OK;
 }
@@ -78,7 +78,7 @@ osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJ
         bool yes = false;
         double first = 0;
         if (numbered) OSH_TRY(osh_scope_num_at(cx, &first, s, numbered, depth));
-        OSH_TRY(layer_is_listed(cx, &yes, s, in->valuestring, s->layer + (int64_t)first));
+        OSH_TRY(layer_is_listed(cx, &yes, s, in->valuestring, (double)s->layer + first));
         *out = yes;
         goto done;
     }
@@ -209,10 +209,11 @@ osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t 
     if (every) OSH_TRY(osh_scope_int(cx, &step, s, every, 1));
     if (from) OSH_TRY(osh_scope_int(cx, &first, s, from, 0));
     if (to) OSH_TRY(osh_scope_num(cx, &last, s, to));
-    if (cJSON_IsString(except)) OSH_TRY(layer_is_listed(cx, &dense, s, except->valuestring, layer));
+    if (cJSON_IsString(except))
+        OSH_TRY(layer_is_listed(cx, &dense, s, except->valuestring, (double)layer));
     if (cJSON_IsString(only) &&
         cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(s->config->model, only->valuestring))) {
-        OSH_TRY(layer_is_listed(cx, out, s, only->valuestring, layer));
+        OSH_TRY(layer_is_listed(cx, out, s, only->valuestring, (double)layer));
         goto done;
     }
     *out = on > 0 && !dense && layer >= first && (last < 0 || (double)layer <= last) &&
