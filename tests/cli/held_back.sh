@@ -11,6 +11,7 @@ run() { "$ONESHOT" "${job[@]}" "$@" 2>err || fail "$*: $(cat err)"; }
 run --dataset model/calibration.jsonl --output out >said
 grep -q '^perplexity .* of the source .* %), KL ' said && tr -s ' \n' ' ' <said | grep -qF '11 tokens of row 129 of calibration.jsonl, which did not calibrate' ||
     fail "$(cat said)"
+tail -n 1 err | grep -q 'the output   seal' || fail "progress after the run: $(tail -n 3 err)"
 "$ONESHOT" eval --model out --reference model --dataset model/calibration.jsonl --splits 'rows[128:129]' --progress none --json >want
 python3 - <<'P'
 import json
