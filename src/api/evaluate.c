@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/mute.h"
 #include "base/name.h"
 #include "report/rows.h"
 #include "report/verdict.h"
@@ -265,7 +266,9 @@ osh_status osh_evaluate_held(osh_ctx *cx, const osh_options *opt, const char *no
     const cJSON *pipeline = cJSON_GetObjectItemCaseSensitive(root, "pipeline");
     if (cJSON_IsString(pipeline) && !strcmp(pipeline->valuestring, "datafree")) goto done;
     if (!not) {
+        osh_progress_mute(cx, true); // the progress of the run has ended
         rc = osh_evaluate(cx, opt, sink, user);
+        osh_progress_mute(cx, false);
         if (rc && rc != OSH_E_INTERRUPTED) { // the output is complete
             osh_log(cx, OSH_LOG_WARN, "the perplexity is not measured: %s", osh_error_text(cx));
             osh_error_clear(cx);

@@ -33,6 +33,7 @@ typedef struct osh_log_state {
     void *hears_user;
     osh_progress_fn told; // callback for each progress report; NULL: none
     void *told_user;
+    bool muted; // true if progress is not shown (mute.h)
 } osh_log_state;
 
 typedef struct osh_profile osh_profile;

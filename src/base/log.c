@@ -6,6 +6,7 @@
  *           peak 512 of 2048 MiB   eta 4m12s     (on the same line)
  */
 #include "base/ctx.h"
+#include "base/mute.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/live.h"
@@ -311,9 +312,18 @@ void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user)
     pthread_mutex_unlock(&l->lock);
 }
 
+void osh_progress_mute(osh_ctx *cx, bool muted)
+{
+    osh_log_state *l = &cx->sh->log;
+    pthread_mutex_lock(&l->lock);
+    l->muted = muted;
+    pthread_mutex_unlock(&l->lock);
+}
+
 void osh_progress_show(osh_ctx *cx, const osh_progress *p)
 {
     osh_log_state *l = &cx->sh->log;
+    if (l->muted) return; // only the job's thread shows progress and sets this
     char text[1400];
     moment m = {.now = osh_now()};
     bool json = l->mode == OSH_PROGRESS_JSON;
