@@ -20,27 +20,28 @@ MOST = 72
 SUBJECT = re.compile(r"[a-z0-9_.*/-]+(?:, [a-z0-9_.*/-]+)*: ([a-z]+(?:-[a-z]+)?)(?: (\S+))?")
 VERBS = set("""
     accept account add adjust admit adopt align allow answer append apply ask assert assign
-    avoid batch begin bind block bound break bring build bump cache call cap carry catch change
-    charge check choose claim clamp clean clear close collect combine compare compile complete
-    compress compute connect convert copy correct count cover create cut decide declare decode
-    default define delete depend derive describe detect divide do document double download draw
-    drop embed emit enable encode end erase escape estimate exclude execute exit expand expect
-    explain export extend extract factor fail feed fetch fill filter find fit fix flip flush
-    fold follow forget format free fuse gather generate give grow guard halve hand handle hide hold
-    ignore implement import include increase index infer inherit initialize inline insert
-    install introduce join judge keep know label leave let lift limit link list load lock log
-    look lower make map mark match measure mend mention merge migrate move multiply name need
-    normalize note number obey observe offer omit open order overlap pack pad parse pass pick
-    pin place plan plant point predict prefer prefix prepare print probe prove prune pull push
-    put quantize query quote raise read rebuild recognize record reduce refer refresh refuse
-    regenerate register reject release reload remove rename reorder repair repeat replace report
-    request require rerun reserve reset resolve restore restrict resume retire retry return
-    reuse reveal revert reword rewrite rotate round route run sample save say scale scan
-    schedule seal search select send separate serve set shorten show shrink shut sign simplify
-    simulate size skip solve sort speed split stage start state stop store stream strike strip
-    subtract sum support survive swap switch sync take teach tell test throw tie tighten time
-    trace track translate treat trim truncate try tune turn unify unite unlock unpack untie
-    update upgrade use validate vary verify wait walk warn widen wire work wrap write yield
+    avoid batch begin bind block bound break bring build bump cache calibrate call cap carry
+    catch change charge check choose claim clamp clean clear close collect combine compare
+    compile complete compress compute connect convert copy correct count cover create cut deal
+    decide declare decode default define delete depend derive describe detect divide do document
+    double download draw drop embed emit enable encode end erase escape estimate exclude execute
+    exit expand expect explain export extend extract factor fail feed fetch fill filter find fit
+    fix flip flush fold follow forget format free fuse gather generate give grow guard halve
+    hand handle hide hold ignore implement import include increase index infer inherit
+    initialize inline insert install introduce join judge keep know label learn leave let lift
+    limit link list load lock log look lower make map mark match measure mend mention merge
+    migrate move multiply name need normalize note number obey observe offer omit open order
+    overlap pack pad parse pass pick pin place plan plant point predict prefer prefix prepare
+    print probe prove prune pull push put quantize query quote raise read rebuild recognize
+    record reduce refer refresh refuse regenerate register reject release reload remove rename
+    reorder repair repeat replace report request require rerun reserve reset resolve restore
+    restrict resume retire retry return reuse reveal revert reword rewrite rotate round route
+    run sample save say scale scan schedule seal search select send separate serve set shorten
+    show shrink shut sign simplify simulate size skip solve sort speed split stage start state
+    stop store stream strike strip subtract sum support survive swap switch sync take teach tell
+    test throw tie tighten time tokenize trace track translate treat trim truncate try tune turn
+    unify unite unlock unpack untie update upgrade use validate vary verify wait walk warn weigh
+    widen wire work wrap write yield
 """.split())
 # A word of VERBS before one of these is a noun: "state of a run", "time is measured".
 AFTER_NOUNS = set("""are can could does had has have is may must of should was were will
