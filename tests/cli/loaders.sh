@@ -114,6 +114,19 @@ has encoder.layers.0.attn.to_kv 're:(.*\.)?encoder\.layers\.0\.attn\.to_kv$' lay
     '-re:(.*\.)?layers\.0\.mlp\.up_proj$'
 verify v
 
+# No module of a tower is quantized if transformers gives the tower other names.
+for type in llava granite_speech; do
+    tiny llava w
+    edit w dup language_model.model.layers.0.mlp.up_proj.weight encoder.layers.0.attn.o_proj.weight
+    edit w index
+    [ $type = llava ] || sed -i '0,/"llava"/s//"granite_speech"/; s/LlavaForCond/GraniteSpeechForCond/' w/config.json
+    run --model w --scheme W8A16 --group-size 8
+    if tensor encoder.layers.0.attn.o_proj.weight; then dense=1; else dense=0; fi
+    [ $type$dense = llava0 ] || [ $type$dense = granite_speech1 ] || fail "$type: $dense dense Linears in the tower"
+    verify w
+done
+has 're:.*encoder\.layers?\..*'
+
 # A checkpoint whose names have no "model.", because it was saved without its head, is the same
 # model. Targets and ignore match its modules by both names.
 tiny qwen3 n
