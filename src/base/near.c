@@ -79,6 +79,7 @@ void osh_near_see(osh_near *n, const char *name)
 const char *osh_near_hint(osh_near *n, const char *before)
 {
     n->hint[0] = 0;
-    if (n->name[0]) snprintf(n->hint, sizeof n->hint, "; did you mean %.20s%s?", before, n->name);
+    if (n->name[0] && strcmp(n->name, n->word))
+        snprintf(n->hint, sizeof n->hint, "; did you mean %.20s%s?", before, n->name);
     return n->hint;
 }

@@ -17,6 +17,6 @@ void osh_near_init(osh_near *n, const char *word);
  * letters; '-' equals '_', and case does not matter. A name that contains the word is near too. */
 void osh_near_see(osh_near *n, const char *name);
 /* Returns a text such as "; did you mean --output?" with `before` ("--") before the nearest name,
- * or "" if no name is near. View: lives as long as n. */
+ * or "" if no name is near or the word is a name. View: lives as long as n. */
 const char *osh_near_hint(osh_near *n, const char *before);
 #endif
