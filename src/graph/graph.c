@@ -13,15 +13,15 @@ static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *fau
     osh_status rc = OSH_OK;
     const osh_hf_config *config = ck->config;
     osh_template *tpl = NULL, *around = NULL; // own
-    char *known = NULL;                       // own
     const cJSON *wraps;                       // view
 
     if (!config->architecture)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s names no architecture", config->path);
-    OSH_TRY(osh_template_find(cx, &tpl, &known, config->architecture, models_dir));
+    OSH_TRY(osh_template_find(cx, &tpl, config->architecture, models_dir));
     if (!tpl)
-        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: architecture %s is not known; known are %s",
-                 config->path, config->architecture, known);
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: architecture %.200s is not known; oneshot help models lists those that are",
+                 config->path, config->architecture);
     wraps = cJSON_GetObjectItemCaseSensitive(tpl->json, "wraps");
     if (wraps) {
         around = tpl, tpl = NULL;
@@ -29,7 +29,7 @@ static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *fau
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: the model_type of text_config is none that a template serves",
                      config->path);
-        OSH_TRY(osh_template_find(cx, &tpl, NULL, config->text_architecture, models_dir));
+        OSH_TRY(osh_template_find(cx, &tpl, config->text_architecture, models_dir));
         if (!tpl)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: no template of %s", config->path,
                      config->text_architecture);
@@ -39,7 +39,6 @@ static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *fau
     OSH_TRY(osh_graph_from_template(cx, out, ck, tpl, faults));
 done:
     osh_template_free(cx, around);
-    osh_free(cx, known);
     osh_template_free(cx, tpl);
     return rc;
 }
@@ -49,7 +48,7 @@ osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck
 {
     osh_template *tpl = NULL; // own
     const char *text = ck->config->text_architecture;
-    osh_status rc = text ? osh_template_find(cx, &tpl, NULL, text, models_dir) : OSH_OK;
+    osh_status rc = text ? osh_template_find(cx, &tpl, text, models_dir) : OSH_OK;
     *yes = tpl && cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(tpl->json, "stacked"));
     osh_template_free(cx, tpl);
     return rc;
@@ -141,7 +140,7 @@ bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_d
 {
     osh_template *t = NULL; // own
     osh_status rc =
-        architecture ? osh_template_find(cx, &t, NULL, architecture, models_dir) : OSH_OK;
+        architecture ? osh_template_find(cx, &t, architecture, models_dir) : OSH_OK;
     bool yes = t != NULL;
     osh_template_free(cx, t);
     if (rc) osh_error_clear(cx); // osh_graph_new will report a broken template file

@@ -112,8 +112,7 @@ static inline const osh_weight *osh_graph_head_bias(const osh_graph *g)
 }
 
 /* Builds the graph and checks presence, shape and dtype of every weight. If models_dir is NULL,
- * uses the embedded templates. An unknown architecture is OSH_E_UNSUPPORTED; the message lists the
- * known architectures. */
+ * uses the embedded templates. An unknown architecture is OSH_E_UNSUPPORTED. */
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir);
 /* Builds the graph like osh_graph_new from the template `text` [n], whatever the architecture. */

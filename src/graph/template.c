@@ -5,7 +5,6 @@
  * roots, floors and ceilings of names. Templates have no other computation. */
 #include "graph/template.h"
 
-#include "base/buf.h"
 #include "base/file.h"
 #include "graph/extends.h"
 #include "graph/models.h"
@@ -49,12 +48,10 @@ done:
     return rc;
 }
 
-/* Takes ownership of `t`. Sets *out to `t` if the template has the architecture; if not, adds the
- * architectures of `t` to the text `known` (NULL: to no text) and frees `t`. */
-static osh_status offer_take(osh_ctx *cx, osh_template **out, osh_buf *known, osh_template *t,
-                             const char *architecture)
+/* Takes ownership of `t`. Sets *out to `t` if the template has the architecture; if not, frees
+ * `t`. */
+static void offer_take(osh_ctx *cx, osh_template **out, osh_template *t, const char *architecture)
 {
-    osh_status rc = OSH_OK;
     const cJSON *a;
     cJSON_ArrayForEach(a, cJSON_GetObjectItemCaseSensitive(t->json, "architectures"))
     {
@@ -63,16 +60,12 @@ static osh_status offer_take(osh_ctx *cx, osh_template **out, osh_buf *known, os
             *out = t, t = NULL; // give
             break;
         }
-        if (known)
-            OSH_TRY(osh_buf_printf(cx, known, "%s%s", known->len ? ", " : "", a->valuestring));
     }
-done:
     osh_template_free(cx, t);
-    return rc;
 }
 
-static osh_status offer_dir(osh_ctx *cx, osh_template **out, osh_buf *known,
-                            const char *architecture, const char *dir)
+static osh_status offer_dir(osh_ctx *cx, osh_template **out, const char *architecture,
+                            const char *dir)
 {
     osh_status rc = OSH_OK;
     char **names = NULL, *path = NULL, *text = NULL; // own
@@ -89,7 +82,7 @@ static osh_status offer_dir(osh_ctx *cx, osh_template **out, osh_buf *known,
         }
         OSH_TRY(osh_file_read_all(cx, &text, &n_text, path, MAX_TEMPLATE_BYTES));
         OSH_TRY(osh_template_parse(cx, &t, path, text, n_text));
-        OSH_TRY(offer_take(cx, out, known, t, architecture));
+        offer_take(cx, out, t, architecture);
         osh_free(cx, text), text = NULL;
         osh_free(cx, path), path = NULL;
     }
@@ -100,18 +93,17 @@ done:
     return rc;
 }
 
-/* Searches the embedded templates. If `quick` is true, only templates that contain the name of the
- * architecture are parsed, because parsing all of them takes milliseconds. */
-static osh_status offer_embedded(osh_ctx *cx, osh_template **out, osh_buf *known,
-                                 const char *architecture, bool quick)
+/* Searches the embedded templates. Only templates that contain the name of the architecture are
+ * parsed, because parsing all of them takes milliseconds. */
+static osh_status offer_embedded(osh_ctx *cx, osh_template **out, const char *architecture)
 {
     osh_status rc = OSH_OK;
     for (size_t i = 0; i < osh_n_embedded_models && !*out; i++) {
         const osh_embedded_model *m = &osh_embedded_models[i];
         osh_template *t = NULL;
-        if (quick && !memmem(m->text, m->n, architecture, strlen(architecture))) continue;
+        if (!memmem(m->text, m->n, architecture, strlen(architecture))) continue;
         OSH_TRY(osh_template_parse(cx, &t, m->name, m->text, m->n));
-        OSH_TRY(offer_take(cx, out, quick ? NULL : known, t, architecture));
+        offer_take(cx, out, t, architecture);
     }
 done:
     return rc;
@@ -121,25 +113,16 @@ done:
  * describes. */
 static osh_status template_extend(osh_ctx *cx, osh_template *t, const char *models_dir, int depth);
 
-static osh_status template_find(osh_ctx *cx, osh_template **out, char **known,
-                                const char *architecture, const char *models_dir, int depth)
+static osh_status template_find(osh_ctx *cx, osh_template **out, const char *architecture,
+                                const char *models_dir, int depth)
 {
     osh_status rc = OSH_OK;
     osh_template *found = NULL; // own
-    osh_buf names;
-    osh_buf_init(&names, 0);
     *out = NULL;
-    if (known) *known = NULL;
-    if (models_dir) OSH_TRY(offer_dir(cx, &found, &names, architecture, models_dir));
-    if (!found) OSH_TRY(offer_embedded(cx, &found, &names, architecture, true));
-    if (!found && known) OSH_TRY(offer_embedded(cx, &found, &names, architecture, false));
-    if (!found && known) {
-        *known = osh_strdup(cx, names.len ? names.data : "none");
-        if (!*known) OSH_TRY(OSH_E_NOMEM);
-    }
+    if (models_dir) OSH_TRY(offer_dir(cx, &found, architecture, models_dir));
+    if (!found) OSH_TRY(offer_embedded(cx, &found, architecture));
     if (found) OSH_TRY(template_extend(cx, found, models_dir, depth));
 done:
-    osh_buf_deinit(cx, &names);
     if (rc)
         osh_template_free(cx, found);
     else
@@ -158,7 +141,7 @@ static osh_status template_extend(osh_ctx *cx, osh_template *t, const char *mode
     if (depth >= MAX_DEPTH)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: more than %d templates extend each other", t->name,
                  MAX_DEPTH);
-    OSH_TRY(template_find(cx, &base, NULL, extends->valuestring, models_dir, depth + 1));
+    OSH_TRY(template_find(cx, &base, extends->valuestring, models_dir, depth + 1));
     if (!base)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: no template has the architecture %s, which it extends",
                  t->name, extends->valuestring);
@@ -170,10 +153,10 @@ done:
     return rc;
 }
 
-osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
-                             const char *architecture, const char *models_dir)
+osh_status osh_template_find(osh_ctx *cx, osh_template **out, const char *architecture,
+                             const char *models_dir)
 {
-    return template_find(cx, out, known, architecture, models_dir, 0);
+    return template_find(cx, out, architecture, models_dir, 0);
 }
 
 /* Returns the member of the object whose key is the number. transformers 5 pads such keys with

@@ -27,10 +27,10 @@ typedef struct osh_template {
 } osh_template;
 
 /* Finds the template of an architecture. If models_dir is NULL, searches only embedded templates;
- * else the files of models_dir have precedence. *out is NULL if no template has this architecture.
- * *known (own) then lists the known architectures; known may be NULL. */
-osh_status osh_template_find(osh_ctx *cx, osh_template **out, char **known,
-                             const char *architecture, const char *models_dir);
+ * else the files of models_dir have precedence. *out is NULL if no template has this
+ * architecture. */
+osh_status osh_template_find(osh_ctx *cx, osh_template **out, const char *architecture,
+                             const char *models_dir);
 osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name, const char *text,
                               size_t n);
 void osh_template_free(osh_ctx *cx, osh_template *t);

@@ -113,7 +113,8 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
     const char *text = osh_kind_lasting_name(name, &n);
     if (!text && !(inner && !strncmp(name, p->in->graph->inner, inner))) {
         bool yes = true;
-        if (strncmp(name, "model.", strlen("model.")))
+        // "re:^mtp.*" matches layers for multi-token prediction
+        if (strncmp(name, "model.", strlen("model.")) && strncmp(name, "mtp.", strlen("mtp.")))
             OSH_TRY(has_codes_at_end(cx, &yes, seen, cs, name));
         if (!yes) OSH_TRY(named_pattern(cx, b, name));
         goto done;

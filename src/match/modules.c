@@ -41,10 +41,12 @@ static bool weight_is_module(const osh_st_entry *e, size_t *n)
 }
 
 /* Fails if the tensor is the weight of a Linear by its name and shape, and holds stored codes that
- * no description of a quantization explains. */
-static osh_status check_no_codes(osh_ctx *cx, const osh_kinds *kinds, const osh_ckpt_tensor *t)
+ * no description of a quantization explains. With --only, a quantized source keeps its codes. */
+static osh_status check_no_codes(osh_ctx *cx, const osh_kinds *kinds, const osh_matching *p,
+                                 const osh_ckpt_tensor *t)
 {
     osh_status rc = OSH_OK;
+    if (p->in->only && p->in->ck->config->quantization_config) return rc;
     const osh_st_entry *e = t->e;
     const char *why;
     size_t n = osh_before_tail(e->name, ".weight");
@@ -107,7 +109,7 @@ static osh_status modules_add_unknown(osh_ctx *cx, osh_plan_modules *cs, const o
         int64_t at;
         const char *why;
         size_t n;
-        OSH_TRY(check_no_codes(cx, &kinds, &p->in->ck->tensors[i]));
+        OSH_TRY(check_no_codes(cx, &kinds, p, &p->in->ck->tensors[i]));
         if (!weight_is_module(e, &n) || osh_map_get(known, e->name, n, &at)) continue;
         if (p->transforms && osh_q_is_matrix(p->transforms, e->name)) continue;
         osh_kind kind = osh_kind_of(&kinds, e->name, n, e->shape[0], e->shape[1], &why);
@@ -204,7 +206,7 @@ static osh_status modules_from_names(osh_ctx *cx, osh_plan_modules *cs, const os
     OSH_NEW(cx, cs->c, p->in->ck->n_tensors + 1);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         size_t n;
-        OSH_TRY(check_no_codes(cx, &kinds, &p->in->ck->tensors[i]));
+        OSH_TRY(check_no_codes(cx, &kinds, p, &p->in->ck->tensors[i]));
         if (weight_is_module(p->in->ck->tensors[i].e, &n))
             OSH_TRY(modules_add_named(cx, cs, &kinds, p->in->ck->tensors[i].e, n, i));
     }
