@@ -50,7 +50,7 @@ fresh; edit 'max((v for k, v in h.items() if k[0] != "_"), key=lambda v: v["data
 fresh; edit 'h[first]["shape"] = h[first]["shape"][::-1]';              gq 1 'up_proj.*\['
 fresh; edit 'h[first]["dtype"] = "I16"';                                gq 1 'up_proj.*I16'
 fresh; edit 'h[first.replace("up", "op")] = h.pop(first)';              gq 1 'up_proj.*(missing|no tensor|not|absent)'
-fresh; edit 'c["architectures"] = ["MysteryForCausalLM"]';              gq 1 'MysteryForCausalLM.*LlamaForCausalLM'
+fresh; edit 'c["architectures"] = ["MysteryForCausalLM"]';              gq 1 'MysteryForCausalLM is not known; oneshot help models'
 fresh; edit 'c["hidden_act"] = "swish2"';                               gq 1 'swish2'
 fresh; edit 'c["rope_parameters"]["rope_type"] = "helix"';              gq 1 'helix'
 fresh; printf '{"architectures": ["Llama\\u0000ForCausalLM"]}' >m/config.json; gq 1 'NUL|config.json'
