@@ -51,11 +51,13 @@ not 'every row calibrates' --dataset all.jsonl
 not 'the rows are shuffled' --dataset model/calibration.jsonl --shuffle-calibration-samples
 not '--splits selects the rows' --dataset model/calibration.jsonl --splits 'x[:128]'
 not 'several data sets calibrate' --dataset all.jsonl --dataset text.jsonl:0.02
-least=$("$ONESHOT" plan "${job[@]:0:10}" --dataset model/calibration.jsonl --json | sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p')
-run --dataset model/calibration.jsonl --host-memory "$least" --output least >said # measured or not, the run succeeds
-cmp out/model.safetensors least/model.safetensors || fail "the smallest budget: other bytes"
-# With sanitizers, the process has more memory than the budget, and the evaluation only warns.
-grep -q '^perplexity ' said || { [ "$SANITIZED" ] && grep -q 'the perplexity is not measured' err; } || fail "the smallest budget: $(cat said)"
+# With sanitizers, the process has more memory than its plan says.
+if [ -z "$SANITIZED" ]; then
+    least=$("$ONESHOT" plan "${job[@]:0:10}" --dataset model/calibration.jsonl --json | sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p')
+    run --dataset model/calibration.jsonl --host-memory "$least" --output least >said
+    cmp out/model.safetensors least/model.safetensors || fail "the smallest budget: other bytes"
+    grep -q '^perplexity ' said || fail "the smallest budget: $(cat said)"
+fi
 job[9]=127
 run --dataset model/calibration.jsonl --output few >said
 if grep -q perplexity said; then fail "few samples: $(cat said)"; fi
