@@ -234,7 +234,7 @@ static void bad_configs(void **state)
 {
     static const bad_row rows[] = {
         {"llama_default", "architectures", "[\"GPT9ForCausalLM\"]", OSH_E_UNSUPPORTED,
-         "Qwen3ForCausalLM"},
+         "oneshot help models"},
         {"llama_default", "architectures", "[]", OSH_E_UNSUPPORTED, "no architecture"},
         {"llama_default", "hidden_act", "\"relu6\"", OSH_E_UNSUPPORTED, "relu6"},
         {"llama_default", "hidden_act", "3", OSH_E_FORMAT, "hidden_act"},
