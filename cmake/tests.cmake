@@ -69,8 +69,8 @@ set(OSH_TEST_ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1" "ASAN_OPTIONS=interc
 # seconds: the longest time on an idle machine; the limit is ten times that. It stops tests that
 # hang; other work on the processors makes no test fail. In a new build directory, CTest starts
 # tests with more seconds first, so the last tests are short ones and no processor waits for them.
-# In sanitizer builds, the tests of covered.txt get a second label: other tests reach their blocks
-# (scripts/test_blocks.py).
+# In sanitizer builds, the tests of covered.txt get a second label: other tests reach nearly all of
+# their blocks (scripts/test_blocks.py).
 set(OSH_COVERED)
 if(OSH_SANITIZE)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/covered.txt)

@@ -2,8 +2,8 @@
  * compiles everything with -fsanitize-coverage=trace-pc, which calls the function below at the
  * start of each block, and links this file into each program and library.
  *
- * $BLOCKS_DIR has one file for each program: byte i is 1 if a block that ends its call at address i
- * of the program ran. All processes of a test map the same files. */
+ * $BLOCKS_DIR has one file for each program: byte i is 1 if the mark that returns to address i,
+ * counted from the beginning of the program, ran. All processes of a test map the same files. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 extern char __ehdr_start[] __attribute__((visibility("hidden")));
-extern char etext[];
+extern char etext[] __attribute__((visibility("hidden")));
 
 static uint8_t *volatile blocks_map; // [blocks_size]; NULL: nothing is marked
 static uintptr_t blocks_base, blocks_size;

@@ -471,6 +471,7 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
     bool chosen = osh_wants_choice(opt) && !opt->only_largest_layer, measured = false;
     OSH_TRY(osh_wants_measure(cx, &measured, opt));
     OSH_TRY(held_back_take(cx, &held, opt));
+    o.opt = *opt;
     if (opt->ranks && opt->only_largest_layer) {
         rc = oneshot_alone(cx, given, sink, user);
         goto done;

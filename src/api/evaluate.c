@@ -42,8 +42,8 @@ static const char *evaluated_path(const osh_options *opt)
 /* Returns the name of the evaluated data for a person (own). NULL: out of memory. */
 static char *evaluated_name(osh_ctx *cx, const osh_options *opt)
 {
-    const char *file = osh_path_last(evaluated_path(opt));
-    return opt->eval ? osh_strdup(cx, file) : osh_sprintf(cx, "%s of %s", opt->held_name, file);
+    if (opt->eval) return osh_strdup(cx, opt->eval);
+    return osh_sprintf(cx, "%s of %s", opt->held_name, osh_path_last(evaluated_path(opt)));
 }
 
 /* Fills the options for the evaluation of `model`. The caller frees the options with
@@ -252,34 +252,45 @@ done:
     return rc;
 }
 
+/* True if the report has an evaluation of other data, for which the user asked with --eval. */
+static bool evaluation_of_other(const cJSON *root, const char *name)
+{
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(root, "evaluation"), "data");
+    return cJSON_IsString(data) && strcmp(data->valuestring, name);
+}
+
 osh_status osh_evaluate_held(osh_ctx *cx, const osh_options *opt, const char *not, osh_sink sink,
                              void *user)
 {
     osh_status rc = OSH_OK;
     cJSON *root = NULL;                                                 // own
     char *path = osh_path_join(cx, opt->output, "oneshot-report.json"); // own
+    char *name = not ? NULL : evaluated_name(cx, opt);                  // own
     const osh_json_taken lists[] = {{.key = "modules"}, {.key = NULL}};
-    osh_buf b;                                                          // own
+    osh_buf b; // own
     osh_buf_init(&b, 0);
-    if (!path) OSH_TRY(OSH_E_NOMEM);
+    if (!path || (!name && !not)) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_json_read_lists(cx, &root, path, lists, NULL));
     const cJSON *pipeline = cJSON_GetObjectItemCaseSensitive(root, "pipeline");
     if (cJSON_IsString(pipeline) && !strcmp(pipeline->valuestring, "datafree")) goto done;
-    if (!not) {
+    if (!not && !evaluation_of_other(root, name)) {
         osh_progress_mute(cx, true); // the progress of the run has ended
         rc = osh_evaluate(cx, opt, sink, user);
         osh_progress_mute(cx, false);
-        if (rc && rc != OSH_E_INTERRUPTED) { // the output is complete
-            osh_log(cx, OSH_LOG_WARN, "the perplexity is not measured: %s", osh_error_text(cx));
-            osh_error_clear(cx);
-            rc = OSH_OK;
-        }
-    } else if (opt->guide)
+    } else if (not && opt->guide)
         OSH_TRY(osh_row(cx, &b, "perplexity", "not measured: %s; --eval TEXT measures it", not));
     if (sink && b.len) sink(user, b.data, b.len);
 done:
+    if (rc && rc != OSH_E_NOMEM && rc != OSH_E_INTERRUPTED) { // the output is complete
+        osh_log(cx, OSH_LOG_WARN, "%s: the perplexity is not measured: %s", opt->output,
+                osh_error_text(cx));
+        osh_error_clear(cx);
+        rc = OSH_OK;
+    }
     osh_buf_deinit(cx, &b);
     cJSON_Delete(root);
+    osh_free(cx, name);
     osh_free(cx, path);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* held_back.c - chooses rows of the calibration data for the evaluation after a run: the rows after
- * those that calibrate, one for each SAMPLES_PER_ROW samples. So the two models run on about 1/128
- * of the tokens that calibrated. */
+ * those that calibrate, one for each SAMPLES_PER_ROW samples. So the two models run on about
+ * 1 / SAMPLES_PER_ROW of the tokens that calibrated. */
 #include "api/held_back.h"
 
 #include <stdio.h>
@@ -11,15 +11,10 @@
 #include "base/name.h"
 #include "data/dataset.h"
 #include "data/mix.h"
+#include "data/shape.h"
 #include "gpu/gpu.h"
 
 enum { SAMPLES_PER_ROW = 128 };
-
-/* True if the evaluation reads the whole text of the file and not its lines. */
-static bool held_is_text(const char *path)
-{
-    return osh_ends_with(path, strlen(path), ".txt") || strstr(osh_path_last(path), ".txt.");
-}
 
 /* Returns why the rows cannot be chosen; NULL: they can. */
 static const char *held_not(const osh_options *opt)
@@ -29,8 +24,9 @@ static const char *held_not(const osh_options *opt)
     if (opt->shuffle_calibration_samples) return "the rows are shuffled";
     if (opt->concatenate_data) return "rows are joined";
     if (opt->num_calibration_tokens) return "--num-calibration-tokens selects the rows";
-    if (osh_mix_path_bytes(opt->dataset.items[0]) != strlen(opt->dataset.items[0]) ||
-        !osh_file_exists(opt->dataset.items[0]) || held_is_text(opt->dataset.items[0]))
+    const char *path = opt->dataset.items[0], *kind = osh_data_kind(path);
+    if (osh_mix_path_bytes(path) != strlen(path) || !osh_file_exists(path) || !kind ||
+        !strcmp(kind, "txt"))
         return "the data set is not a file of rows";
     return NULL;
 }
@@ -74,7 +70,8 @@ osh_status osh_held_back_find(osh_ctx *cx, osh_held_back *h, const osh_options *
     if (opt->host_memory > 0 && h->host > opt->host_memory)
         h->not = "--host-memory is too small for it", *h->splits = 0;
 done:
-    /* The run itself reports an error of the model or the data, unless it reads neither. */
+    /* A run that reads the model and the data reports their errors itself. A run that does not read
+     * them must not fail. */
     if (rc && rc != OSH_E_NOMEM && rc != OSH_E_INTERRUPTED) {
         osh_error_clear(cx);
         rc = OSH_OK, *h = (osh_held_back){.host = 0};

@@ -51,8 +51,11 @@ static osh_status name_replace(osh_ctx *cx, cJSON *item, const char *from, const
     for (const char *at = item->valuestring; (at = strstr(at, from)); at++)
         if ((at == item->valuestring || at[-1] == '.') && (!at[n] || at[n] == '.')) {
             size_t head = (size_t)(at - item->valuestring);
-            // without "to" the dot after the text goes, too
-            return text_splice(cx, item, head, to, head + n + (!*to && at[n] == '.'));
+            size_t tail = head + n;
+            // without "to", one of the dots beside the text goes, too
+            if (!*to && at[n] == '.') tail++;
+            else if (!*to && head) head--;
+            return text_splice(cx, item, head, to, tail);
         }
     return OSH_OK;
 }
@@ -72,7 +75,7 @@ static osh_status member_rename(osh_ctx *cx, cJSON *m, const cJSON *child)
     cJSON_ArrayForEach(pair, member(child, "renames")) {
         from = cJSON_GetStringValue(cJSON_GetArrayItem(pair, 0));
         to = cJSON_GetStringValue(cJSON_GetArrayItem(pair, 1));
-        if (from && to) OSH_TRY(name_replace(cx, m, from, to));
+        if (from && *from && to) OSH_TRY(name_replace(cx, m, from, to));
     }
 done:
     return rc;
@@ -166,9 +169,11 @@ osh_status osh_template_extend(osh_ctx *cx, const cJSON *child, cJSON *base,
                                const char *name)
 {
     osh_status rc = OSH_OK;
-    const cJSON *m, *row;
+    const cJSON *m, *row, *entries = member(child, "entries");
+    if (entries && !cJSON_IsObject(entries))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"entries\" is not an object", name);
     OSH_TRY(entries_rename(cx, base, child));
-    cJSON_ArrayForEach(row, member(child, "entries")) {
+    cJSON_ArrayForEach(row, entries) {
         int found = 0;
         if (!cJSON_IsObject(row) && !cJSON_IsArray(row) && !cJSON_IsNull(row))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: entries.%s is no object, list or null", name,

@@ -77,7 +77,7 @@ static osh_status has_codes_at_end(osh_ctx *cx, bool *yes, renamed_seen *seen,
     osh_status rc = OSH_OK;
     int64_t at;
     if (!seen->ends) {
-        OSH_TRY(osh_map_new(cx, &seen->ends, (size_t)cs->n));
+        OSH_TRY(osh_map_new_views(cx, &seen->ends, (size_t)cs->n));
         for (int64_t i = 0; i < cs->n; i++)
             for (const char *s = cs->c[i].scheme < 0 ? NULL : cs->c[i].name; s;
                  s = strchr(s, '.'), s = s ? s + 1 : NULL)

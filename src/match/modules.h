@@ -44,7 +44,7 @@ typedef struct osh_other_names {
     bool tower;         // true if the modules are in a tower, of which no module is then quantized
 } osh_other_names;
 
-/* Returns row i of those of the config's family (static), or NULL. */
+/* Returns entry i (static) of the config's family; NULL: the family has no entry i. */
 const osh_other_names *osh_modules_other_names(const osh_hf_config *c, size_t i);
 /* Lists the modules of the source. On failure, too, the caller calls osh_modules_deinit. */
 osh_status osh_modules_list(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p);

@@ -122,8 +122,9 @@ static osh_status adapter_scale(osh_ctx *cx, osh_lora *w, const char *module)
     OSH_TRY(adapter_take_pattern(cx, &alpha, a, "alpha_pattern", module));
     if (!(r >= 1 && r <= MAX_RANK) || r != floor(r) || !isfinite(alpha))
         OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s: %s has r %g and lora_alpha %g, want a whole number from 1 and a number",
-                 a->path, module, r, alpha);
+                 "%s: %s has r %g and lora_alpha %g, want r a whole number from 1 to %d and "
+                 "lora_alpha finite",
+                 a->path, module, r, alpha, (int)MAX_RANK);
     if (w->a->shape[0] != (int64_t)r)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s has rank %lld, want %g, which %s has for %s", w->a->name,
                  (long long)w->a->shape[0], r, a->path, module);
@@ -206,7 +207,8 @@ done:
     return rc;
 }
 
-/* Fails if modules_to_save has a module of which the adapter holds no tensor. */
+/* Fails if modules_to_save has a name with which no module ends that holds a saved tensor, or that
+ * contains such a module. */
 static osh_status adapter_check_saved(osh_ctx *cx, const osh_adapter *a)
 {
     osh_status rc = OSH_OK;
@@ -216,10 +218,10 @@ static osh_status adapter_check_saved(osh_ctx *cx, const osh_adapter *a)
         bool found = false;
         size_t n = cJSON_IsString(v) ? strlen(v->valuestring) : 0;
         for (int i = 0; n && i < a->n && !found; i++) {
-            const char *name = a->weights[i].name, *leaf = strrchr(name, '.');
-            size_t at = leaf ? (size_t)(leaf - name) : 0;
-            found = a->weights[i].whole && at >= n && (at == n || name[at - n - 1] == '.') &&
-                    !memcmp(name + at - n, v->valuestring, n);
+            const char *name = a->weights[i].name;
+            for (const char *dot = strchr(name, '.'); a->weights[i].whole && dot && !found;
+                 dot = strchr(dot + 1, '.'))
+                found = osh_ends_with(name, (size_t)(dot - name), v->valuestring);
         }
         if (!found)
             OSH_FAIL(cx, OSH_E_FORMAT,

@@ -193,14 +193,15 @@ static bool is_of_cache(const char *tensor)
     return false;
 }
 
-/* Fails if a tensor that is no part of a quantized module stands beside the codes of one: its
+/* Fails if the tensor belongs to a quantized module but is none of its known parts, so that its
  * meaning is not known. */
 static osh_status check_beside(osh_ctx *cx, const osh_source *s, const char *name)
 {
     const char *dot = strrchr(name, '.');
     int64_t i;
     if (!dot || !strcmp(dot, ".bias") || is_of_cache(name) ||
-        !osh_map_get(s->by_name, name, (size_t)(dot - name), &i) || s->mods[i].bare)
+        !osh_map_get(s->by_name, name, (size_t)(dot - name), &i) || s->mods[i].bare ||
+        s->ck->virtuals[i].kept)
         return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
                     "%s: the program does not know this tensor of a module with codes of %s: want "

@@ -1,5 +1,5 @@
 /* compare_output.c - reads the figures of an output directory from its oneshot-report.json, which
- * has an evaluation if the run had --eval. */
+ * has an evaluation if the run had --eval or measured rows that did not calibrate. */
 #include "report/compare.h"
 
 #include <string.h>
@@ -83,7 +83,9 @@ static osh_status output_scores(osh_ctx *cx, osh_panel *p, const cJSON *root, co
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: \"scored_tokens\" is %g, want a number from 1", path, n);
     p->n_scored = (int64_t)n;
     OSH_TRY(output_text(cx, &p->tokens, e, "tokens_xxh3"));
-    OSH_TRY(output_text(cx, &p->data, cJSON_GetObjectItemCaseSensitive(root, "options"), "eval"));
+    bool named = cJSON_GetObjectItemCaseSensitive(e, "data") != NULL;
+    OSH_TRY(output_text(cx, &p->data, named ? e : cJSON_GetObjectItemCaseSensitive(root, "options"),
+                        named ? "data" : "eval"));
     OSH_TRY(output_text(cx, &p->reference, root, "model"));
 done:
     return rc;

@@ -84,7 +84,7 @@ bad 'c["some_new_variant"] = {"a": 1}' 'some_new_variant is set'
 bad 'c["init_lora_weights"] = "pissa_niter_4"' "init_lora_weights is 'pissa_niter_4', with which PEFT changes"
 bad 'c["peft_type"] = "IA3"' "peft_type is 'IA3', want LORA"
 bad 'c["r"] = 4' 'has rank 2, want 4'
-bad 'c["r"] = 2.5' 'has r 2.5 and lora_alpha 3, want a whole number from 1'
+bad 'c["r"] = 2.5' 'has r 2.5 and lora_alpha 3, want r a whole number from 1'
 bad 'a, b = down + "lora_A.weight", down + "lora_B.weight"; da, db = t[a], t[b]; t[a] = (db[0], db[1][::-1], db[2]); t[b] = (da[0], da[1][::-1], da[2])' 'do not fit model.layers.1.mlp.down_proj.weight'
 bad 'c["rank_pattern"] = {"down_proj": 3}' 'down_proj.lora_A.weight has rank 2, want 3'
 bad 't.pop(down + "lora_B.weight")' 'but no lora_B for it'

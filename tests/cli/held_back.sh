@@ -42,6 +42,10 @@ page = open("out/oneshot-report.html").read()
 assert page.count('id="perplexity"') == 1 and "33 tokens of text.jsonl" in page and "row 129" not in page
 P
 
+# The command without --eval keeps the evaluation that was asked for.
+run --dataset model/calibration.jsonl --output out >said
+if grep -q 'row 129' said || ! grep -q '"data": "text.jsonl"' out/oneshot-report.json; then fail "--eval is lost: $(cat said)"; fi
+
 not() { # arguments: reason, flags; nothing is measured, and the reason is in one row
     run --output no --overwrite --restart "${@:2}" >said
     tr -s ' \n' ' ' <said | grep -qF "perplexity not measured: $1; --eval TEXT measures it" || fail "$*: $(cat said)"

@@ -464,6 +464,8 @@ static void extended_templates(void **state)
          "epsilon is missing", 0},
         {EXTENDS("\"MistralForCausalLM\", \"entries\": {\"rope k\": null}"),
          "the template that it extends has no entry 'rope k'", 0},
+        {EXTENDS("\"MistralForCausalLM\", \"entries\": [{}]"), "\"entries\" is not an object", 0},
+        {EXTENDS("\"MistralForCausalLM\", \"renames\": [[\"\", \"x\"]]"), NULL, 0},
         {EXTENDS("\"MistralForCausalLM\", \"entries\": {\"lm_head\": 1}"),
          "entries.lm_head is no object, list or null", 0},
         {EXTENDS("\"LlamaForCausalLM\""), "more than 16 templates extend each other", 0},

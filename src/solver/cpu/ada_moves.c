@@ -19,13 +19,14 @@ int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
 float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t g)
 {
     int64_t k = r * j->groups + g;
-    return m->d[k] == 0 ? m->s0[k] : osh_scale_round(&j->a->scales, m->s0[k] * (1 + m->d[k]));
+    float s = m->d[k] == 0 ? 0 : osh_scale_round(&j->a->scales, m->s0[k] * (1 + m->d[k]));
+    return s > 0 ? s : m->s0[k]; // a small scale may round to 0
 }
 
 static bool ada_is_float(const osh_ada_args *a) { return a->scales.grid.digits > 0; }
 
-/* Returns the largest value of the grid up to x, and in *step the distance to the next larger
- * one. */
+/* Returns the largest value of the grid up to x, and in *step the distance between values of the
+ * grid in the binade of x, as v8_grid_step does. */
 static float ada_grid_floor(const osh_ada_args *a, float x, float *step)
 {
     const osh_grid *g = &a->scales.grid;
