@@ -20,6 +20,8 @@ assert got.pop("data") == "row 129 of calibration.jsonl" and got == want, (want,
 page = open("out/oneshot-report.html").read()
 assert page.count('id="perplexity"') == 1 and "11 tokens of row 129 of calibration.jsonl" in page
 P
+"$ONESHOT" compare out >said
+grep -q '11 tokens of row 129 of calibration.jsonl' said || fail "compare: $(cat said)"
 run --dataset model/calibration.jsonl --output off --held-back false >said
 if grep -q perplexity said; then fail "--held-back false: $(cat said)"; fi
 for f in model.safetensors config.json recipe.yaml; do cmp out/$f off/$f; done
@@ -41,6 +43,12 @@ assert got.pop("data") == "text.jsonl" and got == want, (want, got)
 page = open("out/oneshot-report.html").read()
 assert page.count('id="perplexity"') == 1 and "33 tokens of text.jsonl" in page and "row 129" not in page
 P
+
+# A file of the same name in another directory is other data.
+mkdir other && head -n 2 text.jsonl >other/text.jsonl
+run --dataset model/calibration.jsonl --output out --eval other/text.jsonl >said
+grep -q '^other/text.jsonl: perplexity .* 22 tokens$' said || fail "another file: $(cat said)"
+run --dataset model/calibration.jsonl --output out --eval text.jsonl >said
 
 # The command without --eval keeps the evaluation that was asked for.
 run --dataset model/calibration.jsonl --output out >said
