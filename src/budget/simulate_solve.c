@@ -1,6 +1,5 @@
 /* simulate_solve.c - counts the bytes of the solves in a simulated visit, window by window
  * (schedule/windows.h). */
-#include <string.h>
 
 #include "schedule/blocks.h"
 #include "budget/bytes.h"

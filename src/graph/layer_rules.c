@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-static const double max_int = 1099511627776.0; // largest whole number in a template: 2^40
 
 static const char *text_of(const cJSON *item)
 {
@@ -30,12 +29,14 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
     *yes = false;
     if (!list || cJSON_IsNull(list)) return OSH_OK;
     if (!cJSON_IsArray(list))
-        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path, key);
+        return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list, want a list of numbers of layers",
+                        s->config->path, key);
     cJSON_ArrayForEach(item, list)
     {
         if (!cJSON_IsNumber(item))
-            return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list of layers", s->config->path,
-                            key);
+            return osh_fail(cx, OSH_E_FORMAT,
+                            "%s: %s has an item that is no number, want numbers of layers",
+                            s->config->path, key);
         *yes |= item->valuedouble == layer;
     }
     return OSH_OK;
@@ -46,7 +47,7 @@ static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const 
                             int depth)
 {
     osh_status rc = osh_scope_num_at(cx, out, s, expr, depth);
-    if (!rc && !(*out >= 1 && *out <= max_int && *out == floor(*out)))
+    if (!rc && !(*out >= 1 && *out <= OSH_TEMPLATE_MOST && *out == floor(*out)))
         rc = osh_fail(cx, OSH_E_FORMAT, "%s: a flag of every %g layers, want a whole number from 1",
                       s->config->path, *out);
     return rc;

@@ -17,8 +17,6 @@
 #include <string.h>
 
 enum { MAX_DEPTH = 16, MAX_NAME = 64, MAX_TEMPLATE_BYTES = 1 << 20 };
-/* Largest whole number in a template or in config.json: 2^40. */
-static const double max_int = 1099511627776.0;
 
 void osh_template_free(osh_ctx *cx, osh_template *t)
 {
@@ -407,7 +405,7 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
     double x = 0;
     osh_status rc = osh_scope_num_at(cx, &x, s, expr, 0);
     if (rc) return rc;
-    if (!(x >= (double)min && x <= max_int && x == floor(x)))
+    if (!(x >= (double)min && x <= OSH_TEMPLATE_MOST && x == floor(x)))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is %g, want a whole number of at least %lld",
                         s->config->path, expression_words(s, expr), x, (long long)min);
     *out = (int64_t)x;

@@ -18,6 +18,8 @@
 #define OSH_TEMPLATE_H
 #include "graph/graph.h"
 
+#define OSH_TEMPLATE_MOST 1099511627776.0 // largest number of a template or of config.json: 2^40
+
 typedef struct osh_template {
     char *name;  // own: name for messages, such as "llama.json"
     cJSON *json; // own

@@ -17,7 +17,7 @@ enum { ROWS = 16, PIECE = 1024 };
 
 static const osh_field attrs[] = {
     {"softplus", OSH_F_BOOL, offsetof(osh_sigmoid_gate_attr, softplus), "false", 0, 0,
-     "softplus in the place of the sigmoid", NULL, NULL},
+     "softplus instead of the sigmoid", NULL, NULL},
     {0},
 };
 

@@ -198,8 +198,8 @@ static osh_status replay_take_record(osh_ctx *cx, replay *r, const osh_journal_r
     case OSH_REC_RESUMED: r->e->n_resumed++; break;
     case OSH_REC_SEALED: r->e->complete = true; break;
     case OSH_REC_RUN: replay_take_run(r, &in); break;
-    case OSH_REC_REPLACED: osh_read_u64(&in); break; // journal_find_replaced has already read the
-                                                     // value
+    case OSH_REC_REPLACED: osh_read_u64(&in); break; // journal_find_replaced (resume.c) has
+                                                     // already read the value
     default: in.bad = true;
     }
     if (in.bad || in.left)

@@ -9,7 +9,6 @@
  * in whole blocks. */
 #include "output/stream_impl.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/profile.h"

@@ -121,11 +121,11 @@ osh_status osh_source_decode(osh_ctx *cx, char *to, const osh_source_module *q, 
 {
     osh_status rc = OSH_OK;
     char *block = osh_alloc(cx, p->bytes); // own
-    if (!block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for rows");
+    if (!block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for rows of %s", q->name);
     OSH_TRY(p->open(cx, p->room, q, block));
     for (int64_t at = first, rows; at < first + n; at += rows) {
         rows = first + n - at < p->rows ? first + n - at : p->rows;
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(p->piece(cx, to, p->room, q, at, rows));
         to += (size_t)(rows * q->I) * osh_dtype_bytes(q->dtype);
     }

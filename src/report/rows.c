@@ -18,7 +18,7 @@ static int word_fit(const char *word, int room)
 }
 
 /* Wraps the text between words and appends at most `lines` lines to b (NULL: appends nothing).
- * Appends "..." if words remain, and in place of the end of a word that is longer than a line.
+ * Appends "..." if words remain, and instead of the end of a word that is longer than a line.
  * Returns the number of lines in *used. */
 static osh_status row_put_wrapped(osh_ctx *cx, osh_buf *b, int *used, const char *text, int lines)
 {

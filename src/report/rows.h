@@ -4,7 +4,7 @@
 #include "base/buf.h"
 
 enum { OSH_ROW_LABEL = 11 }; // columns of the label
-enum { OSH_ROWS_MOST = 32 };
+enum { OSH_ROWS_MOST = 32 }; // largest number of rows
 
 /* Rows that share a number of lines. */
 typedef struct osh_rows {

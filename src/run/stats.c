@@ -364,8 +364,9 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     osh_status rc = OSH_OK;
     osh_stats *s = user;
     const osh_value *v = &s->plan->in->graph->values[value];
-    // Both models have the same values. The pass computes those of the original model, and their
-    // statistics are those of the quantized model's values. For routers, it may compute both.
+    // The statistics of a value that both models have belong to the quantized model's value. The
+    // pass computes the original model's value; for routers it may compute both, and the second one
+    // is not counted.
     if (s->same && v->original >= 0) goto done;
     if (s->same && v->quantized >= 0) value = v->quantized;
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;

@@ -57,8 +57,8 @@ typedef struct osh_ada_args {
     float *scale;
     float *zero;          // shape of `scale`; NULL: zero points are 0
     int64_t O, I, group, row_block; // a scale is shared by `group` columns of `row_block` rows
-    osh_scale_rule scales; // the grid of the codes, and the scales that can be stored. Does not
-                           // read the members symmetric and fixed
+    osh_scale_rule scales; // the grid of the codes, and the scales that can be stored; osh_ada does
+                           // not read its members symmetric and fixed
     bool keep_zeros;      // true: a weight that is 0 remains 0; false: its code may change
     int64_t period;       // number of steps between two points of `curve`
     /* result: loss before every period-th step, [osh_ada_points]; after the warm start it
