@@ -36,12 +36,12 @@ VERBS = set("""
     record reduce refer refresh refuse regenerate register reject release reload remove rename
     reorder repair repeat replace report request require rerun reserve reset resolve restore
     restrict resume retire retry return reuse reveal revert reword rewrite rotate round route
-    run sample save say scale scan schedule seal search select send separate serve set shorten
-    show shrink shut sign simplify simulate size skip solve sort speed split stage start state
-    stop store stream strike strip subtract suggest sum support survive swap switch sync take
-    teach tell test throw tie tighten time tokenize trace track translate treat trim truncate
-    try tune turn unify unite unlock unpack untie update upgrade use validate vary verify wait
-    walk warn weigh widen wire work wrap write yield
+    run sample save say scale scan schedule seal search select send separate serve set share
+    shorten show shrink shut sign simplify simulate size skip solve sort speed split stage start
+    state stop store stream strike strip subtract suggest sum support survive swap switch sync
+    take teach tell test throw tie tighten time tokenize trace track translate treat trim
+    truncate try tune turn unify unite unlock unpack untie update upgrade use validate vary
+    verify wait walk warn weigh widen wire work wrap write yield
 """.split())
 # A word of VERBS before one of these is a noun: "state of a run", "time is measured".
 AFTER_NOUNS = set("""are can could does had has have is may must of should was were will
