@@ -8,6 +8,7 @@
 #include "rewrite/folds.h"
 #include "quant/observer.h"
 #include "quant/source.h"
+#include "tensor/scalar.h"
 
 /* Limits of the number of threads of a stream. At most MOST_COMPUTING threads compute, because no
  * disk delivers data for more threads. Additional threads wait for the disk: LEAST threads, plus
@@ -19,12 +20,11 @@ enum { BAND_MOST = 64 << 20 };
 /* Largest number of bytes of the bands that a stream keeps until it reads them again. */
 enum { HELD_MOST = 1 << 30 };
 
-static int64_t band_lower(int64_t a, int64_t b) { return a < b ? a : b; }
 static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }
 
 int osh_stream_most(const osh_budget *p, int n_threads)
 {
-    int64_t waiting = band_lower(LEAST + p->manifest->total_bytes / EACH, WAITING);
+    int64_t waiting = osh_min64(LEAST + p->manifest->total_bytes / EACH, WAITING);
     return (n_threads < MOST_COMPUTING ? n_threads : MOST_COMPUTING) + (int)waiting;
 }
 
@@ -124,7 +124,7 @@ int osh_held_most(const osh_budget *p)
             n += osh_band_count(&p->match->linears[i]);
         if (n > most) most = n;
     }
-    return most ? (int)band_lower(most, HELD_MOST / room) : 0;
+    return most ? (int)osh_min64(most, HELD_MOST / room) : 0;
 }
 
 /* Returns the bytes of the bands that are read a second time because memory does not hold them
@@ -140,7 +140,7 @@ int64_t osh_held_reread(const osh_budget *p)
             n += osh_band_count(&p->match->linears[i]);
             n_bytes += p->match->linears[i].O * (int64_t)osh_band_row_in(&p->match->linears[i]);
         }
-        int64_t held = osh_stream_looks(p, first) ? band_lower(n, p->memory.n_held) : 0;
+        int64_t held = osh_stream_looks(p, first) ? osh_min64(n, p->memory.n_held) : 0;
         if (n) all += n_bytes / n * (n - held);
     }
     return all;
@@ -155,7 +155,7 @@ size_t osh_band_row_out(const osh_budget *p, const osh_linear *l)
 void osh_band_room_linear(osh_band_room *r, const osh_budget *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
-    int64_t n = band_lower(osh_band_of_linear(l), l->O);
+    int64_t n = osh_min64(osh_band_of_linear(l), l->O);
     r->in = band_larger(r->in, (size_t)n * osh_band_row_in(l));
     r->out = band_larger(r->out, (size_t)n * osh_band_row_out(p, l));
     if (l->format->pack_rows) r->codes = band_larger(r->codes, (size_t)(n * l->I));
@@ -184,7 +184,7 @@ void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out)
 {
     int64_t columns;
     size_t n =
-        (size_t)band_lower(p->manifest->out[out].end - p->manifest->out[out].begin, OSH_BAND_BYTES);
+        (size_t)osh_min64(p->manifest->out[out].end - p->manifest->out[out].begin, OSH_BAND_BYTES);
     n = band_larger(n, osh_band_row_copy(p, out, &columns));
     r->in = band_larger(r->in, n);
     r->out = band_larger(r->out, n ? n : 1);
@@ -236,7 +236,7 @@ int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
     /* min(n_workers * largest, max(FEW * largest, SMALL)) */
     enum { FEW = 2, SMALL = 2 << 20 };
-    return band_lower(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
+    return osh_min64(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
 
 static void band_bytes_widen(band_bytes *to, const osh_budget *p, int linear)
@@ -244,7 +244,7 @@ static void band_bytes_widen(band_bytes *to, const osh_budget *p, int linear)
     const osh_linear *l = &p->match->linears[linear];
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
     double sums;
-    int64_t n = band_lower(osh_band_of_linear(l), l->O);
+    int64_t n = osh_min64(osh_band_of_linear(l), l->O);
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){n, l->I}, NULL);
     osh_linear_job job = {.scheme = l->scheme, .w = &part, .room = &part, .sums = &sums};
     size_t result = osh_job_result_bytes(&job),

@@ -23,6 +23,7 @@
 #include "math/isa.h"
 #include "schedule/looks.h"
 #include "store/loaders.h"
+#include "tensor/scalar.h"
 
 /* Size in bytes from which the reads of a source bypass the page cache if it is read only once. */
 #define DIRECT_SOURCE (1ll << 26)
@@ -168,9 +169,8 @@ done:
 
 static osh_peaks peaks_lower(const osh_peaks *a, const osh_peaks *b)
 {
-    return (osh_peaks){a->device < b->device ? a->device : b->device,
-                       a->host < b->host ? a->host : b->host,
-                       a->scratch < b->scratch ? a->scratch : b->scratch};
+    return (osh_peaks){osh_min64(a->device, b->device), osh_min64(a->host, b->host),
+                       osh_min64(a->scratch, b->scratch)};
 }
 
 /* Tries, with the slowest tier, rounds (several observe passes, each for some Hessians) and

@@ -11,10 +11,9 @@
 #include "budget/refuse.h"
 #include "budget/trials.h"
 #include "schedule/range.h"
+#include "tensor/scalar.h"
 
 static double refuse_mib(int64_t n) { return (double)((n + (1 << 20) - 1) >> 20); }
-
-static int64_t refuse_larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Computes the smallest budgets of the same job with --sequential-targets Linear. -1: the job
  * cannot use this option. */
@@ -50,8 +49,8 @@ static osh_status least_of_linears(osh_ctx *cx, osh_peaks *out, const osh_budget
     OSH_NEW(cx, schedule.visits, schedule.n_visits);
     OSH_TRY(osh_memory_least(cx, &other));
     const osh_memory *m = &other.memory;
-    *out = (osh_peaks){.device = refuse_larger(m->least.device, outside->device),
-                        .host = refuse_larger(m->least.host, outside->host) + p->memory.base_bytes +
+    *out = (osh_peaks){.device = osh_max64(m->least.device, outside->device),
+                        .host = osh_max64(m->least.host, outside->host) + p->memory.base_bytes +
                                 OSH_ISA_NOISE_BYTES};
 done:
     osh_partition_free(cx, schedule.parts);
@@ -83,8 +82,8 @@ static osh_status refuse_budget(osh_ctx *cx, const osh_budget *p, const char *op
     bool host = !strcmp(option, "host-memory");
     if (host && o->others_host > least) snprintf(others, sizeof others, ", where %s", o->others);
     if (host)
-        least = refuse_larger(least, o->others_host),
-        of_linears = of_linears < 0 ? -1 : refuse_larger(of_linears, o->others_host);
+        least = osh_max64(least, o->others_host),
+        of_linears = of_linears < 0 ? -1 : osh_max64(of_linears, o->others_host);
     if (of_linears >= 0 && refuse_mib(of_linears) < refuse_mib(least))
         snprintf(less, sizeof less, ", or --%s %.0fMiB with --sequential-targets Linear%s", option,
                  refuse_mib(of_linears),
@@ -128,7 +127,7 @@ osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *
     OSH_FAIL(cx, OSH_E_USAGE,
              "the budgets cannot be held together: want --host-memory %.0fMiB, --device-memory "
              "%.0fMiB and --scratch-size %.0fMiB",
-             refuse_mib(refuse_larger(least_host, o->others_host)), refuse_mib(m->least.device),
+             refuse_mib(osh_max64(least_host, o->others_host)), refuse_mib(m->least.device),
              refuse_mib(m->least.scratch));
 done:
     return rc;

@@ -14,6 +14,7 @@
 #include "eval/forward.h"
 #include "eval/sweep.h"
 #include "graph/back.h"
+#include "tensor/scalar.h"
 
 struct osh_gradients {
     osh_plan *p;      // view
@@ -288,8 +289,6 @@ done:
 
 /* ---- memory ---- */
 
-static int64_t bytes_larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 /* Returns the bytes of the gradients of value v for all samples. */
 static int64_t gradient_bytes(const osh_gradients *s, int v)
 {
@@ -355,7 +354,7 @@ static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients 
     OSH_TRY(osh_exec_peak(cx, &forth, NULL,
                           &(osh_exec_span){g, sub->first, sub->n_nodes, s->run, m->all},
                           &(osh_exec_brought){.in = m->in}, &whole));
-    int64_t work = bytes_larger((int64_t)(back > forth ? back : forth), reading);
+    int64_t work = osh_max64((int64_t)(back > forth ? back : forth), reading);
     *sum = osh_forward_weight_bytes(s->f, sub, s->run, &width) + waiting + work +
            squares_bytes(s, sub);
 done:
@@ -374,16 +373,16 @@ osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *
     OSH_NEW(cx, m.all, g->n_values);
     memset(m.all, true, (size_t)g->n_values);
     for (int64_t b = 0; b < s->d.n; b++)
-        most = bytes_larger(most, s->d.offsets[b + 1] - s->d.offsets[b]);
+        most = osh_max64(most, s->d.offsets[b + 1] - s->d.offsets[b]);
     OSH_TRY(osh_forward_bytes(cx, &forward, s->f, &s->d, s->d.n, 1));
     int64_t left = forward.left;
-    *peak = bytes_larger(forward.peak,
+    *peak = osh_max64(forward.peak,
                          left + gradient_bytes(s, g->hidden) + head_bytes(cx, s, most));
     left -= osh_forward_head_bytes(s->f);
     for (int i = s->f->parts->n - 1; i >= s->stop; i--) {
         const osh_subgraph *sub = &s->f->parts->parts[i];
         OSH_TRY(subgraph_bytes(cx, &sum, s, i, &m, most));
-        *peak = bytes_larger(*peak, left + sum);
+        *peak = osh_max64(*peak, left + sum);
         for (int v = 0; v < g->n_values; v++) // frees the values that this subgraph computes
             if (m.leaves[v] && g->values[v].producer >= sub->first)
                 left -= osh_forward_values_bytes(s->f, &s->d, s->d.n, 1, v, &most);

@@ -95,7 +95,7 @@ static osh_status sum_of_bytes(osh_ctx *cx, uint64_t *sum, osh_file *f, int64_t 
     osh_status rc = OSH_OK;
     XXH3_state_t *state = XXH3_createState(); // own
     if (!state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
-    if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+    OSH_TRY(osh_check_interrupt(cx));
     XXH3_64bits_reset(state);
     OSH_TRY(osh_file_scan(cx, f, (size_t)(end - begin), begin, add_bytes, state));
     *sum = XXH3_64bits_digest(state);
@@ -122,7 +122,7 @@ static osh_status sum_of_tensor(osh_ctx *cx, uint64_t *sum, osh_file *f, const o
     XXH3_64bits_reset(state);
     for (int64_t at = 0; at < all; at += piece) {
         size_t n = (size_t)(all - at < piece ? all - at : piece);
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_checkpoint_read_part(cx, room, ck, t, at, n));
         XXH3_64bits_update(state, room, n);
     }

@@ -114,7 +114,7 @@ static osh_status globals_scan_one(osh_ctx *cx, void *user, int64_t chunk, int w
     for (int64_t at = 0, all = t->e->end - t->e->begin; at < all;) {
         float piece;
         size_t n = (size_t)(all - at < most ? all - at : most);
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_checkpoint_read_part(cx, room, p->in->ck, t, at, n));
         OSH_TRY(osh_checkpoint_apply(cx, p->in->ck, p->linears[i].tensor, room,
                                      at / (int64_t)osh_dtype_bytes(t->e->dtype),

@@ -90,43 +90,40 @@ done:
     return rc;
 }
 
-static osh_status replay_take_copy(osh_ctx *cx, replay *r, osh_reader *in)
+/* Takes the checksums of output tensor i and of its source, and looks whether the tensor is still
+ * on the disk. */
+static osh_status replay_put(osh_ctx *cx, replay *r, int64_t i, uint64_t sum, uint64_t source)
 {
     osh_status rc = OSH_OK;
     osh_emitter *e = r->e;
-    uint64_t i = osh_read_u64(in), sum = osh_read_u64(in);
     bool ok;
-    if (i >= (uint64_t)e->plan->manifest.n_out || e->plan->manifest.out_info[i].source < 0)
-        in->bad = true;
-    if (in->bad) goto done;
     e->sums[i] = sum;
-    OSH_TRY(replay_take_sum(cx, e, e->plan->manifest.out_info[i].source, sum));
-    OSH_TRY(replay_still_there(cx, &ok, r, (int64_t)i, 1));
+    OSH_TRY(replay_take_sum(cx, e, e->plan->manifest.out_info[i].source, source));
+    OSH_TRY(replay_still_there(cx, &ok, r, i, 1));
     e->written[i] = ok, r->lost[i] = !ok;
     r->n_bad += !ok;
 done:
     return rc;
 }
 
+static osh_status replay_take_copy(osh_ctx *cx, replay *r, osh_reader *in)
+{
+    const osh_emitter *e = r->e;
+    uint64_t i = osh_read_u64(in), sum = osh_read_u64(in);
+    if (i >= (uint64_t)e->plan->manifest.n_out || e->plan->manifest.out_info[i].source < 0)
+        in->bad = true;
+    return in->bad ? OSH_OK : replay_put(cx, r, (int64_t)i, sum, sum);
+}
+
 static osh_status replay_take_changed(osh_ctx *cx, replay *r, osh_reader *in)
 {
-    osh_status rc = OSH_OK;
-    osh_emitter *e = r->e;
+    const osh_emitter *e = r->e;
     uint64_t i = osh_read_u64(in), sum = osh_read_u64(in), source = osh_read_u64(in);
-    bool ok;
     if (in->bad || i >= (uint64_t)e->plan->manifest.n_out ||
         e->plan->manifest.out_info[i].source < 0 ||
-        !osh_checkpoint_is_changed(e->plan->in.ck, e->plan->manifest.out_info[i].source)) {
+        !osh_checkpoint_is_changed(e->plan->in.ck, e->plan->manifest.out_info[i].source))
         in->bad = true;
-        goto done;
-    }
-    e->sums[i] = sum;
-    OSH_TRY(replay_take_sum(cx, e, e->plan->manifest.out_info[i].source, source));
-    OSH_TRY(replay_still_there(cx, &ok, r, (int64_t)i, 1));
-    e->written[i] = ok, r->lost[i] = !ok;
-    r->n_bad += !ok;
-done:
-    return rc;
+    return in->bad ? OSH_OK : replay_put(cx, r, (int64_t)i, sum, source);
 }
 
 static osh_status replay_take_folds(osh_ctx *cx, replay *r, osh_reader *in)

@@ -139,7 +139,7 @@ osh_status osh_lora_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *
     if (w->a) OSH_TRY(lora_read_q(cx, &room, w));
     for (int64_t at = 0, k; w->a && at < n; at += k) {
         k = n - at < ROWS ? n - at : ROWS;
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(lora_add(cx, (char *)to + (size_t)at * row, &room, w, first + at, k));
     }
     int64_t bad = osh_find_nonfinite(to, e->dtype, n * osh_ckpt_columns(e));

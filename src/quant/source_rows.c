@@ -183,7 +183,7 @@ osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *
         rows = (end - at + unit - 1) / unit * unit;
         if (rows > piece) rows = piece;
         if (rows > q->O - at) rows = q->O - at;
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         if (at >= first && at + rows <= end) {
             OSH_TRY(decode_rows(cx, to + (size_t)(at - first) * row, q, at, rows));
             continue;

@@ -131,7 +131,7 @@ static osh_status modelopt_rows(osh_ctx *cx, char *to, const osh_source_module *
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s is %g, want a finite number", t->e->name, (double)two);
     for (int64_t at = first, k; at < first + n; at += k) {
         k = first + n - at < ROWS ? first + n - at : ROWS;
-        if (osh_interrupted(cx)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_source_read_rows(cx, codes, q, WEIGHT, at, k));
         OSH_TRY(osh_source_read_rows(cx, scales, q, SCALES, at, k));
         for (int64_t r = 0; r < k; r++, to += (size_t)q->I * osh_dtype_bytes(q->dtype)) {
