@@ -37,7 +37,7 @@
  *   AdaQuant     q = round(clip(u, lo, hi))                        round: nearest value
  *   AutoRound    q = round(clip(w / s + v, lo, hi))    s = rnd(b max(-least, most) / hi)
  *
- * As in auto-round, v is added to w / s and is not a fraction of a step: near 0 it can move a code
+ * v is added to w / s and is not a fraction of a step, as in auto-round: near 0 it can move a code
  * by several values, near hi by none. Only one share b is learned, as in auto-round. rnd rounds to
  * a scale that can be stored: for NVFP4 an E4M3 value divided by the global scale, which does not
  * change.
