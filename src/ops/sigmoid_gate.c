@@ -4,9 +4,9 @@
  *   gate g applies to elements [g D / G, (g + 1) D / G)
  *
  * The sigmoid and the product are rounded to the dtype of x, as in transformers'
- * Qwen2MoeSparseMoeBlock (shared expert, G = 1). With the attribute `softplus`, y = log(1 + e^gate)
- * x, rounded in the same way (LagunaAttention). Shapes: N tokens of the batch, D elements per token, G gates per
- * token. */
+ * Qwen2MoeSparseMoeBlock (shared expert, G = 1). With the attribute `softplus`, y = log(1 +
+ * e^gate) x, rounded in the same way (LagunaAttention). Shapes: N tokens of the batch, D
+ * elements per token, G gates per token. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
