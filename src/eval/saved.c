@@ -226,7 +226,7 @@ static osh_status saved_write_tensors(osh_ctx *cx, const char *path, const osh_e
     osh_entry *list[3] = {&e[0], &e[1], &e[2]};
     saving s = {.m = m, .hidden = &e[0], .of = {head, bias}, .at = {&e[1], &e[2]}};
     if (bias) e[2].dtype = bias->dtype, e[2].shape[0] = bias->shape[0];
-    OSH_TRY(osh_safetensors_layout(cx, &header, &s.header_bytes, list, bias ? 3 : 2));
+    OSH_TRY(osh_container_written()->layout(cx, &header, &s.header_bytes, list, bias ? 3 : 2));
     s.header = header;
     OSH_TRY(osh_file_write_by(cx, path, saving_fill, &s));
 done:

@@ -7,6 +7,7 @@
 #include "io/ckpt_files.h"
 #include "io/ckpt_other.h"
 #include "io/hf_quant.h"
+#include "io/safetensors.h"
 #include "base/name.h"
 
 #include <stdio.h>
@@ -16,8 +17,6 @@
 
 enum { MAX_INDEX_BYTES = 256 << 20 };
 
-static const char single_name[] = "model.safetensors";
-static const char index_name[] = "model.safetensors.index.json";
 
 static int by_string(const void *a, const void *b)
 {
@@ -71,7 +70,7 @@ static osh_status only_shard(osh_ctx *cx, osh_checkpoint *ck)
 
     OSH_NEW(cx, ck->shard_names, 1);
     OSH_NEW(cx, ck->shards, 1);
-    ck->shard_names[0] = osh_strdup(cx, single_name);
+    ck->shard_names[0] = osh_strdup(cx, OSH_SAFETENSORS_SINGLE);
     if (!ck->shard_names[0])
         rc = OSH_E_NOMEM;
     else
@@ -95,7 +94,7 @@ static osh_status open_shards(osh_ctx *cx, osh_checkpoint *ck)
         }
         rc = osh_container_open(cx, &ck->shards[i], path);
         if (rc && ck->n_shards > 1)
-            osh_note(cx, "opening shard %d of %d named by %s", i + 1, ck->n_shards, index_name);
+            osh_note(cx, "opening shard %d of %d named by %s", i + 1, ck->n_shards, OSH_SAFETENSORS_INDEX);
         if (rc) goto done;
         ck->n_tensors += osh_container_count(ck->shards[i]);
     }
@@ -210,8 +209,8 @@ osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *di
     OSH_NEW(cx, ck, 1);
     if (!osh_dir_exists(dir)) OSH_TRY(osh_ckpt_refuse_other(cx, dir, ""));
     ck->dir = osh_strdup(cx, dir);
-    single = osh_path_join(cx, dir, single_name);
-    index = osh_path_join(cx, dir, index_name);
+    single = osh_path_join(cx, dir, OSH_SAFETENSORS_SINGLE);
+    index = osh_path_join(cx, dir, OSH_SAFETENSORS_INDEX);
     if (!ck->dir || !single || !index) {
         rc = OSH_E_NOMEM;
         goto done;

@@ -6,9 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/name.h"
-
-static const char single_name[] = "model.safetensors";
-static const char index_name[] = "model.safetensors.index.json";
+#include "io/safetensors.h"
 
 /* ---- a directory with model.safetensors and an index ---- */
 
@@ -36,7 +34,7 @@ osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint
     const char *other = NULL;
     int n_there = 0;
     bool has_one = false, there = false;
-    OSH_TRY(find_file(cx, &has_one, &one, ck->dir, single_name));
+    OSH_TRY(find_file(cx, &has_one, &one, ck->dir, OSH_SAFETENSORS_SINGLE));
     for (int s = 0; s < ck->n_shards; s++) {
         OSH_TRY(find_file(cx, &there, &st, ck->dir, ck->shard_names[s]));
         n_there += there;
@@ -46,13 +44,13 @@ osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint
     if (!n_there)
         osh_log(cx, OSH_LOG_INFO,
                 "%s: no file that %s names exists; %s is read, as transformers does; vLLM would "
-                "find no weights", ck->dir, index_name, single_name);
+                "find no weights", ck->dir, OSH_SAFETENSORS_INDEX, OSH_SAFETENSORS_SINGLE);
     if (!*single)
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s: has both %s and %s, which names %s: transformers reads the first, vLLM the "
                  "shards of the second, and which is meant cannot be told; want one of them moved "
                  "away",
-                 ck->dir, single_name, index_name, other ? other : ck->shard_names[0]);
+                 ck->dir, OSH_SAFETENSORS_SINGLE, OSH_SAFETENSORS_INDEX, other ? other : ck->shard_names[0]);
 done:
     return rc;
 }
@@ -92,18 +90,18 @@ static osh_status check_unlisted(osh_ctx *cx, const osh_checkpoint *ck, const ch
 {
     numbering a, b;
     if (!read_numbering(&a, name)) return OSH_OK;
-    if (ck->n_shards == 1 && !strcmp(ck->shard_names[0], single_name) && a.n_prefix == 5 &&
+    if (ck->n_shards == 1 && !strcmp(ck->shard_names[0], OSH_SAFETENSORS_SINGLE) && a.n_prefix == 5 &&
         !strncmp(name, "model", 5))
         return osh_fail(cx, OSH_E_FORMAT,
                         "%s: has both %s and %s, and no %s that says which is meant: want one of "
                         "them moved away",
-                        ck->dir, single_name, name, index_name);
+                        ck->dir, OSH_SAFETENSORS_SINGLE, name, OSH_SAFETENSORS_INDEX);
     for (int s = 0; s < ck->n_shards; s++)
         if (read_numbering(&b, ck->shard_names[s]) && is_same_numbering(&a, &b))
             return osh_fail(cx, OSH_E_FORMAT,
                             "%s: %s is one of the shards that %s belongs to, but %s does not list "
                             "it: want an index of all shards, or the file moved away",
-                            ck->dir, name, ck->shard_names[s], index_name);
+                            ck->dir, name, ck->shard_names[s], OSH_SAFETENSORS_INDEX);
     return OSH_OK;
 }
 

@@ -39,7 +39,7 @@ done:
 
 /* Computes those elements of a virtual tensor that entry e describes and that are not contiguous:
  * computes one row of the tensor after the other and copies the elements of e. For stored tensors,
- * st_part.c does this. */
+ * container_part.c does this. */
 static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
                                  const osh_entry *e)
 {

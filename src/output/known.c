@@ -32,8 +32,8 @@ static osh_status known_put(osh_ctx *cx, osh_known *k, const char *name, int kin
  * names under which they are written, because a killed run may leave such files. */
 static osh_status known_add_written(osh_ctx *cx, osh_known *k, bool temporary)
 {
-    static const char *const names[] = {
-        "config.json",     "recipe.yaml", "model.safetensors.index.json", OSH_README_NAME,
+    const char *const names[] = {
+        "config.json",     "recipe.yaml", osh_container_written()->index, OSH_README_NAME,
         OSH_MANIFEST_NAME, OSH_MARK_NAME, "oneshot-report.html"};
     static const char *const passing[] = {OSH_TUNED_NAME, OSH_TUNED_NAME ".tmp"};
     osh_status rc = OSH_OK;
@@ -132,20 +132,10 @@ done:
     return rc;
 }
 
-/* True for "model.safetensors" and "model-00001-of-00003.safetensors". */
-static bool known_is_shard(const char *name)
-{
-    static const char like[] = "model-#####-of-#####.safetensors";
-    if (!strcmp(name, "model.safetensors")) return true;
-    for (size_t i = 0; i < sizeof like; i++)
-        if (like[i] == '#' ? name[i] < '0' || name[i] > '9' : name[i] != like[i]) return false;
-    return true;
-}
-
 static bool known_has(const osh_known *k, const char *name)
 {
     return (k->names && osh_map_get(k->names, name, strlen(name), &(int64_t){0})) ||
-           (k->any_shard && known_is_shard(name)) || (k->in_place && osh_scratch_is_name(name));
+           (k->any_shard && osh_container_is_file_name(osh_container_written(), name)) || (k->in_place && osh_scratch_is_name(name));
 }
 
 static osh_status known_check_file(osh_ctx *cx, const osh_known *k, const char *path,

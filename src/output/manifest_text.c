@@ -156,8 +156,8 @@ static osh_status manifest_put_files(osh_ctx *cx, osh_buf *b, const osh_manifest
                                      const char *dir)
 {
     osh_status rc = OSH_OK;
-    static const char *const own[] = {"config.json", "model.safetensors.index.json", "recipe.yaml",
-                                      OSH_README_NAME};
+    const char *const own[] = {"config.json", osh_container_written()->index, "recipe.yaml",
+                               OSH_README_NAME};
     char **names = NULL; // own
     size_t n = 0;
     bool first = true;

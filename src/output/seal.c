@@ -65,7 +65,7 @@ static osh_status seal_write_index(osh_ctx *cx, const osh_emitter *e)
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the index");
     }
     OSH_TRY(osh_json_print(cx, &text, root, 0));
-    OSH_TRY(seal_write_text(cx, e, "model.safetensors.index.json", text, strlen(text)));
+    OSH_TRY(seal_write_text(cx, e, osh_container_written()->index, text, strlen(text)));
 done:
     cJSON_Delete(root);
     osh_free(cx, text);

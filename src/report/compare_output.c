@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/name.h"
+#include "io/container.h"
 #include "text/json.h"
 
 typedef struct module_losses { // sums over the modules with both losses
@@ -24,7 +24,7 @@ static osh_status losses_add(osh_ctx *cx, void *user, const cJSON *o)
     return OSH_OK;
 }
 
-/* Sets *bytes to the size of the safetensors files of a directory. */
+/* Sets *bytes to the size of the files with tensors of a directory. */
 static osh_status output_bytes(osh_ctx *cx, int64_t *bytes, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -34,7 +34,7 @@ static osh_status output_bytes(osh_ctx *cx, int64_t *bytes, const char *dir)
     OSH_TRY(osh_dir_list(cx, &names, &n, dir));
     for (size_t i = 0; i < n; i++) {
         int64_t size, mtime;
-        if (!osh_ends_with(names[i], strlen(names[i]), ".safetensors")) continue;
+        if (!osh_container_kind_of(names[i])) continue;
         osh_free(cx, path);
         if (!(path = osh_path_join(cx, dir, names[i]))) OSH_TRY(OSH_E_NOMEM);
         OSH_TRY(osh_file_stat(cx, &size, &mtime, path));

@@ -257,13 +257,11 @@ static osh_status shard_lay_out(osh_ctx *cx, osh_manifest *p, int s)
     n = 0;
     for (int64_t i = 0; i < p->n_out; i++)
         if (p->out_info[i].shard == s) part[n++] = &p->out[i];
-    OSH_TRY(osh_safetensors_layout(cx, &sh->header, &sh->header_bytes, part, n));
+    OSH_TRY(osh_container_written()->layout(cx, &sh->header, &sh->header_bytes, part, n));
     sh->n_bytes = (int64_t)sh->header_bytes;
     for (int64_t i = 0; i < n; i++)
         if (part[i]->end > sh->n_bytes) sh->n_bytes = part[i]->end;
-    sh->name = p->n_shards == 1
-                   ? osh_strdup(cx, "model.safetensors")
-                   : osh_sprintf(cx, "model-%05d-of-%05d.safetensors", s + 1, p->n_shards);
+    sh->name = osh_container_file_name(cx, osh_container_written(), s + 1, p->n_shards);
     if (!sh->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a shard's name");
 done:
     osh_free(cx, part);

@@ -146,13 +146,7 @@ done:
     return rc;
 }
 
-static bool files_is_shard(const char *name)
-{
-    size_t n = strlen(name);
-    return n >= 12 && !strcmp(name + n - 12, ".safetensors");
-}
-
-/* Finds other .safetensors files, which some tools would load, and checks total_size of the
+/* Finds other files with tensors, which some tools would load, and checks total_size of the
  * index. */
 static osh_status files_check_shards(osh_ctx *cx, osh_verify *v)
 {
@@ -164,24 +158,24 @@ static osh_status files_check_shards(osh_ctx *cx, osh_verify *v)
     OSH_TRY(osh_dir_list(cx, &names, &n, v->dir));
     for (size_t i = 0; i < n; i++) {
         bool known = false;
-        if (!files_is_shard(names[i])) continue;
+        if (!osh_container_kind_of(names[i])) continue;
         for (int s = 0; s < v->ck->n_shards; s++) known |= !strcmp(names[i], v->ck->shard_names[s]);
         if (!known)
             OSH_TRY(
                 osh_verify_add(cx, v, names[i], "the shards of the checkpoint", "is none of them"));
     }
-    if (!(path = osh_path_join(cx, v->dir, "model.safetensors.index.json")))
+    if (!(path = osh_path_join(cx, v->dir, osh_container_written()->index)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
     if (!osh_file_exists(path)) goto done;
     rc = osh_json_read(cx, &index, path, (size_t)1 << 28, 0);
-    OSH_TRY(osh_verify_failed(cx, v, rc, "model.safetensors.index.json", "an index"));
+    OSH_TRY(osh_verify_failed(cx, v, rc, osh_container_written()->index, "an index"));
     for (int64_t i = 0; i < v->ck->n_tensors; i++)
         total += v->ck->tensors[i].e->end - v->ck->tensors[i].e->begin;
     const cJSON *meta = cJSON_GetObjectItemCaseSensitive(index, "metadata");
     const cJSON *size = cJSON_GetObjectItemCaseSensitive(meta, "total_size");
     snprintf(want, sizeof want, "%lld", (long long)total);
     if (index && (!cJSON_IsNumber(size) || (int64_t)size->valuedouble != total))
-        OSH_TRY(osh_verify_add(cx, v, "model.safetensors.index.json", want, "total_size is %.0f",
+        OSH_TRY(osh_verify_add(cx, v, osh_container_written()->index, want, "total_size is %.0f",
                                cJSON_IsNumber(size) ? size->valuedouble : -1));
 done:
     osh_strings_free(cx, names, n);
@@ -237,7 +231,7 @@ static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify
     OSH_TRY(files_known_add(cx, known, "recipe.yaml"));
     OSH_TRY(files_known_add(cx, known, OSH_README_NAME));
     if (v->plan->manifest.n_shards > 1)
-        OSH_TRY(files_known_add(cx, known, "model.safetensors.index.json"));
+        OSH_TRY(files_known_add(cx, known, osh_container_written()->index));
 done:
     osh_strings_free(cx, names, n);
     return rc;
@@ -256,7 +250,7 @@ osh_status osh_verify_strangers(osh_ctx *cx, osh_verify *v)
     OSH_TRY(osh_dir_list(cx, &names, &n, v->dir));
     for (size_t i = 0; i < n; i++)
         if (!osh_map_get(known, names[i], strlen(names[i]), &(int64_t){0}) &&
-            !files_is_shard(names[i]))
+            !osh_container_kind_of(names[i]))
             OSH_TRY(osh_verify_add(cx, v, names[i], "files of the output",
                                    v->plan ? "is neither in the plan nor in the manifest"
                                            : "is not in the manifest"));

@@ -4,6 +4,7 @@
  *
  * tests/golden/decompress/check.py compares the weights with those of compressed-tensors for the
  * same files. */
+#include "io/safetensors.h"
 #include "quant/source.h"
 
 #include <stdio.h>

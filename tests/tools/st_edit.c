@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "io/checkpoint.h"
+#include "io/safetensors.h"
 #include "text/json.h"
 
 typedef struct item {

@@ -6,6 +6,7 @@
 
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
+#include "io/safetensors.h"
 #include "unit/dir_fixture.h"
 
 /* Writes a shard with U8 tensors of shape [2, 3], named by the letters of names. Element i of 'a'

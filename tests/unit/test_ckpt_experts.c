@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "io/checkpoint.h"
+#include "io/safetensors.h"
 #include "torture.h"
 #include "unit/dir_fixture.h"
 

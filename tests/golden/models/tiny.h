@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "io/checkpoint.h"
+#include "io/safetensors.h"
 #include "text/json.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* st_part.c - reads some elements of a stored tensor (a part) that are not contiguous in the file.
+/* container_part.c - reads some elements of a stored tensor (a part) that are not contiguous in the file.
  * An example is the transposed gate of one expert, which has every second column of a matrix in [E,
  * D, 2F].
  *

@@ -1,14 +1,16 @@
-/* st_write.c - computes the layout and the header of a safetensors file before the file is written.
+/* safetensors_write.c - computes the layout and the header of a safetensors file before the file is
+ * written.
  *
  * The header is equal to the header that `serialize` of the safetensors library writes with
  * metadata {"format": "pt"}: JSON without spaces, padded with spaces to a multiple of 8 bytes.
  * Tensors are sorted by dtype (those with the largest alignment first), then by the bytes of their
  * names. */
-#include "base/buf.h"
-#include "io/container.h"
+#include "io/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/buf.h"
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library refuses a larger header
 /* Upper bound of the header's bytes without the tensors: length, metadata, padding. */
@@ -27,48 +29,11 @@ static int dtype_rank(osh_dtype dt)
     return rank[dt];
 }
 
-static int by_entry_name(const void *a, const void *b)
-{
-    const osh_entry *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
-}
-
 static int by_dtype_and_name(const void *a, const void *b)
 {
     const osh_entry *const *x = a, *const *y = b;
     int d = dtype_rank((*x)->dtype) - dtype_rank((*y)->dtype);
-    return d ? d : by_entry_name(a, b);
-}
-
-/* Sorts the list by name. Returns a view of a name that two tensors have, or NULL if all names are
- * different. */
-static const char *twice_in_list(osh_entry **list, int64_t n)
-{
-    if (n) qsort(list, (size_t)n, sizeof *list, by_entry_name);
-    for (int64_t i = 1; i < n; i++)
-        if (!strcmp(list[i]->name, list[i - 1]->name)) return list[i]->name;
-    return NULL;
-}
-
-/* Sets *list to an array of pointers to the entries. The caller frees the array. */
-static osh_status entry_list(osh_ctx *cx, osh_entry ***list, osh_entry *entries, int64_t n)
-{
-    osh_status rc = OSH_OK;
-    OSH_NEW(cx, *list, n);
-    for (int64_t i = 0; i < n; i++) (*list)[i] = &entries[i];
-done:
-    return rc;
-}
-
-osh_status osh_entry_twice(osh_ctx *cx, const char **name, osh_entry *entries, int64_t n)
-{
-    osh_status rc = OSH_OK;
-    osh_entry **list = NULL; // own: pointers to the entries
-    OSH_TRY(entry_list(cx, &list, entries, n));
-    *name = twice_in_list(list, n);
-done:
-    osh_free(cx, list);
-    return rc;
+    return d ? d : strcmp((*x)->name, (*y)->name);
 }
 
 /* Appends a JSON string as serde_json does: a control character becomes a short escape such as \n
@@ -120,7 +85,7 @@ static osh_status entries_place(osh_ctx *cx, osh_entry **list, int64_t n)
 {
     osh_status rc = OSH_OK;
     int64_t at = 0, numel, n_bytes;
-    const char *bad = twice_in_list(list, n);
+    const char *bad = osh_entries_twice(list, n);
 
     if (n) qsort(list, (size_t)n, sizeof *list, by_dtype_and_name);
     for (int64_t i = 0; i < n; i++) {
@@ -198,7 +163,8 @@ osh_status osh_safetensors_layout_array(osh_ctx *cx, char **header, size_t *head
     osh_entry **list = NULL;  // own: pointers to the entries
     osh_entry *sorted = NULL; // own
     OSH_NEW(cx, sorted, n);
-    OSH_TRY(entry_list(cx, &list, entries, n));
+    OSH_NEW(cx, list, n);
+    for (int64_t i = 0; i < n; i++) list[i] = &entries[i];
     OSH_TRY(osh_safetensors_layout(cx, header, header_bytes, list, n));
     for (int64_t i = 0; i < n; i++) sorted[i] = *list[i];
     if (n) memcpy(entries, sorted, (size_t)n * sizeof *sorted);

@@ -1,36 +1,23 @@
-/* st_read.c - opens a safetensors file and checks that each byte of it belongs to the header or to
- * one tensor, before a tensor is read.
+/* safetensors.c - reads the header of a safetensors file and checks that each byte of the file
+ * belongs to the header or to one tensor.
  *
  *   [0, 8)        u64 little-endian: bytes of the header, h
  *   [8, 8 + h)    JSON: name -> {"dtype", "shape", "data_offsets": [begin, end]}, __metadata__
- *   [8 + h, ...)  data of the tensors, without holes, overlaps or other bytes; offsets begin here
- *
- * The file is closed after each read, because a checkpoint may have more shards than a process may
- * have descriptors. */
-#include "io/container.h"
-#include "base/utf8.h"
-#include "base/xxh3.h"
-#include "text/json.h"
+ *   [8 + h, ...)  data of the tensors, without holes, overlaps or other bytes; offsets begin here */
+#include "io/safetensors.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+#include "base/xxh3.h"
+#include "io/container_impl.h"
+#include "text/json.h"
+
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library accepts no larger header
 /* 2^53: whole numbers up to this are exact in a JSON number (double) */
 #define EXACT_INT 9007199254740992.0
-
-struct osh_container {
-    char *path;            // own
-    osh_stamp stamp;       // stamp of the file when it was opened
-    int64_t header_bytes;  // number of bytes before the data, including the 8 bytes of the length
-    uint64_t header_sum;   // XXH3 of the first header_bytes bytes of the file
-    osh_entry *entries;    // own, sorted by offset in the file
-    int64_t n;
-    bool direct; // true if tensors are read without the page cache
-    char *names; // own: the names of all tensors, each with a NUL
-};
 
 static int64_t u64_le(const uint8_t *b)
 {
@@ -255,123 +242,15 @@ done:
     return rc;
 }
 
-osh_status osh_container_open(osh_ctx *cx, osh_container **out, const char *path)
+osh_status osh_safetensors_read(osh_ctx *cx, osh_container *c)
 {
     osh_status rc = OSH_OK;
-    osh_container *st = NULL; // own
-    char *text = NULL;    // own
+    char *text = NULL; // own
     size_t n_text = 0;
-
-    OSH_NEW(cx, st, 1);
-    st->path = osh_strdup(cx, path);
-    if (!st->path) {
-        rc = OSH_E_NOMEM;
-        goto done;
-    }
-    OSH_TRY(read_header(cx, &text, &n_text, st));
-    OSH_TRY(parse_entries(cx, st, text, n_text));
-    OSH_TRY(check_tiling(cx, st, 8 + (int64_t)n_text));
-    *out = st, st = NULL; // give
+    OSH_TRY(read_header(cx, &text, &n_text, c));
+    OSH_TRY(parse_entries(cx, c, text, n_text));
+    OSH_TRY(check_tiling(cx, c, 8 + (int64_t)n_text));
 done:
     osh_free(cx, text);
-    osh_container_close(cx, st);
     return rc;
-}
-
-void osh_container_close(osh_ctx *cx, osh_container *st)
-{
-    if (!st) return;
-    osh_free(cx, st->entries);
-    osh_free(cx, st->names);
-    osh_free(cx, st->path);
-    osh_free(cx, st);
-}
-
-void osh_container_read_direct(osh_container *st)
-{
-    st->direct = true;
-}
-
-int64_t osh_container_count(const osh_container *st)
-{
-    return st->n;
-}
-const char *osh_container_path(const osh_container *st)
-{
-    return st->path;
-}
-
-const osh_stamp *osh_container_stamp(const osh_container *st)
-{
-    return &st->stamp;
-}
-
-int64_t osh_container_header(const osh_container *st, uint64_t *sum)
-{
-    *sum = st->header_sum;
-    return st->header_bytes;
-}
-
-const osh_entry *osh_container_at(const osh_container *st, int64_t i)
-{
-    assert(i >= 0 && i < st->n);
-    return &st->entries[i];
-}
-
-/* Opens the file again and checks that its size is unchanged. The caller closes *f. */
-static osh_status open_again(osh_ctx *cx, osh_file **f, const osh_container *st)
-{
-    osh_status rc = OSH_OK;
-    OSH_TRY(osh_file_open(cx, f, st->path));
-    if (osh_file_bytes(*f) != st->stamp.n_bytes)
-        OSH_FAIL(cx, OSH_E_IO, "%s: has %lld bytes, had %lld when it was opened", st->path,
-                 (long long)osh_file_bytes(*f), (long long)st->stamp.n_bytes);
-done:
-    return rc;
-}
-
-osh_status osh_container_read_part(osh_ctx *cx, void *to, const osh_container *st,
-                                   const osh_entry *e, int64_t offset, size_t n_bytes)
-{
-    osh_status rc = OSH_OK;
-    osh_file *f = NULL; // own
-
-    assert(offset >= 0 && offset <= e->end - e->begin &&
-           n_bytes <= (uint64_t)(e->end - e->begin - offset));
-    if (n_bytes == 0) goto done;
-    OSH_TRY(open_again(cx, &f, st));
-    if (e->row)
-        OSH_TRY(osh_container_gather(cx, to, f, e, offset, n_bytes));
-    else if (st->direct) OSH_TRY(osh_file_pread_direct(cx, f, to, n_bytes, e->begin + offset));
-    else OSH_TRY(osh_file_pread(cx, f, to, n_bytes, e->begin + offset));
-done:
-    if (rc) osh_note(cx, "reading %.200s", e->name);
-    osh_file_close(cx, f);
-    return rc;
-}
-
-osh_status osh_container_reopen(osh_ctx *cx, osh_file **f, const osh_container *st)
-{
-    osh_status rc = open_again(cx, f, st);
-    if (!rc && st->direct) osh_file_use_direct(*f);
-    return rc;
-}
-
-osh_status osh_container_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_entry *e,
-                                     int64_t offset, size_t n_bytes)
-{
-    osh_status rc = OSH_OK;
-    assert(offset >= 0 && offset <= e->end - e->begin &&
-           n_bytes <= (uint64_t)(e->end - e->begin - offset));
-    if (n_bytes && e->row)
-        rc = osh_container_gather(cx, (char *)room + offset % OSH_BLOCK_BYTES, f, e, offset,
-                                  n_bytes);
-    else if (n_bytes) rc = osh_file_read_blocks(cx, f, room, n_bytes, e->begin + offset);
-    if (rc) osh_note(cx, "reading %.200s", e->name);
-    return rc;
-}
-
-osh_status osh_container_read(osh_ctx *cx, void *to, const osh_container *st, const osh_entry *e)
-{
-    return osh_container_read_part(cx, to, st, e, 0, (size_t)(e->end - e->begin));
 }
