@@ -17,7 +17,6 @@
 
 enum { MAX_INDEX_BYTES = 256 << 20 };
 
-
 static int by_string(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -94,7 +93,8 @@ static osh_status open_shards(osh_ctx *cx, osh_checkpoint *ck)
         }
         rc = osh_container_open(cx, &ck->shards[i], path);
         if (rc && ck->n_shards > 1)
-            osh_note(cx, "opening shard %d of %d named by %s", i + 1, ck->n_shards, OSH_SAFETENSORS_INDEX);
+            osh_note(cx, "opening shard %d of %d named by %s", i + 1, ck->n_shards,
+                     OSH_SAFETENSORS_INDEX);
         if (rc) goto done;
         ck->n_tensors += osh_container_count(ck->shards[i]);
     }

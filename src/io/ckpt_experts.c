@@ -12,8 +12,8 @@
  * gate and up. Scales whose names end in _scale may also have one number for each output, in either
  * layout ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). If the matrix of an expert is
  * contiguous in the file, its entry is a range of the file. If it is transposed, its elements are
- * gathered from the file when it is read (container_part.c). The tensor with all experts is removed from
- * the checkpoint's list of tensors. */
+ * gathered from the file when it is read (container_part.c). The tensor with all experts is removed
+ * from the checkpoint's list of tensors. */
 #include <string.h>
 
 #include "base/name.h"

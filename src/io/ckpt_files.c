@@ -44,13 +44,15 @@ osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint
     if (!n_there)
         osh_log(cx, OSH_LOG_INFO,
                 "%s: no file that %s names exists; %s is read, as transformers does; vLLM would "
-                "find no weights", ck->dir, OSH_SAFETENSORS_INDEX, OSH_SAFETENSORS_SINGLE);
+                "find no weights",
+                ck->dir, OSH_SAFETENSORS_INDEX, OSH_SAFETENSORS_SINGLE);
     if (!*single)
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s: has both %s and %s, which names %s: transformers reads the first, vLLM the "
                  "shards of the second, and which is meant cannot be told; want one of them moved "
                  "away",
-                 ck->dir, OSH_SAFETENSORS_SINGLE, OSH_SAFETENSORS_INDEX, other ? other : ck->shard_names[0]);
+                 ck->dir, OSH_SAFETENSORS_SINGLE, OSH_SAFETENSORS_INDEX,
+                 other ? other : ck->shard_names[0]);
 done:
     return rc;
 }
@@ -90,8 +92,8 @@ static osh_status check_unlisted(osh_ctx *cx, const osh_checkpoint *ck, const ch
 {
     numbering a, b;
     if (!read_numbering(&a, name)) return OSH_OK;
-    if (ck->n_shards == 1 && !strcmp(ck->shard_names[0], OSH_SAFETENSORS_SINGLE) && a.n_prefix == 5 &&
-        !strncmp(name, "model", 5))
+    if (ck->n_shards == 1 && !strcmp(ck->shard_names[0], OSH_SAFETENSORS_SINGLE) &&
+        a.n_prefix == 5 && !strncmp(name, "model", 5))
         return osh_fail(cx, OSH_E_FORMAT,
                         "%s: has both %s and %s, and no %s that says which is meant: want one of "
                         "them moved away",

@@ -22,7 +22,10 @@ const osh_container_kind *osh_container_kind_of(const char *name)
     return NULL;
 }
 
-const osh_container_kind *osh_container_written(void) { return &kinds[0]; }
+const osh_container_kind *osh_container_written(void)
+{
+    return &kinds[0];
+}
 
 char *osh_container_file_name(osh_ctx *cx, const osh_container_kind *kind, int i, int n)
 {
@@ -146,8 +149,10 @@ osh_status osh_container_read_part(osh_ctx *cx, void *to, const osh_container *s
     OSH_TRY(open_again(cx, &f, st));
     if (e->row)
         OSH_TRY(osh_container_gather(cx, to, f, e, offset, n_bytes));
-    else if (st->direct) OSH_TRY(osh_file_pread_direct(cx, f, to, n_bytes, e->begin + offset));
-    else OSH_TRY(osh_file_pread(cx, f, to, n_bytes, e->begin + offset));
+    else if (st->direct)
+        OSH_TRY(osh_file_pread_direct(cx, f, to, n_bytes, e->begin + offset));
+    else
+        OSH_TRY(osh_file_pread(cx, f, to, n_bytes, e->begin + offset));
 done:
     if (rc) osh_note(cx, "reading %.200s", e->name);
     osh_file_close(cx, f);
@@ -170,7 +175,8 @@ osh_status osh_container_read_blocks(osh_ctx *cx, void *room, osh_file *f, const
     if (n_bytes && e->row)
         rc = osh_container_gather(cx, (char *)room + offset % OSH_BLOCK_BYTES, f, e, offset,
                                   n_bytes);
-    else if (n_bytes) rc = osh_file_read_blocks(cx, f, room, n_bytes, e->begin + offset);
+    else if (n_bytes)
+        rc = osh_file_read_blocks(cx, f, room, n_bytes, e->begin + offset);
     if (rc) osh_note(cx, "reading %.200s", e->name);
     return rc;
 }

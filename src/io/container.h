@@ -9,7 +9,7 @@
 #include "tensor/tensor.h"
 
 typedef struct osh_entry { // an entry: describes one tensor of a file, or a part of a tensor
-    char *name; // own
+    char *name;            // own
     osh_dtype dtype;
     int ndim;
     int64_t shape[OSH_MAX_DIMS];
@@ -24,7 +24,7 @@ typedef struct osh_entry { // an entry: describes one tensor of a file, or a par
 typedef struct osh_container osh_container;
 
 typedef struct osh_container_kind {
-    const char *name;  // of the format: "safetensors"
+    const char *name;  // name of the format: "safetensors"
     const char *tail;  // last part of a file's name: ".safetensors"
     const char *index; // name of the JSON file that maps names of tensors to files
     /* Reads the header of c->path and sets the members of c that describe the file. Checks that

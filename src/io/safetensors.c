@@ -3,7 +3,8 @@
  *
  *   [0, 8)        u64 little-endian: bytes of the header, h
  *   [8, 8 + h)    JSON: name -> {"dtype", "shape", "data_offsets": [begin, end]}, __metadata__
- *   [8 + h, ...)  data of the tensors, without holes, overlaps or other bytes; offsets begin here */
+ *   [8 + h, ...)  data of the tensors, without holes, overlaps or other bytes; offsets begin
+ *                 here */
 #include "io/safetensors.h"
 
 #include <math.h>

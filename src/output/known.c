@@ -135,7 +135,8 @@ done:
 static bool known_has(const osh_known *k, const char *name)
 {
     return (k->names && osh_map_get(k->names, name, strlen(name), &(int64_t){0})) ||
-           (k->any_shard && osh_container_is_file_name(osh_container_written(), name)) || (k->in_place && osh_scratch_is_name(name));
+           (k->any_shard && osh_container_is_file_name(osh_container_written(), name)) ||
+           (k->in_place && osh_scratch_is_name(name));
 }
 
 static osh_status known_check_file(osh_ctx *cx, const osh_known *k, const char *path,

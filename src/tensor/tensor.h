@@ -5,8 +5,23 @@
 #include "base/base.h"
 
 typedef enum { // io/safetensors_write.c has the order of dtypes in a file
-    OSH_I64, OSH_F64, OSH_F32, OSH_I32, OSH_BF16, OSH_F16, OSH_I16, OSH_FP8, OSH_FP8_E5M2,
-    OSH_FP8_E8M0, OSH_I8, OSH_U8, OSH_BOOL, OSH_U16, OSH_U32, OSH_U64, OSH_N_DTYPES,
+    OSH_I64,
+    OSH_F64,
+    OSH_F32,
+    OSH_I32,
+    OSH_BF16,
+    OSH_F16,
+    OSH_I16,
+    OSH_FP8,
+    OSH_FP8_E5M2,
+    OSH_FP8_E8M0,
+    OSH_I8,
+    OSH_U8,
+    OSH_BOOL,
+    OSH_U16,
+    OSH_U32,
+    OSH_U64,
+    OSH_N_DTYPES,
     OSH_DTYPE_NONE = OSH_N_DTYPES
 } osh_dtype;
 const char *osh_dtype_name(osh_dtype dt);         // tag in safetensors files: "BF16", "F8_E4M3"

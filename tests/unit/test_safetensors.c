@@ -252,14 +252,22 @@ static void test_many_tensors(void **state)
 static void test_file_names(void **state)
 {
     const osh_container_kind *kind = osh_container_written();
-    static const struct { int i, n; const char *name; } made[] = {
-        {1, 1, "model.safetensors"},
-        {1, 3, "model-00001-of-00003.safetensors"},
-        {123, 45678, "model-00123-of-45678.safetensors"}};
-    static const char *const others[] = {
-        "", "model", "model-00001-of-00003", "model-0001-of-00003.safetensors", "mode.safetensors",
-        "model-00001-of-00003.safetensors.tmp", "model-.safetensors", "model.gguf",
-        "model-00001-of-0000x.safetensors", "model.safetensors.index.json"};
+    static const struct {
+        int i, n;
+        const char *name;
+    } made[] = {{1, 1, "model.safetensors"},
+                {1, 3, "model-00001-of-00003.safetensors"},
+                {123, 45678, "model-00123-of-45678.safetensors"}};
+    static const char *const others[] = {"",
+                                         "model",
+                                         "model-00001-of-00003",
+                                         "model-0001-of-00003.safetensors",
+                                         "mode.safetensors",
+                                         "model-00001-of-00003.safetensors.tmp",
+                                         "model-.safetensors",
+                                         "model.gguf",
+                                         "model-00001-of-0000x.safetensors",
+                                         "model.safetensors.index.json"};
     osh_ctx *cx = new_ctx();
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
         char *name = osh_container_file_name(cx, kind, made[i].i, made[i].n); // own
@@ -277,11 +285,10 @@ static void test_file_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_file_names),
-        cmocka_unit_test(test_layout_is_the_librarys), cmocka_unit_test(test_read),
-        cmocka_unit_test(test_open_torture),           cmocka_unit_test(test_layout_torture),
-        cmocka_unit_test(test_layout_refuses),         cmocka_unit_test(test_file_changed),
-        cmocka_unit_test(test_many_tensors),
+        cmocka_unit_test(test_file_names),     cmocka_unit_test(test_layout_is_the_librarys),
+        cmocka_unit_test(test_read),           cmocka_unit_test(test_open_torture),
+        cmocka_unit_test(test_layout_torture), cmocka_unit_test(test_layout_refuses),
+        cmocka_unit_test(test_file_changed),   cmocka_unit_test(test_many_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""gen.py - files written by the safetensors library, which osh_st_layout and osh_st_open must agree
-with. Run in this directory."""
+"""gen.py - files written by the safetensors library. osh_safetensors_layout and osh_container_open
+must agree with it. Run in this directory."""
 import json
 
 import numpy
