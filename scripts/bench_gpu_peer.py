@@ -364,8 +364,8 @@ def check(device):
 
 
 def check_experts(device):
-    """Checks that the output of a layer is the same if experts run on all tokens, and if they run
-    only on their own."""
+    """Checks that the output of a layer is the same if experts run on all tokens and if they run on
+    their routed tokens."""
     torch.manual_seed(1)
     layer = Layer(argparse.Namespace(hidden=64, intermediate=32, heads=4, kv=2, head_dim=32, experts=6, topk=2, tokens=24,
                                      device=device))

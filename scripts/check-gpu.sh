@@ -2,7 +2,7 @@
 # check-gpu.sh - all checks that need a GPU, in order of value, in one call of nine minutes. Each
 # step has its own time limit. A line of the table is printed when its step ends. The steps after a
 # failed env or mma are skipped; after any other failure the next step runs. Exit 0: no step failed;
-# 1: one did, or there is no GPU.
+# 1: a step failed, or there is no GPU.
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
 #   --steps "A B"        of: env build mma kernels wide gpu_ops llama qwen whole model budgets
@@ -67,7 +67,7 @@ pack() {
         cp -L "$file" "$to/lib/$name" && strip --strip-unneeded "$to/lib/$name" || return 1
     done || return 1
     sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$build_dir/CMakeCache.txt" >"$to/source-dir"
-    # The programs have the same code, which only a window of 128 MiB finds.
+    # The programs contain the same code, and the compressor finds it only with a window of 128 MiB.
     case $pack in
     *.tzst) tar -C "$to" --sort=name -cf - . | zstd -q -9 --long=27 -f -o "$pack" ;;
     *) tar -C "$to" --sort=name -cf - . | xz -c --lzma2=preset=6,dict=128MiB >"$pack" ;;
@@ -297,9 +297,10 @@ step_wide() {
     return $code
 }
 
-# memcheck with one allocation per tensor, so that it sees their ends. Tests are started while there
-# is time. initcheck's findings are printed, but are no failure: unused rows of a panel are
-# multiplied without a value, and nothing reads the results.
+# memcheck runs with one allocation per tensor, so that it detects accesses past the end of a
+# tensor. Tests are started while there is time. The findings of initcheck are printed, but do not
+# fail the step: the solve multiplies unused rows of a panel that have no values, and does not read
+# the results.
 step_sanitizer() {
     local tool t log code n bad=0 begin=$SECONDS left
     command -v compute-sanitizer >/dev/null || die "no compute-sanitizer"

@@ -8,9 +8,9 @@ With --objects, a build directory, the same holds for calls, according to the sy
 files (nm), and at most three files of a directory may call each other in a cycle. Functions count;
 tables of rows do not.
 
-Names of rows stay in the directory of their table: a string of another file that is the name of a
-modifier, an observer, a format or a method of quantized sources is wrong. So an addition needs only
-a file and a row.
+Names of rows stay in the directory of their table: no string of another directory may be the name
+of a modifier, an observer, a format or a method of quantized sources. Therefore an addition needs
+only a file and a row.
 Usage: check_layers.py [source folder] [--objects BUILD]"""
 import argparse
 import pathlib

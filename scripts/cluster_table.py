@@ -17,7 +17,7 @@ docs/how-to/cluster.md, which the program does not make on GPUs yet:
 Three exchanges are computed. `owner` is the one that the program makes on CPUs. In `tiles`, each
 rank owns an equal part of each sum, and adds this part of all groups in their order: every node
 then sends the same bytes. In `tree`, the groups are also added as a balanced binary tree, so that a
-node sends one sum of all its groups. In both, all ranks solve rows of each Linear."""
+node sends one sum of all its groups. In `tiles` and `tree`, all ranks solve rows of each Linear."""
 import json
 import pathlib
 import struct

@@ -13,10 +13,10 @@ mean squared error of the output of the module around the Linears; and `linear`,
 squared errors of the Linears' own outputs, which docs/how-to/awq.md describes. This program's
 factors are read from its output. A line has the chosen points, the distance of our factors from LLM
 Compressor's at the same point, both losses of our choice relative to those of theirs, and the
-excess of our choice over the least `linear` loss. The excess is not 0 if points are near each
-other: symmetric integers have the largest value of a group at a half, 7.5 of 4 bits, where the last
-bit of a factor decides between two codes. Exit code 1 if our factors are those of no point (1e-5),
-or our choice is 3 % above the least."""
+excess of our choice over the least `linear` loss. The excess can be above 0 if the losses of two
+points are nearly equal. In a group of symmetric integers, the largest value is halfway between two
+codes (7.5 with 4 bits), and the last bit of a factor decides. Exit code 1: our factors are not
+those of a grid point (1e-5), or our choice is 3 % above the least loss."""
 import argparse
 import json
 import pathlib

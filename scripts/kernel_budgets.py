@@ -4,9 +4,9 @@ with tests/kernels/budgets.txt, without a GPU.
 
 It reads the cubins in the object files: the fatbins of the section .nv_fatbin, which zstd may have
 compressed. A kernel's row has the largest figures of all instances of its template, and their
-smallest number of blocks. The script fails if a kernel has more registers, more bytes of stack or
-of static shared memory than its row, if a kernel with a launch bound cannot run as many blocks on a
-multiprocessor as its row says, or if there is no row. Only the compute capabilities that the build
+smallest number of blocks. The script fails if a kernel needs more registers, stack or static shared
+memory than its row allows, or has no row. It also fails if a kernel with a launch bound runs fewer
+blocks on a multiprocessor than its row says. Only the compute capabilities that the build
 has are compared.
 
 Usage: kernel_budgets.py BUILD            compares; exit 77: the build has no CUDA objects

@@ -37,11 +37,12 @@ const osh_field osh_option_fields[] = {
      .doc = "largest size of an output file, in decimal units"},
     {ROW(target_bits), .type = OSH_F_FLOAT, .dflt = "0", .min = 0, .max = 16,
      .doc =
-         "average bits of a quantized weight, with scales. The bits of each module are chosen by "
-         "the loss (docs/how-to/mixed-precision.md). 0: the bits of the scheme"},
+         "largest average number of bits of a quantized weight, with scales. The program chooses "
+         "the bits of each module, so that the loss is small (docs/how-to/mixed-precision.md). 0: "
+         "the bits of the scheme"},
     {ROW(target_size), .type = OSH_F_STR,
-     .doc = "choice of bits like --target-bits, by size: 0.35x of the source's bytes of the "
-            "quantized modules, or 90MB for the whole output"},
+     .doc = "like --target-bits, but a size: 0.35x of the bytes that the quantized modules have "
+            "in the source, or 90MB for the whole output"},
     {ROW(scheme), .group = "Scheme", .brief = "such as W4A16 (oneshot help schemes)",
      .type = OSH_F_STR,
      .doc = "quantization scheme such as W4A16, instead of a recipe (list: oneshot help schemes)"},
@@ -63,8 +64,8 @@ const osh_field osh_option_fields[] = {
             "the size of the scheme, or with --quality best 64 or 32 if that does not divide the "
             "columns of all modules"},
     {ROW(indivisible), .type = OSH_F_STR, .dflt = "refuse", .values = "refuse|dense",
-     .doc = "what happens to modules whose columns the groups do not divide: refuse ends the job, "
-            "dense leaves them dense and adds them to the output's ignore"},
+     .doc = "for modules whose number of columns is not a multiple of the group size. refuse: "
+            "the job ends; dense: they stay dense and are in the output's ignore"},
     {ROW(tensor_parallel), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 65536,
      .doc = "number of GPUs among which an inference engine splits each layer. The plan refuses "
             "modules whose rows, groups or packed words cannot be split. 0: no check"},
@@ -200,8 +201,8 @@ const osh_field osh_option_fields[] = {
      .doc = "for `oneshot plan`: number of processes that mpirun or srun will start "
             "(docs/how-to/cluster.md). 0: those that it has started"},
     {ROW(ranks_per_node), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 1 << 20,
-     .doc = "for `oneshot plan --ranks`: how many of them run on a node, which share its "
-            "--host-memory. 0: all"},
+     .doc = "for `oneshot plan --ranks`: number of these processes on each node. They share the "
+            "--host-memory of the node. 0: all"},
     {ROW(overwrite), .group = "Resume", .brief = "replace a finished output", .type = OSH_F_BOOL,
      .dflt = "false", .doc = "replaces a finished output of oneshot"},
     {ROW(restart), .brief = "start again instead of resuming", .type = OSH_F_BOOL, .dflt = "false",
@@ -223,9 +224,9 @@ const osh_field osh_option_fields[] = {
      .doc = "text or data file on which the perplexity of the source and of the finished output is "
             "measured, printed and written to the report, in windows of --max-seq-length tokens"},
     {ROW(held_back), .type = OSH_F_BOOL, .dflt = "true",
-     .doc = "measures the perplexity of source and output like --eval, on rows of the data that do "
-            "not calibrate: one row for 128 samples. Nothing is measured with --eval, on a GPU, or "
-            "if all rows calibrate. Changes no output bytes"},
+     .doc = "measures the perplexity of source and output like --eval, on rows that do not "
+            "calibrate: one row for 128 samples. Nothing is measured with --eval, on a GPU, or "
+            "if no row is left. Changes no output bytes"},
     {ROW(sample), .type = OSH_F_STR,
      .doc = "prompt that source and output answer after the run, with at most 64 tokens; the "
             "answers are printed side by side and written to the report. With a chat template, it "

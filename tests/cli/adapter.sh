@@ -1,6 +1,7 @@
 # adapter.sh - a model with --adapter gives the bytes of the model into which the adapter is merged:
-# without data, with data, and in eval. The adapter is part of the identity of the run, of its
-# report and of verify. Budgets are respected. Other variants of LoRA and wrong files are refused.
+# without data, with data, and in eval. A run with another adapter does not continue. The report
+# names the adapter, and verify needs it. Budgets are respected. Other variants of LoRA and wrong
+# files are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -36,7 +37,7 @@ cmp eval.*
     --progress none >log || fail "eval with a reference"
 grep -q '^kl divergence 0.000000  top-1 agreement 1.0000$' log || fail "the reference is not merged"
 
-# Reports name the adapter. A module that is not quantized is written merged.
+# Reports name the adapter. If a module is not quantized, the output has its merged weight.
 grep -q '^| Adapter | LoRA lora, merged into 2 tensors |$' b/README.md || fail "README.md"
 grep -q '"adapter": "lora"' b/oneshot-report.json || fail "the report"
 "$ONESHOT" plan --model "$model" --adapter lora --scheme W4A16 --group-size 32 >log || fail "plan"
@@ -46,7 +47,7 @@ one --model "$model" --adapter lora --ignore 're:.*down_proj$' --output f
 same e f
 grep -q '"rule": "merged", "source": "'$layer.mlp.down_proj.weight f/oneshot-manifest.json || fail "the manifest"
 
-# An adapter on a quantized source.
+# Tests an adapter with a quantized source.
 one --model "$model" --output packed
 "$ONESHOT" --model packed --adapter lora --scheme W8A16 --group-size 32 --output g --progress none >log 2>&1 || fail "a quantized source"
 "$ONESHOT" verify g --model packed --adapter lora >log || fail "verify of a quantized source"
@@ -56,7 +57,7 @@ refused 2 'smallest that would do' --model "$model" --adapter lora --output h --
 one --model "$model" --adapter lora --output h --threads 1 --prefetch false --host-memory "$(grep -o 'host-memory [0-9]*MiB' log | tail -1 | cut -d ' ' -f 2)"
 same a h
 
-# Another adapter is another source. A file of the adapter is not overwritten.
+# A run with another adapter is refused. A file of the adapter is not overwritten.
 cp -r lora other
 sed -i 's/"lora_alpha": 3/"lora_alpha": 4/' other/adapter_config.json
 refused 2 'adapter adapter_' --model "$model" --adapter other --output b

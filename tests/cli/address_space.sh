@@ -11,7 +11,7 @@ limited() { # arguments: KiB, flags; output goes to log; a run that hangs is kil
 compress=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
           --num-calibration-samples 2 --max-seq-length 32 --progress none --output out)
 eval=(eval --model "$model" --dataset "$model/data/evaluation.txt" --max-seq-length 32 --max-windows 1 --progress none)
-for least in 120000 200000 300000; do # enough for the library, and for none, one or two of its
+for least in 120000 200000 300000; do # enough for the library, and for no, one or two of its
                                       # buffers
     for job in "${compress[*]}" "plan ${compress[*]}" "${eval[*]}" "bench --seconds 0.01"; do
         code=0

@@ -1,6 +1,6 @@
-# broken_sources.sh - a quantized source that lacks a tensor of a module, or has it in another dtype
-# or shape, is refused by every command, for every format of codes. Scales that are not finite are
-# refused when they are read.
+# broken_sources.sh - every command refuses a quantized source in which a tensor is missing or has a
+# wrong dtype or shape, for every format of codes. Scales that are not finite are refused when they
+# are read.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=$model/data/calibration.jsonl

@@ -14,8 +14,8 @@ code=0
 bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --pack carried --build-dir . 2>err || code=$?
 [ $code = 1 ] && grep -q 'oneshot is not there: build the target gpu_programs first' err
 
-# The pack of a build for one generation of GPUs has at most 25 MB, and a larger one is refused:
-# that of a build without CUDA, with files of the same names.
+# A pack of more than 25 MB is refused. The test packs a build without CUDA, with files of the same
+# names.
 scripts=$OSH_SOURCE_DIR/scripts build=$(dirname "$OSH_TOOLS")
 if [ -e "$build/tests/gpu_ops" ]; then
     bash "$scripts/check-gpu.sh" --pack gpu.tzst --build-dir "$build"

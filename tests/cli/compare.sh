@@ -1,6 +1,6 @@
-# compare.sh - saved logits give the figures of the model that they are of, to the last bit, also
-# with a bias, a divisor and a cap of the logits. `oneshot compare` prints the figures of panels
-# and of outputs. Other tokens, other directories and other files are refused and left as they are.
+# compare.sh - saved logits give the figures of their model to the last bit, also with a bias, a
+# divisor and a cap of the logits. `oneshot compare` prints the figures of panels and of outputs.
+# Wrong tokens, directories and files are refused and not changed.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 docs=$OSH_SOURCE_DIR/examples/docs-llama-3m

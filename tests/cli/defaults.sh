@@ -38,13 +38,13 @@ for model in "$tied" untied; do
     if grep -q 'output head' stdout; then fail "no target reaches the head: $(cat stdout)"; fi
 done
 
-# A recipe means the same as in LLM Compressor: no default is added.
+# The program adds no default to a recipe, so it means the same as in LLM Compressor.
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W8A8, targets: Linear}\n' >r.yaml
 want 1 'hint: put lm_head in ignore' --model untied --recipe r.yaml
 want 2 'group-size and --symmetric go with --scheme' --model untied --recipe r.yaml --group-size 32
 
-# The output is named after model and scheme, and is refused or resumed as if named. The last lines
-# are commands that work.
+# The output has the name of model and scheme. It is refused or resumed as with --output. The last
+# lines are commands that work.
 mkdir -p named/here
 ln -s "$tied" "named/it's a"
 head -c 600 "$tied/data/evaluation.txt" >named/text.txt
@@ -126,7 +126,7 @@ grep -q 'model.layers.\*.mlp.down_proj (its groups do not divide its columns)' <
 oneshot --model wide --scheme W4A16 --ignore lm_head --ignore 're:.*down_proj$' --output by_name --overwrite >/dev/null
 cmp by_name/model.safetensors dense/model.safetensors || fail "--indivisible dense: other bytes than with ignore"
 
-# A split among GPUs: groups, words and heads of each part are whole.
+# Each GPU gets whole groups, words and heads.
 plan() { "$ONESHOT" plan --model wide "$@" 2>&1 | tr -s ' \n' ' '; }
 plan --scheme W4A16 --group-size 32 --tensor-parallel 2 | grep -q '14 modules can be split among 2 GPUs' || fail "$(plan --scheme W4A16 --group-size 32 --tensor-parallel 2)"
 want 2 '2: 2 modules cannot be split: model.layers.\*.mlp.down_proj: groups of 64 do not divide the 96 columns of a part; want' \
@@ -152,7 +152,7 @@ want 2 'save_compressed: want true, got .no.' --model untied --scheme W8A16 --sa
 want 2 'stage is no option here: all stages' --model untied --scheme W8A16 --stage quant
 want 2 'ignore: want names with commas between them, got .lm_head,.' --model untied --scheme W8A16 --ignore lm_head,
 
-# An unknown architecture, with and without data.
+# Tests an unknown architecture, with and without data.
 sed -i 's/LlamaForCausalLM/OddForCausalLM/' untied/config.json
 want 1 'OddForCausalLM is not known; oneshot help models lists those that are; without data any architecture will do: --quality fast' \
     --model untied --scheme W8A16 --group-size 16 --method gptq --dataset untied/calibration.jsonl

@@ -1,5 +1,5 @@
-# experts.sh - pruning of experts (docs/how-to/pruning.md). The experts that LLM Compressor drops
-# are dropped. The other experts and their rows of the router do not change. The output does not
+# experts.sh - pruning of experts (docs/how-to/pruning.md). The run drops the same experts as LLM
+# Compressor. The other experts and their rows of the router do not change. The output does not
 # depend on threads or a kill. Quantizers can follow. Impossible jobs are refused before any work.
 # Takes 2 s of processor time.
 set -euo pipefail

@@ -174,8 +174,8 @@ grep -q 'routed_rows is not made on a GPU by this version: want --device cpu' er
 "$ONESHOT" --model g --recipe recipe.yaml --dataset g/calibration.jsonl --progress none --output sunk >/dev/null || fail "gpt-oss"
 grep -qF '"re:.*\\.mlp\\.experts\\..*"' sunk/config.json || fail "experts are not in ignore: $(cat sunk/config.json)"
 
-# With several experts per token, the input of each expert is the token times its routing weight,
-# even if the token is not sent to the expert.
+# If a token selects several experts, the input of each expert is the token times its routing
+# weight. This is also true if the token is not sent to the expert.
 "$OSH_TOOLS/tiny_model" llama4_two two
 job=(--model two --recipe recipe.yaml --dataset two/calibration.jsonl --progress none)
 "$ONESHOT" "${job[@]}" --moe-calibrate-all-experts false --output by_route >/dev/null || fail "two experts, routed rows"

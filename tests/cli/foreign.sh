@@ -32,7 +32,7 @@ calls=$(cat ../calls) p=o.oneshot-partial
 half=$((calls / 2))
 mv o finished
 
-# The partial directory, in which the output is made.
+# Foreign files in the partial directory.
 mkdir mine && echo mine >mine/file
 ln -s mine $p; refused "$p is a symbolic link" o; refused "$p is a symbolic link" o --restart; rm $p
 ln -s nowhere $p; refused "$p is a symbolic link" o; rm $p
@@ -55,7 +55,7 @@ done
 mkdir $p; killed 1 o; killed 2 o; killed 3 o
 one o >/dev/null; rm -r o
 
-# A file in the partial directory that the run does not know is refused. Files of a killed run are
+# If the run does not know a file in the partial directory, it stops. Files of a killed run are
 # known, temporary files included.
 for at in $half $((calls - 12)) $((calls - 9)) $((calls - 6)); do
     killed $at o
@@ -92,7 +92,7 @@ code=0; wait $pid || code=$?
 [ $code = 1 ] && grep -q "$p/notes.txt is a file that oneshot did not make" ../log && [ ! -e o ] || fail "$(cat ../log)"
 mv $p/notes.txt . && one o >/dev/null && rm -r o notes.txt
 
-# The directory to which a replaced output is moved.
+# Foreign files in the directory to which a replaced output is moved.
 cp -r finished o
 mkdir o.oneshot-replaced
 refused 'o.oneshot-replaced is a directory, where an output that is replaced waits' o --overwrite

@@ -1,6 +1,6 @@
 # foreign_sources.sh - 4-bit sources of other libraries. Equal codes in their formats give the same
 # output as a source of compressed-tensors, with data and without. The output has no description of
-# the source's quantization. Budgets are respected. What the program cannot read is refused.
+# the source's quantization. Budgets are respected. The program refuses sources that it cannot read.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -92,7 +92,8 @@ refused 'up_proj.weight_scale_3: the program does not know this tensor of a modu
 "$OSH_TOOLS/st_edit" modelopt fill model.layers.1.mlp.up_proj.weight_scale 0 1 7f
 refused 'up_proj.weight_scale holds nan' --model modelopt --output x
 
-# The description beside config.json belongs to the source: another one is another source.
+# The description in its own file is a part of the source: a run with another description is
+# refused.
 sed -i 's/"bits": 4/"bits":  4/' gptq_file/quantize_config.json
 code=0
 last_wins "$ONESHOT" --progress none --group-size 32 --scheme W8A16 --model gptq_file --output gptq_file.a >log 2>&1 || code=$?
@@ -135,7 +136,7 @@ describe gptq '{}'
 "$OSH_TOOLS/st_edit" other fill model.layers.1.mlp.up_proj.scales 0 2 c07f
 refused 'up_proj.scales holds nan, want finite numbers' --model other --output x
 
-# Codes that nothing describes: a known model and an unknown one.
+# Codes without a description are refused, in a known and in an unknown architecture.
 rm -rf other && cp -r "$model" other
 python3 - "$OSH_SOURCE_DIR/tests/tools" <<'P'
 import pathlib, sys

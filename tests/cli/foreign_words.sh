@@ -1,6 +1,5 @@
-# foreign_words.sh - words of other tools get an answer that says what to type: commands, flags,
-# values and directories that hold another kind of model. Each flag that a hint names exists. A
-# directory as an argument is the model.
+# foreign_words.sh - if a command, flag, value or directory belongs to another tool, the message has
+# the right command. Each flag that a hint names exists. A directory as an argument is the model.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }

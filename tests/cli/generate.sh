@@ -48,7 +48,8 @@ greedy=$(gen "$model" "The" --json --threads 3 | ids)
 [ "$(gen "$model" "The" --temperature 2 --top-k 1 --json | ids)" = "$greedy" ] || fail "--top-k 1 is not the most likely token"
 [ "$(gen "$model" "The" --temperature 2 --top-p 1e-9 --json | ids)" = "$greedy" ] || fail "--top-p 1e-9 is not the most likely token"
 
-# A chat, and what ends a text: a token or one of several, of the first file that names one.
+# Tests --chat, and the end of a text: an end token, or one of several, of the first file that names
+# any.
 gen "$model" "Hello" --chat --json >got
 grep -q '"prompt_ids": \[[^]]*\], ' got || fail "no chat: $(cat got)"
 cp -r "$model" ends
@@ -65,7 +66,8 @@ gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 46
 sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 8/' ends/config.json
 gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468, 878\], .*"stop_reason": "max_positions"' || fail "8 positions do not end it"
 
-# Without a tokenizer: ids. With states of every kind, and experts: no cache gives the same.
+# Without a tokenizer: ids. Models with states of every kind and with experts give the same tokens
+# without a cache.
 for case in qwen3_next granite_hybrid llama4; do
     "$OSH_TOOLS/tiny_model" $case $case float32
     a=$(gen $case --input-ids 3,1,4,1,5 --threads 2)

@@ -64,7 +64,8 @@ for tenth in $tenths; do
     sums | cmp - want || fail "killed at $tenth tenths: other bytes"
 done
 
-# Linears of other schemes in the same model; a searched scale is found before the stream.
+# Tests Linears of other schemes in the same model, and a scale that is searched before the weights
+# are rounded.
 cat >mixed.yaml <<'YAML'
 quant_stage:
   quant_modifiers:

@@ -50,7 +50,7 @@ run --dataset model/calibration.jsonl --output out --eval other/text.jsonl >said
 grep -q '^other/text.jsonl: perplexity .* 22 tokens$' said || fail "another file: $(cat said)"
 run --dataset model/calibration.jsonl --output out --eval text.jsonl >said
 
-# The command without --eval keeps the evaluation that was asked for.
+# If the command is repeated without --eval, the result of --eval stays.
 run --dataset model/calibration.jsonl --output out >said
 if grep -q 'row 129' said || ! grep -q '"data": "text.jsonl"' out/oneshot-report.json; then fail "--eval is lost: $(cat said)"; fi
 
@@ -73,8 +73,8 @@ fi
 job[9]=127
 run --dataset model/calibration.jsonl --output few >said
 if grep -q perplexity said; then fail "few samples: $(cat said)"; fi
-# Data that the run does not read is no error: a recipe without data, and a bad row after those that
-# calibrate.
+# The run ignores data that it does not read: a data set for a recipe without data, and a bad row
+# after the rows that calibrate.
 { head -n 128 model/calibration.jsonl; echo '{"input_ids": [1, 99]}'; } >bad.jsonl # ids are below 96
 "$ONESHOT" --model model --scheme FP8_DYNAMIC --dataset bad.jsonl --num-calibration-samples 128 --progress line \
     --output rounded >said 2>err || fail "a recipe without data: $(cat err)"

@@ -111,8 +111,8 @@ refused 1 "some/rows.parquet" --dataset some/rows.parquet
 refused 1 "no column 'story'" --dataset ok/data --splits 'train[:3]' --text-column story
 refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
 
-# --host-memory is respected while rows are read: rows of 200,000 numbers, of which each takes 16 MB
-# as a tree.
+# The run stays within --host-memory while it reads rows of 200,000 numbers. Such a row would take
+# 16 MB as a tree.
 most() { # arguments: MiB that the program may use (with python3's own at its start), command
     local want=$1; shift
     python3 -c 'import resource, subprocess, sys

@@ -48,8 +48,7 @@ must pair pair
 must first first
 "$ONESHOT" --model first --recipe second.yaml --only 're:.*down_proj' "${data[@]}" --progress none --output chain >log 2>&1
 tensors pair chain '.' '62 0'
-# A modifier does not see the rounding of the modifier before it, nor the ranges of the modifier
-# after it.
+# A modifier sees neither the rounding of the previous modifier nor the ranges of the next one.
 must ranges ranges && must gates gates && must second second
 tensors ranges gates 'input_scale' '8 0'
 tensors ranges second 'down_proj' '12 0'

@@ -147,7 +147,7 @@ for shard in plain.gptq/model-*.safetensors; do
 done
 [ "$caught" -gt 0 ] && [ "$remade" -gt 0 ] || { echo "changed tensors: $caught errors, $remade remade"; exit 1; }
 echo "$caught changed tensors found"
-# A changed header, and a shard of another length: only --restart goes on.
+# After a changed header or a shard of another length, only --restart works.
 leave
 file=out.oneshot-partial/$(basename "$shard")
 flip "$file" 20

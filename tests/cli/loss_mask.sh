@@ -1,8 +1,8 @@
-# loss_mask.sh - --loss-mask answers: statistics count only the tokens of answers. The answers of a
-# conversation are those of the template's generation blocks, and without them those that renderings
-# of the first messages show. Text that does not count changes no codes of a Linear whose input
-# depends on one token. All methods take the mask, with the same bytes for any threads, batch and
-# budget. The mask is part of what a resumed run compares.
+# loss_mask.sh - --loss-mask answers: statistics count only the tokens of answers. The template's
+# generation blocks mark the answers of a conversation. Without such blocks, the program finds the
+# answers by rendering the first messages. Text that does not count changes no codes of a Linear
+# whose input depends on one token. All methods take the mask, with the same bytes for any threads,
+# batch and budget. A run with another mask does not continue.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; [ ! -e err ] || cat err; exit 1; }
@@ -69,8 +69,8 @@ refused "--loss-mask answers, but the recipe needs no calibration data" a.jsonl 
 if "$ONESHOT" plan plain --scheme W4A16 --loss-mask answers 2>err; then fail "a mask without data"; fi
 grep -q "the recipe needs no calibration data" err || fail "a mask without data"
 
-# The tokens of an answer do not depend on the number of turns: the rows of one long conversation,
-# cut before each question, have as many as the long conversation at their ends.
+# The tokens of an answer do not depend on the number of turns. The test cuts a long conversation
+# before each question, and compares the numbers of tokens at the cuts.
 python3 - <<'P'
 import json
 rows = [json.loads(line)["messages"] for line in open("a.jsonl")]

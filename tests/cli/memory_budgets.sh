@@ -60,8 +60,8 @@ for kind in host device; do
     [ "$(run --$kind-memory "$least")" = "$base" ] || fail "--$kind-memory $least changes the bytes"
 done
 
-# The first refusal already counts the passes before and after the run: with its budget all passes
-# succeed.
+# The first refusal includes the passes before and after the run, so that all passes succeed with
+# the budget that it names.
 for kind in Sparse Wanda; do
     name=$([ $kind = Sparse ] && echo SparseGPTModifier || echo WandaPruningModifier)
     echo "s_modifiers: {$name: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.08, ignore: [lm_head]," \
@@ -155,7 +155,7 @@ for targets in "" "--sequential-targets Linear"; do
 done
 rm -r tall
 
-# Slightly less than everything in memory: the values of most batches stay there.
+# If the budget is slightly too small for all values, the values of most batches stay in memory.
 "$OSH_TOOLS/make_model" narrow hidden=256 intermediate=512 heads=4 kv=4 layers=2 vocab=512 samples=64 tokens=256
 job=(--model narrow --scheme W4A16 --method gptq --ignore lm_head --dataset narrow/calibration.jsonl --threads 2
      --sequential-targets Linear)

@@ -85,7 +85,8 @@ echo "predicted $((predicted / 1000000)) MB, measured $((peak / 1000000)) MB: in
 [ "$predicted" -lt $((32 << 20)) ] || fail "$predicted bytes for bands"
 rm -rf out
 # Jobs of a few MiB, in which predicted memory that is never allocated would show. A job of 0.1 s
-# can end between two looks at its memory: it runs up to three times, and the best peak counts.
+# can end between two readings of its memory. Therefore it runs up to three times, and the highest
+# peak counts.
 small() { # arguments: N, model, flags; the prediction is at most N hundredths of the measured peak
     local most=$1 job=(--model "${@:2}") best=0
     "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "no plan: $*"
@@ -120,8 +121,8 @@ small 140 wide --scheme NVFP4A16 --ignore lm_head --prefetch false --threads 1
 "$OSH_TOOLS/make_model" many hidden=64 intermediate=64 heads=4 kv=2 head_dim=16 experts=128 topk=8 vocab=512 layers=16 \
     samples=4 tokens=32
 small 115 many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2
-# Again with an existing output: its manifest is never in memory as a whole, neither to be trusted
-# nor to be replaced.
+# The job runs again with an existing output. The run never has the whole manifest of this output in
+# memory.
 again=(--model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 --progress none --output out)
 "$ONESHOT" "${again[@]}" >/dev/null || fail "failed: to have an output"
 for flag in "" --overwrite; do
@@ -135,7 +136,7 @@ read -r peak _ <watched
 echo "measured $((peak / 1000)) KB: verify"
 [ "$peak" -le "$predicted" ] || fail "verify took $peak, the run was to take $predicted"
 rm -rf out
-# Again with a log reader that reads nothing for a second: messages do not pile up.
+# The job runs again with a log reader that waits for a second. Messages do not pile up.
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 \
     --progress none --log-level debug --output out 2> >(sleep 1; cat >/dev/null) >/dev/null || fail "failed: nobody reads"
 rm -rf out

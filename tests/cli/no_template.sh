@@ -55,7 +55,7 @@ sed -i 's/"hidden_size": 128/"hidden_size": 120/' f/config.json
 "$ONESHOT" inspect f >said
 grep -q "^data       only recipes without data are supported: tensor$" said || fail "a fault is not told: $(head -8 said)"
 
-# Codes on modules for which no loader takes them.
+# Codes of modules for which no loader reads codes.
 planted() { # arguments: module, its new name, what it is, commands on the config
     rm -rf f && cp -r out f
     for leaf in packed scale shape; do edit f rename "$1.weight_$leaf" "$2.weight_$leaf"; done

@@ -1,7 +1,7 @@
 # original.sh - target 'original'. The result differs from that of target 'quantized'. The bytes do
 # not depend on threads, batch, tier, phase, budget or kills, with decoder layers, Linears and
-# several of them per subgraph. Values that are equal in both models are carried once. Pipelines
-# that change no input are refused.
+# several of them per subgraph. Values that are equal in both models are carried once. A pipeline is
+# refused if all its inputs are those of the original model.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

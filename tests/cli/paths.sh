@@ -1,6 +1,6 @@
-# paths.sh - a path that the user names for writing must not be an input or a file that oneshot did
-# not make, by any name; otherwise the job is refused before any write. A flag that is no list takes
-# one value. Takes 3 s of processor time.
+# paths.sh - if a flag names a path for writing, the path must not be an input or a file of another
+# program, under any name. Otherwise the job is refused before any write. A flag that is no list
+# takes one value. Takes 3 s of processor time.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

@@ -2,9 +2,10 @@
 # work the predicted time to go is within 20 % of the true one. Peaks without a budget. The log file
 # has whole lines and the stages. --checkpoint and --profile.
 #
-# Other programs may use the machine at the same time, so the time is this process's CPU time or the
-# wall time, whichever fits better, and three runs may try. If all runs had to share the processors,
-# the time to go is not judged. With sanitizers it is not judged, either.
+# Other programs may use the machine at the same time. Therefore the test uses the CPU time or the
+# wall time of the process, whichever fits better, and tries up to three runs. If all runs had to
+# share the processors, the test does not compare the remaining time. With sanitizers, it does not
+# compare the remaining time either.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

@@ -156,7 +156,7 @@ fault "a directory that nobody made" rtn 'remote: is neither in the plan nor in 
 fault "weights beside the shards" rtn 'is none of them' cp "$model/model.safetensors" f/model-extra.safetensors
 rm -rf f && cp -r rtn f && sed -i 's/"source config.json": "/&9/' f/oneshot-manifest.json
 check 'source config.json: is .*, wanted 9' "made of another source"
-# Any changed bit of the manifest is found, whether or not another check knows the field.
+# verify finds any changed bit of the manifest, also in fields that no other check reads.
 python3 - <<'P' || exit 1
 import os, random, re, subprocess
 text = open("rtn/oneshot-manifest.json", "rb").read()

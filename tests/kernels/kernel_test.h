@@ -132,7 +132,7 @@ static inline double tol_of(double tol, osh_dtype dt)
  * far is on average half of the final sum: n / 2 x 2^-24. Some inputs have errors near this bound.
  * Example: squares of BF16 numbers are 0 or 1 modulo 4, times a power of two. If the sum is so
  * large that its last bit is worth 4, each addition loses the 1 (2100 squares in order: NMSE
- * 3.3e-11). Libraries use partial sums, whose errors are smaller, but the number of partial sums is
+ * 3.3e-11). Libraries use partial sums, which have smaller errors. The number of partial sums is
  * not known. A tensor core truncates instead of rounding (Fasi, Higham, Mikaitis, Pranesh 2021),
  * but only after every 4 products or more, so its error is smaller. With the inputs of
  * guarded_whole, sums are exact. */

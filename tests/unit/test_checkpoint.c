@@ -356,7 +356,7 @@ static void test_virtual(void **state)
 }
 
 /* Tests checksums: two reads of a tensor must agree. A file with a new date and equal bytes is
- * accepted, a changed file is not. */
+ * accepted. A changed file is refused. */
 static void test_sums(void **state)
 {
     fixture *f = *state;

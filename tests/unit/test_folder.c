@@ -1,5 +1,5 @@
-/* test_folder.c - tests a directory of data files, which is read as one file, in the order of the
- * names. */
+/* test_folder.c - tests a directory of data files. The program reads the files in the order of
+ * their names, as one file. */
 #include "dir_fixture.h"
 #include "data/dataset.h"
 #include "data/folder.h"

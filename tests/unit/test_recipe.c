@@ -579,8 +579,8 @@ static void test_torture(void **state)
     assert_true(torture(parse_all, NULL) > 20);
 }
 
-/* An option whose name says that it is a path must have a use (read, write, ...) in its table, from
- * which the checks of paths follow. */
+/* If the name of an option says that it is a path, its table row must have a use (read, write,
+ * ...). The checks of paths read this use. */
 static void test_paths(void **state)
 {
     (void)state;

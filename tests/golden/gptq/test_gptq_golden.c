@@ -6,7 +6,8 @@
  * the number that is rounded to a code has an error of about kappa u steps (kappa: the condition
  * number of the damped H). The code flips if the number is that close to a tie, which happens to a
  * share of 2 kappa u of the codes. A flip changes the later numbers of its row and causes about one
- * more flip. So a share of 4 kappa u may differ, and one code in a thousand in addition. For
+ * more flip. Therefore a share of 4 kappa u of the codes may differ, and one more code in a
+ * thousand. For
  * Hessians of many tokens this is almost 0. For one token (one_token_int7: rank 1 and the damping)
  * kappa is 26,000, and 0.7 % are allowed.
  *
