@@ -4,19 +4,20 @@
  *   "part": {"weight": name, "bias": name, "at": e, "first": f, "step": s, "column": c,
  *            "transposed": bool}
  *
- * "weight" and "bias" are names of tensors inside the layer. "at" is the index along the first
- * dimension of the tensor; this selects a matrix. Without "at" the tensor itself is the matrix. Row
- * r of the weight is row f + r s of the matrix, or column f + r s if it is transposed; element r of
- * the bias is element f + r s. With "column" the columns of the weight are columns c and following,
- * and the matrix may have more; without it the matrix has the columns of the weight. A convolution
- * [C, 1, K] counts as a matrix [C, K], and a bias may be [1, E] or [1, 1, E, 1]. */
+ * "weight" and "bias" are names of tensors inside the layer. "at" selects a matrix by its index
+ * along the first dimension of the tensor. Without "at" the tensor itself is the matrix. Row r of
+ * the weight is row f + r s of the matrix, or column f + r s if it is transposed; element r of the
+ * bias is element f + r s. With "column" the columns of the weight are columns c and following, and
+ * the matrix may have more; without it the matrix has the columns of the weight. A convolution [C,
+ * 1, K] counts as a matrix [C, K], and a bias may be [1, E] or [1, 1, E, 1]. */
 #include "graph/template.h"
 
 #include <string.h>
 
 typedef struct rule {
-    int64_t at, first, step, column; // values of these keys; at < 0: the whole tensor is the
-                                     // matrix; column < 0: the matrix has the columns of the weight
+    /* Values of the keys of these names. at < 0: the whole tensor is the matrix. column < 0: the
+     * matrix has the columns of the weight. */
+    int64_t at, first, step, column;
     bool transposed;
 } rule;
 
@@ -55,7 +56,8 @@ static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry
     osh_status rc = OSH_OK;
     int lead = r->at >= 0, rows = lead + (ndim > 1 && r->transposed),
         columns = lead + !r->transposed;
-    // view: the shape without the dimension 1 in the middle of a convolution, or before a bias
+    // View: the shape without the dimension of 1 that a convolution has in the middle, and a bias
+    // at the beginning.
     osh_st_entry whole = *stored;
     const osh_st_entry *e = &whole;
     while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)
