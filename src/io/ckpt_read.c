@@ -34,9 +34,9 @@ done:
     return rc;
 }
 
-/* Computes those elements of a virtual tensor that entry e describes and that are not contiguous:
- * computes one row of the tensor after the other and copies the elements of e. For stored tensors,
- * st_part.c does this. */
+/* Computes the elements of a virtual tensor that entry e describes, if they are not contiguous:
+ * computes one row of the tensor after the other and copies the elements of e. (For stored tensors,
+ * st_part.c does this.) */
 static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
                                  const osh_st_entry *e)
 {
@@ -116,7 +116,7 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
 
     if (!found) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no tensor %.200s", ck->dir, name);
     e = found->e;
-    /* A tensor without dimensions has one element. */
+    /* a tensor without dimensions has one element */
     bool number = !e->ndim && ndim == 1 && shape[0] == 1;
     if (ndim >= 0 && !number &&
         (e->ndim != ndim || (ndim && memcmp(e->shape, shape, (size_t)ndim * sizeof *shape)))) {

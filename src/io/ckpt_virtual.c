@@ -45,7 +45,7 @@ osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const cha
     osh_status rc = OSH_OK;
     osh_st_entry *e = NULL; // own
     osh_st_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
-    // the tensor with the same name, which osh_checkpoint_find does not return after this call
+    // a tensor with the same name; from now on osh_checkpoint_find does not return it
     const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name);
     int64_t numel = 0;
     if (!osh_shape_numel(&numel, like->ndim, like->shape) ||
@@ -86,8 +86,8 @@ osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *b
         placed[from] = true;
         list[n++] = ck->tensors[from];
     }
-    /* Stored tensors are put into the map first, because a virtual tensor with the same name then
-     * replaces the stored tensor in the map. */
+    /* Stored tensors are put into the map first. A virtual tensor with the same name then replaces
+     * the stored tensor in the map. */
     for (int64_t i = 0; i < n; i++)
         if (list[i].shard >= 0)
             OSH_TRY(osh_map_put(cx, names, list[i].e->name, strlen(list[i].e->name), i));

@@ -1,4 +1,4 @@
-/* safetensors.h - reads and lays out safetensors files. Every byte of a header is checked, and the
+/* safetensors.h - reads and lays out safetensors files. Every byte of a header is checked. The
  * layout of a new file is computed before the file is written. An osh_st does not keep its file
  * open, so a checkpoint may have more shards than a process may have file descriptors. */
 #ifndef OSH_SAFETENSORS_H
@@ -12,10 +12,10 @@ typedef struct osh_st_entry { // an entry: describes one tensor of a file, or a 
     int ndim;
     int64_t shape[OSH_MAX_DIMS];
     int64_t begin, end; // offsets in bytes from the start of the file
-    /* If row is 0, the data of the entry are the contiguous range [begin, end) of the file. If not,
-     * the entry is a part of a stored tensor, whose elements are not contiguous in the file. `at`
-     * is the offset of its first element in the file, `row` and `column` are the bytes from one row
-     * or column to the next, and `begin` is 0. */
+    /* If row is 0, the data of the entry are the contiguous range [begin, end) of the file.
+     * Otherwise the entry is a part of a stored tensor, and its elements are not contiguous in the
+     * file. In this case `at` is the offset of its first element in the file, `row` and `column`
+     * are the bytes from one row or column to the next, and `begin` is 0. */
     int64_t at, row, column;
 } osh_st_entry;
 
@@ -66,6 +66,6 @@ osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_s
  * entries. */
 osh_status osh_st_layout_of(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry **list,
                             int64_t n);
-/* Sets *name to a view of a name that two entries have, or to NULL if all names are different. */
+/* Sets *name to a name that two entries have (view), or to NULL if all names are different. */
 osh_status osh_st_twice(osh_ctx *cx, const char **name, osh_st_entry *entries, int64_t n);
 #endif
