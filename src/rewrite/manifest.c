@@ -15,9 +15,9 @@
 
 typedef struct builder {
     int64_t cap;
-    int64_t *at_linear; // own [source tensors]: index of the Linear whose tensors replace the
-                        // source tensor; -1: none; BESIDE: the tensor is a learned bias, which is
-                        // written with its Linear
+    /* Index of the Linear whose tensors replace the source tensor; -1: none. BESIDE: the tensor is
+     * a learned bias, which is written with its Linear. */
+    int64_t *at_linear; // own [source tensors]
 } builder;
 enum { BESIDE = -2 };
 
@@ -124,9 +124,9 @@ static bool manifest_is_head(const osh_manifest *p, const osh_st_entry *e)
     return !strncmp(tensor, head, n) && !strncmp(tensor + n, ".weight", strlen(".weight"));
 }
 
-/* If the source has a tensor for a head that its config ties, a loader replaces that tensor by the
- * embedding table. Unties such a head in the output's config if the output changes the head or the
- * table. */
+/* The config may tie the head although the source has a tensor for it. A loader then replaces this
+ * tensor by the embedding table. If the output changes the head or the table, unties the head in
+ * the output's config. */
 static void manifest_untie_stored(osh_manifest *p)
 {
     bool stored = false, changed = false;
@@ -180,7 +180,8 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         const osh_st_entry *e = p->in->ck->tensors[i].e;
-        // the source stores this tensor in another form, whose tensors are copied instead
+        // the source stores this tensor in another form; the tensors of that form are copied
+        // instead
         if (osh_checkpoint_is_kept(p->in->ck, i)) continue;
         if (b->at_linear[i] == BESIDE) continue;
         if (b->at_linear[i] >= 0)
