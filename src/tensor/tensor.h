@@ -4,7 +4,7 @@
 #define OSH_TENSOR_H
 #include "base/base.h"
 
-typedef enum { // io/st_write.c has the order of dtypes in a file
+typedef enum { // io/st_write.c sorts the tensors of a file by dtype
     OSH_I64, OSH_F64, OSH_F32, OSH_I32, OSH_BF16, OSH_F16, OSH_I16, OSH_FP8, OSH_FP8_E5M2,
     OSH_FP8_E8M0, OSH_I8, OSH_U8, OSH_BOOL, OSH_U16, OSH_U32, OSH_U64, OSH_N_DTYPES,
     OSH_DTYPE_NONE = OSH_N_DTYPES
