@@ -75,7 +75,8 @@ typedef struct oneshot_options {
      * models and data sets must be directories and files. */
     const char *(*variable)(const char *name);
     /* Directory of files that the caller removes after the job, such as a recipe. The command in a
-     * log file has only their names, because OUT/recipe.yaml remains. NULL: none. */
+     * log file names these files without the directory: when the log is read, only a copy such as
+     * OUT/recipe.yaml remains. NULL: none. */
     const char *temporary;
 } oneshot_options;
 #define ONESHOT_OPTIONS_INIT                                                                       \
@@ -87,10 +88,10 @@ typedef struct oneshot_argument { /* an array of arguments ends with an entry wh
 } oneshot_argument;
 
 /* Makes a context (*out, own). options NULL: the values of ONESHOT_OPTIONS_INIT. On failure *out is
- * NULL. Returns ONESHOT_E_NOMEM without memory or threads. Returns ONESHOT_E_USAGE for an invalid
- * level or number of threads, for options that this library does not know, and if out is NULL.
- * All functions accept a context that is NULL: jobs return ONESHOT_E_USAGE, other functions do
- * nothing. */
+ * NULL. Returns ONESHOT_E_NOMEM if there is no memory or no thread. Returns ONESHOT_E_USAGE for an
+ * invalid level or number of threads, for options that this library does not know, and if out is
+ * NULL. All functions accept a context that is NULL: jobs return ONESHOT_E_USAGE, other functions
+ * do nothing. */
 ONESHOT_API int oneshot_new(oneshot **out, const oneshot_options *options);
 ONESHOT_API void oneshot_free(oneshot *o); /* accepts NULL */
 /* Returns one line that says why the last job failed, or "". The string is valid until the next

@@ -87,8 +87,8 @@ done:
     return rc;
 }
 
-/* Appends the bits of a weight with its share of a 16-bit scale; nothing for schemes whose scales
- * have another dtype or are few. */
+/* Appends the bits per weight, including the weight's part of a 16-bit scale. Appends nothing for
+ * schemes whose scales have another dtype or are few. */
 static osh_status scheme_put_bits(osh_ctx *cx, osh_buf *b, const osh_q_args *w)
 {
     if (w->type != OSH_Q_INT || w->strategy != OSH_Q_GROUP || w->scale_dtype) return OSH_OK;
@@ -266,7 +266,7 @@ typedef struct gpu_text { // the GPU of a rank
     char text[120];
 } gpu_text;
 
-/* Prints a table of all ranks. Called by all ranks, also those that print nothing. */
+/* Prints a table of all ranks. All ranks call this function, even those that print nothing. */
 static osh_status ranks_print(osh_ctx *cx, osh_buf *b, osh_ranks *r)
 {
     osh_status rc = OSH_OK;

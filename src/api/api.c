@@ -35,7 +35,7 @@ static osh_status job_copy(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
     OSH_TRY(osh_stream_copies(cx, r->emitter, NULL));
-    // this check is needed if nothing is copied, because then no other check runs
+    // needed if nothing is copied, because then no other check runs
     OSH_TRY(osh_check_interrupt(cx));
 done:
     osh_run_end(cx, r, scope);
@@ -319,8 +319,9 @@ done:
  * evaluation). A plan with these options fails if the budget is too small for any of these
  * passes. */
 typedef struct others {
-    osh_options opt; // views of the job's options, except for the members `others` and
-                     // `others_host`, which this file sets
+    /* Views of the job's options, except for the members `others` and `others_host`, which this
+     * file sets. */
+    osh_options opt;
     char *of;        // own: text of opt.others
 } others;
 
@@ -425,7 +426,7 @@ done:
     return rc;
 }
 
-/* Changes the options of a rank: its budget is its share of the node's, and only rank 0 writes log
+/* Changes the options of a rank: it gets its part of the node's budget, and only rank 0 writes log
  * and profile. */
 static void options_of_rank(osh_options *o)
 {
@@ -435,7 +436,7 @@ static void options_of_rank(osh_options *o)
     o->log_file = none, o->profile = NULL, o->checkpoint.n = 0, o->guide = false;
 }
 
-/* Runs a job that only rank 0 takes part in. */
+/* Runs a job on rank 0 only. */
 static osh_status oneshot_alone(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user)
 {
     osh_options alone = *opt; // views

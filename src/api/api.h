@@ -21,7 +21,8 @@ typedef struct osh_named { // options of a job that may name a model or a data s
     const osh_field *fields;
     void *options; // the struct that the fields fill
     bool headers;  // true if the job reads no weights, so only the headers are needed
-    osh_ranks *ranks; // view: rank 0 downloads before the others look; NULL: one process
+    /* view: rank 0 downloads before the other ranks search the cache; NULL: one process. */
+    osh_ranks *ranks;
 } osh_named;
 /* Replaces names of models by directories and names of data sets by files. Downloads missing files
  * within the limit of --host-memory. `cx` owns the strings of the options; `work` is the context of

@@ -12,8 +12,8 @@
 #include "ops/peak.h"
 #include "plan/plan.h"
 
-/* BLOCK: number of bytes of a block; N_BLOCKS: number of blocks in the file for the disk (256 MiB)
- * */
+/* BLOCK: number of bytes of a block; N_BLOCKS: number of blocks in the file for the disk (256
+ * MiB) */
 enum { BLOCK = 4 << 20, N_BLOCKS = 64 };
 
 /* Matrix multiplications of a decoder layer of SmolLM2-135M. */
@@ -37,10 +37,10 @@ typedef struct peaks { // peak speeds; numbers are operations or bytes per secon
     bool direct; // true if the disk was read and written without the page cache
     char *isa;   // own
     double gpu_f32, gpu_bf16, gpu_attention, gpu_copy, gpu_put;
-    double gpu_file, gpu_cufile;   // bytes per second from the disk to the GPU: through page-locked
-                                   // memory, and by cuFile
-    double pinned, pinned_all;     // bytes per second from the disk to page-locked memory: by one
-                                   // thread, and by all threads
+    /* Bytes per second from the disk to the GPU: through page-locked memory, and by cuFile. */
+    double gpu_file, gpu_cufile;
+    /* Bytes per second from the disk to page-locked memory: by one thread, and by all threads. */
+    double pinned, pinned_all;
     char *gpu;                     // own: name of the GPU; NULL: not measured
     shape_rates shapes;
 } peaks;

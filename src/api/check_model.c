@@ -34,9 +34,9 @@ typedef struct checked {
     osh_source *source; // own
     osh_graph *graph;   // own
     osh_graph_faults faults; // own
-    int64_t n_forgotten, n_unread; // n_forgotten: number of tensors that the template forgets;
-                                   // n_unread: number of tensors that no node reads (forgotten ones
-                                   // included)
+    /* n_forgotten: number of tensors that the template forgets.
+     * n_unread: number of tensors that no node reads (forgotten ones included). */
+    int64_t n_forgotten, n_unread;
     osh_map *modules;   // own: set of names: modules of all nodes, and the parents of these modules
 } checked;
 

@@ -13,7 +13,8 @@
 #include "report/verdict.h"
 #include "text/json.h"
 
-/* Comments of the page. The results are between them, and without results the second is absent. */
+/* Comments of the page. The results are between them. Without results the second comment is
+ * absent. */
 static const char marker[] = "<!-- evaluation -->", marker_end[] = "<!-- end of evaluation -->";
 enum { MAX_REPORT_BYTES = 1 << 30 };
 
@@ -52,7 +53,7 @@ static osh_status eval_options(osh_ctx *cx, osh_eval_options *e, const char *mod
                                const osh_options *opt)
 {
     osh_status rc = OSH_OK;
-    /* A column for all data sets is also for the text of the evaluation. */
+    /* A column that is given for all data sets also applies to the text of the evaluation. */
     const char *column = opt->text_column.n == 1 ? opt->text_column.items[0] : NULL;
     const char *template = opt->text_template.n == 1 ? opt->text_template.items[0] : NULL;
     OSH_TRY(osh_fields_default(cx, osh_eval_fields, e));
@@ -194,8 +195,8 @@ done:
     return rc;
 }
 
-/* Returns the evaluation of a report if it is of this data; NULL: there is none. Reports of earlier
- * versions do not name the data. */
+/* Returns the evaluation of a report if it used this data; NULL: there is no such evaluation.
+ * Reports of earlier versions do not name the data. */
 static const cJSON *evaluation_known(const cJSON *root, const osh_options *opt, const char *name)
 {
     const cJSON *e = cJSON_GetObjectItemCaseSensitive(root, "evaluation"),

@@ -3,13 +3,13 @@
 #define OSH_EVALUATE_H
 #include "api/api.h"
 
-/* Adds the perplexity of the source and of the output on opt->eval, or without it on
- * opt->held_splits of the data set, to the reports of a finished output, and prints both numbers.
- * If the reports already have both numbers, only prints the numbers. */
+/* Measures the perplexity of the source and of a finished output, adds both numbers to the reports
+ * of the output, and prints them. The text is opt->eval, or opt->held_splits of the data set if
+ * opt->eval is not given. If the reports already have both numbers, only prints them. */
 osh_status osh_evaluate(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Works like osh_evaluate on opt->held_splits if the run used calibration data. If `not` is not
- * NULL, prints this reason instead. A failure is a warning, because nobody asked for the
- * figures. */
+ * NULL, prints this reason instead. A failure is only a warning, because the user did not ask for
+ * the numbers. */
 osh_status osh_evaluate_held(osh_ctx *cx, const osh_options *opt, const char *not, osh_sink sink,
                              void *user);
 /* Sets *host to the smallest --host-memory for osh_evaluate. The output need not exist yet. */

@@ -19,7 +19,7 @@
 #include "report/rows.h"
 #include "tokenizer/tokenizer.h"
 
-/* Returns OSH_OK for a fault of the model, whose text goes to `why`. Other failures stay. */
+/* Converts a fault of the model to OSH_OK and a text in `why`. Returns other failures unchanged. */
 static osh_status inspect_fault(osh_ctx *cx, osh_status rc, char why[600])
 {
     if (!rc || rc == OSH_E_NOMEM || rc == OSH_E_INTERRUPTED) return rc;

@@ -5,11 +5,11 @@
 #include "run/run.h"
 
 typedef struct osh_largest {
-    int index;        // index of the visit (the work on the subgraph); in a run without data, index
-                      // of the Linear
+    /* Index of the visit (the work on the subgraph); in a run without data, index of the Linear. */
+    int index;
     const char *name; // view: lives as long as the plan
-    int64_t host_bytes, device_bytes; // predicted peaks in bytes; host_bytes includes the memory
-                                      // that the program always needs
+    /* Predicted peaks in bytes; host_bytes includes the memory that the program always needs. */
+    int64_t host_bytes, device_bytes;
 } osh_largest;
 osh_status osh_print_largest(osh_ctx *cx, char **out, const osh_plan *p, bool json); // own
 /* Plans the job, runs the largest subgraph alone, and prints the measured and the predicted peak.

@@ -107,8 +107,8 @@ done:
     return rc;
 }
 
-/* Sets *recipe (own) to the recipe of the output if that recipe has the line m->mark, which
- * identifies this measurement. */
+/* If the recipe of the output has the line m->mark, which identifies this measurement, sets *recipe
+ * (own) to that recipe. */
 static osh_status measuring_find_output(osh_ctx *cx, char **recipe, const measuring *m,
                                         const osh_options *opt)
 {

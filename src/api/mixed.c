@@ -29,14 +29,16 @@ typedef struct survey {
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;
-    uint64_t of, id; // hashes of all inputs on which the survey's records depend; `of` excludes the
-                     // target (bits or size), `id` includes it
+    /* Hashes of the inputs on which the survey's records depend.
+     * of: without the target (bits or size).
+     * id: with the target. */
+    uint64_t of, id;
     int64_t peak;    // predicted peak of host memory, in bytes
     int64_t least;   // the smallest --host-memory for the survey
     int64_t at_most; // largest size of the output's tensors that the target allows, in bytes
     char *pass;      // own: text for the pass that needs `least`
-    char *largest;   // own: recipe that gives each unit the candidate scheme with the most bits;
-                     // NULL: not needed
+    /* Recipe that gives each unit the candidate scheme with the most bits; NULL: not needed. */
+    char *largest;   // own
 } survey;
 
 static void survey_end(osh_ctx *cx, survey *s)
@@ -189,8 +191,8 @@ static char *choice_mark(osh_ctx *cx, uint64_t id)
     return osh_sprintf(cx, "# choice %016llx\n", (unsigned long long)id);
 }
 
-/* Sets c->recipe (own) to the recipe of the output if that recipe has the line that identifies this
- * choice. */
+/* If the recipe of the output has the line that identifies this choice, sets c->recipe (own) to
+ * that recipe. */
 static osh_status survey_find_output(osh_ctx *cx, osh_choice *c, const survey *s,
                                      const osh_options *opt)
 {
@@ -348,7 +350,7 @@ done:
     return rc;
 }
 
-/* Gives all ranks the recipe that rank 0 has chosen. */
+/* Sends the recipe that rank 0 has chosen to all ranks. */
 static osh_status choice_give(osh_ctx *cx, osh_choice *c, osh_ranks *ranks)
 {
     osh_status rc = OSH_OK;
@@ -357,7 +359,8 @@ static osh_status choice_give(osh_ctx *cx, osh_choice *c, osh_ranks *ranks)
     OSH_TRY(osh_ranks_broadcast(cx, ranks, &n, sizeof n, 0));
     if (osh_ranks_me(ranks)) OSH_NEW(cx, c->recipe, n + 1);
     OSH_TRY(osh_ranks_broadcast(cx, ranks, c->recipe, n, 0));
-    if (osh_ranks_me(ranks)) osh_mixed_free(cx, c->mixed), c->mixed = NULL; // it has no losses
+    /* C->mixed has no losses on other ranks than 0. */
+    if (osh_ranks_me(ranks)) osh_mixed_free(cx, c->mixed), c->mixed = NULL;
 done:
     return rc;
 }

@@ -15,8 +15,9 @@
 bool osh_wants_choice(const osh_options *opt);
 typedef struct osh_choice { // own
     char *recipe;
-    osh_mixed *mixed; // units and their chosen schemes; NULL if an earlier output already has this
-                      // choice in its recipe
+    /* Units and their chosen schemes; NULL if an earlier output already has this choice in its
+     * recipe. */
+    osh_mixed *mixed;
 } osh_choice;
 /* Runs the survey and chooses a scheme for each unit. Resumes from the records of an earlier
  * process. osh_choice_end removes the records. */

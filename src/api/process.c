@@ -45,7 +45,7 @@ done:
     return rc;
 }
 
-/* Gives the list n items: repeats its only item, or adds empty texts. */
+/* Extends the list to n items: repeats its only item, or appends empty texts. */
 static osh_status strs_spread(osh_ctx *cx, osh_strs *list, size_t n)
 {
     osh_status rc = OSH_OK;

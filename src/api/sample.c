@@ -10,7 +10,8 @@
 #include "report/page.h"
 #include "text/json.h"
 
-static const char begins[] = "<!-- sample -->", ends[] = "<!-- end of sample -->"; // in the page
+/* Comments of the page. */
+static const char begins[] = "<!-- sample -->", ends[] = "<!-- end of sample -->";
 enum { MOST_REPORT_BYTES = 1 << 30 };
 
 static osh_question sample_question(const osh_options *opt)
@@ -27,7 +28,8 @@ osh_status osh_sample_least(osh_ctx *cx, int64_t *host, const osh_options *opt)
 {
     const osh_question q = sample_question(opt);
     osh_status rc = osh_answer_least(cx, host, opt->model, &q);
-    if (!rc) *host += 2 * OSH_PASS_LEFT_BYTES; // for the run and for the source's answer
+    /* Memory that the run and the source's answer leave in use. */
+    if (!rc) *host += 2 * OSH_PASS_LEFT_BYTES;
     return rc;
 }
 
@@ -43,7 +45,7 @@ static void sample_put_lines(osh_page *pg, char *text)
     osh_page_escape(pg, text);
 }
 
-/* Makes the part of the page. *out: own. `texts` are those of `a`. */
+/* Makes the part of the page. *out: own. texts: the texts of `a`. */
 static osh_status sample_page(osh_ctx *cx, char **out, const osh_answers *a, char *const texts[2])
 {
     osh_page pg;
@@ -94,8 +96,9 @@ static const char *sample_text(const cJSON *o, const char *key)
     return cJSON_IsString(v) ? v->valuestring : NULL;
 }
 
-/* Makes the answers and writes them to the reports: the page first, so that both have them if the
- * JSON has. *made: own. `json` has the n bytes of the file `path`. */
+/* Makes the answers and writes them to the reports. The page is written before the JSON, so if the
+ * JSON has the answers, the page has them, too. *made: own. `json` has the n bytes of the file
+ * `path`. */
 static osh_status answers_make(osh_ctx *cx, char *made[2], const osh_options *opt, const char *path,
                               const char *json, size_t n)
 {

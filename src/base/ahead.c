@@ -12,8 +12,9 @@ struct osh_read_ahead {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t change;
-    int n_read, n_given; // n_read: number of items that were read; n_given: number of items that
-                         // the caller has given up
+    /* n_read: number of items that were read.
+     * n_given: number of items that the caller no longer needs. */
+    int n_read, n_given;
     bool running;
     _Atomic bool stop;
     osh_status rc;       // status of the thread

@@ -1,5 +1,6 @@
-/* ahead.h - a thread that reads items (weights) while the caller works on earlier ones. The thread
- * begins to read item k + 1 when the caller gives item k up, so at most two items are in memory. */
+/* ahead.h - a thread that reads items (weights) while the caller works on earlier ones. The caller
+ * works on one item at a time and gives it up when it no longer needs it. The thread reads one item
+ * ahead, so at most two items are in memory. */
 #ifndef OSH_READ_AHEAD_H
 #define OSH_READ_AHEAD_H
 #include "base/base.h"
@@ -17,8 +18,8 @@ typedef struct osh_read_items {
 osh_status osh_read_ahead_start(osh_ctx *cx, osh_read_ahead **out, const osh_read_items *of);
 /* Waits until the caller's item is read. Fails with the error of the thread if it failed. */
 osh_status osh_read_ahead_wait(osh_ctx *cx, osh_read_ahead *r);
-/* Gives the caller's item up: the next item becomes the caller's, and the thread reads the item
- * after it. */
+/* Called when the caller no longer needs its item. The next item becomes the caller's, and the
+ * thread begins to read the item after that. */
 void osh_read_ahead_next(osh_read_ahead *r);
 bool osh_read_ahead_stops(const osh_read_ahead *r); // true if the result of a read is not needed
 /* Stops and joins the thread; accepts NULL. */

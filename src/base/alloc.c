@@ -5,20 +5,21 @@
  *   ^   ^ start of a cache line                   ^ the returned pointer
  *   start of malloc's block; in a block of whole pages, the page begins at the cache line
  *
- * A block of at most 127 bytes is a head and the caller's bytes, with malloc's alignment. A plan
- * has some names, shapes and short lists for each tensor: a name of 60 bytes takes 112 bytes, and
- * would take 192 if it were aligned to a cache line.
+ * A block of at most 127 bytes is a head and the caller's bytes, with malloc's alignment. Small
+ * blocks are frequent, because a plan has some names, shapes and short lists for each tensor. A
+ * name of 60 bytes takes 112 bytes; aligned to a cache line it would take 192.
  *
  * aligned_alloc is not used. Before glibc 2.38 aligned_alloc does not reuse fitting holes of the
- * heap, so the heap grows during the whole run (16 layers of 128 tiny experts, one subgraph per
- * Linear: from 67 to 146 MB, while 14 MB are in use).
+ * heap, so the heap would grow during the whole run. With 16 layers of 128 tiny experts, one
+ * subgraph per Linear, it grew from 67 to 146 MB while 14 MB were in use.
  *
  * A block of PAGES_BYTES or more has pages of its own. Freed pages are kept for the next blocks
- * (kept.c) while live blocks and kept pages together are at most the peak of the live blocks. All
- * other freed pages return to the system. malloc serves smaller blocks and the libraries. A tensor
- * in malloc's heap can occupy memory that a library used as scratch; the library's next call then
- * makes the heap grow (docs-llama-3m, eval: 22 MiB of tensors in a heap of 37 MiB). Therefore
- * PAGES_BYTES is less than MMAP_BYTES, the size from which malloc takes pages from the system. */
+ * (kept.c), as long as live blocks and kept pages together do not exceed the peak of the live
+ * blocks. All other freed pages return to the system. malloc serves smaller blocks and the
+ * libraries. Tensors should not be in malloc's heap: a tensor there can occupy memory that a
+ * library used as scratch, and the library's next call then makes the heap grow (docs-llama-3m,
+ * eval: 22 MiB of tensors in a heap of 37 MiB). Therefore PAGES_BYTES is less than MMAP_BYTES, the
+ * size from which malloc takes pages from the system. */
 #include "base/ctx.h"
 
 #include <fcntl.h>
@@ -79,7 +80,8 @@ static bool mem_must_fail(osh_shared *sh)
 #endif
 #endif
 #ifdef __SANITIZE_ADDRESS__
-enum { KEEPS = 0 }; // no freed page is kept, so that the sanitizer finds each use of a freed block
+/* With a sanitizer no freed page is kept, so that it finds each use of a freed block. */
+enum { KEEPS = 0 };
 #else
 enum { KEEPS = 1 };
 #endif
@@ -105,8 +107,8 @@ static void peak_raise(_Atomic size_t *peak, size_t now)
 }
 
 /* Counts `gross` bytes (with the allocator's overhead) of class `c`. If a large block raises the
- * bytes in use above give_above, waits until other threads have freed memory or have none to free.
- * Returns false if the limit is exceeded. */
+ * bytes in use above give_above, waits until other threads have freed memory, or until no thread
+ * will free any. Returns false if the limit is exceeded. */
 static bool mem_reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
     osh_shared *sh = cx->sh;
@@ -316,7 +318,7 @@ void osh_mem_trim(osh_ctx *cx)
 
 void osh_mem_tune(void)
 {
-    // malloc would raise this threshold itself when large blocks are freed
+    // without this call, malloc would raise this threshold itself when large blocks are freed
     mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
     mallopt(M_TRIM_THRESHOLD, MMAP_BYTES);
     mallopt(M_ARENA_MAX, 1);
@@ -345,7 +347,7 @@ bool osh_mem_fail_hit(const osh_ctx *cx)
 
 bool osh_proc_status(char text[OSH_STATUS_BYTES])
 {
-    /* open(2) is used and not stdio, because this function must not allocate. */
+    /* open(2) instead of stdio, because this function must not allocate */
     int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
     ssize_t n = read(fd, text, OSH_STATUS_BYTES - 1);

@@ -1,17 +1,17 @@
 /* at.h - opens and creates files below a directory to which other users can also write, such as a
  * cache on a shared disk.
  *
- * Another user can plant links in such a directory, and nothing is written through them: each
- * directory on the path is opened by the descriptor of its parent, and no file is opened through a
- * symbolic link. A new file is created under a name that did not exist, and then renamed. */
+ * Another user can plant links in such a directory. To write nothing through them, each directory
+ * on the path is opened by the descriptor of its parent, and no file is opened through a symbolic
+ * link. A new file is created with a name that did not exist, and then renamed. */
 #ifndef OSH_AT_H
 #define OSH_AT_H
 #include "base/file.h"
 
 typedef struct osh_at osh_at; // an open directory
 /* Opens the directory root/below and creates missing directories. Links in `root` are followed,
- * because the user chose that path. Below `root` every name must be a directory. Only the first
- * name may be a symbolic link, if this user or the superuser owns the link. */
+ * because the user chose that path. Below `root` every name must be a directory; the first name may
+ * also be a symbolic link that this user or the superuser owns. */
 osh_status osh_at_open(osh_ctx *cx, osh_at **out, const char *root, const char *below);
 void osh_at_close(osh_ctx *cx, osh_at *d); // accepts NULL
 const char *osh_at_path(const osh_at *d);
@@ -27,12 +27,11 @@ osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *
  * if d/name is no longer f. */
 osh_status osh_at_rename(osh_ctx *cx, const osh_file *f, osh_at *d, const char *name,
                          osh_at *to_dir, const char *to);
-osh_status osh_at_remove(osh_ctx *cx, osh_at *d,
-                         const char *name); // removes a file or link, but no directory; a missing
-                                            // file is no error
-/* Both functions use a name `d`/`name`: osh_at_write writes a file and osh_at_link makes a link.
- * They create the file or link with a new name in the directory `by`, which is on the same file
- * system, and then rename it. */
+/* Removes a file or link, but no directory. A missing file is no error. */
+osh_status osh_at_remove(osh_ctx *cx, osh_at *d, const char *name);
+/* osh_at_write writes the file d/name, and osh_at_link makes the link d/name. Both create the file
+ * or link with a new name in the directory `by`, which is on the same file system, and then rename
+ * it. */
 osh_status osh_at_write(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const void *p,
                         size_t n);
 osh_status osh_at_link(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const char *target);

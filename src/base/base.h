@@ -45,9 +45,9 @@ osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent);
  * runs inline, osh_threads returns 1, and allocations with cx do not wait for other threads to free
  * memory. */
 void osh_ctx_alone(osh_ctx *cx);
-/* While `on` is true, each osh_parallel_for of cx runs inline and osh_threads returns 1. A chunk
- * that calls osh_parallel_for many times sets `on`, so that no call allocates for all threads.
- * Returns the previous setting. */
+/* While `on` is true, each osh_parallel_for of cx runs inline, on the calling thread, and
+ * osh_threads returns 1. A chunk that calls osh_parallel_for many times sets `on`: otherwise each
+ * call would allocate scratch for all threads. Returns the previous setting. */
 bool osh_ctx_inline(osh_ctx *cx, bool on);
 
 /* Errors. osh_fail appends a message to the error text of cx and returns `code`. */
@@ -92,9 +92,9 @@ char *osh_sprintf(osh_ctx *cx, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void osh_free(osh_ctx *cx, void *p);
 /* Memory classes, for budgets. An allocation through cx, or by the chunks of its osh_parallel_for,
- * belongs to the class that was set last. On the CPU back end, device memory is a part of host
- * memory. All byte counts are "gross": they include the overhead of the allocator, and a large
- * block counts as whole pages. */
+ * belongs to the class that was set last. On a CPU, device memory is a part of host memory. All
+ * numbers of bytes are "gross": they include the overhead of the allocator, and a large block
+ * counts as whole pages. */
 typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
 /* Sets the class of later allocations; returns the previous class. */
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c);
@@ -105,8 +105,8 @@ void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to);
 void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
 /* Sets a callback for memory that another thread will free soon. If an allocation of 64 KiB or more
  * would raise the host class above n_bytes, the allocating thread first calls `give`. `give` waits
- * until memory was freed and returns true, or returns false if no memory will be freed. Contexts
- * marked by osh_ctx_alone never call it. If `give` is NULL, there is no callback. */
+ * until memory was freed and returns true. If no memory will be freed, it returns false at once.
+ * Contexts marked by osh_ctx_alone never call it. If `give` is NULL, there is no callback. */
 void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *user);
 /* Counts memory that a library allocates, like an allocation of the host class. Fails if the limit
  * is exceeded. */
@@ -120,14 +120,14 @@ size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
 /* Returns the bytes that an allocation of n_bytes takes, with the allocator's overhead. */
 size_t osh_mem_gross(size_t n_bytes);
 void osh_mem_trim(osh_ctx *cx);       // gives free memory back to the system
-/* Sets malloc's options so that the process takes no more memory than the highest number of bytes
- * that were counted at a time. Below this peak, malloc may keep freed pages. */
+/* Sets malloc's options so that it gives memory back: the process must not take more memory than
+ * the peak of the counted bytes. Below this peak, malloc may keep freed pages. */
 void osh_mem_tune(void);
 /* Returns the bytes in use, without the overhead of the allocator. */
 size_t osh_mem_live(const osh_ctx *cx);
 size_t osh_mem_peak(const osh_ctx *cx); // returns the highest osh_mem_live so far
-/* Makes the n-th allocation from now on fail; n = 1 is the next one. n <= 0: no allocation
- * fails. */
+/* Makes one allocation fail: the n-th from now on, where n = 1 is the next one. n <= 0: no
+ * allocation fails. */
 void osh_mem_fail_after(osh_ctx *cx, int64_t n);
 /* True if the allocation that osh_mem_fail_after chose has failed. */
 bool osh_mem_fail_hit(const osh_ctx *cx);
@@ -164,30 +164,33 @@ typedef enum {
     OSH_PROGRESS_NONE
 } osh_progress_mode;
 typedef struct osh_progress {
-    int64_t step, n_steps;        // step: number of the current subgraph, from 1; n_steps: number
-                                  // of subgraphs
+    /* step: number of the current subgraph, from 1.
+     * n_steps: number of subgraphs. */
+    int64_t step, n_steps;
     const char *name;             // "model.layers.2"
     const char *phase;            // name of the phase: "observe", "gptq", "propagate", "read", ...
-    int64_t done, total;          // done: finished work of the phase; total: all work of the phase;
-                                  // in any unit
-    double work_done, work_total; // finished work and all work of the job, in any unit; the ETA is
-                                  // computed from both
-    double eta_s;                 // estimated seconds left; <= 0: computed from work_done and
-                                  // work_total
-    double fraction;              // finished fraction of the job; <= 0: computed from work_done and
-                                  // work_total
-    double tokens_per_s;          // tokens of the data, divided by the seconds of the whole job;
-                                  // <= 0: unknown
-    double bytes_per_s;           // for a job without data: bytes of the source or of the download,
-                                  // divided by the seconds of the whole job; <= 0: unknown
+    /* In any unit.
+     * done: finished work of the phase.
+     * total: all work of the phase. */
+    int64_t done, total;
+    /* Finished work and all work of the job, in any unit; the ETA is computed from both. */
+    double work_done, work_total;
+    double eta_s; // estimated seconds left; <= 0: computed from work_done and work_total
+    double fraction; // finished fraction of the job; <= 0: computed from work_done and work_total
+    /* number of tokens of the data / seconds of the whole job; <= 0: unknown */
+    double tokens_per_s;
+    /* For a job without data: bytes of the source or of the download / seconds of the whole job; <=
+     * 0: unknown. */
+    double bytes_per_s;
     int64_t budget_bytes;         // budget of host memory; 0: none
     double error;                 // relative squared error of the weights so far; < 0: none yet
-    double loss;                  // squared error of the outputs, relative to that of rounding to
-                                  // nearest; <= 0: unknown
-    bool finished;                // true if the subgraph is complete: a line is printed for it if
-                                  // stderr is no terminal
-    bool small; // true for a subgraph of a job with a very large number of subgraphs; the line of
-                // the subgraph is only in the log file and in JSON
+    /* Squared error of the outputs, relative to that of rounding to nearest; <= 0: unknown. */
+    double loss;
+    /* True if the subgraph is complete. A line is then printed for it if stderr is no terminal. */
+    bool finished;
+    /* True if the line of the subgraph is only in the log file and in JSON, because the job has a
+     * very large number of subgraphs. */
+    bool small;
 } osh_progress;
 /* Shows the progress; on a terminal at most ten times per second. */
 void osh_progress_show(osh_ctx *cx, const osh_progress *p);
@@ -199,15 +202,15 @@ void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 /* Threads. osh_parallel_for calls fn once for each chunk in [0, n_chunks), on any worker and in any
  * order. The result must not depend on which worker runs which chunk. `worker` is in [0,
  * osh_threads(cx)). The call returns the status and the message of the failing chunk with the
- * lowest index. A call from inside a chunk, or while another thread's call runs, runs inline as
- * worker 0. After osh_interrupt no chunk begins. */
+ * lowest index. A call from inside a chunk runs inline, as worker 0; so does a call while another
+ * thread's call runs. After osh_interrupt no chunk begins. */
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);
 osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void *user);
-/* osh_parallel_apart calls fn for each chunk, on one thread per chunk (osh_threads returns 1 inside
- * fn), and then `take` for each finished chunk in the order of chunk numbers. The calling thread
- * calls `take` between its own chunks. At most at_once chunks are begun and not yet taken. After a
- * chunk fails, no chunk begins; finished chunks with lower numbers are still taken. */
+/* osh_parallel_apart calls fn for each chunk. Each chunk has one thread (osh_threads returns 1
+ * inside fn). For each finished chunk, in the order of chunk numbers, the calling thread calls
+ * `take`, between its own chunks. At any time at most at_once chunks are begun and not yet taken.
+ * After a chunk fails, no chunk begins; finished chunks with lower numbers are still taken. */
 typedef struct osh_apart {
     osh_chunk_fn fn;
     osh_status (*take)(osh_ctx *cx, void *user, int64_t chunk);

@@ -10,8 +10,7 @@ enum { MAX_THREADS = 4096 }; // limit of the flag --threads
 
 static int n_cpus(void)
 {
-    // CPUs that this process may use; in a container these may be fewer than the CPUs of the
-    // machine
+    // the CPUs that this process may use; a container may have fewer CPUs than the machine
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
     return 1;
@@ -71,7 +70,7 @@ void osh_ctx_anew(osh_ctx *cx)
         atomic_store(&sh->used_peak[c], atomic_load(&sh->used[c]));
     }
     atomic_store(&sh->peak, atomic_load(&sh->live));
-    // used_peak is now the bytes in use, and used and kept bytes together may not exceed used_peak
+    // used_peak was reset to the bytes in use; used and kept bytes together must not exceed it
     osh_kept_drop(&sh->kept, 0);
     pthread_mutex_lock(&sh->log.lock);
     sh->log.start = osh_now(), sh->log.counting = false;

@@ -83,17 +83,18 @@ typedef struct osh_shared {
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N];
     _Atomic size_t used_high;  // highest used[HOST] since the last osh_mem_used_high
     _Atomic size_t give_above; // bytes above which `give` is called; 0: no callback
-    bool (*give)(void *user);  // callback for memory; stored before give_above, so that a thread
-                               // that reads give_above finds `give`
+    /* Callback for memory. It is stored before give_above: a thread that sees give_above also sees
+     * `give`. */
+    bool (*give)(void *user);
     void *give_user;
-    /* The sum of used and kept.bytes stays within used_peak: kept pages never make the process
-     * larger. */
+    /* Pages of freed blocks. used + kept.bytes is at most used_peak, so kept pages never raise the
+     * peak of the process. */
     osh_kept kept;
     _Atomic int64_t fail_after; // number of allocations until one fails; <= 0: none fails
     _Atomic bool fail_hit;
     _Atomic int64_t read_bytes, written_bytes;
-    _Atomic bool interrupted; // true after osh_interrupt; lock-free, because a signal handler sets
-                              // the flag
+    /* True after osh_interrupt. Lock-free, because a signal handler sets it. */
+    _Atomic bool interrupted;
     osh_log_state log;
     osh_profile *profile; // own: profile of the job; NULL: not started yet
     osh_pool *pool;       // own
@@ -102,8 +103,10 @@ typedef struct osh_shared {
 enum { OSH_ERROR_BYTES = 4096 };
 struct osh_ctx {
     osh_shared *sh;            // own if root is true
-    bool root, alone, inlined; // root: true if osh_ctx_new made the context; alone: set by
-                               // osh_ctx_alone; inlined: set by osh_ctx_inline
+    /* root: true if osh_ctx_new made the context.
+     * alone: set by osh_ctx_alone.
+     * inlined: set by osh_ctx_inline. */
+    bool root, alone, inlined;
     osh_open_scope scopes[OSH_MAX_SCOPES];
     int n_scopes;
     osh_mem_class mem_class; // class of the allocations of this context

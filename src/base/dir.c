@@ -49,7 +49,7 @@ osh_status osh_file_remove(osh_ctx *cx, const char *path)
 osh_status osh_dir_make(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
-    // own: a copy of the path; the loop replaces each slash in turn by a NUL
+    // own: a copy of the path; the loop ends it at each slash in turn
     char *p = osh_strdup(cx, path);
     if (!p) return OSH_E_NOMEM;
 
@@ -159,7 +159,7 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 
     do fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     while (fd < 0 && errno == EINTR);
-    /* A directory that this user may not read cannot be opened; this is no error. */
+    /* a directory that this user may not read cannot be synced; this is no error */
     if (fd < 0) return errno == EACCES ? OSH_OK : path_fail(cx, "open", dir);
     do rc = fsync(fd);
     while (rc && errno == EINTR);
@@ -172,7 +172,7 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path)
 {
     char dir[PATH_MAX];
-    /* The kernel refuses such a long name earlier, so this is no error. */
+    /* the kernel refuses such a long name earlier, so this is no error */
     if (!osh_path_parent(dir, sizeof dir, path)) return OSH_OK;
     return osh_dir_sync(cx, dir);
 }

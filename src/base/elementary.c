@@ -50,7 +50,7 @@ double osh_math_exp(double x)
     double r = (x - n * ln2_hi) - n * ln2_lo, p = c[0];
     for (size_t i = 1; i < sizeof c / sizeof *c; i++) p = p * r + c[i];
     p = 1 + (r + p * r * r);
-    // 2^k is multiplied in two steps, because 2^k alone may be out of range
+    // multiplies by 2^k in two steps, because 2^k alone may be out of range
     int k = (int)n, half = k / 2;
     return p * power_of_2(half) * power_of_2(k - half);
 }

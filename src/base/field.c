@@ -42,7 +42,7 @@ static osh_status field_refuse(osh_ctx *cx, const osh_field *f, const char *want
 
 static bool field_in_range(const osh_field *f, double v)
 {
-    // refuses NaN if the field has a range
+    // a comparison with NaN is false, so NaN is refused if the field has a range
     return !field_has_range(f) || (v >= f->min && v <= f->max);
 }
 
@@ -65,7 +65,7 @@ static bool parse_int(const char *s, int64_t *v)
 bool osh_text_is_number(const char *s, double *v)
 {
     char *end;
-    // a hexadecimal number is refused as a mistake
+    // a hexadecimal number is more likely a mistake, so it is refused
     if (!starts_number(s) || strpbrk(s, "xX")) return false;
     *v = strtod(s, &end);
     return end != s && !*end && isfinite(*v);
@@ -242,7 +242,7 @@ static void field_zero(const osh_field *f, void *object)
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object)
 {
     osh_status rc = OSH_OK;
-    /* First all members get zero, so that the object can be freed after a failure. */
+    /* All members get zero first, because after a failure the caller frees the object. */
     for (const osh_field *f = fields; f->name; f++) field_zero(f, object);
     for (const osh_field *f = fields; f->name; f++)
         if (f->dflt) OSH_TRY(osh_field_set(cx, f, object, f->dflt));

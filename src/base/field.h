@@ -29,8 +29,8 @@ typedef struct osh_strs { char **items; size_t n; } osh_strs; // items: own
 void osh_strs_deinit(osh_ctx *cx, osh_strs *s);
 
 typedef struct osh_field {
-    const char *name; // spelling in a recipe, with underscores; on the command line: --name, with
-                      // dashes
+    /* Spelling in a recipe, with underscores; on the command line: --name, with dashes. */
+    const char *name;
     osh_field_type type;
     size_t offset;
     const char *dflt; // default value as text; NULL: zero
@@ -43,7 +43,7 @@ typedef struct osh_field {
     const char *group;
     const char *brief; // line of text in the help; NULL: the help lists only the name
     osh_path_use path; // use of the path; only for a value that is the path of a file or directory
-    bool whole; // only for OSH_F_STRS: the whole text is one item, also with commas
+    bool whole; // only for OSH_F_STRS: true if the whole text is one item, even with commas in it
 } osh_field; // a row whose name is NULL ends the table
 
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_ONCE = 64 << 20 }; // limit of one call, which cannot be interrupted
+enum { READ_ONCE = 64 << 20 }; // largest read of one call, because a call cannot be interrupted
 
 osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)
 {
@@ -22,9 +22,9 @@ osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)
                     strerror_r(errno, why, sizeof why));
 }
 
-/* Opens a file with O_NONBLOCK, because otherwise open(2) of a pipe waits until another process
- * opens the other end. With O_NONBLOCK open(2) of a pipe returns at once, and fails if the pipe is
- * opened for writing and no process reads it. */
+/* Opens a file with O_NONBLOCK. Without it, open(2) of a pipe would wait until another process
+ * opens the other end. With it, open(2) of a pipe returns at once, and fails if the pipe is opened
+ * for writing and no process reads it. */
 int osh_fd_open(const char *path, int flags)
 {
     int fd, high;
@@ -71,8 +71,8 @@ done:
     return rc;
 }
 
-/* Opens a file that must be regular, because a pipe or a device may never end, and opening one can
- * have effects. With O_PATH the file may be of any kind. */
+/* Opens a file. It must be regular, because reading a pipe or a device may never end, and opening
+ * one can have effects. With O_PATH the file may be of any kind. */
 static osh_status file_open_with(osh_ctx *cx, osh_file **out, const char *path, int flags,
                                  const char *what)
 {
@@ -85,8 +85,8 @@ static osh_status file_open_with(osh_ctx *cx, osh_file **out, const char *path, 
     if (!(flags & O_PATH) && !stat(path, &st)) OSH_TRY(file_check_kind(cx, &st, what, path));
     if ((f->fd = osh_fd_open(path, flags)) < 0 || fstat(f->fd, &st))
         OSH_TRY(osh_file_fail(cx, what, path));
-    /* Checks the open file again, because another process may have replaced the file after the
-     * first check. */
+    /* The open file is checked again: another process may have replaced the file after the first
+     * check. */
     if (!(flags & O_PATH)) OSH_TRY(file_check_kind(cx, &st, what, path));
     *out = f, f = NULL;
 done:
@@ -202,7 +202,7 @@ static osh_status scan_direct(osh_ctx *cx, scan *s, int fd)
         if (osh_interrupted(cx)) return osh_check_interrupt(cx);
         ssize_t k = pread(fd, s->room, want < s->room_bytes ? want : s->room_bytes, (off_t)at);
         if (k < 0 && errno == EINTR) continue;
-        // the file system refuses direct access despite O_DIRECT
+        // the file system refuses direct access although it accepted O_DIRECT
         if (k < 0 && errno == EINVAL) return OSH_OK;
         if (k < 0) return osh_file_fail(cx, "read", s->f->path);
         int64_t from = at > s->offset ? at : s->offset, to_end = at + k < end ? at + k : end;
@@ -302,7 +302,7 @@ osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, 
         ssize_t k = pread(f->direct, (char *)room + have, want - have, (off_t)(at + (int64_t)have));
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno != EINVAL) return osh_file_fail(cx, "read", f->path);
-        // the file system refuses direct access despite O_DIRECT, or the file ends
+        // the file system refuses direct access although it accepted O_DIRECT, or the file ends
         if (k <= 0) break;
         have += (size_t)k;
         // the remaining bytes are read through the page cache, or the file ends
@@ -327,7 +327,7 @@ osh_status osh_file_write_blocks(osh_ctx *cx, osh_file *f, const void *from, siz
             pwrite(f->direct, (const char *)from + put, end - put, (off_t)(offset + (int64_t)put));
         if (k < 0 && errno == EINTR) continue;
         if (k < 0 && errno != EINVAL) return osh_file_fail(cx, "write", f->path);
-        if (k <= 0) break; // the file system refuses direct access despite O_DIRECT
+        if (k <= 0) break; // the file system refuses direct access although it accepted O_DIRECT
         put += (size_t)k;
         atomic_fetch_add(&cx->sh->written_bytes, k);
         if (k % OSH_BLOCK_BYTES) break;
@@ -344,7 +344,7 @@ osh_status osh_file_reserve(osh_ctx *cx, osh_file *f, int64_t n_bytes)
     do rc = fallocate(f->fd, 0, 0, (off_t)n_bytes);
     while (rc && errno == EINTR);
     if (!rc) return OSH_OK;
-    /* The file system has no fallocate: checks the free space and sets the size. */
+    /* If the file system has no fallocate, checks the free space and sets the size. */
     if (errno == EOPNOTSUPP || errno == ENOSYS) {
         int64_t room = osh_disk_free(f->path), have = osh_file_bytes(f);
         errno = ENOSPC;
@@ -407,8 +407,8 @@ static osh_stamp stamp_of(const struct stat *st)
                    .ctime_ns = timespec_ns(st->st_ctim),
                    .inode = (uint64_t)st->st_ino,
                    .device = (uint64_t)st->st_dev};
-    /* The difference may be negative, because the clock of a file server may differ from the local
-     * clock. */
+    /* The clock of a file server may differ from the local clock, so the difference may be
+     * negative. */
     s.fresh = llabs(timespec_ns(now) - s.ctime_ns) < TICK_NS;
     return s;
 }

@@ -4,9 +4,9 @@
 #define OSH_FILE_H
 #include "base/base.h"
 
-/* Opens a file as open(2) does, with close-on-exec. The descriptor is never 0 to 2, because a
- * process in which these are closed would write its messages into the file. Returns < 0 and sets
- * errno on failure. */
+/* Opens a file as open(2) does, with close-on-exec. The descriptor is never 0, 1 or 2: messages to
+ * stdout or stderr would otherwise go into the file if the process was started with these
+ * descriptors closed. Returns < 0 and sets errno on failure. */
 int osh_fd_open(const char *path, int flags);
 
 typedef struct osh_file osh_file; // an open file: descriptor and path
@@ -15,15 +15,15 @@ osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // re
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path);
 /* Creates a temporary file and locks it until it is closed. Never follows a link and never replaces
  * a file of another user. First removes a file that a killed process left: a regular file of this
- * user (for root: of any user) with one hard link that no process has locked. Anything else at
- * `path` is an error. */
+ * user (for root: of any user) that has one hard link and is not locked. Anything else at `path` is
+ * an error. */
 osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *path);
 /* Opens an existing file for reading and writing. */
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path);
 /* Opens a file for reading and writing and keeps its content. Creates the file if it is missing. */
 osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path);
-/* Opens a file, a directory or a link without access to its bytes, for osh_file_is_at only. Until
- * osh_file_close no other file gets the same inode number. */
+/* Opens a file, a directory or a link, but not for reading or writing: only for osh_file_is_at.
+ * Until osh_file_close no other file gets the same inode number. */
 osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path);
 void osh_file_close(osh_ctx *cx, osh_file *f);                             // accepts NULL
 int64_t osh_file_bytes(const osh_file *f);
@@ -31,8 +31,8 @@ const char *osh_file_path(const osh_file *f);
 /* Reads all n bytes or fails. */
 osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
 /* Reads all n bytes without the page cache, if the file system supports this and n is at least 1
- * MiB. So a file that is read once does not evict files that are read often from the cache.
- * Allocates a little more than OSH_DIRECT_BYTES of host memory during the call. */
+ * MiB. So a file that is read only once does not push other files out of the cache. Allocates a
+ * little more than OSH_DIRECT_BYTES of host memory during the call. */
 enum { OSH_DIRECT_BYTES = 2 << 20 };
 osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
 /* Reads n bytes like osh_file_pread_direct and passes them to `fn` chunk by chunk. */
@@ -41,8 +41,8 @@ osh_status osh_file_scan(osh_ctx *cx, osh_file *f, size_t n, int64_t offset,
 osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n, int64_t offset);
 
 /* Direct access (O_DIRECT) moves blocks of OSH_BLOCK_BYTES between the disk and aligned memory
- * without a copy in the page cache. If the file system has no direct access, or osh_file_use_direct
- * was not called, the functions below use the page cache. */
+ * without the page cache. The functions below use the page cache if the file system has no direct
+ * access, or if osh_file_use_direct was not called. */
 enum { OSH_BLOCK_BYTES = 4096 };
 /* Opens a second descriptor of f for direct access. The caller calls this once, before other
  * threads use f. */
@@ -51,8 +51,8 @@ void osh_file_use_direct(osh_file *f);
 int osh_file_direct_fd(const osh_file *f);
 /* Returns the bytes of a buffer of whole blocks that can hold n bytes of a file from any offset. */
 size_t osh_file_room(size_t n);
-/* Returns the first aligned address in the allocation p, which has OSH_BLOCK_BYTES more than
- * needed. */
+/* Returns the first aligned address in the allocation p. The allocation must have OSH_BLOCK_BYTES
+ * more than the caller needs. */
 void *osh_file_align(void *p);
 /* Reads all n bytes to room + offset % OSH_BLOCK_BYTES. `room` is aligned and has osh_file_room(n)
  * bytes. */
@@ -79,8 +79,8 @@ bool osh_file_is_at(const osh_file *f, const char *path);
 typedef struct osh_stamp {
     int64_t n_bytes, mtime_ns, ctime_ns;
     uint64_t inode, device;
-    bool fresh; // true if the file was changed so recently that a second change could get the same
-                // time
+    /* True if the file was changed so recently that a second change could get the same time. */
+    bool fresh;
 } osh_stamp;
 osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f);
 osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);

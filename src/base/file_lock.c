@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The files that this process has locked. A forked child shares open files, and with them the locks
- * of flock(2), so a lock would last until the child closes the file. Therefore a handler of fork(2)
- * closes the locked files in the child. exec closes them anyway. */
+/* The files that this process has locked. A forked child shares the open files and so the locks of
+ * flock(2): a lock would last until the child closes the file, too. Therefore a handler of fork(2)
+ * closes the locked files in the child. (exec closes them anyway.) */
 static struct {
     pthread_mutex_t mutex;
     pthread_once_t once;
@@ -57,15 +57,15 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
 {
     int rc;
     pthread_once(&locks.once, locks_watch_fork);
-    // the mutex is locked before flock, because a fork between flock and the change of the list
-    // would pass the file's lock to the child
+    // a fork between flock and the change of the list would pass the file's lock to the child, so
+    // the mutex is locked first
     pthread_mutex_lock(&locks.mutex);
     do rc = flock(f->fd, LOCK_EX | LOCK_NB);
     while (rc && errno == EINTR);
     int why = errno;
     if (!rc && !f->locked) f->next_locked = locks.first, locks.first = f, f->locked = true;
     pthread_mutex_unlock(&locks.mutex);
-    /* On a file system without locks the result is also "locked". */
+    /* on a file system without locks, *taken is true, too */
     *taken = !rc || why == EOPNOTSUPP || why == ENOLCK || why == ENOSYS;
     errno = why;
     return rc && !*taken && why != EWOULDBLOCK ? osh_file_fail(cx, "lock", f->path) : OSH_OK;
@@ -127,8 +127,8 @@ osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *pa
         if (f->fd < 0 && errno != EEXIST) OSH_TRY(osh_file_fail(cx, "create", path));
         if (f->fd >= 0) OSH_TRY(osh_file_lock(cx, f, &taken));
         if (taken && osh_file_is_at(f, path)) *out = f, f = NULL; // give
-        /* Another process made the file first, or removed the new file before this process locked
-         * it. */
+        /* another process made the file first, or removed the new file before this process locked
+         * it */
         osh_file_close(cx, f), f = NULL;
     }
     if (!*out)

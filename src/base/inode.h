@@ -13,8 +13,9 @@ typedef enum {
 typedef struct osh_inode {
     osh_inode_kind kind;
     uint64_t device, inode;
-    int64_t n_names, n_bytes; // n_names: number of hard links of the file; n_bytes: size of the
-                              // file
+    /* n_names: number of hard links of the file.
+     * n_bytes: size of the file. */
+    int64_t n_names, n_bytes;
 } osh_inode;
 
 osh_inode osh_inode_at(const char *path); // returns kind OSH_INODE_OTHER if lstat fails
@@ -24,6 +25,6 @@ const char *osh_inode_text(const osh_inode *p);
  * caller owns *out. */
 osh_status osh_path_real(osh_ctx *cx, char **out, const char *path);
 /* Sets *inside to true if `path` is `dir` or is inside `dir`, also through links and mounts.
- * Neither path need exist. */
+ * The paths need not exist. */
 osh_status osh_path_inside(osh_ctx *cx, bool *inside, const char *path, const char *dir);
 #endif

@@ -35,8 +35,8 @@ static uint32_t saved_states(void)
 }
 
 /* Asks Linux to permit AMX and returns true if it does (arch_prctl, since 5.16). Linux saves the
- * tiles (8 KiB) only for a process that asks. The call fails if the kernel is too old, if a filter
- * of system calls is active, or if a thread's signal stack is too small. */
+ * tile registers (8 KiB) only for a process that asks. The call fails if the kernel is too old, if
+ * a filter of system calls is active, or if a thread's signal stack is too small. */
 static bool tiles_granted(void)
 {
     enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
@@ -67,9 +67,9 @@ osh_isa osh_isa_of_cpu(void)
     return tiles_granted() ? OSH_ISA_AMX : OSH_ISA_AVX512_BF16;
 }
 
-/* Returns the best set of the CPU, but OSH_ISA_AVX512 instead of OSH_ISA_AVX512_BF16 on Intel.
- * There vdpbf16ps is slower than f32 multiply-adds (0.65 of the operations per second, measured on
- * a CPU with AMX). On AMD vdpbf16ps is twice as fast. */
+/* Returns the fastest set of the CPU. On Intel this is OSH_ISA_AVX512 and not OSH_ISA_AVX512_BF16,
+ * because vdpbf16ps is slower there than f32 multiply-adds (0.65 of the operations per second,
+ * measured on a CPU with AMX). On AMD vdpbf16ps is twice as fast. */
 osh_isa osh_isa_auto(void)
 {
     uint32_t a, b, c, d;

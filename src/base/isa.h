@@ -2,8 +2,8 @@
  * user chose.
  *
  * The whole process uses one set, because OpenBLAS has one setting per process, and the set also
- * chooses OpenBLAS's kernels (math/isa.h). The results of matrix products depend on the set. All
- * other kernels of this program give the same bytes under every set. */
+ * chooses OpenBLAS's kernels (math/isa.h). Only the bytes of matrix products depend on the set; all
+ * other kernels give the same bytes with every set. */
 #ifndef OSH_ISA_H
 #define OSH_ISA_H
 #include "base/base.h"

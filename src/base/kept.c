@@ -1,6 +1,5 @@
 /* kept.c - keeps the pages of freed large blocks for later blocks. Each batch allocates blocks of
- * the same sizes. If the pages returned to the system, the system would clear each page before it
- * gives the page out again.
+ * the same sizes. Kept pages save time: the system clears each page before it gives the page out.
  *
  *   sizes     freed blocks by size; the block freed last is used first, as it may be in the cache
  *   extents   free ranges; adjacent ranges are joined; blocks of any size are cut from them.
@@ -11,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Bytes of a huge page. The weight or Hessian of an expert is slightly larger. */
+/* bytes of a huge page; the weight or Hessian of an expert is slightly larger than this */
 enum { HUGE_BYTES = 2 << 20 };
 
 static osh_kept_size *kept_size_find(osh_kept *k, size_t n)

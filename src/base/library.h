@@ -13,8 +13,8 @@ typedef struct osh_symbol {
 
 typedef struct osh_library {
     const char *sonames[2];    // file names, tried in order; the second may be NULL
-    const char *use, *package; // texts for messages: the use of the library, and the package that
-                               // has it
+    /* Texts for messages: the use of the library, and the package that has it. */
+    const char *use, *package;
     const osh_symbol *symbols;
     size_t n;
 } osh_library;

@@ -1,5 +1,5 @@
-/* live.c - prints the live line of a terminal: as much of a job's progress as fits the width, the
- * remaining time first.
+/* live.c - prints the live line of a terminal: as many fields of a job's progress as fit the width.
+ * The first field is the remaining time.
  *
  *   4m12s left  50% [#####.....]  3/28  model.layers.2  observe  12/128  310 tok/s
  *   512 of 2048 MiB  err 1.8e-03     (all on one line)
@@ -123,15 +123,17 @@ static void fill_pieces(char piece[N_PIECES][PIECE], const osh_live *live)
     else if (p->error >= 0) snprintf(piece[ERROR], PIECE, "err %.1e", p->error);
 }
 
-/* Returns the offset from which a name of n bytes is shown after "..", so that both take at most
- * `room` columns. The offset is that of a dot if the part after the last dot fits. A name with a
- * slash is no module's name, and its dots may be those of a version. */
+/* A name of n bytes that is too long is shown as ".." and its end. Returns the offset of this end,
+ * so that both take at most `room` columns. If the part after the last dot fits, the end begins
+ * with a dot. A name with a slash is not cut at dots: it is no module's name, and its dots may
+ * belong to a version. */
 static int name_cut(const char *name, int n, int room)
 {
     int keep = room > 2 ? room - 2 : 0, from = n - keep;
     const char *dot = strchr(name, '/') ? NULL : strchr(name + from, '.');
     if (dot) return (int)(dot - name);
-    while (((unsigned char)name[from] & 0xc0) == 0x80) from++; // moves to the start of a character
+    /* Moves on to the start of a UTF-8 character. */
+    while (((unsigned char)name[from] & 0xc0) == 0x80) from++;
     return from;
 }
 
@@ -152,7 +154,7 @@ static void shorten_name(char *name, int room)
     memset(name, '.', (size_t)dots);
 }
 
-/* Returns the text between piece k and the piece before it. */
+/* Returns the text that is printed before piece k. */
 static const char *piece_gap(char piece[N_PIECES][PIECE], int k)
 {
     for (int i = 0; i < k; i++)
@@ -160,8 +162,7 @@ static const char *piece_gap(char piece[N_PIECES][PIECE], int k)
     return "";
 }
 
-/* Returns the columns of the line. Bytes are counted: no character takes more columns than it has
- * bytes. */
+/* Returns the columns of the line. Counts bytes, which are at least as many as columns. */
 static int line_columns(char piece[N_PIECES][PIECE])
 {
     int columns = 0;
@@ -174,7 +175,7 @@ static int line_columns(char piece[N_PIECES][PIECE])
  * the columns that are left. */
 static void line_fit(char piece[N_PIECES][PIECE], int most, double part)
 {
-    /* Fields of the line in the order in which they are left out. */
+    /* the fields of the line in the order in which they are left out */
     static const int goes[] = {ERROR, MEMORY, RATE, PHASE, BAR, STEP, PERCENT, TIME};
     int name = (int)strlen(piece[NAME]);
     for (size_t k = 0; k < sizeof goes / sizeof *goes; k++) {

@@ -23,14 +23,14 @@
 static const double min_gap = 0.1; // seconds between two redraws
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
-/* Writes n bytes, with one write(2) if the system allows it. Lines of two processes then do not
- * mix, and a killed process leaves only whole lines. */
+/* Writes n bytes, with one write(2) if the system allows it. So lines of two processes do not mix,
+ * and a killed process leaves only whole lines. */
 static void fd_put(int fd, const char *text, size_t n)
 {
     while (n) {
         ssize_t k = write(fd, text, n);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return; // there is no output that could report the error
+        if (k <= 0) return; // the error cannot be reported, because this is the output for errors
         text += k;
         n -= (size_t)k;
     }
@@ -190,8 +190,8 @@ static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
         bool from_start = p->finished && !l->counting;
         l->counting = true;
         l->t0 = from_start ? l->start : now;
-        /* Work that an earlier, killed run has done took no time in this process, so it does not
-         * count. */
+        /* Work of an earlier, killed run took no time in this process, so the estimate does not
+         * count it. */
         l->work0 = from_start ? 0 : p->work_done;
     }
     l->last_work = p->work_done;
@@ -211,7 +211,7 @@ static void line_add(char *to, size_t room, size_t *n, const char *fmt, ...)
     if (*n >= room) *n = room - 1;
 }
 
-typedef struct moment { // values of a progress line that are not in osh_progress
+typedef struct moment { // values of a progress line that osh_progress does not have
     double now, left; // seconds; left < 0: unknown
     int64_t peak;     // bytes
 } moment;
@@ -328,7 +328,7 @@ void osh_progress_show(osh_ctx *cx, const osh_progress *p)
     moment m = {.now = osh_now()};
     bool json = l->mode == OSH_PROGRESS_JSON;
 
-    // the callback is called without the lock, because it may log
+    // the lock is not held here, because the callback may log
     if (l->told) l->told(l->told_user, p);
     pthread_mutex_lock(&l->lock);
     m.left = progress_eta(l, p, m.now);
@@ -337,7 +337,7 @@ void osh_progress_show(osh_ctx *cx, const osh_progress *p)
     bool show = ((l->tty || json) ? due : own_line) || (p->finished && l->fd >= 0);
     pthread_mutex_unlock(&l->lock);
     if (!show) return;
-    /* osh_mem_sampled_peak takes the profile's lock, which must be taken before the log's lock. */
+    /* osh_mem_sampled_peak takes the profile's lock, which must be taken before the log's lock */
     m.peak = osh_mem_sampled_peak(cx);
     if (m.peak < 0) m.peak = osh_rss_peak();
 

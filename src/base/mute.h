@@ -1,4 +1,4 @@
-/* mute.h - turns the progress of a job off for work that is not part of the job. */
+/* mute.h - switches off the progress of a job during work that is not part of the job. */
 #ifndef OSH_MUTE_H
 #define OSH_MUTE_H
 #include "base/base.h"

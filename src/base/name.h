@@ -41,7 +41,7 @@ static inline bool osh_path_parent(char *to, size_t room, const char *path)
 }
 
 /* Returns the length of "model.layers.0.mlp.experts" in "model.layers.0.mlp.experts.7.up_proj".
- * Returns 0 if the name is not that of an expert. */
+ * Returns 0 if the name is not the name of an expert. */
 static inline size_t osh_expert_prefix(const char *name)
 {
     static const char word[] = ".experts.";

@@ -13,13 +13,12 @@ static uint32_t f32_narrow(uint32_t a, int n_man, int bias)
 
     if (e >= e_min) {
         v = a - ((uint32_t)(127 - bias) << 23);
-    } else { // subnormal: the hidden bit becomes explicit, and the point moves
+    } else { // subnormal: the implicit leading 1 becomes explicit
         shift += e_min - e;
         if (e == 0 || shift > 24) return 0;
         v = (a & 0x7fffffu) | 0x800000u;
     }
-    /* If rounding carries out of the mantissa, the carry increases the exponent, which is
-     * correct. */
+    /* a carry out of the mantissa increases the exponent, which is correct */
     return (v + (1u << (shift - 1)) - 1 + ((v >> shift) & 1)) >> shift;
 }
 

@@ -1,16 +1,16 @@
 /* pool.c - runs osh_parallel_for and osh_parallel_apart on persistent worker threads.
  *
- * Chunks are handed out in rising order. When chunk k fails, all chunks below k have begun and run
- * to their end, and chunks above k that have not begun are skipped. So the lowest failing chunk is
- * the same in every run, and the call fails with the message of that chunk. The calling thread
- * works too, as worker 0. A call from inside a chunk finds the pool in use and runs inline.
+ * Chunks begin in ascending order. When chunk k fails, all chunks below k have already begun and
+ * run to their end; chunks above k that have not begun are skipped. So the lowest failing chunk is
+ * the same in every run, and the call fails with its message. The calling thread works too, as
+ * worker 0. A call from inside a chunk finds the pool in use and runs inline.
  *
- * An idle worker spins for a while before it sleeps, because most calls follow each other within
+ * An idle worker spins for a while before it sleeps: most calls follow each other within
  * microseconds, and waking a thread takes as long as a small op, above all on a virtual machine. If
  * other processes use the processors, a worker sleeps at once, because spinning would take time
- * from them and from the other workers. A worker increments n_asleep before it checks for work a
- * last time, and a thread that adds work reads n_asleep afterwards. So a call takes no lock and
- * makes no system call while no worker sleeps. */
+ * from them and from the other workers. While no worker sleeps, a call takes no lock and makes no
+ * system call. No wake-up is lost: a worker increments n_asleep before it checks for work a last
+ * time, and a thread that adds work reads n_asleep afterwards. */
 #include "base/ctx.h"
 #include "base/thread.h"
 
@@ -26,23 +26,25 @@ typedef struct worker {
 } worker;
 
 struct osh_pool {
-    int n, n_started;      // n: number of workers; n_started: number of running threads (n - 1 when
-                           // complete)
+    /* n: number of workers.
+     * n_started: number of running threads (n - 1 when complete). */
+    int n, n_started;
     worker *workers;       // own
-    pthread_mutex_t taken; // held by the thread whose osh_parallel_for or osh_parallel_apart the
-                           // pool executes
+    /* Held by the thread whose osh_parallel_for or osh_parallel_apart the pool executes. */
+    pthread_mutex_t taken;
 
     pthread_mutex_t lock; // held while a thread goes to sleep or wakes others
     pthread_cond_t wake, finished;
     _Atomic int n_asleep; // number of sleeping workers
     _Atomic bool caller_asleep;
-    /* Number of the current job (one osh_parallel_for), raised after the members of the job are
-     * set. A worker executes each job once. */
+    /* Number of the current job (one osh_parallel_for). It is raised after the members of the job
+     * are set. A worker executes each job once. */
     _Atomic uint64_t job;
     _Atomic int n_busy;
     _Atomic bool stop;
-    _Atomic int crowded; // number of later waits that will not spin, because other processes use
-                         // the processors
+    /* number of the next waits in which workers do not spin, because other processes use the
+     * processors */
+    _Atomic int crowded;
 
     osh_chunk_fn fn; // function that the current call executes for each chunk
     void *user;
@@ -67,7 +69,7 @@ static void worker_run_chunks(worker *w)
         w->failed_chunk = chunk;
         int64_t low = atomic_load(&p->lowest_failed);
         while (chunk < low && !atomic_compare_exchange_weak(&p->lowest_failed, &low, chunk)) {}
-        return; // all later chunks of this worker have higher numbers
+        return; // later chunks of this worker have higher numbers, so they are skipped, too
     }
 }
 
@@ -106,7 +108,7 @@ static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), ui
  * threads. */
 static void pool_wake(osh_pool *p, pthread_cond_t *who)
 {
-    // after this lock each waiting thread sleeps or will check the condition again
+    // once this lock is taken, each waiting thread either sleeps or will check the condition again
     pthread_mutex_lock(&p->lock);
     pthread_mutex_unlock(&p->lock);
     pthread_cond_broadcast(who);
@@ -143,8 +145,8 @@ static void *worker_main(void *user)
     for (;;) {
         pool_wait_work(p, seen);
         if (p->stop) return NULL;
-        // seen + 1 is the number of the job (osh_parallel_for) to execute: no job begins before all
-        // workers have finished the previous one
+        // The job to execute has the number seen + 1, because no job begins before all workers have
+        // finished the previous one.
         seen++;
         worker_run_chunks(w);
         if (atomic_fetch_sub(&p->n_busy, 1) == 1 && p->caller_asleep) pool_wake(p, &p->finished);
@@ -245,14 +247,16 @@ osh_status osh_parallel_for(osh_ctx *cx, int64_t n_chunks, osh_chunk_fn fn, void
 typedef struct apart {
     const osh_apart *of;
     osh_ctx *caller;    // view: context of the calling thread, on which `take` runs
-    int64_t n, at_once; // n: number of chunks; at_once: largest number of chunks that are begun and
-                        // not yet taken
-    bool *made;         // view [at_once]: item chunk % at_once is true if the chunk is finished and
-                        // not yet taken
+    /* n: number of chunks.
+     * at_once: largest number of chunks that are begun and not yet taken. */
+    int64_t n, at_once;
+    /* Item chunk % at_once is true if the chunk is finished and not yet taken. */
+    bool *made;         // view [at_once]
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t next, taken; // next: index of the first chunk that has not begun; taken: index of the
-                         // first chunk that is not taken
+    /* next: index of the first chunk that has not begun.
+     * taken: index of the first chunk that is not taken. */
+    int64_t next, taken;
     int64_t failed;      // index of the lowest chunk whose fn or take failed; n: no chunk failed
     osh_status rc;       // status of the chunk `failed`
     char text[OSH_ERROR_BYTES];

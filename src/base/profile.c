@@ -2,9 +2,9 @@
  *
  * A scope is a stage that has begun (osh_profile_begin) and not ended. The wall time of a scope,
  * without the time of inner scopes, is added to the row of its phase. So the rows of the job's
- * thread and the time outside of scopes add up to the whole. A memory point is the highest value in
- * an interval of time. When 1000 points exist, neighbours are merged and the interval doubles, so
- * no peak is lost. */
+ * thread and the time outside of scopes add up to the whole. The memory curve of the report
+ * consists of points. A point is the highest value in an interval of time. When there are 1000
+ * points, neighbours are merged and the interval doubles, so no peak is lost. */
 #include "base/made.h"
 #include "base/profile_impl.h"
 #include "base/quote.h"
@@ -234,7 +234,7 @@ osh_status osh_profile_start(osh_ctx *cx, const char *path)
     osh_profile *p = cx->sh->profile;
     if (p->running) OSH_FAIL(cx, OSH_E_USAGE, "the profile is running already");
     profile_clear(p);
-    /* The path may come from a program that uses the library, so the file is checked. */
+    /* a program that uses the library may give any path, so the file is checked */
     if (path) OSH_TRY(osh_made_check(cx, OSH_PATH_PROFILE, "profile", path));
     if (path && (p->file.fd = osh_fd_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND)) < 0)
         OSH_FAIL(cx, OSH_E_IO, "cannot create profile %s: %s", path,
@@ -425,7 +425,7 @@ void osh_profile_end(osh_ctx *cx, osh_scope scope)
     pthread_mutex_lock(&p->lock);
     while (cx->n_scopes > scope) {
         osh_open_scope *s = &cx->scopes[--cx->n_scopes];
-        // the scope was begun under an earlier profile
+        // the scope belongs to an earlier profile
         if (!p->running || (size_t)s->row >= p->n_rows) continue;
         double now = osh_now() - p->start, seconds = now - s->start;
         p->rows[s->row].seconds += seconds - s->inside;

@@ -21,9 +21,9 @@ bool osh_profile_running(const osh_ctx *cx);
 void osh_profile_stop(osh_ctx *cx);
 
 /* Begins a stage and returns its scope. Scopes nest; each thread's context has its own stack. `of`
- * is a subgraph or module, or NULL. osh_profile_begin writes "<phase> <of> Start" and "... End" to
- * the file; osh_profile_time writes no records; it is for short and frequent stages. Without
- * osh_profile_start nothing happens. */
+ * is the name of a subgraph or module, or NULL. osh_profile_begin writes the records "<phase> <of>
+ * Start" and "<phase> <of> End" to the file. osh_profile_time writes no records, because it is for
+ * short and frequent stages. Without osh_profile_start both do nothing. */
 typedef int osh_scope;
 osh_scope osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
 /* Begins a stage without records. */
@@ -64,17 +64,17 @@ int64_t osh_mem_anon(void);
  * not count. */
 int64_t osh_mem_uncounted(osh_ctx *cx);
 /* Limits the process to n_bytes (0: no limit) while data is read. The limit for allocations is
- * n_bytes minus osh_mem_uncounted minus a reserve for libraries, but at least `least`, because data
- * must be read before an error can name the needed budget. */
+ * n_bytes minus osh_mem_uncounted minus a reserve for libraries, but at least `least`: an error can
+ * name the needed budget only after data were read. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
-/* Value of `least`, in bytes, for jobs that read data. It includes the memory of the program
- * itself. Every such job needs more than this value. */
+/* Value of `least`, in bytes, for jobs that read data; every such job needs more than this. It
+ * includes the memory of the program itself. */
 enum { OSH_MEM_LEAST = 24 << 20 };
 /* Returns the highest memory of the process since osh_ctx_new or osh_ctx_anew, including the memory
  * of libraries. */
 int64_t osh_mem_held(osh_ctx *cx);
-/* Returns rc, the status of reading data after osh_mem_hold, but OSH_E_USAGE instead of
- * OSH_E_NOMEM, with a note that the budget of n_bytes is too small. */
+/* Returns the status rc of reading data after osh_mem_hold. Replaces OSH_E_NOMEM by OSH_E_USAGE,
+ * with a note that the budget of n_bytes is too small. */
 osh_status osh_mem_refused(osh_ctx *cx, osh_status rc, int64_t n_bytes);
 /* Returns the highest osh_mem_anon since osh_profile_start, sampled every 20 ms, at each record,
  * and now. Returns a negative number if this is unknown, or if no profile was started. */
@@ -85,12 +85,13 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
     double seconds;   // wall time of the scopes without the time of inner scopes
     double flops;
     int64_t n; // number of scopes
-    /* True if the scopes ran on another thread than the job's. Their time overlaps the time of
+    /* True if the scopes ran on another thread than the job's. Their time then overlaps the time of
      * other rows. */
     bool background;
-    int64_t peak_bytes, live_bytes; // peak_bytes: highest memory of the process; live_bytes:
-                                    // highest allocated bytes; both over the time in which a scope
-                                    // with records was open; 0: no such scope
+    /* Over the time in which a scope with records was open; 0: no such scope.
+     * peak_bytes: highest memory of the process.
+     * live_bytes: highest number of allocated bytes. */
+    int64_t peak_bytes, live_bytes;
 } osh_profile_row;
 typedef struct osh_profile_total { // sum of the rows of one phase or stage
     const char *name; // view: the name of the phase
@@ -105,12 +106,13 @@ void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_ro
  * free(3). NULL: no memory. */
 osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, size_t n_rows);
 typedef struct osh_profile_point {
-    double seconds; // seconds since the start of the profile; the point's values hold until the
-                    // next point
+    /* seconds since the start of the profile; the point's values hold until the next point. */
+    double seconds;
     int64_t bytes;  // highest value of osh_mem_anon
     int64_t live;   // highest number of allocated bytes; < 0: unknown
-    int row;        // row of the innermost open stage that osh_profile_begin began on the job's
-                    // thread; -1: none
+    /* Row of the innermost open stage that osh_profile_begin began on the job's thread; -1:
+     * none. */
+    int row;
 } osh_profile_point;
 /* A record of osh_profile_checkpoint; `name` is own. */
 typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark;

@@ -10,8 +10,8 @@ enum { OSH_MAX_POINTS = 1000 };
 typedef struct osh_profile_memory { // memory in bytes; < 0: unknown
     int64_t anon, rss;       // now
     int64_t high;            // highest value of anon since the last record
-    int64_t live, live_high; // allocated bytes: now, and highest since the last record; < 0:
-                             // unknown
+    /* Allocated bytes: now, and highest since the last record; < 0: unknown. */
+    int64_t live, live_high;
     osh_profile_gpu gpu;
 } osh_profile_memory;
 
@@ -23,8 +23,8 @@ typedef struct osh_profile_out { // the profile's file
 } osh_profile_out;
 
 typedef struct osh_profile_peaks { // highest values in bytes
-    int64_t host, live, driver; // driver: highest GPU memory that the driver reported at a record;
-                                // < 0: unknown
+    /* driver: highest GPU memory that the driver reported at a record; < 0: unknown. */
+    int64_t host, live, driver;
     int64_t new_host, new_live; // highest values since the last record
 } osh_profile_peaks;
 

@@ -30,7 +30,8 @@ static size_t utf8_character(const unsigned char *s, uint32_t *code)
     return n;
 }
 
-/* Ranges of hidden characters, sorted. All are below U+10000, because JSON's \u has four digits. */
+/* Ranges of hidden characters, sorted. Only characters below U+10000 are here, because JSON's \u
+ * has four digits. */
 static const struct { uint16_t lo, hi; } hidden[] = {
     {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x180e, 0x180e},
     {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb},

@@ -1,5 +1,5 @@
-/* thread.c - starts threads that get no signals: a thread inherits the signal mask of the thread
- * that makes it. */
+/* thread.c - starts threads that get no signals. A new thread inherits the signal mask of the
+ * thread that makes it, so all signals are blocked during the start. */
 #include "base/thread.h"
 
 #include <signal.h>

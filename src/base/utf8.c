@@ -31,7 +31,7 @@ bool osh_utf8_read(osh_utf8 *u, const char *s, size_t n)
                 memcpy(&word, s + i, 8);
                 if (word & 0x8080808080808080u) break;
             }
-            // the byte may begin a new sequence, so the next iteration reads it again
+            // this byte may begin a new sequence, so the next iteration reads it again
             if ((uint8_t)s[i] >= 0x80) --i, --u->n_bytes;
         }
     }

@@ -213,8 +213,8 @@ static int64_t held_bytes(const osh_budget *p)
 }
 
 typedef struct band_bytes {
-    int64_t work;   // bytes of scratch for rounding one band of a Linear, without the worker's
-                    // buffers
+    /* Bytes of scratch for rounding one band of a Linear, without the worker's buffers. */
+    int64_t work;
     int64_t result; // bytes of the result of one band from its rounding until it is written
     int64_t stays;  // bytes of memory that a Linear occupies until all its tensors are written
 } band_bytes;

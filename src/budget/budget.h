@@ -12,8 +12,8 @@
  * batch; for the other kinds, the index of the graph value. */
 typedef enum {
     OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
-    OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART, // partial sum (member `part` of osh_stat) of a
-                                                    // Hessian; of a shift
+    /* Partial sum (member `part` of osh_stat) of a Hessian; of a shift. */
+    OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART,
     OSH_LAYOUT_N_KINDS
 } osh_layout_kind;
 typedef struct osh_places osh_places; // planned addresses of blocks (layout.c)
@@ -21,43 +21,47 @@ typedef struct osh_device_peaks osh_device_peaks; // peaks of passes on a GPU (g
 typedef struct osh_trials osh_trials; // results of simulations (trials.c)
 typedef struct osh_memory {
     osh_tier tier;
-    bool looks_f16;      // true if values are stored as F16 for two-pass observers
-                         // (schedule/looks.h); this changes the output
+    /* True if values are stored as F16 for two-pass observers (schedule/looks.h); this changes the
+     * output. */
+    bool looks_f16;
     int64_t n_kept;      // tier disk: number of batches whose values stay in memory
     int n_loaders;       // number of threads that prefetch values from the disk
     int64_t n_ahead;     // tier disk: number of batches that these threads prefetch
-    bool read_ahead; // true if, for Linears that are rounded without data, the next weight is
-                     // prefetched while the current Linear is rounded
-    int n_stream;        // number of threads that process tensors in bands (output/stream.h), one
-                         // band each
-    int n_held;          // number of bands that a stream keeps in memory until it reads them in the
-                         // second pass
-    int64_t early;       // host bytes for checking large output tensors during the run, included in
-                         // base_bytes; 0: all tensors are checked when the output is sealed
-    bool direct;         // true if reads of the source and writes of the output bypass the page
-                         // cache
-    bool by_gpu;         // tier disk: true if the GPU reads the files of values directly, without a
-                         // copy in host memory
-    int64_t base_bytes;  // host bytes of the process before the first visit, including later
-                         // allocations of its libraries
-    int64_t uncounted;   // bytes of base_bytes that osh_mem_used does not count, such as libraries
-                         // and stacks
+    /* True if, for Linears that are rounded without data, the next weight is prefetched while the
+     * current Linear is rounded. */
+    bool read_ahead;
+    /* Number of threads that process tensors in bands (output/stream.h), one band each. */
+    int n_stream;
+    /* Number of bands that a stream keeps in memory until it reads them in the second pass. */
+    int n_held;
+    /* Host bytes for checking large output tensors during the run, included in base_bytes; 0: all
+     * tensors are checked when the output is sealed. */
+    int64_t early;
+    bool direct; // true if reads of the source and writes of the output bypass the page cache
+    /* Tier disk: true if the GPU reads the files of values directly, without a copy in host
+     * memory. */
+    bool by_gpu;
+    /* Host bytes of the process before the first visit, including later allocations of its
+     * libraries. */
+    int64_t base_bytes;
+    /* Bytes of base_bytes that osh_mem_used does not count, such as libraries and stacks. */
+    int64_t uncounted;
     int64_t load_bytes;  // peak of the host bytes while source, tokenizer and data are read
     osh_peaks peak;      // peaks of the whole run; peak.host includes base_bytes
     int highest;         // index of the visit with the highest host peak; -1: none
-    int64_t read_bytes, write_bytes, reread_bytes; // bytes that are read from the source; that are
-                                                   // written; that are read back from the output
-                                                   // when it is sealed
-    osh_device_peaks *peaks; // own, with a GPU: peaks of passes, used while the plan is made; NULL
-                             // after that
-    osh_trials *trials;  // own: results of simulations, used while the plan is made; NULL after
-                         // that
-    osh_places *places;  // own, with a GPU: planned addresses of blocks; NULL: blocks get any free
-                         // address
-    osh_peaks least;     // smallest budgets with which the run is possible (memory.c: what `host`
-                         // includes)
-    int64_t solve_limit; // limit in bytes of device memory during a solve, which processes more
-                         // rows at a time if memory allows; 0: a solve uses the least memory
+    /* Bytes that are read from the source; that are written; that are read back from the output
+     * when it is sealed. */
+    int64_t read_bytes, write_bytes, reread_bytes;
+    /* With a GPU: peaks of passes, used while the plan is made; NULL after that. */
+    osh_device_peaks *peaks; // own
+    osh_trials *trials; // own: results of simulations, used while the plan is made; NULL after that
+    /* With a GPU: planned addresses of blocks; NULL: blocks get any free address. */
+    osh_places *places;  // own
+    /* Smallest budgets with which the run is possible (memory.c: what `host` includes). */
+    osh_peaks least;
+    /* Limit in bytes of device memory during a solve, which processes more rows at a time if memory
+     * allows; 0: a solve uses the least memory. */
+    int64_t solve_limit;
 } osh_memory;
 
 typedef struct osh_budget {

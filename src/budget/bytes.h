@@ -12,14 +12,13 @@ typedef enum { OSH_SUM_HESSIAN, OSH_SUM_SHIFT, OSH_SUM_SQUARES, OSH_SUM_PEAKS, O
 typedef struct osh_sum_type {
     const osh_stat_type *type;
     unsigned stat;          // bit OSH_STAT_* by which a modifier asks for the sum
-    bool original;          // true if the sum needs the input of the quantized and of the original
-                            // model
-    bool mixed;             // true if a recipe may ask for the sum of a mix of both models' inputs
-                            // (member `share` of osh_linear)
-    bool on_gpu;            // with a GPU: true if the sum is in the GPU's memory, false if in host
-                            // memory
-    osh_layout_kind layout, part; // kinds of the GPU's memory blocks for the members `all` and
-                                  // `part` of osh_stat
+    bool original; // true if the sum needs the input of the quantized and of the original model
+    /* True if a recipe may ask for the sum of a mix of both models' inputs (member `share` of
+     * osh_linear). */
+    bool mixed;
+    bool on_gpu; // with a GPU: true if the sum is in the GPU's memory, false if in host memory
+    /* Kinds of the GPU's memory blocks for the members `all` and `part` of osh_stat. */
+    osh_layout_kind layout, part;
     size_t solving;         // bytes per channel that a solve computes from the sum
 } osh_sum_type;
 extern const osh_sum_type osh_sums[OSH_N_SUMS];

@@ -13,8 +13,7 @@ typedef enum {
     OSH_PHASE_PROPAGATE,
     OSH_PHASE_ROUND, // reads, rounds and writes each Linear that needs no data
     OSH_PHASE_COPY,  // copies tensors that are not quantized
-    OSH_PHASE_TUNE,  // trains codes, scales and norms to match the predictions of the original
-                     // model
+    OSH_PHASE_TUNE, // trains codes, scales and norms to match the predictions of the original model
     OSH_PHASE_SEAL,  // syncs the files, and reads the output back to check it
     OSH_N_PHASES
 } osh_phase;
@@ -25,14 +24,16 @@ typedef struct osh_cost { // costs of one subgraph
      * factorizations of Hessians, and solves. Counts only the unmasked pairs of attention, and one
      * triangle of each Hessian. */
     double flops[OSH_N_PHASES];
-    double work[OSH_N_PHASES]; // seconds of all work on the imaginary machine of cost.c; only
-                               // ratios are used
-    /* Work of a GPU in the passes, for the estimate of gpus.c. done: number of operations of
-     * matrix products and statistics, also unnecessary ones. moved: bytes of values that ops read
-     * and write. stored: bytes of values copied to and from the store. loaded: bytes of weights. */
+    /* Seconds of all work on the imaginary machine of cost.c; only ratios are used. */
+    double work[OSH_N_PHASES];
+    /* Work of a GPU in the passes, for the estimate of gpus.c.
+     * done: number of operations of matrix products and statistics, also unnecessary ones.
+     * moved: bytes of values that ops read and write.
+     * stored: bytes of values copied to and from the store.
+     * loaded: bytes of weights. */
     double done[OSH_N_PHASES], moved[OSH_N_PHASES], stored[OSH_N_PHASES], loaded[OSH_N_PHASES];
-    double factor_flops; // number of operations for factoring Hessians, included in
-                         // flops[OSH_PHASE_SOLVE]
+    /* Number of operations for factoring Hessians, included in flops[OSH_PHASE_SOLVE]. */
+    double factor_flops;
 } osh_cost;
 
 /* *out (own): one element for each subgraph (for the whole graph if the pipeline is basic), and a
@@ -47,8 +48,8 @@ double osh_cost_of_fold(const osh_budget *p, const osh_fold *f);
 typedef struct osh_visited { // one step of a visit; the pointers are views
     int index;          // index of the visit
     const osh_step *step;
-    const bool *stats;  // [graph values] true for values whose statistics the step collects; NULL:
-                        // none
+    /* [graph values] true for values whose statistics the step collects; NULL: none. */
+    const bool *stats;
 } osh_visited;
 /* Sets *share to the step's fraction of its phase, or to 1 if the phase is one pass. `cost` comes
  * from osh_cost_new. */

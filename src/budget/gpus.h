@@ -7,19 +7,21 @@
 typedef struct osh_gpu_model {
     const char *name, *title;
     int64_t memory_bytes; // bytes of memory in all, as nvidia-smi reports them
-    bool tf32_pays;       // true if three matrix products in TF32 take less time than one in F32
-                          // (osh_cuda_tf32_pays)
-    /* bf16, tf32, f32: dense operations per second of matrix products with F32 sums. memory: bytes
-     * per second. bus: bytes per second from the host, in one direction. */
+    /* True if three matrix products in TF32 take less time than one in F32 (osh_cuda_tf32_pays). */
+    bool tf32_pays;
+    /* bf16, tf32, f32: dense operations per second of matrix products with F32 sums.
+     * memory: bytes per second.
+     * bus: bytes per second from the host, in one direction. */
     double bf16, tf32, f32, memory, bus;
 } osh_gpu_model;
 const osh_gpu_model *osh_gpu_model_find(const char *name); // Returns NULL if the name is unknown
 
 typedef struct osh_estimate { // seconds of a run, without the time of the disk
-    double phase[OSH_N_PHASES]; // seconds of each phase (observe, solve, propagate), with the
-                                // copies that do not overlap with computation
-    double copies;              // seconds of all copies over the bus, also of those that overlap
-                                // with computation
+    /* Seconds of each phase (observe, solve, propagate), with the copies that do not overlap with
+     * computation. */
+    double phase[OSH_N_PHASES];
+    /* Seconds of all copies over the bus, also of those that overlap with computation. */
+    double copies;
 } osh_estimate;
 /* Estimates the time that the planned run needs on this GPU model. */
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,

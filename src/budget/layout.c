@@ -21,8 +21,8 @@ typedef struct place {
 } place;
 
 struct osh_places {
-    place *all; // own: capacity `room`; the first n entries are used, and are sorted for a binary
-                // search
+    /* Capacity `room`; the first n entries are used, and are sorted for a binary search. */
+    place *all; // own
     size_t n, room;
 };
 

@@ -103,9 +103,11 @@ static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 typedef struct solving { // a call, and the bytes for solving it
     const osh_call *call;   // view
     const osh_linear *lead; // view: first Linear of the call
-    int64_t work, pack, copy, results; // work: for the whole call; pack: for packing one result;
-                                       // copy: for copies of Hessian and shift, if another call
-                                       // needs them; results: results of the whole call
+    /* work: for the whole call.
+     * pack: for packing one result.
+     * copy: for copies of Hessian and shift, if another call needs them.
+     * results: results of the whole call. */
+    int64_t work, pack, copy, results;
     size_t on_gpu;    // bytes of GPU memory
     osh_tensor shift; // shape of the shift, without data
 } solving;

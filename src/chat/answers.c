@@ -8,15 +8,16 @@
  *   whole conversation                          <user>Hi<end><assistant>Hello<end><user>...
  *                                                                        ^ begin   ^ end
  *
- * Some templates change an earlier answer when later messages follow (they remove its reasoning),
- * or write a system prompt before the last question only. Then the texts of the messages are
- * searched for in their order, and the end of turn after the answer is part of it. */
+ * This fails for some templates: they change an earlier answer when later messages follow (they
+ * remove its reasoning), or write a system prompt only before the last question. For these, the
+ * texts of the messages are searched in the rendered text, in their order. The token or text that
+ * ends the model's turn belongs to the answer. */
 #include <string.h>
 
 #include "chat/chat_impl.h"
 
 typedef struct turn { // a message
-    bool answers;     // true if the assistant says it
+    bool answers;     // true if it is a message of the assistant
     char *text;       // own: the content without white space at both ends; NULL: no string
 } turn;
 
@@ -126,11 +127,11 @@ static osh_status talk_find_begin(osh_ctx *cx, size_t *begin, talk *t, size_t k)
     OSH_TRY(talk_render(cx, &t->asked, t, k, true));
     OSH_TRY(talk_render(cx, &t->before, t, k, false));
     *begin = equal_bytes(t->whole, &t->asked);
-    /* The generation prompt may end with text that no earlier answer has, such as <think>. The
-     * messages before the answer must be equal. */
+    /* The generation prompt may end with text that no earlier answer has, such as <think>, but the
+     * text of the messages before the answer must be equal. */
     bool changed = *begin < t->before.len;
     if (!changed && t->asked.len > t->before.len) goto done;
-    /* The template writes no generation prompt, or has changed the messages before. */
+    /* the template writes no generation prompt, or it has changed the messages before the answer */
     size_t at = changed ? talk_find_text(t, k) : text_find(t->whole, *begin, t->turns[k].text);
     if (at == SIZE_MAX && changed) return talk_fail(cx, k);
     if (at != SIZE_MAX) *begin = at;

@@ -273,8 +273,8 @@ static void messages_add_cell(osh_jrun *r, osh_jv out, const osh_jv *cell, const
 /* A form of rows, by the names of its columns. */
 typedef struct shape {
     const char *first, *answer; // answer NULL: `first` is the whole conversation
-    const char *more;           // column with more text of the question, which may be absent; NULL:
-                                // there is no such column
+    /* Column with more text of the question, which may be absent; NULL: there is no such column. */
+    const char *more;
     bool lists;                 // true: the cells may be lists of messages
 } shape;
 static const shape shapes[] = {
@@ -339,7 +339,7 @@ static osh_jv messages_of_pair(osh_jrun *r, osh_jv row, const shape *s)
  * begins with this column. */
 static const shape *shape_find(osh_jrun *r, osh_jv row, const char *column)
 {
-    const shape *near = NULL; // the row has its first column only
+    const shape *near = NULL; // shape of which the row has only the first column
     for (const shape *s = shapes; s < shapes + N_SHAPES; s++) {
         if ((column && strcmp(column, s->first)) || !row_cell(r, row, s->first)) continue;
         if (!s->answer || row_cell(r, row, s->answer)) return s;

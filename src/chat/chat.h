@@ -6,15 +6,15 @@
 #include "chat/jinja.h"
 
 typedef struct osh_chat osh_chat;
-/* Reads the template of a model directory from chat_template.jinja, or else from chat_template in
- * tokenizer_config.json. If the latter is a list, the template named "default" is used. If there is
- * no template, LLM Compressor's default is used: <|role|>, the content, eos_token. date: see
+/* Reads the template of a model directory: chat_template.jinja, or else chat_template in
+ * tokenizer_config.json. If the latter is a list, the template named "default" is used. A directory
+ * without a template gets LLM Compressor's default: <|role|>, the content, eos_token. date: see
  * osh_jinja_vars (jinja.h). */
 osh_status osh_chat_open(osh_ctx *cx, osh_chat **out, const char *model_dir, const char *date);
 /* Makes a template whose variables are the columns of a row. Printing a column that the row does
  * not have is an error. */
 osh_status osh_chat_of_columns(osh_ctx *cx, osh_chat **out, const char *text, const char *date);
-/* Sets the variable add_generation_prompt to true, so the text ends where the model's answer
+/* Sets the variable add_generation_prompt to true: the text then ends where the model's answer
  * begins. Its default is false. */
 void osh_chat_ask(osh_chat *c);
 bool osh_chat_has_template(const osh_chat *c); // false: the directory has none
@@ -36,9 +36,9 @@ typedef struct osh_chat_row {
 } osh_chat_row;
 typedef struct osh_chat_span { size_t begin, end; } osh_chat_span; // bytes [begin, end) of a text
 typedef struct osh_chat_spans { osh_chat_span *at; size_t n, cap; } osh_chat_spans; // own
-/* Appends the text of a row, which has a conversation, to the empty buffer `out`, and the positions
- * of the assistant's answers to `spans`: the text that the model would write, with its end of turn
- * (answers.c). */
+/* Appends the text of a row with a conversation to the empty buffer `out`, and the positions of the
+ * assistant's answers to `spans`. An answer is the text that the model would write, including the
+ * end of turn (answers.c). */
 osh_status osh_chat_render_answers(osh_ctx *cx, const osh_chat *c, osh_buf *out,
                                    osh_chat_spans *spans, const osh_chat_row *row);
 void osh_chat_spans_deinit(osh_ctx *cx, osh_chat_spans *s);

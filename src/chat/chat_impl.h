@@ -9,13 +9,13 @@ struct osh_chat {
     char *special;       // own: JSON object with the variables that are equal for all rows
     char *date;          // own
     bool columns;
-    bool asks;    // value of add_generation_prompt; true: the text ends where the model's answer
-                  // begins
+    /* value of add_generation_prompt; true: the text ends where the model's answer begins */
+    bool asks;
     bool made_up; // the directory has no template, so the default is used
 };
 
 typedef struct osh_chat_part { // the part of a conversation to render
-    size_t n_messages;     // only the first messages; SIZE_MAX: all
+    size_t n_messages;     // number of messages, from the first on; SIZE_MAX: all
     bool asks;             // value of add_generation_prompt
     osh_chat_spans *marks; // view: gets the texts of `generation` blocks; NULL: not wanted
 } osh_chat_part;

@@ -1,6 +1,6 @@
 /* jinja.h - reads and renders the Jinja of chat templates, as transformers configures it:
- * trim_blocks, lstrip_blocks, no escaping, `break` and `continue`, `generation`, and a sandbox
- * whose lists and dicts never change.
+ * trim_blocks, lstrip_blocks, no escaping, the tags `break`, `continue` and `generation`, and a
+ * sandbox in which lists and dicts cannot be changed.
  *
  * A template comes from an unknown source, so it cannot read a file or the clock, and its nesting,
  * steps, memory and output are limited. A feature that is not supported is an error with its name
@@ -20,8 +20,8 @@ typedef struct osh_jinja_vars {
     size_t n_json;
     const char *date; // date that strftime_now prints, with the time 00:00; NULL: OSH_JINJA_DATE
     bool strict;      // true: printing an undefined value is an error
-    int64_t max_steps; // largest number of steps (units of work, jinja_impl.h), for tests; 0: 20
-                       // million
+    /* Largest number of steps (units of work, jinja_impl.h), for tests; 0: 20 million. */
+    int64_t max_steps;
 } osh_jinja_vars;
 #define OSH_JINJA_DATE "2024-07-26"
 /* Fails if the date does not have the form of OSH_JINJA_DATE. */

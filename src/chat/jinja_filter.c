@@ -30,7 +30,8 @@ static bool params_take_any(const char *params)
     return n && params[n - 1] == '*';
 }
 
-/* Returns v in a form that differs from an argument that was not given, even if v is undefined. */
+/* Returns v as a given argument: the result differs from an argument that was not given, even if v
+ * is undefined. */
 static osh_jv arg_given(osh_jv v)
 {
     return v.kind == OSH_JV_UNDEF && !v.u.s ? osh_jv_undef("", 0) : v;

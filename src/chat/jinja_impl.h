@@ -4,17 +4,17 @@
  *                                    -- jinja_exec.c, jinja_eval.c --> text
  *
  * A run renders a template once. All memory of a template, or of a run, is in an arena and is freed
- * at once. After a failure osh_jrun_fail sets run->rc, and from then on every function returns
- * immediately, with any value. So these functions return no status; the caller checks rc at the
- * end. An allocation that fails returns NULL and also sets rc. */
+ * at once. Most functions return no status. A failure sets run->rc (osh_jrun_fail), and from then
+ * on every function returns immediately, with an arbitrary value. The caller checks rc at the end.
+ * An allocation that fails returns NULL and sets rc, too. */
 #ifndef OSH_JINJA_IMPL_H
 #define OSH_JINJA_IMPL_H
 #include "chat/jinja.h"
 
 enum {
     OSH_JINJA_MAX_DEPTH = 400,        // largest depth of nested nodes, including calls of macros
-    OSH_JINJA_MAX_STEPS = 20000000,   // largest number of nodes, and of steps that osh_jrun_step
-                                      // counts
+    /* Largest number of nodes, and of steps that osh_jrun_step counts. */
+    OSH_JINJA_MAX_STEPS = 20000000,
     OSH_JINJA_MAX_BYTES = 256 << 20,  // largest size of the values of one run, in bytes
     OSH_JINJA_MAX_TEMPLATE = 4 << 20, // largest size of the source, in bytes
 };
@@ -114,10 +114,8 @@ typedef struct osh_jnode {
     int line;
     struct osh_jnode *first, *last, *next;
     struct osh_jnode *target, *body, *other; // used by statements
-    osh_jv value;                            // value of CONST, text of TEXT, name of NAME, ATTR,
-                                             // ...
-    osh_jv keyword;                          // STR: name of a named argument or of a macro's
-                                             // parameter
+    osh_jv value; // value of CONST, text of TEXT, name of NAME, ATTR, ...
+    osh_jv keyword; // STR: name of a named argument or of a macro's parameter
     int op;                                  // operator (see OSH_JOP); TEST: 1 if negated (is not)
     const struct osh_jbuiltin *fn;
 } osh_jnode;
@@ -167,7 +165,7 @@ typedef struct osh_jrun {
     bool strict;
     /* view: gets the positions in `out` of the texts of `generation` blocks; NULL: not wanted */
     struct osh_chat_spans *marks;
-    osh_buf *marked; // view: the `out` of the whole template, while a block may have another one
+    osh_buf *marked; // view: `out` of the whole template; a block may have another `out`
     bool generates;  // result of the parser: the template has `generation` blocks
 } osh_jrun;
 
@@ -178,9 +176,9 @@ void *osh_jrun_get(osh_jrun *r, size_t n);
 /* Adds a scope whose variables are the entries of `dict`. These hide variables of outer scopes with
  * equal names. */
 void osh_jrun_vars(osh_jrun *r, osh_jv dict);
-/* osh_jrun_step and osh_jrun_step_chars count steps, whose limit bounds the time for a row. Every
- * function that reads n bytes or n items must call one of the two. Decoding a character costs more
- * steps than copying a byte. Both return false if the run has failed. */
+/* osh_jrun_step and osh_jrun_step_chars count steps. The number of steps is limited, to limit the
+ * time for a row. Every function that reads n bytes or n items must call one of the two. Decoding a
+ * character counts more steps than copying a byte. Both return false if the run has failed. */
 bool osh_jrun_step(osh_jrun *r, size_t n);       // counts 1 step, and 1 more for each 64 bytes
 bool osh_jrun_step_chars(osh_jrun *r, size_t n); // counts the steps for decoding n bytes
 
@@ -286,8 +284,9 @@ typedef struct osh_jargs {
 typedef struct osh_jbuiltin {
     const char *name;
     osh_jv (*call)(osh_jrun *r, const osh_jargs *a);
-    const char *params; // names of parameters, such as "old new count?"; ?: optional; "*" at the
-                        // end: any further arguments
+    /* Names of parameters, such as "old new count?"; ?: optional; "*" at the end: any further
+     * arguments. */
+    const char *params;
     unsigned of;        // bits 1 << osh_jv_kind: kinds of objects that have the method
 } osh_jbuiltin;
 bool osh_jarg_given(osh_jv v);

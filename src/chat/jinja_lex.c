@@ -99,7 +99,7 @@ static void lex_comment(lexer *x)
 {
     for (size_t i = x->at + 2; i + 1 < x->n; i++)
         if (x->s[i] == '#' && x->s[i + 1] == '}') {
-            // in {#-#} the - belongs to the beginning of the tag
+            // the - of {#-#} belongs to the beginning of the tag
             char sign = i > x->at + 3 ? x->s[i - 1] : 0;
             lexer_end_tag(x, i + 2, sign, true);
             return;

@@ -272,7 +272,7 @@ osh_jnode *osh_jparse_filter(osh_jparser *p, osh_jnode *operand)
                       name.u.s);
         return NULL;
     }
-    if (!operand) { // the operand of a filter of a block is the variable "|"
+    if (!operand) { // in a filter block, the variable "|" has the text of the block
         operand = osh_jparse_new(p, OSH_JN_NAME);
         if (operand) operand->value = osh_jv_word("|");
     }

@@ -284,8 +284,7 @@ static osh_jnode *parse_item(osh_jparser *p)
     return n;
 }
 
-/* Parses up to a tag that `ends` lists, and stops before that tag. `ends` NULL: up to the end of
- * the template. */
+/* Parses statements. Stops before the first tag that `ends` lists. */
 static osh_jnode *parse_body(osh_jparser *p, const char *const *ends)
 {
     static const char *const none[] = {NULL};

@@ -201,8 +201,8 @@ bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b)
     case OSH_JV_LIST:
     case OSH_JV_TUPLE: same = equal_lists(r, a.u.list, b.u.list); break;
     case OSH_JV_DICT: same = equal_dicts(r, a.u.dict, b.u.dict); break;
-    default: same = a.u.list == b.u.list; // values of other kinds are equal only if both are one
-                                          // object
+    /* Values of other kinds are equal only if both are the same object. */
+    default: same = a.u.list == b.u.list;
     }
     r->depth--;
     return same;

@@ -27,7 +27,7 @@ typedef struct line { // a parsed command line
 typedef struct out_state {
     bool failed;  // true if writing to stdout failed
     bool json;    // true if stderr is JSON
-    bool complete; // true if all ranks have done their work, so that a failure ends no other rank
+    bool complete; // true if all ranks have done their work; a failure then ends no other rank
     char *resume; // own: directory with which the same command continues; NULL: none
     osh_ranks *ranks; // own: the processes that a launcher has started; NULL: one process
 } out_state;
@@ -44,7 +44,8 @@ struct command {
     const char *want;
     int most;         // largest number of positional arguments
     const char *more; // other flags, such as "--dot"; NULL: none
-    bool divided;     // true if all ranks call `run`; false: rank 0 does, and the others wait
+    /* True if all ranks call `run`; false: rank 0 does the work, and the other ranks wait. */
+    bool divided;
     osh_status (*run)(osh_ctx *, const line *, out_state *);
 };
 extern const command osh_commands[];               // a row whose name is NULL ends the table
@@ -65,8 +66,9 @@ const char *osh_flag_kind(const osh_field *f);
 /* guard.c: splits this process into a rank, which returns, and a guard, which waits for the rank.
  * *watch: memory of both, in which the rank writes its work and names the guards to watch. */
 osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch);
-/* ranks.c: if a launcher has started several processes, meets the others and checks that all have
- * the same arguments, working directory and environment. *out (own) is also set after a failure. */
+/* ranks.c: if a launcher has started several processes, connects to the others and checks that all
+ * have the same arguments, working directory and environment. *out (own) is also set after a
+ * failure. */
 osh_status osh_line_meet(osh_ctx *cx, osh_ranks **out, int argc, char **argv);
 /* True if this rank runs the command. Logs that other ranks wait, if they do. */
 bool osh_line_runs_here(osh_ctx *cx, const line *l, const osh_ranks *r);

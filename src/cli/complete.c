@@ -8,7 +8,7 @@
 
 /* The kind of a flag's value, or of a positional argument. */
 typedef enum value_kind {
-    VALUE_NONE, // no value, or any text
+    VALUE_NONE, // the flag has no value, or any text is allowed
     VALUE_WORDS,
     VALUE_SCHEMES,
     VALUE_MODULES, // a list of names, separated by commas

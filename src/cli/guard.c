@@ -1,5 +1,6 @@
-/* guard.c - a process that watches a rank of a job under mpirun or srun. A rank that is killed says
- * nothing, and its launcher ends the other ranks at once. So before MPI begins, the process splits:
+/* guard.c - a process that watches a rank of a job under mpirun or srun. A killed rank cannot print
+ * a message, and its launcher ends the other ranks at once. So before MPI begins, the process
+ * splits into two:
  *
  *   launcher ── guard ── rank     the guard waits; the rank does the work
  *
@@ -36,8 +37,8 @@ static bool guard_misses_one(const osh_watch *w)
     return false;
 }
 
-/* Waits for the rank. Kills it if it goes on for long after another one has ended; *killed is then
- * true. Returns the status of waitpid. SIGCHLD must be blocked. */
+/* Waits for the rank. Kills it, and sets *killed to true, if it still runs long after another guard
+ * has ended. Returns the status of waitpid. SIGCHLD must be blocked. */
 static int guard_follow(const osh_watch *w, const sigset_t *child, bool *killed)
 {
     const struct timespec step = {.tv_nsec = 500000000};
@@ -55,7 +56,7 @@ static int guard_follow(const osh_watch *w, const sigset_t *child, bool *killed)
     return status;
 }
 
-/* Waits for the rank, and ends as it has ended. Does not return. */
+/* Waits for the rank, then ends with the same status or signal. Does not return. */
 static void guard_wait(const osh_watch *w, const sigset_t *child)
 {
     struct sigaction pass = {.sa_handler = guard_pass_on, .sa_flags = (int)SA_RESTART};
@@ -92,7 +93,9 @@ osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch)
     if (guarded < 0) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a process: %s", strerror(errno));
     if (guarded > 0) guard_wait(shared, &child);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    setpgid(0, 0); // a signal for the guard's group comes once, from the guard
+    /* The rank gets a process group of its own, so a signal for the guard's group reaches it only
+     * once, through the guard. */
+    setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != guard) _exit(1); // the guard was killed before prctl
     *watch = shared;

@@ -65,7 +65,7 @@ static void put_stdout(out_state *st, const char *text, size_t n)
 }
 
 /* Prints results. Escapes control characters except line ends, because names may contain them and a
- * terminal obeys them. */
+ * terminal executes them. */
 void osh_to_stdout(void *user, const char *text, size_t n)
 {
     enum { PART = 512 };
@@ -512,13 +512,14 @@ static const char *line_text_option(const line *l, const char *name)
     return at ? *(char *const *)at : NULL;
 }
 
-/* Sets what a run of the program has and that of the library does not: a default of --output, and
- * texts for a person. */
+/* Sets options that a run of the program has and a run of the library does not: a default of
+ * --output, and texts for a person. */
 static osh_status compress_prepare(osh_ctx *cx, line *l, const out_state *st)
 {
     osh_status rc = OSH_OK;
     osh_options *o = &l->options.run;
-    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE); // the run reads the recipe again
+    /* Prints no warnings here, because the run reads the recipe again. */
+    osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     if (!o->output) {
         OSH_TRY(osh_output_default(cx, &o->output, o));
         o->named = o->output != NULL;
@@ -600,7 +601,7 @@ static int exit_code(osh_status rc) { return rc == 0 ? 0 : rc == OSH_E_USAGE ? 2
 static void error_print(const osh_ctx *cx, osh_status rc, const out_state *st)
 {
     char text[8192], dir[4096];
-    // nothing goes on if the message asks for --restart
+    // no run continues if the message asks for --restart
     const char *resume = strstr(osh_error_text(cx), "want --restart") ? NULL : st->resume;
     if (!st->json) {
         fprintf(stderr, "oneshot: %s\n", osh_error_text(cx));

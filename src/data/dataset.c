@@ -1,10 +1,10 @@
 /* dataset.c - converts rows to samples: chooses the rows, cuts them, and applies a collator.
  *
- * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, with four differences:
- * rows keep the order of the file (LLM Compressor sorts them by descending length); a shuffle has a
- * seed; padding is not stored (in LLM Compressor padding is part of every statistic); concatenation
- * drops the tokens that fill no block once, at the end (LLM Compressor drops them once per 1000
- * rows). */
+ * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, with four differences.
+ * Rows keep the order of the file (LLM Compressor sorts them by descending length). A shuffle has a
+ * seed. Padding is not stored (in LLM Compressor padding is part of every statistic). Concatenation
+ * drops tokens that do not fill a block only at the end (LLM Compressor drops such tokens after
+ * each 1000 rows). */
 #include "data/dataset.h"
 #include "base/rng.h"
 #include "data/dataset_row.h"
@@ -209,7 +209,9 @@ typedef struct span { // position and number of the tokens of one row in reading
 
 typedef struct reading { // tokens of the rows that one pass over the file reads
     osh_ids ids; // own
-    span *spans; // own; spans[i] is the row whose position is i + the first position of the pass
+    /* Own: spans[i] belongs to the row with position first + i, where `first` is the first position
+     * of the pass. */
+    span *spans;
 } reading;
 
 /* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them. r->ids
@@ -267,8 +269,8 @@ done:
     return rc;
 }
 
-/* Returns the number of rows to read next. If a number of tokens or blocks is wanted, the number is
- * an estimate from the average length of the rows so far. */
+/* Returns the number of rows to read next. If a number of tokens or blocks is wanted, estimates it
+ * from the average length of the rows so far. */
 static int64_t loader_next_rows(const loader *l, int64_t limit, int64_t n_left)
 {
     int64_t n = limit && !l->opt->concatenate ? limit - l->n_seen : INT64_MAX;
@@ -372,7 +374,7 @@ static void loader_deinit(osh_ctx *cx, loader *l)
     osh_row_reader_deinit(cx, &l->rows);
 }
 
-/* Gives the samples to *out. */
+/* Moves the samples to *out. */
 static void loader_give_samples(loader *l, osh_dataset *out)
 {
     *out = (osh_dataset){.ids = l->ids.ids, .offsets = l->offsets, .n = l->n};
@@ -408,7 +410,7 @@ osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_toke
     *out = (osh_dataset){0};
     OSH_TRY(dataset_check_options(cx, opt));
     OSH_TRY(loader_init(cx, &l, tok, opt));
-    /* LLM Compressor cuts text when the text is tokenized, before concatenation. It cuts ids in its
+    /* LLM Compressor cuts text when it tokenizes it, before concatenation. It cuts ids in its
      * collators, except in the padding collator. */
     l.rows.cut_ids = !opt->concatenate && !collator_is(opt, "padding");
     OSH_TRY(opt->shuffle ? loader_read_shuffled(cx, &l, asked)

@@ -1,15 +1,16 @@
 /* dataset.h - converts calibration and evaluation text to token sequences.
  *
- * A row of a .jsonl, .json or .parquet has text (in text_column, or "text") or input_ids. An
- * attention_mask, if the row has one, marks the input_ids to use. All rows must be of the kind of
- * the first row. Without text_column, input_ids are preferred to text. Lines of white space are not
- * rows. A record of a .csv has text in text_column, or "text". Rows with a conversation (chat.h)
- * and without text and input_ids are rendered with the model's chat template, and no special token
- * is added. With text_template, rows are rendered from their columns.
+ * A row of a .jsonl, .json or .parquet has text (in text_column, or "text") or input_ids. If a row
+ * has an attention_mask, it selects the input_ids that are used. All rows must be of the kind of
+ * the first row. If a row has input_ids and text, and no text_column is given, the input_ids are
+ * used. Lines of white space are not rows. A record of a .csv has text in text_column, or "text".
+ * A row with a conversation (chat.h), but without text and input_ids, is rendered with the model's
+ * chat template, and no special token is added. If text_template is given, rows are rendered from
+ * their columns.
  *
- * With `answers`, only some tokens are counted: in conversations the tokens of the assistant's
- * answers (chat/answers.h), and in rows with input_ids the tokens whose number in the column
- * loss_mask is 1. */
+ * With the option `answers`, only some tokens are counted. In conversations these are the tokens of
+ * the assistant's answers (chat/answers.c); in rows with input_ids they are the tokens with a 1 in
+ * the column loss_mask. */
 #ifndef OSH_DATASET_H
 #define OSH_DATASET_H
 #include "tokenizer/tokenizer.h"
@@ -18,31 +19,33 @@ typedef struct osh_dataset {
     int32_t *ids;     // own; tokens of all samples, in order
     int64_t *offsets; // own; [n + 1] offsets of the samples in `ids`
     int64_t n;        // number of samples
-    uint8_t *counted; // own [tokens]: 1 for tokens that statistics and losses count, else 0; NULL:
-                      // all tokens count
+    /* 1 for tokens that statistics and losses count, else 0; NULL: all tokens count. */
+    uint8_t *counted; // own [tokens]
 } osh_dataset;
 
 typedef struct osh_dataset_options { // LLM Compressor's arguments
-    const char *path;        // path of a .jsonl, .json, .csv or .txt, also with .zst or .gz, or of
-                             // a .parquet, or of a directory of these
+    /* Path of a .jsonl, .json, .csv or .txt, also with .zst or .gz, or of a .parquet, or of a
+     * directory of these. */
+    const char *path;
     const char *text_column; // NULL: input_ids, or "text" if the rows have no input_ids
     const char *text_template; // template over the columns of a row; NULL: no template
-    const char *model_dir;   // directory of the model whose chat template renders conversations;
-                             // NULL: none
+    /* Directory of the model whose chat template renders conversations; NULL: none. */
+    const char *model_dir;
     const char *chat_date;   // date for templates (jinja.h)
     const char *split;       // rows to use, such as "train[:512]" (split.h); NULL: all
     int64_t num_samples;     // number of rows, or of blocks if rows are concatenated; 0: all
-    int64_t num_tokens;      // no more samples are taken when they have this many tokens; 0: all
+    /* Number of tokens after which no more samples are taken; 0: all samples are taken. */
+    int64_t num_tokens;
     int64_t max_seq_length;  // largest size of a sample in tokens, > 0
     int64_t batch_size;      // number of samples that the truncation collator cuts to one length
     bool shuffle;
     uint64_t seed;
-    bool concatenate, pad_to_max_length; // pad_to_max_length changes only how samples are cut; no
-                                         // padding is stored or counted
+    /* pad_to_max_length changes only how samples are cut; no padding is stored or counted. */
+    bool concatenate, pad_to_max_length;
     bool answers;            // true: finds the tokens to count (osh_dataset.counted)
     const char *collator;    // NULL or "none", "truncation", "padding"
-    int64_t n_vocab;         // an id outside of [0, n_vocab) is an error with its line number; 0:
-                             // ids are not checked
+    /* An id outside of [0, n_vocab) is an error with its line number; 0: ids are not checked. */
+    int64_t n_vocab;
 } osh_dataset_options;
 
 /* Loads calibration samples. Each non-empty line of a .txt is a sample. tok may be NULL if the rows
@@ -50,9 +53,9 @@ typedef struct osh_dataset_options { // LLM Compressor's arguments
 osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
                             const osh_dataset_options *opt);
 /* Loads calibration samples like osh_dataset_load, without a collator. Sets *texts to true if the
- * rows are texts. With `answers`, the id of a token that does not count is stored as ~id (which is
- * negative), so that all functions that move ids move this mark, too. osh_dataset_unmark moves the
- * marks to out->counted. */
+ * rows are texts. With `answers`, the id of a token that does not count is marked: it is stored as
+ * ~id, which is negative. So functions that move ids move the marks, too. osh_dataset_unmark
+ * converts the marks to out->counted. */
 osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_tokenizer *tok,
                             const osh_dataset_options *opt);
 osh_status osh_dataset_unmark(osh_ctx *cx, osh_dataset *d);
@@ -69,8 +72,8 @@ void osh_dataset_collate(osh_dataset *d, const osh_dataset_options *opt, bool te
 typedef struct osh_dataset_windows { int64_t first, count, stride; } osh_dataset_windows;
 osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
                                  const osh_dataset_options *opt, const osh_dataset_windows *which);
-/* Sets *n_rows to the number of rows of the data set, without reading their contents. Counts to
- * `most` only; 0: counts all. */
+/* Sets *n_rows to the number of rows of the data set, without reading their contents. Stops
+ * counting at `most`; 0: counts all. */
 osh_status osh_dataset_count(osh_ctx *cx, int64_t *n_rows, const osh_dataset_options *opt,
                              int64_t most);
 /* Copies the first n samples of d to *out (own), each cut to at most `length` tokens. All tokens of

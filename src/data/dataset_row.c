@@ -3,8 +3,9 @@
  *
  * Text is tokenized with special tokens, and cut as a Hugging Face tokenizer truncates it: the
  * special tokens after the text (an end-of-sequence token) stay, and the text before them is
- * shortened. The rest of the text is not tokenized. A row that a template renders is in memory as a
- * whole. A conversation gets no special tokens, because its template has written them. */
+ * shortened. Text after the cut is not tokenized. A row that is rendered by a template is in memory
+ * as a whole. A conversation gets no special tokens, because its template has already written
+ * them. */
 #include "data/dataset_row.h"
 #include "base/file.h"
 #include "base/map.h"
@@ -29,8 +30,8 @@ typedef struct row {
     size_t n_piece;
     osh_ids list, mask, loss; // own: values of input_ids, attention_mask and loss_mask
     osh_ids counted; // own: with opt->answers, 1 for each token of the row that counts, else 0
-    int64_t bad_id, bad_mask, bad_loss; // position of the first wrong item, from 1; 0: all items
-                                        // are right
+    /* Position of the first wrong item, from 1; 0: all items are right. */
+    int64_t bad_id, bad_mask, bad_loss;
     bool bare; // true: the text gets no special tokens
     bool has_text, has_list, has_mask, has_loss, is_string, is_list;
 } row;
@@ -334,8 +335,8 @@ static osh_status row_fail_column(osh_ctx *cx, const row *w, const char *wanted)
                     w->names.len ? w->names.data : "none");
 }
 
-/* Fails if a mask of the row is no list of numbers 0 and 1, as long as input_ids. `bad`: position
- * of the first item that is no whole number; 0: none. */
+/* Fails unless a mask of the row is a list of numbers 0 and 1 that is as long as input_ids. `bad`:
+ * position of the first item that is no whole number; 0: none. */
 static osh_status row_check_mask(osh_ctx *cx, const row *w, const char *name, const osh_ids *mask,
                                  int64_t bad)
 {
@@ -421,11 +422,12 @@ static osh_status note_line(osh_ctx *cx, const osh_lines *lines, osh_status rc)
 typedef struct row_prefix { // the first bytes of a row's text, which grow
     const char *text;     // view
     size_t n;             // number of bytes
-    osh_ids ids;          // own: ids of the bytes that later bytes cannot change
-    osh_ids tail;         // own: ids of the other bytes if the text ended here
+    osh_ids ids;          // own: ids that later bytes cannot change
+    osh_ids tail;         // own: ids of the remaining bytes, if the text ended here
 } row_prefix;
 
-/* Returns the number of ids that equal ids of the row, which begin at its id `at`. */
+/* Compares `ids` with the ids of the row from its id `at` on. Returns the number of equal ids
+ * before the first difference. */
 static int64_t row_equal_ids(const row *w, int64_t at, const osh_ids *ids)
 {
     int64_t n = 0, most = w->ids->n - w->start - at;
@@ -433,9 +435,9 @@ static int64_t row_equal_ids(const row *w, int64_t at, const osh_ids *ids)
     return n;
 }
 
-/* Sets *n to the number of tokens of the row that have ended before byte `at` of its text: the
- * number of tokens that the text up to `at` has in common with the whole text. The ids of `p` are
- * tokens of the whole text. The positions grow, so each byte of the text is tokenized once. */
+/* Sets *n to the number of tokens of the row that end at or before byte `at` of its text: the
+ * tokens that the text up to `at` has in common with the whole text. The ids of `p` are tokens of
+ * the whole text. Calls have ascending positions, so each byte of the text is tokenized once. */
 static osh_status row_tokens_before(osh_ctx *cx, int64_t *n, const row *w, row_prefix *p, size_t at)
 {
     osh_status rc = OSH_OK;

@@ -1,6 +1,7 @@
-/* folder.c - chooses the data files of a directory, sorted by name. Example: of b.jsonl,
- * a.jsonl.zst and README.md, the data files are a.jsonl.zst and b.jsonl. Data sets of the Hub have
- * files such as train-00000-of-00002.parquet, and a directory may have those of several splits. */
+/* folder.c - chooses the data files of a directory, sorted by name. Example: in a directory with
+ * b.jsonl, a.jsonl.zst and README.md, the data files are a.jsonl.zst and b.jsonl. Data sets of the
+ * Hub have files such as train-00000-of-00002.parquet, and a directory may have files of several
+ * splits. */
 #include "data/folder.h"
 
 #include <string.h>

@@ -38,8 +38,8 @@ struct osh_lines {
     char head[4]; // first bytes of the current file, which may be a byte order mark
     size_t n_head;
     bool begun;         // true: `head` was checked
-    int64_t part_bytes, part_lines; // bytes of the current file (byte order mark included), and
-                                    // lines in these bytes
+    /* Bytes of the current file (byte order mark included), and lines in these bytes. */
+    int64_t part_bytes, part_lines;
     int64_t mark;       // bytes of the byte order mark
     osh_utf8 utf8;      // UTF-8 decoder for the bytes after the mark
     const char *column; // view: wanted column of a .csv
@@ -277,7 +277,7 @@ static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_
     const char *nul = n ? memchr(bytes, 0, n) : NULL;
     if (nul) return refuse_nul(cx, l, bytes, (size_t)(nul - bytes));
     if (n ? osh_utf8_read(&l->utf8, bytes, n) : osh_utf8_ends(&l->utf8)) return OSH_OK;
-    // negative: the character begins before `bytes`
+    // a negative number: the character begins before `bytes`
     int64_t here = l->mark + l->utf8.start - l->part_bytes;
     int64_t line = l->part_lines + 1 + count_newlines(bytes, here > 0 && n ? (size_t)here : 0);
     return osh_fail(cx, OSH_E_FORMAT,
@@ -368,8 +368,8 @@ static osh_status lines_fill(osh_ctx *cx, osh_lines *l)
         if (l->text.len > had) l->last = l->text.data[l->text.len - 1];
         l->file_ends = n == 0 && l->n_open >= l->n_files;
         if (!n && !l->file_ends) OSH_TRY(lines_next_part(cx, l));
-    } while (l->text.len == had && !l->file_ends); // a .csv gives no bytes for columns that are not
-                                                   // wanted
+        /* A chunk of a .csv gives no bytes if it has only columns that are not wanted. */
+    } while (l->text.len == had && !l->file_ends);
 done:
     return rc;
 }
@@ -414,8 +414,8 @@ osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **t
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s %lld is longer than 64 MiB", place.path, place.what,
                  (long long)place.number);
     }
-    // A \r at the end of the text is not returned yet: if a
-    //  follows, the \r is a part of the line end; if not, the next call returns the \r.
+    // A \r at the end of the text is not returned yet: if a \n follows, the \r belongs to the line
+    // end; if not, the next call returns the \r.
     if (!l->as_they_are && to > l->start && l->text.data[to - 1] == '\r') to--;
     *text = l->text.data + l->start;
     *n = to - l->start;
@@ -464,7 +464,7 @@ done:
 
 osh_place osh_lines_place(const osh_lines *l)
 {
-    size_t k = l->n_open; // k - 1 becomes the index of the file that has the line
+    size_t k = l->n_open; // after the loop, k - 1 is the index of the file that has the line
     if (!l->files) return (osh_place){osh_file_path(l->file), "line", l->number};
     while (k > 1 && l->first[k - 1] > l->number) k--;
     return (osh_place){l->files[k - 1], l->shaped ? "row" : "line",

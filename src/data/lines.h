@@ -8,20 +8,20 @@ typedef struct osh_lines osh_lines;
 /* Opens a file. A .zst or .gz is decompressed. */
 osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path);
 /* Opens the lines of a data file, or of the files of a directory (folder.h has the use of
- * `splits`). Rows of a .json become lines of JSON objects, and so do rows of a .csv with their
- * field in `column` (shape.h), and of a .parquet (parquet.h). `column` must live as long as *out. A
- * byte order mark of UTF-8 is removed; NUL, UTF-16, UTF-32 and other bytes that are not UTF-8 are
- * errors. */
+ * `splits`). Rows of a .json, a .csv (with their field in `column`, shape.h) or a .parquet
+ * (parquet.h) become lines of JSON objects. `column` must live as long as *out. A byte order mark
+ * of UTF-8 is removed; NUL, UTF-16, UTF-32 and other bytes that are not UTF-8 are errors. */
 osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column,
                                const char *splits);
 void osh_lines_close(osh_ctx *cx, osh_lines *l);
-/* Makes only \n the end of a line, so a \r before it is a part of the line, and allows lines of any
+/* From now on only \n ends a line, and a \r before it belongs to the line; lines may have any
  * length. Without this call a line has at most 64 MiB. */
 void osh_lines_as_they_are(osh_lines *l);
 /* Moves to the first or to the next line. Sets *any to false if there is no such line. */
 osh_status osh_lines_begin(osh_ctx *cx, osh_lines *l, bool *any);
-/* Drops the first `used` bytes of the current text, and sets *text to the rest of the line, without
- * \n or \r\n. Either the text has more bytes than before, or *end is true. */
+/* Drops the first `used` bytes of the current text, reads more of the line, and sets *text to the
+ * bytes that are not dropped, without \n or \r\n. If no more bytes could be added because the line
+ * has ended, *end is true. */
 osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **text, size_t *n,
                           bool *end);
 /* Skips the rest of the current line. Sets *blank to true if the rest is only white space. */

@@ -163,10 +163,11 @@ double osh_mix_share(const osh_mix *m, const osh_data_set *s)
 int64_t osh_mix_quota(const osh_mix *m, size_t i, int64_t n_samples)
 {
     __int128 part = (__int128)n_samples * m->sets[i].weight;
-    return (int64_t)((part + m->total - 1) / m->total); // rounded up: no data set gives more
+    /* Rounded up; no data set gives more samples than this. */
+    return (int64_t)((part + m->total - 1) / m->total);
 }
 
-/* Returns the data set that has the next turn, and updates the credits. */
+/* Returns the data set from which the next sample is taken, and updates the credits. */
 static size_t mix_turn(const osh_mix *m, int64_t *credits)
 {
     size_t which = 0;

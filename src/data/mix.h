@@ -3,9 +3,10 @@
  *   a.jsonl, b.jsonl:0.3, c.jsonl:0.1      b has a share of 0.3, c of 0.1, a gets the rest, 0.6
  *
  * Data sets without a number divide the rest into equal shares. The samples are taken one after the
- * other: before each sample, the credit of each data set grows by its share; the data set with the
- * largest credit (of several: the first one) gives its next sample, and its credit falls by 1. If a
- * data set has no more samples, its turns are skipped. */
+ * other: each data set has a credit. Before each sample, each credit grows by the share of the data
+ * set. The next sample is taken from the data set with the largest credit (of several: the first
+ * one), and its credit falls by 1. This is a turn of the data set. If a data set has no more
+ * samples, its turns are skipped. */
 #ifndef OSH_MIX_H
 #define OSH_MIX_H
 #include "base/field.h"
@@ -35,8 +36,9 @@ typedef struct osh_mix_texts {                            // texts of the user; 
 /* Reads the texts of data sets and computes the shares. osh_mix_deinit frees *out. */
 osh_status osh_mix_read(osh_ctx *cx, osh_mix *out, const osh_mix_texts *texts);
 void osh_mix_deinit(osh_ctx *cx, osh_mix *m);
-/* Returns the length of the path in "b.jsonl:0.3". If a file or directory has the whole text as its
- * path, or if no number comes after the last colon, this is the length of the text. */
+/* Returns the length of the path in a text such as "b.jsonl:0.3". Returns the length of the
+ * whole text if there is a file or directory with this path, or if no number comes after the
+ * last colon. */
 size_t osh_mix_path_bytes(const char *text);
 /* Returns the value of data set `i`: the only item of the list, or item i. NULL: the list or the
  * item is empty. */

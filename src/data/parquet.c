@@ -3,8 +3,8 @@
  * Each value of a column has two levels. The definition level tells which part of its path exists:
  * if it is below the level of an optional group, the group is null; if it is below the level of a
  * repeated group, the list is empty. The repetition level tells which list the value continues; 0
- * begins a row. All columns below a group have the same levels as far as the group reaches, which
- * is checked, because a wrong file could otherwise shift the columns. */
+ * begins a row. All columns below a group must have the same levels for the parts of their paths
+ * that they share. This is checked: a wrong file could otherwise shift the columns. */
 #include "data/parquet.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ struct osh_parquet {
     osh_pq_column *columns; // own [schema.n_leaves]
     osh_pq_chunk *chunks;   // own [schema.n_leaves]
     bool *wanted;           // own [schema.n_nodes]: for each child of the root, true if it is read
-    bool all;               // all columns are wanted
+    bool all;               // true if all columns are wanted
     int group;              // number of row groups that were begun
     int64_t n_left;         // rows left in the row group
     int64_t n_rows;         // rows so far
@@ -124,8 +124,8 @@ static osh_status buf_put(osh_ctx *cx, void *user, const char *s, size_t n)
     return osh_buf_append(cx, user, s, n);
 }
 
-/* Writes a string. Bytes without annotation are text if they are UTF-8; if not, and the column was
- * not asked for, they are left out. */
+/* Writes a string. Bytes without annotation count as text if they are UTF-8. If they are not, and
+ * the column was not requested, they are left out. */
 static osh_status parquet_put_text(osh_ctx *cx, osh_parquet *p, const osh_pq_node *n,
                                    const osh_pq_value *v)
 {
@@ -168,8 +168,8 @@ static osh_status parquet_put_value(osh_ctx *cx, osh_parquet *p, const osh_pq_no
     return osh_fail(cx, OSH_E_INTERNAL, "column '%s' has no form", n->name);
 }
 
-/* Moves all columns below the node to the next value. Fails if one of them has a value: the columns
- * disagree. */
+/* Moves all columns below the node to the next value. Fails if one of them has a value, because the
+ * columns then disagree. */
 static osh_status parquet_skip(osh_ctx *cx, osh_parquet *p, const osh_pq_node *n)
 {
     osh_status rc = OSH_OK;

@@ -8,8 +8,8 @@
  *   2   copy of 1 to 64 bytes: the upper 6 bits are the length - 1, and 2 bytes are the offset
  *   3   like 2, with an offset of 4 bytes
  *
- * Debian's libsnappy is C++, and no other code of the program needs the C++ library at run
- * time. */
+ * libsnappy is not used: Debian's libsnappy is C++, and no other code of the program needs the C++
+ * library at run time. */
 #include "data/pq_codec.h"
 
 #include <string.h>
@@ -110,7 +110,7 @@ static void zlib_free(void *cx, void *p)
 static osh_status gzip_unpack(osh_ctx *cx, uint8_t *to, size_t n, const osh_pq_packed *from,
                               const char *what)
 {
-    enum { ZLIB_OR_GZIP = 32 + MAX_WBITS }; // 32: the header tells which of the two it is
+    enum { ZLIB_OR_GZIP = 32 + MAX_WBITS }; // 32: zlib reads from the header which of the two it is
     osh_status rc = OSH_OK;
     z_stream z = {.zalloc = zlib_alloc,
                   .zfree = zlib_free,

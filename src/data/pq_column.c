@@ -258,7 +258,7 @@ static osh_status column_next_page(osh_ctx *cx, osh_pq_column *c)
         else if (h.kind == DATA_PAGE || h.kind == DATA_PAGE_V2)
             OSH_TRY(column_read_data(cx, c, &h));
         else
-            c->at += h.n_packed; // another kind of page is skipped, as the format demands
+            c->at += h.n_packed; // pages of other kinds are skipped, as the format requires
         if (c->n_left > c->chunk.n_values - c->n_seen)
             OSH_TRY(column_fail(cx, c, "more values than the footer counts"));
     }

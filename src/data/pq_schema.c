@@ -80,7 +80,7 @@ static osh_status element_field(osh_thrift *t, void *user, int id, int type)
 static osh_pq_form element_form(const element *e)
 {
     int64_t c = e->converted, l = e->logical;
-    bool bare = c < 0 && l < 0; // without an annotation
+    bool bare = c < 0 && l < 0; // true: no annotation changes the meaning of the type
     if (e->type == OSH_PQ_BOOLEAN) return OSH_PQ_AS_BOOL;
     if (e->type == OSH_PQ_FLOAT || e->type == OSH_PQ_DOUBLE) return OSH_PQ_AS_FLOAT;
     if (e->type == OSH_PQ_INT32 || e->type == OSH_PQ_INT64) {
@@ -237,7 +237,7 @@ static osh_status chunk_check(osh_ctx *cx, group *g, const char *name, int type)
     if (!g->has_meta || g->type != type || c->n_values < 0)
         return osh_fail(cx, OSH_E_FORMAT, "%s: the footer describes the column '%s' wrongly", path,
                         name);
-    if (!c->n_values) { // writers give such a column any position
+    if (!c->n_values) { // some writers give an empty column an arbitrary position
         c->from = 4, c->n_bytes = 0;
         return OSH_OK;
     }

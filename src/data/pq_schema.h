@@ -12,7 +12,7 @@ typedef enum { // how the values of a leaf are written
     OSH_PQ_AS_UINT,
     OSH_PQ_AS_FLOAT,
     OSH_PQ_AS_BOOL,
-    OSH_PQ_AS_NOTHING // another type, such as a date
+    OSH_PQ_AS_NOTHING // any other type, such as a date
 } osh_pq_form;
 
 typedef struct osh_pq_node { // a column, or a part of a column
@@ -24,7 +24,7 @@ typedef struct osh_pq_node { // a column, or a part of a column
     int first_leaf, n_leaves;
     int max_rep, max_def; // largest levels of this node's values
     bool list, map;       // the group is annotated as a list or map
-    bool known;           // all leaves below have a form
+    bool known;           // true if all leaves below it have a known type
 } osh_pq_node;
 
 typedef struct osh_pq_schema {

@@ -121,7 +121,8 @@ bool osh_pq_delta_next(osh_pq_delta *d, int64_t *v)
     if (d->i++) {
         if (!d->in && !delta_mini(d)) return false;
         d->in--;
-        d->last += d->least + bits_read(d->bits, d->bit, d->width); // wraps around, as writers do
+        /* The sum wraps around, as in writers. */
+        d->last += d->least + bits_read(d->bits, d->bit, d->width);
         d->bit += (uint64_t)d->width;
     }
     *v = (int64_t)d->last;
@@ -187,7 +188,8 @@ bool osh_pq_values_open(osh_pq_values *v, osh_pq_bytes b, int type, int encoding
                          .size = osh_pq_type_bytes(type),
                          .dictionary = dictionary};
     osh_buf_clear(&v->last);
-    if (b.at == b.end && osh_pq_encoding_is_known(type, encoding)) return true; // all are null
+    /* A page without bytes: all values are null. */
+    if (b.at == b.end && osh_pq_encoding_is_known(type, encoding)) return true;
     switch (encoding) {
     case OSH_PQ_PLAIN_DICTIONARY:
     case OSH_PQ_RLE_DICTIONARY:

@@ -1,5 +1,5 @@
 /* pq_values.h - decodes the levels and values of one page of a Parquet file, one after the other. A
- * decoder keeps a position only, so its memory does not depend on the number of values. All
+ * decoder stores only its position, so its memory does not depend on the number of values. All
  * functions return false if the bytes are not valid. */
 #ifndef OSH_PQ_VALUES_H
 #define OSH_PQ_VALUES_H
@@ -45,8 +45,9 @@ typedef struct osh_pq_hybrid {
 } osh_pq_hybrid;
 bool osh_pq_hybrid_next(osh_pq_hybrid *h, uint32_t *v);
 
-/* Differences of integers in blocks. Each block has the smallest difference, and miniblocks of the
- * other differences minus the smallest one, each with its own width. */
+/* Differences of successive integers, in blocks. A block has its smallest difference, and
+ * miniblocks with the other differences minus the smallest one. Each miniblock has its own width in
+ * bits. */
 typedef struct osh_pq_delta {
     osh_pq_bytes b;
     uint64_t n, i;        // number of values; index of the next value
@@ -90,7 +91,7 @@ typedef struct osh_pq_values { // decoder of the values of a page
 size_t
 osh_pq_type_bytes(int type); // returns the size of a value; 0: the sizes differ, or are unknown
 bool osh_pq_encoding_is_known(int type, int encoding);
-/* Begins with the values of a page. Keeps only `last` of *v. */
+/* Begins with the values of a page. Resets all members of *v except `last`. */
 bool osh_pq_values_open(osh_pq_values *v, osh_pq_bytes b, int type, int encoding,
                         const osh_pq_dictionary *dictionary);
 /* Decodes the next value. *rc is not OSH_OK if memory is missing. */

@@ -23,15 +23,19 @@ struct osh_shape {
     bool in_string, escaped;
     /* The next members are for a .csv. */
     const char *column; // view: name of the wanted column
-    osh_buf header, name; // own: header: names of all columns, for a message; name: name of the
-                          // column that is being read
+    /* header: names of all columns, for a message.
+     * name: name of the column that is being read. */
+    osh_buf header, name; // own
     osh_buf keys;         // own: names of all columns as JSON text, each with a NUL
     size_t key;           // position in `keys` of the name of the current field
     bool all;
-    int64_t n_columns, which, at; // number of columns; index of the wanted column (-1: not yet
-                                  // found); index of the current field
-    bool in_header, quoted, closing, cr; // closing: the last byte was a quote in a quoted field;
-                                         // cr: the last byte was a \r
+    /* n_columns: number of columns.
+     * which: index of the wanted column; -1: not found yet.
+     * at: index of the current field. */
+    int64_t n_columns, which, at;
+    /* closing: the last byte was a quote in a quoted field.
+     * cr: the last byte was a \r. */
+    bool in_header, quoted, closing, cr;
     bool any;           // the current field has bytes
 };
 

@@ -10,7 +10,7 @@
 
 typedef struct osh_shape osh_shape;
 extern const char osh_all_columns[]; // value of `column` that selects all columns
-/* Makes a converter (*out, own). *out is NULL if, by the name of the file, each row is a line.
+/* Makes a converter (*out, own). *out is NULL if the name of the file says that each row is a line.
  * `column` is the wanted column of a .csv; NULL: "text". `path` and `column` must live as long as
  * *out. */
 osh_status osh_shape_new(osh_ctx *cx, osh_shape **out, const char *path, const char *column);
@@ -18,8 +18,8 @@ void osh_shape_free(osh_ctx *cx, osh_shape *s);
 /* Converts the next n bytes of the file and appends the result to `to`. n 0: the file has ended. */
 osh_status osh_shape_feed(osh_ctx *cx, osh_shape *s, osh_buf *to, const char *bytes, size_t n);
 
-/* Returns the kind of a data file, "jsonl", "json", "csv" or "txt", from its name without .zst or
- * .gz, or "parquet". Returns NULL for any other name. */
+/* Returns the kind of a data file: "parquet", or, from its name without .zst or .gz, "jsonl",
+ * "json", "csv" or "txt". Returns NULL for any other name. */
 const char *osh_data_kind(const char *path);
 bool osh_data_is_columns(const char *path); // true for .arrow, which is not supported
 #endif

@@ -10,7 +10,7 @@ osh_status osh_split_check(osh_ctx *cx, bool *wants_count, const char *text);
 /* Returns part i of a sum such as "train[:50]+test[:50]" (view of `text`, *n bytes), or NULL if
  * there are fewer parts. */
 const char *osh_split_part(const char *text, int i, size_t *n);
-/* True if every part of the sum has rows in brackets. */
+/* True if every part of a sum such as "train[:50]+test[:50]" has rows in brackets. */
 bool osh_split_is_sliced(const char *text);
 /* Sets [*first, *end) to the rows of part i in a file with n_rows rows. osh_split_check must have
  * accepted `text`. Returns false if there is no part i. n_rows may be INT64_MAX if osh_split_check

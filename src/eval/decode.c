@@ -13,12 +13,14 @@ struct osh_decode {
     bool round;
     int64_t n, room;    // n: number of tokens that have run; room: largest possible n
     int32_t *ids;       // own [room]: ids of the tokens
-    osh_op_past *pasts; // own [nodes]: state of each op, such as keys and values (also own); NULL:
-                        // each osh_decode_run runs all earlier tokens again
-    int64_t long_from;  // longrope: when the sample gets more tokens than this, it runs again from
-                        // its first token; 0: never
-    bool *stays;        // own [subgraphs + 1]: true if the weights of the subgraph, or in the last
-                        // element of the head, stay in memory
+    /* State of each op, such as keys and values (also own); NULL: each osh_decode_run runs all
+     * earlier tokens again. */
+    osh_op_past *pasts; // own [nodes]
+    /* Longrope: when the sample gets more tokens than this, it runs again from its first token; 0:
+     * never. */
+    int64_t long_from;
+    /* True if the weights of the subgraph, or in the last element of the head, stay in memory. */
+    bool *stays;        // own [subgraphs + 1]
     osh_weights *kept;  // own: weights of the subgraphs that stay in memory
     osh_tensor *head;   // own: weight of lm_head; NULL: not loaded
     osh_tensor *head_bias; // own: bias of lm_head; NULL: none, or not loaded
@@ -31,8 +33,7 @@ struct osh_decode {
 typedef struct survey { // sums over the nodes that run, which states_visit computes
     const osh_forward *f;
     int64_t room;
-    int without;       // index of the first node that has no state and needs earlier tokens; -1:
-                       // none
+    int without; // index of the first node that has no state and needs earlier tokens; -1: none
     int64_t long_from, bytes;
     osh_op_past *to;   // view: where new states are stored; NULL: states are only counted
 } survey;
@@ -81,8 +82,8 @@ typedef struct piece {
     osh_decode *d;               // view
     osh_batch *b;                // own
     osh_forward_rounding r;
-    const osh_exec_hooks *hooks; // view: callbacks that round activations; NULL: activations are
-                                 // not rounded
+    /* Callbacks that round activations; NULL: activations are not rounded. */
+    const osh_exec_hooks *hooks; // view
     osh_progress *pr;            // view: progress line; NULL: no progress is shown
 } piece;
 

@@ -6,15 +6,16 @@
 
 typedef struct osh_decode osh_decode;
 typedef struct osh_decode_want {
-    int64_t n_prompt, room; // n_prompt: number of tokens of the prompt; room: largest number of
-                            // tokens, including the prompt
+    /* n_prompt: number of tokens of the prompt.
+     * room: largest number of tokens, including the prompt. */
+    int64_t n_prompt, room;
     int64_t host_memory;    // budget in bytes; 0: most of the available memory of the machine
     int64_t load;           // peak of host bytes while the model and the prompt were read
     bool round;             // true if activations are rounded by the scheme of the checkpoint
-    int64_t *least; // if not NULL: set to the smallest possible budget in bytes, and nothing is
-                    // opened
-    bool again; // true if each osh_decode_run runs all tokens from the first on, and no op keeps a
-                // state
+    /* If not NULL: set to the smallest possible budget in bytes, and nothing is opened. */
+    int64_t *least;
+    /* True if each osh_decode_run runs all tokens from the first on, and no op keeps a state. */
+    bool again;
 } osh_decode_want;
 /* Allocates the states, and decides which weights stay in memory; all other weights are read again
  * in each osh_decode_run. Sets the memory limit of the context to the budget. Fails with

@@ -19,8 +19,8 @@ typedef struct need { // bytes that a subgraph, or the head, needs
 typedef struct sums {
     const osh_decode_sizes *s;
     const osh_decode_want *want;
-    need *of;        // own [subgraphs + 1]: bytes that each subgraph needs; the last element is for
-                     // the head
+    /* Bytes that each subgraph needs; the last element is for the head. */
+    need *of;        // own [subgraphs + 1]
     bool *before;    // own [graph values]: true for inputs of the current subgraph
     int64_t reading; // bytes of scratch for reading a weight
     int64_t base;    // bytes outside of the subgraphs

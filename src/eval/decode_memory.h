@@ -6,10 +6,12 @@
 typedef struct osh_decode_sizes {
     const osh_forward *f;
     int64_t n_first; // largest number of tokens of one osh_decode_run
-    int64_t states;  // bytes, with the allocator's overhead, of the states and lists that
-                     // osh_decode_open allocates
-    bool pieces;     // true if each osh_decode_run after the prompt runs one token; false if it
-                     // runs all tokens from the first on
+    /* Bytes, with the allocator's overhead, of the states and lists that osh_decode_open
+     * allocates. */
+    int64_t states;
+    /* True if each osh_decode_run after the prompt runs one token; false if it runs all tokens from
+     * the first on. */
+    bool pieces;
 } osh_decode_sizes;
 /* Sets stays [subgraphs + 1] to true for each subgraph whose weights stay in memory; the last
  * element is for the head. Sets the memory limit of the context. With want->least, sets only that

@@ -31,8 +31,9 @@ struct osh_effect {
     osh_dataset d;      // own: first tokens of the first samples
     stream clean;
     stream *of;         // own [units]: a stream for each unit
-    bool *run, *keep;   // own. run [nodes]: true for nodes that run in the current subgraph. keep
-                        // [values]: true for values that are kept after the subgraph
+    /* run [nodes]: true for nodes that run in the current subgraph. keep [values]: true for values
+     * that are kept after the subgraph. */
+    bool *run, *keep;   // own
 };
 
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,

@@ -14,11 +14,13 @@
 
 typedef struct side { // side: one of the two models that are evaluated
     const osh_forward *f; // view
-    int64_t input;        // bytes of GPU memory for the widest input of a Linear in a batch; 0:
-                          // inputs are not rounded
+    /* Bytes of GPU memory for the widest input of a Linear in a batch; 0: inputs are not
+     * rounded. */
+    int64_t input;
     int64_t row;          // largest number of bytes that are stored for a token between subgraphs
-    char **rest;          // own [batches]: blocks for values that are stored between subgraphs, in
-                          // host memory (own) or in the GPU's arena (views)
+    /* Blocks for values that are stored between subgraphs, in host memory (own) or in the GPU's
+     * arena (views). */
+    char **rest;          // own [batches]
     bool *now;            // own [graph values]: true for values that are now stored
     bool rounds;          // true if the scheme rounds inputs of Linears
 } side;
@@ -31,14 +33,12 @@ struct osh_eval_gpu {
     osh_device *device;        // own
     int64_t *batch_at;         // own [n_batches + 1]: index of the first sample of each batch
     int64_t n_batches, batch_tokens;
-    int64_t passing;           // largest number of bytes of GPU memory that running or scoring a
-                               // batch needs
+    int64_t passing; // largest number of bytes of GPU memory that running or scoring a batch needs
     bool rest_on_gpu;
     osh_eval_weights *weights; // own
-    bool ahead;                // true if the next step's weights are prefetched, because they fit
-                               // in the GPU's memory
-    bool direct;               // true if cuFile is used, because its buffer fits in the GPU's
-                               // memory
+    /* True if the next step's weights are prefetched, because they fit in the GPU's memory. */
+    bool ahead;
+    bool direct; // true if cuFile is used, because its buffer fits in the GPU's memory
     char *input;               // view of the arena: block for a rounded input
     osh_tensor *stage;         // own: host copy of a rounded input
 };
@@ -414,8 +414,8 @@ typedef struct visit { // state of osh_forward_walk when it runs a model subgrap
     side *s;                  // view
     osh_progress *pr;         // view
     const osh_forward_part *part; // view
-    osh_weights *w;           // own: weights of the subgraph; their data are views of the arena
-                              // (the block of GPU memory)
+    /* Weights of the subgraph; their data are views of the arena (the block of GPU memory). */
+    osh_weights *w;           // own
 } visit;
 
 static osh_status side_run_batch(osh_ctx *cx, const visit *v, int64_t b)

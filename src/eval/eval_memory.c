@@ -30,11 +30,11 @@ static double budget_mib(int64_t peak) { return memory_mib(peak + OSH_ISA_NOISE_
 typedef struct job {
     const osh_eval_options *o;
     const osh_eval_models *m;
-    int64_t gpu;             // host bytes for passes and scores if they run on a GPU; -1: they run
-                             // on the host
+    int64_t gpu; // host bytes for passes and scores if they run on a GPU; -1: they run on the host
     int64_t load;            // peak of host bytes while models and data are read
-    int64_t base, uncounted; // base: host bytes before the first pass; uncounted: bytes that
-                             // osh_mem_used does not count
+    /* base: host bytes before the first pass.
+     * uncounted: bytes that osh_mem_used does not count. */
+    int64_t base, uncounted;
 } job;
 
 static int64_t scores_host_bytes(const job *j, int64_t n, int64_t size, int n_threads)

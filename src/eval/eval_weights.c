@@ -15,8 +15,9 @@ typedef struct placed { // a weight and its address in the block
     const osh_forward *f; // view
     int weight;
     osh_tensor t;         // view of the block of all weights on the GPU
-    bool by_gpu;          // true if cuFile has read the weight, and the weight is not checked for
-                          // NaN and infinities yet
+    /* True if cuFile has read the weight, and the weight is not checked for NaN and infinities
+     * yet. */
+    bool by_gpu;
 } placed;
 
 typedef struct step {
@@ -28,8 +29,9 @@ struct osh_eval_weights {
     placed *placed; // own
     step *steps;    // own
     int n_placed, n_steps, at; // at: index of the next step
-    int64_t largest, pair;     // largest: bytes of the largest step; pair: largest sum of bytes of
-                               // two successive steps
+    /* largest: bytes of the largest step.
+     * pair: largest sum of bytes of two successive steps. */
+    int64_t largest, pair;
     osh_device *device; // view
     char *block;        // view
     bool ahead, direct; // ahead: true if a thread prefetches the next step; direct: true if cuFile

@@ -20,19 +20,20 @@
 typedef struct reaping {
     osh_plan *p;    // view
     osh_forward *f; // own
-    osh_ranks *ranks; // view: the ranks among which samples are divided; NULL: this process runs
-                      // all samples
-    int *layer_of;  // own [graph values]: index of the layer whose router logits, or whose expert's
-                    // output, the value is; -1: none
-    int *expert_of; // own [graph values]: index of the expert that computes the value as its
-                    // output; -1: none
+    /* The ranks among which samples are divided; NULL: this process runs all samples. */
+    osh_ranks *ranks; // view
+    /* Index of the layer whose router logits, or whose expert's output, the value is; -1: none. */
+    int *layer_of;  // own [graph values]
+    /* Index of the expert that computes the value as its output; -1: none. */
+    int *expert_of; // own [graph values]
     int layer;             // index of the layer that is measured
-    osh_stat *sum, *count; // own [experts]. sum: sum of g |f(x)| over the tokens that are routed to
-                           // the expert. count: number of these tokens
+    /* sum: sum of g |f(x)| over the tokens that are routed to the expert.
+     * count: number of these tokens. */
+    osh_stat *sum, *count; // own [experts]
     bool *gone;     // own [layers, experts]: true if the expert is dropped
-    bool *run, *keep, *stay; // own. run [nodes], keep [graph values]: results of
-                             // osh_forward_choose. stay [graph values]: true for values that
-                             // batches keep (member `stay` of osh_forward)
+    /* run [nodes], keep [graph values]: results of osh_forward_choose. stay [graph values]: true
+     * for values that batches keep (member `stay` of osh_forward). */
+    bool *run, *keep, *stay; // own
     float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring;
     osh_sweep sweep;  // own: progress

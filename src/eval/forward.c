@@ -271,8 +271,8 @@ typedef struct running { // state of osh_forward_walk when it runs the model
     osh_forward *f;              // view
     const osh_dataset *d;        // view
     osh_forward_rounding aq;
-    const osh_exec_hooks *hooks; // view: callbacks that round activations; NULL: activations are
-                                 // not rounded
+    /* Callbacks that round activations; NULL: activations are not rounded. */
+    const osh_exec_hooks *hooks; // view
     osh_progress *pr;            // view
 } running;
 
@@ -421,12 +421,17 @@ int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, co
 typedef struct counting { // state of osh_forward_walk when it counts the memory of forward_run_part
     const osh_forward *f;
     const osh_dataset *d;
-    int64_t n, size;      // n: number of samples of `d` that run; size: number of samples of a
-                          // batch
-    int64_t most, width;  // maxima so far. most: number of tokens of a batch; width: width of the
-                          // widest input of a node with weights
-    /* Bytes. base: batches without values. reading: scratch for reading a weight. before: inputs of
-     * the current subgraph. */
+    /* n: number of samples of `d` that run.
+     * size: number of samples of a batch. */
+    int64_t n, size;
+    /* Maxima so far.
+     * most: number of tokens of a batch.
+     * width: width of the widest input of a node with weights. */
+    int64_t most, width;
+    /* Bytes.
+     * base: batches without values.
+     * reading: scratch for reading a weight.
+     * before: inputs of the current subgraph. */
     int64_t base, reading, before;
     bool *in;             // own [graph values]: true for inputs of the current subgraph
     osh_forward_memory *m;

@@ -13,19 +13,20 @@ typedef struct osh_forward {
     osh_graph *graph;    // own
     osh_online online;   // own: rotations of transform_config that act while the model runs
     osh_partition *parts; // own
-    osh_ranks *ranks;    // view: batch b belongs to rank b modulo their number; NULL: this process
-                         // runs all batches
-    osh_batch **batches; // own: the batches of this process; after osh_forward_run, each has the
-                         // value graph->hidden (input of the head)
+    /* Batch b belongs to rank b modulo their number; NULL: this process runs all batches. */
+    osh_ranks *ranks;    // view
+    /* The batches of this process; after osh_forward_run, each has the value graph->hidden (input
+     * of the head). */
+    osh_batch **batches; // own
     int64_t n_batches;
     osh_tensor *head;    // own: weight of the head
     osh_tensor *head_bias; // own: bias of the head, [V]; NULL: none
-    int32_t *ids;        // own [tokens of the data set]: input ids of the model; NULL: those of the
-                         // data set
-    bool *stay;          // own [graph values]: true for values that batches keep after the last
-                         // reader; NULL: none
-    double begun; // time at which the job of osh_forward_run began, for the rate; 0: this run is
-                  // the job
+    /* Input ids of the model; NULL: those of the data set. */
+    int32_t *ids;        // own [tokens of the data set]
+    /* True for values that batches keep after the last reader; NULL: none. */
+    bool *stay;          // own [graph values]
+    /* Time at which the job of osh_forward_run began, for the rate; 0: this run is the job. */
+    double begun;
     /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
     osh_tensor **cache;
     osh_tensor **cache_zero; // own [graph values]: zero points of `cache`; NULL: none
@@ -45,8 +46,9 @@ osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded
 typedef struct osh_forward_rounding {
     const osh_forward *f;
     osh_tensor *copy; // own: last rounded input
-    int first;        // index of the first node of the subgraph that runs; outputs of earlier nodes
-                      // are rounded already
+    /* Index of the first node of the subgraph that runs; outputs of earlier nodes are rounded
+     * already. */
+    int first;
 } osh_forward_rounding;
 /* Returns the hooks that round inputs and outputs of Linears, and keys, values and queries. r must
  * outlive the hooks. */
@@ -82,8 +84,8 @@ typedef struct osh_forward_part {
     int index;
     const osh_subgraph *s;
     bool *run, *keep; // views: results of osh_forward_choose
-    bool *routed; // view [s->n_nodes]: true for nodes that run only on the rows of their expert
-                  // (graph/routed.h)
+    /* True for nodes that run only on the rows of their expert (graph/routed.h). */
+    bool *routed; // view [s->n_nodes]
 } osh_forward_part;
 osh_exec_span osh_forward_span(const osh_forward *f, const osh_forward_part *p);
 typedef osh_status osh_forward_visit(osh_ctx *cx, void *user, const osh_forward_part *p);
@@ -96,8 +98,10 @@ osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit
 osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d,
                             bool with_head);
 typedef struct osh_forward_memory {
-    int64_t peak, left; // upper bounds of bytes, with the allocator's overhead. peak: during the
-                        // run; left: kept until osh_forward_close
+    /* Upper bounds of bytes, with the allocator's overhead.
+     * peak: during the run.
+     * left: kept until osh_forward_close. */
+    int64_t peak, left;
 } osh_forward_memory;
 /* Returns the bytes of the head's weight and bias in memory. */
 int64_t osh_forward_head_bytes(const osh_forward *f);

@@ -21,19 +21,20 @@ struct osh_gradients {
     osh_forward *f;   // own
     osh_dataset d;    // own
     osh_tensor ***dv; // own [samples][values]: gradients of the values
-    bool *run, *keep, *in, *none, *seen; // own. run [nodes], keep [values], in [values], seen
-                                         // [values]: lists for the current subgraph. none
-                                         // [weights]: all false
+    /* run [nodes], keep [values], in [values], seen [values]: lists for the current subgraph. none
+     * [weights]: all false. */
+    bool *run, *keep, *in, *none, *seen; // own
     osh_groups groups; // groups of the samples of d
-    osh_stat **made, **read; // own [values]: sums of squared gradients for the current subgraph.
-                             // made: for the Linear that computes the value; read: for the Linear
-                             // that reads the value
+    /* Sums of squared gradients for the current subgraph.
+     * made: for the Linear that computes the value.
+     * read: for the Linear that reads the value. */
+    osh_stat **made, **read; // own [values]
     int64_t sample;   // index of the current sample
     int *linear_of;   // own [values]: index of the Linear that computes the value; -1: none
-    int *reader_of;   // own [values]: index of the Linear that reads the value and has
-                      // gradients.inputs; -1: none
-    int stop; // index of the subgraph of the first Linear; the backward pass ends with this
-              // subgraph
+    /* Index of the Linear that reads the value and has gradients.inputs; -1: none. */
+    int *reader_of;   // own [values]
+    /* Index of the subgraph of the first Linear; the backward pass ends with this subgraph. */
+    int stop;
 };
 
 static osh_status gradients_find_linears(osh_ctx *cx, osh_gradients *s)
@@ -326,8 +327,10 @@ static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
 }
 
 typedef struct masks { // sets of values of a subgraph
-    bool *in, *leaves, *all; // own [values]. in: true for inputs; leaves: true for outputs; all:
-                             // true for all values
+    /* in: true for inputs.
+     * leaves: true for outputs.
+     * all: true for all values. */
+    bool *in, *leaves, *all; // own [values]
 } masks;
 
 /* *sum: set to the bytes of the weights of a subgraph, of one sample's forward and backward pass,

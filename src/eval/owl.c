@@ -33,13 +33,14 @@ typedef struct owl_measure {
     const osh_plan *p;      // view
     const osh_owl *owl;     // view
     osh_forward *f;         // own
-    int *layer_of; // own [nodes]: index of the decoder layer that contains the Linear; -1: the node
-                   // is no Linear, or in no layer
+    /* Index of the decoder layer that contains the Linear; -1: the node is no Linear, or in no
+     * layer. */
+    int *layer_of; // own [nodes]
     osh_layer_share *layers; // own [n]: sparsity of each layer; the names are views of the graph
     double *outliers;       // own [n]: D
     osh_groups groups;
-    osh_ranks *ranks; // view: the ranks among which samples are divided; NULL: this process runs
-                      // all samples
+    /* The ranks among which samples are divided; NULL: this process runs all samples. */
+    osh_ranks *ranks; // view
     int n;
     norms *of;              // own [graph values]: norms of each value
     bool *run, *keep;       // own. run [nodes], keep [graph values]: results of osh_forward_choose

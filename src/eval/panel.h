@@ -10,9 +10,10 @@ typedef struct osh_panel {
     int64_t n_samples, n_scored, n_vocab;
     int64_t model_bytes;            // bytes of the model's safetensors files
     double nll, perplexity;
-    bool unscored; // true: an output without an evaluation; it has no texts and figures of one
-    double loss;   // loss of the modules' outputs, as a share of the loss of rounding to nearest;
-                   // below 0: unknown
+    bool unscored; // true: an output without an evaluation, so without texts and numbers from one
+    /* Loss of the modules' outputs, as a share of the loss of rounding to nearest; below 0:
+     * unknown. */
+    double loss;
     /* Against the reference, in nats; kl_p99: 99 % of the tokens have at most this divergence. */
     double reference_perplexity, kl_mean, kl_p99, top1;
 } osh_panel;

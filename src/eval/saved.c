@@ -110,7 +110,8 @@ done:
 static bool saved_is_file(const char *name)
 {
     return !strncmp(name, config_name, sizeof config_name - 1) ||
-           !strncmp(name, tensors_name, sizeof tensors_name - 1); // also temporary names
+           /* Temporary names begin with these names, too. */
+           !strncmp(name, tensors_name, sizeof tensors_name - 1);
 }
 
 osh_status osh_saved_make_dir(osh_ctx *cx, const char *dir)
@@ -293,7 +294,8 @@ osh_status osh_saved_write(osh_ctx *cx, const char *dir, const char *model,
         OSH_TRY(osh_forward_load_head(cx, &own[0], &own[1], m->f));
         head = own[0], bias = own[1];
     }
-    OSH_TRY(osh_saved_make_dir(cx, dir)); // it may have changed during the evaluation
+    /* Another program may have changed the directory during the evaluation. */
+    OSH_TRY(osh_saved_make_dir(cx, dir));
     OSH_TRY(osh_file_remove(cx, config));
     OSH_TRY(saved_write_tensors(cx, tensors, m, head, bias));
     OSH_TRY(saved_write_config(cx, config, model, m, bias != NULL));

@@ -1,11 +1,11 @@
 /* share.h - divides an evaluation among ranks (ranks/ranks.h). The batches that one process would
- * have are dealt to the ranks in turn (osh_deal_owner). Rank 0 gets the scores of each token and
+ * have are assigned to the ranks in turn (osh_deal_owner). Rank 0 gets the scores of each token and
  * adds them in the order of the tokens, so the figures have the bits of one process. */
 #ifndef OSH_EVAL_SHARE_H
 #define OSH_EVAL_SHARE_H
 #include "eval/eval_memory.h"
 
-/* Changes the options of this rank: its budget is its share of the node's, and it uses no GPU. Sets
+/* Changes the options of this rank: it gets its part of the node's budget, and it uses no GPU. Sets
  * *here to false if this rank does nothing, because an evaluation on a GPU is not divided; o->ranks
  * of rank 0 is then NULL. Does nothing if o->ranks is NULL. */
 osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o, bool *here);

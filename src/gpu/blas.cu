@@ -6,8 +6,8 @@
  *
  * cuBLASLt is column-major and reads a row-major C [m, n] as C^T [n, m], so C = A B is computed as
  * C^T = B^T A^T. F32 is multiplied in F32 (cuBLASLt's pedantic mode) unless the caller asks for
- * TF32. A sum is never split over thread blocks, because thread blocks would add their partial sums
- * in an order that differs from call to call.
+ * TF32. A sum is never split over thread blocks: they would add their partial sums in another order
+ * in each call.
  *
  * A plan is the algorithm and the descriptors of cuBLASLt for one shape of product. Plans are kept
  * for later products of the same shape. */
@@ -18,12 +18,13 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* MAX_PLANS: capacity of the cache of plans; when it is full, a new plan replaces the oldest. The
- * shapes of batches may differ: 64 batches of a model with four widths need about 600 plans, the
- * GPTQ solves of the model 210 more. */
+/* MAX_PLANS: capacity of the cache of plans; when it is full, a new plan replaces the oldest.
+ * Batches may differ in shape. For example, 64 batches of a model with four widths need about 600
+ * plans, and the GPTQ solves of the model need 210 more. */
 enum { MAX_PLANS = 8192, BUCKETS = 4096 };
 enum { MAX_ALIGN = 16 }; // largest useful alignment in bytes, because no algorithm needs more
-/* Largest number of algorithms that cuBLASLt returns; the first whose workspace fits is used. */
+/* Largest number of algorithms that cuBLASLt returns for a shape. The first one whose workspace
+ * fits is used. */
 enum { ANSWERS = 4 };
 
 /* Functions of cuBLASLt and of cuSOLVER that this file calls. */
@@ -51,14 +52,15 @@ typedef struct plan {
     struct plan *next; // next plan of the same hash bucket; view
     shape key;
     cublasLtMatmulDesc_t how;                // own
-    cublasLtMatrixLayout_t c, first, second; // descriptors of the matrices; cuBLASLt's first
-                                             // operand is b, the second is a; own
+    /* Descriptors of the matrices; cuBLASLt's first operand is b, the second is a. */
+    cublasLtMatrixLayout_t c, first, second; // own
     cublasLtMatmulAlgo_t algo;
     size_t workspace; // bytes of workspace that the algorithm needs
-    bool one_by_one;  // true: the matrix products are computed one by one, because the algorithm
-                      // does not support a batch of key.n_batch
-    bool lenient;     // true: F32 is multiplied in the default mode, because cuBLASLt has no
-                      // pedantic algorithm
+    /* True: the matrix products are computed one by one, because the algorithm does not support a
+     * batch of key.n_batch. */
+    bool one_by_one;
+    /* True: F32 is multiplied in the default mode, because cuBLASLt has no pedantic algorithm. */
+    bool lenient;
 } plan;
 
 struct osh_cuda_blas {
@@ -81,8 +83,8 @@ static_assert(sizeof(osh_cuda_blas) <= OSH_CUDA_PLAN_BYTES, "the plan of a run c
 /* Opens a CUDA library: the first version that exists on the loader's paths or in the usual
  * directory of the CUDA toolkit. The library remains in memory after dlclose, because the driver
  * and the libraries keep pointers into each other until the process ends. If no version can be
- * opened, the error names the missing dependency of a version that exists, or the first version if
- * none exists. */
+ * opened, the error names the missing dependency of a version that exists. If no version exists, it
+ * names the first version. */
 static osh_status library_open(osh_ctx *cx, void **out, const char *name,
                                const char *const *versions)
 {
@@ -112,8 +114,8 @@ static osh_status library_find(osh_ctx *cx, void **out, void *file, const char *
                : osh_fail(cx, OSH_E_UNSUPPORTED, "the CUDA library has no %s: %s", name, dlerror());
 }
 
-/* Waits for the GPU and returns its CUDA error, the reason why a function of cuBLASLt or cuSOLVER
- * has failed. Returns OSH_OK if CUDA has no error. */
+/* Called after a function of cuBLASLt or cuSOLVER has failed. Waits for the GPU and returns the
+ * CUDA error that is the reason, or OSH_OK if CUDA has no error. */
 static osh_status gpu_check(osh_ctx *cx, const char *what)
 {
     return osh_cuda_check(cx, cudaDeviceSynchronize(), what);
@@ -293,8 +295,8 @@ done:
     return rc;
 }
 
-/* Chooses the algorithm of the plan. F32 uses the pedantic mode. If the pedantic mode has no
- * algorithm, F32 uses the default mode, which does not use TF32 either. */
+/* Chooses the algorithm of the plan. F32 uses the pedantic mode. If this mode has no algorithm, F32
+ * uses the default mode; neither mode uses TF32. */
 static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;
@@ -311,7 +313,7 @@ static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
         OSH_TRY(plan_ask(cx, l, p, &found));
         p->lenient = found;
     }
-    if (!found) { // this also happens after a fatal error of the GPU, which gpu_check reports
+    if (!found) { // a fatal error of the GPU also gives no algorithm; gpu_check reports the error
         OSH_TRY(gpu_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "cuBLASLt has no algorithm for the product [%lld, %lld] x [%lld, %lld] of %s",
@@ -337,10 +339,10 @@ done:
     return rc;
 }
 
-/* Changes the batch size of a plan from n_like, for which its algorithm was chosen, to n_batch. If
- * the algorithm does not support a batch of 1, chooses the algorithm for a batch of 1 instead, so
- * that one algorithm is used for all batch sizes. If the algorithm does not support n_batch, sets
- * one_by_one. */
+/* Changes the batch size of a plan from n_like, for which its algorithm was chosen, to n_batch. All
+ * batch sizes must use one algorithm, so if the algorithm does not support a batch of 1, the
+ * algorithm for a batch of 1 replaces it. Sets one_by_one if the final algorithm does not support
+ * n_batch. */
 static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;
@@ -417,7 +419,7 @@ done:
 }
 
 /* If the plan of a matrix product is a detour (osh_cuda_detour), adds the product to the count of
- * that detour, and logs the first product of each kind. */
+ * the detour. Logs the first product of each kind of detour. */
 static void plan_note_detours(osh_ctx *cx, osh_gpu *gpu, const plan *p)
 {
     const shape *s = &p->key;

@@ -8,9 +8,9 @@
  *                                ◄────────────────── stream of the lane OUT       move
  *
  * A lane is a stream for copies of values (tensor/device.h). Several small copies share a piece of
- * a ring and are not timed. The GPU's clock measures the time of all other copies. A copy counts as
- * hidden if the compute stream had work when the copy was queued. The hidden part of a move is the
- * time from its begin until the work began to wait for the move. */
+ * a ring. Their time is not measured; the time of all other copies is measured by the GPU's clock.
+ * A copy counts as hidden if the compute stream had work when the copy was queued. A move counts as
+ * hidden from its begin until the compute stream began to wait for it. */
 #include "gpu/state.h"
 
 enum { TIMED_BYTES = 256 << 10, ALIGN = 256, DIRECT_BYTES = 16 << 20 };
@@ -499,7 +499,7 @@ done:
 static void *gpu_take(osh_device *d, size_t n_bytes)
 {
     void *p = NULL;
-    (void)osh_cuda_stream(d); // called to make the GPU current in this thread
+    (void)osh_cuda_stream(d); // makes the GPU current in this thread
     cudaError_t e = cudaMalloc(&p, n_bytes ? n_bytes : 1);
     if (e == cudaSuccess) return p;
     // clears an out-of-memory error, which the caller reports; another error is reported by the

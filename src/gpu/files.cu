@@ -4,10 +4,10 @@
  *   the disk ──pread──► page-locked piece ──► destination    if there is no stage or cuFile fails
  *
  * Alignment: cuFile bypasses the host only if file offset, size and GPU address are multiples of 4
- * KiB. cuFile reads all other bytes through buffers of its own. Tensors begin at any byte of a
- * file, and blocks of the arena begin at multiples of 512 bytes. So cuFile reads whole blocks of 4
- * KiB into a slot of the stage (a buffer in GPU memory, cut into slots), and a copy inside the GPU
- * moves the requested bytes to their destination. */
+ * KiB. Otherwise it reads through buffers of its own. But a tensor may begin at any byte of a file,
+ * and blocks of the arena begin at multiples of 512 bytes. So cuFile reads whole blocks of 4 KiB
+ * into a slot of the stage (a buffer in GPU memory), and a copy inside the GPU moves the requested
+ * bytes to their destination. */
 #include "gpu/state.h"
 
 extern "C" {
@@ -22,8 +22,8 @@ struct osh_cuda_file {
     osh_gpu *c;     // the open GPU; view
     osh_file *f;    // view: the file
     void *handle;   // handle of cuFile; NULL: the host reads the file; own
-    bool refused;   // true: the host reads the rest of the file, because cuFile failed; protected
-                    // by c->lock
+    /* True: cuFile failed, and the host reads the rest of the file. Protected by c->lock. */
+    bool refused;
 };
 
 /* ---- choice between cuFile and the host ---- */
@@ -35,7 +35,9 @@ bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
     if (!wish || !strcmp(wish, "false")) return false;
     if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // fails if the GPU cannot be used
         osh_error_clear(cx);
-        return false; // the caller calls osh_cuda_open later, which reports the error
+        /* No error is reported here, because the caller calls osh_cuda_open later, which reports
+         * it. */
+        return false;
     }
     if (!room)
         snprintf(why, sizeof why, "the GPU's memory has no %d MiB for it", OSH_CUDA_STAGE >> 20);
@@ -86,8 +88,8 @@ void osh_gpu_stage_deinit(osh_gpu *c)
 
 /* ---- files ---- */
 
-/* Marks the file, so that the host reads the rest of the file. Logs the reason for the first such
- * file of a GPU. */
+/* Marks the file: from now on the host reads it. Logs the reason for the first such file of a
+ * GPU. */
 static void file_refuse(osh_ctx *cx, osh_cuda_file *f, osh_log_level level, const char *what,
                         const char *why)
 {
@@ -169,7 +171,7 @@ static void slot_give(osh_gpu_stage *s, int i)
 }
 
 /* Reads the blocks that contain bytes [at, at + n_bytes) of the file into a slot. Returns false if
- * cuFile failed; then the host must read these bytes and all later bytes of the file. */
+ * cuFile failed. The host must then read these bytes and all later bytes of the file. */
 static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, int64_t at)
 {
     const int64_t block = OSH_BLOCK_BYTES, begin = at / block * block;

@@ -1,10 +1,11 @@
 /* gpu.h - the C interface to one GPU: opening and closing, memory, copies, files and times.
  *
- * The memory of a device is one arena (tensor/device.h). One stream executes all work in order, so
- * a call may free its scratch before the GPU has used the scratch. A call waits for the GPU only if
- * the call returns values to the host. A failed CUDA call gives OSH_E_IO and a message with the
- * name of the call and CUDA's text. An allocation that does not fit in the arena gives OSH_E_NOMEM.
- * In a build without CUDA every call that can fail returns OSH_E_UNSUPPORTED (absent.c). */
+ * The memory of a device is one arena (tensor/device.h). One stream executes all work in order. So
+ * a call may free its scratch before the GPU has used it: later work cannot overwrite the scratch
+ * too early. A call waits for the GPU only if it returns values to the host. A failed CUDA call
+ * gives OSH_E_IO and a message with the name of the call and CUDA's text. An allocation that does
+ * not fit in the arena gives OSH_E_NOMEM. In a build without CUDA every call that can fail returns
+ * OSH_E_UNSUPPORTED (absent.c). */
 #ifndef OSH_GPU_H
 #define OSH_GPU_H
 #ifdef __cplusplus
@@ -13,12 +14,12 @@ extern "C" {
 #include "base/file.h"
 #include "tensor/device.h"
 
-/* Bytes of the workspace that all matrix products share, the first block of the arena. The size is
- * the same for every GPU and every arena, because it decides which algorithms cuBLASLt may choose.
- * The fastest algorithms on compute capability 9 need this size. */
+/* Bytes of the workspace that all matrix products share. It is the first block of the arena. The
+ * size decides which algorithms cuBLASLt may choose, so it is the same for every GPU and every
+ * arena. The fastest algorithms on compute capability 9 need this size. */
 enum { OSH_CUDA_WORKSPACE = 32 << 20 };
 enum { OSH_CUDA_PLAN_BYTES = 9 << 18 }; // host bytes for the plans of matrix products (blas.cu)
-/* GPU bytes for the code and handles of CUDA libraries, which the default budget excludes. */
+/* GPU bytes for the code and handles of CUDA libraries. The default budget leaves them free. */
 enum { OSH_CUDA_RESERVE = 512 << 20 };
 /* Opens GPU `ordinal` and allocates an arena of n_bytes, of which OSH_CUDA_WORKSPACE bytes are for
  * matrix products. No later call allocates more memory of the GPU. If n_bytes is 0, there is no
@@ -31,20 +32,21 @@ bool osh_cuda_built(void); // true if this binary has CUDA kernels
 osh_status osh_cuda_absent(osh_ctx *cx);
 bool osh_cuda_present(void); // true if this binary has CUDA kernels and the driver finds a GPU
 osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal);
-/* Makes later calls of put_ahead wait for all work queued so far. A caller calls this function once
- * after it has allocated blocks for put_ahead, because earlier work may still use the memory of
+/* Makes later calls of put_ahead wait for all work queued so far. A caller that has allocated
+ * blocks for put_ahead calls this function once, because earlier work may still use the memory of
  * these blocks. */
 osh_status osh_cuda_follow(osh_ctx *cx, osh_device *d);
 /* Returns the bytes in use on the whole GPU, by all processes, as the driver reports them (NVML),
  * or a negative number if they are unknown. Any thread may call this function. */
 int64_t osh_cuda_driver_bytes(const osh_device *d);
 
-/* Detours: slower code paths that give the same output. A run counts them. */
+/* Detours: slower code paths that give the same output. A run counts how often each is taken. */
 typedef enum osh_cuda_detour {
-    OSH_DETOUR_F32,       // F32 matrix products in the default mode, because cuBLASLt has no
-                          // pedantic algorithm
-    OSH_DETOUR_BATCH,     // matrix products of a batch computed one by one, because the algorithm
-                          // does not support the batch size
+    /* F32 matrix products in the default mode, because cuBLASLt has no pedantic algorithm. */
+    OSH_DETOUR_F32,
+    /* Matrix products of a batch computed one by one, because the algorithm does not support the
+     * batch size. */
+    OSH_DETOUR_BATCH,
     OSH_DETOUR_PAGEABLE,  // copies to or from host memory that is not page-locked
     OSH_DETOUR_ELSEWHERE, // blocks of the arena whose address is not the planned one
     OSH_DETOUR_FILE,      // files that the host reads because cuFile cannot
@@ -54,28 +56,27 @@ typedef enum osh_cuda_detour {
 const char *osh_cuda_detour_name(osh_cuda_detour which);
 /* Text for messages, such as "products of a batch one by one" */
 const char *osh_cuda_detour_text(osh_cuda_detour which);
-/* Adds n to the count of a detour. Returns true if the count was 0, so that the caller logs a
- * detour once. */
+/* Adds n to the count of a detour. Returns true if the count was 0; the caller then logs the
+ * detour, so it is logged once. */
 bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n);
 /* Adds in_bytes to the counter value_in_bytes and out_bytes to value_out_bytes. */
 void osh_cuda_values_add(osh_device *d, size_t in_bytes, size_t out_bytes);
 
 /* Counters of a GPU since it was opened. */
 typedef struct osh_cuda_counters {
-    // bytes copied to the GPU on the compute stream (put), from the GPU (get), and to the GPU on
-    // the copy stream (put_ahead)
+    // Bytes that were copied to the GPU on the compute stream (put), from the GPU (get), and to the
+    // GPU on the copy stream (put_ahead).
     int64_t put_bytes, get_bytes, ahead_bytes;
-    double put_s, get_s, ahead_s;              // duration of the put, get and put_ahead copies in
-                                               // seconds, by the GPU's clock
-    // hidden seconds, in which the compute stream did not wait for copies: of ahead_s (hidden_s)
-    // and of get_s (get_hidden_s)
+    /* Duration of the put, get and put_ahead copies in seconds, by the GPU's clock. */
+    double put_s, get_s, ahead_s;
+    // Seconds of copies during which the compute stream did not wait for them: hidden_s is a part
+    // of ahead_s, get_hidden_s is a part of get_s.
     double hidden_s, get_hidden_s;
     int64_t detours[OSH_N_DETOURS];
-    int64_t value_in_bytes, value_out_bytes;   // bytes of values between subgraphs that were read
-                                               // from the host or disk (in) and written to the host
-                                               // or disk (out)
-    int64_t file_bytes;                        // bytes read by cuFile, which the other counters do
-                                               // not include
+    /* Bytes of values between subgraphs that were read from the host or disk (in) and written to
+     * the host or disk (out). */
+    int64_t value_in_bytes, value_out_bytes;
+    int64_t file_bytes; // bytes read by cuFile, which the other counters do not include
 } osh_cuda_counters;
 osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out);
 /* A mark is a timestamp (CUDA event) in the compute stream. Two marks measure the time between
@@ -87,8 +88,8 @@ osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *fr
                                  osh_cuda_mark *to);
 void osh_cuda_mark_free(osh_ctx *cx, osh_cuda_mark *m);
 
-/* Page-locked host memory. An open GPU has OSH_CUDA_HOST_BYTES of page-locked memory for the rings
- * of staging buffers (state.h). */
+/* Page-locked host memory. An open GPU always has OSH_CUDA_HOST_BYTES of it for the rings of
+ * staging buffers (state.h). */
 enum { OSH_CUDA_HOST_BYTES = 32 << 20 };
 osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes);
 void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *p);
@@ -134,10 +135,10 @@ uint64_t *osh_cuda_sums(const osh_device *d);
  * n], with the allocator's overhead. */
 size_t osh_cuda_triangle_bytes(int64_t n);
 /* Sizes for the inversion of a triangular matrix (triangle). A triangle with at most
- * OSH_TRIANGLE_BLOCK rows is passed to cuSOLVER as a whole. A larger triangle is cut into blocks of
- * OSH_TRIANGLE_BLOCK rows, or of OSH_TRIANGLE_BLOCK / 2, / 4, ... rows, at least
- * OSH_TRIANGLE_LEAST. osh_triangle_room returns the number of bytes of scratch for a triangle of n
- * rows: a square of at most 2 x 2 blocks, and OSH_TRIANGLE_SPARE bytes. */
+ * OSH_TRIANGLE_BLOCK rows is passed to cuSOLVER as a whole. A larger triangle is cut into blocks.
+ * The number of rows of a block is OSH_TRIANGLE_BLOCK, or this number divided by 2, 4, ..., and at
+ * least OSH_TRIANGLE_LEAST. osh_triangle_room returns the number of bytes of scratch for a triangle
+ * of n rows: a square of at most 2 x 2 blocks, and OSH_TRIANGLE_SPARE bytes. */
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };
 size_t osh_triangle_room(int64_t n);
 

@@ -1,11 +1,12 @@
 /* kernel.cuh - macros and functions that all kernels use: launches, conversions of 16-bit floats,
  * sums and maxima in a fixed order.
  *
- * Every kernel can also run on the emulated GPU of the tests (tests/play: one block at a time, its
- * threads as fibers). So every kernel is launched with OSH_LAUNCH and declares dynamic shared
- * memory with OSH_DYNAMIC_SHARED. All threads of a block reach each barrier, and all threads of a
- * warp reach each warp call. PTX is allowed only in wrappers that have a plain version under
- * OSH_PLAY. No sum depends on the order in which blocks run: no kernel adds floats atomically. */
+ * Every kernel can also run on the emulated GPU of the tests (tests/play), which runs one block at
+ * a time and its threads as fibers. So every kernel is launched with OSH_LAUNCH and declares
+ * dynamic shared memory with OSH_DYNAMIC_SHARED. All threads of a block reach each barrier, and all
+ * threads of a warp reach each warp call. PTX is allowed only in wrappers that have a plain version
+ * under OSH_PLAY. No sum depends on the order in which blocks run: no kernel adds floats
+ * atomically. */
 #ifndef OSH_KERNEL_CUH
 #define OSH_KERNEL_CUH
 #include <cuda_runtime.h>
@@ -16,8 +17,8 @@
 
 #include "gpu/runtime.h"
 
-#ifndef OSH_PLAY // with OSH_PLAY, tests/play/cuda_runtime.h defines these macros for the emulated
-                 // GPU
+/* With OSH_PLAY (tests), tests/play/cuda_runtime.h defines these macros for the emulated GPU. */
+#ifndef OSH_PLAY
 /* OSH_LAUNCH(kernel, grid, block, shared bytes, stream, arguments...) launches a kernel. A kernel
  * name with commas needs parentheses. The caller checks for launch errors with OSH_CUDA(cx,
  * cudaGetLastError()). */
@@ -29,11 +30,12 @@
 #define OSH_DYNAMIC_SHARED(type, name)                                                             \
     extern __shared__ __align__(16) unsigned char dynamic_shared_[];                               \
     type *name = reinterpret_cast<type *>(dynamic_shared_)
-#define OSH_CU_APART __noinline__ // prevents inlining of a function that a kernel calls many times,
-                                  // so that the kernel has one copy of its code
+/* Prevents inlining of a function that a kernel calls in many places. The kernel then has one copy
+ * of its code. */
+#define OSH_CU_APART __noinline__
 #else
-#define OSH_CU_APART __attribute__((noinline)) // noinline for the emulated GPU; a macro named
-                                               // __noinline__ would break host headers
+/* For the emulated GPU. A macro with the name __noinline__ would break host headers. */
+#define OSH_CU_APART __attribute__((noinline))
 #endif
 
 /* Storage types of the compute dtypes. */
@@ -48,8 +50,8 @@ __device__ inline float osh_cu_load(osh_bf16_t x)
 }
 __device__ inline void osh_cu_store(float *to, float x) { *to = x; }
 __device__ inline void osh_cu_store(double *to, float x) { *to = x; }
-__device__ inline void osh_cu_store(osh_bf16_t *to, float f) // rounds to nearest, ties to even; a
-                                                             // NaN gives a NaN
+/* Rounds to nearest, ties to even. A NaN gives a NaN. */
+__device__ inline void osh_cu_store(osh_bf16_t *to, float f)
 {
     uint32_t u = __float_as_uint(f);
     if ((u & 0x7fffffffu) > 0x7f800000u) to->bits = (uint16_t)((u >> 16) | 0x40);
@@ -78,8 +80,8 @@ template <class T> __device__ inline float osh_cu_round(float f)
 }
 
 /* A small vector of any dtype in GPU memory, such as a bias. Kernels read elements with osh_cu_at,
- * which switches on the dtype for each element. This is cheaper than a copy of the kernel for every
- * combination of dtypes. */
+ * which switches on the dtype for each element. Without it, a kernel would need one copy of its
+ * code for every combination of dtypes. */
 typedef struct osh_cu_vector {
     const void *data; // NULL: no vector
     osh_dtype dtype;

@@ -28,11 +28,11 @@ int osh_cuda_shared_bytes(const osh_device *d); // bytes of shared memory per mu
  * Algorithm: the first of cuBLASLt's list for the shape, without split sums and with a workspace of
  * OSH_CUDA_WORKSPACE bytes. So equal shapes give equal bytes on one GPU. The algorithm is chosen
  * for a batch of n_like products; 0 means n_batch. If that algorithm does not support a batch of 1,
- * the algorithm for a batch of 1 is used. A caller whose batch size varies passes 1, or the usual
- * size, as n_like.
+ * the algorithm for a batch of 1 is used. If the batch size varies, the caller passes 1 or the
+ * usual size as n_like.
  *
- * tf32: tensor cores multiply F32 as TF32, with 10 fraction bits; they may truncate the other
- * bits. */
+ * tf32: tensor cores multiply F32 values as TF32, which has 10 fraction bits. They may truncate the
+ * other bits. */
 typedef struct osh_cuda_mat {
     void *data;
     int64_t ld;       // number of elements from one row to the next
@@ -52,18 +52,18 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x);
 typedef struct osh_cuda_algo {
     int32_t id, tile, stages, split_k;
     size_t workspace;
-    bool one_by_one, lenient; // true if the product was counted as OSH_DETOUR_BATCH (one_by_one) or
-                              // OSH_DETOUR_F32 (lenient)
+    /* True if the product was counted as OSH_DETOUR_BATCH (one_by_one) or OSH_DETOUR_F32
+     * (lenient). */
+    bool one_by_one, lenient;
 } osh_cuda_algo;
 void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out);
 /* True if three matrix products of TF32 take less time than one of F32 on this GPU. */
 bool osh_cuda_tf32_pays(const osh_device *d);
 
-/* Arguments of osh_cuda_potrf and osh_cuda_trtri. Both use cuSOLVER and overwrite `a`:
- * osh_cuda_potrf by its Cholesky factor, osh_cuda_trtri by the inverse of the triangle. *ok becomes
- * false if osh_cuda_potrf finds that `a` is not positive definite, or osh_cuda_trtri that it is
- * singular. `a` is column-major; `upper` selects the upper triangle. Both functions wait for the
- * GPU. */
+/* Arguments of osh_cuda_potrf and osh_cuda_trtri, which call cuSOLVER, overwrite `a` and wait for
+ * the GPU. osh_cuda_potrf replaces `a` by its Cholesky factor; *ok becomes false if `a` is not
+ * positive definite. osh_cuda_trtri replaces the triangle by its inverse; *ok becomes false if it
+ * is singular. `a` is column-major; `upper` selects the upper triangle. */
 typedef struct osh_cuda_triangle {
     float *a;
     int64_t n, ld;
@@ -84,7 +84,7 @@ osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t
  * positive definite; in this case the contents of the lower triangle are lost. Waits for the
  * GPU. */
 osh_status osh_cuda_factor_inverse(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool *ok);
-/* Fails with OSH_E_UNSUPPORTED if cuSOLVER needs more scratch, even for the smallest blocks, than
- * osh_cuda_factor_inverse allocates. */
+/* Fails with OSH_E_UNSUPPORTED if osh_cuda_factor_inverse cannot work on this GPU: cuSOLVER needs
+ * more scratch for the smallest blocks than osh_cuda_factor_inverse allocates. */
 osh_status osh_cuda_factor_probe(osh_ctx *cx, osh_device *d);
 #endif

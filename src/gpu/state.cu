@@ -48,8 +48,8 @@ int osh_cuda_multiprocessors(const osh_device *d) { return osh_gpu_of(d)->n_mult
 void *osh_cuda_scratch(const osh_device *d) { return osh_gpu_of(d)->workspace; }
 int osh_cuda_shared_bytes(const osh_device *d) { return osh_gpu_of(d)->shared_bytes; }
 
-/* The answer depends on the compute capability. Peak TFLOP/s of dense matrix products in F32 and in
- * TF32: A100 20 and 156, H100 67 and 495; two workstation GPUs 36 and 36, 91 and 183. */
+/* The answer depends on the compute capability. Peak TFLOP/s of dense matrix products, F32 and
+ * TF32: A100 20, 156; H100 67, 495; one workstation GPU 36, 36; another one 91, 183. */
 bool osh_cuda_tf32_pays(const osh_device *d)
 {
     const osh_gpu *c = osh_gpu_of(d);

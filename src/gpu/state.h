@@ -27,8 +27,8 @@ typedef struct osh_gpu_copy {
  * pieces are used in turn. A piece is reused after its last copy is complete. */
 typedef struct osh_gpu_ring {
     char *room;                         // own: page-locked memory
-    cudaEvent_t free[OSH_GPU_PIECES];   // own: one event per piece, recorded after the last copy
-                                        // that uses the piece
+    /* One event per piece, recorded after the last copy that uses the piece. */
+    cudaEvent_t free[OSH_GPU_PIECES];   // own
     int piece;                          // index of the piece that is being filled
     size_t used;                        // number of used bytes in that piece
     osh_gpu_copy timed[OSH_GPU_TIMED];  // a ring buffer: a new copy replaces the oldest
@@ -39,8 +39,9 @@ typedef struct osh_gpu_ring {
 /* A timed copy of a value to or from the GPU, on a lane. */
 typedef struct osh_gpu_move {
     cudaEvent_t begin, end; // own
-    cudaEvent_t wanted;     // own: event on the compute stream, recorded immediately before the
-                            // stream waits for the copy
+    /* Event on the compute stream, recorded immediately before the stream begins to wait for the
+     * copy. */
+    cudaEvent_t wanted;     // own
     bool pending, is_wanted;
 } osh_gpu_move;
 /* Stream for copies of values to the GPU (OSH_LANE_IN) or from the GPU (OSH_LANE_OUT) */
@@ -54,8 +55,9 @@ typedef struct osh_gpu_pinned { // a block of memory from osh_cuda_host_alloc or
     struct osh_gpu_pinned *next;
     char *data;
     size_t n_bytes;
-    bool locked; // true: the memory belongs to the caller (osh_cuda_host_lock); false:
-                 // osh_cuda_host_alloc allocated it
+    /* True: the memory belongs to the caller (osh_cuda_host_lock); false: osh_cuda_host_alloc
+     * allocated it. */
+    bool locked;
 } osh_gpu_pinned;
 
 /* The stage: GPU memory into which cuFile reads. The stage is cut into slots; each read occupies
@@ -69,8 +71,9 @@ typedef struct osh_gpu_stage {
     char *block, *base;  // block: own, in the arena; base: view, the first whole page of `block`
     int64_t *verdict;    // checksums, the array that osh_cuda_sums returns; view of `block`
     osh_gpu_slot slots[OSH_GPU_SLOTS];
-    bool locked, asked;  // locked: true if the stage is registered with cuFile; asked: true if the
-                         // user requested cuFile (--use-gds true)
+    /* locked: true if the stage is registered with cuFile.
+     * asked: true if the user requested cuFile (--use-gds true). */
+    bool locked, asked;
     pthread_mutex_t lock; // protects the member `taken` of slots
     pthread_cond_t given;
 } osh_gpu_stage;
@@ -78,26 +81,24 @@ typedef struct osh_gpu_stage {
 typedef struct osh_cuda_blas osh_cuda_blas; // defined in blas.cu
 
 typedef struct osh_gpu {
-    int ordinal, n_multiprocessors, major, minor; // ordinal: index of the GPU; major, minor:
-                                                  // compute capability
+    /* ordinal: index of the GPU.
+     * major, minor: compute capability. */
+    int ordinal, n_multiprocessors, major, minor;
     int shared_bytes;                             // shared memory per multiprocessor in bytes
     char bus_id[32];
-    cudaStream_t compute, copy;        // streams of all kernels (compute) and of put_ahead (copy);
-                                       // own
+    cudaStream_t compute, copy; // own: streams of all kernels (compute) and of put_ahead (copy)
     // events: the copy stream waits for `asked` of the compute stream, and the compute stream for
     // `copied` of the copy stream; own
     cudaEvent_t asked, copied;
     osh_gpu_ring ring, ahead;
     osh_gpu_lane lane[OSH_N_LANES];    // lane[OSH_LANE_WORK] is not used
-    cudaEvent_t lane_end[OSH_N_LANES]; // own: per lane, the event recorded after its last copy, for
-                                       // which other lanes wait
+    /* For each lane: event after its last copy. Other lanes wait for it. */
+    cudaEvent_t lane_end[OSH_N_LANES]; // own
     osh_gpu_pinned *pinned;           // own
     osh_gpu_stage stage;               // stage.block is NULL if cuFile is not used
     osh_cuda_counters count;
-    pthread_mutex_t lock;              // protects count, pinned, and the member `refused` of
-                                       // osh_cuda_file
-    void *workspace;                   // scratch of matrix products, the first block of the arena;
-                                       // view
+    pthread_mutex_t lock; // protects count, pinned, and the member `refused` of osh_cuda_file
+    void *workspace; // view: scratch of matrix products, the first block of the arena
     osh_cuda_blas *blas;               // own
 } osh_gpu;
 
@@ -112,8 +113,9 @@ typedef struct osh_gpu_read { // a request to read bytes [at, at + n_bytes) of a
     osh_file *f; // view: the file
     size_t n_bytes;
     int64_t at;
-    bool ahead; // true: the copy runs on the copy stream, like put_ahead; false: on the compute
-                // stream, in order with the kernels
+    /* True: the copy runs on the copy stream, like put_ahead. False: it runs on the compute stream,
+     * in order with the kernels. */
+    bool ahead;
 } osh_gpu_read;
 /* Reads bytes of a file through a ring of page-locked memory and copies the bytes to the GPU. */
 osh_status osh_gpu_put_file(osh_ctx *cx, osh_gpu *c, const osh_gpu_read *r);

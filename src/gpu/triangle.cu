@@ -9,11 +9,11 @@
  *   | L20 L21 D2  |                         L_ij = (A_ij - sum of L_ik L_jk^T) D_j^T (i > j)
  *                     then row by row       X_ij = -D_i (L_ij D_j + sum of L_ik X_kj)  (j < k < i)
  *
- * The scratch memory of a call is called the room. The size of the room depends only on n, so that
- * a plan can compute the size without cuSOLVER. Before each call, cuSOLVER returns the bytes of
- * scratch that it needs for s rows. The largest s >= 64 is used for which these bytes fit into the
- * room. s decides the last bits of the result, and depends on n and the version of cuSOLVER. For
- * 14,336 columns the room is 68 MB, not the 822 MB of the square. If the room is large enough for n
+ * The scratch memory of a call is called the room. Its size depends only on n, so a plan can
+ * compute it without cuSOLVER. cuSOLVER tells before a call how many bytes of scratch it needs for
+ * s rows; s is the largest number >= 64 for which these bytes fit into the room. So s depends on n
+ * and on the version of cuSOLVER, and s decides the last bits of the result. For 14,336 columns the
+ * room is 68 MB; a copy of the whole matrix would be 822 MB. If the room is large enough for n
  * rows, potrf factors all of A at once.
  *
  * The room contains cuSOLVER's scratch, or three blocks [s, s] followed by cuSOLVER's scratch:
@@ -44,11 +44,11 @@ template <int H> static __global__ void move_block(matrix to, matrix from, int64
 
 typedef struct blocks {
     osh_device *d;
-    float *a, *first, *second, *sum; // views: a is the matrix [n, n]; first, second and sum are
-                                     // scratch blocks [s, s]
+    /* A is the matrix [n, n]; first, second and sum are scratch blocks [s, s]. */
+    float *a, *first, *second, *sum; // views
     int64_t n, s;                    // n: rows of the matrix; s: rows of a block
-    osh_cuda_triangle lib;           // arguments for cuSOLVER, with its scratch (`room`) and its
-                                     // result code (`verdict`)
+    /* Arguments for cuSOLVER, with its scratch (`room`) and its result code (`verdict`). */
+    osh_cuda_triangle lib;
 } blocks;
 
 template <int H>

@@ -16,7 +16,7 @@ static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const ch
     else
         snprintf(text, sizeof text, "%.17g", x);
     osh_status rc = osh_field_set(cx, f, attr, text);
-    /* The mistake is in the template file, not on the command line. */
+    /* OSH_E_USAGE would blame the command line, but the mistake is in the template file. */
     return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc;
 }
 
@@ -37,7 +37,8 @@ static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, v
             OSH_TRY(osh_scope_str(cx, &text, s, a->valuestring));
             rc = osh_field_set(cx, f, attr, text);
             if (rc) osh_note(cx, "reading %s of %s", a->valuestring, s->config->path);
-            /* The mistake is in the template or in config.json, not on the command line. */
+            /* OSH_E_USAGE would blame the command line, but the mistake is in the template or in
+             * config.json. */
             if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED;
         } else {
             double x = 0;
@@ -79,8 +80,9 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
 
 /* Fills the attributes of rope. `given` has the keys "head_dim", "partial", "rotary_dim", "theta",
  * "interleaved", "f32" and "position_scale". "partial" is true if the class of the model reads
- * partial_rotary_factor. "rotary_dim", the number of rotated elements, replaces that factor unless
- * it is 0. "theta", the base of the layer's frequencies, replaces rope_theta unless it is 0. */
+ * partial_rotary_factor. "rotary_dim" is the number of rotated elements; if it is not 0,
+ * partial_rotary_factor is ignored. "theta" is the base of the layer's frequencies; if it is not 0,
+ * rope_theta is ignored. */
 static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                             const cJSON *given)
 {
@@ -124,8 +126,9 @@ done:
     return rc;
 }
 
-/* Fails if config.json has "is_causal": false. Then the attention of transformers is bidirectional
- * (masking_utils.py, create_causal_mask), but the attention op of this program is causal. */
+/* Fails if config.json has "is_causal": false, because the attention op of this program is causal.
+ * With this key the attention of transformers is bidirectional (masking_utils.py,
+ * create_causal_mask). */
 static osh_status check_causal(osh_ctx *cx, const osh_hf_config *c)
 {
     const cJSON *of[] = {c->json, c->model};

@@ -1,8 +1,8 @@
 /* back.c - computes the gradients of a range of nodes, from its last node to its first. L is the
- * loss. From dL/dout of a node the file computes dL/din for the values that the node reads, and
- * adds dL/din to the gradients from other readers of these values. A value and its gradient are
- * freed after the backward step of the node that made the value. On a device, values and gradients
- * are in device memory. */
+ * loss. The backward step of a node computes dL/din for the values that the node reads, from
+ * dL/dout, and adds it to the gradients that other readers of these values have computed. A value
+ * and its gradient are freed after the backward step of the node that made the value. On a device,
+ * values and gradients are in device memory. */
 #include "graph/back.h"
 #include "graph/picked.h"
 
@@ -19,7 +19,7 @@ static bool wants_weight(const osh_back *k, const osh_node *n)
 
 static bool is_seen(const osh_back *k, int v) { return k->seen && k->seen[v]; }
 
-/* True if a gradient that the caller wants depends on the gradient of the output of `n`. */
+/* True if the gradient of the output of `n` is needed for a gradient that the caller wants. */
 static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *needs)
 {
     bool on = wants_weight(k, n);
@@ -27,8 +27,9 @@ static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *ne
     return on;
 }
 
-/* Sets needs [values] to true if a gradient that the caller wants depends on the gradient of the
- * value, and made [values] to true if a node of the range makes the value. */
+/* needs [values]: set to true if the caller wants the gradient of the value, or wants another
+ * gradient that is computed from it.
+ * made [values]: set to true if a node of the range makes the value. */
 static void find_needs(bool *needs, bool *made, const osh_back *k)
 {
     memcpy(needs, k->in, (size_t)k->g->n_values * sizeof *needs);
@@ -99,8 +100,8 @@ static bool reuses_gradient(const osh_back *k, const osh_node *n)
            v[n->in[0]].width == v[n->out[0]].width;
 }
 
-/* Sets the arguments of the gradient op of `n` that belong to values: the inputs of `n`, and the
- * gradients to which the op adds. Allocates the gradients that do not exist yet. */
+/* Sets the members of the gradient op's arguments that are tensors of values: the inputs of `n`,
+ * and the gradients to which the op adds. Allocates gradients that do not exist yet. */
 static osh_status values_begin(osh_ctx *cx, const back_pass *y, const osh_node *n, osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -124,9 +125,8 @@ done:
     return rc;
 }
 
-/* Sets the arguments of the gradient op of `n` that belong to weights: the weights of `n` and their
- * gradients. If the caller has no storage for a gradient, allocates the gradient and puts it into
- * `own`. */
+/* Sets the members of the gradient op's arguments that are tensors of values: the inputs of `n`,
+ * and the gradients to which the op adds. Allocates gradients that do not exist yet. */
 static osh_status weights_begin(osh_ctx *cx, const back_pass *y, const osh_node *n,
                                 osh_grad_args *a, osh_tensor **own)
 {
@@ -204,8 +204,8 @@ typedef struct tally {
     int64_t n_tokens;
     int n_threads;
     size_t live, peak;
-    bool *needs, *made, *has; // own: [values]; has: true if the value has a gradient at the current
-                              // node
+    /* [values]; has: true if the value has a gradient at the current node. */
+    bool *needs, *made, *has; // own
 } tally;
 
 static size_t tally_value_gross(const tally *t, int v)
@@ -293,10 +293,11 @@ typedef struct placing {
     int64_t n_tokens;
     osh_arena *arena;      // own
     size_t *value, *grad;  // own: [values] addresses
-    bool *needs, *made, *has, *brought; // own: [values]; brought: true if the value exists before
-                                        // the first node
-    size_t holes; // upper bound, in bytes, of the gaps that freed table rows leave and that may be
-                  // too small for other blocks
+    /* [values]; brought: true if the value exists before the first node. */
+    bool *needs, *made, *has, *brought; // own
+    /* Upper bound of the bytes of gaps in the arena: freed table rows leave gaps that may be too
+     * small for other blocks. */
+    size_t holes;
     size_t peak;
 } placing;
 

@@ -13,12 +13,11 @@ typedef struct osh_back {
      * such a value, but none makes it. */
     const bool *in;
     bool on_device;      // true if the batch is on a GPU; each op then needs a gradient for GPUs
-    bool rough;          // true if gradients may be rounded to the compute dtype before they are
-                         // multiplied
+    bool rough; // true if gradients may be rounded to the compute dtype before they are multiplied
     /* [weights of g] true if the caller has storage for the gradient of the weight; NULL: for no
-     * weight. When a gradient of this weight is first computed, `place` returns the storage (F32,
-     * shape of the weight). The gradient is written there, and the callback `weight` gets this
-     * tensor as dw. Later calls of `place` for the weight return NULL. */
+     * weight. `place` returns this storage (F32, shape of the weight) when the first gradient of
+     * the weight is computed. This gradient is written there, and the callback `weight` gets the
+     * same tensor as dw. For later gradients of the weight, `place` returns NULL. */
     const bool *placed;
     osh_tensor *(*place)(void *user, int weight);
     /* [values of g] true if the callback `value` is called with the gradient of this value, an
@@ -34,13 +33,15 @@ typedef struct osh_back {
     void *user;
 } osh_back;
 
-/* Returns OSH_E_UNSUPPORTED, with the name of the first module, if a gradient must pass through an
- * op that has no gradient. A plan calls this function, because osh_back_run fails at such an op. */
+/* Checks that all ops have a gradient through which a wanted gradient must pass. If not, returns
+ * OSH_E_UNSUPPORTED with the name of the first module. A plan calls this function, because
+ * osh_back_run would fail. */
 osh_status osh_back_check(osh_ctx *cx, const osh_back *k);
 /* Runs the backward pass of a batch. `b` has all values that the nodes read and made (osh_exec_run
  * with `keep` NULL). The values that the nodes made are freed. dv [values of g], own, each F32
- * [tokens, width] or NULL: on entry, gradients of values that nodes of the range made and later
- * nodes use; on return, gradients of the values in k->in on which the loss depends. */
+ * [tokens, width] or NULL. On entry dv has the gradients of values that nodes of the range made and
+ * that nodes after the range read. On return dv has the gradients of the values in k->in, NULL if
+ * the loss does not depend on the value. */
 osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, osh_batch *b,
                         osh_tensor **dv);
 /* Computes an upper bound of the host bytes (with the allocator's overhead) of osh_back_run and of

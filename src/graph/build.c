@@ -36,8 +36,9 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
     int64_t parent = -1;
-    osh_module *m = NULL; // view
-    // limits the memory, because a template of few bytes can have a very large number of modules
+    /* The limit protects the memory: a template of few bytes can have a very large number of
+     * modules. */
+    osh_module *m = NULL;
     if (g->n_modules >= MAX_MODULES)
         return osh_fail(cx, OSH_E_FORMAT, "%s: more than %d modules", b->scope.tpl->name,
                         MAX_MODULES);
@@ -56,7 +57,7 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
         osh_free(cx, m->name);
         return OSH_E_NOMEM;
     }
-    // the module is counted while incomplete, so that osh_graph_free frees it
+    // an incomplete module is counted, too, so that osh_graph_free frees it
     *index = g->n_modules++;
     OSH_TRY(osh_map_put(cx, b->modules, name, strlen(name), *index));
 done:
@@ -229,7 +230,7 @@ static osh_status add_node(osh_ctx *cx, osh_builder *b, int module, const char *
     if (!node->op || !node->op->infer) OSH_FAIL(cx, OSH_E_FORMAT, "no op %s", op_name);
     if (!out || node->op->n_out != 1)
         OSH_FAIL(cx, OSH_E_FORMAT, "\"out\" of op %s is not one name", op_name);
-    // the node is counted while incomplete, so that osh_graph_free frees its attributes
+    // an incomplete node is counted, too, so that osh_graph_free frees its attributes
     g->n_nodes++;
     OSH_TRY(wire_inputs(cx, b, node, x.in, cJSON_GetObjectItemCaseSensitive(entry, "in")));
     OSH_TRY(read_shape(cx, b, &shape, entry));
@@ -281,8 +282,9 @@ done:
 }
 
 /* Adds a routed_rows node before an expert (a repeated module with a moe_combine node). Inside the
- * expert, the name of the expert's first input is then bound to the value with only the rows that
- * are routed to the expert. Sets *whole to this name and the value of all rows. */
+ * expert, the name of the expert's first input then means the output of this node, which has only
+ * the rows that are routed to the expert. Sets *whole to this name and to the value with all
+ * rows. */
 static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;
@@ -346,8 +348,8 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
         OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
     OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
     if (whole.name) OSH_TRY(value_bind(cx, b, whole.name, whole.value));
-    // forgets names that are new inside the module; other names keep the values that the module
-    // gave them
+    // Names that are new inside the module are forgotten. Other names keep the values that they got
+    // in the module.
     b->n_bound = outer;
 done:
     b->prefix = outer_prefix;
@@ -436,7 +438,8 @@ static osh_status add_layers(osh_ctx *cx, osh_builder *b, const cJSON *layer)
                  b->scope.tpl->name);
     OSH_TRY(osh_scope_int(cx, &b->g->n_layers, &b->scope,
                           cJSON_GetObjectItemCaseSensitive(layer, "repeat"), 1));
-    // limits the memory, because a template of few bytes can have a very large number of layers
+    // The limit protects the memory: a template of few bytes can have a very large number of
+    // layers.
     if (b->g->n_layers > MAX_LAYERS)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld layers, want %d at most", b->scope.config->path,
                  (long long)b->g->n_layers, MAX_LAYERS);
@@ -462,8 +465,8 @@ static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
     osh_dtype dt = b->ck->config->dtype;
     for (int64_t i = 0; i < b->ck->n_tensors && dt == OSH_DTYPE_NONE; i++)
         if (osh_dtype_is_float(b->ck->tensors[i].e->dtype))
-            dt = b->ck->tensors[i].e->dtype; // transformers, too, takes the first float dtype if
-                                             // config.json names none
+            /* Transformers, too, takes the first float dtype if config.json names none. */
+            dt = b->ck->tensors[i].e->dtype;
     if (dt != OSH_BF16 && dt != OSH_F16 && dt != OSH_F32)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
                         "%s: the dtype is %s, want bfloat16, float16 or float32",
@@ -513,7 +516,7 @@ static osh_status find_head(osh_ctx *cx, osh_builder *b)
 }
 
 /* Reads the key "logits" of the template: {"divide", "cap"}, which are expressions. An absent key
- * is 0: the logits are not divided or not capped. */
+ * is 0, which means no division, or no cap. */
 static osh_status read_logits(osh_ctx *cx, osh_builder *b)
 {
     osh_status rc = OSH_OK;

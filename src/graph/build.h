@@ -17,18 +17,21 @@ typedef struct osh_builder {
     osh_map *modules, *weights; // own: map names to indices
     osh_binding *bound;         // own
     int n_bound;
-    const char *root;          // view: name of the module that is the text model, such as "model"
+    const char *root;          // view: name of the text model's module, such as "model"
     char *plain;               // own: the root with a dot: "model."
-    /* views: prefixes in the checkpoint, of names that begin with "model." and of other names. */
+    /* Views: prefixes in the checkpoint.
+     * inner: of names that begin with "model.".
+     * outer: of other names. */
     const char *inner, *outer;
-    const char *prefix;        // prefix of the names of the current template entries: "",
-                               // "model.layers.3." or "model.layers.3.mlp.experts.7."
+    /* Prefix of the names of the current template entries: "", "model.layers.3." or
+     * "model.layers.3.mlp.experts.7.". */
+    const char *prefix;
     const char *layer;         // prefix of the current layer: "model.layers.3.", or ""
-    osh_graph_faults *faults;  // view: list to which missing or wrong tensors are added; NULL: they
-                               // are errors
+    /* List to which missing or wrong tensors are added; NULL: they are errors. */
+    osh_graph_faults *faults;  // view
 } osh_builder;
 
-/* Returns the array p, with memory for one more item after its n items; NULL: no memory. The
+/* Returns the array p with memory for one more item than its n items; NULL: no memory. The
  * allocation doubles when n is a power of two. */
 static inline void *osh_build_grown(osh_ctx *cx, void *p, int n, size_t size)
 {
@@ -42,22 +45,23 @@ static inline const char *osh_build_text(const cJSON *entry, const char *key)
     return cJSON_IsString(o) ? o->valuestring : NULL;
 }
 
-/* Functions of build_names.c. osh_build_wrapped_name returns the name (own) of a module of the text
- * model in the checkpoint: model.layers.3 may be model.language_model.layers.3. NULL: no memory. */
+/* Functions of build_names.c. osh_build_wrapped_name returns the name (own) that a module of the
+ * text model has in the checkpoint. For example, model.layers.3 may be called
+ * model.language_model.layers.3. NULL: no memory. */
 char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name);
 /* Returns the full name (own) that the module of a template entry has in the checkpoint. NULL: no
  * memory. */
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
 /* Sets b->inner and b->outer to the first prefixes with which the checkpoint has the embedding
- * table. Tries in this order: the pairs in "names" of the template that contains this text model,
- * or of this template if none contains it; the prefix b->plain; then, for models that were saved
- * without a head, the pairs with b->plain removed and the empty prefix. If nothing fits, the prefix
- * is b->plain. */
+ * table. First tries the pairs in "names" of the template. If another template wraps this text
+ * model, these are the "names" of that template. Then tries the prefix b->plain. Models that were
+ * saved without a head lack b->plain in their names, so then tries the pairs without b->plain, and
+ * the empty prefix. If nothing fits, the prefix is b->plain. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 
 /* Functions of build_weights.c, which finds every weight and checks its shape and dtype. An
- * osh_wanted_weight is the tensor <module>.<leaf>; if the checkpoint lacks it, the weight of the
- * module `tied` is used. All pointers are views. */
+ * osh_wanted_weight names the tensor <module>.<leaf>. If the checkpoint does not have it, the
+ * weight of the module `tied` is used. All pointers are views. */
 typedef struct osh_wanted_weight {
     const char *module, *leaf, *tied; // tied: NULL if the weight is not tied
     int ndim;

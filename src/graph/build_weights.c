@@ -151,7 +151,7 @@ osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *
     const char *given = osh_build_text(json, k ? "bias" : "weight");
     char *tensor = osh_sprintf(cx, "%s%s", b->layer, given ? given : ""); // own
     osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
-    /* The weight is counted while it is incomplete, so that osh_graph_free frees it. */
+    /* An incomplete weight is counted, too, so that osh_graph_free frees it. */
     if (w) g->weights = w, w += g->n_weights, *w = *shape, g->n_weights++;
     if (!w || !tensor) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a weight");
     if (!given) OSH_FAIL(cx, OSH_E_FORMAT, "\"part\" has no %s", k ? "bias" : "weight");

@@ -3,13 +3,13 @@
 #define OSH_COUNTED_H
 #include "graph/exec.h"
 
-/* A value of a batch, reduced to some of its rows. The offsets of samples are adjusted. */
+/* Some rows of a value of a batch. The offsets of samples are adjusted to these rows. */
 typedef struct osh_counted {
     osh_tensor *x, *original; // own: the rows; `original` is NULL if there is none
-    osh_batch part;           // view: seqs, n_tokens and first_sample of the rows
+    osh_batch part;           // seqs, n_tokens and first_sample of these rows; a view
     int64_t *offsets;         // own
 } osh_counted;
-typedef struct osh_counting { // a choice of rows
+typedef struct osh_counting { // a rule that selects rows of a value
     const uint8_t *counted; // view [rows]: 1 for rows that count, else 0; NULL: all count
     bool routed;            // true: rows whose elements are all 0 do not count
 } osh_counting;

@@ -11,8 +11,8 @@
 #include "graph/routed.h"
 #include "ops/cuda/cuda.h"
 
-/* One step of the list. Lists are compared by their bytes, so the struct has no padding, and
- * contains no indices of nodes or values, which differ between equal layers. */
+/* One step of the list. Equal layers must give lists with equal bytes. So the struct has no
+ * padding, and no indices of nodes or values, which differ between equal layers. */
 typedef enum { ACT_TAKE, ACT_GIVE, ACT_TOUCH, ACT_NODE, ACT_ROUTES, ACT_MIXTURE } act_kind;
 typedef struct act {
     /* slot: number of the block, in the order of allocation; for ACT_NODE, index in `scratches`;
@@ -27,8 +27,8 @@ typedef struct act {
 typedef struct scratch { // the properties of a node on which its scratch bytes depend
     const osh_op *op;    // view
     const void *attr;    // view
-    const osh_weight *rows; // view: the embedding table of a lookup op (picked.h); NULL: the op is
-                            // no lookup
+    /* The embedding table of a lookup op (picked.h); NULL: the op is no lookup. */
+    const osh_weight *rows; // view
     int64_t in_width[OSH_OP_MAX_IN], out_width;
 } scratch;
 
@@ -36,22 +36,22 @@ typedef struct placed { size_t peak, left; } placed;
 
 struct osh_device_peaks {
     const osh_graph *g; // view
-    act *acts;          // own: room_acts items; the first n_acts are the list of the last walk
+    act *acts;          // own: room_acts items; the first n_acts items are the list
     size_t n_acts, room_acts;
     scratch *scratches; // own: [room_scratches], all different
     size_t n_scratches, room_scratches;
-    bool *here;         // own: [values] true for values that exist at the current node; all false
-                        // between walks
+    /* [values] true for values that exist at the current node; all false between walks. */
+    bool *here;         // own
     int32_t *slot;      // own: [values] number of the block of the value
-    const osh_exec_brought *in; // view: values that exist before the first node, because the caller
-                                // passes them in
+    /* Values that exist before the first node, because the caller passes them in. */
+    const osh_exec_brought *in; // view
     bool grown;         // true if a block was allocated since the last step ACT_TOUCH
-    int32_t n_slots, routes; // n_slots: number of blocks in the list; routes: number of the block
-                             // with the lists of rows of each expert, -1: none
-    osh_status failed;  // error of a callback that cannot return a status
+    /* n_slots: number of blocks in the list.
+     * routes: number of the block with the lists of rows of each expert, -1: none. */
+    int32_t n_slots, routes;
+    osh_status failed;  // error from a callback that cannot return a status
     XXH128_hash_t hash; // hash of the last walk's list
-    osh_map *known;     // own: maps the hash of a list and a number of tokens to an index in
-                        // `placed`
+    osh_map *known; // own: maps the hash of a list and a number of tokens to an index in `placed`
     placed *placed;     // own: [room_placed] results of the simulations
     size_t n_placed, room_placed;
 };
@@ -110,8 +110,8 @@ static osh_status act_take(osh_ctx *cx, osh_device_peaks *p, int32_t *slot, act 
     return act_add(cx, p, a);
 }
 
-/* Adds a step ACT_TOUCH to the list. Omits a step of 0 bytes if no block was allocated since the
- * last ACT_TOUCH, because the extent of the arena has not grown. */
+/* Adds a step ACT_TOUCH to the list. A step of 0 bytes is not needed if no block was allocated
+ * since the last ACT_TOUCH, because the extent of the arena has not grown. */
 static osh_status act_touch(osh_ctx *cx, osh_device_peaks *p, act a)
 {
     if (a.kind == ACT_TOUCH && !a.b && !p->grown) return OSH_OK;
@@ -181,7 +181,7 @@ static osh_status peaks_told(osh_ctx *cx, osh_walk *w, int v)
 static osh_status peaks_made(osh_ctx *cx, osh_walk *w, int v)
 {
     osh_device_peaks *p = w->user;
-    // frees the value if an earlier execution of the nodes has kept it
+    // if an earlier execution of the nodes has kept the value, it is freed first
     osh_status rc = value_go(cx, p, v);
     return rc ? rc : value_appear(cx, p, v);
 }

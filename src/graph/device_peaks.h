@@ -1,8 +1,8 @@
 /* device_peaks.h - predicts how many bytes osh_exec_run needs at the short-lived end of a
  * device's arena (tensor/device.h), for many numbers of tokens. One walk over the nodes makes a
  * list of steps: take (allocate a block), give (free a block), touch (read the extent of the
- * arena). The list is simulated in an arena for each number of tokens. Equal layers have equal
- * lists, and each list is simulated once for each number of tokens.
+ * arena). Then the list is simulated in an arena for each number of tokens. Equal layers have equal
+ * lists, and a list that was already simulated for a number of tokens is not simulated again.
  *
  *   q = linear(a); s = act(q)
  *   take ids, take a, touch, take q, touch scratch of linear, give a, take s, touch, give q, ... */

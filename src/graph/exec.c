@@ -22,25 +22,27 @@ typedef struct job {
     const osh_graph *g;
     const osh_weights *w;
     osh_batch *b;
-    /* view: hooks for the whole batch; NULL: no hooks, or this struct is for one sample. */
+    /* View: hooks for the whole batch. NULL: there are no hooks, or this struct is for one
+     * sample. */
     const osh_exec_hooks *hooks;
     osh_lanes *lanes;  // view
     bool check;
     int first, n;      // nodes [first, first + n)
     osh_expert_rows routed; // own: rows of the current expert, in host memory
     device_routes gpu;      // own
-    /* own: I64 [n, OSH_OP_MAX_OUT] on the device: index of the first non-finite element of each
-     * output; NULL on the host. */
+    /* Own: I64 [n, OSH_OP_MAX_OUT] on the device: index of the first non-finite element of each
+     * output. NULL if nodes run on the host. */
     osh_tensor *found;
     bool again;        // true while the nodes run a second time, to find the first non-finite value
 } job;
 
-/* Byte that fills the elements of `found` for outputs without non-finite elements; as I64 it is
- * larger than any index. */
+/* Byte that initializes `found`. An I64 of these bytes is larger than any index, so it means that
+ * the output has no non-finite element. */
 enum { NOTHING_FOUND = 0x7f };
 
-/* True if each node that reads the value may skip some of its rows. A non-finite element in a row
- * that is not skipped also makes the output of the node non-finite. */
+/* True if the value is masked. This means two things for each node that reads it. The node may skip
+ * some rows of the value. A non-finite element in any other row makes the output of the node
+ * non-finite, too. */
 static bool is_masked(const osh_graph *g, int v)
 {
     bool any = false;
@@ -66,9 +68,8 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
-/* True if a node that runs reads the value, and the output of this node is non-finite wherever the
- * value is. Then the value need not be checked: a chain of such nodes ends with a value that is
- * checked. */
+/* True if the value need not be checked: a node that runs reads it, and the output of this node is
+ * non-finite wherever the value is. A chain of such nodes ends with a value that is checked. */
 static bool shows_later(const osh_walk *w, int v)
 {
     const osh_graph *g = w->s.g;
@@ -76,7 +77,7 @@ static bool shows_later(const osh_walk *w, int v)
     for (int i = g->values[v].first_use; i >= w->s.first && i < end && i <= g->values[v].last_use;
          i++) {
         const osh_node *n = &g->nodes[i];
-        /* An expert possibly does not read the row with the non-finite element. */
+        /* An expert may not read the row with the non-finite element. */
         if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) continue;
         for (int k = 0; k < n->op->n_in; k++)
             if (n->in[k] == v && osh_op_spreads(n->op, n->attr, k) && !is_masked(g, n->out[0]))
@@ -91,15 +92,15 @@ static int64_t *finding(const job *j, int node, int k)
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
-/* Checks an output for non-finite elements. On a device the result is only stored in `found`, so
- * that the host need not wait. `a->rows` are the rows to check on a device; NULL: all rows. */
+/* Checks an output for non-finite elements. On a device the result is only stored in `found`: the
+ * host does not wait for it. `a->rows` are the rows to check on a device; NULL: all rows. */
 static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
                                const osh_op_args *a)
 {
     const job *j = walk->user;
     const osh_tensor *x = a->out[k];
     int64_t at = -1, *here = finding(j, node, k);
-    // true if the hook may have changed the input of a Linear
+    // true if a hook may have changed the input of a Linear
     bool changed = j->hooks && j->hooks->linear_input;
     if (here && !j->again && !changed && shows_later(walk, j->g->nodes[node].out[k])) return OSH_OK;
     if (here)
@@ -154,7 +155,7 @@ static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args
     if (j->routed.combine != combine || !j->routed.rows)
         OSH_TRY(osh_routed_begin(cx, &j->routed, j->g, combine, weights, &j->b->seqs));
     for (int k = 0; k < n->op->n_in; k++) {
-        /* The value already contains only rows of the expert. */
+        /* the value already has only the rows of the expert */
         if (osh_walk_is_routed(walk, j->g->values[n->in[k]].producer)) continue;
         OSH_TRY(osh_routed_gather(cx, &j->routed, k, n->in[k], a->in[k]));
         a->in[k] = j->routed.x[k];
@@ -263,8 +264,8 @@ done:
     return rc;
 }
 
-/* Replaces the output v of a routed node by a value of the whole batch with the rows at their
- * positions. Does nothing if the value is not kept and only routed nodes read it. */
+/* Replaces the output v of a routed node by a value of the whole batch, and puts the rows at their
+ * positions in the batch. Does nothing if only routed nodes read the value and it is not kept. */
 static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
     osh_status rc = OSH_OK;
@@ -274,8 +275,8 @@ static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
     if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v]))
         goto done;
     OSH_TRY(osh_tensor_new(cx, &whole, j->g->values[v].dtype, 2, shape));
-    /* If the value is masked (is_masked), its readers skip the rows that are not routed to the
-     * expert. */
+    /* The readers of a masked value (is_masked) skip the rows that are not routed to the expert, so
+     * these rows need no zeros. */
     if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole));
     osh_routed_scatter(&j->routed, whole, j->b->values[v]);
     osh_tensor_free(cx, j->b->values[v]);
@@ -371,8 +372,8 @@ static bool gather_gated(osh_gated *q, const job *j, int first)
     return takes;
 }
 
-/* Runs gate, up and glu as one kernel. If a value is not finite, *done is false: the nodes then run
- * one by one, and the error names the value. */
+/* Runs gate, up and glu as one kernel. Sets *done to false if a value is not finite. The caller
+ * then runs the nodes one by one, to get an error that names the value. */
 static osh_status run_gated(osh_ctx *cx, osh_walk *walk, int first, bool *done)
 {
     osh_status rc = OSH_OK;
@@ -508,10 +509,10 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
     j->b->values[v] = NULL;
 }
 
-/* Ends the execution of the nodes. On a device the first execution checks only some values. If one
- * of them is not finite, the nodes run again with a check of every value, and the error names the
- * first non-finite value. The second execution needs the values that the caller brought, so these
- * are kept until this function returns. */
+/* Called after the last node. On a device the first execution checks only some values. If one of
+ * them is not finite, all nodes run again with a check of every value, to name the first non-finite
+ * value. For this second execution, the values that the caller passed in are kept until this
+ * function returns. */
 static osh_status run_over(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK, first = read_findings(cx, w->user);
@@ -525,7 +526,8 @@ static osh_status run_over(osh_ctx *cx, osh_walk *w)
     j->again = true;
     OSH_TRY(begin_findings(cx, j));
     OSH_TRY(osh_walk_run(cx, &again));
-    /* The second execution found no non-finite value, so the error is that of the first. */
+    /* The second execution found no non-finite value, so the error of the first execution is
+     * returned. */
     OSH_FAIL(cx, OSH_E_NUMERIC, "%s", text ? text : "a value is not finite");
 done:
     osh_free(cx, text);
@@ -556,7 +558,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     if (walk.by_sample) walk.outer = j.lanes->outer;
     if (walk.by_sample || (s->joins && hooks)) walk.seen = hooks->seen;
 
-    int ids = s->g->input_ids; // the ids exist in every batch
+    int ids = s->g->input_ids; // the token ids exist in every batch
     if ((ids < walk.s.of.v0 || ids >= walk.s.of.v1) && s->keep && !s->keep[ids])
         osh_tensor_free(cx, b->values[ids]), b->values[ids] = NULL;
     OSH_TRY(osh_walk_run(cx, &walk));

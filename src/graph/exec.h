@@ -5,8 +5,8 @@
 #include "graph/graph.h"
 #include "tensor/device.h"
 
-/* Weights by index in the graph; NULL: not loaded. A weight has the dtype of the file, or the
- * compute dtype after a modifier has written the weight. */
+/* The weights, by index in the graph; NULL: not loaded. A weight has the dtype of the file. After a
+ * modifier has written it, it has the compute dtype. */
 typedef struct osh_weights {
     osh_tensor **w;     // own: tensors that the ops read; on the device, if there is one
     /* own: if there is a device, copies in host memory for the solver and the output; else all
@@ -27,8 +27,8 @@ static inline size_t osh_weights_lists(const osh_graph *g)
     return osh_mem_gross(sizeof(osh_weights)) +
            2 * osh_mem_gross((size_t)g->n_weights * sizeof(osh_tensor *));
 }
-/* Loads those weights of the nodes that are not yet loaded, except the embedding tables of lookup
- * ops (picked.h). A non-finite element is an error that names the tensor and the index. */
+/* Loads the weights of the nodes that are not loaded yet. Does not load the embedding tables of
+ * lookup ops (picked.h). A non-finite element is an error that names the tensor and the index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);
 /* True if the weight in memory has the same bytes as a range of a file. */
@@ -51,18 +51,18 @@ void osh_weights_release(osh_ctx *cx, osh_weights *w, const osh_graph *g, int fi
 typedef struct osh_batch {
     osh_tensor **values; // own [graph n_values]; NULL: the value does not exist now
     int n_values;
-    int64_t *offsets; // own [n_samples + 1]: index of the first token of each sample, then the
-                      // number of tokens
+    /* Index of the first token of each sample, then the number of tokens. */
+    int64_t *offsets; // own [n_samples + 1]
     osh_seqs seqs;    // view of offsets
     int64_t n_tokens, first_sample;
     osh_device *device; // view: device that has the values and runs the nodes; NULL: host
     const int32_t *ids; // view of the caller's token ids [n_tokens]
-    /* view [n_values]: storage for outputs; a node that makes the value moves the tensor to
-     * `values`; NULL: no storage */
+    /* View [n_values]: storage for outputs. A node that makes the value moves the tensor from here
+     * to `values`. NULL: no storage. */
     osh_tensor **into;
-    /* view [nodes]: state of the earlier tokens, if the batch has only the next tokens of one
-     * sample; NULL: whole samples. Allowed only on the host, with osh_exec_hooks.lanes NULL and
-     * osh_exec_span.joins false. */
+    /* View [nodes]: state of the earlier tokens, if the batch has only the next tokens of one
+     * sample. NULL: the batch has whole samples. A state is allowed only on the host, if
+     * osh_exec_hooks.lanes is NULL and osh_exec_span.joins is false. */
     const osh_op_past *pasts;
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
@@ -78,9 +78,9 @@ osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const o
 /* Frees the values in the range `of`, the ids and the offsets, but not the lists that hold them. b
  * may be NULL. */
 void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of);
-/* Clears a batch and fills it with the ids of `rows`. The lists, with an element for each value of
- * the model, are thus allocated only once for many batches. On failure the caller still calls
- * osh_batch_free. */
+/* Clears a batch and fills it with the ids of `rows`. One batch object thus serves many batches,
+ * and its lists, which have an element for each value of the model, are allocated only once. On
+ * failure the caller still calls osh_batch_free. */
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
                            const osh_batch_rows *rows, osh_exec_values of);
 void osh_batch_free(osh_ctx *cx, osh_batch *b);
@@ -109,10 +109,9 @@ typedef struct osh_exec_hooks {
     osh_status (*linear_input)(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                const osh_batch *b);
     void *user;
-    /* view: memory with which nodes may run sample by sample, one sample per thread
-     * (osh_exec_by_sample). `value` is then called at least for outputs of routers and for values
-     * with seen[v]. If `lanes` is NULL, nodes run on the whole batch. If `seen` is NULL, it is
-     * false for all values. */
+    /* View: memory for runs sample by sample, one sample per thread (osh_exec_by_sample). NULL:
+     * nodes run on the whole batch. If nodes run sample by sample, `value` is certainly called only
+     * for outputs of routers and for values with seen[v]. `seen` NULL: false for all values. */
     osh_lanes *lanes;
     const bool *seen;
 } osh_exec_hooks;
@@ -122,16 +121,16 @@ typedef struct osh_exec_span {
     const osh_graph *g;
     int first, n;
     const bool *run;  // view: true for nodes that run; NULL: all nodes run
-    const bool *keep; // view: [values] true for values that exist after the last node; NULL: all
-                      // values are kept
-    /* Range of all values that the caller brings and that the nodes read or make; {0, 0}: all
-     * values of the graph. */
+    /* [values] true for values that exist after the last node; NULL: all values are kept. */
+    const bool *keep; // view
+    /* Range that contains all values that the caller brings and that the nodes read or make; {0,
+     * 0}: all values of the graph. */
     osh_exec_values of;
-    const bool *routed; // view: [n] true for nodes that run only on the rows of their expert; NULL:
-                        // none
-    /* True if the Linears gate and up, and the glu that alone reads both, may run as one kernel
-     * (ops/gated.h). Then the hook `value` is called for the outputs of the two Linears only with
-     * seen[v], and linear_input is not called. */
+    /* [n] true for nodes that run only on the rows of their expert; NULL: none. */
+    const bool *routed; // view
+    /* True if the Linears gate and up may run as one kernel with their glu, the only reader of
+     * their outputs (ops/gated.h). In that case the hook `value` is called for the outputs of the
+     * two Linears only with seen[v], and linear_input is not called. */
     bool joins;
 } osh_exec_span;
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
@@ -143,25 +142,24 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
 /* Returns the first i >= from with set[i] true, or n if there is none. Fast if few items are
  * true. */
 int osh_next_set(const bool *set, int from, int n);
-/* Sets run [n] to true for those of the nodes [first, first + n) that must run to make the values
- * with want[v]. */
+/* Sets run [n] to true for the nodes of [first, first + n) that must run to make the values with
+ * want[v]. */
 void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool *want);
-/* True if nodes of a host batch run sample by sample when osh_exec_hooks.lanes is set. Each thread
- * then runs all nodes on its own sample and does not wait for other threads between two nodes. The
- * results do not depend on this choice. */
+/* True if nodes of a batch on the host run sample by sample when osh_exec_hooks.lanes is set. Each
+ * thread then runs all nodes on its own sample, and does not wait for other threads after each
+ * node. The results do not depend on this choice. */
 bool osh_exec_by_sample(int64_t n_samples, int n_threads);
-/* osh_exec_together returns e such that nodes [node, e) run together, sample by sample; a single
- * node runs on the whole batch. `seen` is as in osh_exec_hooks. `run` and `routed` are as in
- * osh_exec_span, for nodes [first, end). */
+/* osh_exec_together returns the end e of the nodes [node, e) that run together, sample by sample.
+ * If e is node + 1, the node runs on the whole batch. `seen` is as in osh_exec_hooks. `run` and
+ * `routed` are as in osh_exec_span, for nodes [first, end). */
 typedef struct osh_exec_cut {
     const osh_graph *g;
     int first, end;
     const bool *run, *seen, *routed; // views
 } osh_exec_cut;
 int osh_exec_together(const osh_exec_cut *c, int node);
-/* Lists of flags of values for osh_exec_peak. The caller allocates the lists once for many calls,
- * because allocating an element for each value of the model in each call would be slow. Own
- * [values]; all false between calls. */
+/* Lists of flags of values for osh_exec_peak. They have an element for each value of the model, so
+ * the caller allocates them once for many calls. Own [values]; all false between calls. */
 typedef struct osh_exec_marks { bool *here, *outer, *lane; } osh_exec_marks;
 /* Allocates the lists. After a failure the caller still calls osh_exec_marks_deinit. */
 osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g);
@@ -169,24 +167,26 @@ void osh_exec_marks_deinit(osh_ctx *cx, osh_exec_marks *m);
 typedef struct osh_exec_batch { // properties of the batch for which a peak is predicted
     int64_t n_tokens;
     int n_threads;
-    /* If samples run in parallel: sum of the tokens of the n_threads longest samples; 0: the nodes
-     * run on the whole batch. */
+    /* If samples run in parallel: sum of the tokens of the n_threads longest samples. 0: nodes run
+     * on the whole batch. */
     int64_t at_once;
     int64_t longest;  // number of tokens of the longest sample
-    int64_t past; // number of earlier tokens of the sample, if the batch has only the next tokens
-                  // of one sample
+    /* Number of earlier tokens of the sample, if the batch has only the next tokens of one
+     * sample. */
+    int64_t past;
     const bool *seen;          // view: as in osh_exec_hooks
-    const osh_exec_marks *marks; // view: lists that the call may use; NULL: the call allocates its
-                                 // own lists
+    /* Lists that the call may use; NULL: the call allocates its own lists. */
+    const osh_exec_marks *marks; // view
 } osh_exec_batch;
-/* Views [values]: values that exist before the first node, because the caller of osh_exec_run
- * passes them in. */
+/* Views [values]. They describe the values that the caller of osh_exec_run passes in, which exist
+ * before the first node. */
 typedef struct osh_exec_brought {
-    const bool *in;     // true if the value exists before the first node
-    const bool *lent;   // true if the value is a view of memory that the caller counts; NULL: false
-                        // for all values
-    const size_t *hook; // number of bytes that the hook `value` allocates when it is called for the
-                        // value; NULL: 0 bytes
+    const bool *in;     // true for these values
+    /* True if the value is a view of memory that the caller counts; NULL: false for all values. */
+    const bool *lent;
+    /* Number of bytes that the hook `value` allocates when it is called for the value; NULL: 0
+     * bytes. */
+    const size_t *hook;
 } osh_exec_brought;
 /* Predicts an upper bound of the bytes (with the allocator's overhead) that osh_exec_run needs
  * besides the lists of the batch. *left is the number of bytes of the values v with keep[v]; `left`

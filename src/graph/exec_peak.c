@@ -9,7 +9,8 @@
 
 #include "ops/gated.h"
 
-/* Bytes per sample by which one block for each sample may exceed one block for all samples. */
+/* A value has one block per sample or one block for all samples. The blocks of the samples together
+ * may be larger by this number of bytes per sample. */
 enum { PAGE = 4096 };
 
 typedef struct tally {
@@ -20,8 +21,9 @@ typedef struct tally {
     const osh_exec_brought *in;  // view
     const osh_exec_batch *batch; // view
     bool *here;       // view: [values] true for values that exist at the current node
-    bool *lane;       // view: [values] true for values of one sample that exist at the current
-                      // node; all false between uses
+    /* [values] true for values of one sample that exist at the current node; all false between
+     * uses. */
+    bool *lane;       // view
     int n_here;
     size_t views;     // number of bytes of the structs of one thread's views of tensors
 } tally;
@@ -87,7 +89,8 @@ static osh_status count_told(osh_ctx *cx, osh_walk *w, int v)
 
 static osh_status count_made(osh_ctx *cx, osh_walk *w, int v)
 {
-    count_gone(cx, w, v); // removes the value if an earlier execution of the nodes has kept it
+    /* If an earlier execution of the nodes has kept the value, it is removed first. */
+    count_gone(cx, w, v);
     tally_appear(w->user, v);
     return OSH_OK;
 }
@@ -98,8 +101,8 @@ static void count_lane_scratch(tally *t, size_t scratch) // adds the bytes of sc
     tally_touch(t, (size_t)t->n_here * threads * osh_mem_gross(PAGE) + threads * scratch);
 }
 
-/* Counts the bytes of a node. If nodes run sample by sample, a value is counted as one block, but
- * has one block per sample; count_lane_scratch adds a page for each sample. */
+/* Counts the bytes of a node. If nodes run sample by sample, a value has one block per sample but
+ * is counted as one block; count_lane_scratch adds a page for each sample. */
 static osh_status count_node(osh_ctx *cx, osh_walk *w, int node)
 {
     tally *t = w->user;

@@ -10,12 +10,12 @@
 
 bool osh_exec_by_sample(int64_t n_samples, int n_threads)
 {
-    /* With such a number of samples few threads are idle after their last sample. */
+    /* True for numbers of samples that leave few threads idle at the end. */
     return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads);
 }
 
-/* True if the node runs on the whole batch, because table rows or rows of an expert are read for
- * all samples together. */
+/* True if the node always runs on the whole batch, because its table rows, or the rows of its
+ * expert, are read for all samples together. */
 static bool runs_on_whole_batch(const osh_exec_cut *c, int node)
 {
     return (c->routed && c->routed[node - c->first]) || osh_is_picked(c->g, &c->g->nodes[node], 0);
@@ -43,8 +43,8 @@ static bool is_read(const osh_exec_span *s, int value, int from)
     return false;
 }
 
-/* True if a value that nodes before `end` make sample by sample must exist for the whole batch,
- * because it is kept or later nodes read it. */
+/* For a value that nodes before `end` make sample by sample: true if it must exist for the whole
+ * batch, because it is kept or later nodes read it. */
 static bool is_outer(const osh_exec_span *s, int value, int end)
 {
     const osh_value *x = &s->g->values[value];
@@ -96,7 +96,7 @@ static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
     for (int i = first; i < end; i++)
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_in; k++)
             *last_of(w, g->nodes[i].in[k]) = i;
-    // the hook that is called for a value also reads the corresponding value of the original model
+    // the hook for a value also reads the corresponding value of the original model
     for (int i = first; i < end; i++)
         for (int k = 0; osh_walk_runs(w, i) && k < g->nodes[i].op->n_out; k++) {
             int v = g->values[g->nodes[i].out[k]].original;
@@ -221,8 +221,8 @@ done:
 }
 
 /* Returns the end of the mixture (experts that run at once, routed.h) that begins at `first`, or
- * `first` if none begins there. A mixture has whole experts. All of its nodes run, and no output
- * except the last sum is kept. */
+ * `first` if none begins there. A mixture consists of whole experts. All of its nodes run, and of
+ * their outputs only the last sum is kept. */
 static int mixture_end(const osh_walk *w, int first)
 {
     int whole = first, end = first;
@@ -265,7 +265,7 @@ done:
     return rc;
 }
 
-/* Walks nodes [first, end) sample by sample. `last` is the last of these nodes that runs; the hook
+/* Walks nodes [first, end) sample by sample. `last` is the last of these nodes that runs. The hook
  * is called only for the outputs of `last`. */
 static osh_status walk_lanes(osh_ctx *cx, osh_walk *w, int first, int end, int last)
 {
@@ -343,7 +343,7 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
         for (int k = 0; k < node->op->n_out; k++) {
             int v = node->out[k];
             run[i] |= want[v];
-            /* A node also runs if a later node that runs reads its output. */
+            /* a node also runs if a later node that runs reads its output */
             for (int c = i + 1; c < n && !run[i] && first + c <= g->values[v].last_use; c++)
                 for (int m = 0; m < g->nodes[first + c].op->n_in && run[c]; m++)
                     run[i] |= g->nodes[first + c].in[m] == v;

@@ -8,9 +8,9 @@
  *                "rope qr": [...]},                   entries that replace the entry
  *    "defaults": {"rms_norm_eps": 1e-5}}
  *
- * "entries" finds an entry by its name after "renames", or by its op and output if it has no name.
- * The members of defaults, nulls, dims and flags are added to those of the other template. Each
- * other member of the file replaces the member of the other template, or removes it if it is
+ * "entries" finds an entry by its new name (after "renames"), or by its op and output if it has no
+ * name. The members of defaults, nulls, dims and flags are added to those of the other template.
+ * Each other member of the file replaces the member of the other template, or removes it if it is
  * null. */
 #include "graph/extends.h"
 
@@ -44,7 +44,8 @@ static osh_status text_splice(osh_ctx *cx, cJSON *item, size_t head, const char 
     return rc;
 }
 
-/* Replaces the first `from` that begins and ends at a dot or at an end of the text. */
+/* Replaces the first occurrence of `from` that is a whole part of the name, between dots or the
+ * ends of the text. */
 static osh_status name_replace(osh_ctx *cx, cJSON *item, const char *from, const char *to)
 {
     size_t n = strlen(from);
@@ -52,7 +53,7 @@ static osh_status name_replace(osh_ctx *cx, cJSON *item, const char *from, const
         if ((at == item->valuestring || at[-1] == '.') && (!at[n] || at[n] == '.')) {
             size_t head = (size_t)(at - item->valuestring);
             size_t tail = head + n;
-            // without "to", one of the dots beside the text goes, too
+            // if `to` is empty, one of the dots beside `from` is removed, too
             if (!*to && at[n] == '.') tail++;
             else if (!*to && head) head--;
             return text_splice(cx, item, head, to, tail);

@@ -83,8 +83,7 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
 }
 
 /* True if the value is an output of a routed_rows node, or is computed row by row from such an
- * output. A Linear with a bias ends the chain, because the bias makes the rows that are not routed
- * non-zero. */
+ * output. A Linear with a bias ends this chain, because it makes the zero rows non-zero. */
 bool osh_is_by_route(const osh_graph *g, int value)
 {
     while (value >= 0 && g->values[value].producer >= 0) {

@@ -27,11 +27,11 @@ typedef struct osh_value {
     osh_dtype dtype;
     int producer;            // node that makes the value; -1: input of the graph
     int first_use, last_use; // first and last node that read the value; -1: no node reads it
-    /* Index of the corresponding value of the original model (osh_graph_add_original), in a value
-     * of the quantized model; -1: both models share the value. */
+    /* For a value of the quantized model: index of the corresponding value of the original model
+     * (osh_graph_add_original); -1: both models share the value. */
     int original;
-    /* Index of the corresponding value of the quantized model, in a value of the original model;
-     * -1: the value is not of the original model. */
+    /* For a value of the original model: index of the corresponding value of the quantized model.
+     * -1: the value belongs to the quantized model. */
     int quantized;
 } osh_value;
 
@@ -40,8 +40,9 @@ typedef struct osh_weight {
     int ndim;
     osh_dtype dtype; // dtype after loading; OSH_DTYPE_NONE: no tensor
     int64_t shape[2];
-    int64_t tensor;  // index of the tensor in the checkpoint; -1: the checkpoint has no tensor of
-                     // this name (compressed)
+    /* Index of the tensor in the checkpoint; -1: the checkpoint has no tensor of this name
+     * (compressed). */
+    int64_t tensor;
     /* dtype in the file if single rows can be read; else OSH_DTYPE_NONE. */
     osh_dtype by_rows;
     bool compressed; // true if the weight is stored as codes and scales, and the caller makes the
@@ -83,19 +84,18 @@ typedef struct osh_graph {
     int head;      // node of lm_head; its logits are the output of the graph
     osh_logits_rule logits; // changes of the logits after the head
     int64_t n_vocab, n_layers;
-    int64_t max_positions; // longest sample in tokens; with dynamic rope, multiplied by the rope's
-                           // factor
+    /* number of tokens of the longest sample; with dynamic rope, multiplied by the rope's factor */
+    int64_t max_positions;
     osh_dtype dtype;       // compute dtype
-    char *layer_class;     // own: class of the default sequential target, such as
-                           // "LlamaDecoderLayer"
+    char *layer_class; // own: class of the default sequential target, such as "LlamaDecoderLayer"
     bool wrapped;          // true if the text model is inside a model for images or sound
     /* true if the output head has no weight, because the checkpoint has no tensor for it and
      * config.json ties it to no other tensor */
     bool headless;
     char *inner, *outer;   // own: prefixes of layers and of the head in the checkpoint
     char *loaded;          // own: prefix of layers in transformers; NULL: same as in the checkpoint
-    /* own [nodes], set by the caller: for each node, the last node that must be in the same
-     * subgraph; NULL: no such condition. */
+    /* Own [nodes], set by the caller: for each node, the last of the nodes that must be in its
+     * subgraph. NULL: no such condition. */
     int *joined;
 } osh_graph;
 
@@ -125,8 +125,8 @@ osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkp
 /* True if the value is an output of routed_rows, or is computed row by row from such an output. In
  * such a value, rows of tokens that are not routed to the expert are zeros. */
 bool osh_is_by_route(const osh_graph *g, int value);
-/* osh_graph_check builds the graph like osh_graph_new, for authors of templates: tensors that are
- * missing or have a wrong shape or dtype are listed in *faults, and are no error. */
+/* osh_graph_check builds the graph like osh_graph_new, for authors of templates. A missing tensor,
+ * or one of a wrong shape or dtype, is no error but is listed in *faults. */
 typedef struct osh_graph_faults {
     osh_buf text; // own: one line for each fault
     int64_t n;
@@ -167,25 +167,27 @@ bool osh_node_routes(const osh_node *n);
 const osh_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight);
 /* Returns the index of the module; -1: no module has this name. */
 int osh_graph_module(const osh_graph *g, const char *name);
-/* Adds the original model to the graph of the model that will change. changed[i] is true if the
- * weights of node i will change. Every node that is changed, or that depends on a changed node,
- * exists twice in the new graph: a node of the original model is inserted before it, with the same
- * weights but with original values as inputs and outputs. moved [nodes] gets the new index of each
- * node. Old indices of nodes and values become invalid. */
+/* Adds the original model to a graph whose weights will change. changed[i] is true if the weights
+ * of node i will change. Every node that is changed, or that depends on a changed node, exists
+ * twice in the new graph: a node of the original model is inserted before it, with the same weights
+ * but with original values as inputs and outputs. moved [nodes] gets the new index of each node.
+ * Old indices of nodes and values become invalid. */
 osh_status osh_graph_add_original(osh_ctx *cx, osh_graph *g, const bool *changed, int *moved);
 /* Sets *out (own) to the graph as Graphviz text. If `p` is NULL, the text has no subgraphs. */
 osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p);
 
 typedef struct osh_subgraph {
-    int first, n_nodes; // nodes [first, first + n_nodes) of the graph; subgraphs are disjoint and
-                        // in the order of the nodes
+    /* Nodes [first, first + n_nodes) of the graph; subgraphs are disjoint and in the order of the
+     * nodes. */
+    int first, n_nodes;
     int n_targets;
-    char *name; // own: name of the module of the first target, or "model.embed_tokens" if the
-                // subgraph has no target
+    /* Name of the module of the first target, or "model.embed_tokens" if the subgraph has no
+     * target. */
+    char *name; // own
     int *live_in;
     int n_live_in; // values of earlier subgraphs that this subgraph reads
     int *live_out;
-    int n_live_out; // values of this subgraph or of earlier ones that later subgraphs read
+    int n_live_out; // values of this or earlier subgraphs that later subgraphs read
 } osh_subgraph;
 struct osh_partition {
     osh_subgraph *parts;
@@ -194,9 +196,10 @@ struct osh_partition {
 
 /* Cuts the graph into subgraphs at the targets, sequential targets such as decoder layers. A target
  * is a class, a name or a regex (re:). If n is 0, the target is the decoder layer. A target that
- * matches nothing is an error that names it. Linears that share an input are in one subgraph and
- * count as one target. If other nodes are between them, all nodes of the smallest module that
- * contains them are in one subgraph; for experts, only gate and up of each expert. */
+ * matches nothing is an error that names it. Linears that read one value are in one subgraph and
+ * count as one target. If other nodes are between these Linears, all nodes of the smallest module
+ * that contains them are in one subgraph. This is not done for experts, whose inputs are the same
+ * value: only gate and up of each expert are kept together. */
 osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *g,
                              const char *const *targets, size_t n, int64_t per_subgraph);
 void osh_partition_free(osh_ctx *cx, osh_partition *p);

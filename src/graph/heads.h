@@ -7,12 +7,12 @@
 #include "io/checkpoint.h"
 
 typedef struct osh_missing_head {
-    const char *name; // static string: the end of the head's name in transformers, such as
-                      // "lm_head"
+    /* Static string: the end of the head's name in transformers, such as "lm_head". */
+    const char *name;
     int64_t embedding; // index of the tensor that is the embedding table
     bool tied;         // true if head and embedding share a weight
-    bool renamed;      // true if the head's name in transformers may have another prefix than in
-                       // the checkpoint
+    /* True if the head's name in transformers may have another prefix than in the checkpoint. */
+    bool renamed;
 } osh_missing_head;
 
 /* Describes the missing head of a checkpoint. Returns false if the checkpoint has a head, or no

@@ -92,7 +92,7 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
         for (int k = 0; k < g->nodes[i].op->n_out; k++) g->values[g->nodes[i].out[k]].producer = i;
     osh_graph_link_uses(g);
 done:
-    osh_free(cx, s.nodes); // the list still owns the attributes of these nodes
+    osh_free(cx, s.nodes); // the list still owns the attributes of these new nodes
     osh_free(cx, s.made);
     osh_free(cx, moved);
     return rc;

@@ -1,7 +1,7 @@
 /* kind.c - finds the kind of a weight of an architecture without a template.
  *
  * Routers, position tables and Conv1D of GPT-2 also have a 2-D `weight`, but no loader reads codes
- * for them. A weight is a Linear only if it has all of these:
+ * for them. A weight counts as a Linear of an unknown family only if it has all of these:
  *
  *   - a name with the number of a decoder block:      model.layers.3.  transformer.h.3.  but no MTP
  *                                                     block (multi-token prediction) after the last
@@ -162,8 +162,7 @@ static int64_t module_bias(const osh_kinds *k, const char *name, size_t n)
     return t && t->e->ndim == 1 ? t->e->shape[0] : -1;
 }
 
-/* True if the last part of a name is one that only Linears have: a part that ends in "_proj" or is
- * in the list. */
+/* True for a last part of a name that only Linears have: it ends in "_proj" or is in the list. */
 static bool part_is_linear(part p)
 {
     static const char *const words[] = {"kv_a_proj_with_mqa",
@@ -243,7 +242,7 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     if (part_is_norm(leaf)) return *why = "a norm", OSH_KIND_NORM;
     if (part_is_positions(leaf)) return *why = "a table of positions", OSH_KIND_POSITIONS;
     if (any_part(name, n, part_is_router)) return *why = "a router", OSH_KIND_ROUTER;
-    // the weight of a gate has a row for each expert, or belongs to an MLP
+    // a gate is a router or belongs to an MLP; the weight of a router has a row for each expert
     if (any_part(name, n, part_is_gate)) {
         if (O < I) return *why = "a router", OSH_KIND_ROUTER;
         return *why = "perhaps a router", OSH_KIND_DOUBT;
@@ -305,6 +304,7 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck)
         if (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1e6)
             k->n_layers = (int64_t)v->valuedouble;
     }
-    // num_hidden_layers counts only the encoder or only the decoder
+    // num_hidden_layers counts only the encoder or only the decoder, so the number of blocks is
+    // unknown
     if (cJSON_IsTrue(both)) k->n_layers = -1;
 }

@@ -6,22 +6,22 @@
 
 typedef enum osh_kind {
     OSH_KIND_LINEAR,    // certainly a Linear of a decoder block
-    OSH_KIND_DOUBT,     // perhaps a Linear: a target can match its name, but not the class Linear
-                        // (see `why`)
+    /* Perhaps a Linear (see `why`). Targets that match its name include it; the target class Linear
+     * does not. */
+    OSH_KIND_DOUBT,
     OSH_KIND_EMBEDDING, // the embedding table of tokens
-    OSH_KIND_POSITIONS, // a table of positions; weights of this kind and of all kinds below are
-                        // never quantized
+    /* A table of positions. This kind and all kinds below are never quantized. */
+    OSH_KIND_POSITIONS,
     OSH_KIND_ROUTER,
-    OSH_KIND_CONV1D,    // a Conv1D of GPT-2: the weight is stored transposed, with a column for
-                        // each output
+    /* A Conv1D of GPT-2: the weight is stored transposed, with a column for each output. */
+    OSH_KIND_CONV1D,
     OSH_KIND_NORM,
 } osh_kind;
 
 typedef struct osh_kinds { // state for one checkpoint
     const osh_checkpoint *ck; // view
     const char *model_type; // view: model_type of the text model's config; "": the config has none
-    const char *family;       // view: model_type of the whole model, which may contain the text
-                              // model
+    const char *family; // view: model_type of the whole model, which may contain the text model
     int64_t n_layers;         // number of decoder blocks; < 0: unknown
 } osh_kinds;
 
@@ -32,10 +32,10 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
                      const char **why);
 /* True if the catalogue (catalogue.c) lists a Linear of that name for the model family. */
 bool osh_catalogue_has(const char *family, const char *name, size_t n);
-/* Returns a part of a module's name that the module's name in transformers also has, and the length
- * of this part in *n: "lm_head" for any head, "vision_tower" for a module of a vision tower, else
- * the last two parts. Callers make a regex of the part. Returns NULL if both names are equal, as in
- * decoder blocks. */
+/* A module outside of decoder blocks may have another name in transformers. Returns a part of the
+ * name that both names have: "lm_head" for any head, "vision_tower" for a module of a vision tower,
+ * else the last two parts. Sets *n to its length. Callers make a regex of the part. Returns NULL if
+ * both names are equal, as in decoder blocks. */
 const char *osh_kind_lasting_name(const char *name, size_t *n);
 /* True if a name has the number of a decoder block: "model.layers.3.mlp.gate". False in towers for
  * images and sound. */

@@ -99,11 +99,11 @@ osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJ
     if (!cJSON_IsString(key))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: a flag without \"list\"", s->tpl->name);
     list = osh_scope_member(s, key->valuestring);
-    if (is && cJSON_IsBool(list)) { // true or false is none of the words
+    if (is && cJSON_IsBool(list)) { // a bool is never equal to a word
         *out = 0;
         goto done;
     }
-    /* An empty list counts as no list. */
+    /* an empty list counts as no list */
     if (list && !cJSON_IsNull(list) && !(cJSON_IsArray(list) && !list->child)) {
         item = cJSON_IsArray(list) ? cJSON_GetArrayItem(list, (int)s->layer)
                                    : cJSON_IsString(list) ? list : NULL;

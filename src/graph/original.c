@@ -5,19 +5,21 @@
  *   h ── norm ── a ─┬─ q_proj (original) ── q (original) ── ...
  *                   └─ q_proj ───────────── q ───────────── ...
  *
- * h and a are the same in both models; q and all values that are computed from q exist twice. The
- * two nodes of a pair are neighbours in the graph's list of nodes, and the two values in its list
- * of values. */
+ * Only q, and values that are computed from q, differ between the models and exist twice. The two
+ * nodes of a pair are neighbours in the graph's list of nodes, and the two values in its list of
+ * values. */
 #include "graph/graph.h"
 
 #include <string.h>
 
 typedef struct doubling {
     bool *nodes, *values;  // own: true if the node or value exists twice in the new graph
-    int *moved;            // view: new index of each node; the node of the original model is
-                           // directly before it
-    int *moved_value;      // own: new index of each value; the value of the original model is
-                           // directly after it
+    /* New index of each node. If a node exists twice, the node of the original model is directly
+     * before it. */
+    int *moved;            // view
+    /* New index of each value. If a value exists twice, the value of the original model is directly
+     * after it. */
+    int *moved_value;      // own
     int n_nodes, n_values; // number of nodes and of values in the new graph
 } doubling;
 
@@ -46,8 +48,8 @@ static osh_status double_values(osh_ctx *cx, osh_graph *g, const doubling *d)
     int n = g->n_values;
     if (!values) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the values of the original model");
     g->values = values, g->n_values = d->n_values;
-    /* Moves the values in descending order of index, so that no value is overwritten before it is
-     * moved. */
+    /* Moves the values in descending order of index. In this order no value is overwritten before
+     * it is moved. */
     for (int v = n - 1; v >= 0; v--) {
         osh_value *to = &values[d->moved_value[v]];
         *to = values[v];

@@ -4,8 +4,8 @@
  *   nodes   embed | norm q k v rope .. add | norm q k v .. add | norm lm_head
  *   parts   [ 0  ] [         1            ] [        2                     ]
  *
- * A part is a subgraph. A part begins before the first target, so the nodes before that target are
- * a part of their own. A part also begins before a target when the current part has N targets
+ * A part is a subgraph. The nodes before the first target are part 0. A new part begins at the
+ * first target, and then at each target for which the current part already has N targets
  * (per_subgraph). Nodes between two targets belong to the part of the first target, and nodes after
  * the last target to the part of the last. If targets are nested, only the outermost counts. Nodes
  * are in execution order, so a part is a range of nodes. */
@@ -46,7 +46,7 @@ static osh_status match_modules(osh_ctx *cx, bool *hit, const osh_graph *g,
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
     osh_near near;
-    // each target must match a module, even if another target has precedence
+    // each target must match a module, even if an earlier target already matches it
     for (size_t t = 0; t < n; t++) {
         bool any = false;
         OSH_TRY(osh_matcher_new(cx, &m, &targets[t], 1));
@@ -95,7 +95,7 @@ static bool is_for_experts(const osh_graph *g, int v)
     return false;
 }
 
-/* Keeps gate and up of each expert, which are neighbours, in one subgraph. */
+/* Keeps gate and up of each expert in one subgraph; they are neighbours. */
 static void mark_experts(int *reach, const osh_graph *g, int v)
 {
     for (int i = g->values[v].first_use, end; i <= g->values[v].last_use; i = end + 1) {
@@ -107,10 +107,10 @@ static void mark_experts(int *reach, const osh_graph *g, int v)
     }
 }
 
-/* reach[i] is the index of the last node such that all nodes from i to it must be in one subgraph.
- * Raises reach[i] for the Linears that read value v, so that they are in one subgraph. If other
- * nodes are between them, all nodes of the smallest module that contains them are in one subgraph;
- * for experts, only gate and up of each expert. */
+/* reach[i] is the index of the last node that must be in one subgraph with node i. Raises reach[i]
+ * to keep all Linears that read value v in one subgraph. If other nodes are between them, all nodes
+ * of the smallest module that contains them are. For experts, this is done only for gate and up of
+ * each expert. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
@@ -136,8 +136,8 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
     if (last > reach[first]) reach[first] = last;
 }
 
-/* For each node i, sets unit[i] to the module of the target to which the node belongs, or to -1.
- * Nodes that must be in one subgraph belong to the target of the first such node that has a
+/* For each node i, sets unit[i] to the module of the target to which the node belongs, or to -1. If
+ * several nodes must be in one subgraph, all belong to the target of the first of them that has a
  * target. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
@@ -163,8 +163,8 @@ static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hi
         if (g->nodes[i].original) unit[i] = unit[i + 1];
 }
 
-/* Shrinks the allocation of a list to n items, because a deep model has many subgraphs with few
- * live values each. */
+/* Shrinks the allocation of a list to n items. A deep model has many subgraphs with few live values
+ * each, so this saves memory. */
 static osh_status list_shrink(osh_ctx *cx, int **list, int n)
 {
     int *p = osh_realloc(cx, *list, (size_t)(n > 0 ? n : 1) * sizeof *p);
@@ -181,8 +181,8 @@ typedef struct alive { // values that exist and that a later node reads
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 /* Sets live_in and live_out of a subgraph. Adds to *a the values that the subgraph makes, and
- * removes the values that no later node reads. The time for a subgraph thus depends only on the
- * number of its live values. */
+ * removes the values that no later node reads. The time for a subgraph depends only on the number
+ * of its live values, not on the size of the model. */
 static osh_status live_sets(osh_ctx *cx, osh_subgraph *s, const osh_graph *g, alive *a)
 {
     osh_status rc = OSH_OK;

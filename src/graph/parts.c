@@ -4,19 +4,20 @@
  *   "part": {"weight": name, "bias": name, "at": e, "first": f, "step": s, "column": c,
  *            "transposed": bool}
  *
- * "weight" and "bias" are names of tensors inside the layer. "at" is the index along the first
- * dimension of the tensor; this selects a matrix. Without "at" the tensor itself is the matrix. Row
- * r of the weight is row f + r s of the matrix, or column f + r s if it is transposed; element r of
- * the bias is element f + r s. With "column" the columns of the weight are columns c and following,
- * and the matrix may have more; without it the matrix has the columns of the weight. A convolution
- * [C, 1, K] counts as a matrix [C, K], and a bias may be [1, E] or [1, 1, E, 1]. */
+ * "weight" and "bias" are names of tensors inside the layer. "at" selects a matrix by its index
+ * along the first dimension of the tensor. Without "at" the tensor itself is the matrix. Row r of
+ * the weight is row f + r s of the matrix, or column f + r s if it is transposed; element r of the
+ * bias is element f + r s. With "column" the columns of the weight are columns c and following, and
+ * the matrix may have more; without it the matrix has the columns of the weight. A convolution [C,
+ * 1, K] counts as a matrix [C, K], and a bias may be [1, E] or [1, 1, E, 1]. */
 #include "graph/template.h"
 
 #include <string.h>
 
 typedef struct rule {
-    int64_t at, first, step, column; // values of these keys; at < 0: the whole tensor is the
-                                     // matrix; column < 0: the matrix has the columns of the weight
+    /* Values of the keys of these names. at < 0: the whole tensor is the matrix. column < 0: the
+     * matrix has the columns of the weight. */
+    int64_t at, first, step, column;
     bool transposed;
 } rule;
 

@@ -1,6 +1,6 @@
-/* picked.c - reads the table rows of the tokens of a batch. A list with 4 bytes for each token of
- * the vocabulary marks the rows. The rows are read in the order of the table, neighbours in one
- * read, on all threads. */
+/* picked.c - reads the table rows of the tokens of a batch. A list of 4 bytes for each row of the
+ * table marks the rows that are read. The rows are read in the order of the table, neighbours in
+ * one read, on all threads. */
 #include "graph/picked.h"
 
 #include <string.h>
@@ -15,8 +15,8 @@ typedef struct reading {
     const osh_ckpt_tensor *t;
     osh_file *f;     // own
     osh_tensor *rows; // own: [m, D], in host memory
-    int32_t *at;     // own [V], V tokens in the vocabulary: index of the row in `wanted`; -1: the
-                     // row is not needed
+    /* For each row of the table (V): index in `wanted`; -1: the row is not needed. */
+    int32_t *at;     // own [V]
     int32_t *wanted; // own [m]: rows of the table to read, in ascending order
     int64_t m;
 } reading;
@@ -27,8 +27,8 @@ bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
            g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
 }
 
-/* Tensors that a lookup allocates for n ids that name m different rows of the table w. A run
- * allocates the tensors by the shapes of room_shape, and a plan counts their bytes. */
+/* Tensors that a lookup allocates. It gets n ids, which name m different rows of the table w. A run
+ * allocates the tensors with the shapes of room_shape; a plan counts their bytes. */
 typedef enum { ROOM_AT, ROOM_WANTED, ROOM_ROWS, ROOM_IDS, N_ROOMS } room;
 
 static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
@@ -155,7 +155,7 @@ static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 
 size_t osh_picked_bytes(const osh_weight *w, int64_t n)
 {
-    /* The last term is for an open file. */
+    /* the last term is for an open file */
     size_t sum = 2 * osh_mem_gross(sizeof(osh_tensor)) + 4 * osh_mem_gross(256);
     for (room of = 0; of < N_ROOMS; of++) {
         osh_tensor t = most_of(of, w, n);

@@ -8,8 +8,8 @@
  *   longrope  f[i] / short_factor[i], and / long_factor[i] for long samples; cos and sin are scaled
  *   alpha     theta is multiplied by alpha^(dim / (dim - 2)) (Hunyuan's dynamic)
  *
- * torch computes in f32, with one rounding per step, and so does this file. Only the power is
- * computed in double and rounded once; the power of torch differs from it by at most 1 ulp. */
+ * Like torch, this file computes in f32 and rounds after each step. Only the power is computed in
+ * double and rounded once; it differs from torch's power by at most 1 ulp. */
 #include "graph/rope_freq.h"
 #include "base/elementary.h"
 
@@ -31,7 +31,7 @@ static void fill_llama3(float *f, const float *p, int64_t n, const osh_rope *r, 
           high_wave = (float)(original / r->high_freq_factor);
     for (int64_t i = 0; i < n; i++) {
         float inv = 1.0f / p[i];
-        /* torch computes scalar / tensor as a reciprocal, then a multiplication. */
+        /* torch computes scalar / tensor as a reciprocal and a multiplication */
         float wave = (1.0f / inv) * (float)(2 * pi);
         float x = wave > low_wave ? inv / factor : inv;
         if (!(wave < high_wave) && !(wave > low_wave)) {
@@ -153,8 +153,8 @@ osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *
     double theta = rope->theta;
     int64_t rotary_dim = (int64_t)((double)head_dim * rope->partial_rotary_factor),
             turned = rotary_dim / 2;
-    /* With this type, a rotated pair has one element from the first half of the head and one from
-     * the second half. The last pairs are not rotated. */
+    /* With this type, a pair has one element from each half of the head, and the last pairs are not
+     * rotated. */
     if (rope->type == OSH_ROPE_PROPORTIONAL) rotary_dim = head_dim;
     float p[OSH_ROPE_MAX_FREQS];
     osh_status rc = rope_check(cx, rope, rotary_dim, original, path);

@@ -143,10 +143,9 @@ size_t osh_routed_bytes(const osh_graph *g, int node, int64_t n_tokens)
     const osh_node *n = &g->nodes[node];
     int combine = osh_routed_to(g, node);
     if (combine < 0) return 0;
+    /* Bytes per token of the input, the output and the router's output. */
     size_t row = osh_value_bytes(g, n->in[0]) + osh_value_bytes(g, n->out[0]) +
-                 osh_value_bytes(g, g->nodes[combine].in[2]); // `row` is the number of bytes per
-                                                              // token of input, output and router's
-                                                              // output
+                 osh_value_bytes(g, g->nodes[combine].in[2]);
     return osh_mem_gross((size_t)n_tokens * row) + 4 * osh_mem_gross(sizeof(osh_tensor)) +
            osh_mem_gross((size_t)n_tokens * sizeof(int32_t)) +
            osh_mem_gross((size_t)(n_tokens + 1) * sizeof(int64_t));

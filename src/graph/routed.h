@@ -7,12 +7,12 @@
 #define OSH_ROUTED_H
 #include "graph/graph.h"
 
-/* Returns the moe_combine node that is the only reader of the node's output, directly or through
- * nodes that work row by row. -1: there is none. */
+/* Returns the moe_combine node that reads the node's output, directly or through nodes that work
+ * row by row. -1: there is none, or other nodes also read the output. */
 int osh_routed_to(const osh_graph *g, int node);
 
-/* Sets routed [n] to true for the nodes of [first, first + n) that run and whose moe_combine
- * (osh_routed_to) runs too. */
+/* Sets routed [n] to true for the nodes of [first, first + n) that may run only on the rows of
+ * their expert: the node runs, and so does its moe_combine (osh_routed_to). */
 void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const bool *run);
 
 /* osh_mixture_end returns the end of the mixture that begins at `first`, at most `end`, or `first`
@@ -28,8 +28,7 @@ typedef struct osh_expert_rows { // rows of an expert in a batch
     int64_t n;
     int64_t *offsets; // own [samples + 1]: offsets of each sample's rows in `rows`
     osh_seqs seqs;    // view of offsets
-    int value[OSH_OP_MAX_IN];     // for input k of a node: index of the value whose rows are in
-                                  // x[k]
+    int value[OSH_OP_MAX_IN]; // for input k of a node: index of the value whose rows are in x[k]
     osh_tensor *x[OSH_OP_MAX_IN]; // own: [n, width] gathered rows; NULL: not gathered
 } osh_expert_rows;
 /* Lists the rows of the expert. `route` [N, E] has the weights of E experts for the N tokens of the

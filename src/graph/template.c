@@ -91,8 +91,8 @@ done:
     return rc;
 }
 
-/* Searches the embedded templates. Only templates that contain the name of the architecture are
- * parsed, because parsing all of them takes milliseconds. */
+/* Searches the embedded templates. Parsing all of them takes milliseconds, so only those that
+ * contain the name of the architecture are parsed. */
 static osh_status offer_embedded(osh_ctx *cx, osh_template **out, const char *architecture)
 {
     osh_status rc = OSH_OK;
@@ -193,10 +193,10 @@ static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, co
     return OSH_OK;
 }
 
-/* Evaluates {"list", "at", "else"}. *out is item `at` of the list of config.json, or the number
- * that config.json has instead of the list. *out is `else` if there is no list, if config.json has
- * the word "auto" instead, or if the item is infinite, which transformers 5 writes as
- * {"__float__": "Infinity"}. */
+/* Evaluates {"list", "at", "else"}. *out is item `at` of the list of config.json. If config.json
+ * has a number instead of the list, *out is this number. *out is `else` if there is no list, if
+ * config.json has the word "auto" instead, or if the item is infinite (transformers 5 writes
+ * {"__float__": "Infinity"}). */
 static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
     const cJSON *key = cJSON_GetObjectItemCaseSensitive(row, "list"),
@@ -235,8 +235,8 @@ const cJSON *osh_scope_member(const osh_scope *s, const char *name)
     return cJSON_GetObjectItemCaseSensitive(o, name);
 }
 
-/* Returns the default of a key that config.json lacks; NULL: the key has none. If another model
- * contains the text model, the defaults of its template have precedence. */
+/* Returns the default of a key that config.json lacks; NULL: the key has none. If another template
+ * wraps the text model, the defaults of that template have precedence. */
 static const cJSON *scope_default(const osh_scope *s, const char *name)
 {
     const cJSON *json = s->tpl->json, *around = s->tpl->wrap;

@@ -24,8 +24,8 @@ typedef struct osh_template {
     char *name;  // own: name for messages, such as "llama.json"
     cJSON *json; // own
     bool by_route; // true if experts get only the tokens that are routed to them
-    const cJSON *wrap; // view: "wraps" of the template of the model that contains this text model;
-                       // NULL: none
+    /* The member "wraps" of the template that contains this text model; NULL: none. */
+    const cJSON *wrap; // view
 } osh_template;
 
 /* Finds the template of an architecture. If models_dir is NULL, searches only embedded templates;
@@ -77,7 +77,7 @@ osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
 /* Returns a member of config.json. `name` may have dots: "attn_config.clip_qkv" is a member of the
  * object attn_config. Returns NULL if there is none. */
 const cJSON *osh_scope_member(const osh_scope *s, const char *name);
-/* Evaluates an expression inside `depth` others, like osh_scope_num. */
+/* Evaluates an expression like osh_scope_num. `depth` is the number of expressions around it. */
 osh_status osh_scope_num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                             int depth);
 /* Sets *out to the value of a row of "flags" for the layer of `s` (layer_rules.c). */

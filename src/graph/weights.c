@@ -73,7 +73,7 @@ static const osh_ckpt_tensor *stored_tensor(const osh_graph *g, const osh_checkp
     const osh_weight *w = &g->weights[weight];
     const osh_ckpt_tensor *t = w->tensor < 0 ? NULL : &ck->tensors[w->tensor];
     if (w->compressed || !t) return NULL;
-    // finds the tensor by name, as osh_weights_load does
+    // osh_weights_load finds the tensor by name, too
     if (!w->part) t = osh_checkpoint_find(ck, w->name);
     if (!t || t->shard < 0 || osh_checkpoint_is_changed(ck, t - ck->tensors)) return NULL;
     return (w->part ? w->part : t->e)->row ? NULL : t;

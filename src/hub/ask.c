@@ -41,7 +41,7 @@ osh_status osh_hub_follow(osh_ctx *cx, osh_http *http, osh_http_reply *r, bool *
         osh_free(cx, url);
         url = r->redirect, r->redirect = NULL;
         at.url = url;
-        // after a redirect to a host that may not get the token, no later host gets the token
+        // after a redirect to a host that must not get the token, no later host gets it either
         at.with_token = at.with_token && token_may_go(hub, url);
     }
 done:

@@ -116,7 +116,7 @@ done:
 
 typedef enum { FILE_ABSENT, FILE_WRONG, FILE_RIGHT } file_state;
 
-/* Sets *state by the size of the file at `path`, or by size and hash if p->verified is false. */
+/* Sets *state of the file at `path`, from its size and, if p->verified is false, its hash. */
 static osh_status blob_look_at(osh_ctx *cx, file_state *state, osh_hub_place *p, const char *path,
                                const osh_hub_file *f)
 {
@@ -211,7 +211,7 @@ osh_status osh_hub_file_lacks(osh_ctx *cx, int64_t *n_bytes, const osh_hub_place
     if (!link || !blob || !partial) OSH_TRY(OSH_E_NOMEM);
     if (file_has_size(link, f->n_bytes) || file_has_size(blob, f->n_bytes)) goto done;
     bool begun = !lstat(partial, &st) && S_ISREG(st.st_mode) && st.st_size <= f->n_bytes;
-    // allocated bytes are counted instead of the size, because the file may have holes
+    // counts allocated bytes and not the size, because the file may have holes
     int64_t has = begun ? (int64_t)st.st_blocks * 512 : 0;
     *n_bytes = f->n_bytes - (has < f->n_bytes ? has : f->n_bytes);
 done:

@@ -1,8 +1,7 @@
 /* curl.h - declares a table of the functions of libcurl that http.c calls. */
 #ifndef OSH_HUB_CURL_H
 #define OSH_HUB_CURL_H
-/* Turns off macros of libcurl that check types, because members of osh_curl have the names of these
- * macros. */
+/* Turns off macros of libcurl that check types: they have the names of members of osh_curl. */
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 
@@ -18,8 +17,9 @@
 #define OSH_CURL_MEMBER(name) __typeof__(&(name)) name;
 typedef struct osh_curl {
     OSH_CURL_FUNCTIONS(OSH_CURL_MEMBER)
-    char version[40]; // version of libcurl, such as "libcurl/7.88.1"; stored, because only one
-                      // thread at a time may call curl_version
+    /* Version of libcurl, such as "libcurl/7.88.1". It is stored because only one thread at a time
+     * may call curl_version. */
+    char version[40];
 } osh_curl;
 /* Opens libcurl on the first call in the process. The library stays open. */
 osh_status osh_curl_open(osh_ctx *cx, const osh_curl **out);

@@ -1,5 +1,5 @@
-/* data.c - finds data sets by name: the names of LLM Compressor, for which the text of a row is
- * made as LLM Compressor makes it, and the names org/name of the Hub.
+/* data.c - finds data sets by name. A name can be a name of LLM Compressor or org/name on the Hub.
+ * For a name of LLM Compressor, the text of a row is made as LLM Compressor makes it.
  *
  *   HF_HOME/oneshot/rows/openai--gsm8k/main/train%5B%3A512%5D.512.jsonl   rows of one request */
 #include <ctype.h>
@@ -17,10 +17,9 @@ typedef struct registered {
     const char *chat;    // column that contains conversations
     const char *suffix;  // end of the split names, such as "_sft" in train_sft and test_sft
     bool system_first;
-    const char *refused; // reason why the rows cannot be read as LLM Compressor reads them; NULL:
-                         // none
-    bool never;          // true if the data set is refused even if the caller gives a column or
-                         // template
+    /* Reason why the rows cannot be read as LLM Compressor reads them; NULL: none. */
+    const char *refused;
+    bool never; // true: refused also if the caller gives a column or a template
 } registered;
 static const char fixed_prompts[] =
     "LLM Compressor puts fixed prompts around its rows, which are not made here: want "
@@ -189,7 +188,7 @@ osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_
     if (!(r = registered_find(d->dataset)) && !osh_data_kind(d->dataset) &&
         !osh_data_is_columns(d->dataset))
         OSH_TRY(osh_hub_name_read(cx, &name, &is_name, d->dataset));
-    if (!r && !is_name) goto done; // the text is the path of a file that does not exist
+    if (!r && !is_name) goto done; // the text is a path, and the file does not exist
     if (r && r->refused && (r->never || !d->own_text))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s is %s: %s", d->dataset, r->id, r->refused);
     if (d->wants_split && !d->splits)
@@ -201,7 +200,7 @@ osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_
     if (r && !rows.config) rows.config = r->config;
     if (r && !d->own_text) registered_take(&rows, r);
     bool needs_all = osh_split_is_sliced(splits) && (d->shuffle || d->concatenate);
-    // a shuffle or a concatenation uses all rows of the slices; other jobs download only n_samples
+    // a shuffle or a concatenation uses all rows of the slices; other jobs need only n_samples rows
     if (needs_all) rows.most = 0;
     OSH_TRY(rows_check_request(cx, d, &rows, r ? "main" : name.revision));
     OSH_TRY(rows_find(cx, path, &rows, d->dataset, env));

@@ -4,10 +4,10 @@
  *   blobs/<etag>.oneshot.ranges         record: the ranges of a large file (ranges.h); if absent,
  *                                       the incomplete file has all bytes up to its end
  *
- * Both files stay when a run ends early, and the next run continues with them. A wrong content is
- * found, because at the end the hash of the whole file is checked. A server that ignores range
- * requests sends the file as one stream. Each request goes to the Hub first, because the address to
- * which the Hub redirects is signed and expires. */
+ * Both files stay if a run ends early, and the next run continues with them. At the end the hash of
+ * the whole file is checked, so wrong bytes are noticed. If a server ignores range requests, the
+ * file is fetched as one stream. Each request goes to the Hub first, because the address to which
+ * the Hub redirects is signed and expires. */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,8 +22,8 @@ static const int64_t MOST_ASKED = 8000000000;
 typedef struct osh_fetch { // a file that is being downloaded
     osh_hub_place *p;
     const osh_hub_file *f;
-    osh_file *out, *record; // own: the incomplete file and the record; record NULL: the file is
-                            // fetched as one stream
+    /* The incomplete file and the record; record NULL: the file is fetched as one stream. */
+    osh_file *out, *record; // own
     osh_at *blobs;          // own
     char *partial, *ranges; // own: names of the two files in blobs
     struct osh_fetch *next; // view: next item of the list p->open
@@ -60,7 +60,7 @@ static osh_status fetch_check_name(osh_ctx *cx, const osh_fetch *x)
                     path);
 }
 
-/* Disgpus all fetched bytes. A file with parts then gets its full size, because parts arrive in
+/* Discards all fetched bytes. A file with parts then gets its full size, because parts arrive in
  * any order. */
 static osh_status fetch_start_over(osh_ctx *cx, osh_fetch *x)
 {
@@ -103,8 +103,8 @@ done:
     return rc;
 }
 
-/* Checks that the answer is the requested part. OSH_E_IO with s->over set ends the request, but is
- * no failure. */
+/* Checks that the answer is the requested part. Returns OSH_E_IO with s->over set to end the
+ * request without a failure. */
 static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     osh_status rc = OSH_OK;
@@ -128,8 +128,8 @@ done:
     return rc;
 }
 
-/* Writes bytes of the part to the file, and the new ranges to the record. OSH_E_IO with s->over set
- * ends the request, but is no failure. */
+/* Writes bytes of the part to the file, and the new ranges to the record. Returns OSH_E_IO with
+ * s->over set to end the request without a failure. */
 static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -152,7 +152,8 @@ static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size
     rc = fetch_save_ranges(cx, x);
     pthread_mutex_unlock(&x->p->lock);
     atomic_fetch_add(&x->p->done, (long long)n);
-    if (!rc && s->over) rc = OSH_E_IO; // not a failure: another thread fetches the rest
+    /* This is no failure: another thread fetches the rest of the part. */
+    if (!rc && s->over) rc = OSH_E_IO;
 done:
     return rc;
 }
@@ -207,8 +208,9 @@ done:
     return rc;
 }
 
-/* Returns the index of a part that this thread now fetches: a part that no thread fetches, or the
- * second half of another. Returns -1 if there is none. The caller holds p->lock. */
+/* Chooses a part for this thread and returns its index: a part that no thread fetches, or the
+ * second half of a part that another thread fetches. Returns -1 if there is none. The caller holds
+ * p->lock. */
 static int part_take(osh_fetch *x) { return x->no_ranges ? -1 : osh_ranges_take(&x->parts); }
 
 static void part_give(osh_fetch *x, int i)
@@ -231,8 +233,7 @@ osh_status osh_hub_fetch_help(osh_ctx *cx, osh_http *http, osh_hub_place *p, boo
     if (!x) return OSH_OK;
     osh_status rc = fetch_part(cx, http, x, i);
     part_give(x, i);
-    // the failure is recorded before at_work decreases, so that the thread that owns x sees the
-    // failure
+    // the failure is recorded before at_work decreases; the thread that owns x then sees it
     if (rc) osh_hub_place_fail(cx, p, rc);
     pthread_mutex_lock(&p->lock);
     x->at_work--;
@@ -317,8 +318,8 @@ done:
     return rc;
 }
 
-/* Fetches the file and checks its hash. If the hash is wrong, fetches the file once more from the
- * start, because bytes of an earlier run may be wrong. */
+/* Fetches the file and checks its hash. If the hash is wrong, bytes of an earlier run may be wrong,
+ * so it fetches the file once more from the start. */
 osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
                          osh_hub_target to)
 {
@@ -344,7 +345,7 @@ osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const os
     if (!(target = osh_path_join(cx, osh_at_path(to.dir), to.name))) OSH_TRY(OSH_E_NOMEM);
     if (osh_file_is_at(x.out, target)) goto done; // another process has finished the file
     OSH_TRY(fetch_check_name(cx, &x));
-    /* The record is removed before the rename. A kill between the two is harmless, because an
+    /* The record is removed before the rename. A kill between these two steps is harmless: an
      * incomplete file without a record counts as fetched up to its end. */
     OSH_TRY(osh_at_remove(cx, x.blobs, x.ranges));
     OSH_TRY(osh_at_rename(cx, x.out, x.blobs, x.partial, to.dir, to.name));

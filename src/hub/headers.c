@@ -1,20 +1,21 @@
 /* headers.c - downloads a model without its weights, for a plan. A range request gets the header of
- * each safetensors file. The file that is written has the full size, with a hole after the header:
+ * each safetensors file. The file that is written has the full size of the weights, but after the
+ * header it is a hole:
  *
  *   HF_HOME/oneshot/headers/models--org--name/<commit>/
  *       model-00001-of-00163.safetensors     header, then a hole
  *       config.json                          -> the file in the cache
  *
- * This directory is outside of the Hub's cache, because other programs would read such a file as
- * complete weights. */
+ * This directory is outside of the Hub's cache: other programs would take such a file for complete
+ * weights. */
 #include <string.h>
 
 #include "base/file.h"
 #include "hub/pull.h"
 
 enum {
-    FIRST_BYTES = 16 << 10, // enough for the header of a dense model; a longer header needs a
-                            // second request
+    /* Enough for the header of a dense model; a longer header needs a second request. */
+    FIRST_BYTES = 16 << 10,
     MAX_HEADER_BYTES = 100 << 20
 };
 

@@ -140,7 +140,8 @@ int64_t osh_http_wait(const osh_http_reply *r)
     size_t n;
     long long left = 1, wait = -1;
     char text[200];
-    const char *value = osh_http_header(r, "RateLimit", &n); // such as: "resolvers";r=0;t=55
+    /* The header has the form "resolvers";r=0;t=55. */
+    const char *value = osh_http_header(r, "RateLimit", &n);
     snprintf(text, sizeof text, "%.*s", (int)(n < 199 ? n : 199), value);
     const char *at = strstr(text, "r=");
     if (at) sscanf(at, "r=%9lld;t=%9lld", &left, &wait);
@@ -154,7 +155,7 @@ static size_t http_on_header(char *p, size_t size, size_t n, void *user)
 {
     transfer *t = user;
     n *= size;
-    /* The answer of a proxy and an answer with status 100 also have headers. Only the headers of
+    /* The answer of a proxy and an answer with status 100 have headers, too. Only the headers of
      * the last answer are stored. */
     if (n > 5 && !memcmp(p, "HTTP/", 5)) osh_buf_clear(&t->r->headers);
     if (!t->rc && t->r->headers.len + n > MAX_HEADER_BYTES)
@@ -224,8 +225,8 @@ static size_t http_on_body(char *p, size_t size, size_t n, void *user)
     return t->rc ? 0 : n;
 }
 
-/* Sets the proxy of the variable HTTP_PROXY. libcurl reads other variables of proxies itself, but
- * not HTTP_PROXY, because in a CGI program a client could set it. */
+/* Sets the proxy of the variable HTTP_PROXY. libcurl itself reads other variables of proxies. It
+ * does not read HTTP_PROXY, because in a CGI program a client could set it. */
 static void http_set_proxy(osh_http *h, const char *url)
 {
     const char *proxy = h->hub->env("HTTP_PROXY");
@@ -323,7 +324,7 @@ osh_status osh_http_get(osh_ctx *cx, osh_http *h, osh_http_reply *r, const osh_h
     if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
         OSH_FAIL(cx, OSH_E_IO, "%s: %s", q->url, r->why);
     http_read_range(r);
-    // the file is empty, so no byte has called begin
+    // the file is empty, so `begin` was not called for a first byte
     if (!code && q->take && !t.began && (r->status == 200 || r->status == 206))
         OSH_TRY(q->begin(cx, q->user, r));
     if (!code) h->curl->curl_easy_getinfo(h->easy, CURLINFO_REDIRECT_URL, &url);

@@ -27,8 +27,8 @@ typedef struct osh_http_reply {
     char why[256];       // reason for status 0
     char *redirect;      // own: absolute address to which a status 3xx redirects; NULL: none
     int64_t range_from, range_total; // values of the header Content-Range; -1: there is none
-    osh_buf headers, body; // own; body: the bytes of the body that were not passed to q->take, up
-                           // to a limit
+    /* body: the bytes of the body that were not passed to q->take, up to a limit. */
+    osh_buf headers, body; // own
     osh_file *long_body; // own: body of more than OSH_HTTP_BODY_BYTES, in a file; else NULL
     size_t n_body;       // number of bytes of body or long_body
 } osh_http_reply;
@@ -42,8 +42,9 @@ typedef struct osh_http_request {
     const char *url;
     bool with_token;       // true if the access token is sent with the request
     int64_t from, to;      // range of the bytes to get, [from, to); to 0: up to the end
-    size_t max_body;  // limit of the body in bytes: a longer answer with status 200 is a failure; a
-                      // longer refusal is cut
+    /* Limit of the body in bytes: a longer answer with status 200 is a failure; a longer refusal is
+     * cut. */
+    size_t max_body;
     /* Callbacks for the body of an answer with status 200 or 206. `begin` is called once, then
      * `take` for each chunk. If `take` is NULL, the body is stored in the reply. */
     osh_status (*begin)(osh_ctx *cx, void *user, const osh_http_reply *r);

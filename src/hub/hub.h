@@ -14,10 +14,11 @@ typedef struct osh_hub { // settings from the environment
     char *home;     // own: HF_HOME
     char *cache;    // own: HF_HUB_CACHE, or else HF_HOME/hub
     char *endpoint; // own: HF_ENDPOINT, without a slash at its end
-    char *rows;     // own: address of the server of rows: HF_DATASETS_SERVER, or else the endpoint
-                    // with "datasets-server." before the host
-    char *token;    // own: HF_TOKEN, or else the content of the token file; NULL: no token; never
-                    // logged
+    /* Address of the server of rows: HF_DATASETS_SERVER, or else the endpoint with
+     * "datasets-server." before the host. */
+    char *rows;     // own
+    /* HF_TOKEN, or else the content of the token file; NULL: no token; never logged. */
+    char *token;    // own
     bool offline;   // HF_HUB_OFFLINE is set: no requests are made
     bool no_links;  // HF_HUB_DISABLE_SYMLINKS: snapshots contain files, not links
     osh_env_fn env; // function that returns other environment variables: proxies, certificates
@@ -33,16 +34,15 @@ typedef struct osh_hub_name { // parts of a name "org/name@revision"
 /* Reads a name of the form org/name or org/name@revision. *is is false if `text` has the form of a
  * path. */
 osh_status osh_hub_name_read(osh_ctx *cx, osh_hub_name *out, bool *is, const char *text);
-/* Sets *id (own) to "org/name" if the path is that of a snapshot in the cache, else to NULL. */
+/* Sets *id (own) to "org/name" if the path is the path of a snapshot in the cache, else to NULL. */
 osh_status osh_hub_id_of_dir(osh_ctx *cx, char **id, const char *dir);
 void osh_hub_name_deinit(osh_ctx *cx, osh_hub_name *name);
 bool osh_hub_is_commit(const char *text); // true for 40 hex digits
 /* True if the path of a file in a repository is relative and has no ".." and no backslash, so that
  * it cannot lead out of a directory. */
 bool osh_hub_file_is_safe(const char *name);
-char *osh_hub_repo_dir(osh_ctx *cx, const osh_hub *hub,
-                       const osh_hub_name *name); // returns the repository's directory in the cache
-                                                  // (own); NULL: no memory
+/* Returns the repository's directory in the cache (own); NULL: out of memory. */
+char *osh_hub_repo_dir(osh_ctx *cx, const osh_hub *hub, const osh_hub_name *name);
 
 /* Asks the Hub for the current commit of the revision, downloads the files that the cache lacks,
  * and checks them. Then writes the commit to refs/<revision>. *dir (own): path of the snapshot. */
@@ -51,9 +51,9 @@ osh_status osh_hub_pull(osh_ctx *cx, char **dir, const osh_hub *hub, const osh_h
  * outside of the cache with enough data for a plan. */
 osh_status osh_hub_pull_headers(osh_ctx *cx, char **dir, const osh_hub *hub,
                                 const osh_hub_name *name);
-/* Sets *dir (own) to the directory of `model`: `model` itself if the directory exists or the text
- * is not a name, else the snapshot in the cache. Downloads missing files. If `headers` is true,
- * downloads only the headers of weights, because the caller reads no weight. */
+/* Sets *dir (own) to the directory of `model`. This is `model` itself if the directory exists or
+ * the text is not a name; otherwise it is the snapshot in the cache. Downloads missing files. If
+ * `headers` is true, the caller reads no weight, and only the headers of weights are downloaded. */
 osh_status osh_hub_model(osh_ctx *cx, char **dir, const char *model, bool headers, osh_env_fn env);
 
 typedef struct osh_hub_data { // the rows that a job needs

@@ -1,4 +1,5 @@
-/* mark.h - reads and writes the mark: the list of files that a snapshot of this program must have:
+/* mark.h - reads and writes the mark of a snapshot, a list of the files that the snapshot must
+ * have:
  *
  *   CACHE/models--org--name/.oneshot/<commit>      oneshot snapshot 1
  *                                                  all
@@ -18,8 +19,8 @@
 typedef struct osh_hub_file {
     char *path; // own: safe path inside the repository
     int64_t n_bytes;
-    char etag[65]; // SHA-256 of a large file (64 hex digits), git's SHA-1 of a small file (40 hex
-                   // digits)
+    /* SHA-256 of a large file (64 hex digits), git's SHA-1 of a small file (40 hex digits). */
+    char etag[65];
 } osh_hub_file;
 
 typedef enum { OSH_MARK_NONE, OSH_MARK_OPEN, OSH_MARK_ALL, OSH_MARK_WHOLE } osh_mark_state;

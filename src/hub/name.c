@@ -31,7 +31,7 @@ bool osh_hub_file_is_safe(const char *name)
     if (!n || n > MAX_FILE || strchr(name, '\\')) return false;
     for (const char *s = name; *s; s++)
         if ((unsigned char)*s < ' ' || *s == 127) return false;
-    for (const char *s = name;; s++) { // each part between slashes
+    for (const char *s = name;; s++) { // checks each part between slashes
         size_t k = strcspn(s, "/");
         if (!k || k > MAX_FILE_PART || (k == 1 && s[0] == '.') ||
             (k == 2 && s[0] == '.' && s[1] == '.'))

@@ -18,15 +18,20 @@ typedef struct reading {
     const osh_hub_rows *rows;
     osh_json_put_fn put;
     void *user;
-    unsigned seen;          // bits of keys that the item has so far: 1: row, 2: row_idx, 4:
-                            // truncated_cells; 8: the first message was read
-    int64_t row_at, number; // row_at: offset of the row in the page; number: value of row_idx; each
-                            // is -1 until it is found
+    /* Bits of keys that the item has so far: 1: row, 2: row_idx, 4: truncated_cells; 8: the first
+     * message was read. */
+    unsigned seen;
+    /* Each is -1 until it is found.
+     * row_at: offset of the row in the page.
+     * number: value of row_idx. */
+    int64_t row_at, number;
     bool cut, no_object;
     const char *column; // name of the column to find
     int64_t column_at;  // offset of the column's value in the row; -1: not found
-    bool role, system;  // about the first message; role: true if the key "role" exists; system:
-                        // true if its value is "system"
+    /* About the first message.
+     * role: true if the key "role" exists.
+     * system: true if its value is "system". */
+    bool role, system;
 } reading;
 
 static osh_status page_key_twice(osh_ctx *cx, const char *key)

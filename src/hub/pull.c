@@ -21,8 +21,9 @@ typedef struct batch {
     const osh_hub_file **files;
     size_t n;
     int64_t n_bytes; // sum of the sizes of the files
-    size_t next, finished; // next: index of the next file; finished: number of complete files;
-                           // protected by p->lock, like at_work
+    /* next: index of the next file.
+     * finished: number of complete files; protected by p->lock, like at_work. */
+    size_t next, finished;
     int at_work;
     double began; // osh_now when the first thread starts
 } batch;
@@ -138,7 +139,7 @@ static osh_status pull_open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], in
     }
     rc = OSH_OK;
 done:
-    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // the bytes were counted only to test the limit
+    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // the bytes were counted only to check the limit
     return rc;
 }
 
@@ -253,7 +254,7 @@ static osh_status config_member(osh_ctx *cx, void *user, osh_json_walk *w, const
 }
 
 /* Reads config.json. If the weights are compressed, sets p->headers to NULL, so that whole files
- * are downloaded: a plan then also reads shapes that are stored as tensors. */
+ * are downloaded: a plan needs shapes of compressed weights, which are stored as tensors. */
 static osh_status pull_look_at_config(osh_ctx *cx, osh_hub_place *p)
 {
     osh_status rc = OSH_OK;

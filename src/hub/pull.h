@@ -11,8 +11,8 @@
 typedef struct osh_hub_tree {
     osh_hub_file *files; // own
     size_t n, cap, n_name_bytes;
-    bool has_pickles; // true if the repository has weights in a format that this program does not
-                      // read
+    /* True if the repository has weights in a format that this program does not read. */
+    bool has_pickles;
     char commit[41];
 } osh_hub_tree;
 /* Asks the Hub for the current commit of the revision and for the list of files of this commit. */
@@ -32,12 +32,11 @@ typedef struct osh_hub_place { // directories and shared state of files that are
     const osh_hub *hub;
     const osh_hub_name *name;
     const char *commit, *repo, *snapshot; // repo, snapshot: paths of directories
-    bool verified;       // true if an earlier pull has checked the hashes of all files of the
-                         // snapshot
+    bool verified; // true if an earlier pull has checked the hashes of all files of the snapshot
     bool lacked;         // true if a file of the snapshot was missing
-    const char *headers; // directory for files that have only a header; NULL: whole files are
-                         // downloaded
-    atomic_bool stop;    // true if a download has failed, so that all threads end
+    /* Directory for files that have only a header; NULL: whole files are downloaded. */
+    const char *headers;
+    atomic_bool stop;    // true if a download has failed; all threads then end
     atomic_llong done;   // number of bytes downloaded so far
     pthread_mutex_t lock;
     pthread_cond_t changed;   // signalled when a member below or an osh_fetch changes

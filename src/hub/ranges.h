@@ -12,15 +12,16 @@
 enum { OSH_MOST_PARTS = 64 };
 #define OSH_LEAST_PART ((int64_t)8 << 20)
 typedef struct osh_part {
-    int64_t at, end; // at: offset of the next byte to fetch; end: offset of the first byte after
-                     // the part
+    /* at: offset of the next byte to fetch.
+     * end: offset of the first byte after the part. */
+    int64_t at, end;
     bool busy;       // true if a thread is fetching the part
 } osh_part;
 typedef struct osh_ranges {
     int64_t n_bytes; // size of the file in bytes
     int n;
-    osh_part parts[OSH_MOST_PARTS]; // parts, in any order; together they cover the missing bytes of
-                                    // the file
+    /* The parts, in any order. Together they cover the missing bytes of the file. */
+    osh_part parts[OSH_MOST_PARTS];
 } osh_ranges;
 
 /* Initializes *s to one part, of which the first `at` bytes are already fetched. */

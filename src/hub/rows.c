@@ -69,10 +69,11 @@ done:
 
 typedef struct splits { // state while the server's list of splits is read
     const reader *x;
-    osh_buf config, split, last_config, last_split; // own: configuration and split of the current
-                                                    // item, and of the previous item
-    osh_buf configs, names; // own: configs: text of names, such as "main, socratic"; names: split
-                            // names of the configuration
+    /* Configuration and split of the current item, and of the previous item. */
+    osh_buf config, split, last_config, last_split; // own
+    /* configs: text of names, such as "main, socratic".
+     * names: split names of the configuration. */
+    osh_buf configs, names; // own
     int n_configs, n_names;
     bool has_list, several, has_config, has_split;
 } splits;

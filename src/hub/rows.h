@@ -5,15 +5,16 @@
 #include "hub/ask.h"
 
 typedef struct osh_hub_rows { // a request for rows of a data set
-    const char *id, *config; // names of the data set and of its configuration; config NULL: the
-                             // only configuration
+    /* Names of the data set and of its configuration; config NULL: the only configuration. */
+    const char *id, *config;
     const char *splits;      // splits and ranges of rows, such as "train" or "train[:512]"
-    const char *text;        // template for the key "text" of a line, with "{column}"; NULL: rows
-                             // are not changed
-    const char *chat;        // name of the column with a conversation; a line has only this column;
-                             // NULL: `text` makes the line
-    bool system_first;       // true if conversations that do not begin with a system message get an
-                             // empty one
+    /* Template for the key "text" of a line, with "{column}"; NULL: rows are not changed. */
+    const char *text;
+    /* Name of the column with a conversation; a line has only this column; NULL: `text` makes the
+     * line. */
+    const char *chat;
+    /* True if conversations that do not begin with a system message get an empty one. */
+    bool system_first;
     int64_t most;            // largest number of rows; 0: all rows of the splits
 } osh_hub_rows;
 osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
@@ -26,8 +27,7 @@ bool osh_hub_rows_registered(osh_hub_rows *rows, const char *name);
 typedef struct osh_hub_page { // properties of a page of the server's answer
     int64_t first;            // index of the first requested row in the split
     int64_t n;                // number of rows in the page
-    int64_t n_total;          // number of rows in the split; -1: the answer does not have this
-                              // number
+    int64_t n_total; // number of rows in the split; -1: the answer does not have this number
     bool partial;             // true if the server has only some rows of the split
 } osh_hub_page;
 /* Reads the page and passes each row to `put` as a line of JSON, in chunks. If `rows` is NULL, only

@@ -1,5 +1,5 @@
-/* sha.c - computes hashes with OpenSSL's libcrypto, which libcurl needs too and which uses the
- * CPU's instructions for hashes. The library is opened when the first file is checked. */
+/* sha.c - computes hashes with OpenSSL's libcrypto. libcurl needs this library, too, and it uses
+ * the CPU's instructions for hashes. It is opened when the first file is checked. */
 #include "hub/sha.h"
 
 #include <openssl/evp.h>

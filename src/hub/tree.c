@@ -33,10 +33,8 @@ const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path)
 
 typedef struct entry {                // an item of the server's list
     osh_buf type, path, oid, lfs_oid; // own
-    int64_t n_bytes, n_lfs_bytes;     // values of "size", and of "size" in the object "lfs"; -1:
-                                      // absent
-    bool large;                       // true if the item has "lfs", so oid and n_bytes are those of
-                                      // a pointer file
+    int64_t n_bytes, n_lfs_bytes; // values of "size", and of "size" in the object "lfs"; -1: absent
+    bool large; // true if the item has "lfs"; its oid and n_bytes then describe a pointer file
     unsigned seen;                    // bits of the keys that were read so far
 } entry;
 
@@ -77,7 +75,7 @@ static osh_status entry_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_members(w, lfs_member, e);
 }
 
-/* True if a pull of a model may need the file, so that the file is listed. */
+/* True if the file is listed, because a pull of a model may need it. */
 static bool file_is_kept(const char *path)
 {
     const char *tail = ".safetensors";

@@ -2,8 +2,8 @@
  *
  * Like transformers, osh_checkpoint_open reads model.safetensors or, if this file does not exist,
  * model.safetensors.index.json. If both exist and it is not clear which is the model, opening fails
- * (ckpt_files.c). The index only repeats which tensors are in which shard, so every difference
- * between the index and the shards is an error. */
+ * (ckpt_files.c). The index says only which shard has which tensor, and the shards say the same, so
+ * every difference between the two is an error. */
 #include "io/ckpt_files.h"
 #include "io/ckpt_other.h"
 #include "io/hf_quant.h"
@@ -279,8 +279,8 @@ static bool is_replaced(const char *name)
     return !strcmp(name, "config.json") || osh_hf_quant_is_file(name) ||
            !strcmp(name, "recipe.yaml") || !strcmp(name, OSH_README_NAME) ||
            !strcmp(name, "oneshot.log") ||
-           !strncmp(name, "oneshot-", 8); // reports that this program wrote with the source, if the
-                                          // source is its output
+           /* The reports of this program; the source may be an output of this program. */
+           !strncmp(name, "oneshot-", 8);
 }
 
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
@@ -306,7 +306,7 @@ osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
             keep = S_ISREG(st.st_mode);
         }
         if (keep) {
-            // names of files that are not copied are moved to the end of `all`
+            // moves the name to the end of `all`, because the file is not copied
             char *swap = all[kept];
             all[kept++] = all[i];
             all[i] = swap;

@@ -23,13 +23,13 @@ typedef struct osh_ckpt_virtual {
     osh_ckpt_make make; // NULL: the tensor is a second name of a stored tensor
     void *user;
     bool merged;    // true: a LoRA adapter changes this tensor
-    bool dense;     // true: this tensor is computed from a stored tensor that is not quantized
-    bool kept;      // true: this tensor is computed from stored tensors, which the output copies
-    int64_t stored; // index of the stored tensor with the same name; -1: no stored tensor has this
-                    // name
-    int first_shard, last_shard; // indices of the first and the last shard that contain stored
-                                 // tensors from which this tensor is computed; last < first: there
-                                 // are none
+    bool dense;     // true: computed from one stored tensor that is not quantized
+    bool kept;      // true: computed from stored tensors that the output copies
+    /* index of the stored tensor with the same name; -1: there is none */
+    int64_t stored;
+    /* Indices of the first and the last shard that contain stored tensors from which this tensor is
+     * computed; last < first: there are none. */
+    int first_shard, last_shard;
 } osh_ckpt_virtual;
 
 typedef struct osh_checkpoint {
@@ -44,20 +44,21 @@ typedef struct osh_checkpoint {
     int64_t n_tensors;
     osh_map *by_name;        // own: maps a name to an index in `tensors`
     osh_ckpt_virtual *virtuals; // own
-    struct osh_ckpt_sums *sums; // own: checksums of tensors that were read; NULL: checksums are not
-                                // recorded
+    /* Checksums of tensors that were read; NULL: checksums are not recorded. */
+    struct osh_ckpt_sums *sums; // own
     int n_virtuals;
     struct osh_ckpt_changes *changes; // own: changes of tensors; NULL: no tensor is changed
     osh_entry *parts; // own, each name own: entries for single experts, whose data are a
                       // part of a tensor with several experts
     int64_t n_parts;
-    char *adapter; // own: directory of the LoRA adapter that is merged into the tensors (set by
-                   // quant/source.c); NULL: none
+    /* Directory of the LoRA adapter that is merged into the tensors (set by quant/source.c); NULL:
+     * none. */
+    char *adapter; // own
 } osh_checkpoint;
 
 /* Opens model.safetensors or, if it does not exist, the shards that model.safetensors.index.json
- * names. If both exist and it is not clear which is the model, fails (ckpt_files.h). A tensor that
- * is only in the index, only in a shard, or in two shards is an error. */
+ * names. If both exist and it is not clear which is the model, fails (ckpt_files.h). A tensor is an
+ * error if it is only in the index, only in a shard, or in two shards. */
 osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir);
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
 /* Returns the tensor with this name (view), or NULL if there is none. */
@@ -74,22 +75,22 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
                                       const osh_entry *like, osh_ckpt_make make, void *user);
 /* Removes from the list of tensors the stored tensors from which virtual tensors are computed. by
- * [tensors], for each tensor: >= 0: index of the virtual tensor that replaces it in the list; -1:
- * it remains in the list; < -1: it is removed. The indices of tensors change (ckpt_virtual.c). */
+ * [tensors] has a number for each tensor. >= 0: the virtual tensor with this index takes its place
+ * in the list; -1: it remains in the list; < -1: it is removed. The indices of tensors change
+ * (ckpt_virtual.c). */
 osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);
 /* Reads bytes [offset, offset + n_bytes) of a stored or virtual tensor, without applying changes
  * (osh_checkpoint_apply) or recording a checksum (osh_checkpoint_watch). */
 osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                     const osh_ckpt_tensor *t, int64_t offset, size_t n_bytes);
-/* Reads some elements of tensor t to `to`: those of the entry `part`, whose offsets are relative to
- * the first byte of t. */
+/* Reads the elements of tensor t that the entry `part` describes to `to`. The offsets of `part` are
+ * relative to the first byte of t. */
 osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                   const osh_ckpt_tensor *t, const osh_entry *part);
 /* Returns true if the tensor is virtual and its member `kept` is true. */
 bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor);
-/* Returns the tensor with this name (view) in the form in which the output copies it: for a virtual
- * tensor with `kept`, the stored tensor with the same name. Returns NULL if no tensor has this
- * name. */
+/* Returns the tensor with this name (view) as the output copies it. For a virtual tensor with
+ * `kept` this is the stored tensor with the same name. Returns NULL if no tensor has this name. */
 const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name);
 /* Returns the number of elements of a row, which is the size of the last dimension. */
 int64_t osh_ckpt_columns(const osh_entry *e);
@@ -98,9 +99,9 @@ int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck);
 /* Allocates ck->changes for the functions below, which change tensors. Must be called before
  * them. */
 osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
-/* Folds factors into a tensor: later reads multiply the tensor by these factors, after the factors
- * of earlier calls. The arrays of `r` must live as long as the checkpoint. No other thread may read
- * the tensor during the call (ckpt_changes.c). */
+/* Folds factors into a tensor: each later read multiplies the tensor by the factors, in the order
+ * of the calls. The arrays of `r` must live as long as the checkpoint. No other thread may read the
+ * tensor during the call (ckpt_changes.c). */
 osh_status osh_checkpoint_change(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
                                  const osh_fold_rule *r);
 bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor);
@@ -109,8 +110,8 @@ bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor);
 typedef enum {
     OSH_REWRITE_FILL,   // sets all elements to `value`
     OSH_REWRITE_CENTRE, // subtracts the mean from each row
-    OSH_REWRITE_NORM,   // multiplies column c by (element c of the tensor with index `norm`) +
-                        // `value`
+    /* multiplies column c by (element c of the tensor `norm`) + `value` */
+    OSH_REWRITE_NORM,
     OSH_REWRITE_ROWS,   // applies osh_rotate_rows
     OSH_REWRITE_COLUMNS // applies osh_rotate_columns
 } osh_rewrite_kind;
@@ -125,8 +126,8 @@ typedef struct osh_rewrite {
  * steps were added. */
 osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
                                   const osh_rewrite *w);
-/* Returns the unit of a tensor: the smallest number of consecutive elements to which all changes of
- * the tensor can be applied together, at least 1. */
+/* Returns the unit of a tensor: the number of consecutive elements that must be changed together,
+ * at least 1. */
 int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor);
 /* Returns the gross bytes of scratch that one thread needs, at most, to apply the changes of a
  * tensor. */
@@ -136,7 +137,7 @@ size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck);
  * changes. */
 osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, void *data,
                                 int64_t first, int64_t n);
-/* Adds a virtual tensor, which is a second name for the bytes of the stored tensor with index `of`.
+/* Adds a second name for the bytes of the stored tensor with index `of`, as a virtual tensor.
  * Changes of one name have no effect on the other. */
 osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char *name, int64_t of);
 void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
@@ -174,11 +175,11 @@ void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck);
  * experts by name. osh_checkpoint_open calls this function (ckpt_experts.c). */
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
-/* Lists the files of the directory to copy unchanged, sorted, freed with osh_strings_free. Not
- * listed: directories, weights (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack,
- * *.ot, *.ckpt), *.index.json, recipe.yaml, config.json, files that describe the quantization of
- * the source (hf_quant.h), oneshot.log or oneshot-*. */
-#define OSH_README_NAME "README.md" // an output gets one of its own
+/* Lists the files of the directory that the output copies unchanged, sorted. The caller frees the
+ * list with osh_strings_free. Not in the list: directories, weights (*.safetensors, *.bin, *.pt,
+ * *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json, recipe.yaml, config.json,
+ * files that describe the quantization of the source (hf_quant.h), oneshot.log or oneshot-*. */
+#define OSH_README_NAME "README.md" // not in the list, because each output gets a new README
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);
 #endif

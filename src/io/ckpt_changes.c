@@ -6,7 +6,7 @@
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-/* Largest number of folds of a tensor: one multiplies by factors, the other divides by factors. */
+/* Largest number of folds of a tensor: one that multiplies and one that divides. */
 enum { MOST = 2 };
 enum { PIECE = 256 }; // number of elements that are converted at a time
 
@@ -89,7 +89,7 @@ int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor)
 {
     const struct changed *c = changes_of(ck, tensor);
     int64_t unit = 1;
-    // each alignment (`unit`) divides every larger one, so the largest is a multiple of all
+    // the units of two steps always divide each other, so the largest unit is a multiple of all
     for (int k = 0; c && k < c->n_steps; k++) {
         int64_t u = rewrite_unit(&c->steps[k], ck->tensors[tensor].e);
         if (u > unit) unit = u;
@@ -116,7 +116,8 @@ size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck)
 }
 
 /* Multiplies column c of m by (element c of the tensor w->norm + w->value) in f64. If w->value is
- * 0, the product of two f32 is exact in f64, so only the conversion to the dtype of m rounds. */
+ * 0, the f64 product of two f32 numbers is exact, so only the conversion to the dtype of m
+ * rounds. */
 static osh_status multiply_norm(osh_ctx *cx, const osh_checkpoint *ck, const osh_rewrite *w,
                                 osh_tensor *m)
 {

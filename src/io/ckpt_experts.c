@@ -19,10 +19,10 @@
 #include "base/name.h"
 #include "io/checkpoint.h"
 
-/* Families whose quantized models have experts with these names in transformers and vLLM. For Qwen,
- * GLM and DeepSeek conversion_mapping.py of transformers defines the names; for Llama 4
- * quantizers/base.py splits the experts. For the mixture-of-experts models of Qwen3-VL only vLLM
- * uses the names. */
+/* Families whose quantized models have experts with these names in transformers and vLLM. In
+ * transformers, conversion_mapping.py has these names for Qwen, GLM and DeepSeek, and
+ * quantizers/base.py splits the experts of Llama 4. For the mixture-of-experts models of Qwen3-VL
+ * only vLLM uses the names. */
 static const char *const families[] = {
     "deepseek_v2", "deepseek_v3",      "glm4_moe",  "llama4",     "llama4_text",       "qwen2_moe",
     "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text",
@@ -32,8 +32,9 @@ typedef struct stack { // the two tensors that contain all experts of a layer
     const osh_entry *up, *down; // views; up: the tensor of gate and up; down: the tensor of down
     int shard_up, shard_down;
     int64_t n, F, D;
-    bool transposed, single; // transposed: true if the layout is [E, D, 2F], [E, F, D]; single:
-                             // true if the tensors are scales with one number for each expert
+    /* transposed: true if the layout is [E, D, 2F], [E, F, D].
+     * single: true if the tensors are scales with one number for each expert. */
+    bool transposed, single;
     bool by_output;          // true if the tensors are scales with one number for each output
     const struct stack_kind *kind;
 } stack;
@@ -47,8 +48,9 @@ typedef struct parting {
 } parting;
 
 static const struct stack_kind {
-    const char *up, *down, *leaf; // up, down: ends of the names of the two tensors; leaf: end of
-                                  // the names of the tensors of single experts
+    /* up, down: ends of the names of the two tensors.
+     * leaf: end of the names of the tensors of single experts. */
+    const char *up, *down, *leaf;
 } kinds[] = {
     {".experts.gate_up_proj", ".experts.down_proj", "weight"},
     {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", "weight_scale_inv"},
@@ -158,7 +160,7 @@ static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64
     part->name = osh_sprintf(cx, "%.*s.experts.%lld.%s.%s", (int)stem, of->name, (long long)e, leaf,
                              s->kind->leaf);
     if (!part->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a tensor");
-    // n_parts is increased now, so that the caller frees the name if a later step fails
+    // n_parts counts the entry now, so that the caller frees its name if a later step fails
     p->n_parts++;
     p->tensors[p->n++] = (osh_ckpt_tensor){part, down ? s->shard_down : s->shard_up};
 done:

@@ -1,5 +1,5 @@
-/* ckpt_other.c - for a path that is not a transformers checkpoint: finds out, by file names, what
- * it is, and fails with a message that says how to get a checkpoint. */
+/* ckpt_other.c - explains why a path is not a transformers checkpoint. Finds out by file names what
+ * the path is, and fails with a message that says how to get a checkpoint. */
 #include "io/ckpt_other.h"
 
 #include <string.h>
@@ -15,8 +15,8 @@ enum { MAX_ADAPTER_BYTES = 1 << 20 };
     "M.from_pretrained('OLD').save_pretrained('NEW')\"` writes"
 
 typedef struct other {
-    const char *name; // name of a file or directory in the directory; "*.bin": any name that ends
-                      // in .bin
+    /* name of an entry of the directory; "*.bin": any name that ends in .bin */
+    const char *name;
     const char *is;   // description of the directory for the message
 } other;
 

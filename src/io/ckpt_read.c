@@ -120,7 +120,7 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
 
     if (!found) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no tensor %.200s", ck->dir, name);
     e = found->e;
-    /* A tensor without dimensions has one element. */
+    /* a tensor without dimensions has one element */
     bool number = !e->ndim && ndim == 1 && shape[0] == 1;
     if (ndim >= 0 && !number &&
         (e->ndim != ndim || (ndim && memcmp(e->shape, shape, (size_t)ndim * sizeof *shape)))) {

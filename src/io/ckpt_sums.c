@@ -1,6 +1,6 @@
-/* ckpt_sums.c - records checksums of the tensors that were read. A different checksum of the same
- * tensor shows that the source has changed while it was read, or between a killed run and the run
- * that continues the output. */
+/* ckpt_sums.c - records checksums of the tensors that were read. If a tensor gets two different
+ * checksums, the source has changed: while it was read, or between a killed run and the run that
+ * continues its output. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

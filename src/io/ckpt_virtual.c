@@ -85,8 +85,8 @@ osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *b
         placed[from] = true;
         list[n++] = ck->tensors[from];
     }
-    /* Stored tensors are put into the map first, because a virtual tensor with the same name then
-     * replaces the stored tensor in the map. */
+    /* Stored tensors are put into the map first. A virtual tensor with the same name then replaces
+     * the stored tensor in the map. */
     for (int64_t i = 0; i < n; i++)
         if (list[i].shard >= 0)
             OSH_TRY(osh_map_put(cx, names, list[i].e->name, strlen(list[i].e->name), i));

@@ -15,8 +15,8 @@
 
 enum { ROOM = 32 << 10, STRIPS = 16 };
 
-/* One dimension of a matrix; in a variable `near`, the dimension whose consecutive elements are
- * closer together in the file; in `far`, the other dimension. */
+/* One dimension of a matrix. A variable `near` is the dimension whose consecutive elements are
+ * closer together in the file; `far` is the other dimension. */
 typedef struct axis {
     int64_t n, step;  // n: number of elements; step: bytes in the file from one element to the next
     int64_t pitch;    // number of bytes in the result from one element to the next

@@ -1,8 +1,8 @@
 /* edges.c - collects blocks of a file that contain the end of one piece and the beginning of the
  * next. A piece is the bytes of one call of osh_edges_write. The first and the last block of a
- * piece can be incomplete; the pieces before and after it in the file complete them, usually soon,
- * so few blocks wait at a time. If N_EDGES blocks wait and one more is needed, the bytes of the
- * oldest block that have arrived are written. */
+ * piece can be incomplete. The pieces before and after it in the file complete these blocks,
+ * usually soon, so few blocks wait at a time. If N_EDGES blocks wait and one more must wait, the
+ * oldest block is written, as far as its bytes have arrived. */
 #include "io/edges.h"
 
 #include <pthread.h>
@@ -62,8 +62,8 @@ void osh_edges_free(osh_ctx *cx, osh_edges *e)
 
 static bool edge_has(const edge *x, size_t i) { return x->came[i / 64] >> i % 64 & 1; }
 
-/* Writes those bytes of a block that have arrived, one contiguous sequence after the other. The
- * other bytes of the block are written later, when other pieces arrive. */
+/* Writes the bytes of a block that have arrived, one contiguous sequence after the other. Its other
+ * bytes are written when their pieces arrive. */
 static osh_status edge_write_runs(osh_ctx *cx, edge *x)
 {
     osh_status rc = OSH_OK;

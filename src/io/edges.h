@@ -1,8 +1,8 @@
 /* edges.h - writes the blocks of an output file that contain bytes of several pieces, for example
  * the end of one tensor and the beginning of the next. Each such block waits in memory until all of
- * its bytes have arrived. It is then written without the page cache, like all other blocks, because
- * a write through the page cache would wait for all direct writes to the same file and would delay
- * later writes. */
+ * its bytes have arrived. It is then written without the page cache, like all other blocks. A write
+ * through the page cache would wait for all direct writes to the same file, and later writes would
+ * wait for it. */
 #ifndef OSH_EDGES_H
 #define OSH_EDGES_H
 #include "base/file.h"

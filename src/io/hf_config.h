@@ -15,19 +15,17 @@ typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transfor
     bool none;                                // true if rope_theta is null: no rope
     double partial_rotary_factor;             // default: 1
     int64_t max_position_embeddings;          // value in config.json
-    int64_t original_max_position_embeddings; // the key of this name; 0: config.json does not have
-                                              // it
+    /* The key of this name; 0: config.json does not have it. */
+    int64_t original_max_position_embeddings;
     double low_freq_factor, high_freq_factor; // for llama3
     double beta_fast, beta_slow;              // for yarn; defaults: 32, 1
     double attention_factor; // for yarn and longrope; < 0: the key is not in config.json
     double mscale, mscale_all_dim;            // for yarn; 0: the keys are not in config.json
     bool truncate;                            // for yarn; default: true
-    const cJSON *short_factor, *long_factor;  // for longrope: lists of numbers; views of
-                                              // config.json
-    double llama_4_scaling_beta;              // the key of this name; 0: config.json does not have
-                                              // it
-    double alpha; // theta is multiplied by alpha^(d / (d - 2)), where d is head_dim; 0: theta is
-                  // not changed
+    const cJSON *short_factor, *long_factor; // for longrope: lists of numbers; views of config.json
+    double llama_4_scaling_beta; // the key of this name; 0: config.json does not have it
+    /* Theta is multiplied by alpha^(d / (d - 2)), where d is head_dim; 0: theta is not changed. */
+    double alpha;
 } osh_rope;
 
 typedef struct osh_hf_config {
@@ -35,26 +33,27 @@ typedef struct osh_hf_config {
     char *text;  // own: content of the file
     size_t n_text;
     cJSON *json; // own
-    const cJSON *model; // view: the object text_config of `json` if the model also reads images or
-                        // sound; else `json` itself
+    /* The object text_config of `json` if the model also reads images or sound; else `json`
+     * itself. */
+    const cJSON *model; // view
     /* static text: architecture of the text model, from the table in hf_config.c; NULL: the table
      * does not have the family. */
     const char *text_architecture;
-    const char *architecture; // view of json: architectures[0]; NULL: config.json has no
-                              // architecture
+    /* View of json: architectures[0]; NULL: config.json has no architecture. */
+    const char *architecture;
     osh_dtype dtype;          // value of dtype or torch_dtype; OSH_DTYPE_NONE: the file has neither
-    bool tie_word_embeddings; // value in the file, or the family's default if the file has none
-                              // (hf_config.c)
+    /* Value in the file, or the family's default if the file has none (hf_config.c). */
+    bool tie_word_embeddings;
     bool has_tie_word_embeddings;
     osh_rope rope;
     osh_rope rope_sliding; // rope of layers with a sliding window; in most families equal to `rope`
     /* own: reason why `rope` is incomplete, such as "longrope" or "yarn: 'factor' is missing";
      * NULL: `rope` is complete. */
     char *rope_unknown;
-    int64_t n_experts; // number of experts to be written to config.json; 0: the number of the
-                       // source
-    const cJSON *quantization_config; // view: description of the quantization; NULL: the source has
-                                      // none (hf_quant.c)
+    /* Number of experts to be written to config.json; 0: the number of the source. */
+    int64_t n_experts;
+    /* Description of the quantization; NULL: the source has none (hf_quant.c). */
+    const cJSON *quantization_config; // view
     char *quantization_path;          // own: path of the file with the description, for messages
     cJSON *quantization_json; // own: content of that file; NULL: config.json has the description
 } osh_hf_config;

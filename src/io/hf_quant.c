@@ -17,8 +17,8 @@ enum { MAX_QUANT_BYTES = 16 << 20 };
 
 typedef struct quant_file {
     const char *name;
-    const char *inside; // key whose value is the description; NULL: the whole file is
-    bool copy;          // true: the file only repeats a key of config.json and is not read
+    const char *inside; // key whose value is the description; NULL: the file is the description
+    bool copy;          // true: the file only repeats a key of config.json, so it is not read
 } quant_file;
 
 static const quant_file files[] = {

@@ -17,12 +17,12 @@
 #include <math.h>
 #include <string.h>
 
-/* State while the parameters are read. If a parameter is missing or invalid (called a problem), it
- * gets a default value. The text of the first problem is stored. */
+/* State while the parameters are read. A missing or invalid parameter (a problem) gets a default
+ * value. The text of the first problem is stored. */
 typedef struct reader {
     osh_ctx *cx;
-    const cJSON *config, *dict; // dict: the object rope_scaling or rope_parameters; NULL if
-                                // config.json has neither
+    /* dict: the object rope_scaling or rope_parameters; NULL if config.json has neither. */
+    const cJSON *config, *dict;
     const osh_rope_defaults *family;
     const char *type;           // rope type, for messages
     char *problem;              // own
@@ -100,7 +100,7 @@ static void find_dict(reader *r, bool sliding)
         return;
     }
     if (rope_member(d, "rope_type") || rope_member(d, "type")) return;
-    // the object may contain one object for each layer type, which has the parameters
+    // the object may have an object with parameters for each layer type
     for (const cJSON *v = d->child; v; v = v->next)
         if (cJSON_IsObject(v)) first = first ? first : v;
     if (!first) return;
@@ -255,7 +255,7 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     if (!r.dict && family->required) set_problem(&r, "rope_parameters", "is missing");
     read_theta(&r, &p, sliding);
     if (p.theta <= 0) set_problem(&r, "rope_theta", "is not above 0");
-    // the family keeps parameters for each layer type: it does not read the top-level key
+    // true: the family has parameters for each layer type and does not read the top-level key
     bool by_type = family->sliding_theta != 0;
     from = by_type || rope_member(r.dict, "partial_rotary_factor") ? r.dict : config;
     const char *partial = "partial_rotary_factor";
@@ -281,7 +281,7 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     if (p.type == OSH_ROPE_DYNAMIC && p.max_position_embeddings < 1)
         set_problem(&r, "max_position_embeddings", "is missing");
     *rope = p;
-    if (r.rc || *unknown) { // the problem of the first rope is reported, not that of the second
+    if (r.rc || *unknown) { // only the problem of the first rope is reported
         osh_free(cx, r.problem);
         return r.rc;
     }

@@ -16,8 +16,9 @@ struct osh_journal {
     uint8_t *bytes;              // own: content of the file when it was opened
     osh_journal_record *records; // own
     int64_t n, cap;
-    int64_t end, damaged;        // end: offset after the last valid record; damaged: number of
-                                 // bytes of the file after `end`
+    /* end: offset after the last valid record.
+     * damaged: number of bytes of the file after `end`. */
+    int64_t end, damaged;
     uint64_t number, sum; // number: number of the next record; sum: checksum of the last record
     struct { int64_t end; uint64_t number, sum; } synced;
 };
@@ -195,7 +196,7 @@ osh_status osh_journal_open(osh_ctx *cx, osh_journal **out, const char *path, bo
     OSH_NEW(cx, j, 1);
     OSH_TRY(osh_file_open_or_create(cx, &j->f, path));
     OSH_TRY(osh_file_lock(cx, j->f, &taken));
-    /* Another process may have renamed or removed the file before it released the lock. */
+    /* another process may have renamed or removed the file before it released the lock */
     if (!taken || !osh_file_is_at(j->f, path)) {
         *busy = true;
         goto done;
@@ -230,8 +231,8 @@ void osh_journal_drop(osh_ctx *cx, osh_journal *j)
     j->bytes = NULL, j->records = NULL, j->n = j->cap = 0;
 }
 
-/* Removes the bytes after the last valid record. Otherwise the end of a damaged record could remain
- * in the file after a shorter new record. Writes the magic to an empty file. */
+/* Removes the bytes after the last valid record. Otherwise a shorter new record could leave the end
+ * of a damaged record in the file. Writes the magic to an empty file. */
 static osh_status journal_cut_tail(osh_ctx *cx, osh_journal *j)
 {
     osh_status rc = OSH_OK;
@@ -289,7 +290,7 @@ osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j)
     osh_journal_drop(cx, j);
     j->end = 0, j->number = 0, j->sum = 0, j->damaged = 0;
     OSH_TRY(osh_file_truncate(cx, j->f, 0));
-    // writes the magic, by which a later run recognizes a partial directory
+    // writes the magic: a later run recognizes a partial directory by it
     OSH_TRY(journal_cut_tail(cx, j));
     OSH_TRY(osh_journal_sync(cx, j));
 done:

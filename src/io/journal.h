@@ -34,8 +34,8 @@ const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i);
 int64_t osh_journal_damaged(const osh_journal *j);
 void osh_journal_drop(osh_ctx *cx, osh_journal *j); // frees the records that were read
 
-/* Appends a record by a write to the file, so that the record is not lost if the process is killed.
- * Only osh_journal_sync puts the record on the disk. */
+/* Appends a record by a write to the file. So a kill of the process does not lose the record. A
+ * loss of power may, until osh_journal_sync puts the record on the disk. */
 osh_status osh_journal_append(osh_ctx *cx, osh_journal *j, uint32_t type, const void *payload,
                               size_t n);
 /* Puts all records on the disk. osh_journal_rewind removes the records that were written after the
@@ -44,12 +44,12 @@ osh_status osh_journal_sync(osh_ctx *cx, osh_journal *j);
 osh_status osh_journal_rewind(osh_ctx *cx, osh_journal *j);
 osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j); // removes all records, also on the disk
 
-/* The rest of a payload that is not yet read: little-endian numbers and byte strings, one after the
+/* The part of a payload that is not read yet: little-endian numbers and byte strings, one after the
  * other. */
 typedef struct osh_reader {
     const uint8_t *at;
     size_t left;
-    bool bad; // true if a value was longer than the rest of the payload; all later reads return 0
+    bool bad; // true if the payload ended inside a value; all later reads return 0
 } osh_reader;
 uint64_t osh_read_u64(osh_reader *r);
 uint32_t osh_read_u32(osh_reader *r);

@@ -17,7 +17,7 @@
 #include "text/json.h"
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library accepts no larger header
-/* 2^53: whole numbers up to this are exact in a JSON number (double) */
+/* 2^53; JSON numbers are doubles, and doubles represent whole numbers up to this one exactly */
 #define EXACT_INT 9007199254740992.0
 
 static int64_t u64_le(const uint8_t *b)
@@ -153,7 +153,7 @@ static int by_offset(const void *a, const void *b)
 {
     const osh_entry *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
-    // if two tensors begin at the same byte, the empty one is sorted first
+    // an empty tensor comes before a tensor that begins at the same byte
     if (x->end != y->end) return x->end < y->end ? -1 : 1;
     return strcmp(x->name, y->name);
 }

@@ -18,20 +18,22 @@ typedef struct block_bias { // bias of a Linear, as f32
 
 typedef struct learning {
     osh_block *b;
-    block_bias *biases;   // own [n_learns]: state of the optimization of each bias; also owns each
-                          // v.x
-    osh_ada_learner **of; // own [n_learns]: state of the optimization of each weight; also owns
-                          // each learner
-    int *which;           // own [weights]: index in `of` of the learner of a weight or bias; -1:
-                          // not optimized
-    bool *wants, *none; // own. wants [weights]: true for optimized weights and biases. none
-                        // [values]: all false
-    bool *placed;         // own [weights]: true if the backward pass writes the gradient of the
-                          // weight directly to the learner
+    /* State of the optimization of each bias. `biases` also owns v.x of each element. */
+    block_bias *biases;   // own [n_learns]
+    /* State of the optimization of each weight; also owns each learner. */
+    osh_ada_learner **of; // own [n_learns]
+    /* Index in `of` of the learner of a weight or bias; -1: not optimized. */
+    int *which;           // own [weights]
+    /* wants [weights]: true for optimized weights and biases. none [values]: all false. */
+    bool *wants, *none; // own
+    /* True if the backward pass writes the gradient of the weight directly into the memory of the
+     * learner. */
+    bool *placed;         // own [weights]
     osh_tensor **dv;      // own [values]: gradients during a backward pass
     int64_t *order;       // own [samples]: order in which the samples are drawn
-    int64_t next, drawn;  // next: index in `order` of the next sample to draw; drawn: number of
-                          // shuffles so far
+    /* next: index in `order` of the next sample to draw.
+     * drawn: number of shuffles so far. */
+    int64_t next, drawn;
     int32_t *ids;         // own: tokens of the current batch
     uint8_t *counted;     // own: 1 for tokens of the current batch that the loss counts, else 0
     int64_t *offsets;     // own [samples of a step + 1]: first token of each sample in `ids`
@@ -153,7 +155,7 @@ static osh_status learning_begin(osh_ctx *cx, learning *l)
     OSH_NEW(cx, l->ids, block_most_tokens(b));
     OSH_NEW(cx, l->counted, block_most_tokens(b));
     OSH_NEW(cx, l->offsets, block_step_samples(b) + 1);
-    l->next = b->data->n; // makes the first draw shuffle the samples
+    l->next = b->data->n; // the end of the list, so the first draw shuffles the samples
     for (int i = 0; i < b->n_learns; i++) {
         osh_block_weight *w = &b->learns[i];
         OSH_TRY(osh_ada_learner_new(cx, &l->of[i], &w->args));
@@ -229,7 +231,7 @@ done:
 }
 
 /* Makes a batch of samples order[first], order[first + 1], ... and its input values. The batch ends
- * before order[end], or before the sample with which it would have more than TOKENS tokens. It has
+ * before order[end], or earlier, if the next sample would give it more than TOKENS tokens. It has
  * at least one sample. */
 static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t first,
                                      int64_t end)
@@ -260,7 +262,7 @@ done:
 
 /* ---- steps ---- */
 
-/* Computation of dy, the gradient of the loss with respect to a compared value y. */
+/* Arguments for computing dy, the gradient of the loss with respect to a compared value y. */
 typedef struct slope {
     const osh_tensor *y, *y0;
     float *dy;
@@ -444,8 +446,8 @@ done:
 }
 
 /* Does step t. *loss: loss of the samples of the step, plus the rounding term of AdaRound.
- * *watched: the number that decides about an early stop, which is the rounding term with AdaRound,
- * else the loss. */
+ * *watched: the number that decides about an early stop: the rounding term for AdaRound, the loss
+ * for other methods. */
 static osh_status learning_take_step(osh_ctx *cx, learning *l, int64_t t, double *loss,
                                      double *watched)
 {

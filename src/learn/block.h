@@ -4,16 +4,17 @@
  *   x of the quantized model ──► block with rounded weights ──► y      loss = mean (y - y0)^2
  *   x of the original model  ──► original block             ──► y0     (computed by the caller)
  *
- * A step uses some samples; the loss is the mean over all elements of their outputs, at the tokens
- * that count (osh_dataset.counted). The gradients
+ * A step uses some samples. Its loss is the mean over all elements of their outputs; only tokens
+ * that count are included (osh_dataset.counted). The gradients
  * of the weights are computed by a backward pass (graph/back.h), and solver/ada.h changes the
- * codes. The result is the codes after the last step, not those of the step with the smallest loss:
- * the loss of a step depends more on its samples than on the codes. With rule.selective the result
- * is rounding to nearest unless the loss of all samples fell. Samples are drawn without replacement
- * by a counter RNG; if fewer samples remain than a step needs, all are shuffled anew. With
- * rule.share, random elements of the inputs of a step are those of the original model; the loss of
- * all samples always uses the quantized model. A batch has up to TOKENS tokens. This number and the
- * order of all sums are fixed, so the result does not depend on threads, batches or budgets. */
+ * codes. The result is the codes after the last step. It is not the codes of the step with the
+ * smallest loss, because the loss of a step depends more on its samples than on the codes. With
+ * rule.selective the weights are rounded to nearest instead, if learning has not lowered the loss
+ * of all samples. Samples are drawn without replacement by a counter RNG; if fewer samples remain
+ * than a step needs, all are shuffled anew. With rule.share, random elements of the inputs of a
+ * step are those of the original model; the loss of all samples always uses the quantized model. A
+ * batch has up to TOKENS tokens. This number and the order of all sums are fixed, so the result
+ * does not depend on threads, batches or budgets. */
 #ifndef OSH_LEARN_BLOCK_H
 #define OSH_LEARN_BLOCK_H
 #include "graph/exec.h"
@@ -23,47 +24,50 @@
 typedef struct osh_block_weight { // a weight whose codes are optimized
     int weight;                // index of the weight in the graph
     osh_ada_args args;         // arguments for osh_ada_learner_new; args.w is the original weight
-    double bias_rate;          // learning rate of Adam for the bias of the Linear; 0: the bias is
-                               // not optimized, or there is no bias
+    /* Learning rate of Adam for the bias of the Linear; 0: the bias is not optimized, or there is
+     * no bias. */
+    double bias_rate;
     int bias;                  // index of the bias in the graph
 } osh_block_weight;
 
 typedef struct osh_block {
     const osh_graph *g;
     const osh_dataset *data;
-    osh_weights *w;          // osh_block_learn changes the optimized weights in each step; at the
-                             // end they are the result
+    /* osh_block_learn changes the optimized weights in each step. At the end they have the
+     * resulting values. */
+    osh_weights *w;
     int first, n;            // the nodes of the range: [first, first + n)
     const bool *run;         // [n]: true for the nodes of the block
-    const int *in, *out;     // in [n_in]: values that the block reads; out [n_out]: outputs that
-                             // the loss compares
+    /* in [n_in]: values that the block reads; out [n_out]: outputs that the loss compares. */
+    const int *in, *out;
     int n_in, n_out;
-    const bool *differs;     // [n_in]: true if the input can differ from that of the original
-                             // model; NULL: inputs are not mixed with those of the original model
+    /* True if the input can differ from that of the original model; NULL: inputs are not mixed with
+     * those of the original model. */
+    const bool *differs;     // [n_in]
     /* Copies the rows of a sample, in the compute dtype, to the tensor `to`. k in [0, n_in): the
      * value in[k] of the quantized model. k in [n_in, n_in + n_out): the target of out[k - n_in].
-     * Larger k: the value in[k - n_in - n_out] of the original model. */
+     * k from n_in + n_out on: the value in[k - n_in - n_out] of the original model. */
     osh_status (*rows)(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to);
-    void (*step)(osh_ctx *cx, void *user, int64_t t); // osh_block_learn calls this function after
-                                                      // each step with the number of steps done,
-                                                      // and after an early stop with rule.steps;
-                                                      // may be NULL
+    /* Called after each step with the number of steps done, and after an early stop with
+     * rule.steps; may be NULL. */
+    void (*step)(osh_ctx *cx, void *user, int64_t t);
     void *user;
     osh_block_rule rule;
     osh_block_weight *learns; // [n_learns]
     int n_learns;
-    double *curve;           // view [osh_ada_points]; result: the loss, plus the rounding term of
-                             // AdaRound, of some steps; may be NULL
-    double begun, ended;     // results: loss of the first and of the last step; each is the loss of
-                             // only the samples of that step
+    /* Result: the loss of some steps (AdaRound: with its rounding term); NULL: not wanted. */
+    double *curve;           // view [osh_ada_points]
+    /* Results: loss of the first and of the last step; each is the loss of only the samples of that
+     * step. */
+    double begun, ended;
     int64_t n_steps;         // result: number of steps done
     /* Results with rule.selective: loss of all samples with weights rounded to nearest, and with
      * learned weights. */
     double nearest, learned;
-    bool kept;               // result: true if the codes are the learned ones, false if they are
-                             // rounded to nearest
-    bool diverged; // result: true if learning diverged (osh_ada_diverged), so the learned codes are
-                   // not kept
+    /* Result: true if the codes are the learned ones, false if they are rounded to nearest. */
+    bool kept;
+    /* Result: true if learning diverged (osh_ada_diverged), so the learned codes are not kept. */
+    bool diverged;
 } osh_block;
 osh_status osh_block_learn(osh_ctx *cx, osh_block *b);
 /* Checks that every op of the backward pass has a gradient function. Fails with OSH_E_UNSUPPORTED

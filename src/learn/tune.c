@@ -16,7 +16,7 @@
 enum { WARM = 4, HELD = 8 };
 /* Estimate of all small allocations, which tune_kept_bytes does not compute one by one. */
 enum { SMALL_BYTES = 1 << 16 };
-#define FROM_CODE 0.4f // largest |v - code| before the first step; v: the code as a real number
+#define FROM_CODE 0.4f // largest |v - code| before the first step; v is the code as a real number
 
 typedef enum { FIXED, LINEAR, NORM } role;
 
@@ -38,15 +38,16 @@ struct osh_tune {
     learner *of;         // own [weights]
     bool *wants, *in;    // own. wants [weights]: true for tuned weights. in [values]: all false
     osh_tensor **hidden; // own [rows]: hidden values of the original model
-    osh_tensor *head, *head_bias; // views: weight and bias (NULL: none) of the output head, which
-                                  // are equal in the original and the quantized model
+    /* Weight and bias (NULL: none) of the output head, which are equal in the original and the
+     * quantized model. */
+    osh_tensor *head, *head_bias; // views
     int64_t n_train;     // number of rows for learning; all other rows are for validation
     osh_tensor **dv;     // own [values]: gradients during a backward pass
 };
 
-/* The arrays of osh_tune. OF_...: the array has one element for each weight or value of the graph,
- * or for each row of the data. osh_tune_new allocates these arrays, osh_tune_free frees them,
- * osh_tune_bytes adds up their bytes. */
+/* The arrays of osh_tune. OF_... says whether an array has one element for each weight, for each
+ * value of the graph or for each row of the data. osh_tune_new allocates by this list,
+ * osh_tune_free frees by it, and osh_tune_bytes adds up its bytes. */
 typedef enum { OF_WEIGHTS, OF_VALUES, OF_ROWS } whose;
 static const struct { size_t at, each; whose of; } lists[] = {
     {offsetof(osh_tune, of), sizeof(learner), OF_WEIGHTS},
@@ -152,7 +153,7 @@ done:
 
 static size_t learner_room_bytes(const learner_room *r)
 {
-    const learner *l = NULL; // never dereferenced, because only sizeof uses it
+    const learner *l = NULL; // only for sizeof; never dereferenced
     return osh_mem_gross((size_t)r->floats * sizeof *l->room) +
            (r->zeros ? osh_mem_gross((size_t)r->zeros * sizeof *l->zero) : 0) +
            (r->start ? osh_mem_gross((size_t)r->start * sizeof *l->start) : 0);
@@ -299,8 +300,8 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
     osh_free(cx, t);
 }
 
-/* Returns an array in which element i is 1 if the loss counts the prediction at token i of the row,
- * which is a prediction of token i + 1; NULL: all predictions but the last count. */
+/* Element i of the returned array is 1 if the loss counts the prediction at token i of the row,
+ * which predicts token i + 1. NULL: all predictions except the last count. */
 static const uint8_t *tune_counted(const osh_dataset *d, int64_t row)
 {
     return d->counted ? d->counted + d->offsets[row] + 1 : NULL;
@@ -333,9 +334,10 @@ static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, con
     return osh_kl_sum(cx, sum, &a, b->n_tokens - 1, tune_counted(t->data, row));
 }
 
-/* Return the shapes of two tensors of the backward pass over n tokens: tune_parts_shape for the
- * weights of the tokens in the loss, tune_grad_shape for the gradient of the hidden values. The
- * allocation and osh_tune_bytes use both functions. */
+/* Two shapes of tensors of the backward pass over n tokens. Both the allocation and osh_tune_bytes
+ * use these functions.
+ * tune_parts_shape: weights of the tokens in the loss.
+ * tune_grad_shape: gradient of the hidden values. */
 static osh_tensor tune_parts_shape(int64_t n)
 {
     return (osh_tensor){.dtype = OSH_F32, .ndim = 1, .shape = {n}};

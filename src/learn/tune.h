@@ -16,8 +16,8 @@
  *
  * The gradient of a step is the mean over the tokens of rule.rows rows (samples of the data); if
  * only some tokens count (osh_dataset.counted), it is the mean over the predictions of these. The
- * rows are used in order; after the last row, the first row follows. Rows are run one by one, so
- * the bytes do not depend on batches, budgets or threads. */
+ * rows are used in order; after the last row the first row is used again. Rows are run one by one,
+ * so the bytes do not depend on batches, budgets or threads. */
 #ifndef OSH_LEARN_TUNE_H
 #define OSH_LEARN_TUNE_H
 #include "graph/exec.h"
@@ -38,8 +38,8 @@ osh_status osh_tune_take(osh_ctx *cx, osh_tune *t, int weight, const osh_q_args 
 typedef struct osh_tune_result {
     double before, after; // KL divergence per token of the validation rows, before and after tuning
     int64_t n_changed, n_codes;
-    double *curve;        // view [steps], result: KL divergence per token of the rows of each step,
-                          // before the step; may be NULL
+    /* Result: KL divergence per token of the rows of each step, before the step; may be NULL. */
+    double *curve;        // view [steps]
 } osh_tune_result;
 /* Runs all steps. If `step` is not NULL, calls it with t before step t, and with the number of
  * steps after the last step. */
@@ -64,8 +64,9 @@ bool osh_tune_can_judge(const osh_dataset *d);
  * osh_tune_take. */
 osh_status osh_tune_check(osh_ctx *cx, const osh_graph *g, const bool *linear);
 typedef struct osh_tune_memory { // upper bounds of host bytes, with the allocator's overhead
-    size_t kept, row; // kept: allocated from osh_tune_new to osh_tune_free; row: allocated in
-                      // addition to `kept` while a row is run
+    /* kept: allocated from osh_tune_new to osh_tune_free.
+     * row: allocated in addition to `kept` while a row is run. */
+    size_t kept, row;
 } osh_tune_memory;
 /* Computes the memory of tuning. n_scales [weights]: number of scales of each weight that the
  * caller will pass to osh_tune_take; 0 for other weights. */

@@ -54,8 +54,8 @@ static void tell_text(void *user, const char *text, size_t n)
     if (o->options.on_text) o->options.on_text(o->options.user, text, n);
 }
 
-/* Copies the caller's options. If the caller has a newer header, the members that are not known
- * here must be zero. Returns false for invalid options. */
+/* Copies the caller's options. If the caller has a newer header, members that this library does not
+ * know must be zero. Returns false for invalid options. */
 static bool options_take(oneshot_options *to, const oneshot_options *from)
 {
     const oneshot_options initial = ONESHOT_OPTIONS_INIT;
@@ -144,7 +144,7 @@ static osh_status job_verify(oneshot *o, const job *j, const arguments *a)
     return osh_verify_output(o->cx, j->dir, &a->verify, tell_text, o);
 }
 
-/* True if the argument is a member of oneshot_options, so no argument of a job. */
+/* True if the argument is a member of oneshot_options; it is then no argument of a job. */
 static bool argument_is_context(const char *name)
 {
     static const char *const names[] = {"threads", "log_level", "log-level", "progress"};

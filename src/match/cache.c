@@ -177,8 +177,8 @@ done:
     return rc;
 }
 
-/* Sets l->ranged[OSH_OUTPUT] for Linears whose scheme has static output_activations, so that the
- * outputs are observed. */
+/* Sets l->ranged[OSH_OUTPUT] for Linears whose scheme has static output_activations. Their outputs
+ * are then observed. */
 static osh_status observe_outputs(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;

@@ -9,8 +9,9 @@ extern const osh_q_scheme osh_kept_scheme;
 
 enum { OSH_CACHE_LEAVES = 2 * OSH_INPUT };
 typedef struct osh_cache_leaf {
-    int of;        // index of the value, below OSH_RANGED. OSH_OUTPUT: the tensor's name begins
-                   // with the Linear's name; others: with the name of the module around the Linear
+    /* Index of the value, below OSH_RANGED. For OSH_OUTPUT the tensor's name begins with the name
+     * of the Linear. For other values it begins with the name of the module around the Linear. */
+    int of;
     bool zero;     // true if the tensor has zero points; false if it has scales
     char name[24]; // last part of the tensor's name, such as "k_scale"
     osh_dtype dtype;
@@ -42,13 +43,15 @@ bool osh_leads_range(const osh_matching *p, int linear, int k);
 size_t osh_ranged_counts(const osh_matching *p, int linear);
 
 typedef struct osh_ranged { // a range that the run observes (run/ranges.h)
-    int linear, k; // linear: index of the first Linear that needs the range; k: index of the range
-                   // in this Linear
+    /* linear: index of the first Linear that needs the range.
+     * k: index of the range in this Linear. */
+    int linear, k;
     int next;                // 1 + index of the next range for the same value; 0: none
-    osh_act_observer *heads; // own: one observer for each scale (member `heads` of osh_linear);
-                             // NULL: the scales are already computed
-    osh_tensor *rows; // own [2, samples * heads]: smallest and largest value
-                      // (osh_stat_sample_ranges); NULL: on the GPU, or already read by the
-                      // observers
+    /* One observer for each scale (member `heads` of osh_linear); NULL: the scales are already
+     * computed. */
+    osh_act_observer *heads; // own
+    /* Smallest and largest value (osh_stat_sample_ranges); NULL: on the GPU, or already read by the
+     * observers. */
+    osh_tensor *rows; // own [2, samples * heads]
 } osh_ranged;
 #endif

@@ -13,9 +13,10 @@ enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
 
 struct osh_globals {
     const osh_matching *plan; // view
-    float *amax;          // own [linears]: largest magnitude of the weight; UNKNOWN: not read;
-                          // QUEUED: the current osh_globals_find reads it
-    float *global;        // own [linears]: global scale; 0: not known, or no global scale
+    /* Largest magnitude of the weight; UNKNOWN: not read; QUEUED: the current osh_globals_find
+     * reads it. */
+    float *amax;          // own [linears]
+    float *global;        // own [linears]: global scale; 0: none, or not known
 };
 
 osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
@@ -24,8 +25,8 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
     osh_map *first = NULL; // own: name of the fused layer -> index of its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    // own [linears]: if i is the first of the Linears that share a scale, last[i] is the index of
-    // the last of them found so far
+    // own [linears]: for the first Linear i of those that share a scale, last[i] is the index of
+    // the last one found so far
     int *last = NULL;
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
@@ -197,8 +198,8 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
     for (int k = 0; k < n; k++) globals_settle(g, linears[k]);
 done:
     for (int i = 0; i < n_which; i++)
-        if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN; // after a failure: the
-                                                                          // weight was not read
+        /* After a failure: the weight was not read. */
+        if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN;
     osh_free(cx, s.which);
     osh_free(cx, s.rooms);
     return rc;

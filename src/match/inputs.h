@@ -21,29 +21,28 @@ typedef struct osh_inputs {
     osh_matcher *only;         // own: matcher of --only; NULL: the option is not given
     osh_checkpoint *ck;        // view: checkpoint of `source`
     osh_recipe *recipe;        // own
-    osh_graph *graph; // own: graph of the model; NULL: the architecture is unknown, and the run
-                      // needs no data
+    /* Graph of the model; NULL: the architecture is unknown, and the run needs no data. */
+    osh_graph *graph; // own
     osh_pipeline_kind pipeline;
     osh_arithmetic arithmetic;
     bool propagate_error;
-    bool by_route;             // true if experts are calibrated only on the tokens that are routed
-                               // to them
+    bool by_route; // true if experts are calibrated only on the tokens that are routed to them
     /* Decisions of `quality best` (plan/best.h) for settings that no option sets. */
     bool best;                 // true if some modifier has `quality best`
     const osh_strs *targets;   // view: sequential targets
-    int64_t group_size;        // group size (columns that share a scale) that replaces the
-                               // scheme's; 0: not replaced
-    const char *spared; // view of graph: name of the output head that --scheme leaves dense; NULL:
-                        // none
+    /* Group size (columns that share a scale) that replaces the scheme's; 0: not replaced. */
+    int64_t group_size;
+    /* View of graph: name of the output head that --scheme leaves dense; NULL: none. */
+    const char *spared;
     osh_dataset data;   // own: calibration samples; empty if the run needs no data
     osh_mix mix;        // own: data sets of `data`; empty if the run needs no data
     osh_groups groups;  // groups of samples; statistics are summed by group (ops/stat.h)
     osh_tokenizer *tok; // own
     int64_t max_seq_length;
     bool on_device;     // true if calibration runs on a GPU
-    const struct osh_gpu_model *gpu_model; // view of budget/gpus.c: GPU model for which the run
-                                           // is planned (--device-model), also on a machine
-                                           // without it; NULL: none
+    /* View of budget/gpus.c: GPU model for which the run is planned (--device-model), also on a
+     * machine without it; NULL: none. */
+    const struct osh_gpu_model *gpu_model;
     int ordinal;        // number of the GPU
     osh_device *device; // own: the opened GPU; NULL: no GPU is opened, or the run uses none
 } osh_inputs;

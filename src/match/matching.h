@@ -17,50 +17,59 @@ typedef struct osh_linear { // a module that is quantized or pruned
     osh_dtype dtype;
     int modifier;           // index in the recipe of the modifier that quantizes the weight
     struct {
-        int modifier;       // index of the modifier that prunes the weight before it is quantized;
-                            // -1: none
+        /* Index of the modifier that prunes the weight before it is quantized; -1: none. */
+        int modifier;
         double sparsity;
     } prune;
-    const osh_q_scheme *scheme; // view of a scheme of the plan; if weights.present is false, the
-                                // weight is only pruned and written dense
+    /* View of a scheme of the plan; if weights.present is false, the weight is only pruned and
+     * written dense. */
+    const osh_q_scheme *scheme;
     const osh_format *format;
     int scheme_index;       // index in osh_matching.schemes; -1: none
-    int node, weight, input; // indices of node, weight and input value in the graph; -1: not in the
-                             // graph
+    /* Indices of node, weight and input value in the graph; -1: not in the graph. */
+    int node, weight, input;
     int subgraph;           // index of the Linear's subgraph; -1: the Linear is not in the graph
     struct {
-        int reader, user;   // indices (lookup.h): reader: of the next Linear with the same input;
-                            // user: of the next Linear with the same weight
+        /* Indices (lookup.h): reader: of the next Linear with the same input; user: of the next
+         * Linear with the same weight. */
+        int reader, user;
         int joint;          // index of the next Linear with the same global scale (globals.h)
     } next;                 // -1: there is no next Linear
-    unsigned wants;         // bits OSH_STAT_* of the statistics that the Linear needs; osh_wants
-                            // returns the bits for the current traversal
-    int traversal;          // if there are several traversals: index of the traversal that collects
-                            // data for the Linear; -1: the Linear needs no data
+    /* Bits OSH_STAT_* of the statistics that the Linear needs; osh_wants returns the bits for the
+     * current traversal. */
+    unsigned wants;
+    /* If there are several traversals: index of the traversal that collects data for the Linear;
+     * -1: the Linear needs no data. */
+    int traversal;
     int joint;              // index of the first Linear with the same global scale; -1: none
-    int ranged[OSH_RANGED]; // [k]: index of the graph value whose range gives the static scales of
-                            // value k; -1: none. It may be another value than k's own
-                            // (passthrough.h). k < OSH_CACHED: values of the attention before the
-                            // Linear (cache.h)
+    /* Index of the graph value whose range gives the static scales of value k; -1: none. It may be
+     * another value than k's own (passthrough.h). k < OSH_CACHED: values of the attention before
+     * the Linear (cache.h). */
+    int ranged[OSH_RANGED]; // [k]
     int64_t heads[OSH_RANGED]; // [k]: number of scales of value k
-    bool kept; // true if no modifier quantizes or prunes the Linear: it is listed only for scales
-               // of an attention, and its weight does not change
-    bool shift; // true if OSH_STAT_SHIFT of the input is collected, because the input differs from
-                // that of the original model
-    double share;           // if `shift`: probability that an element of the input comes from the
-                            // quantized model and not from the original (ops/mix.c); 1: all
-                            // elements
+    /* True if no modifier quantizes or prunes the Linear: it is listed only for scales of an
+     * attention, and its weight does not change. */
+    bool kept;
+    /* True if OSH_STAT_SHIFT of the input is collected, because the input differs from that of the
+     * original model. */
+    bool shift;
+    /* If `shift`: probability that an element of the input comes from the quantized model and not
+     * from the original (ops/mix.c); 1: all elements. */
+    double share;
     struct {
         int64_t first;      // output tensors [first, first + n) belong to the Linear
         int n;
-        int64_t bias;       // index of the source tensor of the bias that is learned together with
-                            // the weight (schedule/blocks.h); its output tensor is the last of the
-                            // n; -1: none
+        /* Index of the source tensor of the bias that is learned together with the weight
+         * (schedule/blocks.h); its output tensor is the last of the n; -1: none. */
+        int64_t bias;
     } out;
-    struct { // own: F64 mean squares of gradients that a survey measures (eval/gradients.h); NULL:
-             // not measured
-        osh_tensor *outputs, *inputs; // outputs: [O]; inputs: [I], only at the first reader of the
-                                      // input, and only if candidates round inputs
+    /* Own: F64 mean squares of gradients that a survey measures (eval/gradients.h); NULL: not
+     * measured. */
+    struct {
+        /* outputs: [O].
+         * inputs: [I], only at the first reader of the input, and only if candidates round
+         * inputs. */
+        osh_tensor *outputs, *inputs;
     } gradients;
 } osh_linear;
 
@@ -84,31 +93,30 @@ typedef struct osh_matching {
     osh_q_scheme *schemes;   // own: groups of the output's config
     size_t n_schemes;
     size_t n_kept_schemes;   // number of groups of the source; they are the first of `schemes`
-    osh_q_args cache;        // kv_cache_scheme, or the scheme of a group for attention; if not
-                             // present: neither
+    /* kv_cache_scheme, or the scheme of a group for attention; if not present: neither. */
+    osh_q_args cache;
     bool queries;            // true if `cache` also applies to queries
-    int64_t smaller_groups;  // group size with which the matching must be repeated, because the
-                             // scheme's does not divide the columns of all modules; 0: none
+    /* Group size with which the matching must be repeated, because the scheme's does not divide the
+     * columns of all modules; 0: none. */
+    int64_t smaller_groups;
     int n_split, n_split_other; // with --tensor-parallel: number of Linears that can be split, and
                              // of Linears whose name has no known role
-    bool outputs;            // true if the output of some Linear is observed for static
-                             // output_activations
+    bool outputs; // true if the output of some Linear is observed for static output_activations
     osh_linear *linears;     // own: the quantized or pruned Linears, in the order of execution
     int n_linears;
-    int *readers, *users;    // own: indices of Linears. [graph values] first Linear that reads the
-                             // value; [graph weights] first Linear that uses the weight; -1: none
-                             // (lookup.h); NULL: the graph is not cut
+    /* Indices of Linears. [graph values] first Linear that reads the value; [graph weights] first
+     * Linear that uses the weight; -1: none (lookup.h); NULL: the graph is not cut. */
+    int *readers, *users;    // own
     osh_strs ignore;         // own: ignore list of the output's config
     osh_dense *dense;        // own: weights of two and three dimensions that stay dense
     int64_t n_dense;
-    double dense_share;      // bytes of dense weights as a fraction of the bytes of the decoder
-                             // blocks
+    double dense_share; // bytes of dense weights as a fraction of the bytes of the decoder blocks
     char *format;            // own: format at the top level of the config
     char *quantization_json; // own
     /* Rewrites that are applied before modules are matched. */
     const osh_q_transforms *transforms; // view: transforms of rotations; NULL: no rotations
-    int *experts_left; // own [decoder layers]: number of kept experts, -1: all; NULL: no experts
-                       // are removed
+    /* Number of kept experts, -1: all; NULL: no experts are removed. */
+    int *experts_left; // own [decoder layers]
 } osh_matching;
 
 /* True if no data is collected for the Linear, because its codes depend only on its weight. */

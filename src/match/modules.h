@@ -15,18 +15,20 @@ typedef struct osh_plan_module { // a module with a 2-D weight
     int scheme;            // index in osh_matching.schemes; -1: none
     int pruner;            // index in the recipe of the modifier that prunes the module; -1: none
     double sparsity;       // sparsity of the pruned weight
-    const char *why; // static string: reason why the module stays dense; NULL: not dense, or not
-                     // known yet
+    /* Static string: reason why the module stays dense; NULL: not dense, or not known yet. */
+    const char *why;
     bool never;            // true if the module is copied even if a target matches it
-    bool reached;          // true if a target matches the module in loaders, but the module stays
-                           // dense
-    bool unseen;           // true if a forward pass of text does not run the module, so that it can
-                           // only be quantized without data
-    bool left;             // true if --only does not name the module; if the source quantizes the
-                           // module, `scheme` is its group in the source
+    bool reached; // true if a target matches the module in loaders, but the module stays dense
+    /* True if a forward pass of text does not run the module, so that it can only be quantized
+     * without data. */
+    bool unseen;
+    /* True if --only does not name the module; if the source quantizes the module, `scheme` is its
+     * group in the source. */
+    bool left;
     bool absent; // true for a head without a tensor, whose name in transformers may have a prefix
-    bool by_name; // true if the target "Linear" does not match the module, but only a target that
-                  // names it (is_named)
+    /* True if the target "Linear" does not match the module, but only a target that names it
+     * (is_named). */
+    bool by_name;
 } osh_plan_module;
 
 typedef struct osh_plan_modules { osh_plan_module *c; int64_t n; } osh_plan_modules;

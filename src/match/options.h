@@ -13,10 +13,10 @@ typedef struct osh_options {
     osh_strs targets, ignore, only;
     char *indivisible;        // "refuse" or "dense"
     int64_t tensor_parallel;  // number of GPUs that an inference engine uses; 0, 1: not checked
-    int64_t num_bits, group_size; // values that replace those of the scheme; 0: not replaced;
-                                  // group_size < 0: one scale for each row
-    char *symmetric;              // symmetric quantization: "true" or "false"; NULL: value of the
-                                  // scheme
+    /* Values that replace those of the scheme; 0: not replaced; group_size < 0: one scale for each
+     * row. */
+    int64_t num_bits, group_size;
+    char *symmetric; // symmetric quantization: "true" or "false"; NULL: value of the scheme
     /* One value for all data sets, or one for each; "": none (osh_mix_item). */
     osh_strs text_column, text_template, dataset_config_name, splits;
     char *chat_date, *data_collator;
@@ -40,8 +40,8 @@ typedef struct osh_options {
     char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;
     int64_t threads, num_workers;
-    int64_t n_ranks, ranks_per_node; // for `oneshot plan`: number of ranks to plan for; 0: those
-                                     // that a launcher has started
+    /* For `oneshot plan`: number of ranks to plan for; 0: those that a launcher has started. */
+    int64_t n_ranks, ranks_per_node;
     char *isa;
     bool strict;
     char *progress, *log_level, *log_file, *profile;
@@ -52,23 +52,23 @@ typedef struct osh_options {
     double target_bits; // mean number of bits of a weight; 0: not given
     char *target_size;  // NULL: not given
     /* Members that users do not set: */
-    bool guide;         // true if the command prints decisions, results and next commands for a
-                        // person
+    bool guide; // true if the command prints decisions, results and next commands for a person
     bool named;         // true if the program has chosen the name of the output
     const char *said;   // view: the model as the user wrote it, for printed commands; NULL: `model`
-    bool survey;        // true for a survey, which measures the loss of each candidate scheme and
-                        // writes no output
-    bool measure;       // true for a run that runs the whole model to measure its experts and
-                        // removes none
-    const char *chosen; // view: a recipe that was computed from `recipe` and `scheme` and replaces
-                        // them; NULL: none
-    const struct osh_mixed *mixed; // view: the schemes that a survey chose (those of `chosen`), for
-                                   // the report
+    /* True for a survey, which measures the loss of each candidate scheme and writes no output. */
+    bool survey;
+    /* True for a run that only measures experts: it runs the whole model and removes no expert. */
+    bool measure;
+    /* A recipe that was computed from `recipe` and `scheme` and replaces them; NULL: none. */
+    const char *chosen; // view
+    /* The schemes that a survey chose (those of `chosen`), for the report. */
+    const struct osh_mixed *mixed; // view
     /* Smallest --host-memory that the passes before and after the run need; 0: there are no such
      * passes. */
     int64_t others_host;
-    const char *others; // view: text for messages that names the evaluation, such as "the effects
-                        // of 9 units are measured"
+    /* Text for messages that names the evaluation, such as "the effects of 9 units are
+     * measured". */
+    const char *others; // view
     /* Rows of the only data set that do not calibrate and are evaluated after the run, such as
      * "rows[512:516]", and their name for a person; NULL: none. held_host: the smallest
      * --host-memory for their evaluation. */
@@ -158,8 +158,8 @@ typedef struct osh_verify_options {
     bool json;
     char *log_level;
     struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
-    bool *complete;          // view: set to true when all checks are done, also if they have found
-                             // errors; NULL: nobody asks
+    /* Set to true when all checks are done, also if they have found errors; NULL: nobody asks. */
+    bool *complete;          // view
 } osh_verify_options;
 extern const osh_field osh_verify_fields[];
 #endif

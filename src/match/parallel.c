@@ -82,8 +82,8 @@ done:
     return rc;
 }
 
-/* Writes to `why` the reason why parts of I / n columns are impossible. Returns false if they are
- * possible. */
+/* Finds out if a weight cannot be split into n parts of I / n columns. Returns true and writes the
+ * reason to `why` if it cannot. */
 static bool columns_fault(char why[160], const osh_linear *l, int64_t n, bool words)
 {
     const osh_q_args *a = &l->scheme->weights;

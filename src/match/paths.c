@@ -43,8 +43,8 @@ static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const cha
     struct stat st;
     bool there = !stat(a, &st);
     *one = there && !S_ISCHR(st.st_mode) &&
-           paths_same_file(a, b); // a character device is allowed: several options may write to
-                                  // /dev/null
+           /* a character device is allowed: several options may write to /dev/null. */
+           paths_same_file(a, b);
     if (there) goto done;
     OSH_TRY(osh_path_real(cx, &x, a));
     OSH_TRY(osh_path_real(cx, &y, b));

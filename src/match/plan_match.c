@@ -457,9 +457,9 @@ static void module_leave_indivisible(const osh_matching *p, osh_plan_module *c, 
     c->scheme = *modifier = -1, c->why = "its groups do not divide its columns";
 }
 
-/* Returns the group size that replaces that of the scheme, or 0. If no option sets a size, `quality
- * best` may choose 64 or 32 if this divides `common`, the greatest common divisor of the numbers of
- * columns of all modules of the scheme. */
+/* Returns the group size that replaces the group size of the scheme; 0: it is not replaced. If no
+ * option sets a size, `quality best` may choose 64 or 32 if this divides `common`, the greatest
+ * common divisor of the numbers of columns of all modules of the scheme. */
 static int64_t smaller_groups(const osh_matching *p, const osh_q_args *a, int64_t common)
 {
     const osh_options *o = p->in->opt;

@@ -6,14 +6,16 @@
 typedef struct osh_prunable {
     const char *name, *cls; // views; cls NULL: targets match the name only
     bool never;             // true if the module is not pruned even if a target matches it
-    bool unseen;            // true if a forward pass of text does not run the module, so that
-                            // modifiers that need data do not prune it
-    bool unreached;         // result: true if a target names the module, but it is not pruned
-                            // because it is `unseen`
+    /* True if a forward pass of text does not run the module. Modifiers that need data do not prune
+     * such a module. */
+    bool unseen;
+    /* Result: true if a target names the module, but it is not pruned because it is `unseen`. */
+    bool unreached;
     int modifier;           // result: index of the modifier that prunes the module; -1: not pruned
     double sparsity;        // result: sparsity of the weight
-    int aimed; // result: the modules that targets name are counted in the order of the model;
-               // `aimed` is the number of the one that contains this module
+    /* Result: number of the module that a target names and that contains this module. Such modules
+     * are numbered in the order of the model. */
+    int aimed;
 } osh_prunable;
 
 /* Sets the results (modifier, sparsity, ...) of the n modules. */

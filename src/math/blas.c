@@ -1,10 +1,10 @@
 /* blas.c - opens OpenBLAS and makes its packing buffers in advance, one for each thread.
  *
- * Each call of OpenBLAS uses a packing buffer of 128 MiB of address space, of which it writes only
- * a small part. If no buffer is free, OpenBLAS maps another one; if the system refuses (ulimit -v),
- * OpenBLAS retries forever. So make_buffers lets OpenBLAS make the buffers of all threads in
- * advance. Before each buffer, make_buffers maps and unmaps BUFFER_BYTES bytes, to test that the
- * system grants a buffer. OpenBLAS keeps the buffers for later calls. */
+ * Each call of OpenBLAS uses a packing buffer: 128 MiB of address space, most of which it never
+ * writes. If no buffer is free, OpenBLAS maps a new one and keeps it for later calls. If the system
+ * refuses (ulimit -v), OpenBLAS retries forever. So make_buffers lets OpenBLAS make the buffers of
+ * all threads in advance. Before each buffer it maps and unmaps BUFFER_BYTES bytes, to test that
+ * the system grants that much. */
 #include "math/blas.h"
 #include "base/library.h"
 #include "math/isa.h"
@@ -23,7 +23,7 @@ static const osh_symbol symbols[] = {
     SYMBOL("openblas_", set_num_threads),
 };
 
-/* Function pointers to OpenBLAS; global, because the state of OpenBLAS is global too. */
+/* Function pointers to OpenBLAS. They are global because the state of OpenBLAS is global. */
 static osh_blas_table used;
 static osh_once_state once = OSH_ONCE;
 
@@ -48,8 +48,9 @@ static bool room_for_buffer(void)
     return true;
 }
 
-/* Makes sure that OpenBLAS has a buffer for each thread. Takes all buffers before it releases any:
- * a released buffer could be returned by the next call, so OpenBLAS would not make another one. */
+/* Makes sure that OpenBLAS has a buffer for each thread. Takes all buffers before it releases any
+ * of them. If it released a buffer earlier, the next call would return the same buffer, and
+ * OpenBLAS would not make a new one. */
 static osh_status make_buffers(osh_ctx *cx)
 {
     osh_status rc = OSH_OK;
@@ -96,7 +97,6 @@ osh_status osh_blas_open(osh_ctx *cx)
 {
     osh_status rc = osh_once(cx, &once, open_blas);
     if (!rc) rc = make_buffers(cx);
-    /* This check runs in each call, because the user may pin the instruction set after OpenBLAS was
-     * opened. */
+    /* The user may pin the instruction set after OpenBLAS was opened, so each call checks. */
     return rc ? rc : osh_isa_check_core(cx, used.get_corename());
 }

@@ -1,14 +1,14 @@
 /* gemm.h - f32 matrix products on one thread by OpenBLAS, row-major.
  *
- * The last bits of a product depend on m, n and k. So callers cut rows into tiles whose sizes
- * depend on one sample alone, not on the batch. */
+ * The last bits of a product depend on m, n and k. So callers cut rows into tiles, and the size of
+ * a tile depends only on one sample, not on the batch. */
 #ifndef OSH_GEMM_H
 #define OSH_GEMM_H
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* A large Hessian is cut into at least this number of blocks per thread. Fewer, larger blocks would
- * balance the load of the threads worse. */
+/* A large Hessian is cut into at least this number of blocks per thread. With fewer blocks the load
+ * of the threads would be less balanced. */
 enum { OSH_BLOCKS_EACH = 4 };
 
 /* Sets row *i and column *j of tile number c. The tiles of the lower triangle are numbered row by
@@ -26,9 +26,9 @@ static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
     *i = c / n, *j = c % n;
 }
 
-/* Matrix products c [m, n] = a b, or c += a b if c.add is true. The two letters of a name are for a
- * and b: t means that the operand is transposed, n that it is not. Requires an earlier call of
- * osh_blas_open (math/blas.h). */
+/* Matrix products c [m, n] = a b, or c += a b if c.add is true. The first letter at the end of a
+ * name is for a, the second for b: t means that the matrix is stored transposed, n that it is not.
+ * Requires an earlier call of osh_blas_open (math/blas.h). */
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [n,k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [k,n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [k,n]

@@ -31,8 +31,8 @@ typedef struct osh_grid {
     int least;  // exponent: values of a floating type are multiples of 2^least
 } osh_grid;
 
-/* Returns the grid with this number of bits: a grid of a floating type if `floats`, else of whole
- * numbers. */
+/* Returns the grid for codes of `bits` bits. If `floats` is true, it is the grid of a floating
+ * type, else of whole numbers. */
 static inline osh_grid osh_grid_of(int bits, bool floats)
 {
     float steps = (float)(1 << (bits - 1));

@@ -10,8 +10,7 @@
 
 static const char *const cores[OSH_N_ISAS] = {"Prescott", "Haswell", "SkylakeX", "SkylakeX",
                                               "SkylakeX"};
-/* true: the user chose the instruction set by name, so OpenBLAS must run the kernels for that set
- * (`cores`) */
+/* true: the user chose the instruction set by name, so OpenBLAS must use the core of that set */
 static atomic_bool by_name;
 
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name)
@@ -66,7 +65,7 @@ osh_status osh_isa_describe(osh_ctx *cx, char **text)
 
     *text = NULL;
     OSH_TRY(osh_blas_open(cx));
-    // start of the version number in the result of get_config, "OpenBLAS 0.3.21 ..."
+    // start of the version number in the result of get_config, such as "OpenBLAS 0.3.21 ..."
     const char *version = strpbrk(osh_blas()->get_config(), "0123456789");
     *text = osh_sprintf(cx, "isa=%s openblas=%.*s/%s", osh_isa_name(isa),
                         version ? (int)strcspn(version, " ") : 1, version ? version : "?",

@@ -9,9 +9,9 @@
  *   amx            SkylakeX
  *
  * An OpenBLAS core is a group of kernels for one CPU family. `--isa auto` selects the best set of
- * the CPU and the OpenBLAS core of that set, so `--isa auto` and `--isa` with the name of that set
- * give the same bytes. Without a setting, OpenBLAS chooses its core by CPU model (Zen, Haswell,
- * Cooperlake), so two CPU models with the same instruction set could give different last bits. */
+ * the CPU and the OpenBLAS core of that set. It gives the same bytes as `--isa` with the name of
+ * that set. If nobody selects a core, OpenBLAS chooses one by CPU model (Zen, Haswell, Cooperlake),
+ * and two CPU models with the same instruction set could give different last bits. */
 #ifndef OSH_OPS_ISA_H
 #define OSH_OPS_ISA_H
 #include "base/isa.h"
@@ -21,20 +21,21 @@
  * osh_isa_load opens OpenBLAS. */
 osh_status osh_isa_select(osh_ctx *cx, const char **core, const char *name);
 /* Pins the instruction set like osh_isa_select, for callers that do not set OPENBLAS_CORETYPE. With
- * `auto`, OpenBLAS uses the core that it chooses itself. With another name, the first matrix
- * product fails if OpenBLAS does not use the core of that set. */
+ * `auto`, OpenBLAS chooses its core itself. With another name, the first matrix product fails if
+ * OpenBLAS does not use the core of the named set. */
 osh_status osh_isa_use(osh_ctx *cx, const char *name);
-/* Fails with OSH_E_UNSUPPORTED if the user chose the instruction set by name and OpenBLAS runs
- * another core than that of the set. `runs`: name of the core that OpenBLAS uses. */
+/* `runs` is the name of the core that OpenBLAS uses. Fails with OSH_E_UNSUPPORTED if the user chose
+ * the instruction set by name and `runs` is not the core of that set. */
 osh_status osh_isa_check_core(osh_ctx *cx, const char *runs);
 /* Opens OpenBLAS with the pinned instruction set. Ops open OpenBLAS themselves; a job that measures
  * its memory calls this function before it measures. Fails with OSH_E_UNSUPPORTED if OpenBLAS is
  * missing or osh_isa_check_core fails. */
 osh_status osh_isa_load(osh_ctx *cx);
-/* Returns osh_mem_uncounted plus an estimate of the bytes that libraries allocate later. */
+/* Returns osh_mem_uncounted, the bytes that the program does not count, plus an estimate of the
+ * bytes that libraries allocate later. */
 int64_t osh_isa_uncounted(osh_ctx *cx);
-/* Largest difference between the values of osh_isa_uncounted in two runs of one command. A message
- * that names the least budget adds this number of bytes. */
+/* Two runs of one command can have values of osh_isa_uncounted that differ by this number of bytes.
+ * A message that names the least budget adds the number. */
 enum { OSH_ISA_NOISE_BYTES = 256 << 10 };
 /* Bytes that osh_isa_uncounted adds for each thread that computes matrix products: the stack, the
  * heap, and the bytes of OpenBLAS's packing buffer that the thread writes (P x Q and Q x 256

@@ -1,8 +1,8 @@
 /* pairs.c - packs BF16 matrices and multiplies them with sums in F32.
  *
  * With AMX, four tiles hold 16 x 16 sums each, two tiles hold elements of a, two hold elements of
- * b. With AVX-512 BF16, registers hold sums of 8 rows x 2 panels of 16 columns. On other CPUs plain
- * loops, which only tests use, read the same packed layout. */
+ * b. With AVX-512 BF16, registers hold the sums of 8 rows x 2 panels of 16 columns. Plain loops for
+ * other CPUs read the same packed layout; only tests use them. */
 #include "math/pairs.h"
 #include "base/isa.h"
 #include "base/num.h"
@@ -20,8 +20,9 @@ typedef struct product {
     int64_t ldc;
     osh_pairs_a a;
     const uint32_t *b;
-    int64_t panel, steps; // panel: stride of the panels of b, in words; steps: k / 32, with k
-                          // padded to a multiple of 32
+    /* panel: stride of the panels of b, in words.
+     * steps: k / 32, with k padded to a multiple of 32. */
+    int64_t panel, steps;
     bool far;
 } product;
 
@@ -212,7 +213,7 @@ WIDE static void pairs_by_registers(const product *j, int n_blocks, int64_t n_pa
 
 /* ---- packing ---- */
 
-/* Transposes 16 x 16 words: r[i] is row i of the input and becomes column i of the input. */
+/* Transposes a matrix of 16 x 16 words in place. r[i] is row i. */
 WIDE static inline __attribute__((always_inline)) void turn_words(__m512i r[SIDE])
 {
     __m512i t[SIDE];
@@ -255,8 +256,8 @@ WIDE static void pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t 
             r[i] = _mm512_maskz_loadu_epi16(i < n ? in : 0, x + i * ld + l);
 #pragma GCC unroll 16
         for (int i = SIDE; i < 2 * SIDE; i++)
-            _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0); // prefetches the elements of
-                                                                       // the next panel
+            /* Prefetches the elements of the next panel. */
+            _mm_prefetch((const char *)(x + i * ld + l), _MM_HINT_T0);
         turn_words(r);
 #pragma GCC unroll 16
         for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(to + i * SIDE, r[i]);

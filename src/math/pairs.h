@@ -7,9 +7,9 @@
  *   b   packed: panels of 16 columns, each [k / 2][16] words; word [l][c] holds rows 2 l (low 16
  *       bits) and 2 l + 1 of column c; k is padded with zeros to a multiple of 32
  *
- * A call computes each element of c as one sum over k, from 0 on, in the order of k. So the bytes
- * of c depend on how the caller cuts k, but not on how the caller cuts m and n. Exchanging a and b
- * does not change the bytes. */
+ * A call computes each element of c as one sum over k, in ascending order. So the bytes of c change
+ * if the caller cuts k into several calls, but not if it cuts m or n. Exchanging a and b does not
+ * change the bytes. */
 #ifndef OSH_PAIRS_H
 #define OSH_PAIRS_H
 #include "tensor/tensor.h"
@@ -30,9 +30,9 @@ static inline int64_t osh_pairs_pad(int64_t k)
 /* Returns the number of 32-bit words of a panel, and also of a packed block of 16 rows. */
 static inline int64_t osh_pairs_panel(int64_t k) { return osh_pairs_pad(k) / 2 * OSH_PAIRS_SIDE; }
 
-/* Matrix a: up to two blocks of 16 rows, of a row-major matrix that is not packed (step 32) or of
- * packed blocks. Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The
- * second block begins `block` elements after the begin of the first. */
+/* Matrix a: up to two blocks of 16 rows. Each is a part of a row-major matrix (step 32) or a packed
+ * block. Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The second
+ * block begins `block` elements after the first. */
 typedef struct osh_pairs_a { // `p` is a view
     const uint16_t *p;
     int64_t row, step, block;
@@ -40,10 +40,13 @@ typedef struct osh_pairs_a { // `p` is a view
 
 typedef struct osh_pairs_b { // `panels` is a view
     const uint32_t *panels;
-    int64_t n, k, stride; // n: number of panels; k: rows of b; stride: words from one panel to the
-                          // next
-    bool far;             // true: AMX loads panels with a hint to bypass the first-level cache, so
-                          // that `a` remains in that cache
+    /* n: number of panels.
+     * k: rows of b.
+     * stride: words from one panel to the next. */
+    int64_t n, k, stride;
+    /* True: AMX loads panels with a hint to bypass the first-level cache. Then `a` remains in that
+     * cache. */
+    bool far;
 } osh_pairs_b;
 
 /* Packs one panel of n <= 16 columns. Column i of the panel is row i of x [n, k]. Rows of x begin
@@ -58,7 +61,8 @@ void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64
 /* Transposes a packed panel [k, 16] of b into a packed block [16, k] of a. */
 void osh_pairs_turn(uint32_t *to, const uint32_t *panel, int64_t k);
 /* Returns n <= OSH_PAIRS_BAND rows of x in the form of the operand a. If n is a multiple of 16 and
- * k of 32, the result is a view of x; if not, the rows are packed into `room` [2 panels]. */
+ * k is a multiple of 32, the result is a view of x. If not, the rows are packed into `room` [2
+ * panels]. */
 osh_pairs_a osh_pairs_rows(uint32_t *room, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
 static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
 {

@@ -118,8 +118,8 @@ void osh_span_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, floa
     else rms_norm_body(x, w, n, n_real, eps, dt);
 }
 
-/* Rounds like v8_round, with fewer instructions for BF16. The low 16 bits of a NaN must be 0, as in
- * a NaN that was widened from BF16. */
+/* Rounds like v8_round, with fewer instructions for BF16. A NaN must have zeros in its low 16 bits,
+ * like a NaN that was widened from BF16. */
 OSH_VEC_FN void round_sum(osh_v8f *x, osh_dtype dt)
 {
     osh_v8u u = (osh_v8u)*x;
@@ -219,8 +219,8 @@ OSH_VEC_FN void layer_norm_body(float *x, const float *w, const float *b, int64_
         v = v - mean;
         v8_store(x + i, &v);
         for (int64_t k = n_real; k < i + OSH_LANES; k++)
-            if (k >= i) x[k] = 0; // the padding is set to 0, so that it does not change the
-                                  // variance
+            /* The padding is set to 0, so that it does not change the variance. */
+            if (k >= i) x[k] = 0;
         v8_load(&v, x + i);
         sum = sum + v * v;
     }

@@ -1,7 +1,7 @@
 /* span.h - vector loops over one row (span) of f32 values. AVX2 and SSE2 give the same bytes.
  *
  * n is the length of a row, a multiple of 8; the caller pads. dt is the compute dtype: the
- * functions round values to dt at the points where transformers rounds. */
+ * functions round values to dt where transformers rounds. */
 #ifndef OSH_SPAN_H
 #define OSH_SPAN_H
 #include "tensor/tensor.h"

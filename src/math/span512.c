@@ -3,9 +3,8 @@
  *
  * A sum of a row is eight partial sums, as in span.c: the first eight values of a vector of 16 are
  * added to them, then the last eight. If the last vector of a row has only eight values, it is
- * loaded and stored with a mask. Whole vectors are not masked, because a load after a masked store
- * to the same address is slow. No function uses a fused multiply-add, because span.c does not (see
- * vec.h). */
+ * loaded and stored with a mask. Other vectors have no mask, because a load after a masked store to
+ * the same address is slow. Like span.c, no function uses a fused multiply-add (see vec.h). */
 #include "math/span512.h"
 #include "base/isa.h"
 #include "math/span512_steps.h"
@@ -20,8 +19,9 @@ bool osh_span512_takes(osh_dtype dt) { return dt == OSH_BF16 && osh_isa_used() >
 typedef struct part {
     int64_t i; // index of the first value of the part in the row
     int n;     // number of vectors
-    bool half; // true: the part has only 8 values, at the end of a row whose length is an odd
-               // multiple of 8; false: 16-value vectors
+    /* True: the part is the last 8 values of a row whose length is an odd multiple of 8. False: the
+     * part consists of 16-value vectors. */
+    bool half;
 } part;
 
 /* Cuts elements [0, end) of a row into parts (groups of vectors) and calls step(..., part) for

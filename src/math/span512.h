@@ -1,11 +1,11 @@
-/* span512.h - AVX-512 versions of those loops of span.h that take the most time for a BF16 model.
- * Both versions give the same bytes. */
+/* span512.h - AVX-512 versions of some loops of span.h: those that take the most time for a BF16
+ * model. Both versions give the same bytes. */
 #ifndef OSH_SPAN512_H
 #define OSH_SPAN512_H
 #include "math/span.h"
 
-/* True if the instruction set in use has AVX-512 and dt is BF16. Only then may the functions below
- * be called, because they round to BF16. */
+/* True if the instruction set in use has AVX-512 and dt is BF16. The functions below may be called
+ * only in this case, because they round to BF16. */
 bool osh_span512_takes(osh_dtype dt);
 /* act: not OSH_ACT_GELU. */
 void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act);

@@ -12,9 +12,9 @@
     static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
 
 /* SIDE vectors are processed at a time: each instruction is applied to all SIDE vectors before the
- * next instruction. An exponential is a chain of twenty instructions, and with a single vector each
- * would wait for the result of the one before. The last vectors of a row are processed one by one.
- * n, the number of vectors, is a compile-time constant at each call. */
+ * next instruction. An exponential is a chain of twenty instructions. With a single vector each
+ * instruction would wait for the result of the instruction before it. The last vectors of a row are
+ * processed one by one. n, the number of vectors, is a compile-time constant at each call. */
 enum { LANES = 16, SIDE = 8 };
 #ifdef __clang__
 #define EVERY(n) _Pragma("clang loop unroll(full)") for (int k = 0; k < (n); k++)
@@ -35,8 +35,8 @@ WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
 WIDE_FN void exp_below(__m512 *x, int n)
 {
     __m512 magic = constant(12582912.0f), m[SIDE], r[SIDE], p[SIDE];
-    /* The low bits of m are the n of e^x = 2^n e^r. n plus the exponent bias is the exponent of the
-     * float 2^n. */
+    /* The low bits of m are the number n in e^x = 2^n e^r. n plus the exponent bias is the exponent
+     * of the float 2^n. */
     __m512i bias = _mm512_sub_epi32(_mm512_set1_epi32(127), _mm512_castps_si512(magic));
     EVERY(n) m[k] = _mm512_mul_ps(x[k], constant(1.44269504088896341f));
     EVERY(n) m[k] = _mm512_add_ps(m[k], magic);

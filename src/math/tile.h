@@ -6,7 +6,7 @@
  *
  * The caller packs b once and uses it for many products; OpenBLAS packs in every call. A call
  * computes each element of c by one chain of fused multiply-adds in the order of k. So the bytes of
- * c depend on how the caller cuts k, but not on how the caller cuts m and n. */
+ * c change if the caller cuts k into several calls, but not if it cuts m or n. */
 #ifndef OSH_TILE_H
 #define OSH_TILE_H
 #include "math/mat.h"

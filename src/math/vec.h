@@ -1,9 +1,9 @@
 /* vec.h - functions on vectors of eight f32 lanes, in the compiler's vector extension. SSE2 and
  * AVX2 run the same source and so give the same bytes.
  *
- * No function uses a fused multiply-add: each function is inlined into code for SSE2 and into code
- * for AVX2, and both must round in the same way. Vectors are passed by pointer, because the call
- * convention for vectors by value depends on the instruction set. */
+ * No function uses a fused multiply-add, because SSE2 has none, and code for SSE2 and for AVX2 must
+ * round in the same way. Vectors are passed by pointer, because the call convention for vectors by
+ * value depends on the instruction set. */
 #ifndef OSH_VEC_H
 #define OSH_VEC_H
 #include "tensor/tensor.h"
@@ -141,8 +141,8 @@ OSH_VEC_FN void v8_tanh(osh_v8f *x)
 }
 
 /* Computes the sine and cosine of x for |x| < 5e8, with a relative error under 3e-16. x = n pi/2 +
- * r, |r| <= pi/4. The Taylor series in r end with r^17 (sine) and r^16 (cosine). pi/2 is split into
- * five terms of 24 bits, so that the product of n and each term is exact. */
+ * r, |r| <= pi/4. The Taylor series in r end with r^17 (sine) and r^16 (cosine). pi/2 is a sum of
+ * five terms of 24 bits, so the product of n and each term is exact. */
 OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
 {
     static const double part[] = {0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48, 0x1.8cc516p-72,
@@ -153,7 +153,7 @@ OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
     static const double cc[] = {
         1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
         1.0 / 40320,          -1.0 / 720,         1.0 / 24};
-    // 1.5 * 2^52, so that the low bits of x / (pi/2) + `round` are n
+    // 1.5 * 2^52: the low bits of x / (pi/2) + `round` are n
     const double round = 6755399441055744.0;
     osh_v4d sum = *x * 0.63661977236758134308 + round, n = sum - round, r = *x, z, s, c;
     osh_v4l q = (osh_v4l)sum, swap = -(q & 1);

@@ -4,8 +4,8 @@
  *
  * Learning by Linear needs H = X^T X, the statistic of GPTQ, and with target 'original' also (X0 -
  * X)^T X, where X is the input in the quantized model and X0 in the original model. The loss over
- * all inputs is computed from these matrices. So no input is stored, a step uses all samples, and
- * there are no random numbers. Scales and zero points are those of rounding to nearest, unless
+ * all inputs is computed from these matrices. So no input is stored, each step uses all samples,
+ * and no random numbers are needed. Scales and zero points are those of rounding to nearest, unless
  * AdaQuant or AutoRound learns them. */
 #include "modifiers/ada.h"
 #include "math/grid.h"
@@ -80,7 +80,7 @@ static void log_curve(osh_ctx *cx, const osh_linear_job *j, const osh_ada_args *
 
 /* Sets the losses of the job. With target 'original' a loss is relative to the loss of the
  * unrounded weight, so it may be negative. In this case j->nearest and j->objective become -1
- * (unknown), so that the totals in the report do not include the loss. */
+ * (unknown), and the totals in the report do not include the loss. */
 static void report_losses(osh_linear_job *j, const osh_ada_args *a)
 {
     j->losses =
@@ -96,7 +96,7 @@ static void args_free(osh_ctx *cx, osh_ada_args *a)
     a->scale = a->zero = NULL;
 }
 
-/* Sets *a to the arguments of osh_ada for a job whose params and codes are those of rounding to
+/* Sets *a to the arguments of osh_ada for a job that has the params and codes of rounding to
  * nearest. The caller must free a->scale and a->zero with args_free. */
 static osh_status args_new(osh_ctx *cx, const osh_modifier *m, const osh_linear_job *j,
                            osh_ada_args *a)
@@ -241,8 +241,8 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
     return peak;
 }
 
-/* Returns the number of operations of all steps. A step takes, for each element of the weight, 2 I
- * operations for the matrix product with H, and 80 for about 20 slower operations. */
+/* Returns the number of operations of all steps. For each element of the weight a step needs 2 I
+ * operations for the matrix product with H. About 20 slower operations count as 80. */
 static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
 {
     return (double)((const ada *)m->args)->num_iterations * (double)O * (double)I *

@@ -11,14 +11,16 @@ typedef struct ada { // arguments of the modifier
     bool early_stop, selective_update, update_bias;
     double bias_learning_rate;
     char *target, *mode; // own
-    double beta[2];      // the key beta: read by osh_ada_key, as is the key lr_adjust, because the
-                         // table of fields cannot describe lists
-    /* the key lr_adjust: if the error of rounding to nearest exceeds adjust[0], the learning rate
-     * is adjust[1]; adjust[1] 0: the key is not given */
+    /* The key beta. osh_ada_key reads it, because the table of fields cannot describe lists; so it
+     * does with the key lr_adjust. */
+    double beta[2];
+    /* The key lr_adjust: if the error of rounding to nearest exceeds adjust[0], the learning rate
+     * is adjust[1]. adjust[1] 0: the key is not given. */
     double adjust[2];
     bool minmax;         // for AutoRound: true if the ranges of groups are also learned
-    char *unit;          // own: the module whose output error is minimized, "block" or "linear", or
-                         // "auto" (block if possible, else linear)
+    /* The module whose output error is minimized: "block", "linear", or "auto" (block if possible,
+     * else linear). */
+    char *unit;          // own
     osh_block_rule block;
 } ada;
 
@@ -47,17 +49,17 @@ osh_status osh_auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh
 // check and complete keys that depend on each other
 osh_status osh_ada_resolve(osh_ctx *cx, osh_modifier *m);
 osh_status osh_auto_resolve(osh_ctx *cx, osh_modifier *m);
-// true if the target output is that of the original model
+// true if the target is the output of the original model
 bool osh_ada_targets_original(const ada *a, bool block);
 /* Returns the number of steps over which early_stop averages the loss (osh_ada_rule.window), or 0
  * if learning does not stop early. */
 int64_t osh_ada_window(const ada *a);
-// true if there are no steps, so that the modifier rounds to nearest
+// true if there are no steps; the modifier then rounds to nearest
 bool osh_ada_is_nearest(const osh_modifier *m);
 /* True if the ranges of groups are learned. This requires that each scale belongs to one row.
- * Ranges of FP8 and FP6 are not learned, because these grids have small steps near 0 and large
- * steps near their ends, so the range hardly matters. Ranges of MX are not learned, because a
- * scale jumps by a factor of two. */
+ * Ranges of FP8 and FP6 are not learned: these grids have small steps near 0 and large steps near
+ * their ends, so the range hardly matters. Ranges of MX are not learned, because an MX scale can
+ * only change by a factor of two. */
 bool osh_ada_learns_range(const osh_modifier *m, const osh_q_args *q);
 bool osh_ada_learns_scales(const osh_modifier *m);
 #endif

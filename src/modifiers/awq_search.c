@@ -8,10 +8,10 @@
  *   W' = Q(W s) / s    Q: rounded to nearest, scales of the whole range
  *   loss = sum over the Linears of |X (W' - W)^T|^2 = tr(dW H dW^T)
  *
- * Upstream runs the module around the Linears on all inputs for each point of the grid. If one
- * Linear reads X (o_proj, down_proj), the loss of upstream equals the loss above. For q, k, v, and
- * for gate and up, upstream computes the loss of the output of attention or of the MLP; this file
- * computes the sum of the losses of the Linears' outputs.
+ * LLM Compressor instead runs the module around the Linears on all inputs, for each point of the
+ * grid. If one Linear reads X (o_proj, down_proj), its loss equals the loss above. For q, k, v, and
+ * for gate and up, its loss is that of the output of attention or of the MLP, while this file adds
+ * the losses of the Linears' outputs.
  *
  * Weights are read in bands of rows. One thread computes all points of the grid for a band; the
  * sums of the bands are added in order. */
@@ -37,12 +37,14 @@ typedef struct search {
     int n_grid;
     osh_arithmetic arithmetic;
     band *bands;    // own
-    int64_t n_bands, n_rows, widest; // n_rows: number of rows of all quantized Linears; widest:
-                                     // largest number of rows of a band
-    double *sums;   // own: [bands, n] for each band, the sum over the rows of the band from which w
-                    // of the formula is computed
-    float *most;    // own: [bands, n] largest |W| of each column in a band; find_mean replaces the
-                    // first n elements by the largest over all bands
+    /* n_rows: number of rows of all quantized Linears.
+     * widest: largest number of rows of a band. */
+    int64_t n_bands, n_rows, widest;
+    /* [bands, n]: for each band, the sum over its rows from which w of the formula is computed. */
+    double *sums;   // own
+    /* [bands, n]: largest |W| of each column in a band. find_mean replaces the first n elements by
+     * the largest over all bands. */
+    float *most;    // own
     double *mean;   // own: [n] w of the formula, a mean over all rows
     float *s;       // own: [grid, n] factors at each point of the grid
     float *global;  // own: [grid] for strategy tensor_group: global scale at each point of the grid
@@ -225,7 +227,7 @@ static osh_status round_band(osh_ctx *cx, room *r, const search *t, const band *
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i += I)
         for (int64_t c = 0; c < I; c++) r->dw[i + c] /= s[c];
-    // this call and the next one round dw to the dtype of the weight
+    // these two calls round dw to the dtype of the weight
     osh_from_f32(stored, b->dtype, r->dw, n);
     osh_to_f32(r->dw, stored, b->dtype, n);
     for (int64_t i = 0; i < n; i++) r->dw[i] -= r->w[i];
@@ -273,8 +275,8 @@ done:
     return rc;
 }
 
-/* Sets *best to the index of the point of the grid with the smallest loss; of points with equal
- * losses, to the first. */
+/* Sets *best to the index of the point of the grid with the smallest loss. If several points have
+ * this loss, it is the first of them. */
 static osh_status choose_point(osh_ctx *cx, int *best, const search *t)
 {
     osh_status rc = OSH_OK;
@@ -338,8 +340,8 @@ size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads)
     bytes += osh_mem_gross(I * sizeof(double)) + osh_mem_gross((size_t)n_grid * I * sizeof(float));
     bytes += osh_mem_gross((size_t)n_grid * sizeof(float)) +
              osh_mem_gross(n * (size_t)n_grid * sizeof(double));
-    /* A band needs four arrays of at most 4 bytes per element (the weights in the stored dtype and
-     * in F32, dw, and the matrix product) and three arrays of one byte per element (the codes, and
-     * an upper bound of scales, ranges and zero points). */
+    /* A band needs four arrays of at most 4 bytes per element: the weights in the stored dtype and
+     * in F32, dw, and the matrix product. It also needs three arrays of one byte per element: the
+     * codes, and two for scales, ranges and zero points (an upper bound). */
     return bytes + at_once * (4 * osh_mem_gross(each * sizeof(float)) + 3 * osh_mem_gross(each));
 }

@@ -13,8 +13,9 @@ typedef struct osh_kept_experts { // experts of one layer that are not removed
 typedef struct osh_reap { // arguments of the modifier
     double sparsity;
     char *report_path;      // own: path of the report; NULL: no report is written
-    osh_kept_experts *kept; // own [n_kept]: kept experts of each layer, from the key `retained`;
-                            // n_kept 0: the experts are not yet chosen
+    /* Kept experts of each layer, from the key `retained`. n_kept 0: the experts are not chosen
+     * yet. */
+    osh_kept_experts *kept; // own [n_kept]
     size_t n_kept;
 } osh_reap;
 /* Returns the arguments (view), or NULL if m is not a REAPPruningModifier. */

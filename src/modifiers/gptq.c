@@ -14,10 +14,10 @@
  * multiplied by ten, up to three times (from 0: 0.01, 0.1 and 1). If this also fails, the weight is
  * rounded to nearest, and the job gets a message.
  *
- * LLM Compressor does not have these keys, which are off by default: scale_search and refine
- * (gptq_scales.h, gptq_refine.h), and target 'original'. This target solves for the weight W + W S
- * with scales of W + W S (target.h). The reported errors are then relative to W, the objective to W
- * + W S. */
+ * Three options are not in LLM Compressor and are off by default: the keys scale_search and refine
+ * (gptq_scales.h, gptq_refine.h), and target 'original'. With this target the solve approximates W
+ * + W S with scales of W + W S (target.h). The reported error is then relative to W, the objective
+ * to W + W S. */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "solver/cuda/solver.h"
@@ -63,10 +63,10 @@ done:
     return rc;
 }
 
-/* Merges the modifier's actorder with that of each scheme, like resolve_actorder of base.py. If the
- * modifier has no value, the value of the scheme is used. If the modifier has a value, it replaces
- * the value of the scheme; a null in the modifier is an error if the scheme has a value. "static"
- * and "weight" have the same effect; the scheme gets the one that the modifier has. */
+/* Merges the modifier's actorder with that of each scheme, like resolve_actorder of base.py. A
+ * value of the modifier replaces the value of the scheme. If the modifier has no value, the value
+ * of the scheme is used. A null in the modifier is an error if the scheme has a value. "static" and
+ * "weight" have the same effect; the scheme gets the modifier's word. */
 static osh_status gptq_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -178,7 +178,7 @@ static osh_status solve_prepare(osh_ctx *cx, osh_gptq_solve_args *a, solve *s, c
         .dq_dtype = osh_job_scale_rule(j).dtype,
         .loss = s->loss,
         .keep_zeros = j->pruned,
-        // If w_out is NULL, osh_job_finish writes the dequantized weight.
+        // if w_out is NULL, osh_job_finish writes the dequantized weight
         .w_out = f->device && !j->keep_w && osh_gptq_is_plain(g) ? j->device_w : NULL,
         .squares = f->device ? s->squares : NULL,
         .packed = j->packed,
@@ -194,15 +194,15 @@ static void solve_conclude(osh_linear_job *j, const solve *s, const factor *f)
         j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    // loss of the solved codes, summed over the rows for which j->nearest has the loss of rounding
-    // to nearest
+    // Loss of the solved codes, summed over the judged rows: those for which the loss of rounding
+    // to nearest was computed.
     double judged = 0;
     for (int64_t o = 0, O = j->w->shape[0]; o < O; o++) {
         j->objective += 2 * s->loss[o];
         if (osh_gptq_judges(O, o)) judged += 2 * s->loss[o];
     }
     // The ratio of both losses (rounding to nearest, solved codes) is assumed to be the same in all
-    // other rows.
+    // rows.
     if (j->nearest >= 0 && judged > 0) j->nearest *= j->objective / judged;
     if (j->losses.n) j->objective = j->losses.of[j->losses.n - 1];
 }
@@ -243,8 +243,8 @@ done:
     return rc;
 }
 
-/* Sets j->nearest to the loss of rounding to nearest, summed over the rows that osh_gptq_judges
- * selects. solve_conclude estimates the loss of all rows from this sum. */
+/* Sets j->nearest to the loss of rounding to nearest, summed over the judged rows
+ * (osh_gptq_judges). solve_conclude estimates the loss of all rows from this sum. */
 static osh_status judge_rounding(osh_ctx *cx, const gptq *g, const factor *f, osh_linear_job *j)
 {
     osh_status rc = OSH_OK;
@@ -270,7 +270,7 @@ static osh_status begin_job(osh_ctx *cx, const osh_modifier *m, const factor *f,
     const gptq *g = m->args;
     if (f->shift) OSH_TRY(osh_target_new(cx, j, f->shift));
     if (j->target) rc = osh_target_params(cx, j, m->arithmetic);
-    if (rc == OSH_E_NUMERIC) { // a value of the target W + W S exceeds the range of f32
+    if (rc == OSH_E_NUMERIC) { // the target W + W S has a value that exceeds the range of f32
         rc = OSH_OK;
         osh_error_clear(cx);
         osh_target_free(cx, j);
@@ -301,7 +301,8 @@ done:
     return rc;
 }
 
-/* The jobs of a call, and an ordering of columns; only the jobs with this ordering are solved. */
+/* Some jobs of a call: those whose columns have one of the two orderings. Only these jobs are
+ * solved. */
 typedef struct ordered_jobs {
     const osh_modifier *m;
     const factor *f;
@@ -414,7 +415,7 @@ static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
 {
     osh_status rc = OSH_OK;
     osh_tensor *stats[2] = {h, n && osh_gptq_is_original(m->args) ? jobs->shift : NULL};
-    // own: copies of the tensors of the statistics, made if the jobs have both orderings of columns
+    // Own: copies of the statistics. They are needed if the jobs have both orderings of columns.
     osh_tensor *copy[2] = {NULL};
     int count[2];
     for (int k = 0; k < n; k++)

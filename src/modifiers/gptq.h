@@ -15,8 +15,8 @@ typedef struct osh_gptq { // arguments of the modifier
     int64_t block_size;
     double dampening_frac;
     char *target;         // own
-    /* a value of osh_actorder_arg. The function `key` of the modifier reads actorder, scale_search,
-     * refine and n_refine; the table of fields does not contain them. */
+    /* A value of osh_actorder_arg. The table of fields does not contain actorder, scale_search,
+     * refine and n_refine; the function `key` of the modifier reads them. */
     int64_t actorder;
     int64_t scale_search; // a value of osh_scale_search
     osh_refine refine[OSH_GPTQ_REFINES];
@@ -26,24 +26,26 @@ typedef struct osh_gptq { // arguments of the modifier
 
 enum { OSH_GPTQ_STEPS = 4 };
 typedef struct osh_gptq_ladder { // the dampings that are tried one after the other (gptq_ladder.c)
-    /* damping divided by the mean of the diagonal, and by dampening_frac if that is above 0 */
+    /* Damping divided by the mean of the diagonal and, if dampening_frac is above 0, also by
+     * dampening_frac. */
     double share[OSH_GPTQ_STEPS];
-    const char *says[OSH_GPTQ_STEPS]; // message for modules whose Hessian could be factored with
-                                      // this damping
+    /* Message for modules whose Hessian could be factored with this damping. */
+    const char *says[OSH_GPTQ_STEPS];
     const char *gave_up;
 } osh_gptq_ladder;
 typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of columns
     int64_t I;
     int32_t *perm; // own: [I] index of the column at each position of the solving order
     bool *dead;    // own: [I] true for dead columns, whose input is always 0
-    float *diag;   // own: [I] diagonal of H in solving order, without damping; the elements of dead
-                   // columns are not 0, but a positive number
+    /* [I]: diagonal of H in solving order, without damping. For dead columns it has a positive
+     * number instead of 0. */
+    float *diag;   // own
     osh_device *device; // view: device of H; NULL: H is in host memory
     const float *u; // view: [I, I] U, in the memory of H; NULL: H could not be factored
-    const osh_tensor *shift; // view: [I, I] matrix S of the target W + W S (target.h); NULL: the
-                             // target is W
-    /* own: damped H [I, I], columns as in the checkpoint, for steps after the column loop; NULL:
-     * there are no such steps */
+    /* [I, I] matrix S of the target W + W S (target.h); NULL: the target is W. */
+    const osh_tensor *shift; // view
+    /* Own: damped H [I, I], columns as in the checkpoint, for the steps after the column loop.
+     * NULL: there are no such steps. */
     osh_tensor *h;
     float *cost;    // own: [I] 1 / U_jj^2 of each column, for scale_search ldl; else NULL
     const osh_gptq_ladder *ladder;
@@ -78,9 +80,9 @@ bool osh_gptq_damp(float *damped, const osh_gptq_factor *f, const osh_gptq *g);
 osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, bool ordered,
                                 const osh_gptq *g, float dead);
 
-/* Sets cost [I], for each column, to the increase of GPTQ's loss per squared rounding error in the
- * column; h is the Hessian. Overwrites h. On entry `cost` contains the diagonal of h; if h cannot
- * be factored, `cost` does not change. */
+/* Sets cost [I] of each column to the amount by which GPTQ's loss grows per squared rounding error
+ * in the column. h is the Hessian; it is overwritten. On entry `cost` contains the diagonal of h.
+ * If h cannot be factored, `cost` does not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
@@ -93,14 +95,14 @@ bool osh_gptq_is_original(const osh_gptq *g);
 bool osh_gptq_is_ordered(const osh_linear_job *j);
 /* True if a device can solve both jobs of one input in one call. */
 bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
-/* True if no job with an index below k can be solved in one call with jobs[k]. */
+/* True if jobs[k] is the first of the jobs that can be solved in one call with it. */
 bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
 /* Divides jobs [from, n) into calls of the device's solver, and returns the end e of the first
- * call. This call solves the jobs in [from, e) for which osh_gptq_together with jobs[lead] is
- * true. */
+ * call. The call solves those of the jobs [from, e) that can be solved together with jobs[lead]
+ * (osh_gptq_together). */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
-/* One call on a device: it solves the jobs in [from, end) for which osh_gptq_together with
- * jobs[lead] is true. */
+/* One call on a device. It solves those of the jobs [from, end) that can be solved together with
+ * jobs[lead] (osh_gptq_together). */
 typedef struct osh_gptq_piece {
     int lead, from, end;
 } osh_gptq_piece;
@@ -126,21 +128,22 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
 bool osh_gptq_gathers(const osh_modifier *m, const osh_linear_job *jobs, int n);
 osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
                                     int n, int64_t n_samples);
-/* Groups of jobs whose Hessians are factored together. A group is current if its damped diagonal is
- * in the range of f32. */
+/* Groups of jobs whose Hessians are factored together. A group is called current if its damped
+ * diagonal is in the range of f32. */
 typedef struct osh_gptq_gathered {
     const osh_job_group *groups;   // view [n]: the groups of jobs
     const osh_modifier *m;         // view
     int n;
     int64_t I, n_samples;
     osh_gptq_factor *f;            // own [n]
-    /* own [n, I]: diagonal of each Hessian, columns as in the checkpoint; later, the damped
-     * diagonals of the current groups */
+    /* Own [n, I]: diagonal of each Hessian, columns as in the checkpoint. Later: the damped
+     * diagonals of the current groups. */
     float *diag;
     int32_t *perm;                 // own [n, I]: `perm` of each current group
     float **h;                     // own [n]: views of the Hessians of the current groups
-    /* own [n]; which: index of each current group in `groups`; failed: not 0 if the factorization
-     * failed */
+    /* Own, [n] each.
+     * `which`: index of each current group in `groups`.
+     * `failed`: not 0 if the factorization failed. */
     int *which, *failed;
 } osh_gptq_gathered;
 
@@ -164,12 +167,12 @@ osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_fa
                                osh_gptq_job *s, osh_linear_job *j);
 static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_search && !g->n_refine; }
 /* Returns the host bytes of scratch that scale_search and refine need for one job. If `arena` is
- * NULL, the job runs on the CPU. Else it runs on a device, and *arena gets the number of bytes that
+ * NULL, the job runs on the CPU. Otherwise it runs on a device, and *arena is set to the bytes that
  * it needs in the device's arena. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
 /* Returns the host bytes that a factor needs in addition to GPTQ without scale_search and refine.
- * If `arena` is NULL, H is in host memory. Else H is on a device, and *arena gets the number of
+ * If `arena` is NULL, H is in host memory. Otherwise H is on a device, and *arena is set to the
  * bytes in the device's arena. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

@@ -127,8 +127,8 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
 }
 
 /* Returns the host bytes that the solve of one weight needs in addition to the bytes of its
- * results. If `device` is true, the caller must add the bytes of all jobs of a call, because they
- * are needed at the same time. */
+ * results. If `device` is true, all jobs of a call need their bytes at the same time, so the caller
+ * must add them. */
 static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
 {
     int64_t O = j->w->shape[0], I = j->w->shape[1];
@@ -157,9 +157,9 @@ static size_t needs_of_parts(size_t n)
            osh_mem_gross(n * sizeof(osh_gptq_part));
 }
 
-/* Returns the host bytes of a call on a device (compress_together). *kept is the number of bytes of
- * the results of earlier calls that are still in memory. If the results of this call also remain in
- * memory, adds their bytes to *kept. */
+/* Returns the host bytes of a call on a device (compress_together). *kept: bytes of the results of
+ * earlier calls that are still in memory. If the results of this call remain in memory, too, adds
+ * their bytes to *kept. */
 static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh_gptq_piece *p,
                             int n_threads, size_t *kept)
 {
@@ -169,7 +169,7 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     for (int k = p->from; k < p->end; k++) {
         if (!osh_gptq_together(&jobs[p->lead], &jobs[k])) continue;
         results += osh_job_result_bytes(&jobs[k]);
-        // The computation of scales needs no more memory than the solve.
+        // the computation of scales needs no more memory than the solve
         run += needs_of_job(g, &jobs[k], n_threads, true);
         finish = needs_larger(finish, osh_job_finish_bytes(&jobs[k], n_threads));
         copy = needs_larger(copy, osh_job_search_bytes(&jobs[k]) +
@@ -199,8 +199,8 @@ static size_t apart_run(const gptq *g, const osh_linear_job *j)
 }
 
 /* Returns the host bytes if each job is solved on one thread and at most at_once adjacent jobs are
- * in memory at the same time: the maximum over all at_once adjacent jobs. `kept` is the number of
- * bytes of data that are in memory during all jobs. */
+ * in memory at the same time: the maximum over all runs of at_once adjacent jobs. `kept`: bytes of
+ * data that are in memory during all jobs. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
                           int n_threads, size_t kept)
 {
@@ -296,8 +296,8 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
     }
     size_t room = *device, host = 0;
     *device = osh_gptq_diags_cuda_bytes(I, n);
-    /* If the Hessians of some groups cannot be factored, only i < n groups are solved together, and
-     * their tiles have other sizes. So the maximum over all i is taken. */
+    /* If the Hessians of some groups cannot be factored, only i < n groups are solved together. The
+     * sizes of tiles depend on i, so the result is the maximum over all i. */
     for (int i = 1; i <= n; i++) {
         osh_gptq_group all = group_of_some(g, like, i);
         *device = needs_larger(*device, osh_gptq_factors_cuda_bytes(I, i, room));

@@ -20,8 +20,8 @@ bool osh_gptq_is_first(const osh_linear_job *jobs, int k)
     return true;
 }
 
-/* Largest number of rows, over all weights of one call. This number of rows uses all
- * multiprocessors of any GPU, and the results of one call still need little memory. */
+/* Largest total number of rows of the weights of one call. This number uses all multiprocessors of
+ * any GPU, and the results of one call still need little memory. */
 enum { PIECE_ROWS = 32768 };
 
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from)

@@ -56,8 +56,8 @@ typedef struct finish {
     osh_linear_job *j;
     bool store;
     uint8_t *decoded; // own: [threads, I] a row in the dtype of w
-    double *sum;      // for each row, |w - dq|^2 and |w|^2, [O, 2]; view of j->sums, or own if
-                      // j->sums is NULL
+    /* For each row, |w - dq|^2 and |w|^2, [O, 2]; view of j->sums, or own if j->sums is NULL. */
+    double *sum;
 } finish;
 
 static osh_status finish_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -132,10 +132,10 @@ size_t osh_job_scales_bytes(const osh_linear_job *j)
 
 size_t osh_job_result_bytes(const osh_linear_job *j)
 {
-    // The weight is pruned but not quantized, so the result is a dense weight.
+    // a weight that is pruned but not quantized is a dense result
     if (!j->scheme->weights.present) return osh_mem_gross(osh_tensor_bytes(j->w));
     size_t codes = osh_job_codes_bytes(j, false), packed = osh_job_codes_bytes(j, true);
-    // the maximum is taken, because codes may be packed or not
+    // codes may be packed or not, so the result is the maximum
     if (j->pack && packed > codes) codes = packed;
     return (j->room ? 0 : osh_mem_gross(codes)) + osh_job_scales_bytes(j);
 }
@@ -155,7 +155,7 @@ osh_scale_rule osh_job_scale_rule(const osh_linear_job *j)
 
 size_t osh_job_params_bytes(const osh_linear_job *j)
 {
-    // With strategy tensor there is one range for each chunk of rows, so at most O ranges.
+    // strategy tensor has one range for each chunk of rows, so at most O ranges
     size_t n = (size_t)n_scales(j), O = (size_t)j->w->shape[0];
     return 2 * osh_mem_gross((n > O ? n : O) * sizeof(float));
 }

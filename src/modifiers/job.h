@@ -10,15 +10,16 @@ enum { // statistics of a value, as bits that can be combined
     OSH_STAT_HESSIAN = 1, // X^T X, f32 [I, I], lower triangle
     OSH_STAT_RANGE = 2,   // ranges for the observer of static inputs
     OSH_STAT_SHIFT = 4,   // (X0 - X)^T X, f32 [I, I]; X0 is the value in the original model
-    OSH_STAT_SQUARES = 8, // sum of X^2 per channel, f64 [I], for observers that weight errors by
-                          // channel
-    OSH_STAT_CACHE = 16,  // ranges of the keys and values of the attention whose output the Linear
-                          // (o_proj) reads, or ranges of the Linear's output
-    OSH_STAT_PEAKS = 64,  // sum over all tokens of the largest X^2 of the token; for a survey
-                          // (survey.h)
-    OSH_STAT_BLOCK = 32   // instead of HESSIAN and SHIFT: stored inputs of a block of the model
-                          // (such as a decoder layer), and stored outputs of the block in the
-                          // original model (schedule/blocks.h)
+    /* Sum of X^2 per channel, f64 [I], for observers that weight errors by channel. */
+    OSH_STAT_SQUARES = 8,
+    /* Ranges of the keys and values of the attention whose output the Linear (o_proj) reads, or
+     * ranges of the Linear's output. */
+    OSH_STAT_CACHE = 16,
+    /* Sum over all tokens of the token's largest X^2; for a survey (survey.h). */
+    OSH_STAT_PEAKS = 64,
+    /* Used instead of HESSIAN and SHIFT: stored inputs of a block of the model (such as a decoder
+     * layer), and stored outputs of the block in the original model (schedule/blocks.h). */
+    OSH_STAT_BLOCK = 32
 };
 
 enum { OSH_LOSSES = 9 };
@@ -34,62 +35,69 @@ struct osh_linear_job { // one Linear to quantize
     const char *name;           // view: name of the module
     const osh_q_scheme *scheme; // view
     osh_tensor *w;              // view: the weight [O, I] in its stored dtype, in host memory
-    osh_tensor *device_w;       // view: copy of w on the device on which the Hessian is; NULL: the
-                                // Hessian is in host memory, or there is no Hessian
-    osh_tensor *shift;          // view: OSH_STAT_SHIFT of the input, in the same memory as the
-                                // Hessian; may be overwritten. NULL: the shift is 0, or no modifier
-                                // of a Linear that reads the input needs it
-    osh_tensor *target;         // own, temporary, in the same memory as the Hessian: F32 [O, I]
-                                // weight that a solve approximates; NULL: w
+    /* Copy of w on the device on which the Hessian is; NULL: the Hessian is in host memory, or
+     * there is no Hessian. */
+    osh_tensor *device_w;       // view
+    /* View: OSH_STAT_SHIFT of the input, in the same memory as the Hessian; may be overwritten.
+     * NULL: the shift is 0, or no modifier needs it. */
+    osh_tensor *shift;          // view
+    /* Temporary, in the same memory as the Hessian: F32 [O, I] weight that a solve approximates;
+     * NULL: w. */
+    osh_tensor *target;         // own
     bool keep_w;                // true: w must not change, even if the modifier propagates
-    bool pruned;                // true: zeros of w must remain 0, and w must become the dequantized
-                                // weight, even if the modifier does not propagate
-    double sparsity;            // for a modifier that prunes: fraction of the weights that becomes
-                                // 0
-    const double *care;         // view [O]: cost of a squared error of each output for the model's
-                                // loss; NULL: 1
-    const double *care_in;      // view [I]: cost of a squared error of each input element, summed
-                                // over all Linears that read the input; NULL: unknown
+    /* True: zeros of w must remain 0. In this case w must become the dequantized weight, even if
+     * the modifier does not propagate. */
+    bool pruned;
+    double sparsity; // for a modifier that prunes: fraction of the weights that becomes 0
+    /* Cost for the model's loss of a squared error of each output; NULL: 1. */
+    const double *care;         // view [O]
+    /* Cost for the model's loss of a squared error of each input element, summed over all Linears
+     * that read the input; NULL: unknown. */
+    const double *care_in;      // view [I]
     double peaks;               // OSH_STAT_PEAKS of the input; 0: unknown
-    void *cache;                // own: scales and zero points of keys and values, one after the
-                                // other, as they are stored in the output; NULL: there are none for
-                                // this Linear
+    /* Scales and zero points of keys and values, one after the other, as they are stored in the
+     * output; NULL: there are none for this Linear. */
+    void *cache;                // own
     void *bias; // own, result: the learned bias in its stored dtype; NULL: no bias was learned
-    void *room;                 // view: [O, I] bytes of memory for codes, used by a modifier with
-                                // by_rows; NULL: the modifier allocates memory for codes
-    double *sums;               // result, view: [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: they
-                                // are not stored
+    /* Memory for codes, [O, I] bytes, which the caller of a modifier with by_rows passes. NULL: the
+     * modifier allocates memory for codes. */
+    void *room;                 // view
+    /* Result, view: [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: they are not stored. */
+    double *sums;
     int64_t n_tokens;           // number of tokens of the statistics
-    bool apart;                 // in the first job of a call, true: there is memory for
-                                // osh_jobs_at_once jobs at the same time; not used in the other
-                                // jobs
+    /* Read only in the first job of a call. True: there is memory for osh_jobs_at_once jobs at the
+     * same time. */
+    bool apart;
     bool pack;                  // true: codes may be packed, because the output is pack-quantized
     bool packed;                // result: codes are packed
-    void *codes;                // result, own: codes, [O, I] bytes, or if `packed` is true the
-                                // bytes of the first output tensor; NULL: the codes are in `room`
+    /* Result, own: codes, [O, I] bytes, or if `packed` is true the bytes of the first output
+     * tensor; NULL: the codes are in `room`. */
+    void *codes;
     osh_qparams params;         // own, result
     double nmse;                // result: |w - dq|^2 / |w|^2
-    double removed;             // sum of the squares of the weights that pruning set to 0, divided
-                                // by |w|^2 before pruning; 0: pruning set no weight to 0, or also
-                                // changed other weights
-    double objective;           // result: tr(dW H dW^T) with the damped H; dW is the dequantized
-                                // weight minus the target; < 0: there is no Hessian
-    double nearest;             // result: objective if the target is rounded to nearest with the
-                                // scales before any search; if there are more than 255 rows,
-                                // estimated from some of them (solver/gptq_solve.h); < 0: unknown
+    /* Sum of the squares of the weights that pruning set to 0, divided by |w|^2 before pruning. It
+     * is 0 if pruning set no weight to 0, and also if pruning changed other weights. */
+    double removed;
+    /* Result: tr(dW H dW^T), where H is damped and dW is the dequantized weight minus the target. <
+     * 0: there is no Hessian. */
+    double objective;
+    /* Result: the objective that rounding the target to nearest would have, with the scales before
+     * any search. If there are more than 255 rows, it is estimated from some of them
+     * (solver/gptq_solve.h). < 0: unknown. */
+    double nearest;
     osh_losses losses; // result: objective after each step; empty if the solve has only one step
-    const char *fallback;       // result, static text: the method that was used instead of the
-                                // modifier's method, and the reason; NULL: the modifier's method
-                                // was used
-    /* Is called when the results of the job are complete. The callback may take ownership of the
-     * results, so that the results of many jobs are not in memory at the same time. It may not take
-     * ownership of w. If `done` is NULL, the job keeps the results. */
+    /* Result, static text: the method that was used instead of the modifier's method, and the
+     * reason; NULL: the modifier's method was used. */
+    const char *fallback;
+    /* Called when the results of the job are complete. It may take ownership of the results, but
+     * not of w. Thus not all results of many jobs must be in memory at the same time. NULL: the job
+     * keeps the results. */
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j);
     void *user;                 // view: passed to `done`
 };
 osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j);
 /* True if the n jobs of `a` and the n jobs of `b` have the same shapes, dtypes and schemes in the
- * same order, so that their solves need the same memory. */
+ * same order. Their solves then need the same memory. */
 bool osh_jobs_are_alike(const osh_linear_job *a, const osh_linear_job *b, int n);
 typedef struct osh_job_group { // the jobs of one input; all pointers are views
     osh_linear_job *jobs;      // [n]
@@ -104,11 +112,11 @@ enum { OSH_GROUPS_AT_ONCE = 32 };
 /* Sets j->nmse to |w - decode(codes)|^2 / |w|^2. If `store` is true, overwrites w and device_w with
  * decode(codes). Works row by row, without a second copy of the weight. */
 osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
-/* Returns 1 if all threads solve one job together. Else each job is solved on one thread, because
- * small Linears, such as those of experts, have too few chunks for all threads. The result is then
- * the largest number of jobs in memory at the same time. Results are used in the order of the jobs,
- * so a finished job waits for earlier jobs: with 128 experts and 2 threads, at most 8 jobs are in
- * memory. */
+/* Returns 1 if all threads solve one job together. Small Linears, such as those of experts, have
+ * too few chunks for all threads, so each is solved on one thread. In this case the result is the
+ * largest number of jobs that are in memory at the same time. It exceeds the number of threads,
+ * because results are used in the order of the jobs, and a finished job waits for earlier ones.
+ * With 128 experts and 2 threads, at most 8 jobs are in memory. */
 int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads);
 /* True if there are enough small Linears to solve each on one thread. all, largest: number of
  * weights of all Linears together, and of the largest Linear. */
@@ -116,8 +124,8 @@ bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads);
 static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
 // returns the bytes of scratch of osh_job_finish
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads);
-/* Returns the grid of the job's codes and the scales that its format can store. Its dtype, to which
- * dequantized weights are rounded, is that of the scales, or F32 if the scales are FP8. Requires
+/* Returns the grid of the job's codes and the scales that its format can store. Dequantized weights
+ * are rounded to its dtype, which is that of the scales, or F32 if the scales are FP8. Requires
  * j->params. */
 osh_scale_rule osh_job_scale_rule(const osh_linear_job *j);
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);

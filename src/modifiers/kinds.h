@@ -27,38 +27,40 @@ typedef struct osh_solver {
     /* Returns the host bytes (gross, an upper bound) that compress needs besides w and h, including
      * the results in `jobs`. Reads only the scheme, and the shape and dtype of w. If h is on a
      * device, *device is on entry the number of free bytes of the device's arena, and on return the
-     * number that compress uses. If the free bytes are not enough, the result is larger: the
+     * number of bytes that compress uses. If the free bytes are not enough, *device becomes the
      * smallest number of free bytes with which compress works. */
     size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
                     size_t *device);
-    /* `gathers` returns true if a group of jobs may be solved together with other groups in one
-     * call on a device. compress_groups solves groups of equal shape in one call, with the same
-     * bytes as compress; the results of all groups are in memory at the same time. needs_groups
-     * returns the bytes of a call of n groups with the shapes of `like`; *device has the same
-     * meaning as for `needs`. If the functions are NULL, the modifier does not support this. */
+    /* Three functions for solving several groups of jobs in one call on a device; NULL: the
+     * modifier does not support this.
+     * gathers: returns true if a group may be solved together with other groups.
+     * compress_groups: solves groups of equal shape in one call, with the same bytes as compress.
+     * The results of all groups are in memory at the same time.
+     * needs_groups: returns the bytes of a call of n groups with the shapes of `like`; *device has
+     * the same meaning as for `needs`. */
     bool (*gathers)(const osh_modifier *m, const osh_linear_job *jobs, int n);
     osh_status (*compress_groups)(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
                                   int n, int64_t n_samples);
     size_t (*needs_groups)(const osh_modifier *m, const osh_job_group *like, int n, int n_threads,
                            size_t *device);
-    /* Returns the number of floating-point operations for the solve of a weight [O, I]. If `flops`
-     * is NULL, the number is that of a matrix product with h. */
+    /* Returns the number of floating-point operations for the solve of a weight [O, I]. `flops`
+     * NULL: the solve has as many as a matrix product with h. */
     double (*flops)(const osh_modifier *m, int64_t O, int64_t I);
     // true: if a weight is quantized in bands of rows, the result is the same as for the whole
     // weight. With strategy block a band contains whole blocks.
     bool by_rows;
     bool apart; // true: several threads may call compress at the same time
-    /* true: compress overwrites w or device_w with the dequantized weight, so that later layers get
-     * inputs from the quantized model; not if keep_w is set */
+    /* True: compress overwrites w or device_w with the dequantized weight, unless keep_w is set.
+     * Later layers then get inputs from the quantized model. */
     bool propagates;
 } osh_solver;
 
-/* Differences between the output and rounding to nearest that a modifier may cause, as bits that
- * can be combined; the check of the output allows them. */
+/* Ways in which the output of a modifier may differ from rounding to nearest, as bits that can be
+ * combined. The check of the output allows them. */
 enum {
     OSH_FREE_ZEROS = 4,  // zeros of a pruned weight may get other values
     OSH_FREE_SCALES = 1, // scales and zero points may differ from those that the observer finds
-    OSH_FREE_TARGET = 2, // codes may approximate another weight than that of the source
+    OSH_FREE_TARGET = 2, // codes may approximate a weight other than the source's
     OSH_FREE_SIGNS = 8   // scales may be negative if osh_q_may_be_signed() is true
 };
 typedef struct osh_quantizer {
@@ -69,9 +71,8 @@ typedef struct osh_quantizer {
      * NULL: it never does. */
     bool (*is_nearest)(const osh_modifier *m);
     unsigned (*freedom)(const osh_modifier *m); // returns OSH_FREE_* bits; NULL: no bits
-    const char *(*step)(const osh_modifier *m, int k); // returns the name of step k, whose loss is
-                                                       // osh_losses.of[k]; NULL: the steps have no
-                                                       // names
+    /* Returns the name of step k, whose loss is osh_losses.of[k]; NULL: the steps have no names. */
+    const char *(*step)(const osh_modifier *m, int k);
     /* Returns the rule (view) of the tuning that follows all solves. NULL: there is no tuning. */
     const struct osh_tune_rule *(*tunes)(const osh_modifier *m);
 } osh_quantizer;
@@ -85,14 +86,14 @@ typedef struct osh_learner {
     osh_status (*learns)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a);
     // is called after learning: copies the learned scales to params and frees the arguments *a
     void (*learned)(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j, osh_ada_args *a);
-    // returns the probability that an element of an input is taken from the quantized model and not
+    // returns the probability that an element of an input comes from the quantized model and not
     // from the original model
     double (*share)(const osh_modifier *m);
 } osh_learner;
 
 /* A pruner's solver sets weights to 0. After compress, `codes` of a job is the pruned weight in the
- * dtype of w, and `packed` is true. The modifier has one scheme, with targets (a Linear or a module
- * that contains Linears) but without quantization arguments. A quantizer may follow in the
+ * dtype of w, and `packed` is true. The modifier has one scheme, which has targets (Linears, or
+ * modules that contain Linears) but no quantization arguments. A quantizer may follow in the
  * recipe. */
 /* Properties that the check of the output requires of a pruned weight. */
 typedef struct osh_prune_rule {
@@ -127,8 +128,8 @@ typedef struct osh_channels {
 
 /* A Linear that reads the output of the layer whose factors are searched. */
 typedef struct osh_balance {
-    const char *name;           // view: name of the module; if the weight is not quantized, name of
-                                // the weight
+    /* Name of the module; if the weight is not quantized, name of the weight. */
+    const char *name;           // view
     const osh_q_scheme *scheme; // view; NULL: the Linear is not quantized
     osh_dtype dtype;            // stored dtype
     int64_t O;                  // number of rows
@@ -139,8 +140,7 @@ typedef struct osh_search osh_search;
 struct osh_search {
     const char *name;           // view: name of the layer
     int64_t n;                  // number of channels of the layer's output
-    const float *mean;          // view [n]: mean of |x| over all tokens; x is the input of the
-                                // Linears
+    const float *mean; // view [n]: mean of |x| over all tokens; x is the input of the Linears
     const float *h;             // view [n, n]: X^T X, doubled below the diagonal and 0 above it
     const osh_balance *balance; // view
     int n_balance;
@@ -148,8 +148,8 @@ struct osh_search {
      * factors that are already known from earlier searches. Any thread may call `rows`. */
     osh_status (*rows)(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first, int64_t n);
     const void *user;           // view: passed to `rows`
-    double before, after;       // results: before: |X dW^T|^2 without factors; after: with the best
-                                // factors
+    /* Results: before: |X dW^T|^2 without factors; after: with the best factors. */
+    double before, after;
 };
 
 typedef struct osh_transform {
@@ -158,10 +158,11 @@ typedef struct osh_transform {
     const osh_mapping *(*mappings)(const osh_modifier *m, size_t *n);
     // computes the factors s [c->n]; NULL: the modifier has the function `search`
     void (*factors)(const osh_modifier *m, float *s, const osh_channels *c);
-    /* `search` is called instead of `factors` and finds the factors s [j->n] with the smallest
-     * error of the Linears' outputs. search_bytes returns an upper bound of the bytes (gross) of
-     * the search and reads only n, balance and n_balance of j. `takes` fails with OSH_E_USAGE if
-     * the search does not support a Linear with scheme s. */
+    /* Three functions that are called instead of `factors`.
+     * search: finds the factors s [j->n] with the smallest error of the Linears' outputs.
+     * search_bytes: returns an upper bound of the bytes (gross) of the search; reads only n,
+     * balance and n_balance of j.
+     * takes: fails with OSH_E_USAGE if the search does not support a Linear with scheme s. */
     osh_status (*search)(osh_ctx *cx, const osh_modifier *m, float *s, osh_search *j);
     size_t (*search_bytes)(const osh_modifier *m, const osh_search *j, int n_threads);
     // returns the number of points that the search tries; the weights of the Linears are rounded
@@ -171,11 +172,13 @@ typedef struct osh_transform {
                         const osh_q_scheme *s);
 } osh_transform;
 
-/* The file of the kind returns the arguments: osh_rotate_of (rotate.h), osh_reap_of (experts.h). */
+/* A rewriter. Its arguments are returned by osh_rotate_of (rotate.h) or osh_reap_of (experts.h). */
 typedef struct osh_rewriter {
-    bool first;  // true: must be the first modifier of a recipe, because it changes the modules
-                 // that all other modifiers see
-    bool alone;  // true: cannot be combined with a transform or with another such rewriter, because
-                 // both change weights that are no targets
+    /* True: must be the first modifier of a recipe, because it changes the modules that all other
+     * modifiers see. */
+    bool first;
+    /* True: cannot be combined with a transform or with another such rewriter, because both change
+     * weights that are no targets. */
+    bool alone;
 } osh_rewriter;
 #endif

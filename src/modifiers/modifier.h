@@ -15,8 +15,9 @@
 /* Largest number of candidates of a survey: 2 to 8 bits, or named schemes. */
 enum { OSH_CANDIDATES = 7 };
 typedef struct osh_candidate {
-    int bits;                   // number of bits of the weights; all other arguments are those of
-                                // the scheme. 0: the candidate is a named scheme
+    /* Number of bits of the weights; the scheme has all other arguments. 0: the candidate is a
+     * named scheme. */
+    int bits;
     char name[16];              // name of the scheme, such as "NVFP4A16"; "" if bits is not 0
     osh_q_args weights, inputs; // arguments of a named scheme
 } osh_candidate;
@@ -31,10 +32,11 @@ struct osh_modifier {
     osh_matcher *targets; // own: matcher of the targets of all schemes, one scheme after the other
     int *target_scheme;     // own: index of the scheme of each target
     osh_q_args cache;       // kv_cache_scheme, or the input_activations of the group for attention
-    bool queries;           // `cache` is that of a group for attention
+    bool queries;           // `cache` comes from a group for attention
     bool has_config;        // the recipe has `scheme` or `config_groups` for the modifier
     bool best;              // its quality is best
-    bool replaced;          // a later GPTQModifier without schemes has taken over the schemes
+    /* True if a later GPTQModifier without schemes of its own uses the schemes of this modifier. */
+    bool replaced;
     osh_candidate *candidates; // own: candidates for --target-bits; n 0: any number of bits
     int n_candidates;
     // the type of the quantizer that a survey replaces (survey.h); NULL: the modifier is no survey
@@ -43,11 +45,12 @@ struct osh_modifier {
 };
 
 typedef struct osh_asks { // a measurement that a modifier needs before the job
-    const char *key; // static text: key of the modifier that holds the result; NULL: the modifier
-                     // needs no measurement
+    /* Static text: key of the modifier that holds the result; NULL: the modifier needs no
+     * measurement. */
+    const char *key;
     bool known;      // true if the recipe already has the key
 } osh_asks;
-/* The row of a modifier: the common head, and the tables of its kinds. */
+/* The row of a modifier: members that all modifiers have, and the tables of its kinds. */
 struct osh_modifier_type {
     const char *name; // such as "GPTQModifier"
     const osh_field *fields;
@@ -57,11 +60,11 @@ struct osh_modifier_type {
     osh_status (*key)(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *value,
                       bool *known, const char *what);
     const char *keys; // names of the keys that `key` reads, for error messages
-    osh_status (*resolve)(osh_ctx *cx, osh_modifier *m); // is called after the last key was read;
-                                                         // may be NULL
+    /* called after the last key was read; may be NULL */
+    osh_status (*resolve)(osh_ctx *cx, osh_modifier *m);
     // frees the members of args that are not in `fields`; NULL: there are no such members
     void (*end)(osh_ctx *cx, osh_modifier *m);
-    /* Returns the measurement that must run before the job, because its result decides the job.
+    /* Returns the measurement that must run before the job, because the job depends on its result.
      * NULL: there is none. */
     osh_asks (*asks)(const osh_modifier *m);
     bool host_only;   // true: the modifier does not run on a GPU
@@ -74,15 +77,15 @@ struct osh_modifier_type {
     const osh_rewriter *rewriter;
 };
 bool osh_modifier_wants_data(const osh_modifier *m); // true if the modifier needs a statistic
-/* True if the modifier quantizes: its schemes are those of Linears. */
+/* True if the modifier quantizes Linears. Its schemes are then the schemes of Linears. */
 static inline bool osh_modifier_quantizes(const osh_modifier *m)
 {
     return m->type->quantizer != NULL;
 }
 /* True if the modifier changes weights that it does not name as targets. */
 bool osh_modifier_changes_others(const osh_modifier *m);
-/* True if the modifier collects statistics of all tokens, also of those that the router sends to
- * other experts. */
+/* True if the statistics of an expert include all tokens, even those that the router sends to other
+ * experts. */
 static inline bool osh_modifier_sees_all_tokens(const osh_modifier *m)
 {
     return m->type->transform != NULL;
@@ -93,7 +96,8 @@ static inline bool osh_modifier_rewrites(const osh_modifier *m)
     return m->type->rewriter != NULL;
 }
 static inline bool osh_modifier_learns(const osh_modifier *m) { return m->type->learner != NULL; }
-/* Returns the rule (view) for learning from the output of a block; NULL: the modifier does not. */
+/* Returns the rule (view) for learning from the output of a block; NULL: the modifier does not
+ * learn. */
 const osh_block_rule *osh_modifier_blocks(const osh_modifier *m);
 /* Returns the probability that an element of an input is taken from the quantized model and not
  * from the original model. */

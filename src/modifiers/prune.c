@@ -31,8 +31,9 @@ typedef struct prune {
     bool keep;        // the key preserve_sparsity_mask
     double *sparsity; // own [n]: one number, or one for each target module
     size_t n;
-    int64_t of, each; // N and M of mask_structure (N of each M columns become 0); `of` is N, `each`
-                      // is M; `each` is 0 without a structure: any columns can become 0
+    /* N and M of mask_structure: N of each M columns become 0. `of` is N, `each` is M. each 0: no
+     * structure, any columns can become 0. */
+    int64_t of, each;
     osh_strs targets; // own; prune_resolve moves them to the scheme
     bool aimed;       // true if the recipe has the key `targets`
     osh_owl owl;
@@ -187,7 +188,8 @@ static osh_status owl_resolve(osh_ctx *cx, prune *p, const char *name)
 {
     osh_status rc = OSH_OK;
     osh_owl *o = &p->owl;
-    bool m = o->m > 0, lmbda = o->lmbda > 0; // false for 0 and NAN, the values if the key is absent
+    /* False for 0, and for NAN, which means that the key is absent. */
+    bool m = o->m > 0, lmbda = o->lmbda > 0;
     if ((o->asked || m || lmbda || o->n_shares) && !(o->asked && m && lmbda))
         OSH_FAIL(cx, OSH_E_USAGE,
                  "%s: sparsity_profile owl, owl_m and owl_lmbda go together: want all of them, or "
@@ -361,7 +363,8 @@ static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const p
     *u = NULL;
     for (int64_t i = 0; i < I; i++) {
         dead[i] = d[i * (I + 1)] == 0;
-        // the reference's H is 2 / n_samples X^T X, so its diagonal 1 is n_samples / 2 in X^T X
+        // H of the reference is 2 / n_samples X^T X. Its diagonal is set to 1, which is n_samples /
+        // 2 in X^T X.
         if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples;
         mean += d[i * (I + 1)];
     }
@@ -507,7 +510,7 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
         if (prune_kind_of(m) == PRUNE_SPARSEGPT)
             work = osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
         if (prune_kind_of(m) == PRUNE_WANDA) work = osh_prune_rows_bytes(I, n_threads);
-        // The scratch is freed before the result is allocated, so only the larger of both counts.
+        // the scratch is freed before the result is allocated, so the larger of both counts
         size_t most = work > result ? work : result;
         if (kept + w + most > peak) peak = kept + w + most;
         if (!jobs[k].done) kept += result;

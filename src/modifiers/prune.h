@@ -8,13 +8,14 @@ typedef struct osh_layer_share { // sparsity of a layer according to OWL
     char *layer;     // own: name of the decoder layer, such as "model.layers.0"
     double sparsity;
 } osh_layer_share;
-/* For sparsity_profile owl: each decoder layer gets a sparsity that depends on the layer's outliers
- * (eval/owl.c). */
+/* Arguments for sparsity_profile owl, with which each decoder layer gets its own sparsity, from the
+ * layer's outliers (eval/owl.c). */
 struct osh_owl {
-    double m, lmbda, sparsity; // m, lmbda: NAN if the key is not given; sparsity: the mean sparsity
-                               // over all layers
-    /* own [n_shares]: sparsity of each layer, from the key layer_sparsities; n_shares 0: not yet
-     * measured */
+    /* m, lmbda: NAN if the key is not given.
+     * sparsity: the mean sparsity over all layers. */
+    double m, lmbda, sparsity;
+    /* Own [n_shares]: sparsity of each layer, from the key layer_sparsities. n_shares 0: not
+     * measured yet. */
     osh_layer_share *shares;
     size_t n_shares;
     bool asked;

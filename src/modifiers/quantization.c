@@ -1,8 +1,9 @@
 /* quantization.c - QuantizationModifier: rounds to nearest (RTN), like
  * llmcompressor/modifiers/quantization/quantization/base.py. Scales are computed from the whole
  * weight: all minmax observers use its minimum and maximum. Codes are computed when the checkpoint
- * is written. Later layers get inputs from unrounded weights, so rounding errors are not
- * propagated. Only observers need data: those of static input activations, and imatrix_mse. */
+ * is written. Later layers get inputs from unrounded weights: rounding errors are not propagated.
+ * Data are needed only for two kinds of observers: observers of static input activations, and
+ * imatrix_mse. */
 #include "modifiers/modifier.h"
 
 static unsigned nearest_wants(const osh_modifier *m, const osh_q_scheme *s)
@@ -45,7 +46,7 @@ static size_t needs(const osh_modifier *m, const osh_linear_job *jobs, int n, in
                codes = osh_mem_gross(osh_job_codes_bytes(&jobs[k], false));
         size_t scales = result - (jobs[k].room ? 0 : codes),
                round = result + osh_job_finish_bytes(&jobs[k], n_threads);
-        // the peak can be before the codes are allocated, when scales and ranges are in memory
+        // scales and ranges are in memory before the codes are allocated, and this can be the peak
         if (scales + params > round) round = scales + params;
         if (kept + round > peak) peak = kept + round;
         if (!jobs[k].done) kept += result;

@@ -97,7 +97,7 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     osh_buf b;
     osh_near near;
     osh_buf_init(&b, 4096);
-    // true: the modifier does not have the keys that all quantizers have
+    // true: the modifier lacks the keys that all quantizers have
     bool own = !osh_modifier_quantizes(m);
     osh_near_init(&near, k->text ? k->text : "");
     for (size_t i = 0; i < sizeof shared / sizeof *shared && !own; i++)
@@ -139,8 +139,8 @@ done:
     return rc;
 }
 
-/* Fails if a whole number has a leading zero: YAML 1.1 reads 0200 as 128, YAML 1.2 as 200. 08 and
- * 09 are no whole numbers in YAML 1.1, but strings. */
+/* Fails if a whole number has a leading zero, because YAML 1.1 reads 0200 as 128 and YAML 1.2 reads
+ * it as 200. (08 and 09 are strings in YAML 1.1.) */
 static osh_status recipe_check_numbers(osh_ctx *cx, const osh_yaml *y, const char *what)
 {
     osh_status rc = OSH_OK;
@@ -307,8 +307,8 @@ static osh_status recipe_finish(osh_ctx *cx, osh_recipe *r, const char *what)
                      m->type->name, transform->type->name);
         if (!osh_modifier_quantizes(m)) {
             const osh_modifier *before = earlier ? earlier : m->type->pruner ? NULL : pruner;
-            // m would change weights that an earlier modifier has quantized or pruned. The plan
-            // cannot compute such weights.
+            // the plan cannot compute the weights if m changes weights that an earlier modifier has
+            // quantized or pruned
             if (before && !(earlier && m->type->transform))
                 OSH_FAIL(cx, OSH_E_USAGE,
                          "%s: %s comes behind %s, which %s the weights: want it before", what,

@@ -6,8 +6,8 @@
 typedef struct osh_recipe {
     osh_modifier *modifiers; // own: modifiers in the order in which they are in the file
     size_t n;
-    char *text;              // own: text of the recipe that the user gave, or of the recipe made
-                             // from command line flags
+    /* Text of the recipe that the user gave, or of the recipe made from command line flags. */
+    char *text;              // own
     size_t n_text;
     const char *quality; // static text: default quality of the modifiers; NULL: there is no default
 } osh_recipe;
@@ -26,15 +26,15 @@ osh_status osh_recipe_open(osh_ctx *cx, osh_recipe **out, const char *path, cons
 /* Values (views) of the command line flags that replace a recipe, such as --scheme W4A16 --method
  * gptq --ignore lm_head. */
 typedef struct osh_recipe_flags {
-    const char *scheme, *method; // method: "rtn" (also if NULL), "gptq", or a quality such as
-                                 // "best"
+    /* method: "rtn" (also if NULL), "gptq", or a quality such as "best". */
+    const char *scheme, *method;
     const osh_strs *targets, *ignore;
     // number of bits and group size of weights; 0: the value of the scheme; group_size < 0: one
     // scale for each row
     int64_t num_bits, group_size;
     const char *symmetric;        // "true" or "false"; NULL: the value of the scheme
-    /* name of the output head, which is added to the ignore list unless a target has this name;
-     * NULL: the model has no head */
+    /* Name of the output head. It is added to the ignore list unless a target has this name. NULL:
+     * the model has no head. */
     const char *head;
 } osh_recipe_flags;
 osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,

@@ -36,8 +36,8 @@ done:
     return rc;
 }
 
-/* Sets *spared to true if the output head must be added to the ignore list. The class name Linear
- * as a target does not include the head: the head is quantized only if a target matches its
+/* Sets *spared to true if the output head must be added to the ignore list. The target Linear, a
+ * class name, does not include the head. The head is quantized only if a target matches its
  * name. */
 static osh_status spare_head(osh_ctx *cx, bool *spared, const osh_recipe_flags *f)
 {
@@ -106,8 +106,7 @@ osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,
          gptq = best || (f->method && !strcmp(f->method, "gptq"));
     osh_buf_init(&b, 1u << 20);
     OSH_TRY(spare_head(cx, spared, f));
-    // the name of the preset is checked here, so that the error for an unknown name does not
-    // mention a line of a recipe
+    // an unknown preset is reported here, because a later error would mention a line of a recipe
     OSH_TRY(osh_q_preset(cx, &scheme, f->scheme));
     OSH_TRY(osh_buf_printf(cx, &b, "default_stage:\n  default_modifiers:\n    %s:\n",
                            gptq ? "GPTQModifier" : "QuantizationModifier"));

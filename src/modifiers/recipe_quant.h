@@ -5,11 +5,12 @@
 #define OSH_RECIPE_QUANT_H
 #include "modifiers/modifier.h"
 
-/* Values of the keys that were read so far; pointers are views of the YAML tree. */
+/* Values of the keys that were read so far. Pointers are views of the YAML tree. */
 typedef struct osh_recipe_quant {
     const osh_yaml *config_groups, *scheme, *targets, *ignore, *cache, *candidates;
-    char observers[3][32]; // values of the keys weight_observer, input_observer and
-                           // output_observer; "": the key is not given
+    /* Values of the keys weight_observer, input_observer and output_observer; "": the key is not
+     * given. */
+    char observers[3][32];
 } osh_recipe_quant;
 
 osh_status osh_recipe_quant_key(osh_ctx *cx, osh_recipe_quant *q, const char *key,

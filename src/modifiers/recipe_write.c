@@ -12,7 +12,7 @@ typedef struct writer {
     size_t n;
     int more_of;      // index of the modifier to which a line is added; -1: none
     const char *more; // view: the line that is added
-    size_t at; // index of the next modifier of the recipe
+    size_t at; // index of the modifier that is written next
 } writer;
 
 /* Writes a value in flow style. An enum that Python's yaml module wrote as a list with a tag is
@@ -111,8 +111,8 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
         own = true;
         OSH_TRY(writer_put_group(cx, b, indent + 4, &w->groups[i]));
     }
-    // If the modifier has no key `ignore`, its ignore list is that of the QuantizationModifier
-    // whose schemes it uses.
+    // if the modifier has no key `ignore`, it has the ignore list of the QuantizationModifier whose
+    // schemes it uses
     if (own && m->ignore.n && !osh_yaml_get(body, "ignore")) {
         OSH_TRY(osh_buf_printf(cx, b, "%*signore: [", indent + 2, ""));
         for (size_t i = 0; i < m->ignore.n; i++) {

@@ -25,8 +25,9 @@ typedef struct smoothquant {
     char *algorithm;       // own: name of the algorithm; NULL: the default of the modifier
     osh_mapping *mappings; // own
     size_t n;
-    bool given;            // true if the recipe has the key `mappings`, so the mappings of the
-                           // model's graph are not used
+    /* True if the recipe has the key `mappings`. The mappings of the model's graph are then not
+     * used. */
+    bool given;
 } smoothquant;
 
 static const osh_field fields[] = {
@@ -49,8 +50,8 @@ static osh_status smoothquant_key(osh_ctx *cx, osh_modifier *m, const char *key,
         q->given = q->mappings != NULL;
     } else if (!strcmp(key, "ignore")) {
         OSH_TRY(osh_recipe_strs(cx, &m->ignore, v, key, what));
-    } else if (!strcmp(key, "num_calibration_steps")) { // this key has no effect, as in LLM
-                                                        // Compressor
+    } else if (!strcmp(key, "num_calibration_steps")) {
+        /* This key has no effect, as in LLM Compressor. */
         if (v->kind != OSH_Y_NULL)
             osh_log(cx, OSH_LOG_WARN,
                     "%s:%d: num_calibration_steps decides nothing: all samples are used; "

@@ -6,19 +6,19 @@
  * If the cost of each output for the model's loss is known (`care` of osh_linear_job), the sum of
  * each row is multiplied by the cost of the row's output.
  *
- * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. In each column the rounding error of the column loop is
- * as large as that of rounding to nearest. Later columns compensate some of this error, and c_j
- * times the squared error remains as loss. So one factorization is enough for all candidates.
- * Rounding to nearest: c_j = H_jj, as if the errors of different columns were independent. For
- * OSH_SURVEY_BITS bits, c_j = H_jj is always used: the effect of this rounding on the model's
- * predictions can be measured, which gives the importance of the Linear.
+ * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. In each column the column loop makes a rounding error as
+ * large as that of rounding to nearest. Later columns compensate a part of it; the remaining loss
+ * is c_j times the squared error. So one factorization is enough for all candidates. Rounding to
+ * nearest: c_j = H_jj, as if the errors of different columns were independent. For OSH_SURVEY_BITS
+ * bits, c_j = H_jj is always used. The effect of this rounding on the model's predictions can be
+ * measured, and from the effect and this loss follows the importance of the Linear.
  *
  * Candidates that are named schemes may also round inputs. The loss from rounding an input is the
  * sum over all columns j of v_j, the variance of the rounding error, times the mean square of the
  * gradient of the loss at column j (care_in). If care_in is unknown, this loss is the sum above
- * with W instead of Q - W and v_j instead of c_j. s is the step between codes and t the largest
- * code. A is the sum over all tokens of the largest squared input in the token's group of g
- * columns:
+ * with W instead of Q - W and v_j instead of c_j. s is the distance between neighbouring codes and
+ * t the largest code. Inputs have groups of g columns. A is, for the group of column j, the sum
+ * over all tokens of the token's largest squared input in the group:
  *
  *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj)
  *
@@ -58,7 +58,7 @@ void osh_survey_label(char out[16], const osh_modifier *m, int k)
 bool osh_survey_of_inputs(const osh_modifier *m)
 {
     for (int k = 0; k < m->n_candidates; k++)
-        /* A named scheme (bits is 0) may round inputs in another way than the modifier's scheme. */
+        /* a named scheme (bits is 0) may round inputs in another way than the modifier's scheme */
         if (!m->candidates[k].bits) return true;
     return false;
 }
@@ -88,8 +88,9 @@ typedef struct scan {
     const osh_linear_job *j;
     const osh_q_scheme *s;
     const osh_qparams *params;
-    const void *codes; // codes of the weight; NULL: the decoded weight is 0, so the result is the
-                       // loss if the weight is removed
+    /* Codes of the weight. NULL: the weight counts as 0, so the result is the loss if the weight is
+     * removed. */
+    const void *codes;
     const float *cost; // [I]
     uint8_t *decoded;  // own: [threads, I] a row in the dtype of w
     float *wide;       // own: [threads, 2, I]
@@ -152,8 +153,10 @@ static void input_variances(float *v, const osh_q_args *a, const float *diag, do
 
 /* Costs of a squared rounding error in each column; all arrays are own and have I elements. */
 typedef struct costs {
-    /* weight: c of the formula; diag: diagonal of H; input: v of the current candidate; diag and
-     * input are NULL if all candidates round inputs in the same way */
+    /* diag and input are NULL if all candidates round inputs in the same way.
+     * weight: c of the formula.
+     * diag: diagonal of H.
+     * input: v of the current candidate. */
     float *weight, *diag, *input;
     int n;                        // number of Linears that read the input
 } costs;

@@ -1,5 +1,5 @@
 /* survey.h - estimates the loss of a Linear under each of several schemes. A survey is a modifier
- * that replaces a quantizer in order to choose schemes. It needs the statistics of the quantizer,
+ * that stands in for a quantizer, to choose schemes. It collects the statistics of the quantizer,
  * but does not change weights and produces no codes. */
 #ifndef OSH_SURVEY_H
 #define OSH_SURVEY_H
@@ -8,8 +8,9 @@
 /* Turns the quantizer `m` into a survey, which estimates losses and produces no codes. The
  * arguments and schemes of m do not change. */
 osh_status osh_survey_begin(osh_ctx *cx, osh_modifier *m);
-/* Sets *out to the k-th candidate scheme instead of s: numbers of bits in ascending order, then
- * named schemes. The strings of *out are views of s. Returns false if k is too large. */
+/* Sets *out to the scheme s with the k-th candidate: numbers of bits come first, in ascending
+ * order, then named schemes. The strings of *out are views of s. Returns false if k is too
+ * large. */
 bool osh_survey_scheme(osh_q_scheme *out, const osh_modifier *m, const osh_q_scheme *s, int k);
 /* True if candidates may round inputs in different ways. */
 bool osh_survey_of_inputs(const osh_modifier *m);

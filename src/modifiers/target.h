@@ -1,6 +1,6 @@
 /* target.h - computes the target of a solve with target 'original'. X is the input in the quantized
- * model, X0 in the original model. The solve approximates W + W S instead of W, because the output
- * of W + W S on X is closest to X0 W^T (ops/gptq_shift.c). */
+ * model, X0 in the original model. The solve approximates W + W S instead of W. The output of W + W
+ * S on X is closer to X0 W^T than that of any other weight (ops/gptq_shift.c). */
 #ifndef OSH_TARGET_H
 #define OSH_TARGET_H
 #include "modifiers/modifier.h"
@@ -19,8 +19,9 @@ static inline const osh_tensor *osh_target_of(const osh_linear_job *j)
 /* Allocates and sets j->params, the scales and zero points for j->target. */
 osh_status osh_target_params(osh_ctx *cx, osh_linear_job *j, osh_arithmetic arithmetic);
 
-/* Return upper bounds of bytes: scratch of osh_target_shift, size of j->target, scratch of
- * osh_target_new. If `device` is false, of host memory; if it is true, of the device's arena. */
+/* Three functions that return upper bounds of bytes: the scratch of osh_target_shift, the size of
+ * j->target, the scratch of osh_target_new. They count host memory, or the device's arena if
+ * `device` is true. */
 size_t osh_target_shift_bytes(int64_t I, int n_threads, bool device);
 size_t osh_target_bytes(const osh_linear_job *j, bool device);
 size_t osh_target_scratch(const osh_linear_job *j, int n_threads, bool device);

@@ -4,7 +4,8 @@
 
 typedef struct osh_topic {
     const char *name, *also; // also: another name, or NULL
-    const char *does, *text; // a few words; the text, without the newline at its end
+    /* does: line for the list of topics; text: without the newline at its end. */
+    const char *does, *text;
 } osh_topic;
 extern const osh_topic osh_topics[];            // a row whose name is NULL ends the table
 const osh_topic *osh_topic_find(const char *name); // ignores case; NULL: there is none

@@ -55,8 +55,8 @@ static int request_begun(void **request, int rc)
     return rc;
 }
 
-/* The control messages have the tags below 0 in the program, and their own communicator, so that a
- * probe never finds a transfer. */
+/* In the program, control messages have tags below 0. Here they have their own communicator, so
+ * that a probe never finds a transfer. */
 static MPI_Comm comm_of(int tag) { return tag < 0 ? control : all; }
 static int tag_of(int tag) { return tag < 0 ? -tag : tag; }
 

@@ -1,11 +1,11 @@
-/* add_f32.c - y = a + b, a residual connection whose sum is F32 in a model of 16 bits (Mamba 2's
- * residual_in_fp32).
+/* add_f32.c - y = a + b, a residual connection with an F32 sum in a model with 16-bit activations
+ * (Mamba 2's residual_in_fp32).
  *
  *   in[0] a [N, D], may be F32     in[1] b [N, D]     out y [N, D] F32
  *
- * `a` is F32, but has the compute dtype in the first layer, where `a` is the output of the
- * embedding. An F32 model uses the op `add` instead. Shapes: N tokens of the batch, D elements per
- * token. */
+ * In the first layer `a` is the output of the embedding and has the compute dtype; in later layers
+ * `a` is F32. A model with F32 activations uses the op `add` instead. Shapes: N tokens of the
+ * batch, D elements per token. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

@@ -1,14 +1,15 @@
-/* alibi.c - adds two channels to each head of q or of k. By their product, attention adds a bias
- * that is linear in the position of the key (ALiBi).
+/* alibi.c - appends two channels to each head of q or of k. Their product adds a bias to each
+ * attention score that is linear in the position of the key (ALiBi).
  *
  *   in[0] x [N, H*Dh]     out y [N, H*(Dh + 2)]
  *
  *   q    y = x, 256 m_h by, m_h by       m_h: slope of head h
  *   k    y = x, j / 256, j % 256         j: position of the token in its sample
  *
- * The product of both is m_h j by. The bias differs from m_h (j - i) of a query i by a constant,
- * which softmax ignores. Both numbers of a position below 65536 are exact in BF16. Slopes, with
- * n the largest power of 2 that is at most H:
+ * The two products of channels add up to m_h j by. ALiBi's bias for query i is m_h (j - i) by. The
+ * difference is the same for all keys of a query, so softmax does not change. Both channels of k
+ * are exact in BF16 for positions below 65536. Slopes, with n the largest power of 2 that is at
+ * most H:
  *
  *   Bloom    2^(-8 (h + 1) / n) for h < n, then 2^(-4 (2 (h - n) + 1) / n)
  *   MPT      2^(-most (h + 1) / n), with n the least power of 2 that is at least H. If n is not

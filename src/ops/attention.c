@@ -10,9 +10,10 @@
  * probabilities are rounded to the dtype of q for the sum over v, and that sum is rounded. With a
  * softcap c (Gemma2's eager_attention_forward) a scaled score s becomes c tanh(s / c), in f32.
  *
- * The op attention_sinks (transformers' GptOssAttention) also has in[3] sinks [H]: the softmax of
- * head h has sinks[h] as one more score, which is not scaled or capped. The probability of a sink
- * is not used. Shapes: N tokens of the batch, H heads, K kv heads, Dh head_dim. */
+ * The op attention_sinks (transformers' GptOssAttention) also has in[3] sinks [H]. The softmax of
+ * head h includes one more score, sinks[h], which is neither scaled nor capped. The probability of
+ * the sink is not used for the sum over v. Shapes: N tokens of the batch, H heads, K kv heads, Dh
+ * head_dim. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -59,13 +60,14 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 
 /* One query (row i of a sample) of one head; all pointers except p and dp are views. */
 typedef struct query {
-    const float *q, *k, *v, *dy; // q, dy: [Dh]; k, v: rows of the head, from the first token of the
-                                 // sample on
+    /* q, dy: [Dh].
+     * k, v: rows of the head, from the first token of the sample on. */
+    const float *q, *k, *v, *dy;
     float *dq, *dk, *dv;         // gradients of q, k and v, in the same layout; NULL: not computed
-    int64_t i, kv;               // i: position of the query in the sample; kv: row stride of k and
-                                 // v in elements
-    double *p, *dp;              // probabilities p and their gradients dp: scratch, [tokens of the
-                                 // sample]
+    /* i: position of the query in the sample.
+     * kv: row stride of k and v in elements. */
+    int64_t i, kv;
+    double *p, *dp; // probabilities p and their gradients dp: scratch, [tokens of the sample]
     double sink;                 // score of the head's sink; -INFINITY: the head has no sink
 } query;
 
@@ -109,7 +111,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     // sinks in f32, own: [H]; NULL: the op has no sinks
     float *sinks = NULL;
     double *p = NULL;                                 // own: scratch [N]
-    // own: the samples, one tile (range of rows) each
+    // own: range of rows of each sample
     osh_tile *seq = NULL;
 
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
@@ -186,7 +188,7 @@ static osh_status attention_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     float *q = NULL, *k = NULL, *v = NULL; // inputs in f32, own: q [N, H*Dh]; k, v [N, K*Dh]
     float *sinks = NULL;                   // sinks in f32, own: [H]; NULL: the op has no sinks
     double *p = NULL;                      // scratch for p and dp, [2, N]; own
-    osh_tile *seq = NULL;                  // own: the samples, one tile (range of rows) each
+    osh_tile *seq = NULL;                  // own: range of rows of each sample
     float *d[3];
 
     for (int m = 0; m < 3; m++) d[m] = a->din[m] ? a->din[m]->data : NULL;
@@ -229,9 +231,8 @@ static size_t attention_state(const void *attr, const int64_t *in_width, int64_t
     return (size_t)(2 * n_tokens * in_width[1]) * osh_dtype_bytes(dt);
 }
 
-/* Computes attention for the next tokens (a piece) of a sample that does not run as a whole:
- * appends their keys and values to the state (the KV cache) and attends to all keys of the
- * state. */
+/* Computes attention for the next tokens of a sample that is computed in several calls: appends
+ * their keys and values to the state (the KV cache), then attends to all keys of the state. */
 static osh_status attention_next(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_op_past *past = a->past;
@@ -262,8 +263,8 @@ static bool attention_limits(const void *attr, int k)
     return k == 0 && ((const osh_attention_attr *)attr)->softcap > 0;
 }
 
-/* Returns the number of pairs (query, key) over all samples that are not masked. window: tokens of
- * a sliding window; chunk: tokens of a chunk; 0: none. */
+/* Returns the number of unmasked pairs (query, key) over all samples.|window: tokens of a sliding
+ * window; chunk: tokens of a chunk; 0: none. */
 static double attended_pairs(const osh_seqs *d, int64_t window, int64_t chunk)
 {
     double sum = 0;

@@ -1,5 +1,5 @@
 /* channel_delta.c - computes Kimi Delta Attention (Kimi Team 2025, "Kimi Linear"): gated DeltaNet
- * whose state decays by a factor of its own for each channel of the keys.
+ * with one decay factor per channel of the keys.
  *
  *   in[0] x [N, 3 H D]: queries, keys and values of H heads [D]
  *   in[1] a [N, H D]     in[2] b [N, H]     in[3] A_log [H]     in[4] dt_bias [H D]
@@ -58,7 +58,7 @@ static void channel_unit(float *x, int64_t n, double by)
     for (int64_t i = 0; i < n; i++) x[i] = (float)(x[i] / sqrt(sum) * by);
 }
 
-/* Loads token t of head h. Sets to->a to the factors of the state. `dt_bias`: that of the head. */
+/* Loads token t of head h. Sets to->a to the factors of the state. dt_bias: bias of head h. */
 static void channel_load(channel_token *to, const osh_op_args *a, int64_t t, int64_t h,
                          const float *dt_bias)
 {
@@ -136,7 +136,7 @@ static size_t channel_state(const void *attr, const int64_t *in_width, int64_t n
     return (size_t)(at->heads * at->dim * at->dim) * sizeof(double);
 }
 
-/* Per element of a head's matrix: 7 operations to decay, query, correct and read it. */
+/* 7 operations for each element of a head's matrix S: decay, query, correction, output. */
 static double channel_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                             const osh_op_load *load)
 {

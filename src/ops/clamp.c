@@ -2,8 +2,9 @@
  *
  *   in[0] x [N, D]     out y [N, D]     y may be x
  *
- * The limit is rounded to the dtype of x, like that of torch.clamp, so that y has no larger value
- * (clip_qkv of OLMo). Shapes: N tokens of the batch, D elements per token. */
+ * The limit is rounded to the dtype of x, as in torch.clamp, so no element of y is larger than the
+ * rounded limit. OLMo's clip_qkv is this op. Shapes: N tokens of the batch, D elements per
+ * token. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

@@ -18,7 +18,7 @@
 /* ROWS: tokens per chunk of parallel work; PIECE: channels that are computed together; MOST:
  * largest K. */
 enum { ROWS = 64, PIECE = 256, MOST = 16 };
-/* Channels per chunk of parallel work in the backward pass. */
+/* number of channels per chunk of parallel work in the backward pass */
 enum { NEAR = 32 };
 
 static const osh_field attrs[] = {
@@ -166,12 +166,12 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
 
 typedef struct conv_back_job {
     const osh_grad_args *a;
-    osh_tile *seq; // own: the samples, one tile (range of rows) each
+    osh_tile *seq; // own: range of rows of each sample
     int64_t n_seqs, longest;
     double *room;  // scratch, [threads, 2, tokens of the longest sample]; own
 } conv_back_job;
 
-/* Computes a chunk of channels for all samples, so that gradients of weights are summed in the
+/* Computes a chunk of channels for all samples. Therefore gradients of weights are summed in the
  * order of the samples. */
 static osh_status conv_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {

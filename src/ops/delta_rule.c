@@ -153,7 +153,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_delta_rule_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
+    osh_tile *seq = NULL; // range of rows of each sample; own
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));
@@ -202,11 +202,14 @@ void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, d
 }
 
 typedef struct delta_back { // scratch for the backward pass of one head; all pointers are views
-    double *S, *dS;  // S: states [tokens + 1, Dk, Dv], S[0] is 0; dS: gradient of the state [Dk,
-                     // Dv]
+    /* S: states [tokens + 1, Dk, Dv], S[0] is 0.
+     * dS: gradient of the state [Dk, Dv]. */
+    double *S, *dS;
     double *q, *k;   // query and key of the current token, [Dk]
-    double *u, *du;  // [Dv] each; u: holds e of the formula; du: holds du, and at the end of the
-                     // step e'
+    /* Each [Dv].
+     * u: holds e of the formula.
+     * du: holds du, and at the end of the step e'. */
+    double *u, *du;
     float *dq, *dk;  // gradients of q and k, [Dk]
     float gates[2];  // decay and beta sigmoid(b) of the token
     double d[2];     // gradients of the two gates
@@ -290,7 +293,7 @@ static osh_status delta_rule_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_delta_rule_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), Dk = at->k_dim, Dv = at->v_dim, n_seqs = 0;
-    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
+    osh_tile *seq = NULL; // range of rows of each sample; own
     double *room = NULL;  // memory of the double arrays of m; own
     float *keys = NULL;   // memory of the float arrays of m; own
     whole w = {0};        // own
@@ -316,7 +319,7 @@ done:
     return rc;
 }
 
-/* Per element of a head's matrix: 7 operations to decay, query, correct and read it. */
+/* 7 operations for each element of a head's matrix S: decay, query, correction, output. */
 static double delta_rule_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                                const osh_op_load *load)
 {

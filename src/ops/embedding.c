@@ -67,9 +67,8 @@ static size_t scratch(const void *attr, const int64_t *in_width, int64_t out_wid
 const osh_op osh_op_embedding = {
     .name = "embedding", .n_in = 1, .n_weights = 1, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_embedding_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)}, // the CPU runs the
-                                                                            // reference kernel,
-                                                                            // which only copies
+    /* The CPU runs the reference kernel, which only copies. */
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)},
     .tol = 0, .scratch = scratch,
     .scratch_cuda = osh_embedding_cuda_scratch,
     .traits = OSH_OP_LOOKUP,

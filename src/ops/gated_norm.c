@@ -141,8 +141,8 @@ static osh_status gated_norm_back_chunk(osh_ctx *cx, void *user, int64_t chunk, 
     return OSH_OK;
 }
 
-/* Computes the gradients of x, z and w on all threads. If the gradient of w is requested, computes
- * on one thread, so that dw is summed row by row. */
+/* Computes the gradients of x, z and w. Uses all threads, unless the gradient of w is requested: dw
+ * must be summed row by row, so one thread computes everything. */
 static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -150,7 +150,7 @@ static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     int64_t D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
     int64_t n_w = osh_tensor_numel(a->in[2]);
     double *dw = NULL;    // gradient of w for one sample, [D] or [H*D]; own
-    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
+    osh_tile *seq = NULL; // [samples] range of rows of each sample; own
 
     if (!a->din[2])
         return osh_parallel_for(cx, osh_div_up(N, ROWS), gated_norm_back_chunk,

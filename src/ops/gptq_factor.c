@@ -36,8 +36,8 @@ static bool cholesky_ref(double *a, int64_t n)
  * triangle L, which is overwritten by L^-1. */
 static void cholesky_invert_ref(double *inv, double *l, int64_t n)
 {
-    /* Column j of L^-1 may overwrite column j of L, because later columns of L^-1 do not read
-     * it. */
+    /* Column j of L^-1 overwrites column j of L. This is possible because later columns of L^-1 do
+     * not read column j of L. */
     for (int64_t j = 0; j < n; j++) {
         l[j * n + j] = 1 / l[j * n + j];
         for (int64_t i = j + 1; i < n; i++) {

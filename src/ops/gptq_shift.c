@@ -7,7 +7,7 @@
  *
  * A row d becomes d P^T U^T U P; the permutation P brings columns into solving order. X contains
  * the inputs of a Linear in the quantized model, X0 the inputs in the original model, and D = (X0 -
- * X)^T X. Of all weights, W + W S gives outputs on X that are closest to the outputs of W on X0:
+ * X)^T X. The weight W + W S is the one whose outputs on X are closest to the outputs of W on X0:
  * the minimum of |X (W + V)^T - X0 W^T|^2 over V is V = W (X0 - X)^T X (X^T X)^-1 = W D H^-1, here
  * with the damping of the Hessian (the closed form of Li et al. 2025, "GPTAQ"). Shapes: I
  * in_features. */

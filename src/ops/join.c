@@ -3,8 +3,8 @@
  *   in[0] a [N, H*width]     in[1] b [N, H*S], or [N, S] for all heads
  *   out [N, H*(width + S)]
  *
- * Example with H = 2 heads, width 2 and S = 1 shared column. DeepSeek's keys have this form: each
- * head has columns of its own, and all heads share columns with rope.
+ * DeepSeek's keys have this form: each head has columns of its own, and all heads share columns
+ * with rope. Example with H = 2 heads, width 2 and S = 1 shared column:
  *
  *   a  a a | a a     b  r     out  a a r | a a r
  *
@@ -101,8 +101,8 @@ static osh_status join_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_join = {
     .name = "join", .n_in = 2, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_join_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)}, // the CPU runs the reference
-                                                                       // kernel, which only copies
+    /* The CPU runs the reference kernel, which only copies. */
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_join_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch, .grad.run = {[OSH_REF] = join_grad_ref},
     .grad.scratch = osh_elementwise_scratch,
 };

@@ -1,8 +1,8 @@
 /* kernel.h - helper functions of the kernels: loads of weights, activations, tiles, loops over
  * channels and heads.
  *
- * Kernels round to the dtype of the model at the points where transformers' eager Llama code
- * rounds. The graph checks all shapes before a kernel runs. So kernels only assert shapes. */
+ * Kernels round to the dtype of the model where transformers' eager Llama code rounds. The graph
+ * checks all shapes before a kernel runs, so kernels only assert shapes. */
 #ifndef OSH_KERNEL_H
 #define OSH_KERNEL_H
 #include "ops/op.h"
@@ -48,18 +48,20 @@ osh_status osh_grad_zero(osh_ctx *cx, osh_grad_args *a);
 
 typedef struct osh_tile {
     int64_t row, n;    // rows [row, row + n) of the batch
-    int64_t pos, len;  // pos: position of the first row in its sample; len: number of tokens of the
-                       // sample
+    /* pos: position of the first row in its sample.
+     * len: number of tokens of the sample. */
+    int64_t pos, len;
 } osh_tile;
 /* Cuts N rows into tiles of at most tile_rows rows. No tile has rows of two samples. The caller
  * frees the list (osh_free). */
 osh_status osh_tiles_new(osh_ctx *cx, osh_tile **out, int64_t *n_tiles, const osh_seqs *seqs,
                          int64_t N, int64_t tile_rows);
-/* For a sample of which only the next tokens are computed (osh_op_past): adds the number of earlier
- * tokens to `pos` and `len` of each tile. Does nothing if `past` is NULL. */
+/* For a sample that is computed in several calls (osh_op_past): adds the number of earlier tokens
+ * to `pos` and `len` of each tile. Does nothing if `past` is NULL. */
 void osh_tiles_move(osh_tile *tiles, int64_t n_tiles, const osh_op_past *past);
 /* Returns the end of a range of tiles [first, end) that has at most max_rows rows in total and is
- * as long as possible. The range contains at least one tile, even if this tile has more rows. */
+ * as long as possible. The range contains at least one tile, even if this tile has more than
+ * max_rows rows. */
 int64_t osh_tiles_panel(const osh_tile *tiles, int64_t n_tiles, int64_t first, int64_t max_rows);
 /* Computes a statistic of each channel of in[0] x [N, D]: N tokens, D channels. `step` adds columns
  * [c, c + n) of one row `x` to the statistic in out[0]. Each thread computes some columns and adds
@@ -81,13 +83,13 @@ typedef struct osh_head_room {
     float *shared;   // results of the head for osh_head_back.after, osh_head_back.shared floats
 } osh_head_room;
 typedef struct osh_head_back {
-    int64_t heads, wave;                                   // heads: number of heads; wave: number
-                                                           // of heads that are computed in parallel
-                                                           // (a wave), 0: all heads
-    int64_t (*floats)(const void *attr, int64_t n_tokens); // returns the number of floats of
-                                                           // osh_head_room.own
-    int64_t (*shared)(const void *attr, int64_t n_tokens); // returns the number of floats of
-                                                           // osh_head_room.shared; NULL: 0
+    /* heads: number of heads.
+     * wave: number of heads that are computed in parallel (a wave), 0: all heads. */
+    int64_t heads, wave;
+    /* Returns the number of floats of osh_head_room.own. */
+    int64_t (*floats)(const void *attr, int64_t n_tokens);
+    /* Returns the number of floats of osh_head_room.shared; NULL: 0. */
+    int64_t (*shared)(const void *attr, int64_t n_tokens);
     void (*back)(const osh_grad_args *a, const osh_tile *seq, int64_t head, const osh_head_room *r);
     /* One thread calls `after` after each wave, for heads [first, first + n). The function reads
      * the values that these heads wrote to osh_head_room.shared. NULL: not needed. */

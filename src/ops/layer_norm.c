@@ -46,7 +46,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 }
 
 /* Reads the factors of the channels, weight plus offset [D], in f32. *w is NULL if the op has no
- * weight, so that every factor is 1. */
+ * weight; every factor is then 1. */
 static osh_status norm_factors_read(osh_ctx *cx, float **w, const osh_tensor *weight, int64_t D,
                                const osh_layer_norm_attr *at, osh_dtype dt)
 {
@@ -103,7 +103,7 @@ static osh_status layer_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
             D = at->head_dim ? at->head_dim : width, n_seqs = 0;
     float *x = NULL, *w = NULL; // own, in f32: x [N, width]; w [D], or NULL without a weight
     double *sums = NULL;        // dw and db of one sample, [2, D]; own
-    osh_tile *seq = NULL;       // the samples, one tile (range of rows) each; own
+    osh_tile *seq = NULL;       // range of rows of each sample; own
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(norm_factors_read(cx, &w, a->in[1], D, at, a->in[0]->dtype));

@@ -1,6 +1,6 @@
 /* mamba_scan.c - computes the selective scan of Mamba 1 (Gu, Dao 2023). Each channel has a state
- * [S]. Each token scales the state down, adds x B of the token, and outputs the product of the
- * state with C of the token.
+ * [S]. Each token multiplies the state by a decay, adds x B of the token, and outputs the product
+ * of the state with C of the token.
  *
  *   in[0] x [N, I]     in[1] dt [N, I]     in[2] B [N, S]     in[3] C [N, S]
  *   in[4] A_log [I, S]     in[5] D [I]     in[6] dt_bias [I]     out y [N, I]
@@ -42,7 +42,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 
 typedef struct mamba_job {
     const osh_op_args *a;
-    const osh_tile *seq; // the samples, one tile (range of rows) each; view
+    const osh_tile *seq; // range of rows of each sample; view
     int64_t n_seqs, I, S;
 } mamba_job;
 
@@ -182,7 +182,7 @@ static osh_status mamba_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), S = osh_width(a->in[2]), n_seqs = 0;
     mamba_back b = {{0}};
-    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
+    osh_tile *seq = NULL; // range of rows of each sample; own
 
     for (int k = 0; k < 4; k++) OSH_TRY(osh_f32_copy(cx, &b.in[k], a->in[k]));
     for (int k = 4; k < 7; k++) OSH_TRY(osh_f32_weight(cx, &b.in[k], a->in[k], a->in[0]->dtype));
@@ -216,7 +216,7 @@ static size_t mamba_grad_scratch(const void *attr, const int64_t *in_width, int6
            (size_t)n_tokens * sizeof(osh_tile);
 }
 
-/* Counts per token and element of the state: exp counts as one operation. */
+/* Operations per token and element of the state; exp counts as one operation. */
 static double mamba_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                           const osh_op_load *load)
 {

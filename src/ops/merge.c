@@ -24,7 +24,8 @@ static void check_states(const osh_op_args *a)
     assert(osh_tensor_numel(a->out[0]) == osh_tensor_numel(a->out[1]));
 }
 
-/* Number of elements that the loop body adds, so that the compiler vectorizes it. */
+/* Number of elements that the loop body adds. With a fixed number the compiler vectorizes the
+ * loop. */
 enum { WIDE = 16 };
 
 /* Adds `from` [n] to `to` [n] and sets `from` to 0. */

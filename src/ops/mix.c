@@ -1,5 +1,5 @@
-/* mix.c - takes each element from one of two values at random. Learned rounding mixes the inputs of
- * a block in the quantized model and in the original model this way.
+/* mix.c - takes each element from one of two tensors at random. Learned rounding uses this op to
+ * mix the inputs that a block has in the quantized model and in the original model.
  *
  *   in[0] x [N, D]     in[1] x0 [N, D]     out y [N, D] = x if u < share, else x0     y may be x
  *

@@ -118,8 +118,8 @@ static void gate_route_row(float *s, const double *logits, const float *bias,
     for (int64_t e = 0; e < E; e++) {
         s[e] = (float)(at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e]))
                                    : osh_math_exp(logits[e] - max) / sum);
-        /* With softmax the logits decide the choice, because exp could give equal scores for
-         * different logits. */
+        /* With softmax the logits decide the choice, because different logits can have equal scores
+         * after exp. */
         c[e] = bias ? s[e] + bias[e] : at->sigmoid ? s[e] : (float)logits[e];
     }
     if (osh_moe_gate_is_grouped(at)) gate_keep_groups(c, at);

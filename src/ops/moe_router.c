@@ -10,9 +10,9 @@
  *
  * As in transformers' Qwen3MoeTopKRouter, probabilities are f32, and the weights are rounded to the
  * dtype of the logits at the end. transformers chooses by the probabilities, and torch.topk decides
- * the order of equal probabilities. This op chooses by the logits, because exp could give equal
- * probabilities for different logits on the CPU but not on a GPU, and both must choose the same
- * experts. Shapes: N tokens of the batch, E experts. */
+ * the order of equal probabilities. This op chooses by the logits. Different logits can have equal
+ * probabilities after exp on the CPU but not on a GPU, and both must choose the same experts.
+ * Shapes: N tokens of the batch, E experts. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

@@ -3,8 +3,9 @@
  *
  * A batch is ragged: [N, ...] contains the tokens of all samples of the batch, one sample after the
  * other and without padding. osh_seqs contains the row at which each sample begins. A result must
- * not depend on which samples share a batch or on the number of threads. So every kernel cuts each
- * sample into tiles from the first token of the sample on, and no tile depends on threads.
+ * not depend on the other samples of the batch or on the number of threads. So every kernel cuts
+ * each sample into tiles, beginning with its first token, and the size of a tile does not depend on
+ * threads.
  *
  * Activations have the compute dtype of the model (BF16, F16 or F32): a kernel widens to f32,
  * computes, and rounds where transformers rounds. If transformers keeps f32 up to the next op, the
@@ -24,9 +25,9 @@ typedef enum { OSH_REF, OSH_CPU, OSH_CUDA, OSH_N_BACKENDS } osh_backend_id;
 
 typedef struct osh_seqs {
     int64_t n;
-    const int64_t *offsets; // first row of each sample, and the end of the last sample, [n + 1];
-                            // view. offsets[0] is 0, unless the samples are a group of a batch
-                            // (stat.h)
+    /* View, [n + 1]: first row of each sample, then the end of the last sample. offsets[0] is 0,
+     * unless the samples are a group of a batch (stat.h). */
+    const int64_t *offsets;
 } osh_seqs;
 
 /* Row numbers of a batch in ascending order. The array `at` is in the same memory (host or device)
@@ -36,10 +37,10 @@ typedef struct osh_op_rows {
     int64_t n;
 } osh_op_rows;
 
-/* The earlier tokens of a sample that is computed in several calls, some tokens (a piece) per call.
- * in[] contains the next piece: row r of in[] is token n + r of the sample. The state contains
- * values of earlier tokens that the op needs (keys and values, say). The state is 0 before the
- * first piece; an op that runs a piece updates it. */
+/* The earlier tokens of a sample that is computed in several calls. Each call gets some tokens (a
+ * piece) in in[]: row r of in[] is token n + r of the sample. The state contains values of earlier
+ * tokens that the op needs, such as keys and values. It is 0 before the first piece, and the op
+ * updates it. */
 typedef struct osh_op_past {
     int64_t n;    // number of earlier tokens
     int64_t room; // capacity: largest number of tokens of the sample, all pieces together
@@ -49,14 +50,15 @@ typedef struct osh_op_past {
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
 typedef struct osh_op_args {
     const osh_tensor *in[OSH_OP_MAX_IN]; // activations, then weights; NULL: the input is absent
-    osh_tensor *out[OSH_OP_MAX_OUT];     // outputs, which the caller allocates; the file of the op
-                                         // says which output may be the same tensor as an input
+    /* Outputs, which the caller allocates; the file of the op says which output may be the same
+     * tensor as an input. */
+    osh_tensor *out[OSH_OP_MAX_OUT];
     const void *attr;                    // attributes of the op
     const osh_seqs *seqs;                // NULL: the batch is one sample
-    const osh_op_rows *rows;             // rows to compute, for ops with `by_rows` on a device;
-                                         // NULL: all rows
-    const osh_op_past *past; // earlier tokens of the sample, whose next tokens are in[] (on the
-                             // host only); NULL: in[] contains whole samples
+    const osh_op_rows *rows; // rows to compute, for ops with `by_rows` on a device; NULL: all rows
+    /* If it is not NULL, in[] contains the next tokens of one sample, and `past` describes its
+     * earlier tokens (on the host only). NULL: in[] contains whole samples. */
+    const osh_op_past *past;
 } osh_op_args;
 
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
@@ -67,8 +69,8 @@ typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
  *
  * On the host the gradient of a weight is summed sample by sample, so a batch gives the same result
  * as its samples one after the other. On a GPU the gradient of a weight is summed over all rows of
- * the batch, in an order that depends only on the number of rows. This sum is reproducible too,
- * because on a GPU the rows of a batch depend only on the data. */
+ * the batch, in an order that depends only on the number of rows. This sum is reproducible too: on
+ * a GPU the rows of a batch depend only on the data. */
 typedef struct osh_grad_args {
     const osh_tensor *in[OSH_OP_MAX_IN];
     const osh_tensor *dout[OSH_OP_MAX_OUT];
@@ -76,8 +78,8 @@ typedef struct osh_grad_args {
     const void *attr;
     const osh_seqs *seqs;
     bool rough;     // true: the kernel may round dout to the dtype of in[0] before it multiplies
-    unsigned fresh; // bit k: din[k] is not initialized; the kernel overwrites it instead of adding
-                    // to it
+    /* Bit k: din[k] is not initialized; the kernel overwrites it instead of adding to it. */
+    unsigned fresh;
 } osh_grad_args;
 typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
 typedef struct osh_op_grads {
@@ -92,52 +94,53 @@ typedef struct osh_op_grads {
      * the allocator's overhead. NULL: the kernel allocates nothing. */
     size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
-    bool writes;   // true: run[OSH_CPU] handles osh_grad_args.fresh; false: osh_op_grad sets fresh
-                   // gradients to zero first, as for all other kernels
-    bool in_place; // true: for run[OSH_CPU], din[0] may be the same tensor as dout[0] if din[0] is
-                   // fresh
+    /* True: run[OSH_CPU] obeys osh_grad_args.fresh. False, as for all other kernels: osh_op_grad
+     * sets fresh gradients to zero before the kernel runs. */
+    bool writes;
+    /* True: din[0] may be the same tensor as dout[0] in run[OSH_CPU], if din[0] is fresh. */
+    bool in_place;
 } osh_op_grads;
 
 enum { // traits of an op, as bits that can be combined
     OSH_OP_LINEAR = 1,         // a Linear: out[0] = in[0] w[0]^T + w[1]; w[0] can be quantized
-    OSH_OP_COLUMNS = 1 << 1,   // out[0] depends on in[0] w[0]^T, so the columns of w[0] are the
-                               // channels of in[0]
-    OSH_OP_NORM = 1 << 2,      // divides in[0] by a norm of its channels, and multiplies channel i
-                               // by w[0][i]
+    /* out[0] depends on in[0] w[0]^T, so the columns of w[0] are the channels of in[0]. */
+    OSH_OP_COLUMNS = 1 << 1,
+    /* Divides in[0] by a norm of its channels, and multiplies channel i by w[0][i]. */
+    OSH_OP_NORM = 1 << 2,
     OSH_OP_CENTRES = 1 << 3,   // subtracts the mean of the channels first
     OSH_OP_ADDS = 1 << 4,      // out[0] = in[0] + in[1]
     OSH_OP_SCALES = 1 << 5,    // out[0] is in[0] times a constant
-    OSH_OP_GATES = 1 << 6,     // out[0] is in[1] times one number for each token, computed from
-                               // in[0]
+    OSH_OP_GATES = 1 << 6, // out[0] is in[1] times one number for each token, computed from in[0]
     OSH_OP_ROTATES = 1 << 7,   // out[0] is in[0] times an orthogonal matrix
     OSH_OP_ZEROS = 1 << 8,     // out[0] is 0; only the shape of in[0] is read
     OSH_OP_GLU = 1 << 9,       // out[0] = act(in[0]) in[1]; attr is an osh_glu_attr
     OSH_OP_ACTIVATES = 1 << 10, // out[0] is computed by an activation function
-    OSH_OP_ROPE = 1 << 11,     // attr is an osh_rope_attr, which the graph makes from the model's
-                               // osh_rope
-    OSH_OP_ATTENDS = 1 << 12,  // attention: in[0], in[1], in[2] are q, k, v; attr is an
-                               // osh_attention_attr
-    OSH_OP_LOOKUP = 1 << 13,   // in[0] contains row numbers of w[0], and the op reads only these
-                               // rows
-    OSH_OP_ROUTES = 1 << 14,   // a router: out[0] has the weights of experts for each token; attr
-                               // begins with an osh_moe_router_attr
-    OSH_OP_COMBINES = 1 << 15, // out[0] = in[0] + in[1] times the expert's weight in in[2], in[1]
-                               // the output of an expert
-    OSH_OP_PICKS_ROWS = 1 << 16, // rows of out[0] are 0 for tokens that the router does not send to
-                                 // the expert
+    /* attr is an osh_rope_attr, which the graph makes from the model's osh_rope. */
+    OSH_OP_ROPE = 1 << 11,
+    /* Attention: in[0], in[1], in[2] are q, k, v; attr is an osh_attention_attr. */
+    OSH_OP_ATTENDS = 1 << 12,
+    OSH_OP_LOOKUP = 1 << 13, // in[0] contains row numbers of w[0], and the op reads only these rows
+    /* A router: out[0] has the weights of experts for each token; attr begins with an
+     * osh_moe_router_attr. */
+    OSH_OP_ROUTES = 1 << 14,
+    /* out[0] = in[0] + in[1] times the expert's weight in in[2], in[1] the output of an expert. */
+    OSH_OP_COMBINES = 1 << 15,
+    /* Rows of out[0] are 0 for tokens that the router does not send to the expert. */
+    OSH_OP_PICKS_ROWS = 1 << 16,
     OSH_OP_KEEPS_ZEROS = 1 << 17, // a row of zeros in in[0] gives a row of zeros in out[0]
-    OSH_OP_PASSES = 1 << 18,   // out[0] contains only elements of in[0] and zeros, so its values
-                               // have no larger range than those of in[0]
+    /* out[0] contains only elements of in[0] and zeros, so its values have no larger range than
+     * those of in[0]. */
+    OSH_OP_PASSES = 1 << 18,
     OSH_OP_IN_PLACE = 1 << 19, // on the host out[0] may be the same tensor as in[0]
-    OSH_OP_F32_OUT = 1 << 20,  // out[0] is F32 for every compute dtype; the op that reads out[0]
-                               // rounds
+    /* out[0] is F32 for every compute dtype; the op that reads out[0] rounds. */
+    OSH_OP_F32_OUT = 1 << 20,
     OSH_OP_HOST_ONLY = 1 << 21 // the op has no GPU kernel, so a plan runs it on the host
 };
 
 /* The data for which operations are counted. */
 typedef struct osh_op_load {
-    double tokens;           // number of tokens; not whole if a share of the tokens is counted
-    const osh_seqs *samples; // all samples, for attention
+    double tokens;           // number of tokens; may be a fraction
+    const osh_seqs *samples; // all samples; only attention needs them
 } osh_op_load;
 
 typedef struct osh_op_norm {
@@ -147,10 +150,11 @@ typedef struct osh_op_norm {
 
 typedef struct osh_op {
     const char *name;
-    int n_in, n_weights, n_out; // in[] contains n_in values, then n_weights weights, of which the
-                                // last may be absent
-    const osh_field *attrs;     // table of attributes, which the graph template fills from
-                                // config.json; NULL: the op has none
+    /* in[] contains n_in values, then n_weights weights. The last weight may be absent. */
+    int n_in, n_weights, n_out;
+    /* Table of attributes, which the graph template fills from config.json; NULL: the op has
+     * none. */
+    const osh_field *attrs;
     size_t attr_bytes;
     /* Computes the width (elements per token) of each output and the shape of each weight.
      * `in_width`: widths of the inputs. `out_width`: on entry the widths from the template, 0 if
@@ -158,8 +162,8 @@ typedef struct osh_op {
     osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr);
     osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] is NULL if the CPU uses the kernel run[OSH_REF]
-    double tol;                    // largest NMSE (normalized mean squared error) of other kernels
-                                   // against run[OSH_REF]
+    /* Largest NMSE (normalized mean squared error) of other kernels against run[OSH_REF]. */
+    double tol;
     /* Returns an upper bound of the host bytes of scratch of one call for n_tokens tokens. NULL:
      * the op needs no scratch. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -169,46 +173,48 @@ typedef struct osh_op {
     size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     osh_op_grads grad;             // kernels of the gradient
-    unsigned masked;    // bit k: the op may skip rows of in[k]; values of skipped rows may be NaN
-                        // or infinite
+    /* Bit k: the op may skip rows of in[k]; values of skipped rows may be NaN or infinite. */
+    unsigned masked;
     bool by_rows;       // true: row r of the output depends only on row r of the inputs
-    unsigned spreads;   // bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in
-                        // out[0]
-    unsigned f32_in;    // bit k: in[k] may be F32 (the output of an op with OSH_OP_F32_OUT)
-    /* A sample can be computed in several calls, some tokens (a piece) per call, if each op of the
-     * graph has `each_token` or `next`. */
-    bool each_token;    // true: the output of a token does not depend on other tokens or on the
-                        // token's position
-    osh_op_fn next;     // runs the op on the next tokens of a sample, on the host; a->past
-                        // describes the earlier tokens
+    /* Bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in out[0]. */
+    unsigned spreads;
+    unsigned f32_in;    // bit k: in[k] may be F32, as the output of an op with OSH_OP_F32_OUT
+    /* The next three members are for samples that are computed in several calls, some tokens (a
+     * piece) per call. This is possible if each op of the graph has `each_token` or `next`. */
+    /* True: the output of a token does not depend on other tokens or on the token's position. */
+    bool each_token;
+    /* Runs the op on the next tokens of a sample, on the host; a->past describes the earlier
+     * tokens. */
+    osh_op_fn next;
     /* Returns the number of bytes of the state (osh_op_past) of a sample of at most n_tokens
      * tokens. `dt`: dtype of in[0]. NULL: `next` needs no state. */
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 
-    unsigned traits;    // OSH_OP_* bits: what other folders ask about the op
+    unsigned traits;    // OSH_OP_* bits: properties of the op that other folders ask for
     /* Returns the number of floating-point operations for `load`. NULL: they are not counted. */
     double (*flops)(const void *attr, const int64_t *in_width, int64_t out_width,
                     const osh_op_load *load);
-    /* True if a factor for each channel of in[k] gives the same factors for the channels of out[0].
-     * NULL: for no input. */
+    /* Returns true if factors of the channels of in[k] become the same factors of the channels of
+     * out[0]. NULL: always false. */
     bool (*passes_factors)(const void *attr, int k);
-    /* True if attributes of the op limit its result, so that an infinity in in[k] can give a finite
-     * result. NULL: never. */
+    /* Returns true if attributes of the op limit its result, so that an infinity in in[k] can give
+     * a finite result. NULL: always false. */
     bool (*limits)(const void *attr, int k);
-    // with OSH_OP_NORM: describes the norm; NULL: of whole rows, with nothing added to the weight
+    // With OSH_OP_NORM: describes the norm. NULL: the norm is over whole rows, and nothing is added
+    // to the weight.
     osh_op_norm (*norm)(const void *attr);
 } osh_op;
 static inline bool osh_op_is(const osh_op *op, unsigned traits) // true if op has one of the traits
 {
     return (op->traits & traits) != 0;
 }
-/* Rows of the table, for code that runs an op itself. */
+/* The rows of the table of ops. Code that runs an op itself uses them. */
 #define OSH_OP(x) extern const osh_op osh_op_##x;
 #include "ops/ops.def"
 #undef OSH_OP
 
-/* True if bit k of op->spreads is set, unless attributes of the op limit its result: an infinity in
- * in[k] can then give a finite result. */
+/* True if, on a GPU, a NaN or infinity in in[k] always gives one in out[0]: bit k of op->spreads is
+ * set, and `limits` is false. */
 bool osh_op_spreads(const osh_op *op, const void *attr, int k);
 const osh_op *osh_op_find(const char *name); // returns NULL if no op has this name
 size_t osh_op_count(void);
@@ -228,8 +234,8 @@ osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
  * values are finite. */
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
-/* Runs op kl on a->in and adds the divergences of the first n rows to *sum, or of those with
- * counted[row] if `counted` [n] is not NULL. Ignores a->out. */
+/* Runs the op kl on a->in and adds the divergences of the first n rows to *sum. If `counted` [n] is
+ * not NULL, adds only rows with counted[row]. Ignores a->out. */
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n,
                       const uint8_t *counted);
 /* Returns the number of host bytes that osh_kl_sum allocates for N rows, with the allocator's
@@ -241,8 +247,8 @@ typedef struct {
     double eps;
     int64_t head_dim; /* length of a normalized slice, as for q_norm and k_norm; 0: the whole row */
     double offset;    /* number added to the weight (Gemma: 1) */
-    bool late;        /* true: rounds once, after the product with w (Gemma, OLMo); false: also
-                       * before it */
+    /* True: rounds once, after the product with w (Gemma, OLMo). False: also rounds before it. */
+    bool late;
     bool plain;       /* true: the op has no weight (Llama 4's L2 norm) */
 } osh_rms_norm_attr;
 typedef struct {
@@ -262,21 +268,22 @@ typedef struct { double by; bool rounded; } osh_scale_attr; /* by: factor; round
                                                              * first */
 typedef struct { int64_t rows, offset; } osh_positions_attr;
 #define OSH_ROPE_MAX_FREQS 512
-/* The graph computes the inverse frequencies from the model's osh_rope. Only for the type `dynamic`
- * does the op itself compute frequencies. */
+/* Attributes of rope. The graph computes the inverse frequencies from the model's osh_rope. The op
+ * itself computes frequencies only for the type `dynamic`. */
 typedef struct {
     int64_t head_dim, rotary_dim;
     float inv_freq[OSH_ROPE_MAX_FREQS];  // inverse frequencies, [rotary_dim / 2]
-    float long_freq[OSH_ROPE_MAX_FREQS]; // inverse frequencies for samples longer than long_from
-                                         // tokens, [rotary_dim / 2]; long_from 0: not used
+    /* Inverse frequencies for samples longer than long_from tokens, [rotary_dim / 2]; long_from 0:
+     * not used. */
+    float long_freq[OSH_ROPE_MAX_FREQS];
     int64_t long_from;
     double attention_scaling;            // factor of cos and sin
-    bool dynamic; // true: dynamic NTK, in which the frequencies of a sample of L > max_pos tokens
-                  // depend on L
+    /* True: dynamic NTK, in which the frequencies of a sample of L > max_pos tokens depend on L. */
+    bool dynamic;
     double theta, factor; int64_t max_pos;
     bool interleaved; // true: rotates pairs (2i, 2i + 1); false: pairs (i, i + rotary_dim / 2)
-    bool f32;         // true: cos, sin and products stay f32, and only the sum is rounded; false:
-                      // all are rounded
+    /* True: cos, sin and products stay f32, and only the sum is rounded; false: all are rounded. */
+    bool f32;
     /* The op multiplies the result by 1 + beta ln(1 + floor(position / original)), unless beta is
      * 0. */
     double position_beta;
@@ -344,12 +351,12 @@ typedef struct {
 typedef struct { // attributes of mix (mix.c)
     uint64_t key;
     double share;           // probability that an element comes from in[0]
-    const int64_t *samples; // sample numbers of the batch; NULL: first_sample, first_sample + 1,
-                            // ...; view
+    /* Sample numbers of the batch; NULL: first_sample, first_sample + 1, ... */
+    const int64_t *samples; // view
     int64_t first_sample;
 } osh_mix_attr;
 uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
-/* Rule by which a model changes its logits: logit = cap tanh(logit / divide / cap). divide 0: no
+/* Rule for changing the logits of a model: logit = cap tanh(logit / divide / cap). divide 0: no
  * division; cap 0: no cap. */
 typedef struct { double divide, cap; } osh_logits_rule;
 /* Attributes of nll and kl; index 0: the model, 1: the reference model. A bias is added to the

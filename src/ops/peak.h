@@ -6,8 +6,9 @@
 
 /* Measures floating-point operations per second of all threads together. Each thread multiplies its
  * own square matrices for about `seconds`. F32 uses OpenBLAS or tiles (math/tile.h), whichever is
- * faster; BF16 uses pairs (math/pairs.h). Without BF16 instructions the kernels compute BF16
- * products in f32, and the function returns OSH_E_UNSUPPORTED without a message for BF16. */
+ * faster; BF16 uses pairs (math/pairs.h). On a processor without BF16 instructions, where kernels
+ * compute BF16 products in f32, the function returns OSH_E_UNSUPPORTED without a message for
+ * BF16. */
 osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, double seconds);
 /* Measures floating-point operations per second of causal attention, on all threads, as during a
  * compression: one sample of 512 tokens, BF16, 9 heads of 64 elements on 3 kv heads (SmolLM2-135M).

@@ -100,8 +100,9 @@ static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_att
         head[i] = osh_round_to(head[i], dtype) * factor;
 }
 
-/* Rotates all heads of x, a tensor with the shape of `like`. `way`, the factor of the angle, is 1
- * and the result is rounded to the dtype of `like`, or -1 for gradients, without rounding. */
+/* Rotates all heads of x, a tensor with the shape of `like`. `way` is the factor of the angle. If
+ * it is 1, the result is rounded to the dtype of `like`. If it is -1 (for gradients), the result is
+ * not rounded. */
 static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const osh_seqs *seqs,
                                 const osh_rope_attr *at, int way)
 {
@@ -109,7 +110,7 @@ static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, c
     osh_dtype dt = way > 0 ? like->dtype : OSH_F32;
     int64_t N = osh_rows(like), width = osh_width(like), n_seqs = 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
-    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
+    osh_tile *seq = NULL; // range of rows of each sample; own
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) {
@@ -151,9 +152,8 @@ done:
 
 const osh_op osh_op_rope = {
     .name = "rope", .n_in = 1, .n_weights = 0, .n_out = 1, .spreads = 1,
-    .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer, // the attributes have no
-                                                                        // field table, because the
-                                                                        // graph computes them
+    /* The attributes have no field table, because the graph computes them. */
+    .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch, .next = osh_rope_cpu,
     .scratch_cuda = osh_rope_cuda_scratch,

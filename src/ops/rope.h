@@ -10,7 +10,7 @@ void osh_rope_freqs(float *inv_freq, const osh_rope_attr *at, int64_t len);
 /* Returns a key for the sample length `len`. Samples with equal keys have equal frequencies. Key 0
  * means the frequencies of `at`. */
 int64_t osh_rope_key(const osh_rope_attr *at, int64_t len);
-/* Returns 1 + beta ln(1 + floor(pos / original)), by which rotated heads at position pos are
- * multiplied. Returns 1 if beta is 0. */
+/* Returns the factor of rotated heads at position pos: 1 + beta ln(1 + floor(pos / original)), or 1
+ * if beta is 0. */
 float osh_rope_position_factor(const osh_rope_attr *at, int64_t pos);
 #endif

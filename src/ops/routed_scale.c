@@ -1,5 +1,5 @@
-/* routed_scale.c - multiplies each token by the router's weight of an expert. The result is the
- * input of Llama 4's experts.
+/* routed_scale.c - multiplies each token by the router's weight of an expert. Llama 4's experts
+ * read the result.
  *
  *   expert -1:   in[0] x [N, D]   in[1] route [N, E]    out y [N, D] = x * sum of route[n, :]
  *   expert e:    in[0] x [N, D]   in[1] logits [N, E]   out y [N, D] = x * sigmoid(logits[n, e])

@@ -1,5 +1,5 @@
-/* scan.h - attributes and kernels of the ops in layers that have a recurrent state instead of keys
- * and values.
+/* scan.h - attributes and kernels of the ops of recurrent layers, which have a state instead of
+ * keys and values.
  *
  * Letters: conv1d: C channels, K tokens of the window. delta_rule: Nk key heads [Dk], Nv value
  * heads [Dv]. ssm_scan: H heads [P], G groups of states [S]. gated_norm: H heads [D]. N tokens.

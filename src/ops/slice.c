@@ -92,9 +92,8 @@ static osh_status slice_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_slice = {
     .name = "slice", .n_in = 1, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_slice_attr), .infer = infer,
-    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)}, // the CPU runs the
-                                                                        // reference kernel, which
-                                                                        // only copies
+    /* The CPU runs the reference kernel, which only copies. */
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_cuda)},
     .tol = 0, .scratch = osh_elementwise_scratch,
     .grad.run = {[OSH_REF] = slice_grad_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_slice_grad_cuda)},
     .grad.scratch = osh_elementwise_scratch, .by_rows = true,

@@ -212,7 +212,8 @@ done:
 
 static bool stat_is_lower(const osh_stat *s) { return s->type->merge == &osh_op_merge_lower; }
 
-/* A type that neither sums nor has a triangle is small, and is merged as a whole. */
+/* True if a state is merged row by row. The state of a type without sums and without a triangle has
+ * few bytes, and is merged as a whole. */
 static bool stat_has_rows(const osh_stat *s)
 {
     return s->all->ndim == 2 && (stat_is_lower(s) || s->type->merge == &osh_op_merge_sums);
@@ -272,7 +273,7 @@ osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge)
 {
     if (merge) return stat_merge(cx, s); // empties `part`, too
     if (s->type->begin || !stat_has_rows(s)) return state_empty(cx, s->type, s->part);
-    for (int64_t row = 0; row < osh_stat_n_rows(s); row++) // the rest of a triangle stays 0
+    for (int64_t row = 0; row < osh_stat_n_rows(s); row++) // elements above the diagonal stay 0
         memset(row_at(s, s->part, row), 0, osh_stat_tile_bytes(s, row, row + 1));
     return OSH_OK;
 }

@@ -10,12 +10,13 @@
  *
  * So the result depends on the samples and on the number of groups. The result does not depend on
  * batches, on threads, or on the process or GPU that collects a group. The first group with tokens
- * is added to the result directly. Each later group is added to a second tensor (osh_stat.part),
- * which is merged into the result when the group ends. A statistic that is exact (largest,
- * smallest, counts) needs no second tensor, because every number of groups gives the same bytes.
+ * is collected directly in the result. Each later group is collected in a second tensor
+ * (osh_stat.part), which is merged into the result when the group ends. Exact statistics (largest,
+ * smallest, counts) need no second tensor, because their bytes do not depend on the number of
+ * groups.
  *
- * A statistic is attached to a value of the graph by its collector (run/stats.c, run/folds.c,
- * run/ranges.c, run/coverage.c, and the measurements of eval). */
+ * The code that collects a statistic of a value of the graph is called its collector (run/stats.c,
+ * run/folds.c, run/ranges.c, run/coverage.c, and the measurements of eval). */
 #ifndef OSH_STAT_H
 #define OSH_STAT_H
 #include "ops/op.h"
@@ -28,15 +29,14 @@ typedef struct osh_stat_type {
     int64_t shape[2];  // shape of the state; 0 in the table means the argument n of osh_stat_shape
     /* Makes a state empty. NULL: an empty state contains zeros. */
     osh_status (*begin)(osh_ctx *cx, osh_tensor *state);
-    /* The op that adds rows to the state. The op reads x and, for some statistics, x of the
-     * original model, and adds to its output, the state. NULL: the collector adds to the state
-     * itself (osh_stat_at). */
+    /* The op that adds rows to the state. Its inputs are x and, for some statistics, x of the
+     * original model; its output is the state. NULL: the collector itself adds to the state
+     * (osh_stat_at). */
     const osh_op *feed;
-    /* The op that merges the state out[1], of later samples, into the state out[0]. out[1]
-     * becomes empty. */
+    /* The op that merges two states: adds out[1], the state of later samples, to out[0] and makes
+     * out[1] empty. */
     const osh_op *merge;
-    bool exact;        // true: every number of groups gives the same bytes, so no second tensor is
-                       // needed
+    bool exact; // true: every number of groups gives the same bytes, so no second tensor is needed
     /* Turns the merged state into the result, in place. NULL: the merged state is the result. */
     void (*finish)(osh_tensor *state);
 } osh_stat_type;
@@ -50,8 +50,8 @@ extern const osh_stat_type osh_stat_peaks;
 extern const osh_stat_type osh_stat_channel_sum;
 /* Smallest and largest value of each channel, F32 [2, n]. */
 extern const osh_stat_type osh_stat_channel_range;
-/* Smallest and largest value of each sample, or of each head of each sample, F32 [2, n]. An
- * observer that updates its range sample by sample reads these values in order. */
+/* Smallest and largest value of each sample, or of each head of each sample, F32 [2, n]. The values
+ * stay separate because some observers update their range sample by sample. */
 extern const osh_stat_type osh_stat_sample_ranges;
 /* Number of tokens that a router sends to each expert, I64 [n]. */
 extern const osh_stat_type osh_stat_routes;
@@ -80,20 +80,22 @@ bool osh_stat_is_grouped(const osh_stat_type *t, const osh_groups *g);
 typedef struct osh_stat { // the statistic of one value of the graph
     const osh_stat_type *type;
     osh_groups groups;
-    osh_tensor *all;  // state of all groups before the current group, or of all groups if `part` is
-                      // NULL; after osh_stat_finish, the result; own
-    osh_tensor *part; // state of the current group, from the second group on; NULL: every group is
-                      // added to `all` directly (osh_stat_is_grouped); own
+    /* State of all groups before the current group; if `part` is NULL, of all groups. After
+     * osh_stat_finish: the result. */
+    osh_tensor *all;  // own
+    /* State of the current group, unless it is the first. NULL: every group is added to `all`
+     * directly (osh_stat_is_grouped). */
+    osh_tensor *part; // own
     int64_t group;    // index of the group of the last added sample; -1: none
     bool apart;       // true: samples of the current group are added to `part`; false: to `all`
     int64_t next;     // lowest number that the next sample may have
-    bool open;        // set by the caller: every group is added to `part`, if there is one, and the
-                      // caller merges it (osh_stat_merge_tile), because other processes collect
-                      // groups, too
+    /* Set by the caller if other processes collect groups, too. True: every group is added to
+     * `part`, if there is one, and the caller merges it (osh_stat_merge_tile). */
+    bool open;
 } osh_stat;
 /* Allocates a statistic with an empty state `all`. osh_stat_new_part then allocates `part`, if the
- * statistic needs it. These are two functions, because on a GPU the caller chooses the address of
- * each of the two blocks. */
+ * statistic needs it. There are two functions because on a GPU the caller chooses an address for
+ * each allocation. */
 osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh_groups groups,
                         int64_t n, osh_where where);
 osh_status osh_stat_new_part(osh_ctx *cx, osh_stat *s, osh_where where);
@@ -104,8 +106,8 @@ osh_status osh_stat_at(osh_ctx *cx, osh_tensor **to, osh_stat *s, int64_t sample
  * the samples first_sample, first_sample + 1, and so on. No sample may be added twice. Runs the op
  * `feed` once for each group. Ignores a->out. */
 osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t first_sample);
-/* The functions below move `part` to another process, in tiles of whole rows. In a tile, a row of a
- * lower triangle has only its part of the triangle. */
+/* The functions below move `part` to another process, in tiles of whole rows. If the state is a
+ * lower triangle, a tile has only the elements of its rows up to the diagonal. */
 int64_t osh_stat_n_rows(const osh_stat *s);
 /* Returns the bytes of a tile with rows [first, end). */
 size_t osh_stat_tile_bytes(const osh_stat *s, int64_t first, int64_t end);

@@ -78,7 +78,7 @@ static osh_status xielu_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     xielu_slopes s = slopes_read(a->in);
     float *x = NULL;      // in f32, [N, F]; own
-    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
+    osh_tile *seq = NULL; // range of rows of each sample; own
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

@@ -2,8 +2,9 @@
  * tensors that early.h has already checked.
  *
  * Threads read each shard from front to back in chunks, with direct I/O, so the disk has several
- * requests at a time. The threads take turns in the order of the chunks in the files, so the bytes
- * of a tensor are added to its checksum in order, even if the tensor is in several chunks. */
+ * requests at a time. Each thread waits until all earlier chunks are added to the checksums, before
+ * it adds its own. So the bytes of a tensor are added in order, even if the tensor is in several
+ * chunks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,15 +30,17 @@ struct check {
     XXH3_state_t *state;  // own: state for the tensor order[at]
     int64_t at;           // index in `order` of the tensor whose checksum is being computed
     pthread_mutex_t lock;
-    int64_t next, taken;  // the next chunk; next: index in `order` of its first tensor; taken:
-                          // bytes of this tensor in earlier chunks
-    osh_turns turns;      // makes the threads add chunks to checksums in the order of the files;
-                          // one ticket for each chunk
-    osh_status rc;        // status of the first failed chunk, in the order of the chunks in the
-                          // files
+    /* About the next chunk.
+     * next: index in `order` of its first tensor.
+     * taken: bytes of this tensor in earlier chunks. */
+    int64_t next, taken;
+    /* Makes the threads add chunks to checksums in the order of the files; one ticket for each
+     * chunk. */
+    osh_turns turns;
+    osh_status rc; // status of the first failed chunk, in the order of the chunks in the files
     const reader *failed; // reader of the failed chunk; NULL: no chunk failed
-    void *blocks;         // own: buffers of all readers in one allocation, so that the system can
-                          // map pages of 2 MiB
+    /* Buffers of all readers, in one allocation: the system can then map pages of 2 MiB. */
+    void *blocks;         // own
     reader *readers;      // own
     int n_readers;
 };
@@ -57,12 +60,11 @@ static int check_by_offset(const void *x, const void *y, void *plan)
     if (s != t) return s < t ? -1 : 1;
     if (i != j) return i < j ? -1 : 1;
     return (p->manifest.out[a].end > p->manifest.out[b].end) -
-           (p->manifest.out[a].end < p->manifest.out[b].end); // empty tensors come before other
-                                                              // tensors with the same offset
+           /* empty tensors are before other tensors with the same offset */
+           (p->manifest.out[a].end < p->manifest.out[b].end);
 }
 
-/* True if the checksum of the tensor is known without a read: the tensor is empty, or early.c has
- * checked its bytes. */
+/* True if the tensor need not be read: it is empty, or early.c has checked its bytes. */
 static bool check_has_sum(const check *c, int64_t out)
 {
     const osh_entry *t = &c->e->plan->manifest.out[out];
@@ -130,8 +132,8 @@ static void check_look(const check *c, const chunk *k, const uint8_t *bytes)
 }
 
 /* Waits until all earlier chunks are added, adds the bytes of this chunk to the checksums, and
- * wakes the thread with the next chunk. A failed chunk must also wait and wake the next thread,
- * because later chunks wait for it. */
+ * wakes the thread with the next chunk. Also called for a chunk that failed, because later chunks
+ * wait for it. */
 static void check_take_turn(reader *r, const chunk *k, osh_status rc)
 {
     check *c = r->c;
@@ -186,7 +188,8 @@ static osh_status check_read_all(osh_ctx *cx, check *c)
     if (!(c->blocks = osh_alloc(cx, osh_check_blocks(&c->e->plan->budget, most))))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to read what was written");
     pthread_mutex_init(&c->lock, NULL);
-    pthread_mutex_lock(&c->lock); // no reader begins before all exist
+    /* The lock is held until all readers exist; no reader begins before. */
+    pthread_mutex_lock(&c->lock);
     for (; c->n_readers < most && !rc; c->n_readers++) {
         c->readers[c->n_readers].c = c;
         rc = check_reader_open(cx, &c->readers[c->n_readers]);

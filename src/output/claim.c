@@ -1,9 +1,10 @@
 /* claim.c - checks that the directories of the output belong to the run, before and while it
  * writes.
  *
- * A file that this program did not make is refused with its path and the reason, and stays
- * untouched. During the run another process or a person may move, remove or replace the open files.
- * The checks before the final rename make sure that no other files get the output's name. */
+ * If a directory has a file that this program did not make, the run fails with the path and the
+ * reason, and does not touch the file. During the run another process or a person may move, remove
+ * or replace the open files. Therefore the checks are repeated before the final rename, so that no
+ * other files get the output's name. */
 #include <string.h>
 
 #include "base/inode.h"
@@ -53,7 +54,7 @@ static osh_status claim_input(osh_ctx *cx, const places *p, const char *what, co
         bool inside = false;
         osh_status rc = osh_path_inside(cx, &inside, path, dirs[i]);
         if (rc == OSH_E_NOMEM) return rc;
-        // the failure is ignored, because opening the file later reports the same error
+        // the failure is ignored here; opening the file later reports the same error
         if (rc) osh_error_clear(cx);
         if (inside)
             return osh_fail(cx, OSH_E_USAGE,
@@ -150,7 +151,7 @@ osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e)
                  "no %s; want it moved away, or another --output",
                  e->partial, names[0], OSH_JOURNAL_NAME);
     OSH_TRY(osh_journal_is_begun(cx, path, &begun));
-    // the earlier run wrote only its journal, so no other file must be checked
+    // the earlier run wrote only its journal, so there is no other file to check
     if (n == 1 && begun) goto done;
     OSH_TRY(osh_claim_journal(cx, path));
 done:
@@ -205,7 +206,7 @@ osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e)
     if (!*is) goto done;
     OSH_TRY(osh_dir_list(cx, &names, &n, e->replaced));
     OSH_TRY(osh_sum_of_manifest(cx, &sum, e->replaced));
-    // the manifest is deleted last, so a directory without files also counts as that output
+    // an interrupted deletion of that output can leave a directory without files
     *is = !n || sum == e->replaced_sum;
 done:
     osh_strings_free(cx, names, n);
@@ -263,8 +264,8 @@ osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e)
     return claim_fail_gone(cx, e, e->final);
 }
 
-/* Another process may put its own directory at e->partial between the last check and the rename. If
- * so, this function renames that directory back and fails. */
+/* Between the last check and the rename, another process may have put its own directory at
+ * e->partial. In this case the function renames that directory back and fails. */
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;

@@ -5,8 +5,8 @@
  *   this thread        LAG bytes later: drops its pages | reads it with direct I/O | compares
  *   seal               reads the rest: small tensors, and the last LAG bytes
  *
- * If a tensor cannot be read or differs, the seal reads it again and reports it. This check does
- * not replace barriers: the seal syncs every shard before it trusts the bytes that were read. */
+ * If a tensor cannot be read or differs, the seal reads it again and reports the error. The check
+ * alone does not prove that the bytes are on the disk; for this the seal also syncs every shard. */
 #include "output/early.h"
 
 #include <assert.h>
@@ -16,8 +16,8 @@
 #include "output/emit_impl.h"
 #include "budget/bands.h"
 
-/* Number of bytes between the last write and the read; with fewer, a read waits for the writeback.
- * */
+/* A tensor is read when this number of bytes has been written after it. With fewer bytes, the read
+ * would wait for the writeback. */
 enum { LAG = 32 << 20 };
 
 struct osh_early {
@@ -27,11 +27,12 @@ struct osh_early {
     pthread_mutex_t lock;
     pthread_cond_t more;
     int64_t *queue;       // own [most]: output tensors in the order in which they were written
-    int64_t n, next, most; // n: number of queued tensors; next: number of tensors that the thread
-                           // has taken from the queue; most: capacity of the queue
+    /* n: number of queued tensors.
+     * next: number of tensors that the thread has taken from the queue.
+     * most: capacity of the queue. */
+    int64_t n, next, most;
     int64_t behind;       // number of bytes of the queued tensors that the thread has not yet taken
-    bool *agrees;         // own [n_out]: true if the bytes on the disk equal the bytes that were
-                          // written
+    bool *agrees; // own [n_out]: true if the bytes on the disk equal the bytes that were written
     bool made, running, stop;
 };
 

@@ -10,8 +10,8 @@ typedef struct osh_early osh_early;
 osh_status osh_early_new(osh_ctx *cx, osh_early **out, const osh_emitter *e);
 
 
-/* Queues an output tensor that was written and recorded. In all functions below, y may be NULL:
- * they do nothing, and osh_early_agrees returns false. */
+/* Queues an output tensor that was written and recorded. All functions below accept y NULL and then
+ * do nothing; osh_early_agrees returns false. */
 void osh_early_add(osh_early *y, int64_t out);
 /* Stops and joins the thread. */
 void osh_early_stop(osh_early *y);

@@ -11,7 +11,7 @@
 #include "match/cache.h"
 #include "rewrite/folds.h"
 
-/* A barrier is made after this many bytes or seconds; a crash makes the next run check the work
+/* A barrier is made after this many bytes or seconds. After a crash, the next run checks all work
  * since the last barrier. */
 enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 };
 
@@ -95,7 +95,7 @@ static void emit_remove_partial(osh_ctx *cx, const osh_emitter *e)
 {
     osh_known k = {0}; // own
     osh_status rc = osh_known_of_run(cx, &k, &e->plan->manifest, e->journal);
-    // the removal is recorded before it begins, because a kill may interrupt it
+    // a kill may interrupt the removal, so it is recorded before it begins
     if (!rc && e->journal)
         osh_journal_append(cx, e->journal, OSH_REC_DISCARDED, NULL, 0);
     if (!rc) osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, false);
@@ -225,7 +225,7 @@ static osh_status emit_do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job
     const osh_linear *l = &e->plan->match.linears[j->index];
     osh_cache_leaf c[OSH_CACHE_LEAVES];
     osh_format_weight weight = osh_linear_stored(l);
-    // a run that only measures errors (a survey) writes no tensors, so only the result is recorded
+    // a survey only measures errors and writes no tensors, so only the result is recorded
     if (!l->out.n) return emit_record_linear(cx, e, j);
     OSH_TRY(l->format->pack(cx, j->packed, &weight, j->result.codes, &j->result.params,
                             &(osh_format_input){j->in_scale, j->in_zero}));
@@ -269,8 +269,8 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
             osh_mem_move(cx, waiting[k]->data, OSH_MEM_HOST),
                 osh_mem_move(cx, waiting[k], OSH_MEM_HOST);
     if (j.result.packed)
-        j.packed[0] = j.result.codes, j.result.codes = NULL; // the modifier has already packed the
-                                                             // codes; j.packed takes ownership
+        /* the modifier has already packed the codes; j.packed takes their ownership */
+        j.packed[0] = j.result.codes, j.result.codes = NULL;
     rc = osh_emit_push(cx, e, &j);
     memset(j.packed, 0, sizeof j.packed); // the queued job owns the buffers, also after a failure
 done:
@@ -279,7 +279,7 @@ done:
     return rc;
 }
 
-/* Allocates the tensors of a Linear, which rank 0 sends. */
+/* Allocates the tensors of a Linear that rank 0 sends. */
 static osh_status emit_new_raw(osh_ctx *cx, const osh_emitter *e, const osh_linear *l,
                                osh_tensor **raw)
 {
@@ -320,8 +320,8 @@ done:
     return rc;
 }
 
-/* Records the checksums of source tensors that were read and have no record yet, because the
- * results so far depend on these tensors. */
+/* The results so far depend on the source tensors that were read. Records the checksums of those
+ * that have no record yet. */
 static osh_status emit_record_sources(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -437,8 +437,8 @@ static osh_status emit_do_view(osh_ctx *cx, osh_emitter *e, const osh_emit_job *
     return rc ? rc : emit_record_copy(cx, e, j->out);
 }
 
-/* Records tensors that were written. Marks the shards dirty only at this point, so that a barrier
- * between the write and the record does not clear the mark. */
+/* Records tensors that were written. Marks the shards dirty at the end, because a barrier between
+ * the write and the record would clear the mark. */
 static osh_status emit_do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     const osh_linear *l = j->index >= 0 ? &e->plan->match.linears[j->index] : NULL;

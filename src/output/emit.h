@@ -14,8 +14,9 @@ typedef struct osh_result { // result of a Linear
     osh_losses losses;
     const char *fallback; // view: of a constant, or of the emitter; NULL: none
     bool done;
-    bool earlier; // an earlier run has solved the Linear: the output has its codes, memory has the
-                  // weight of the source
+    /* True if an earlier run has solved the Linear. The output has its codes, and memory has the
+     * weight of the source. */
+    bool earlier;
 } osh_result;
 
 #define OSH_LOG_NAME "oneshot.log" // file in the partial directory
@@ -30,13 +31,14 @@ osh_status osh_output_claim(osh_ctx *cx, const osh_options *o);
  * one. Sets results [linears] from the journal. If the final directory already is the output of
  * this run, sets *finished to true and *out to NULL.
  *
- * Fails if the partial directory has another identity (unless restart is set) or another process
- * writes it; if the output directory is not empty and was not made by this program, or was made by
- * it and overwrite is not set; and if the disk does not have enough space. */
+ * Fails in these cases. The partial directory has another identity, and restart is not set. Another
+ * process writes the partial directory. The output directory is not empty and was not made by this
+ * program; or it was made by this program, and overwrite is not set. The disk does not have enough
+ * space. */
 osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results,
                            bool *finished);
-/* Stops the thread of the emitter. If the output is not sealed, removes the partial directory if it
- * contains no finished work or osh_emitter_discard was called. */
+/* Stops the thread of the emitter. Removes the partial directory if the output is not sealed and
+ * either no work is finished or osh_emitter_discard was called. */
 void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
 osh_globals *osh_emit_globals(osh_emitter *e); // view; NULL: no Linear has a global scale
 void osh_emitter_discard(osh_emitter *e); // makes osh_emitter_free remove the partial directory
@@ -45,9 +47,9 @@ int osh_emitter_n_resumed(const osh_emitter *e); // number of times that a proce
 bool osh_emitter_holds_work(const osh_emitter *e); // true if something is finished
 
 /* The functions below give jobs to a thread of the emitter. The thread packs, writes and records
- * them in their order while the caller goes on. After a failure of the thread the next call fails.
- * Jobs that wait are in host memory. An allocation that would go above the plan's peak waits until
- * a job is written. Only one thread at a time may call these functions. */
+ * the jobs in their order while the caller continues. After a failure of the thread the next call
+ * fails. Waiting jobs are in host memory. An allocation that would exceed the plan's peak waits
+ * until a job is written. Only one thread at a time may call these functions. */
 
 /* Emits the tensors of one Linear. Takes ownership of codes and params of the job, and of *in_scale
  * and *in_zero (those of a static input, or NULL). */
@@ -55,21 +57,22 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
                            osh_tensor **in_scale, osh_tensor **in_zero);
 /* Waits until everything is written and recorded. */
 osh_status osh_emit_wait(osh_ctx *cx, osh_emitter *e);
-/* True if the tensor is copied, not quantized, and has a NaN or an infinity. Called after
- * osh_emit_check. False for all tensors if an earlier process has checked the output. */
+/* True if the output tensor is a copy with a NaN or an infinity. Called after osh_emit_check.
+ * Always false if an earlier process has checked the output. */
 bool osh_emit_not_finite(const osh_emitter *e, int64_t out);
 /* Waits until the thread no longer reads memory that was passed to osh_emit_copy_from. */
 void osh_emit_let_go(osh_emitter *e);
-/* Reads the emitted codes of a Linear from the output and decodes them to w [O, I]: bit for bit the
- * weight that the modifier made. If several ranks do the job, all call it together, and rank 0
- * reads for all. `bias` gets the bias that learned with it; may be NULL. */
+/* Reads the emitted codes of a Linear from the output and decodes them to w [O, I]. The result is
+ * bit for bit the weight that the modifier made. `bias` (may be NULL) gets the bias that was
+ * learned together with the weight. If several ranks do the job, all call this function together,
+ * and rank 0 reads for all. */
 osh_status osh_emit_reload(osh_ctx *cx, osh_emitter *e, int linear, osh_tensor *w,
                            osh_tensor *bias);
 
 /* Sets *out to a copy (view of the emitter) of a text, for the member `fallback` of a job. */
 osh_status osh_emit_keep_text(osh_ctx *cx, osh_emitter *e, const char **out, const char *text);
 
-/* Records the factors that the traversal makes in these subgraphs in one record. Called before
+/* Records the factors that the traversal computes in these subgraphs, in one record. Called before
  * results of weights with these factors are emitted. */
 osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, int first_subgraph,
                           int n_subgraphs);
@@ -77,11 +80,11 @@ osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, in
  * subgraph's activations in the disk tier, -1: none. If generation >= 0, the record is on the disk
  * when this function returns. */
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation);
-/* Fails if a shard of the source has changed. A shard with another stamp is read again; if `last`
- * is true, also a shard whose stamp is too fresh to be trusted. */
+/* Fails if a shard of the source has changed. Reads a shard again if its stamp has changed and, if
+ * `last` is true, also if its stamp is too fresh to be trusted. */
 osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last);
-/* Returns the index of the last subgraph whose activations are on the disk by the record of an
- * earlier run; -1: none. *generation: number of the visit that stored them. */
+/* Returns the index of the last subgraph whose activations are on the disk, according to the
+ * journal of an earlier run; -1: none. *generation: number of the visit that stored them. */
 int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
 
 /* Emits an output tensor that is a bitwise copy. `data` has all its bytes, which must stay valid

@@ -15,47 +15,49 @@
 #include "ranks/ranks.h"
 
 enum { OSH_EMIT_CHUNK = 2 << 20 }; // number of bytes that `oneshot verify` reads at once
-/* File name of the report; its presence shows that this program made the directory. */
+/* File name of the report. If a directory has it, this program made the directory. */
 #define OSH_MARK_NAME "oneshot-report.json"
 #define OSH_MANIFEST_NAME "oneshot-manifest.json"
 #define OSH_JOURNAL_NAME "oneshot-journal"
 
-/* Record types of the journal; docs/how-to/resume.md draws them. If a record changes,
+/* Record types of the journal; docs/how-to/resume.md has the layouts. If a layout changes,
  * OSH_IDENTITY_JOURNAL must change, too. */
 enum {
     OSH_REC_IDENTITY = 1, // JSON object: fields of the identity of the run
-    OSH_REC_LINEAR,       // u32 index of the Linear, u32 n, f64 nmse, f64 objective, f64 nearest,
-                          // u64 sums[n], u64 sum of the weight, text fallback ("": none), u32 m,
-                          // f64 losses[m], f64 loss of all
+    /* u32 index of the Linear, u32 n, f64 nmse, f64 objective, f64 nearest, u64 sums[n], u64 sum of
+     * the weight, text fallback ("": none), u32 m, f64 losses[m], f64 loss of all. */
+    OSH_REC_LINEAR,
     OSH_REC_COPY,         // u64 output tensor, u64 its checksum: a copied tensor is written
-    OSH_REC_VOID,         // u64 output tensor: the bytes on the disk differ from the bytes that
-                          // were written, so earlier records do not count
-    OSH_REC_SUBGRAPH,     // u32 subgraph, u64 generation: number of the visit that stored its
-                          // activations on the disk (~0: none)
-    OSH_REC_BARRIER,      // all earlier records and their bytes are on the disk
+    /* u64 output tensor: the bytes on the disk differ from the bytes that were written, so earlier
+     * records do not count. */
+    OSH_REC_VOID,
+    /* u32 subgraph, u64 generation: number of the visit that stored its activations on the disk
+     * (~0: none). */
+    OSH_REC_SUBGRAPH,
+    OSH_REC_BARRIER, // all earlier records are on the disk, and so are the bytes that they describe
     OSH_REC_SEALED,       // the directory is complete and needs only its final name
-    OSH_REC_RUN,          // u64 random number that identifies files of this run in other
-                          // directories
-    OSH_REC_SOURCES,      // (u64 tensor of the source, u64 checksum)*: tensors that were read and
-                          // have no earlier record
-    OSH_REC_STAMPS,       // JSON object: stamps (size, inode, times) of the source's shards;
-                          // replaces earlier stamps
-    OSH_REC_REPLACED,     // u64 checksum of the manifest of the old output, which is renamed to
-                          // OUT.oneshot-replaced
+    OSH_REC_RUN, // u64 random number that identifies files of this run in other directories
+    /* (u64 tensor of the source, u64 checksum)*: tensors that were read and have no earlier
+     * record. */
+    OSH_REC_SOURCES,
+    /* JSON object: stamps (size, inode, times) of the source's shards; replaces earlier stamps. */
+    OSH_REC_STAMPS,
+    /* u64 checksum of the manifest of the old output, which is renamed to OUT.oneshot-replaced. */
+    OSH_REC_REPLACED,
     OSH_REC_DISCARDED,    // earlier records do not count, because their files are being removed
     OSH_REC_FOLDS,        // (u32 fold, u32 n, u32 bits of factors[n])*: all folds of one visit
-    OSH_REC_CHANGED, // a changed copy: u64 output tensor, u64 checksum, u64 checksum of the source
-                     // tensor
+    /* A changed copy: u64 output tensor, u64 checksum, u64 checksum of the source tensor. */
+    OSH_REC_CHANGED,
     OSH_REC_TUNED,        // result of tuning; tuned.c describes the record
     OSH_REC_APPLIED,      // the tuned tensors are in the output; tuned.c describes the record
-    OSH_REC_RESUMED       // another process continues the work of the records before
+    OSH_REC_RESUMED       // a process that continues the run writes its records after this one
 };
 
 typedef enum {
     OSH_EMIT_LINEAR,
     OSH_EMIT_VIEW,
-    OSH_EMIT_WRITTEN, // a Linear, or a copy if index is -1, whose bytes are written, but not
-                      // recorded
+    /* A Linear (or a copy, if index is -1) whose bytes are written but not recorded. */
+    OSH_EMIT_WRITTEN,
     OSH_EMIT_FOLDS,
     OSH_EMIT_SUBGRAPH,
     OSH_EMIT_REMOTE // records of tensors that another rank has written (share.h)
@@ -65,16 +67,17 @@ typedef struct osh_emit_job {
     osh_emit_kind kind;
     int index;                     // index of the Linear or subgraph
     int n;                         // for OSH_EMIT_FOLDS: number of subgraphs
-    const osh_schedule *schedule;  // view: for OSH_EMIT_FOLDS: schedule of the traversal that
-                                   // computes the factors
+    /* For OSH_EMIT_FOLDS: schedule of the traversal that computes the factors. */
+    const osh_schedule *schedule;  // view
     osh_linear_job result;         // own: codes, scales and zero points of a Linear
     osh_tensor *in_scale, *in_zero; // own
-    void *packed[OSH_FORMAT_MAX_TENSORS]; // own: buffers for the tensors of the Linear, allocated
-                                          // by the caller
+    /* Buffers for the tensors of the Linear, allocated by the caller. */
+    void *packed[OSH_FORMAT_MAX_TENSORS]; // own
     int64_t out;                   // for a copy: index of the output tensor
     const void *view;              // view: for OSH_EMIT_VIEW: all bytes of the tensor
-    int64_t generation;            // for OSH_EMIT_SUBGRAPH: number of the visit that stored the
-                                   // subgraph's activations on the disk, or -1
+    /* For OSH_EMIT_SUBGRAPH: number of the visit that stored the subgraph's activations on the
+     * disk, or -1. */
+    int64_t generation;
     void *bytes;                   // own: for OSH_EMIT_REMOTE: the message
     size_t n_bytes;
 } osh_emit_job;
@@ -86,11 +89,13 @@ typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
     osh_emit_work *work;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t more, less;   // more: signalled when a job is added; less: signalled when a job
-                                 // is done
+    /* more: signalled when a job is added.
+     * less: signalled when a job is done. */
+    pthread_cond_t more, less;
     osh_emit_job *first, *last;  // own
-    int n, n_views;              // n: number of jobs that are not done, including the current job;
-                                 // n_views: number of these jobs with a view
+    /* n: number of jobs that are not done, including the current job.
+     * n_views: number of these jobs with a view. */
+    int n, n_views;
     int64_t n_done;
     bool made, running, stop;
     osh_status rc;               // status of the first failed job; later jobs are dropped
@@ -98,10 +103,10 @@ typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
 
 struct osh_emitter {
     osh_emit_queue queue;
-    osh_early *early;            // own: thread that reads written tensors again (early.h); NULL:
-                                 // the seal reads all tensors
-    bool *taken;                 // own [n_out]: true if the tensor is written, or is queued for the
-                                 // emitter's thread
+    /* Thread that reads written tensors again (early.h); NULL: the seal reads all tensors. */
+    osh_early *early;            // own
+    /* True if the tensor is written, or is queued for the emitter's thread. */
+    bool *taken;                 // own [n_out]
     const osh_plan *plan;  // view
     char *final, *partial; // own: paths of directories
     char *replaced;        // own: path of the replaced output between its rename and its removal
@@ -112,29 +117,31 @@ struct osh_emitter {
     osh_file **shards;     // own
     osh_file *dir;         // own: partial directory, opened
     osh_file *old;         // own: directory that is replaced, opened; NULL: none
-    osh_edges *edges;      // own: blocks of the shards' files that were written only in part; later
-                           // writes complete these blocks
+    /* Blocks of the shards' files that are written only in part so far. Later writes complete
+     * them. */
+    osh_edges *edges;      // own
     uint64_t *sums;        // own [n_out]: checksums of the output tensors
     bool *written;         // own [n_out]: true if the tensor is written and recorded
-    atomic_bool *nonfinite; // own [n_out]: true for a copy with a NaN or an infinity
-                            // (osh_emit_look)
+    /* true for a copy with a NaN or an infinity (osh_emit_look) */
+    atomic_bool *nonfinite; // own [n_out]
     bool *dirty;           // own [n_shards]: true if the shard was written since the last barrier
-    osh_stamp *stamps;     // own [shards of the source]: stamps (size, inode, times) for which the
-                           // bytes are known
-    bool *told;            // own [tensors of the source]: true if the journal has the checksum of
-                           // the tensor
-    int64_t n_looked;      // `told` was checked for this number of source tensors, in the order in
-                           // which they were read
+    /* Stamps (size, inode, times) of the source's shards. The bytes of a shard with this stamp are
+     * known. */
+    osh_stamp *stamps;     // own [shards of the source]
+    bool *told; // own [tensors of the source]: true if the journal has the checksum of the tensor
+    /* Number of source tensors, in the order in which they were read, for which `told` was
+     * checked. */
+    int64_t n_looked;
     char **fallbacks;      // own: names of fallbacks that were read from the journal
     size_t n_fallbacks;
     int64_t unsynced;      // number of bytes written since the last barrier
     double synced_at;      // time of the last barrier (osh_now)
     int boundary;          // index of the last subgraph whose activations are on the disk; -1: none
     int64_t generation;
-    bool ours;             // true if the partial directory belongs to this run, which may then
-                           // remove it
-    bool looked;           // true if a Linear without output tensors was recorded (the run only
-                           // measures errors)
+    bool ours; // true if the partial directory belongs to this run, which may then remove it
+    /* True if a Linear without output tensors was recorded, as in a survey, which only measures
+     * errors. */
+    bool looked;
     bool discard;          // true if osh_emitter_discard was called
     osh_tuned tuned;       // value of OSH_REC_TUNED
     bool applied;          // true if the journal has OSH_REC_APPLIED
@@ -143,18 +150,20 @@ struct osh_emitter {
     uint64_t tuned_sum;    // checksum of the file OSH_TUNED_NAME
     uint64_t replaced_sum; // value of OSH_REC_REPLACED; 0: none
     osh_result *results;   // view [linears]
-    /* For an output that several ranks write (share.h); all are 0 or NULL otherwise. */
+    /* The next members are for an output that several ranks write (share.h). Otherwise all are 0 or
+     * NULL. */
     osh_ranks *ranks;      // view
-    int *writer;           // own [n_shards]: rank that writes each file; NULL: this process writes
-                           // all files
+    int *writer; // own [n_shards]: rank that writes each file; NULL: this process writes all files
     int n_ended;           // number of other ranks that have sent all records
     bool remote;           // true on ranks other than 0, which have no journal
-    osh_buf outbox, ready; // own: records that are not sent yet; the bytes of `ready` are on the
-                           // disk. queue.lock protects `ready`
-    bool sealed, replaces, resumed, complete; // sealed: true if the output is renamed; replaces:
-                                              // true if an old output is replaced; resumed: true if
-                                              // an earlier run is continued; complete: true if only
-                                              // the rename is missing
+    /* Records that are not sent yet. The bytes of the tensors in `ready` are on the disk.
+     * queue.lock protects `ready`. */
+    osh_buf outbox, ready; // own
+    /* sealed: true if the output has its final name.
+     * replaces: true if an old output is replaced.
+     * resumed: true if an earlier run is continued.
+     * complete: true if only the rename is missing. */
+    bool sealed, replaces, resumed, complete;
 };
 
 /* records.c: computes the checksum of an output tensor from the bytes on the disk. */
@@ -162,7 +171,8 @@ osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_
 /* Searches `bytes`, n bytes of an output tensor that begin with an element, for NaN and
  * infinities. */
 void osh_emit_look(const osh_emitter *e, int64_t out, const void *bytes, size_t n);
-/* Syncs the shards, then records that everything recorded so far is on the disk. */
+/* Syncs the shards, then writes a barrier: the record that everything recorded so far is on the
+ * disk. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
 /* Records that earlier records of an output tensor no longer count. */
 osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out);
@@ -186,13 +196,12 @@ osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e);
 osh_status osh_claim_files(osh_ctx *cx, const osh_emitter *e, osh_status code);
 /* Fails with `code` if the output to replace contains a file that this program did not make. */
 osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code);
-/* Fails with `code` if something other than the replaced output of the journal is at
- * e->replaced. */
+/* Fails with `code` if e->replaced exists and is not the replaced output that the journal names. */
 osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code);
 /* Fails unless the path is a journal: a regular file with one link that begins like a journal. */
 osh_status osh_claim_journal(osh_ctx *cx, const char *path);
-/* Sets *is to true if e->replaced is the old output that the journal names, also after a part of
- * its files was deleted. */
+/* Sets *is to true if e->replaced is the old output that the journal names, or what a deletion has
+ * left of it. */
 osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e);
 /* Computes the checksum of the manifest in `dir`; 0 if `dir` has no manifest. */
 osh_status osh_sum_of_manifest(osh_ctx *cx, uint64_t *sum, const char *dir);

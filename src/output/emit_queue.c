@@ -1,11 +1,11 @@
 /* emit_queue.c - the emitter's thread. It packs, writes and records one job after the other while
  * the run goes on.
  *
- * Jobs use the memory between the current use and the plan's peak. An allocation that would go
- * above the peak waits until a job is done (osh_mem_give). A caller with a new job also waits while
- * the memory in use is above the peak. If a job fails, the run fails, and later jobs are dropped,
- * as if the run had been killed. A run that ends for another reason waits for the queue, so no
- * solved result is lost. */
+ * Waiting jobs may use memory up to the plan's peak. An allocation that would exceed the peak waits
+ * until a job is done (osh_mem_give). A caller with a new job also waits while the memory in use is
+ * above the peak. If a job fails, the run fails, and later jobs are dropped, as if the run had been
+ * killed. If the run ends for another reason, it waits for the queue, so no solved result is
+ * lost. */
 
 #include "base/profile.h"
 #include "base/thread.h"
@@ -56,8 +56,8 @@ static void *queue_writer(void *user)
     return NULL;
 }
 
-/* Waits until a job is done, so that its memory is free. Returns false if the queue has no jobs.
- * osh_mem_give calls it. */
+/* Waits until a job is done and its memory is free. Returns false if the queue has no jobs. A
+ * callback for osh_mem_give. */
 static bool queue_give(void *user)
 {
     osh_emit_queue *q = user;

@@ -1,13 +1,14 @@
-/* held.c - counts the bands of each group of Linears that must still be searched for the largest
- * magnitude, and keeps slots (buffers of one band each) for bands that wait to be rounded. */
+/* held.c - for each group of Linears, counts the bands that are not yet searched for the largest
+ * magnitude. Keeps slots (buffers of one band each) for bands that wait to be rounded. */
 #include "output/held.h"
 
 #include "base/file.h"
 #include "budget/bands.h"
 
-typedef struct looked { // progress of the search for the largest magnitude of a Linear
-    int64_t left; // in the first Linear of a group: number of bands of the group not yet searched
-                  // for the largest magnitude
+typedef struct looked { // state of the search for the largest magnitude of a Linear
+    /* In the first Linear of a group: number of bands of the group not yet searched for the largest
+     * magnitude. */
+    int64_t left;
     float amax;   // largest magnitude of the weight so far
     int rest;     // number of bands of this Linear not yet searched for the largest magnitude
 } looked;
@@ -24,14 +25,17 @@ struct osh_held {
     const osh_plan *p; // view
     osh_globals *g;    // view
     looked *of;        // own [linears of the plan]: state of the search of each Linear
-    int *which; // own [n]: Linears in the order in which they are searched; ~i: this stream
-                // searches Linear i, but does not round it
+    /* Linears in the order in which they are searched. ~i: this stream searches Linear i but does
+     * not round it. */
+    int *which; // own [n]
     int n, next;
     int64_t n_here;    // number of bands to search in Linears that this stream also rounds
     int64_t taken;     // number of rows of the current Linear whose search has begun
     held_slot *slots;       // own
-    int n_slots, n_free, n_rounding; // n_slots: number of all slots; n_free: number of free slots;
-                                     // n_rounding: number of slots whose band is being rounded
+    /* n_slots: number of all slots.
+     * n_free: number of free slots.
+     * n_rounding: number of slots whose band is being rounded. */
+    int n_slots, n_free, n_rounding;
     void *blocks;      // own: memory of all slots
     size_t room;       // size of a slot in bytes
 };
@@ -41,8 +45,8 @@ static int held_linear(const osh_held *h, int k)
     return h->which[k] < 0 ? ~h->which[k] : h->which[k];
 }
 
-/* Adds the Linears that share a global scale with `linear` and whose largest magnitude is neither
- * known nor being searched for. */
+/* Adds to the list the Linears that share a global scale with `linear`, except those whose largest
+ * magnitude is already known or being searched for. */
 static void held_add_group(osh_held *h, const bool *here, int linear)
 {
     const osh_plan *p = h->p;

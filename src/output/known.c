@@ -21,7 +21,7 @@ void osh_known_deinit(osh_ctx *cx, osh_known *k)
 enum {
     LASTING,
     TEMPORARY
-}; // values of `names`: files of a finished output, and files that only a running process needs
+}; // Files of a finished output, and files that only a running process needs.
 
 static osh_status known_put(osh_ctx *cx, osh_known *k, const char *name, int kind)
 {
@@ -195,7 +195,7 @@ osh_status osh_known_remove(osh_ctx *cx, const osh_known *k, const char *dir, co
         if (known_has(k, names[i]) && strcmp(names[i], last))
             OSH_TRY(known_remove_file(cx, k, dir, names[i]));
     if (keep_last) goto done;
-    // `last` identifies the other files, so it is removed after them
+    // the file `last` identifies the others, so it is removed after them
     OSH_TRY(osh_dir_sync(cx, dir));
     OSH_TRY(known_remove_file(cx, k, dir, last));
     rmdir(dir); // rmdir fails if the directory still has a file, which is no error

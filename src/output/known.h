@@ -8,15 +8,17 @@
 
 typedef struct osh_known {
     osh_map *names;  // own
-    bool any_shard; // true if every name of a shard is accepted, because an earlier run may have
-                    // had other shards
-    bool in_place;   // true if the run writes to these files, so that a file must not have a second
-                     // hard link
+    /* True if every name of a shard is accepted, because an earlier run may have had other
+     * shards. */
+    bool any_shard;
+    /* True if the run writes into existing files of the list. Such a file must not have a second
+     * hard link. */
+    bool in_place;
 } osh_known;
 void osh_known_deinit(osh_ctx *cx, osh_known *k);
 /* Lists the files, also temporary ones, that a run with this manifest writes into its partial
- * directory. `was` is the journal of the earlier run, with another plan, that created the
- * directory; NULL: a run of this plan created it. */
+ * directory. If a run with another plan created the directory, `was` is the journal of that run;
+ * otherwise it is NULL. */
 osh_status osh_known_of_run(osh_ctx *cx, osh_known *k, const osh_manifest *p,
                             const osh_journal *was);
 /* Lists the files of a run that writes no output. */

@@ -25,7 +25,8 @@ static int64_t manifest_source(const osh_manifest *p, int64_t i)
     return l->out.bias >= 0 && o->leaf == l->out.n - 1 ? l->out.bias : l->tensor;
 }
 
-/* Returns the rule by which output tensor i is made, and the name of its source tensor. */
+/* Returns the rule (the kind of treatment) of output tensor i, and the name of its source
+ * tensor. */
 static const char *manifest_rule(const osh_manifest *p, int64_t i, const char **source)
 {
     const osh_out_tensor *o = &p->out_info[i];

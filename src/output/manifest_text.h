@@ -16,8 +16,8 @@ osh_status osh_manifest_write(osh_ctx *cx, const char *path, const osh_emitter *
  * its items; it may be NULL. */
 osh_status osh_manifest_read(osh_ctx *cx, cJSON **rest, const char *dir, const osh_json_taken *list,
                              void *user);
-/* Compares the checksum in the manifest's last member with the text before the member. *sum is the
- * checksum of the text, *said the value of the member. *has is true if the manifest ends with the
+/* The last member of a manifest is the checksum of the text before it. Sets *sum to the checksum of
+ * this text and *said to the value of the member. *has is true if the manifest ends with this
  * member as osh_manifest_write writes it. */
 osh_status osh_manifest_sum(osh_ctx *cx, uint64_t *sum, uint64_t *said, bool *has, const char *dir);
 /* Appends an item for each output tensor to the list "tensors" of the plan's JSON. */

@@ -1,9 +1,9 @@
 /* origin.c - checks that the source still has the bytes that were read.
  *
  * The checksum of each tensor is computed while it is read (io/ckpt_sums.c). It is in the journal
- * and in the manifest. A shard with an unchanged stamp (size, inode, times) is trusted. If the
- * stamp changed, the tensors that were read are read again. If the bytes are the same, the source
- * is the same, whatever its times are; other bytes end the run. */
+ * and in the manifest. A shard whose stamp (size, inode, times) is unchanged is not read again. If
+ * the stamp has changed, the tensors that were read are read again. If their bytes are the same,
+ * the run continues; if they differ, it fails. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +22,9 @@ done:
     return rc;
 }
 
-/* Reads a shard of the source again. Sets *diff (own) to a text that describes the first difference
- * from the bytes that were read before, or to NULL if the bytes are equal. If *diff is NULL, keeps
- * the current stamp of the file for later checks. */
+/* Reads a shard of the source again and compares it with the bytes that were read before. If they
+ * differ, sets *diff (own) to a text that describes the first difference. If they are equal, sets
+ * *diff to NULL and stores the current stamp of the file for later checks. */
 static osh_status origin_reread_shard(osh_ctx *cx, char **diff, osh_emitter *e, int s)
 {
     osh_status rc = OSH_OK;
@@ -72,7 +72,8 @@ done:
     return rc;
 }
 
-/* True if the JSON object has the current stamp of the shard, and the stamp can be trusted. */
+/* True if the JSON object has the current stamp of the shard, and this stamp is old enough to be
+ * trusted. */
 static bool origin_is_stamped(const osh_emitter *e, int s, const cJSON *stamps)
 {
     return !e->stamps[s].fresh &&
@@ -137,7 +138,7 @@ osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const 
                               e->plan->in.ck));
     for (int s = 0; s < e->plan->in.ck->n_shards && !*diff; s++)
         if (!origin_is_stamped(e, s, read_from)) OSH_TRY(origin_reread_shard(cx, diff, e, s));
-    // clears the checksums, because the tensors were not really read
+    // clears the checksums: the tensors were not really read
     OSH_TRY(osh_checkpoint_watch(cx, e->plan->in.ck));
 done:
     return rc;

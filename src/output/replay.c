@@ -1,5 +1,5 @@
 /* replay.c - applies the records of a journal to the emitter and the results: the records of an
- * earlier run, and those of other ranks. */
+ * earlier run, and the records of other ranks. */
 #include <string.h>
 
 #include "base/num.h"
@@ -10,8 +10,8 @@
 typedef struct replay {
     osh_emitter *e;
     osh_result *results;
-    bool verify;   // true if the record is after the last barrier, so its bytes on the disk must be
-                   // checked
+    /* True if the record is after the last barrier. The bytes on the disk must then be checked. */
+    bool verify;
     int64_t n_bad; // number of records whose bytes were lost
     bool *lost;    // own [n_out]: true if the bytes were lost, so the record does not count
 } replay;
@@ -90,8 +90,8 @@ done:
     return rc;
 }
 
-/* Takes the checksums of output tensor i and of its source, and looks whether the tensor is still
- * on the disk. */
+/* Takes the checksums of output tensor i and of its source from a record, and checks whether the
+ * tensor is still on the disk. */
 static osh_status replay_put(osh_ctx *cx, replay *r, int64_t i, uint64_t sum, uint64_t source)
 {
     osh_status rc = OSH_OK;
@@ -157,7 +157,8 @@ static void replay_take_void(replay *r, osh_reader *in)
     const osh_linear *l = &e->plan->match.linears[linear];
     for (int k = 0; k < l->out.n; k++) e->written[l->out.first + k] = false;
     r->results[linear] = (osh_result){0};
-    // without a boundary, later subgraphs are computed again from the token ids
+    // the stored activations (e->boundary) are no longer used: later subgraphs are computed again
+    // from the token ids
     e->boundary = -1, e->generation = -1;
 }
 
@@ -195,8 +196,8 @@ static osh_status replay_take_record(osh_ctx *cx, replay *r, const osh_journal_r
     case OSH_REC_RESUMED: r->e->n_resumed++; break;
     case OSH_REC_SEALED: r->e->complete = true; break;
     case OSH_REC_RUN: replay_take_run(r, &in); break;
-    case OSH_REC_REPLACED: osh_read_u64(&in); break; // journal_find_replaced (resume.c) has
-                                                     // already read the value
+    /* The value is skipped, because journal_find_replaced (resume.c) has already read it. */
+    case OSH_REC_REPLACED: osh_read_u64(&in); break;
     default: in.bad = true;
     }
     if (in.bad || in.left)

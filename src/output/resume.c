@@ -1,7 +1,7 @@
 /* resume.c - continues with a partial directory at the end of its journal, or begins a new one.
  *
  * The bytes of records before the last barrier are on the disk. The bytes of later records are read
- * again, because a machine that loses its power may keep a record and lose the bytes. */
+ * again: after a loss of power, a record may be on the disk while its bytes are lost. */
 #include <string.h>
 #include <sys/random.h>
 
@@ -11,8 +11,8 @@
 #include "output/manifest_text.h"
 #include "store/scratch.h"
 
-/* Largest number of shards opened for O_DIRECT; each has two descriptors, and a process may open
- * only 1024. */
+/* Largest number of shards that are opened for O_DIRECT. Each has two descriptors, and a process
+ * may have only 1024. */
 enum { DIRECT_SHARDS = 256 };
 
 /* Removes the partial directory's files that this program made, and its scratch directory. */
@@ -30,8 +30,8 @@ static osh_status resume_wipe(osh_ctx *cx, const osh_emitter *e)
         OSH_TRY(osh_journal_sync(cx, e->journal));
     }
     OSH_TRY(
-        osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, true)); // the journal is kept,
-                                                                       // because it is locked
+        /* The journal is kept, because it is locked. */
+        osh_known_remove(cx, &k, e->partial, OSH_JOURNAL_NAME, true));
     OSH_TRY(osh_dir_sync(cx, e->partial));
     // the journal is cleared last, because its identity names the files
     OSH_TRY(osh_journal_clear(cx, e->journal));
@@ -217,8 +217,8 @@ osh_status osh_emit_begin(osh_ctx *cx, osh_emitter *e, osh_result *results)
     if (!e->plan->in.opt->restart) OSH_TRY(resume_check_identity(cx, e, &found));
     e->resumed = found;
     OSH_TRY(osh_claim_files(cx, e, OSH_E_USAGE));
-    // osh_claim_replaced then refuses to remove e->replaced, which may be the only copy of an old
-    // output
+    // if the value is 0, osh_claim_replaced refuses to remove e->replaced, which may be the only
+    // copy of an old output
     if (!found) e->replaced_sum = 0;
     OSH_TRY(osh_claim_replaced(cx, e, OSH_E_USAGE));
     if (!found) {

@@ -154,8 +154,9 @@ osh_status osh_emit_remove_replaced(osh_ctx *cx, const osh_emitter *e)
     if (n) OSH_TRY(osh_known_of_output(cx, &k, e->replaced));
     OSH_TRY(osh_known_remove(cx, &k, e->replaced, OSH_MANIFEST_NAME, false));
     OSH_TRY(
-        osh_dir_sync_above(cx, e->replaced)); // the removal is on the disk before the journal,
-                                              // which identifies the old output, is removed
+        /* The removal must be on the disk before the journal is removed, because the journal
+         * identifies the old output. */
+        osh_dir_sync_above(cx, e->replaced));
     if (osh_inode_at(e->replaced).kind != OSH_INODE_NONE)
         osh_log(cx, OSH_LOG_WARN, "%s stays: it holds files that oneshot did not make",
                 e->replaced);
@@ -184,7 +185,7 @@ done:
 }
 
 /* Renames the partial directory to the final name and removes the old output. The journal is
- * removed last: a final directory with a journal shows that an earlier step may not be done. */
+ * removed last. A final directory with a journal therefore shows that a step may not be done. */
 static osh_status seal_take_name(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;

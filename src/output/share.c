@@ -10,7 +10,7 @@
 #include "plan/division.h"
 #include "rewrite/folds.h"
 
-/* Tells the caller which Linears a message records. */
+/* Tells the caller the Linears that a message records. */
 static void message_tell(osh_ctx *cx, const void *bytes, size_t n, const osh_sharing *s)
 {
     osh_reader in = {bytes, n, false};
@@ -26,7 +26,7 @@ static void message_tell(osh_ctx *cx, const void *bytes, size_t n, const osh_sha
     }
 }
 
-/* Takes one message. *any: false if none has come. */
+/* Takes one message. Sets *any to false if no message has arrived. */
 static osh_status emit_take_message(osh_ctx *cx, osh_emitter *e, const osh_sharing *s, bool wait,
                                     bool *any)
 {
@@ -49,7 +49,7 @@ done:
 
 /* ---- all ranks ---- */
 
-/* Posts the records whose bytes are on the disk. */
+/* Sends the records whose bytes are on the disk to rank 0. */
 static osh_status emit_post_ready(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -135,7 +135,7 @@ done:
     return rc;
 }
 
-/* Gives all ranks the factors that an earlier run has computed. */
+/* Sends the factors that an earlier run has computed from rank 0 to all ranks. */
 static osh_status share_factors(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -152,7 +152,7 @@ done:
     return rc;
 }
 
-/* Gives all ranks the state in which rank 0 has found the output. */
+/* Sends the state of the output, as rank 0 has found it, to all ranks. */
 static osh_status share_state(osh_ctx *cx, osh_emitter *e, osh_result *results)
 {
     osh_status rc = OSH_OK;

@@ -1,7 +1,7 @@
-/* share.h - several ranks write one output. Each file has one writer. Rank 0 makes the directory
- * and the files and owns the journal; the other ranks open the files that they write.
+/* share.h - several ranks write one output. Each file is written by one rank. Rank 0 makes the
+ * directory and the files and writes the journal; the other ranks open the files that they write.
  *
- *   rank k   writes tensors | syncs its files | posts the records of these tensors to rank 0
+ *   rank k   writes tensors | syncs its files | sends the records of these tensors to rank 0
  *   rank 0   takes the records | appends them to the journal, as if it had written the tensors
  *
  * The records of a rank reach the journal only after its bytes are on the disk. */
@@ -11,7 +11,7 @@
 #include "ranks/ranks.h"
 
 /* Called by all ranks instead of osh_emitter_new. Only rank 0 creates or continues the partial
- * directory; the other ranks get its results from rank 0. On another rank, the emitter writes only
+ * directory; the other ranks get its results from rank 0. The emitter of another rank writes only
  * the files of that rank. If samples are divided (plan/division.h), rank 0 writes all files, and
  * the emitters of the other ranks write nothing. */
 osh_status osh_emitter_share(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results,
@@ -19,12 +19,12 @@ osh_status osh_emitter_share(osh_ctx *cx, osh_emitter **out, const osh_plan *p, 
 /* True if this rank writes the file of the tensor. */
 bool osh_emit_is_mine(const osh_emitter *e, int64_t out);
 
-typedef struct osh_sharing { // rank 0 calls `seen` for each Linear of another rank
+typedef struct osh_sharing { // rank 0 calls `seen` for each Linear that another rank has written
     void (*seen)(osh_ctx *cx, void *user, int linear, double nmse);
     void *user;
 } osh_sharing;
-/* Called from time to time while tensors are written. Rank 0 takes the records that have come; the
- * other ranks post theirs. */
+/* Called from time to time while tensors are written. Rank 0 takes the records that have arrived;
+ * the other ranks send theirs. */
 osh_status osh_emit_exchange(osh_ctx *cx, osh_emitter *e, const osh_sharing *s);
 /* Called by all ranks when they have written their files. Returns on rank 0 when all records are
  * taken. */

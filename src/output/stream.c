@@ -133,9 +133,9 @@ static int64_t stream_add_copies(const osh_emitter *e, const bool *which, int64_
     return n;
 }
 
-/* Orders output tensors by shard and name. Inside a file, tensors are sorted by dtype and then by
- * name. So in this order the dtypes of a file are written in parallel, each from front to back,
- * with few incomplete blocks. */
+/* Orders output tensors by shard and name. In a file, tensors are sorted by dtype and then by name.
+ * So in the order by name, the dtypes of a file are written in parallel, each from front to back,
+ * and few blocks are incomplete at a time. */
 static int stream_by_name(const void *x, const void *y, void *plan)
 {
     const osh_plan *p = plan;
@@ -144,7 +144,7 @@ static int stream_by_name(const void *x, const void *y, void *plan)
     return s != t ? (s > t) - (s < t) : strcmp(p->manifest.out[a].name, p->manifest.out[b].name);
 }
 
-/* Finds the global scales of Linears whose bands the stream does not search itself. */
+/* Finds the global scales of Linears for which the stream itself does not search all bands. */
 static osh_status stream_find_scales(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;
@@ -173,11 +173,10 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
         int joint = osh_stream_looks(&p->budget, job->linears[i])
                         ? p->match.linears[job->linears[i]].joint
                         : -1;
+        /* These bands are counted even if an earlier run wrote the Linear, because its weight must
+         * be searched. */
         for (; joint >= 0; joint = p->match.linears[joint].next.joint)
-            osh_band_room_linear(&r, &p->budget,
-                                 joint); // the bands of this Linear are counted even if an earlier
-                                         // run wrote the Linear, because its weight must be
-                                         // searched
+            osh_band_room_linear(&r, &p->budget, joint);
         if (stays > s.largest) s.largest = stays;
         ids[i] = p->match.linears[job->linears[i]].out.first;
     }

@@ -15,8 +15,7 @@ typedef struct osh_stream_worker {
     osh_ctx *cx; // own
     pthread_t thread;
     bool running;
-    osh_file *source;   // own: open shard of the source; closed when a band of another shard is
-                        // read
+    osh_file *source; // own: open shard of the source; closed when a band of another shard is read
     int64_t shard;      // index of the open shard
     uint8_t *in, *out;  // views: buffers in stream.blocks for the input and the output of a band
     void *codes;        // own
@@ -26,30 +25,33 @@ typedef struct osh_stream_worker {
 struct osh_stream {
     osh_emitter *e;     // view
     osh_mem_class class; // class in which the stream's memory is counted
-    const int64_t *ids; // view [n]: indices of output tensors; a Linear is named by its first
-                        // tensor
-    int64_t n, next;    // n: number of output tensors; next: index in `ids` of the first tensor
-                        // without taken bands
+    /* Indices of output tensors. The index of a Linear's first tensor stands for the Linear. */
+    const int64_t *ids; // view [n]
+    /* n: number of output tensors.
+     * next: index in `ids` of the first tensor of which no worker has taken a band. */
+    int64_t n, next;
     pthread_mutex_t lock;
     pthread_cond_t may_compute, changed;
-    osh_item *now; // tensor whose bands are being taken; the workers own the tensor after its last
-                   // band is taken
+    /* Tensor whose bands are being taken. After its last band is taken, it belongs to the
+     * workers. */
+    osh_item *now;
     osh_item *first, *last;    // own: list of finished tensors, which the caller's thread frees
     osh_held *held;        // own: Linears whose largest magnitude must be found first; NULL: none
-    pthread_cond_t may_take; // signalled when a band was searched, or a slot or other memory became
-                             // free
-    int64_t stays, stays_most; // stays: number of bytes that unfinished Linears keep in memory;
-                               // stays_most: largest allowed value
+    /* Signalled when a band was searched, or when a slot or other memory became free. */
+    pthread_cond_t may_take;
+    /* stays: number of bytes that unfinished Linears keep in memory.
+     * stays_most: largest allowed value. */
+    int64_t stays, stays_most;
     int64_t largest;    // number of bytes that the largest Linear keeps in memory
-    osh_turns turns;       // makes the workers join bands in order; one ticket for each band
+    osh_turns turns; // makes the workers add bands to checksums in order; one ticket for each band
     bool last_one;         // true if this is the last stream of the run
     int computing, n_computing, n_running;
     osh_status rc;         // status of the first failed band, in the order of the bands
     int64_t failed_ticket;
     const osh_stream_worker *failed;  // worker of the failed band; NULL: no band failed
-    /* own: buffers of all workers in one allocation, so that the system can map it with pages of 2
-     * MiB. A request to the disk then names few pages, which makes reads from a virtual disk 2.4
-     * times as fast. */
+    /* Own: buffers of all workers, in one allocation, which the system can map with pages of 2 MiB.
+     * A request to the disk then has few pages, which makes reads from a virtual disk 2.4 times as
+     * fast. */
     void *blocks;
     osh_stream_worker *workers;       // own
     int n_workers;

@@ -21,8 +21,7 @@ typedef struct band {
     const uint8_t *from;      // view: bytes for the checksum of the output
     const uint8_t *in;        // view: bytes for the checksum of the source
     osh_qparams params;       // own
-    int slot;                 // index of the slot (held.h) that has the rows; -1: the rows must be
-                              // read
+    int slot; // index of the slot (held.h) that has the rows; -1: the rows must be read
     uint8_t *held;            // view: rows of the band in its slot
 } band;
 
@@ -102,8 +101,9 @@ static const osh_ckpt_tensor *item_source(const osh_plan *p, const osh_item *it)
 typedef struct source_part { // some rows of a source tensor
     const osh_ckpt_tensor *t; // view
     int64_t first;            // offset of the first byte of the rows in the tensor
-    size_t n, element;        // n: number of bytes; element: alignment in bytes that the first byte
-                              // needs in memory
+    /* n: number of bytes.
+     * element: alignment in bytes that the first byte needs in memory. */
+    size_t n, element;
 } source_part;
 
 static source_part band_source_part(const osh_plan *p, const band *b)
@@ -135,8 +135,8 @@ static osh_status worker_read_part(osh_ctx *cx, osh_stream_worker *w, const sour
     OSH_TRY(osh_container_read_blocks(cx, room, w->source, t->e, r->first, r->n));
     *from = room + lead;
     if (lead % r->element)
-        *from = memmove(room, *from, r->n); // the header in the file has an odd length, so the
-                                            // elements are not aligned
+        /* The header of the file has an odd length, so the elements are not aligned. */
+        *from = memmove(room, *from, r->n);
 done:
     osh_profile_end(cx, scope);
     return rc;
@@ -150,8 +150,9 @@ static osh_status band_round(osh_ctx *cx, osh_stream_worker *w, band *b, uint8_t
     const osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
     osh_tensor part = osh_tensor_view(l->dtype, 2, (int64_t[]){b->n, l->I}, from);
     osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &part, .sums = w->sums,
-                          .keep_w = true, // w is kept unchanged, because the checksum of the source
-                                          // is computed from w later
+                          /* W must not change, because the checksum of the source is computed from
+                           * it later. */
+                          .keep_w = true,
                           .room = l->format->pack_rows ? w->codes : to};
     job.params.global = b->it->params.global;
     rc = m->type->solver->compress(cx, m, &job, 1, NULL, 0);
@@ -171,8 +172,8 @@ done:
     return rc;
 }
 
-/* Waits until fewer than osh_threads workers compute. Workers that wait for the disk are not
- * counted. */
+/* Waits until fewer than osh_threads workers compute. Workers that wait for the disk do not
+ * count. */
 static void stream_begin_work(osh_stream *s)
 {
     pthread_mutex_lock(&s->lock);
@@ -189,8 +190,8 @@ static void stream_end_work(osh_stream *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Reads rows and calls stream_begin_work, also after a failure. Rows that must be decoded are read
- * after stream_begin_work, because decoding is computation; other rows are read before. */
+/* Reads rows and calls stream_begin_work, also after a failure. Decoding is computation, so rows
+ * that must be decoded are read after stream_begin_work; other rows are read before it. */
 static osh_status worker_read_and_begin(osh_ctx *cx, osh_stream_worker *w, const source_part *r,
                                         uint8_t *room, uint8_t **from)
 {
@@ -227,8 +228,8 @@ static void tensor_put_rows(osh_tensor *to, const osh_tensor *from, int64_t firs
     memcpy((uint8_t *)to->data + (size_t)first_row * row, from->data, osh_tensor_bytes(from));
 }
 
-/* Adds a band to the checksums, errors and scales of its tensor. Sets *from, *n and *at to the
- * bytes to write, their number and their offset in the file. All earlier bands must have been
+/* Adds a band to the checksums, errors and scales of its tensor. Sets *from to the bytes to write,
+ * *n to their number and *at to their offset in the file. All earlier bands must have been
  * added. */
 static void band_join(const osh_stream_worker *w, band *b, const uint8_t **from, size_t *n,
                       int64_t *at)
@@ -261,8 +262,8 @@ void osh_stream_fail(osh_stream *s, const osh_stream_worker *w, int64_t ticket, 
 }
 
 /* Waits until all earlier bands are added to their tensors, adds this band to its tensor
- * (band_join), and wakes the worker of the next band. A failed band must also wait and wake the
- * next worker, because later bands wait for it. */
+ * (band_join), and wakes the worker of the next band. Also called for a band that failed, because
+ * later bands wait for it. */
 static void band_take_turn(osh_stream_worker *w, band *b, osh_status *rc, const uint8_t **from,
                            size_t *n, int64_t *at)
 {

@@ -66,8 +66,9 @@ osh_status osh_tuned_begin(osh_ctx *cx, osh_tuned_writer **out, osh_emitter *e)
     XXH3_64bits_reset(w->state);
     OSH_TRY(osh_emit_wait(cx, e));
     OSH_TRY(
-        osh_emit_barrier(cx, e)); // a resumed run compares only records after the last barrier with
-                                  // the disk, so the new tensors do not count as lost bytes
+        /* A barrier, because a resumed run compares only later records with the disk: the new
+         * tensors then do not count as lost bytes. */
+        osh_emit_barrier(cx, e));
     OSH_TRY(osh_file_create_exclusive(cx, &w->file, w->temp));
     *out = w, w = NULL; // give
 done:

@@ -13,8 +13,9 @@
 #define OSH_TUNED_NAME "oneshot-tuned"
 
 typedef struct osh_tuned {
-    bool known, kept; // known: true if tuning has ended; kept: true if the tuned tensors are better
-                      // and are used
+    /* known: true if tuning has ended.
+     * kept: true if the tuned tensors are better and are used. */
+    bool known, kept;
     double before, after; // KL divergence per token over held-out rows, before and after tuning
     uint64_t n_changed, n_codes;
 } osh_tuned;

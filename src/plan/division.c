@@ -9,7 +9,8 @@
 #include "schedule/range.h"
 #include "plan/identity.h"
 
-/* True if an observer of activations needs more than the range of each sample. */
+/* True if samples cannot be divided, because an observer of activations needs more than the range
+ * of each sample. */
 static bool observers_count(const osh_plan *p)
 {
     for (int i = 0; i < p->match.n_linears; i++) {
@@ -120,7 +121,8 @@ done:
     return rc;
 }
 
-/* Returns the bytes of the sums of a value that move: the groups of all ranks but the owner. */
+/* Returns the bytes that are sent for the sums of a value. All ranks except the owner send the sums
+ * of their groups. */
 static int64_t wire_of_sums(const osh_plan *p, const osh_linear *l, int owner, int n_ranks)
 {
     int64_t n = 0, moved = 0;
@@ -175,8 +177,8 @@ done:
     return rc;
 }
 
-/* Returns a hash of the decisions that the ranks must have alike to walk through the same steps. h:
- * hash of earlier steps. */
+/* Returns a hash of the decisions on which the steps depend. It must be equal on all ranks. h: hash
+ * of earlier steps. */
 static uint64_t steps_sum(const osh_schedule *s, const osh_memory *m, uint64_t h)
 {
     for (int i = 0; i < s->n_visits; i++) {
@@ -191,7 +193,7 @@ static uint64_t steps_sum(const osh_schedule *s, const osh_memory *m, uint64_t h
     return h;
 }
 
-/* Appends the fields that a copy of the files would also have. */
+/* Appends the fields of the identity that do not change if the files are copied. */
 static osh_status identity_tell(osh_ctx *cx, osh_buf *b, const osh_identity *id)
 {
     osh_status rc = OSH_OK;

@@ -19,28 +19,30 @@ osh_division osh_divide(const osh_plan *p);
 /* Returns a text such as "the files of the output are divided". If `not` is set, it completes the
  * text. */
 const char *osh_division_text(const osh_division *d);
-/* Return the number of ranks of the job, and the most on one node: of a run, those that run; of
- * `oneshot plan`, --ranks and --ranks-per-node. */
+/* The next two functions return the number of ranks of the job, and the largest number on one
+ * node. In a run these are the ranks that run; in `oneshot plan` they are --ranks and
+ * --ranks-per-node. */
 int osh_plan_n_ranks(const osh_plan *p);
 int osh_plan_ranks_per_node(const osh_plan *p);
-/* Computes the bytes that the ranks send each other for the visit of range `index`: statistics, and
- * codes to rank 0 and from it. Only for OSH_DIVIDE_SAMPLES. */
+/* Computes the bytes that the ranks send each other for the visit of range `index`: statistics,
+ * codes to rank 0, and codes from rank 0. Only for OSH_DIVIDE_SAMPLES. */
 osh_status osh_divide_wire(osh_ctx *cx, int64_t *bytes, const osh_plan *p, int index, int n_ranks);
 /* True if this rank runs the sample. Group g belongs to rank g % ranks. ranks NULL: true. */
 static inline bool osh_divide_sample(const osh_groups *g, const osh_ranks *ranks, int64_t sample)
 {
     return !ranks || osh_group_at(g, sample) % osh_ranks_n(ranks) == osh_ranks_me(ranks);
 }
-/* Sets owner [n] to the rank that does each piece of work. The most costly pieces are given out
- * first, each to the rank with the least work. Pieces of cost 0 go to rank 0. cost [n] */
+/* Sets owner [n] to the rank that does each piece of work. The most costly piece is assigned first,
+ * and each piece is assigned to the rank with the least work so far. Pieces of cost 0 are assigned
+ * to rank 0. cost [n] */
 osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks);
 /* Sets writer [shards of the output] to the rank that writes each file, balanced by bytes. done
  * [output tensors]: true for tensors that need no more work; NULL: none. */
 osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const bool *done,
                             int n_ranks);
 /* Appends a line for each shard of a checkpoint, with its time, size and checksum of the header.
- * These differ if a node has an old copy of a file. osh_source_tell also appends the checksums of
- * the other files. */
+ * The lines of two nodes differ if one of them has an old copy of a file. osh_source_tell also
+ * appends the checksums of the other files. */
 osh_status osh_shards_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck);
 osh_status osh_source_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck);
 /* Fails on each rank whose plan differs from that of rank 0: other files of the source, or other

@@ -3,7 +3,8 @@
 
 #include "plan/division.h"
 
-enum { TILE_BYTES = 1 << 20 }; // bytes of a sum that move at once, if a row has no more
+/* Number of bytes of a sum that are sent at once, or one row if it has more. */
+enum { TILE_BYTES = 1 << 20 };
 
 /* Returns the first row after a tile that begins with row `first`. */
 static int64_t tile_end(const osh_stat *t, int64_t first)

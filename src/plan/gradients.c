@@ -48,8 +48,7 @@ done:
     return rc;
 }
 
-/* True if only Linears read the value, so that the gradient of the value comes from these Linears
- * alone. */
+/* True if only Linears read the value. Its gradient then comes from these Linears alone. */
 static bool read_by_linears(const osh_plan *p, int value)
 {
     const osh_value *v = &p->in.graph->values[value];

@@ -1,6 +1,6 @@
-/* gradients.h - decides whether losses can be multiplied by gradients in a survey, a run that
- * measures the losses of candidate schemes. A gradient shows how much the loss of the next token
- * depends on an output of a Linear; eval/gradients.h measures gradients. */
+/* gradients.h - decides whether a survey uses gradients. A survey is a run that measures the losses
+ * of candidate schemes. It can multiply these losses by gradients, which show how much the loss of
+ * the next token depends on an output of a Linear (eval/gradients.h measures them). */
 #ifndef OSH_PLAN_GRADIENTS_H
 #define OSH_PLAN_GRADIENTS_H
 #include "plan/plan.h"

@@ -1,18 +1,18 @@
 /* identity.h - lists the settings and inputs that decide the bytes of an output, field by field, so
- * that the message of a refusal can name the field that differs. Threads, budgets, tiers and batch
- * size are not in the list, because they do not change the bytes. */
+ * that the message for another output can name the field that differs. Threads, budgets, tiers and
+ * batch size are not in the list, because they do not change the bytes. */
 #ifndef OSH_IDENTITY_H
 #define OSH_IDENTITY_H
 #include "plan/plan.h"
 
-/* Version of the records in the journal. A change of a record increases the version, because a run
- * cannot be resumed with other records. */
+/* Version of the records in the journal. It increases when the layout of a record changes, because
+ * a run cannot continue with other records. */
 enum { OSH_IDENTITY_JOURNAL = 2 };
 
 typedef struct osh_identity {
     char **names, **values; // own [n]
-    bool *here; // own [n]: true for the stamp (inode, times) of a file, which a copy of the file
-                // does not have
+    /* True for the stamp (inode, times) of a file. A copy of the file has another stamp. */
+    bool *here; // own [n]
     size_t n, cap;
 } osh_identity;
 

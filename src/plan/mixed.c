@@ -1,12 +1,12 @@
 /* mixed.c - chooses a candidate (a scheme) for each unit (the Linears that must get the same
  * scheme, such as q, k and v of a layer). A unit's candidates on the lower convex hull of (bytes,
- * loss) form a chain of steps; each step saves less loss per byte than the step before it. Steps of
- * all units are taken in the order of their savings per byte, as long as they fit. Then single
- * units change their candidate as long as a change fits and saves loss.
+ * loss) form a chain of steps; each step saves less loss per byte than the step before it. The
+ * steps of all units are done in the order of their savings per byte, as long as the size fits.
+ * Then the candidate of one unit after the other is changed, as long as a change fits and saves
+ * loss.
  *
- * The bound is the smallest loss of the relaxed problem, in which a unit may be between two
- * candidates: the loss before the first step that does not fit, minus the savings of the fitting
- * fraction of that step. */
+ * The bound is the smallest loss if a step may be done in part. At the first step that does not
+ * fit, the fraction of the step that fits is done, and the bound is the loss after it. */
 #include "plan/mixed.h"
 
 #include <ctype.h>
@@ -326,8 +326,8 @@ done:
 /* ---- recipe with the chosen schemes ---- */
 
 typedef struct lists { // targets of each group of the recipe
-    osh_recipe_group *groups; // own: the groups of the recipe, with their names and lists of
-                              // modules
+    /* The groups of the recipe, with their names and lists of modules. */
+    osh_recipe_group *groups; // own
     size_t n;
 } lists;
 

@@ -6,17 +6,19 @@
 #include "plan/plan.h"
 
 typedef struct osh_mixed_unit {
-    char *name;          // own: common prefix of the names of the unit's modules, such as
-                         // "model.layers.0.self_attn.qkv"
+    /* Common prefix of the names of the unit's modules, such as "model.layers.0.self_attn.qkv". */
+    char *name;          // own
     int64_t n_weights;
     int n;               // number of candidates
     int bits[OSH_CANDIDATES];      // number of bits of a code, for each candidate
     char label[OSH_CANDIDATES][16]; // name of each candidate, such as "4 bits" or "NVFP4A16"
     int64_t bytes[OSH_CANDIDATES]; // bytes of all tensors that store the unit's weights
-    double loss[OSH_CANDIDATES];   // loss that the survey measured; after osh_mixed_weigh or
-                                   // osh_mixed_by_gradients: change of the model's loss
-    double rounded;      // loss that the survey measured for the rounding of `effect`: sum of
-                         // osh_losses.all over the unit's Linears
+    /* Loss that the survey measured; after osh_mixed_weigh or osh_mixed_by_gradients: change of the
+     * model's loss. */
+    double loss[OSH_CANDIDATES];
+    /* Loss that the survey measured for the rounding of `effect`: sum of osh_losses.all over the
+     * unit's Linears. */
+    double rounded;
     double effect;       // measured change of the model's loss when only this unit is rounded
     int chosen;
 } osh_mixed_unit;
@@ -30,15 +32,18 @@ typedef struct osh_mixed {
     osh_mixed_unit *units; // own
     int n_units;
     int *unit_of;          // own [linears]: index of the unit of each Linear
-    int64_t n_weights, limit, bytes; // n_weights: number of weights of all units; bytes: size of
-                                     // the chosen candidates, at most `limit`
-    double loss, bound;    // loss: of the chosen candidates; bound: no choice within the limit has
-                           // a smaller loss
-    osh_mixed_step *curve; // own: points along the convex hull, from the smallest size to the
-                           // largest
+    /* n_weights: number of weights of all units.
+     * bytes: size of the chosen candidates, at most `limit`. */
+    int64_t n_weights, limit, bytes;
+    /* loss: of the chosen candidates.
+     * bound: no choice within the limit has a smaller loss. */
+    double loss, bound;
+    /* Points along the convex hull, from the smallest size to the largest. */
+    osh_mixed_step *curve; // own
     int n_curve;
-    char *gradients_not;   // own: reason why losses are multiplied by measured effects and not by
-                           // gradients; NULL: by gradients
+    /* Reason why losses are multiplied by measured effects and not by gradients; NULL: by
+     * gradients. */
+    char *gradients_not;   // own
 } osh_mixed;
 
 /* Makes the units (Linears that must get the same scheme) from the Linears of a survey, and

@@ -82,18 +82,17 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
     if (p->in.opt->device_model) {
         if (text && !strcmp(text, "cpu"))
             OSH_FAIL(cx, OSH_E_USAGE, "--device cpu and --device-model exclude each other");
-        p->in.gpu_model =
-            osh_gpu_model_find(p->in.opt->device_model); // options.c has checked the name of the
-                                                         // model
+        // options.c has already checked the name of the model
+        p->in.gpu_model = osh_gpu_model_find(p->in.opt->device_model);
         p->in.on_device = p->in.pipeline != OSH_PIPELINE_DATAFREE;
         goto done;
     }
     bool cuda = device_is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
     if (cuda && !device_is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->in.ordinal, text));
-    /* In a build without CUDA, osh_cuda_open fails with a message that says so. */
+    /* in a build without CUDA, osh_cuda_open fails with a message that says so */
     if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->in.device, p->in.ordinal, 0));
-    /* A run that only rounds stays on the host: the copies to the GPU and back need more time than
-     * the rounding. */
+    /* A run that only rounds stays on the host, because the copies to the GPU and back take longer
+     * than the rounding. */
     p->in.on_device = cuda && p->in.pipeline != OSH_PIPELINE_DATAFREE;
 done:
     return rc;
@@ -109,8 +108,8 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
                    : osh_cuda_stage_open(cx, p->in.device, p->in.opt->use_gds);
     }
     if (device_is_auto(p->in.opt->device) || !strcmp(p->in.opt->device, "cpu")) return OSH_OK;
-    /* own: a GPU that does no work. It is opened so that a missing GPU is an error if the user
-     * asked for one. */
+    /* own: a GPU that does no work. It is opened to fail if the user asked for a GPU and there is
+     * none. */
     osh_device *asked = NULL;
     osh_status rc = osh_cuda_open(cx, &asked, p->in.ordinal, 0);
     osh_device_close(cx, asked);

@@ -60,8 +60,8 @@ static osh_status plan_open_source(osh_ctx *cx, osh_plan *p)
         p->in.by_route = !p->in.opt->moe_calibrate_all_experts;
         rc = (p->in.by_route ? osh_graph_new_by_route : osh_graph_new)(
             cx, &p->in.graph, p->in.ck, p->in.opt->models_dir);
-        /* An unknown architecture is no error at this point, because rounding needs no graph;
-         * plan_choose_pipeline refuses it if data is needed. */
+        /* An unknown architecture is no error yet, because rounding needs no graph.
+         * plan_choose_pipeline fails if data is needed. */
         if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, osh_error_clear(cx);
         if (rc) goto done;
     }
@@ -270,14 +270,14 @@ static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
                      (long)(s + 1), in->mix.sets[0].path, in->mix.n > 1 ? " and others" : "",
                      (long)(in->data.offsets[s + 1] - in->data.offsets[s]),
                      (long)in->graph->max_positions, (long)in->graph->max_positions);
-    // not needed any more, because all text is tokenized
+    // all text is tokenized, so the tokenizer is not needed any more
     osh_tokenizer_close(cx, in->tok), in->tok = NULL;
 done:
     osh_free(cx, tok_path);
     return rc;
 }
 
-/* Warns about modules whose inputs are not compared with the original model, but can be with
+/* Warns about modules whose inputs are not compared with the original model, but would be with
  * smaller subgraphs. */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {

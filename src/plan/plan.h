@@ -1,5 +1,5 @@
-/* plan.h - the plan: everything that is decided before a weight is read. It has parts; the folder
- * that declares a part also computes it:
+/* plan.h - the plan: everything that is decided before a weight is read. It has these parts; each
+ * is declared and computed by one folder:
  *
  *   match      inputs      options, source, recipe, graph and data
  *              matching    the scheme of each Linear
@@ -16,11 +16,11 @@
 
 /* One of several traversals (forward computations of all samples, traversals.h) */
 typedef struct osh_traversal {
-    osh_schedule schedule; // owns the lists passes, seen, visits and batch_at; other members are
-                           // copies of the plan's
+    /* Owns the lists passes, seen, visits and batch_at; other members are copies of the plan's. */
+    osh_schedule schedule;
     osh_budget budget;     // owns the list places; other members are copies or views
-    double work[3];        // work (osh_cost) to observe, to solve and to propagate, summed over all
-                           // subgraphs
+    /* work (osh_cost) to observe, to solve and to propagate, summed over all subgraphs. */
+    double work[3];
     double seconds;        // measured duration in seconds
 } osh_traversal;
 
@@ -31,14 +31,15 @@ typedef struct osh_plan {
     osh_manifest manifest;
     osh_schedule schedule;
     osh_budget budget;
-    osh_traversal *traversals; // own [n_traversals]; NULL: one traversal serves all modifiers. If
-                               // not NULL, `schedule` and `budget` are those of the traversal with
-                               // the highest peak
+    /* Own [n_traversals]; NULL: one traversal serves all modifiers. If there are several,
+     * `schedule` and `budget` belong to the traversal with the highest peak. */
+    osh_traversal *traversals; // own [n_traversals]
     int n_traversals;          // length of `traversals`; 0: one traversal serves all modifiers
-    bool gradients;          // true if the losses of the survey are multiplied by gradients; false
-                             // if not, or if the run is no survey
-    char *gradients_not;     // own: reason why a survey does not use gradients; NULL: gradients are
-                             // used, or the run is no survey
+    /* True if the run is a survey and its losses are multiplied by gradients. */
+    bool gradients;
+    /* Reason why a survey does not use gradients; NULL: gradients are used, or the run is no
+     * survey. */
+    char *gradients_not;     // own
     struct osh_mark *marks;  // own [number of --checkpoint options]: the parsed options (marks.h)
 } osh_plan;
 

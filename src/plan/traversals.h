@@ -7,8 +7,9 @@
  *   GPTQModifier           traversal 2: Hessians and codes of all layers
  *
  * Each traversal has its own schedule and budget. The subgraphs and the output are the same in all
- * traversals. For display, the plan has the schedule and the budget of the traversal with the
- * highest peak. Its peaks are the maximum over all traversals, its bytes read are the sum. */
+ * traversals. For display, the plan shows the schedule and the budget of the traversal with the
+ * highest peak, but its peaks are the maximum over all traversals, and its read bytes are the
+ * sum. */
 #ifndef OSH_TRAVERSALS_H
 #define OSH_TRAVERSALS_H
 #include "plan/plan.h"

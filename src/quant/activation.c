@@ -122,8 +122,9 @@ typedef struct looking {
     const uint8_t *at; // [heads, n]
     osh_dtype dt;
     int64_t n, candidates;
-    double **losses; // for each head, a pointer to the losses [candidates] of the sample's group,
-                     // or NULL if all values of the head are 0; view
+    /* For each head, a pointer to the losses [candidates] of the sample's group, or NULL if all
+     * values of the head are 0. */
+    double **losses; // view
 } looking;
 
 static osh_status second_look_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -244,8 +245,9 @@ typedef struct fake {
     /* scale and zero point of each head (a segment of `seg` columns); NULL: all columns have those
      * in `code`; view */
     const osh_tensor *scales, *zeros;
-    float global; // global scale, by which scales are multiplied before they are rounded to FP8; 0:
-                  // no global scale
+    /* global scale, by which scales are multiplied before they are rounded to FP8; 0: no global
+     * scale. */
+    float global;
 } fake;
 
 enum { CODES = 1024 }; // number of values that are encoded at a time, with their codes on the stack
@@ -350,8 +352,8 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
         OSH_TRY(check_static(cx, scale, zero));
         f.code.scale = osh_tensor_at(scale, 0);
         f.code.zero = zero ? ((const int8_t *)zero->data)[0] : 0;
-    } else if (a->strategy == OSH_Q_TENSOR) { // dynamic with strategy tensor, so the whole sample
-                                              // has one range
+    } else if (a->strategy == OSH_Q_TENSOR) {
+        /* Dynamic with strategy tensor: the whole sample has one range. */
         float lo, hi;
         OSH_TRY(finite_range(cx, &f, &lo, &hi, f.x, f.N * f.I));
         osh_q_code_scale(&f.code, lo, hi, a, f.dt, true);

@@ -207,8 +207,8 @@ done:
     return rc;
 }
 
-/* Fails if modules_to_save has a name with which no module ends that holds a saved tensor, or that
- * contains such a module. */
+/* Fails if a name in modules_to_save has no saved tensor. A tensor belongs to a name if the
+ * tensor's module, or a module around it, has a full name that ends with this name. */
 static osh_status adapter_check_saved(osh_ctx *cx, const osh_adapter *a)
 {
     osh_status rc = OSH_OK;
@@ -375,7 +375,7 @@ osh_status osh_adapter_merge(osh_ctx *cx, osh_adapter *a, osh_checkpoint *ck)
         OSH_TRY(lora_bind(cx, w, ck));
         if (!w->a) continue;
         size_t n = osh_before_tail(w->name, ".weight");
-        w->name[n] = 0; // the name of the module, while its patterns are looked up
+        w->name[n] = 0; // cuts off ".weight", because adapter_scale needs the name of the module
         rc = adapter_scale(cx, w, w->name);
         w->name[n] = '.';
         if (rc) goto done;

@@ -142,11 +142,13 @@ typedef struct job {
     osh_dtype dt, from; // dt: dtype of the scales; from: dtype of w
     const osh_q_kernels *k;
     int64_t chunk_rows;
-    bool whole;       // true: scales are computed after the ranges of all chunks are known; false:
-                      // each chunk computes its scales
+    /* True: scales are computed after the ranges of all chunks are known; false: each chunk
+     * computes its scales. */
+    bool whole;
     const uint8_t *w; // [O, I]
-    float *min, *max; // smallest and largest value of each range, [scales]; strategy tensor: of
-                      // each chunk, [chunks]
+    /* Smallest and largest value of each range, [scales]; strategy tensor: of each chunk,
+     * [chunks]. */
+    float *min, *max;
     const osh_qparams *p;
     uint8_t *codes;  // [O, I]
     osh_tensor *out; // output of decoding
@@ -207,7 +209,8 @@ static osh_status range_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     int64_t first = chunk * j->chunk_rows,
             last = first + j->chunk_rows < g->O ? first + j->chunk_rows : g->O;
 
-    /* Groups that divide the rows: all segments are of one length, and each has its own range. */
+    /* True if all segments (elements of a row that share a scale) have one length, and each has its
+     * own range. */
     bool even = g->band == 1 && g->I % g->seg == 0 && j->a->strategy != OSH_Q_TENSOR;
     if (even)
         j->k->ranges(j->min + first * g->per_band, j->max + first * g->per_band,
@@ -314,8 +317,8 @@ osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
         OSH_TRY(round_ranges(cx, &j, 0, osh_tensor_numel(q.scale)));
         OSH_TRY(osh_observer_search(cx, &r));
         for (int64_t i = 0; i < osh_tensor_numel(q.scale); i++)
-            if (!isfinite(j.min[i]) || !isfinite(j.max[i])) // repeats the check, because the search
-                                                            // can make a range larger
+            // checked again, because the search can make a range larger
+            if (!isfinite(j.min[i]) || !isfinite(j.max[i]))
                 OSH_FAIL(cx, OSH_E_NUMERIC, "the range that observer %s finds in %s is not finite",
                          a->observer, what);
         params_of(&j, 0, osh_tensor_numel(q.scale));
@@ -344,8 +347,8 @@ void osh_q_scale_put(osh_qparams *p, int64_t i, float value)
     osh_from_f32((char *)t->data + (size_t)i * osh_dtype_bytes(t->dtype), t->dtype, &s, 1);
 }
 
-/* Fails if the arrays of `p` do not have the shapes for a weight [O, I], so that later reads are
- * within bounds. */
+/* Fails if the arrays of `p` do not have the shapes for a weight [O, I]. Without this check later
+ * reads could be out of bounds. */
 static osh_status check_params(osh_ctx *cx, const osh_qparams *p, const osh_q_args *a, int64_t O,
                                int64_t I)
 {
@@ -383,7 +386,7 @@ static void params_get(float *scale, float *zero, const osh_qparams *p, int64_t 
     }
 }
 
-typedef struct coding { // state for coding rows
+typedef struct coding { // state of the computation of codes, row by row
     const osh_q_kernels *k;
     const osh_qparams *p;
     osh_q_code q;

@@ -10,11 +10,13 @@
 typedef enum { OSH_ARITH_REFERENCE, OSH_ARITH_F32 } osh_arithmetic;
 
 typedef struct osh_qparams {
-    osh_tensor *scale; // scales [rows, cols], or [1] for strategy tensor, in the weight's dtype, or
-                       // FP8 for strategy tensor_group; own
+    /* Scales [rows, cols], or [1] for strategy tensor, in the weight's dtype, or FP8 for strategy
+     * tensor_group. */
+    osh_tensor *scale; // own
     osh_tensor *zero;  // zero points, I8, shape of `scale`; NULL: symmetric; own
-    float global;      // global scale of strategy tensor_group: a code is decoded as code * scale /
-                       // global; other strategies: 0
+    /* global scale of strategy tensor_group: a code is decoded as code * scale / global; other
+     * strategies: 0. */
+    float global;
     /* input: importance of the input channels in the search for ranges, [I]; NULL: all are
      * equally important; view */
     const float *importance;
@@ -34,8 +36,8 @@ typedef struct osh_q_scaling { // arguments of the conversion of ranges to scale
     osh_dtype dt;           // dtype of the scales and of the ranges
     osh_arithmetic ar;
 } osh_q_scaling;
-/* Converts n ranges (min, max) in the weight's dtype to scales and zero points. `zp` may be NULL.
- * */
+/* Converts n ranges (min, max) in the weight's dtype to scales and zero points. `zp` may be
+ * NULL. */
 void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                     const osh_q_scaling *how);
 /* Returns scale i as F32, divided by `global` if the strategy is tensor_group. */
@@ -85,10 +87,11 @@ void osh_q_row_error(double sum[2], const void *a, const void *b, osh_dtype dt, 
 typedef struct osh_act_observer {
     bool seen;
     float min, max;
-    struct osh_histogram *counts; // histogram of all values; NULL: the observer makes no histogram,
-                                  // or no sample was observed; own
-    osh_stat *losses;             // loss of each candidate range, summed over the samples in the
-                                  // second pass (osh_stat_sums [candidates]); own
+    /* Histogram of all values; NULL: the observer makes no histogram, or no sample was observed. */
+    struct osh_histogram *counts; // own
+    /* Loss of each candidate range, summed over the samples in the second pass (osh_stat_sums
+     * [candidates]). */
+    osh_stat *losses;             // own
 } osh_act_observer;
 /* A sample: its index, and the groups into which all samples are divided. */
 typedef struct osh_act_sample {

@@ -21,8 +21,9 @@ typedef struct osh_format_weight { // properties of a weight [O, I]
 } osh_format_weight;
 
 typedef struct osh_format_input { // parameters of static activations
-    const osh_tensor *scale, *zero; // scale NULL: the scheme has no static activations; zero NULL:
-                                    // the activations are symmetric; views
+    /* scale NULL: the scheme has no static activations; zero NULL: the activations are
+     * symmetric. */
+    const osh_tensor *scale, *zero; // views
 } osh_format_input;
 
 typedef struct osh_format {

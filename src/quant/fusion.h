@@ -7,19 +7,17 @@
 enum { OSH_FUSION_PARTS = 4 };
 typedef struct osh_q_fusion {
     const char *fused, *cls;                 // name and class of the layer in vLLM
-    const char *around;                      // required name of the parent module; NULL: the parent
-                                             // may have any name
-    const char *types;                       // model types to which the row applies, separated by
-                                             // spaces; NULL: all
-    int enough;                              // vLLM fuses the Linears if the checkpoint has
-                                             // parts[0] to parts[enough - 1]
-    const char *parts[OSH_FUSION_PARTS + 1]; // leaf names (after the last dot) of the fused
-                                             // Linears, the parts of the layer; NULL ends the list
+    const char *around; // required name of the parent module; NULL: the parent may have any name
+    const char *types; // model types to which the row applies, separated by spaces; NULL: all
+    int enough; // vLLM fuses the Linears if the checkpoint has parts[0] to parts[enough - 1]
+    /* Leaf names (after the last dot) of the fused Linears, the parts of the layer; NULL ends the
+     * list. */
+    const char *parts[OSH_FUSION_PARTS + 1];
 } osh_q_fusion;
 
 typedef struct osh_q_family { // views
-    const char *whole, *text; // model types of the whole model and of its text model; NULL:
-                              // unknown; views
+    /* Model types of the whole model and of its text model; NULL: unknown. */
+    const char *whole, *text; // views
 } osh_q_family;
 osh_q_family osh_q_family_of(const osh_hf_config *config);
 

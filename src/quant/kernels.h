@@ -14,8 +14,8 @@ typedef struct osh_q_code { // parameters for encoding and decoding a segment
     float scale, zero;      // zero is 0 if the quantization is symmetric
     float qmin, qmax;
     osh_q_code_kind kind;
-    osh_dtype round; // dtype to which w / scale and w / scale + zero are rounded; OSH_F32 means no
-                     // rounding
+    /* Dtype to which w / scale and w / scale + zero are rounded; OSH_F32 means no rounding. */
+    osh_dtype round;
 } osh_q_code;
 
 typedef struct osh_q_run { // consecutive segments of one length, each with its own scale and zero
@@ -27,8 +27,9 @@ enum { OSH_Q_RUN = 64 }; // most segments of a run
 typedef struct osh_q_scale_rule { // arguments of the conversion of a range to scale and zero point
     float qmin, qmax;
     bool symmetric;
-    osh_dtype dt, step; // dt: dtype of the scale; step: dtype to which intermediate results are
-                        // rounded
+    /* dt: dtype of the scale.
+     * step: dtype to which intermediate results are rounded. */
+    osh_dtype dt, step;
 } osh_q_scale_rule;
 
 typedef struct osh_q_kernels {
@@ -48,7 +49,7 @@ typedef struct osh_q_kernels {
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y[i] = rnd((code - zero) * scale), for y [n] of dtype dt. */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
-    /* Encode and decode the segments of a run. They do not use c->scale and c->zero. */
+    /* Encode and decode consecutive segments. They do not use c->scale and c->zero. */
     void (*encode_run)(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
                        const osh_q_code *c);
     void (*decode_run)(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,

@@ -139,9 +139,9 @@ static osh_status unknown_kwarg(osh_ctx *cx, const osh_observer *o, const char *
     return rc;
 }
 
-/* Fails if the observer does not support NVFP4. NVFP4 supports only observers that can find ranges
- * in some rows of a weight, because its global scale depends on the ranges of several weights,
- * whose weights are read some rows at a time. */
+/* Fails if the observer does not support NVFP4. The global scale of NVFP4 depends on the ranges of
+ * several weights, which are read some rows at a time. So the observer must be able to find the
+ * ranges of some rows of a weight. */
 static osh_status check_relative(osh_ctx *cx, const osh_observer *o, const osh_q_args *a,
                                  const char *where)
 {

@@ -19,8 +19,8 @@ typedef struct osh_observer_key { // description of a key of observer_kwargs
  * sums, the first. */
 typedef struct osh_range_search {
     double expand, grid, norm;
-    int64_t steps, patience; // the search ends after `patience` consecutive steps that improve no
-                             // range of the tensor
+    /* The search ends after `patience` consecutive steps that improve no range of the tensor. */
+    int64_t steps, patience;
     /* true: errors are multiplied by the mean square of the input channel, and computed in f32;
      * false: computed in the weight's dtype */
     bool weighted;
@@ -30,8 +30,8 @@ struct osh_histogram;
 typedef struct osh_observer {
     const char *name;
     const osh_observer_key *keys;
-    osh_range_search (*search)(const osh_q_args *a); // returns the parameters of the search; NULL:
-                                                     // the observer does not search
+    /* Returns the parameters of the search; NULL: the observer does not search. */
+    osh_range_search (*search)(const osh_q_args *a);
     /* Updates the range [*min, *max] of an activation with the range [lo, hi] of a sample. All
      * values are rounded to dt. If `update` is NULL, [lo, hi] replaces the range. */
     void (*update)(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
@@ -88,10 +88,10 @@ typedef struct osh_range_job {
     osh_dtype dt, from; // dt: dtype of the scales; from: dtype of w
     const void *w;      // [O, I]
     int64_t O, I;
-    const float *importance; // factor of the errors of each input channel, for a search with
-                             // `weighted`, [I]; NULL: 1
-    float *min, *max;   // input: range of the values, rounded to dt; output: the chosen range;
-                        // [scales]
+    /* Factor of the errors of each input channel, for a search with `weighted`, [I]; NULL: 1. */
+    const float *importance;
+    /* Input: range of the values, rounded to dt; output: the chosen range; [scales]. */
+    float *min, *max;
 } osh_range_job;
 /* Replaces the ranges j->min, j->max by the ranges that the observer of j->a finds by a search or
  * from a histogram. Does nothing if this observer uses neither. */
@@ -107,7 +107,7 @@ bool osh_observer_counts(const osh_q_args *a);
 bool osh_observer_twice(const osh_q_args *a);
 /* Returns the initial number of bins for one sign in the histogram. */
 int64_t osh_observer_bins(const osh_q_args *a);
-/* True if the range of a row does not depend on other rows. False for a search that may end before
- * its last step, because such a search ends for all rows of a tensor in the same step. */
+/* True if the range of a row does not depend on other rows. False for a search that may end early:
+ * it ends for all rows of a tensor in the same step. */
 bool osh_observer_by_rows(const osh_q_args *a);
 #endif

@@ -28,12 +28,8 @@ typedef enum { OSH_Q_STATIC, OSH_Q_DYNAMIC, OSH_Q_LOCAL } osh_q_dynamic;
 /* PLAIN: null, the weight's dtype; E4M3: torch.float8_e4m3fn (NVFP4); E8M0: torch.uint8, powers of
  * two (MX). */
 typedef enum { OSH_Q_SCALE_PLAIN, OSH_Q_SCALE_E4M3, OSH_Q_SCALE_E8M0 } osh_q_scale_dtype;
-typedef enum {
-    OSH_ACTORDER_UNSET,
-    OSH_ACTORDER_STATIC,
-    OSH_ACTORDER_WEIGHT
-} osh_actorder; // STATIC and WEIGHT have the same effect; config.json gets the one that the recipe
-                // has
+/* STATIC and WEIGHT have the same effect. config.json gets the one that the recipe has. */
+typedef enum { OSH_ACTORDER_UNSET, OSH_ACTORDER_STATIC, OSH_ACTORDER_WEIGHT } osh_actorder;
 
 enum { OSH_Q_KWARGS = 8 };
 typedef struct osh_q_kwarg { // an item of observer_kwargs, as written in the recipe
@@ -186,10 +182,9 @@ char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
  * one tensor and converts the codes of each expert; vLLM does not. */
 const char *osh_q_experts_fault(const osh_q_scheme *s);
 typedef struct osh_q_modules { // the modules of a model; all arrays have n elements and are views
-    const char *const *names, *const *classes; // names and class names of the modules; `classes`
-                                               // NULL: unknown
-    const int *which;                          // index of the scheme with which each module is
-                                               // written; -1: not quantized
+    /* names and class names of the modules; `classes` NULL: unknown. */
+    const char *const *names, *const *classes;
+    const int *which; // index of the scheme with which each module is written; -1: not quantized
     size_t n;
     osh_q_family family; // model types, which select the rows of fusions.def
 } osh_q_modules;

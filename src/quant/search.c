@@ -6,11 +6,12 @@
  *   step 1   p = 0.99   [-0.99, 0.594]   s = 0.1320                         0.0020   better
  *   ...                                                                              patience ends
  *
- * Each step is done for all ranges of the tensor before the next step, because the search ends when
- * no range improves any more. Every number equals that of the reference: candidates, scales, codes,
- * differences and powers are rounded to the weight's dtype; sums are added in f32 in torch's order
- * (struct sum) and rounded to the weight's dtype. One number can differ: |x|^norm of F32 weights is
- * correctly rounded in this file; the reference has an error of up to 1 unit in the last place. */
+ * The search ends when no range of the tensor improves any more. So each step is done for all
+ * ranges before the next step. Every number equals that of the reference: candidates, scales,
+ * codes, differences and powers are rounded to the weight's dtype; sums are added in f32 in torch's
+ * order (struct sum) and rounded to the weight's dtype. One number can differ: |x|^norm of F32
+ * weights is correctly rounded in this file; the reference has an error of up to 1 unit in the last
+ * place. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -138,16 +139,18 @@ typedef struct search {
     osh_dtype dt; // dtype of the errors
     /* w[r, c] has the scale with index r / band * per_band + c / seg; there are n scales */
     int64_t band, seg, per_band, n;
-    int64_t chunk, n_chunks;        // chunk: number of bands (rows that share scales) of a chunk,
-                                    // or of values for strategy tensor
+    /* chunk: number of bands (rows that share scales) of a chunk, or of values for strategy
+     * tensor. */
+    int64_t chunk, n_chunks;
     const float *importance; // factor of the errors of each input channel, [I]; NULL: 1; view
     float *error; // smallest error of each range so far, [n]; own
     float *best;  // p of the step with the smallest error, [n]; own
-    float *power; // table of |x|^norm, indexed by the bits of a 16-bit |x|, [32768]; NULL: errors
-                  // are F32; own
+    /* Table of |x|^norm, indexed by the bits of a 16-bit |x|, [32768]; NULL: errors are F32. */
+    float *power; // own
     bool *better; // true if this step made a range of the chunk better, [chunks]; own
-    sum *sums;    // partial sums of the errors, [chunks]; NULL unless the strategy is tensor, which
-                  // has one range; own
+    /* Partial sums of the errors, [chunks]; NULL if the strategy is not `tensor`, the strategy with
+     * one range. */
+    sum *sums;    // own
     float p;
 } search;
 

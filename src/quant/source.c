@@ -194,8 +194,8 @@ static bool is_of_cache(const char *tensor)
     return false;
 }
 
-/* Fails if the tensor belongs to a quantized module but is none of its known parts, so that its
- * meaning is not known. */
+/* Fails if the tensor belongs to a quantized module but is none of its known parts, because its
+ * meaning is then unknown. */
 static osh_status check_beside(osh_ctx *cx, const osh_source *s, const char *name)
 {
     const char *dot = strrchr(name, '.');

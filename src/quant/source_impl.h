@@ -12,10 +12,11 @@ typedef struct osh_source_module osh_source_module;
  * used together. The last four functions must not be NULL, the others may be. */
 typedef struct osh_source_type {
     const char *methods[4]; // values of quant_method in config.json
-    const char *file;       // name of a file beside config.json that describes such a checkpoint
-                            // without quant_method (io/hf_quant.h); NULL: there is none
-    const char *tails[14];  // suffixes of the names of stored tensors that are hidden; NULL ends
-                            // the list
+    /* Name of a file beside config.json that describes such a checkpoint without quant_method
+     * (io/hf_quant.h); NULL: there is none. */
+    const char *file;
+    /* Suffixes of the names of stored tensors that are hidden; NULL ends the list. */
+    const char *tails[14];
     /* true: `configure` sets the source's config, whose config groups describe the quantization
      * of each module; false: there are no config groups */
     bool groups;
@@ -35,40 +36,41 @@ typedef struct osh_source_type {
     osh_status (*find)(osh_ctx *cx, osh_source_module *q);
     osh_status (*make_rows)(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                             int64_t n);
-    size_t (*bytes)(const osh_source_module *q); // returns the bytes of scratch of make_rows, with
-                                                 // the allocator's overhead
+    /* Returns the bytes of scratch of make_rows, with the allocator's overhead. */
+    size_t (*bytes)(const osh_source_module *q);
 } osh_source_type;
 
 struct osh_source_module {
     char *name;                  // name of the module, or of the tensor of all experts; own
     const osh_source_type *type; // row of sources.def
     void **state;                // private data of the row, set by `begin`; view
-    const osh_q_scheme *scheme;  // quantization scheme, view of the source's config or of `own`;
-                                 // NULL: the row's make_rows decodes without a scheme
-    const osh_format *format;    // storage format; NULL: the row's make_rows decodes without a
-                                 // format
+    /* Quantization scheme, view of the source's config or of `own`; NULL: the row's make_rows
+     * decodes without a scheme. */
+    const osh_q_scheme *scheme;
+    const osh_format *format; // storage format; NULL: the row's make_rows decodes without a format
     osh_q_scheme own;            // scheme of the module if there is no config group for it
-    bool wide, powers;           // wide: true if the weight is decoded in F32, then rounded;
-                                 // powers: true if scales are stored as exponents + 127
+    /* wide: true if the weight is decoded in F32, then rounded.
+     * powers: true if scales are stored as exponents + 127. */
+    bool wide, powers;
     osh_source *source;          // view
-    int64_t O, I;                // the weight is [O, I]; with several experts, O is the sum of
-                                 // their rows, one expert after the other
-    int64_t experts;             // number of experts of a 3-dimensional tensor; 0: the weight is a
-                                 // matrix
+    /* The weight is [O, I]; with several experts, O is the sum of their rows, one expert after the
+     * other. */
+    int64_t O, I;
+    int64_t experts; // number of experts of a 3-dimensional tensor; 0: the weight is a matrix
     bool bare;                   // true: the dense tensor is called `name`; false: `name`.weight
     osh_dtype dtype;             // dtype of the dense weight
     osh_format_tensor leaves[OSH_FORMAT_MAX_TENSORS]; // expected stored tensors
-    osh_ckpt_tensor parts[OSH_FORMAT_MAX_TENSORS];    // parts[i] is the stored tensor of leaves[i];
-                                                      // e is NULL if decoding does not need this
-                                                      // tensor
+    /* parts[i] is the stored tensor of leaves[i]; e is NULL if decoding does not need this
+     * tensor. */
+    osh_ckpt_tensor parts[OSH_FORMAT_MAX_TENSORS];
     int n_leaves;
     osh_tensor *in_scale, *in_zero, *out_scale, *out_zero; // own
 };
 
 struct osh_source {
     osh_checkpoint *ck;      // own
-    osh_q_config *config;    // quantization config; NULL: the source is dense, or its method has no
-                             // config groups; own
+    /* Quantization config; NULL: the source is dense, or its method has no config groups. */
+    osh_q_config *config;    // own
     const char *method;      // quant_method of the checkpoint's config; view
     const osh_source_type *type; // row of sources.def for the method
     void **states;           // private data of each row of sources.def; own
@@ -123,7 +125,7 @@ typedef struct osh_source_pieces {
     int64_t rows; // number of rows of a piece
     size_t bytes; // bytes of the block
     void *room;   // view: first argument of both functions, divides the block
-    /* Divides the block, and reads what all pieces need. */
+    /* Divides the block into arrays, and reads the data that the decoding of every piece needs. */
     osh_status (*open)(osh_ctx *cx, void *room, const osh_source_module *q, char *block);
     /* Writes rows [first, first + n) to `to`. */
     osh_status (*piece)(osh_ctx *cx, char *to, void *room, const osh_source_module *q,

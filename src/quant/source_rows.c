@@ -213,7 +213,7 @@ size_t osh_source_rows_bytes(const osh_source_module *q)
         int64_t at, k, all = q->leaves[i].shape[0] ? q->leaves[i].shape[0] : 1;
         rows_of_part(q, i, 0, rows, &at, &k);
         size_t part = (size_t)((q->parts[i].e->end - q->parts[i].e->begin) / all * k);
-        // one copy of the bytes as read, and one in osh_qparams
+        // two copies in memory: the bytes as read, and osh_qparams
         sum += (i ? 2 : 1) * osh_tensor_gross(part);
         if (is_power(q, i)) sum += 2 * osh_tensor_gross(part * sizeof(float));
         longest = part > longest ? part : longest;

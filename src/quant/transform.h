@@ -9,8 +9,9 @@
 
 typedef enum {
     OSH_AT_INPUT, OSH_AT_OUTPUT, OSH_AT_WEIGHT_INPUT, OSH_AT_WEIGHT_OUTPUT,
-    OSH_AT_QUERIES, OSH_AT_KEYS, // queries (q_attn) and keys (k_cache) of attention after RoPE,
-                                 // with their names in transform_config
+    /* Queries (q_attn) and keys (k_cache) of attention after RoPE, with their names in
+     * transform_config. */
+    OSH_AT_QUERIES, OSH_AT_KEYS,
     OSH_N_PLACES
 } osh_q_place;
 static inline bool osh_q_place_attends(osh_q_place at)
@@ -28,8 +29,9 @@ typedef struct osh_q_apply {
 } osh_q_apply;
 typedef struct osh_q_transform { // a group of transform_config
     char *name, *type;  // for example "R4" and "hadamard"; own
-    int64_t block;      // number of channels of a diagonal block of the matrix (head_dim); 0: one
-                        // block of all channels
+    /* Number of channels of a diagonal block of the matrix (head_dim); 0: one block of all
+     * channels. */
+    int64_t block;
     bool f32;           // true: stored matrices are f32; false: f64
     osh_q_apply *apply; // own
     size_t n;

@@ -137,8 +137,8 @@ done:
 typedef struct layer { // a layer of vLLM: one module, or several fused modules
     char name[512];
     char shard[OSH_FUSION_PARTS][512];
-    int64_t module[OSH_FUSION_PARTS]; // index of the module of each shard; -1: the checkpoint does
-                                      // not have that module
+    /* Index of the module of each shard; -1: the checkpoint does not have that module. */
+    int64_t module[OSH_FUSION_PARTS];
     int n; // number of shards; 1: the layer is not fused
     const char *cls;
 } layer;
@@ -181,8 +181,8 @@ static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t
         l->cls = !strcmp(module_leaf(l->name), "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
 }
 
-/* Writes the leaf names (after the last dot) of the shards whose bits are set in `which` to `to`,
- * separated by commas. */
+/* Writes the last parts of the names of some shards to `to`, separated by commas. `which` has a bit
+ * for each shard; set bits select. */
 static void layer_parts(char *to, size_t cap, const layer *l, unsigned which)
 {
     size_t at = 0;
@@ -332,8 +332,9 @@ done:
 
 /* ---- choice of a kernel ---- */
 typedef struct engines {
-    const char *cuda, *cpu; // texts that name the GPUs (cuda) and CPUs (cpu) for which vLLM has a
-                            // kernel; NULL: vLLM has none
+    /* Texts that name the GPUs (cuda) and CPUs (cpu) for which vLLM has a kernel; NULL: vLLM has
+     * none. */
+    const char *cuda, *cpu;
     const char *why;        // the reason why there is no kernel, if cuda and cpu are NULL
 } engines;
 

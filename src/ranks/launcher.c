@@ -5,7 +5,7 @@
  *   srun --mpi=pmix       PMIX_RANK, SLURM_STEP_NUM_TASKS
  *   srun without MPI      SLURM_STEP_NUM_TASKS only
  *
- * A batch script of Slurm has SLURM_NTASKS, but no SLURM_STEP_NUM_TASKS: it is one process. */
+ * A batch script of Slurm is one process: it has SLURM_NTASKS, but not SLURM_STEP_NUM_TASKS. */
 #include "ranks/launcher.h"
 
 #include <stdlib.h>

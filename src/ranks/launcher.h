@@ -5,7 +5,7 @@
 
 typedef struct osh_launcher {
     const char *name;   // "mpirun of Open MPI"; NULL: no launcher, or one process
-    int size;           // number of processes that it says it has started
+    int size; // number of processes that the launcher has started, according to the environment
     const char *module; // file name of the module; NULL: no module serves this launcher
     const char *library; // name of the MPI
 } osh_launcher;

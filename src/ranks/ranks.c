@@ -1,5 +1,5 @@
-/* ranks.c - opens the module of a launcher's MPI, meets the other ranks, compares what all ranks
- * must have alike, and reports failures to rank 0. */
+/* ranks.c - opens the module for a launcher's MPI, exchanges data with the other ranks, checks what
+ * must be equal on all ranks, and reports failures to rank 0. */
 #include "ranks/ranks.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,8 @@
 #include "ranks/launcher.h"
 #include "ranks/ranks_impl.h"
 
-enum { PATIENCE_S = 8 }; // a rank that failed ends the job itself if rank 0 has not after this time
+/* Seconds that a failed rank waits for rank 0 to end the job; then it ends the job itself. */
+enum { PATIENCE_S = 8 };
 
 int osh_ranks_me(const osh_ranks *r) { return r ? r->facts.rank : 0; }
 int osh_ranks_n(const osh_ranks *r) { return r ? r->facts.size : 1; }
@@ -54,8 +55,8 @@ int osh_ranks_threads(const osh_ranks *r)
 
 /* ---- the start ---- */
 
-/* Opens the module. Its libraries stay open, because their threads and data remain. RTLD_GLOBAL:
- * the plugins of Open MPI look for its functions among all libraries. */
+/* Opens the module. Its libraries stay open, because their threads and data remain. RTLD_GLOBAL,
+ * because the plugins of Open MPI look for its functions among all libraries. */
 static osh_status module_find(osh_ctx *cx, const osh_ranks_table **to, const osh_launcher *l)
 {
     osh_status rc = OSH_OK;
@@ -90,12 +91,12 @@ static uint64_t program_sum(void)
     return sum;
 }
 
-typedef struct self { // what a rank tells the others about itself
+typedef struct self { // data about a rank that all ranks exchange
     osh_rank rank;
     cpu_set_t cores;
 } self;
 
-/* Exchanges what each rank knows about itself, and fills r->at. */
+/* Exchanges the data of all ranks, and fills r->at. */
 static osh_status ranks_meet(osh_ctx *cx, osh_ranks *r)
 {
     osh_status rc = OSH_OK;
@@ -149,7 +150,7 @@ osh_status osh_ranks_open(osh_ctx *cx, osh_ranks **out, osh_env_fn env)
     const osh_ranks_table *t = NULL;
     OSH_TRY(module_find(cx, &t, &l));
     OSH_NEW(cx, r, 1);
-    r->t = t, *out = r; // gives it also after a failure, so that the caller ends the other ranks
+    r->t = t, *out = r; // also set after a failure, because the caller must end the other ranks
     OSH_TRY(osh_ranks_check(cx, r, t->open(&r->facts)));
     osh_ranks_phase(r, "the start", NULL);
     if (r->facts.size != l.size)
@@ -188,8 +189,8 @@ void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of)
                  r->facts.size, r->facts.node, r->phase);
 }
 
-/* Other processes of the node are not visible in a container of their own: then osh_process_runs is
- * false at the start, and the guard does not watch them. */
+/* In a container of its own, a rank does not see the other processes of its node. osh_process_runs
+ * is then false at the start, and the guard does not watch them. */
 void osh_ranks_watch(osh_ranks *r, osh_watch *to)
 {
     int n = 0;
@@ -246,7 +247,7 @@ done:
     return rc;
 }
 
-/* Fails with the first line that differs. theirs: text of rank 0. */
+/* Fails with a message about the first line that differs. theirs: text of rank 0. */
 static osh_status texts_differ(osh_ctx *cx, const char *what, const char *mine, const char *theirs)
 {
     while (*mine && *mine == *theirs && strchr(mine, '\n') && strchr(theirs, '\n')) {
@@ -271,7 +272,8 @@ osh_status osh_ranks_agree(osh_ctx *cx, osh_ranks *r, const char *what, const ch
     if (!r->facts.rank) memcpy(theirs, text, n);
     OSH_TRY(osh_ranks_broadcast(cx, r, theirs, n, 0));
     if (strcmp(theirs, text)) OSH_TRY(texts_differ(cx, what, text, theirs));
-    OSH_TRY(osh_ranks_gather(cx, r, all, &ok, 1)); // rank 0 hears a failure while it waits
+    /* Rank 0 receives failures of other ranks while it waits. */
+    OSH_TRY(osh_ranks_gather(cx, r, all, &ok, 1));
 done:
     osh_free(cx, theirs);
     osh_free(cx, all);

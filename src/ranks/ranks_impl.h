@@ -27,8 +27,8 @@ struct osh_ranks {
     char told[4096];     // message of osh_ranks_fail
 };
 
-/* Waits until a transfer is complete. On failure, also if the job is interrupted or another rank
- * has failed, MPI may still use the memory of the transfer: the job must then end. */
+/* Waits until a transfer is complete. After a failure, an interrupt or a failure of another rank,
+ * MPI may still use the memory of the transfer, so the job must end. */
 osh_status osh_ranks_wait(osh_ctx *cx, osh_ranks *r, void **request);
 osh_status osh_ranks_check(osh_ctx *cx, const osh_ranks *r, int code); // fails with MPI's text
 #endif

@@ -2,9 +2,10 @@
  * src/mpi/module.c against one MPI (Open MPI, MPICH). The program opens the module with dlopen(3)
  * and sees only this table, so the program itself links no MPI.
  *
- * No function waits: a transfer is begun, and `test` asks whether it is complete. The program waits
- * itself (ranks.c), so that it can sleep and hear about failures. Only the main thread calls these
- * functions. Each function returns 0, or the error code of MPI, which `text` describes. */
+ * No function waits: a function begins a transfer, and `test` asks whether it is complete. The
+ * program itself waits (ranks.c), because it sleeps and checks for failures meanwhile. Only the
+ * main thread calls these functions. Each function returns 0, or the error code of MPI, which
+ * `text` describes. */
 #ifndef OSH_RANKS_TABLE_H
 #define OSH_RANKS_TABLE_H
 #include <stddef.h>
@@ -12,13 +13,13 @@
 #define OSH_RANKS_SYMBOL "oneshot_ranks_table" // name of the module's function osh_ranks_table_fn
 enum {
     OSH_RANKS_ABI = 1,        // version of this header; program and module must have the same
-    OSH_RANKS_PART = 1 << 28, // most bytes of one transfer, because MPI counts with an int
+    OSH_RANKS_PART = 1 << 28, // largest transfer in bytes, because MPI counts with an int
     OSH_RANKS_TEXT = 256      // bytes of a text, with the NUL
 };
 
 typedef struct osh_ranks_facts {
-    int rank, size;             // this process, and the number of processes
-    int local_rank, local_size; // the same, counted on this node only
+    int rank, size;             // number of this process, and number of processes
+    int local_rank, local_size; // the same two numbers among the processes of this node
     char node[OSH_RANKS_TEXT];  // name of this node
     char version[OSH_RANKS_TEXT];
 } osh_ranks_facts;
@@ -27,8 +28,9 @@ typedef struct osh_ranks_table {
     int abi;
     int (*open)(osh_ranks_facts *to); // begins MPI
     void (*text)(int code, char to[OSH_RANKS_TEXT]);
-    /* Begin transfers of at most OSH_RANKS_PART bytes. The memory must stay valid until `test` says
-     * that the transfer is complete. *request: own by the module until then. */
+    /* The next four functions begin transfers, of at most OSH_RANKS_PART bytes. The memory must
+     * stay valid until `test` reports that the transfer is complete. Until then the module owns
+     * *request. */
     int (*send)(const void *from, size_t n, int to, int tag, void **request);
     int (*recv)(void *to, size_t n, int from, int tag, void **request);
     int (*broadcast)(void *bytes, size_t n, int root, void **request);

@@ -1,5 +1,6 @@
-/* transfer.c - moves bytes between ranks. A wait asks MPI often at first, then sleeps between two
- * questions, so that a rank that waits for long leaves its processor to the others. */
+/* transfer.c - moves bytes between ranks. A waiting function asks MPI often at first. Later it
+ * sleeps between two questions, so that a rank that waits for long leaves its processor to other
+ * ranks. */
 #include <sched.h>
 #include <string.h>
 #include <time.h>
@@ -162,7 +163,7 @@ osh_status osh_ranks_post(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n)
     osh_post *added = p;
     if (r->last) r->last->next = p;
     else r->first = p;
-    r->last = p, p = NULL; // the list owns it, also after a failure, because MPI may use it
+    r->last = p, p = NULL; // the list owns p, also after a failure, because MPI may use its memory
     if (code) added->n_requests--;
     OSH_TRY(osh_ranks_check(cx, r, code));
 done:

@@ -12,7 +12,7 @@
 
 enum { STATE = 3, START = 22 }; // fields of /proc/PID/stat, from 1 (proc(5))
 
-/* Returns the start of a process that has not ended; otherwise 0. */
+/* Returns the start time of a process, or 0 if the process has ended. */
 static uint64_t process_start(pid_t pid)
 {
     char path[64], text[1024], *at, *next = NULL, state = 0;
@@ -22,7 +22,8 @@ static uint64_t process_start(pid_t pid)
     if (fd >= 0) close(fd);
     if (n <= 0) return 0;
     text[n] = 0;
-    if (!(at = strrchr(text, ')'))) return 0; // the name before it may have spaces
+    /* The name of the program, before the last ')', may have spaces. */
+    if (!(at = strrchr(text, ')'))) return 0;
     for (int field = STATE; field <= START && (at = strchr(at, ' ')); field++, at++) {
         if (field == STATE) state = at[1];
         if (field == START) next = at + 1;
@@ -49,5 +50,6 @@ void osh_watch_drain(void)
         for (int left = 0, n = 0; n < 500 && !ioctl(fd, FIONREAD, &left) && left; n++)
             nanosleep(&step, NULL);
     }
-    if (any) nanosleep(&last, NULL); // the reader passes the text on before it hears of the end
+    /* Gives the reader time to pass the text on before it notices the end of the process. */
+    if (any) nanosleep(&last, NULL);
 }

@@ -1,5 +1,6 @@
-/* watch.h - what a rank and its guard (cli/guard.c) share, so that the guards of a node notice each
- * other's end. A launcher ends all ranks if one is killed. If the launcher hangs, the guards do. */
+/* watch.h - memory that a rank shares with its guard (cli/guard.c), by which the guards of a node
+ * notice the end of another guard. If a rank is killed, the launcher should end all other ranks. If
+ * the launcher hangs, the guards end them. */
 #ifndef OSH_RANKS_WATCH_H
 #define OSH_RANKS_WATCH_H
 #include <stdatomic.h>
@@ -7,13 +8,14 @@
 
 #include "base/base.h"
 
-typedef struct osh_process { // identifies a process also after its number is used again
+/* Identifies a process, even if its number is later used for another process. */
+typedef struct osh_process {
     pid_t pid;
     uint64_t start; // time of its start, in ticks since the system's start; 0: not known
 } osh_process;
 
 /* OSH_WHERE_BYTES: size of a text that names a rank, its node and its work.
- * OSH_PEERS: most ranks of a node that watch each other. */
+ * OSH_PEERS: largest number of ranks of a node that watch each other. */
 enum { OSH_WHERE_BYTES = 1024, OSH_PEERS = 256 };
 typedef struct osh_watch { // memory of a rank and its guard
     char where[OSH_WHERE_BYTES];
@@ -23,7 +25,8 @@ typedef struct osh_watch { // memory of a rank and its guard
 
 /* Sets *to to process `pid`; its start is 0 if there is no such process here. */
 void osh_process_find(osh_process *to, pid_t pid);
-/* True if the process runs. False if it has ended, also if its parent has not asked for it yet. */
+/* True if the process runs. False if it has ended, even if its parent has not collected it yet (a
+ * zombie). */
 bool osh_process_runs(const osh_process *p);
 /* Waits until the readers of standard output and error have taken what was written, at most a
  * second. A launcher may drop what is still in a pipe when it ends a job. */

@@ -10,7 +10,8 @@
 
 enum { WIDTH = 80, N_CELLS = 6, CELL_BYTES = 32 };
 
-/* Columns in print order. The names have the rest of the line. */
+/* Columns in print order. The column of names is not in this list; it has the remaining width of a
+ * line. */
 static const struct {
     const char *title;
     int width;

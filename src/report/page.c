@@ -102,7 +102,7 @@ static void page_put(osh_page *pg, const char *text, bool name)
 void osh_page_escape(osh_page *pg, const char *text) { page_put(pg, text, false); }
 void osh_page_name(osh_page *pg, const char *name) { page_put(pg, name, true); }
 
-/* Each word is in an element that does not break, because browsers break words at hyphens. */
+/* Browsers break words at hyphens, so each word is in an element that does not break. */
 void osh_page_command(osh_page *pg, const char *command)
 {
     char word[256];
@@ -142,7 +142,8 @@ void osh_page_bytes(osh_page *pg, double n)
     char text[32];
     osh_bytes_text(text, n);
     int digits = (int)strcspn(text, " ");
-    OSH_PUT(pg, "%.*s&nbsp;%s", digits, text, text + digits + 1); // a line breaks before the number
+    /* A line may break before the number. */
+    OSH_PUT(pg, "%.*s&nbsp;%s", digits, text, text + digits + 1);
 }
 
 void osh_page_bytes_cell(osh_page *pg, int64_t n)

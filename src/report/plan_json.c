@@ -125,7 +125,7 @@ static bool json_wire(osh_ctx *cx, cJSON *o, const osh_plan *p, int i)
     return !osh_divide_wire(cx, &bytes, p, i, n) && json_number(o, "wire_bytes", bytes);
 }
 
-/* Adds how several ranks divide the work; nothing for one process. */
+/* Adds the division of the work among ranks; nothing for one process. */
 static bool json_ranks(cJSON *root, const osh_plan *p)
 {
     osh_division d = osh_divide(p);

@@ -111,8 +111,8 @@ done:
     return rc;
 }
 
-/* Replaces numbers in names by *: "model.layers.3.h" becomes "model.layers.*.h". The caller frees
- * *to. */
+/* Replaces numbers in names by *, so "model.layers.3.h" becomes "model.layers.*.h". The caller
+ * frees *to. */
 static osh_status text_without_numbers(osh_ctx *cx, char **to, const char *text)
 {
     osh_status rc = OSH_OK;
@@ -276,8 +276,8 @@ done:
     return rc;
 }
 
-/* Prints, for each transform, the number of layers that are divided by its factors and the number
- * of modules that are multiplied by them. */
+/* For each transform, prints the number of layers that are divided by its factors and the number of
+ * modules that are multiplied by them. */
 static osh_status print_factors(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -316,8 +316,8 @@ done:
     return rc;
 }
 
-/* Prints each value that is not observed, and the value whose range is used for it. Lines that
- * differ only in numbers are printed once. */
+/* Prints each value that gets the range of another value instead of an observer, and the name of
+ * the other value. Lines that differ only in numbers are printed once. */
 static osh_status print_inherits(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

@@ -26,7 +26,8 @@
 
 enum { SUMMARY_LINES = 12, DENSE_KINDS = 2, SCHEME_ROWS = 2 };
 
-/* Orders of rows: if there are too many, rows of the highest order are left out first. */
+/* The order of a row decides when it is left out: if there are too many rows, those of the highest
+ * order are left out first. */
 enum {
     ROW_ALWAYS,
     ROW_WARNING,
@@ -157,7 +158,7 @@ static const char *samples_asked(char to[48], const osh_plan *p)
     return to;
 }
 
-/* Prints how several ranks divide the work; nothing for one process. */
+/* Prints the division of the work among ranks; nothing for one process. */
 static osh_status summary_ranks(osh_ctx *cx, osh_rows *r, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

@@ -1,9 +1,9 @@
 /* profile_read.c - reads the YAML of a profile.
  *
- * A record has the highest memory since the previous record, so the chart shows that value between
- * the two records. The records "X Start" and "X End" bound a stage; any other record is a
- * checkpoint. Stages of the prefetch thread overlap the stages of the job. They are recognized by
- * their names, and their time does not count as time of the job. */
+ * A record has the highest memory since the previous record, so the chart shows this value from the
+ * previous record to this one. The records "X Start" and "X End" are the begin and the end of a
+ * stage; any other record is a checkpoint. Stages of the prefetch thread overlap the stages of the
+ * job. They are recognized by their names, and their time does not count as time of the job. */
 #include "base/file.h"
 #include "base/map.h"
 #include "base/name.h"
@@ -18,8 +18,9 @@ static const double mb = 1 << 20;
 
 typedef struct open_stage {
     int row;
-    double start, inside; // start: time of the begin in seconds; inside: seconds of the inner
-                          // stages
+    /* start: time of the begin in seconds.
+     * inside: seconds of the inner stages. */
+    double start, inside;
 } open_stage;
 
 typedef struct reader {
@@ -100,8 +101,7 @@ static void stage_begin(reader *r, int row, double t)
     else if (r->n_open < MAX_OPEN) r->open[r->n_open++] = (open_stage){row, t, 0};
 }
 
-/* Ends a stage. Ignores the end of a stage that has no begin, which can occur in a file that was
- * cut. */
+/* Ends a stage. Ignores an end of a stage without a begin. A file that was cut can have one. */
 static void stage_end(reader *r, int row, double t)
 {
     osh_profile_row *x = &r->d->rows[row];
@@ -114,7 +114,7 @@ static void stage_end(reader *r, int row, double t)
     if (k < 0) return;
     double all = t - r->open[k].start;
     x->seconds += all - r->open[k].inside;
-    r->n_open--; // stages of a user may overlap, so row k need not be the last
+    r->n_open--; // stages that a user defines may overlap, so row k need not be the last
     memmove(&r->open[k], &r->open[k + 1], (size_t)(r->n_open - k) * sizeof *r->open);
     if (k) r->open[k - 1].inside += all;
 }
@@ -225,8 +225,8 @@ static osh_status profile_read_records(osh_ctx *cx, osh_profile_data *d, const o
     if (n && !record_is_valid(list->items[n - 1])) n--; // the last record may be incomplete
     for (size_t i = 0; i < n; i++) OSH_TRY(profile_read_record(&r, list->items[i]));
     while (r.n_open)
-        stage_end(&r, r.open[r.n_open - 1].row, d->seconds); // ends the stages that were open when
-                                                             // the process was killed
+        /* Ends the stages that were open when the process was killed. */
+        stage_end(&r, r.open[r.n_open - 1].row, d->seconds);
     points_thin(d);
 done:
     osh_map_free(cx, r.rows);

@@ -5,8 +5,8 @@
 #include "base/profile.h"
 
 typedef struct osh_profiled { // a profile from a file
-    osh_profile_data d; // own; rows in the order of the first record of each; peaks are computed
-                        // from the records
+    /* Rows in the order of the first record of each; peaks are computed from the records. */
+    osh_profile_data d; // own
     char *name;         // own: last part of the file's path
     char *model, *method; // own: model and method of the run; NULL: not in the file
     bool whole;         // true if the file has a summary, so the run ended by itself

@@ -1,6 +1,6 @@
 /* readme.c - makes README.md of an output: front matter that the Hub reads, a table, and the
- * command of vLLM. The licence comes from the front matter of the source's README.md. The rest of
- * that file describes the source, so it is linked and not copied. */
+ * command of vLLM. The licence is copied from the front matter of the source's README.md. The other
+ * text of that file describes the source, so README.md has a link to it instead of a copy. */
 #include "report/readme.h"
 
 #include <string.h>
@@ -117,7 +117,7 @@ static osh_status put_matter(osh_ctx *cx, osh_buf *b, const osh_plan *p, const c
     osh_yaml *matter = NULL; // own
     OSH_TRY(source_matter(cx, &matter, p->in.ck));
     OSH_TRY(osh_buf_printf(cx, b, "---\n"));
-    if (base) /* Any name of the Hub is a plain string of YAML. */
+    if (base) /* every name of the Hub is a valid plain string of YAML */
         OSH_TRY(osh_buf_printf(cx, b, "base_model: %s\nbase_model_relation: quantized\n", base));
     for (size_t i = 0; i < sizeof carried / sizeof *carried; i++)
         OSH_TRY(put_carried(cx, b, matter, carried[i]));

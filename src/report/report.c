@@ -55,7 +55,8 @@ static bool options_add(cJSON *o, const osh_field *f, const void *v, const void 
     case OSH_F_STR:
         text = *(char *const *)v;
         if (!text || (*(char *const *)dflt && !strcmp(text, *(char *const *)dflt))) return true;
-        /* The report may be published with the output, so a path is reduced to its last part. */
+        /* The report may be published with the output, so only the last part of a path is
+         * written. */
         return osh_report_string(o, f->name, option_is_path(f->name) ? osh_path_last(text) : text);
     default: break;
     }

@@ -9,10 +9,11 @@ typedef struct osh_report {
     osh_profile_data d;   // own
     double seconds;       // number of seconds that the run took
     int64_t source_bytes; // number of bytes of all tensors in the source's files
-    int64_t storage_read, storage_written; // number of bytes that the process read from disks and
-                                           // wrote to disks, counted by the kernel; < 0: unknown
-    int64_t budget_bytes, predicted_bytes; // budget and prediction of host memory, in bytes; 0:
-                                           // none
+    /* Number of bytes that the process read from disks and wrote to disks, counted by the kernel; <
+     * 0: unknown. */
+    int64_t storage_read, storage_written;
+    /* Budget and prediction of host memory, in bytes; 0: none. */
+    int64_t budget_bytes, predicted_bytes;
     osh_cuda_counters copies; // counters of the GPU
     int n_fallbacks;
     int n_resumed;        // number of times that a later process continued the run

@@ -66,7 +66,7 @@ static const char *times_text(char to[32], int n)
     return n == 1 ? "once" : n == 2 ? "twice" : to;
 }
 
-/* Writes the verdict of a run without an evaluation. An evaluation replaces it. */
+/* Writes the verdict of a run without an evaluation. A later evaluation replaces it. */
 static void html_verdict(osh_page *pg, const osh_report *r)
 {
     double share = 0;
@@ -98,8 +98,8 @@ static void html_verdict(osh_page *pg, const osh_report *r)
     PUT(pg, "</div>\n");
 }
 
-/* Writes the next commands. They name directories by their last part, as the report names no
- * directory of the machine. */
+/* Writes the next commands. Directories are named by their last part, because the report must not
+ * contain paths of the machine. */
 static osh_status html_next(osh_ctx *cx, osh_page *pg, const osh_report *r)
 {
     osh_status rc = OSH_OK;
@@ -152,7 +152,7 @@ static void html_tiles(osh_page *pg, const osh_report *r)
     PUT(pg, "<div><b id=\"n-fallbacks\"%s>%d", r->n_fallbacks ? " class=\"warn\"" : "",
         r->n_fallbacks);
     html_tile(pg, "fallbacks");
-    /* --eval and --sample replace these comments of the page by their results. */
+    /* --eval and --sample later replace these comments by their results */
     PUT(pg, "<!-- evaluation --></div>\n");
     if (r->n_resumed)
         PUT(pg, "<p id=\"resumed\" class=\"soft\">The run was resumed %s. Seconds, memory and "

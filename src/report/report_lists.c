@@ -22,8 +22,8 @@ bool osh_report_string(cJSON *o, const char *key, const char *s)
     return cJSON_AddStringToObject(o, key, s) != NULL;
 }
 
-/* Passes ownership of the item to *out. If `ok` is false, an allocation has failed: frees the item
- * and fails. */
+/* Passes ownership of the item to *out. If `ok` is false, because an allocation has failed, frees
+ * the item and fails. */
 static osh_status item_give(osh_ctx *cx, cJSON **out, cJSON *o, bool ok)
 {
     if (ok) return *out = o, OSH_OK;
@@ -127,7 +127,8 @@ static osh_status lists_find_rows(osh_ctx *cx, osh_report_lists *l, int n)
         OSH_TRY(osh_map_put(cx, names, p->schedule.parts->parts[i].name,
                             strlen(p->schedule.parts->parts[i].name), i));
     }
-    /* The loop runs backwards, so the list of each subgraph is in the order of the rows. */
+    /* The loop inserts rows at the front of a list. It runs backwards, so that the rows of each
+     * list are in ascending order. */
     for (int k = (int)r->d.n_rows - 1; k >= 0; k--) {
         const osh_profile_row *row = &r->d.rows[k];
         if (row->background || !row->of || !osh_map_get(names, row->of, strlen(row->of), &s))

@@ -1,4 +1,4 @@
-/* rows.c - prints rows of a label and a text for a terminal. */
+/* rows.c - prints rows for a terminal. A row has a label and a text. */
 #include "report/rows.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 
 enum { ROW_WIDTH = 80, ROW_LINES = 2 };
 
-/* Returns the bytes of a word that fit into `room` bytes, without a part of a character. */
+/* Returns the number of bytes of a word that fit into `room` bytes. A character is not cut. */
 static int word_fit(const char *word, int room)
 {
     while (room > 0 && ((unsigned char)word[room] & 0xc0) == 0x80) room--;
@@ -18,8 +18,8 @@ static int word_fit(const char *word, int room)
 }
 
 /* Wraps the text between words and appends at most `lines` lines to b (NULL: appends nothing).
- * Appends "..." if words remain, and instead of the end of a word that is longer than a line.
- * Returns the number of lines in *used. */
+ * Appends "..." if words remain. If a word is longer than a line, "..." replaces its end. Returns
+ * the number of lines in *used. */
 static osh_status row_put_wrapped(osh_ctx *cx, osh_buf *b, int *used, const char *text, int lines)
 {
     osh_status rc = OSH_OK;

@@ -1,4 +1,4 @@
-/* rows.h - rows of a label and a text, for summaries on a terminal. */
+/* rows.h - summaries on a terminal, made of rows with a label and a text. */
 #ifndef OSH_ROWS_H
 #define OSH_ROWS_H
 #include "base/buf.h"
@@ -6,7 +6,7 @@
 enum { OSH_ROW_LABEL = 11 }; // columns of the label
 enum { OSH_ROWS_MOST = 32 }; // largest number of rows
 
-/* Rows that share a number of lines. */
+/* Rows for a text of limited length. */
 typedef struct osh_rows {
     struct {
         const char *label; // view: a literal
@@ -24,9 +24,9 @@ osh_status osh_row(osh_ctx *cx, osh_buf *b, const char *label, const char *forma
 /* Adds a row. Rows of a higher `order` are left out first; rows of order 0 are always printed. */
 osh_status osh_rows_add(osh_ctx *cx, osh_rows *r, int order, const char *label, const char *format,
                         ...) __attribute__((format(printf, 5, 6)));
-/* Appends the rows in at most `most` lines of 80 columns. Rows are left out while there are more
- * rows than lines. Then rows of a low order get a second line while lines remain. Sets *n_left (may
- * be NULL) to the number of rows that are left out. */
+/* Appends the rows in at most `most` lines of 80 columns. First leaves rows out until there is a
+ * line for each row. Then gives rows a second line as long as lines remain, rows of a low order
+ * first. Sets *n_left (may be NULL) to the number of rows that are left out. */
 osh_status osh_rows_print(osh_ctx *cx, osh_buf *b, int *n_left, const osh_rows *r, int most);
 void osh_rows_deinit(osh_ctx *cx, osh_rows *r);
 #endif

@@ -1,8 +1,8 @@
 /* verdict.c - says in words how good an output is, and from which limits the words follow.
  *
- * If the text is like the text that the source model writes, the perplexity of the output is about
- * e^KL times the perplexity of the source, for KL in nats per token. So the limits 0.01, 0.05 and
- * 0.2 are 1 %, 5 % and 22 % of perplexity. */
+ * The limits are values of KL in nats per token. On text that is like the text of the source model,
+ * the perplexity of the output is about e^KL times the perplexity of the source. So the limits
+ * 0.01, 0.05 and 0.2 mean that the perplexity rises by 1 %, 5 % and 22 %. */
 #include "report/verdict.h"
 
 #include <math.h>

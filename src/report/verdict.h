@@ -3,12 +3,15 @@
 #define OSH_VERDICT_H
 #include "report/page.h"
 
-#define OSH_VERDICT_BEGINS "<!-- verdict -->"    // comments of the page around the verdict, which
-#define OSH_VERDICT_ENDS "<!-- end of verdict -->" // an evaluation replaces
+/* Comments of the page before and after the verdict. An evaluation replaces the verdict, which is
+ * the text between them. */
+#define OSH_VERDICT_BEGINS "<!-- verdict -->"
+#define OSH_VERDICT_ENDS "<!-- end of verdict -->"
 
 typedef struct osh_verdict { // results of an evaluation
-    double kl, agreement;    // mean divergence of a token's predictions; share of tokens with the
-                             // same most likely prediction
+    /* kl: mean KL divergence of a token's predictions.
+     * agreement: fraction of tokens with the same most likely prediction. */
+    double kl, agreement;
     double before, after;    // perplexity of the source and of the output
     int64_t n_tokens;        // number of scored tokens
     const char *text;        // view: name of the text that was evaluated

@@ -131,8 +131,8 @@ done:
 
 typedef struct renaming {
     osh_rewrites *p;
-    int64_t *by; // own [tensors of the source and added tensors]: index of the tensor that replaces
-                 // the tensor; argument `by` of osh_checkpoint_hide
+    /* Index of the tensor that replaces the tensor; argument `by` of osh_checkpoint_hide. */
+    int64_t *by; // own [tensors of the source and added tensors]
     int64_t n;   // number of tensors of the source
     int n_rows;
 } renaming;
@@ -169,7 +169,7 @@ static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_lay
     char *leaf = NULL;
     long expert = strtol(rest, &leaf, 10);
     int at = 0, n = r->p->experts->n_kept;
-    // one tensor with the weights of all experts, because the name has no number
+    // the name has no number, so the tensor has the weights of all experts
     if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done;
     while (at < n && l->kept[at] != expert) at++;
     r->by[tensor] = at < n ? -1 : -2;

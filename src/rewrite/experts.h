@@ -1,7 +1,7 @@
-/* experts.h - removes the experts that a recipe names. Before the other parts of the plan are
- * made, the checkpoint is changed: the kept experts get new numbers, the router keeps only their
- * rows, and config.json has their number. The run, a quantizer of the same recipe and `oneshot
- * verify` read the changed checkpoint. */
+/* experts.h - removes the experts that a recipe names. Before the other parts of the plan are made,
+ * the view of the checkpoint is changed: the kept experts get new numbers, the router has only
+ * their rows, and config.json has their number. The run, a quantizer of the same recipe and
+ * `oneshot verify` read the changed checkpoint. */
 #ifndef OSH_PLAN_EXPERTS_H
 #define OSH_PLAN_EXPERTS_H
 #include "rewrite/rewrites.h"
@@ -9,17 +9,19 @@
 typedef struct osh_expert_layer {
     char *name;        // own: such as "model.layers.0.mlp"
     char *router;      // own: such as "model.layers.0.mlp.gate"
-    int logits, route; // indices of graph values: output of the router, and weights of the experts
-                       // for each token
+    /* Indices of graph values: output of the router, and weights of the experts for each token. */
+    int logits, route;
     int *kept;         // own [n_kept]: original numbers of the kept experts, ascending
 } osh_expert_layer;
 
 struct osh_experts {
     osh_expert_layer *layers; // own
-    int n, n_all, n_kept;     // n: number of layers with experts; n_all, n_kept: number of experts
-                              // of each layer before and after the removal
-    bool known;               // true if `kept` is final; false if `kept` has the first n_kept
-                              // experts, so that only sizes are right
+    /* n: number of layers with experts.
+     * n_all, n_kept: number of experts of each layer before and after the removal. */
+    int n, n_all, n_kept;
+    /* True if `kept` is final. False: `kept` has the first n_kept experts, so only sizes are
+     * right. */
+    bool known;
     const char **dropped; // own [n_dropped]: views of the names of the removed tensors
     int n_dropped;
     struct osh_kept_rows *rows; // own: states of the virtual tensors of routers
@@ -27,8 +29,8 @@ struct osh_experts {
 /* Removes the experts that the recipe names from the checkpoint of `in`. Needs recipe and graph;
  * may replace the graph. Removes none if opt->measure is set. */
 osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
-/* Sets *out (own) to the number of kept experts of each decoder layer; -1: the layer keeps all.
- * *out is NULL if the recipe removes no experts. */
+/* Sets *out (own) to the number of kept experts of each decoder layer; -1: the layer keeps all
+ * experts. *out is NULL if the recipe removes no experts. */
 osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p);
 void osh_plan_experts_free(osh_ctx *cx, osh_rewrites *p);
 /* Prints the numbers of the kept experts of each layer, as a map of lists that is valid YAML and

@@ -9,12 +9,12 @@
 
 typedef struct found { // a mapping, applied to one smooth layer
     const osh_modifier *m;
-    int modifier, smooth;  // modifier: index in the recipe; smooth: index of the module of the
-                           // smooth layer
+    /* modifier: index in the recipe.
+     * smooth: index of the module of the smooth layer. */
+    int modifier, smooth;
     int *takes, n_takes;   // own: indices of the modules of the balance layers
-    /* Lists that all mappings share, so that a mapping does not search the whole model: */
-    osh_span *inside;      // own [modules]: span of modules that contains all modules inside this
-                           // one
+    /* Lists that are made once for all mappings: */
+    osh_span *inside; // own [modules]: span of modules that contains all modules inside this one
     int *n_users;          // own [source tensors]: number of nodes that use the tensor as a weight
     bool *hits;            // own [modules]: true for modules that match a target of the mapping
 } found;
@@ -184,8 +184,8 @@ done:
     return rc;
 }
 
-/* Makes sure that the cut keeps all layers of the fold in one subgraph: from the smooth layer to
- * the last balance layer. */
+/* Makes sure that all layers of the fold, from the smooth layer to the last balance layer, get into
+ * one subgraph. */
 static void fold_join_nodes(osh_graph *g, const found *f)
 {
     int *end = &g->joined[g->modules[f->smooth].node];
@@ -244,8 +244,8 @@ done:
     return rc;
 }
 
-/* Sets *all to true if `ignore` matches all layers of the mapping. Like LLM Compressor, skips a
- * mapping only in this case. */
+/* Sets *all to true if `ignore` matches all layers of the mapping. As in LLM Compressor, a mapping
+ * is skipped only in this case. */
 static osh_status fold_is_ignored(osh_ctx *cx, bool *all, const osh_rewrites *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -260,9 +260,9 @@ done:
     return rc;
 }
 
-/* True if the mapping is skipped, like in LLM Compressor's AWQ: no balance layer is quantized, or
- * the input of a balance layer and the output of the smooth layer have different widths (queries
- * that share heads of values). */
+/* True if AWQ skips the mapping, as in LLM Compressor: no balance layer is quantized, or the input
+ * of a balance layer and the output of the smooth layer have different widths (if several query
+ * heads share one head of values). */
 static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
     const osh_graph *g = p->in->graph;
@@ -437,8 +437,8 @@ static bool only_linears(const osh_rewrites *p, found *f, int module)
     return f->n_takes > 0;
 }
 
-/* True if the module is a Linear of a decoder layer whose output reaches exactly one other Linear,
- * through nodes that pass factors on. Sets f->takes to the other Linear. */
+/* True if the module is a Linear of a decoder layer, and its output reaches exactly one other
+ * Linear, only through nodes that pass factors on. Sets f->takes to the other Linear. */
 static bool passes_to_one(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;
@@ -466,10 +466,10 @@ static bool passes_to_one(const osh_rewrites *p, found *f, int module)
     }
 }
 
-/* Infers mappings: a norm is a smooth layer if only Linears read its output, in every layer that
- * has a norm of this name. A norm before experts is not used, because one factor for all experts
- * does more harm than good (LLM Compressor does not use it either). In such a model, norms of this
- * name before dense MLPs are not used either. */
+/* Infers mappings. A norm is a smooth layer if only Linears read its output, and if this is true in
+ * every layer that has a norm of this name. A norm before experts is not used, because one factor
+ * for all experts does more harm than good (LLM Compressor does not use it either). Then norms of
+ * this name in other layers, before dense MLPs, are not used either. */
 static osh_status folds_infer(osh_ctx *cx, osh_rewrites *p, found *f)
 {
     osh_status rc = OSH_OK;

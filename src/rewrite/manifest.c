@@ -15,9 +15,9 @@
 
 typedef struct builder {
     int64_t cap;
-    int64_t *at_linear; // own [source tensors]: index of the Linear whose tensors replace the
-                        // source tensor; -1: none; BESIDE: the tensor is a learned bias, which is
-                        // written with its Linear
+    /* Index of the Linear whose tensors replace the source tensor; -1: none. BESIDE: the tensor is
+     * a learned bias, which is written with its Linear. */
+    int64_t *at_linear; // own [source tensors]
 } builder;
 enum { BESIDE = -2 };
 
@@ -125,9 +125,9 @@ static bool manifest_is_head(const osh_manifest *p, const osh_entry *e)
     return !strncmp(tensor, head, n) && !strncmp(tensor + n, ".weight", strlen(".weight"));
 }
 
-/* If the source has a tensor for a head that its config ties, a loader replaces that tensor by the
- * embedding table. Unties such a head in the output's config if the output changes the head or the
- * table. */
+/* The config may tie the head although the source has a tensor for it. A loader then replaces this
+ * tensor by the embedding table. If the output changes the head or the table, unties the head in
+ * the output's config. */
 static void manifest_untie_stored(osh_manifest *p)
 {
     bool stored = false, changed = false;

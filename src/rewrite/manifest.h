@@ -5,10 +5,12 @@
 #include "rewrite/rewrites.h"
 
 typedef struct osh_out_tensor {
-    int64_t source;   // index of the source tensor that is copied to the output tensor; -1: the
-                      // output tensor belongs to a Linear
-    int linear, leaf; // if `source` is -1, the index of the Linear, and the index of the tensor
-                      // among the output tensors of the Linear
+    /* index of the source tensor that is copied; -1: the tensor belongs to a Linear */
+    int64_t source;
+    /* Only if `source` is -1.
+     * linear: index of the Linear.
+     * leaf: index of the tensor among the output tensors of the Linear. */
+    int linear, leaf;
     int shard;
 } osh_out_tensor;
 
@@ -32,8 +34,8 @@ typedef struct osh_manifest {
     int64_t dense_bytes;       // bytes of the output tensors that are copied
     char *config_text;         // own: text of the output's config.json
     bool untie;
-    bool *tuned;               // own [source tensors]: true for norms that tuning has changed;
-                               // NULL: none, or not known yet
+    /* True for norms that tuning has changed; NULL: none, or not known yet. */
+    bool *tuned;               // own [source tensors]
 } osh_manifest;
 
 /* Sets all members of p and the output tensors of each Linear. */
@@ -45,7 +47,7 @@ static inline bool osh_is_tuned(const osh_manifest *p, int64_t tensor)
     return p->tuned && p->tuned[tensor];
 }
 typedef enum { OSH_FATE_NONE, OSH_FATE_COPIED, OSH_FATE_CHANGED, OSH_FATE_QUANTIZED } osh_fate;
-/* Finds the fate of each source tensor. Fails if a tensor has no fate or two. *out: own
+/* Finds the fate of each source tensor. Fails if a tensor has no fate or more than one. *out: own
  * [ck->n_tensors]. */
 osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p);
 #endif

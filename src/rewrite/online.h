@@ -10,22 +10,26 @@
 typedef struct osh_online_matrix {
     int group;
     osh_q_place at;
-    char *name;       // own: name of the tensor with the matrix, under the first module that uses
-                      // it, such as "model.layers.0.mlp.down_proj.R4_input.weight"
-    osh_rotation r;   // own: the computed matrix; r.n is 0 if the matrix is a tensor of the
-                      // checkpoint
-    int64_t n, tensor; // n: number of rows and of columns; tensor: index of the matrix in the
-                       // checkpoint, -1: none, or not needed
+    /* Name of the tensor with the matrix. It begins with the first module that uses the matrix,
+     * such as "model.layers.0.mlp.down_proj.R4_input.weight". */
+    char *name;       // own
+    /* The computed matrix; r.n is 0 if the matrix is a tensor of the checkpoint. */
+    osh_rotation r;   // own
+    /* n: number of rows and of columns.
+     * tensor: index of the matrix in the checkpoint; -1: there is none, or it is not needed. */
+    int64_t n, tensor;
 } osh_online_matrix;
 typedef struct osh_online_turn { // a rotation of an input or output of a node
-    int node, in, matrix; // node, matrix: indices; in: index of the rotated input of the node (0,
-                          // or 1 for the keys of an attention)
+    /* node, matrix: indices.
+     * in: index of the rotated input of the node (0, or 1 for the keys of an attention). */
+    int node, in, matrix;
     bool output, transposed;
 } osh_online_turn;
 typedef struct osh_online {
     osh_online_matrix *matrices; // own
-    osh_online_turn *turns;      // own: the rotations, sorted by node; rotations of a node's inputs
-                                 // are before that of its output
+    /* The rotations, sorted by node; rotations of a node's inputs are before the rotation of its
+     * output. */
+    osh_online_turn *turns;      // own
     int n_matrices, n_turns;
 } osh_online;
 

@@ -1,5 +1,5 @@
-/* passthrough.c - finds the values whose range is not observed, because they use the range of
- * another value (their source). */
+/* passthrough.c - finds values that need no observer, because they use the range of another value
+ * (their source). */
 #include "rewrite/passthrough.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* rewrites.h - changes of a model before it is quantized. Factors folded into weights, and
- * rotations, keep the function of the model. Removed experts change it. Ranges of values may be
- * taken from other values. */
+/* rewrites.h - changes of a model before it is quantized. Folded factors and rotations do not
+ * change the function of the model; removed experts do. This header also has the values that use
+ * the range of another value. */
 #ifndef OSH_REWRITES_H
 #define OSH_REWRITES_H
 #include "match/matching.h"
@@ -10,11 +10,13 @@
  * factors (folds.h). */
 typedef struct osh_fold {
     int modifier;       // index of the modifier in the recipe
-    int module, value;  // module: index of the graph module of the smooth layer; value: index of
-                        // the graph value from whose statistics the factors are computed
+    /* module: index of the graph module of the smooth layer.
+     * value: index of the graph value from whose statistics the factors are computed. */
+    int module, value;
     int64_t n;          // number of channels of the layer's output
-    int gives[2], n_gives; // indices of the graph weights that are divided by the factors: weight
-                           // and bias of the smooth layer
+    /* Indices of the graph weights that are divided by the factors: weight and bias of the smooth
+     * layer. */
+    int gives[2], n_gives;
     float offset;       // constant of a norm that multiplies by (weight + offset)
     int *takes, n_takes;   // own: indices of the graph weights that are multiplied by the factors
     int subgraph;       // index of the subgraph that contains the fold; -1: the graph is not cut
@@ -27,11 +29,11 @@ typedef struct osh_rotated osh_rotated; // rotations of weights (rotations.h)
 typedef struct osh_rewrites {
     const osh_inputs *in;      // view
     const osh_matching *match; // view
-    osh_fold *folds;           // own: the folds, in the order of the recipe, and for each modifier
-                               // in the order of the graph
+    /* The folds, in the order of the recipe, and for each modifier in the order of the graph. */
+    osh_fold *folds;           // own
     int n_folds;
-    uint8_t *folded;         // own [tensors of the source]: not 0 if a fold or a rotation changes
-                             // the tensor; NULL: none is changed
+    /* Not 0 if a fold or a rotation changes the tensor; NULL: none is changed. */
+    uint8_t *folded;         // own [tensors of the source]
     osh_experts *experts;    // own: kept and removed experts; NULL: the recipe removes no experts
     osh_rotated *rotated;    // own: rotations of weights; NULL: the recipe has none
     struct osh_inherit *inherits; // own: values that use the range of another value (passthrough.h)

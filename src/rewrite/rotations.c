@@ -13,8 +13,9 @@ typedef struct turning {
     const osh_modifier *m;
     const osh_rotate *args;
     bool *residual; // own [graph values]: true for values of the residual stream
-    int *normed;    // own [graph values]: index of the node if a norm of the residual stream
-                    // computes the value; -1: another node computes it
+    /* Index of the node if a norm of the residual stream computes the value; -1: another node
+     * computes it. */
+    int *normed;    // own [graph values]
     bool *outs;     // own [nodes]: true for Linears whose output is added to the residual stream
     const osh_rotation *r1, *r2; // views: rotations R1 and R2; NULL: not in the recipe
 } turning;
@@ -274,8 +275,8 @@ done:
     return rc;
 }
 
-/* Gives a head that shares the weight of the embedding its own weight, with its own name. If the
- * config ties the head, but the source has a tensor for it, the tensor is used and is written to
+/* If the head shares the weight of the embedding, gives it its own weight, with its own name. If
+ * the source has a tensor for a head that the config ties, this tensor is used and is written to
  * the output. */
 static osh_status rotation_untie_head(osh_ctx *cx, turning *t)
 {
@@ -321,8 +322,8 @@ done:
     return rc;
 }
 
-/* Rotates the weights of the Linears whose input or output is rotated while the model runs, so that
- * the function stays the same. */
+/* Rotates the weights of the Linears whose input or output is rotated while the model runs. The
+ * function of the model stays the same. */
 static osh_status rotate_online_weights(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;

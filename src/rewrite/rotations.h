@@ -10,7 +10,7 @@
  *   R3, for the queries q and keys k of each head after rope, while the model runs:
  *     q -> q M, k -> k M; q k^T is unchanged
  *
- * A norm without a weight is the same for h and h M, so the weight of the norm is moved into its
+ * A norm without a weight commutes with M, so the weight of the norm is first moved into its
  * readers. A tied head gets a weight of its own. Any other module that reads h or adds to h is an
  * error that names the module. */
 #ifndef OSH_ROTATIONS_H
@@ -24,12 +24,10 @@ struct osh_rotated {
     const char *names[2];
     int n;
     int n_weights;    // number of weights that R1 and R2 change
-    osh_q_transforms transforms; // own: transform_config of the rotations that act while the model
-                                 // runs; empty: none
-    osh_online online;           // own: nodes of the graph for the rotations that act while the
-                                 // model runs
-    bool untied;      // true if the head is tied to the embedding in the source, but not in the
-                      // output
+    /* transform_config of the rotations that act while the model runs; empty: none. */
+    osh_q_transforms transforms; // own
+    osh_online online; // own: nodes of the graph for the rotations that act while the model runs
+    bool untied; // true if the head is tied to the embedding in the source, but not in the output
 };
 /* Sets p->rotated, and registers the changes of weights. Needs recipe and graph; may replace the
  * graph. */

@@ -70,8 +70,9 @@ done:
 typedef struct grouping {
     osh_rewrites *p;
     const osh_turned *t;
-    bool *values, *contexts, *wide, *attends; // own [nodes]: true for v_proj; o_proj; down_proj;
-                                              // attentions
+    /* True for v_proj (values), for o_proj (contexts), for down_proj (wide), for attentions
+     * (attends). */
+    bool *values, *contexts, *wide, *attends; // own [nodes]
 } grouping;
 
 static osh_status grouping_add(osh_ctx *cx, const grouping *d, const char *name, int64_t block,

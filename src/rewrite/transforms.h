@@ -8,8 +8,9 @@
 typedef struct osh_turned { // nodes of the graph that the rotations of a recipe change
     const char *modifier;
     const osh_rotate *args;
-    const bool *makes; // [nodes]: true for embeddings, and for nodes whose output is added to the
-                       // residual stream; all false if the recipe has only the rotations V and U
+    /* True for embeddings, and for nodes whose output is added to the residual stream; all false if
+     * the recipe has only the rotations V and U. */
+    const bool *makes; // [nodes]
     const bool *reads; // [nodes]: true for nodes that read the residual stream
 } osh_turned;
 /* Sets p->rotated->transforms and p->rotated->online, and adds tensors with the matrices to the

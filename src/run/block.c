@@ -1,6 +1,6 @@
 /* block.c - learns the codes of a subgraph's Linears from the output of the whole block
- * (learn/block.h), instead of solving each Linear. A killed run may have written only some Linears
- * of a block. The resumed run then learns all Linears of the block again, with the same result. */
+ * (learn/block.h), instead of solving each Linear. If a killed run has written only some Linears of
+ * a block, the resumed run learns all Linears of the block again, with the same result. */
 #include <string.h>
 
 #include "schedule/blocks.h"
@@ -9,8 +9,8 @@
 typedef struct blocked {
     osh_run *r;
     osh_block_of of;      // own
-    osh_linear_job *jobs; // own [n_learns]: one job for each Linear that learns; also owns the
-                          // members
+    /* One job for each Linear that learns. The pointers in a job are own, too. */
+    osh_linear_job *jobs; // own [n_learns]
     osh_tensor **dense;   // own [n_learns]: original weights
 } blocked;
 
@@ -31,7 +31,7 @@ static void blocked_step(osh_ctx *cx, void *user, int64_t t)
     osh_run_step(cx, x->r, (double)t / (double)x->of.b.rule.steps);
 }
 
-/* Rounds the weight of Linear k to nearest, which gives the state from which it learns. */
+/* Rounds the weight of Linear k to nearest. Learning begins with this state. */
 static osh_status blocked_job_begin(osh_ctx *cx, blocked *x, const osh_stats *stats, int k)
 {
     osh_status rc = OSH_OK;
@@ -80,8 +80,8 @@ done:
 }
 
 /* Turns the learned state of Linear k into codes and scales, and passes them to the emitter, which
- * writes them. First restores the original weight in memory, from which the error is computed. If
- * s->in_memory is set, the weight in memory is then the quantized weight. */
+ * writes them. First restores the original weight in memory, because the error is computed from it.
+ * If s->in_memory is set, finally replaces it by the quantized weight. */
 static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int k)
 {
     osh_status rc = OSH_OK;

@@ -1,9 +1,9 @@
 /* datafree.c - rounds weights without calibration data, tensor by tensor. This needs no graph, so
  * it works for any safetensors checkpoint.
  *
- * Linears whose modifier works by rows are processed in bands (output/stream.h). The other Linears
- * form a pipeline: while one Linear is rounded, the next one is read, and the previous one is
- * packed and written. */
+ * If the modifier rounds rows independently, a Linear is processed in bands of rows
+ * (output/stream.h). Other Linears are processed as a whole, in a pipeline: while one Linear is
+ * rounded, the next one is read, and the previous one is packed and written. */
 #include "output/share.h"
 #include "plan/division.h"
 #include "output/stream.h"
@@ -13,10 +13,13 @@
 typedef struct progress {
     osh_run *r;
     bool *todo;       // own [linears]: true for Linears that this rank rounds and that are not done
-    bool all_of_it;   // true if each Linear is a step of the progress (pipeline datafree); false if
-                      // all Linears are one step
-    double work, all; // sums of osh_cost_of_linear over the Linears that are done (work) and over
-                      // all Linears (all)
+    /* For the progress. True (pipeline datafree): each Linear is a step. False: all Linears
+     * together are one step. */
+    bool all_of_it;
+    /* Sums of osh_cost_of_linear.
+     * work: over the Linears that are done.
+     * all: over all Linears. */
+    double work, all;
 } progress;
 
 static void datafree_count(osh_ctx *cx, progress *p, int linear)
@@ -46,7 +49,7 @@ static void datafree_seen(osh_ctx *cx, void *user, int linear, double nmse)
     datafree_count(cx, p, linear);
 }
 
-/* Sends or takes what the ranks tell each other. */
+/* Exchanges messages with the other ranks: sends own progress and takes theirs. */
 static osh_status datafree_exchange(osh_ctx *cx, progress *p)
 {
     return osh_emit_exchange(cx, p->r->emitter, &(osh_sharing){datafree_seen, p});

@@ -13,8 +13,9 @@ typedef struct osh_engine {
     osh_run *r;
     const osh_budget *p;
     osh_weights *w;         // own
-    osh_lanes *lanes;       // own: data of the threads that each run one sample of a batch; NULL:
-                            // no batch runs its samples in parallel
+    /* Memory for batches whose samples run in parallel, one per thread; NULL: there are no such
+     * batches. */
+    osh_lanes *lanes;       // own
     osh_batch *batch;       // own: batch of the current pass; between passes it has no values
     osh_acts *acts;         // own
     char *dir;              // own: directory of the store's files
@@ -23,8 +24,8 @@ typedef struct osh_engine {
     osh_prefetch *prefetch; // own: prefetch of the weights of the next visit; NULL: none
     bool *in_memory;        // own [linears]: true if w has the solved weight of the Linear
     bool *next;             // own [graph weights]: scratch, true for weights to load
-    int64_t *copy_at;       // own [graph weights]: index of the output tensor that is a copy of the
-                            // weight; -1: there is none
+    /* Index of the output tensor that is a copy of the weight; -1: there is none. */
+    int64_t *copy_at;       // own [graph weights]
     int64_t *mine;          // own [n_mine]: batches that this rank runs, ascending
     int64_t n_mine;
     size_t missed;          // return value of osh_arena_missed before the first visit
@@ -32,7 +33,7 @@ typedef struct osh_engine {
     int index;              // index of the current visit
     int v0, v1;             // [v0, v1) contains all values of the current visit
     bool began;             // true after the visit has loaded its first weights
-    bool last;              // true if no later pass of the visit computes values of this pass again
+    bool last;              // true if this is the last pass of the visit that computes its values
 } osh_engine;
 
 static inline osh_way osh_engine_way(const osh_step *s)
@@ -45,7 +46,7 @@ osh_visit_state osh_engine_state(const osh_engine *e); // for osh_visit_list
 osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const osh_step *s);
 osh_status osh_engine_reload(osh_ctx *cx, osh_engine *e, const osh_step *s);
 void osh_engine_release(osh_ctx *cx, osh_engine *e, const osh_step *s);
-/* With a GPU: frees the host copies of the weights in range r, except copies that a later solve
+/* With a GPU: frees the host copies of the weights in range r. Keeps copies that a later solve
  * needs. */
 void osh_engine_drop_copies(osh_ctx *cx, osh_engine *e, const osh_range *r);
 #endif

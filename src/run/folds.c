@@ -13,8 +13,9 @@
 
 typedef struct seen { // statistics of one fold; the pointers are own
     int fold;
-    osh_stat *channels; // range of each channel (osh_stat_channel_range), or for a search the sum
-                        // of each channel (osh_stat_channel_sum)
+    /* Range of each channel (osh_stat_channel_range), or for a search the sum of each channel
+     * (osh_stat_channel_sum). */
+    osh_stat *channels;
     osh_stat *squares;  // Hessian, for a search of factors; NULL: no search
     int64_t n_tokens;
 } seen;
@@ -120,7 +121,7 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     osh_counted c = {0}; // own
     for (seen *s = f->of; s < f->of + f->n; s++) {
         if (f->plan->rewrites->folds[s->fold].value != value) continue;
-        // an earlier segment's pass has added this batch
+        // the pass of an earlier segment has already added this batch
         if (b->first_sample < s->channels->next) continue;
         if (d->counted && !c.x) {
             osh_counting which = {.counted = d->counted + d->offsets[b->first_sample]};
@@ -143,16 +144,17 @@ typedef struct piece_work {
     const osh_budget *p;
     const osh_tensor *w;  // view: the weight; NULL: chunks are read from the checkpoint
     int64_t tensor, I, n; // tensor: index in the source; I: columns; n: elements
-    int64_t piece;        // number of elements of a chunk: whole rows, or a part of one row if a
-                          // row is larger than OSH_FOLD_PIECE
+    /* Number of elements of a chunk: whole rows, or a part of one row if a row is larger than
+     * OSH_FOLD_PIECE. */
+    int64_t piece;
     float *most;          // view [threads, I]: largest absolute value of each column
-    uint8_t *rooms;       // view [threads, OSH_FOLD_PIECE]: buffers for reading; unused if `w` is
-                          // not NULL
+    /* Buffers for reading; unused if `w` is not NULL. */
+    uint8_t *rooms;       // view [threads, OSH_FOLD_PIECE]
     osh_fold_rule rule;   // how factors are folded into w
 } piece_work;
 
-/* Reads elements [first, first + n) of a source tensor to the buffer `to`, with the known factors
- * folded in. */
+/* Reads elements [first, first + n) of a source tensor to the buffer `to`, and folds the factors
+ * that are already known into them. */
 static osh_status fold_read_elements(osh_ctx *cx, const osh_budget *p, int64_t tensor, void *to,
                                      int64_t first, int64_t n)
 {
@@ -165,8 +167,8 @@ done:
     return rc;
 }
 
-/* Raises the elements of row `worker` of `most` to the largest absolute value of each column in a
- * chunk. */
+/* Row `worker` of `most` has the largest absolute value of each column so far. Updates it with the
+ * elements of a chunk. */
 static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -292,8 +294,9 @@ static void hessian_double_lower(float *h, int64_t n)
         for (int64_t k = 0; k < i; k++) h[i * n + k] *= 2;
 }
 
-/* Searches for the factors with the smallest error. Before that, turns the sums of |x| into means
- * over tokens, and doubles X^T X below the diagonal, as osh_search expects. */
+/* Searches for the factors with the smallest error. First brings the statistics into the form that
+ * osh_search expects: turns the sums of |x| into means over tokens, and doubles X^T X below the
+ * diagonal. */
 static osh_status factors_by_search(osh_ctx *cx, const osh_budget *p, const seen *s,
                                     const osh_weights *w)
 {
@@ -342,8 +345,8 @@ done:
     return rc;
 }
 
-/* Completes all statistics: adds the sums of the last group of samples (ops/stat.h) to the other
- * sums, and what other ranks have counted. */
+/* Completes all statistics: adds the sums of the last group of samples (ops/stat.h), and the sums
+ * of other ranks. */
 static osh_status folding_finish(osh_ctx *cx, const osh_folding *f)
 {
     osh_status rc = OSH_OK;
@@ -373,9 +376,9 @@ static bool folding_changes(const osh_folding *g, int first, int end, const osh_
     return false;
 }
 
-/* Returns the end of the folds from `first` on whose factors the ranks compute at the same time. A
- * fold that reads weights which an earlier one changes begins the next batch. Without ranks, every
- * batch is one fold. */
+/* Returns the end of the folds from `first` on whose factors the ranks compute at the same time.
+ * The factors of a fold may depend on weights that an earlier fold changes; such a fold begins the
+ * next batch. Without ranks, every batch is one fold. */
 static int folding_batch_end(const osh_folding *g, int first)
 {
     int end = first + 1;
@@ -385,8 +388,8 @@ static int folding_batch_end(const osh_folding *g, int first)
     return end;
 }
 
-/* Gives the factors of a fold to all ranks, folds them into the weights in w, and registers
- * them. */
+/* Sends the factors of a fold to all ranks, folds them into the weights in w, and registers them
+ * for weights that are read later. */
 static osh_status folding_apply(osh_ctx *cx, const osh_folding *g, int i, const osh_weights *w)
 {
     osh_status rc = OSH_OK;
@@ -412,7 +415,7 @@ osh_status osh_run_fold(osh_ctx *cx, osh_run *r, const osh_folding *g, const osh
     for (int i = 0; i < g->n; i++) all += osh_cost_of_fold(p, &p->rewrites->folds[g->of[i].fold]);
     double phase = r->pace.cost[g->range.first_subgraph].work[OSH_PHASE_SOLVE];
     osh_scope scope = 0;
-    if (all > 0) // counts the search, which takes time, as a part of the solve phase
+    if (all > 0) // the search takes time, so it counts as a part of the solve phase
         scope = osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, g->range.first_subgraph,
                                    phase > all ? all / phase : 1);
     for (int i = 0, end; i < g->n; i = end) {

@@ -16,7 +16,7 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
                             const osh_batch *b);
 /* Divides the statistics and the computation of factors among ranks. NULL: does nothing. */
 osh_status osh_folding_divide(osh_ctx *cx, osh_folding *f, osh_ranks *ranks);
-/* Called by all ranks after each round of groups, as osh_stats_exchange. */
+/* Called by all ranks after each round of groups, like osh_stats_exchange. */
 osh_status osh_folding_exchange(osh_ctx *cx, osh_folding *f, int64_t round);
 /* Computes the factors of the range, fold by fold, after all tokens were added. Folds the factors
  * into the weights in w, and registers them for weights that are read later. Records the factors in

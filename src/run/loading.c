@@ -85,7 +85,8 @@ static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh
     if (rc) goto done;
     // the loaded weight; NULL if an earlier step loaded it
     in_host = w->device ? w->host[weight] : w->w[weight];
-    /* A weight that changes is not copied: the output gets it after the factors are folded in. */
+    /* a weight that changes is not copied here: the output gets it after the factors are folded
+     * in */
     if (in_host && e->copy_at[weight] >= 0 && !weight_is_folded(e->p, weight))
         OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
 done:
@@ -155,7 +156,7 @@ static osh_status reading_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     return osh_weight_load(cx, &e->w->host[i], e->p->in->graph, e->p->in->ck, i);
 }
 
-/* Reads weights on all threads: mapping pages of memory takes as long as reading the bytes, and
+/* Reads weights on all threads. Mapping pages of memory takes as long as reading the bytes, and
  * both run in parallel. */
 static osh_status engine_read_stored(osh_ctx *cx, osh_engine *e, const osh_range *r)
 {
@@ -171,8 +172,7 @@ osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const
 {
     osh_status rc = OSH_OK;
     osh_scope scope = osh_profile_begin(cx, "load", r->name);
-    // only the first load uses the prefetched weights; a later e->prefetch belongs to the next
-    // visit
+    // the prefetched weights are for the first load; a later e->prefetch belongs to the next visit
     if (!e->began) {
         OSH_TRY(osh_prefetch_take(cx, e->prefetch, e->w));
         osh_prefetch_free(cx, e->prefetch), e->prefetch = NULL;

@@ -1,5 +1,6 @@
 /* made_up.h - makes random values for a visit that runs alone. They replace the values that earlier
- * visits would compute, because the need for memory does not depend on the numbers. */
+ * visits would compute. This is possible because the need for memory does not depend on the
+ * numbers. */
 #ifndef OSH_MADE_UP_H
 #define OSH_MADE_UP_H
 #include "schedule/visit.h"

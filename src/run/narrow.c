@@ -1,5 +1,5 @@
-/* narrow.c - rounds values to F16 on all threads. A value that is too large for F16 is an error,
- * because clipping the value can change the range that the observer chooses. */
+/* narrow.c - rounds values to F16 on all threads. A value that is too large for F16 is an error:
+ * clipping it could change the range that the observer chooses. */
 #include "run/narrow.h"
 
 #include <math.h>

@@ -3,9 +3,8 @@
  *   eta = sum over phases of left * (spent + prior all_spent / all_finished) / (finished + prior)
  *
  * left, finished: work of a phase; spent: seconds; prior = trusted (left + finished); all_: sum
- * over all phases. The formula assumes that the work left in a phase is done at the speed of that
- * phase so far. For a phase with little finished work, the formula mixes this speed with the speed
- * of all phases together. */
+ * over all phases. The formula assumes that a phase continues at its speed so far. If little work
+ * of the phase is finished, this speed is mixed with the speed of all phases together. */
 #include "run/pace.h"
 
 #include <string.h>

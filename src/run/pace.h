@@ -4,8 +4,8 @@
 #include "budget/cost.h"
 #include "budget/budget.h"
 
-/* The position of a run, and the time spent in each phase. Work before the current phase counts as
- * finished, also if an earlier run did it, or if it was skipped. */
+/* The position of a run, and the time spent in each phase. All work before the current phase counts
+ * as finished, even if an earlier run did it or if it was skipped. */
 typedef struct osh_pace {
     osh_cost *cost; // own [n]
     int n;
@@ -16,16 +16,18 @@ typedef struct osh_pace {
     osh_phase phase;               // the current phase
     int subgraph;                  // the current subgraph; -1: none yet
     bool inside;
-    double begun, ended; // osh_now at the beginning and end of a phase; loading between two phases
-                         // counts for the second phase
-    double share, fraction;          // share: fraction of the phase that osh_pace_begin has begun;
-                                     // fraction: finished fraction of that share
+    /* osh_now at the beginning and at the end of a phase. The time for loading between two phases
+     * belongs to the second phase. */
+    double begun, ended;
+    /* share: fraction of the phase that was begun by osh_pace_begin.
+     * fraction: finished fraction of that share. */
+    double share, fraction;
 } osh_pace;
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p);
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
 /* Begins a phase. `now` is osh_now(). subgraph < 0: the phase belongs to no subgraph. share 1: the
- * whole phase begins, and all earlier phases of the subgraph are finished. share < 1: this fraction
- * of the phase begins; the parts of a phase may come in any order. */
+ * whole phase begins; all earlier phases of the subgraph are then finished. share < 1: only this
+ * fraction of the phase begins, and other phases may run before its next part. */
 void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share, double now);
 /* Records a step. fraction: finished fraction of the share that was given to osh_pace_begin. */
 void osh_pace_step(osh_pace *pace, double fraction);

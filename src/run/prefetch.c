@@ -17,8 +17,8 @@ struct osh_prefetch {
     int w0, w1;               // [w0, w1) contains the weights of the visit
     bool *want;               // own [w1 - w0]: true for weights to read
     osh_weights *w; // own: weights that were read (w->host), and their blocks on the GPU (w->w)
-    osh_device *device;       // view: GPU to which the weights are copied; NULL: the weights are
-                              // only read to host memory
+    /* GPU to which the weights are copied; NULL: the weights are only read to host memory. */
+    osh_device *device;       // view
 };
 
 static osh_status prefetch_read(osh_ctx *cx, osh_prefetch *f, int i)
@@ -50,9 +50,10 @@ done:
     return rc;
 }
 
-/* True if the weight may get a block on the GPU during visit - 1: the plan must have an address for
- * this. If all Linears of the visit are solved already, only the second pass (OSH_WAY_AGAIN) runs;
- * a weight with an address for this pass is then loaded later, by the visit itself. */
+/* True if the weight may get a block on the GPU during the visit before `visit`, because the plan
+ * has an address for it at that time. If all Linears of the visit are solved already, only the
+ * second pass (OSH_WAY_AGAIN) runs. If the weight has an address for that pass, it is loaded later,
+ * by the visit itself. */
 static bool prefetch_has_place(const osh_budget *p, int visit, bool solved, int weight)
 {
     if (!p->memory.places) return true;
@@ -61,7 +62,7 @@ static bool prefetch_has_place(const osh_budget *p, int visit, bool solved, int 
 }
 
 /* Allocates blocks on the GPU for all weights, or for none if one does not fit. The calling thread
- * allocates them, so that the addresses are the same in each run. */
+ * allocates them, because the addresses must be the same in each run. */
 static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget *p, int visit,
                                  bool solved)
 {
@@ -74,7 +75,7 @@ static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget 
                                  e->ndim, e->shape);
     }
     if (all) return;
-    osh_error_clear(cx); // not an error: the visit itself loads the weights later
+    osh_error_clear(cx); // this is no error: the visit itself loads the weights later
     for (int i = f->w0; i < f->w1; i++) osh_tensor_free(cx, f->w->w[i]), f->w->w[i] = NULL;
     f->device = NULL;
 }

@@ -5,9 +5,9 @@
 
 typedef struct osh_prefetch osh_prefetch;
 /* Begins to read weights for visit number `visit`. want [graph weights]: true for the weights to
- * read. The weights count as host memory until osh_prefetch_take. If the plan asks for it, this
- * call also allocates blocks on the GPU, to which the thread copies the weights. If the blocks do
- * not fit, the weights are read only to host memory. solved: true if all Linears of the visit are
+ * read. The weights count as host memory until osh_prefetch_take. If the plan says so, this call
+ * also allocates blocks on the GPU, and the thread copies the weights to them. If the blocks do not
+ * fit, the weights are read only to host memory. solved: true if all Linears of the visit are
  * solved. p must outlive *out. */
 osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget *p,
                               const bool *want, int visit, bool solved);

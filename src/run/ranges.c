@@ -12,8 +12,7 @@
 struct osh_ranges {
     const osh_budget *plan; // view
     int v0, v1, n;        // [v0, v1) contains all values with ranges; n: number of ranges
-    int *first;           // own [v1 - v0]: 1 + index in `all` of the first range of the value; 0:
-                          // none
+    int *first; // own [v1 - v0]: 1 + index in `all` of the first range of the value; 0: none
     osh_ranged *all;      // own [n]
 };
 
@@ -69,8 +68,8 @@ static osh_ranged *range_next(const osh_ranges *r, const osh_ranged *x)
     return x->next ? &r->all[x->next - 1] : NULL;
 }
 
-/* Returns the k-th range of a Linear; NULL: not observed. Only Linears with the same input share a
- * range, because a range is freed when the Linears of an input are solved. */
+/* Returns the k-th range of a Linear; NULL: not observed. Linears share a range only if they have
+ * the same input, because a range is freed when the Linears of an input are solved. */
 static osh_ranged *range_find(const osh_ranges *r, int linear, int k)
 {
     const osh_linear *l = &r->plan->match->linears[linear];
@@ -128,9 +127,9 @@ static osh_status range_look_again(osh_ctx *cx, const osh_ranges *r, osh_ranged 
     osh_act_sample at = {r->plan->in->groups, sample};
     osh_tensor *narrow = NULL; // own
     if (r->plan->memory.looks_f16)
-        OSH_TRY(osh_narrow(cx, &narrow, rows)); // the rows are rounded to F16 even if they were not
-                                                // stored, so that observers get equal values with
-                                                // every --calib-cache
+        /* The rows are rounded to F16 even if they were never stored as F16. So observers get the
+         * same values with every --calib-cache. */
+        OSH_TRY(osh_narrow(cx, &narrow, rows));
     OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : rows, range_args(r, x),
                                   &at));
 done:
@@ -219,7 +218,7 @@ osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor *
     const osh_act_observer *o = range_find(r, linear, OSH_INPUT)->heads;
     if (!o->seen)
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s saw no token: its input scale is unknown", l->name);
-    // only the global scale is stored, because the runtime computes the scales of groups
+    // the runtime computes the scales of groups, so only the global scale is stored
     if (a->dynamic == OSH_Q_LOCAL) {
         OSH_TRY(osh_tensor_new(cx, scale, OSH_F32, 1, (int64_t[]){1}));
         *(float *)(*scale)->data =

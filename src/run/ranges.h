@@ -2,7 +2,7 @@
  * outputs of Linears, keys, values and queries. First the range of each sample is collected
  * (osh_stat_sample_ranges). When the ranges of all samples are complete, they update an observer in
  * the order of the samples. Two-pass observers read each sample twice. Linears that read the same
- * value share a range if they observe it in the same way. */
+ * value share a range if their observers have the same settings. */
 #ifndef OSH_RUN_RANGES_H
 #define OSH_RUN_RANGES_H
 #include "schedule/visit.h"
@@ -17,7 +17,8 @@ osh_status osh_ranges_want(osh_ctx *cx, osh_ranges *r, int linear);
 /* True if a range of the value is observed. */
 bool osh_ranges_has(const osh_ranges *r, int value);
 /* Adds samples of a value, beginning with sample look.first_sample. once: true if one-pass
- * observers are also updated. again: true in the second pass of two-pass observers. */
+ * observers are also updated.
+ * again: true in the second pass of two-pass observers. */
 typedef struct osh_looking {
     bool once, again;
     int64_t first_sample;
@@ -32,7 +33,7 @@ void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64
 osh_status osh_ranges_merge(osh_ctx *cx, osh_ranges *r, osh_ranks *ranks);
 /* Updates all observers with the ranges of the samples. Called after all samples were added. */
 osh_status osh_ranges_finish(osh_ctx *cx, osh_ranges *r);
-/* Frees the observers of a Linear's ranges, also for other Linears that share them. */
+/* Frees the observers of a Linear's ranges, even if other Linears share them. */
 void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear);
 /* Computes scale and zero point (own) of a Linear's static input. Sets both to NULL if the Linear
  * has no static input. */

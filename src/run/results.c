@@ -1,5 +1,5 @@
-/* results.c - sends the result of a Linear in two messages: a head with the small parts, and the
- * codes, which are not copied. */
+/* results.c - sends the result of a Linear in two messages: the first has the small parts, the
+ * second is the codes, which are not copied. */
 #include "run/results.h"
 
 #include <stdio.h>
@@ -39,7 +39,8 @@ static void head_set_sizes(head *h, const osh_plan *p, const osh_linear_job *j)
     if (j->bias) h->n_bias = (size_t)(out[l->out.n - 1].end - out[l->out.n - 1].begin);
 }
 
-/* Waits while earlier results wait for rank 0 and more memory is in use than planned. */
+/* Waits as long as both are true: earlier results are not sent to rank 0 yet, and more memory is in
+ * use than planned. */
 static osh_status result_wait(osh_ctx *cx, const osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -122,7 +123,7 @@ static osh_status copy_bytes(osh_ctx *cx, void **to, const char **at, size_t n)
     return OSH_OK;
 }
 
-/* Fails if the rank has read another weight than rank 0. */
+/* Fails if the rank has solved another weight than the one rank 0 has read. */
 static osh_status result_check_source(osh_ctx *cx, const osh_run *r, const head *h, int from)
 {
     uint64_t mine = 0;

@@ -5,8 +5,8 @@
 #include "run/run.h"
 
 /* Sends the result of a job to rank 0. Takes ownership of codes and params of the job, and of
- * *in_scale and *in_zero. Waits if more memory is in use than planned and earlier results are not
- * sent yet. */
+ * *in_scale and *in_zero. If more memory is in use than planned, first waits until earlier results
+ * are sent. */
 osh_status osh_result_send(osh_ctx *cx, osh_run *r, int linear, osh_linear_job *j,
                            osh_tensor **in_scale, osh_tensor **in_zero);
 /* Called by all ranks when they have solved their Linears. `todo` [linears]: Linears of all ranks

@@ -17,14 +17,15 @@ typedef struct osh_run {
     osh_result *results;  // own [linears]
     osh_progress progress;
     bool learning; // true if the current solve learns codes by gradients
-    double lost,
-        lost_nearest; // sums over the solved Linears of the subgraph. lost: objective (error) of
-                      // the solve. lost_nearest: objective of rounding to nearest
+    /* Sums over the solved Linears of the subgraph.
+     * lost: objective (error) of the solve.
+     * lost_nearest: objective of rounding to nearest. */
+    double lost, lost_nearest;
     osh_pace pace; // own
-    osh_coverage *coverage; // own: counts of the tokens of each expert; NULL: the model has no
-                            // routers
-    osh_ranks *ranks; // view: the ranks among which samples are divided; NULL: this process runs
-                      // all samples
+    /* Counts of the tokens of each expert; NULL: the model has no routers. */
+    osh_coverage *coverage; // own
+    /* The ranks among which samples are divided; NULL: this process runs all samples. */
+    osh_ranks *ranks; // view
     osh_rank_time mine;   // times of this rank
     osh_rank_time *times; // own [ranks], on rank 0: times of all ranks; NULL: nothing is divided
     osh_acts *acts; // view: store of values; NULL: the pipeline is datafree
@@ -46,10 +47,10 @@ osh_status osh_run_watch(osh_ctx *cx, osh_run *r, const osh_options *opt);
 /* Begins the time estimate, and the measurement of GPU memory. Opens the log file in the output
  * directory if no other log file is open. Called after plan and emitter are made. */
 osh_status osh_run_start(osh_ctx *cx, osh_run *r);
-/* Begins a new time estimate for another traversal, after r->budget was set. */
+/* Begins a new time estimate for the next traversal. Called after r->budget was set. */
 osh_status osh_run_traverse(osh_ctx *cx, osh_run *r);
-/* Ends what osh_run_watch and osh_run_start began. Also called after a failure; rc: status of the
- * run. */
+/* Ends the profile, the log and the measurements that osh_run_watch and osh_run_start began. Also
+ * called after a failure; rc: status of the run. */
 void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);
 /* Begins a phase of a subgraph for profile, log and time estimate. subgraph < 0: the phase belongs
  * to no subgraph. The caller passes the returned scope to osh_run_end. */
@@ -74,18 +75,18 @@ typedef struct osh_solving { // arguments of osh_run_solve: subgraphs whose stat
     osh_stats *stats; // view
     osh_weights *w;   // view
     bool apart;       // true if small Linears are solved in parallel, for which the plan has memory
-    bool *in_memory;  // view [linears]: set to true if `w` has the solved weight; NULL: `w` must
-                      // not change
+    /* Set to true if `w` has the solved weight; NULL: `w` must not change. */
+    bool *in_memory;  // view [linears]
 } osh_solving;
 
-/* Solves, and passes to the emitter, those Linears of the subgraphs that are not done and whose
- * statistics were collected. */
+/* Solves the Linears of the subgraphs that are not done and whose statistics were collected, and
+ * passes the results to the emitter. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
-/* block.c: learns the codes of those Linears of a subgraph that learn from the output of a block
+/* block.c: learns the codes of the Linears of a subgraph that learn from the output of a block
  * (schedule/blocks.h), and passes the codes to the emitter. */
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
-/* Called if the importance of the input channels is not known, because all inputs of the Linear
- * were 0 or no token ran. If the observer needs the importance, fails (option strict) or warns. */
+/* Called if the importance of the input channels is not known, because no token ran or all inputs
+ * of the Linear were 0. If the observer needs the importance, fails (option strict) or warns. */
 osh_status osh_run_unweighted(osh_ctx *cx, const osh_linear_job *j);
 /* Passes the result of a Linear to the emitter, which writes it, and records it in r->results.
  * stats NULL: the Linear needs no data. */

@@ -4,9 +4,9 @@
  *   load -> observe (only the nodes that the statistics need) -> solve, emit
  *        -> propagate through the changed weights -> release
  *
- * Between the steps the store has exactly the values that a later step reads. The pipeline `basic`
- * is the same loop with the whole graph as one subgraph: it loads all weights, collects all
- * statistics in one pass, and propagates no values. */
+ * After each step the store has exactly the values that later steps read. The pipeline `basic` is
+ * the same loop with the whole graph as one subgraph: it loads all weights, collects all statistics
+ * in one pass, and propagates no values. */
 #include <string.h>
 
 #include "graph/picked.h"
@@ -137,7 +137,7 @@ static int64_t visit_number(const osh_budget *p, int visit)
 }
 
 /* Returns a number (for osh_acts_stage) that identifies the pass in which a visit stores values.
- * `last`: true if the values are final, so that later visits read them. */
+ * `last`: true if the stored values are final: later visits read them. */
 static uint64_t visit_stage(const osh_budget *p, int visit, bool last)
 {
     return (uint64_t)visit_number(p, visit) * 2 + last;
@@ -147,13 +147,13 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
                                osh_batch *b)
 {
     const osh_budget *p = e->p;
-    // true if the value is final; a value of the original model is computed only once
+    // true if the value is final; values of the original model are computed only once
     bool last = e->last || p->in->graph->values[value].quantized >= 0;
     osh_acts_stage(e->acts, visit_stage(p, e->index, last));
     osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
                    value * p->schedule->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
-    // the next block gets no planned address, even if osh_acts_put did not use the address
+    // cancels the planned address, in case osh_acts_put did not use it
     osh_places_aim_off(p);
     return rc;
 }
@@ -234,8 +234,8 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     OSH_TRY(osh_exec_run(cx, &span, e->w, b, &hooks, true));
     for (int v = osh_next_set(s->consume, begin, end); v < end;
          v = osh_next_set(s->consume, v + 1, end))
-        osh_acts_forget(cx, e->acts, v, first, n); // the store may then reuse the memory for
-                                                   // outputs
+        /* from now on the store may use the memory for outputs */
+        osh_acts_forget(cx, e->acts, v, first, n);
     for (int v = osh_next_set(s->out, begin, end); v < end;
          v = osh_next_set(s->out, v + 1, end))
         OSH_TRY(engine_store(cx, e, s, v, k, b));
@@ -243,8 +243,8 @@ done:
     return rc;
 }
 
-/* Runs batches of this rank from the *i-th on: all batches of the round in which each rank runs one
- * group. Without ranks, all batches are one round. */
+/* Runs the batches of this rank, from the *i-th on, that belong to the current round. In a round
+ * each rank runs one group of samples. Without ranks, all batches are one round. */
 static osh_status engine_run_round(osh_ctx *cx, osh_engine *e, const osh_step *s, int64_t *i,
                                    int64_t round)
 {
@@ -313,7 +313,8 @@ static osh_status engine_solve(osh_ctx *cx, osh_engine *e, const osh_range *r, b
                      .apart = e->p->schedule->visits[e->index].how.apart};
     if (!rc) rc = osh_run_solve(cx, e->r, &s);
     osh_mem_use(cx, old);
-    /* Another rank may have solved a Linear: all ranks read the solved weights from the output. */
+    /* another rank may have solved a Linear, so all ranks read the solved weights from the
+     * output */
     for (int i = r->l0; e->r->ranks && i < r->l1; i++) e->in_memory[i] = false;
     osh_stats_free(cx, e->stats), e->stats = NULL;
     e->r->progress.name = r->name;
@@ -339,8 +340,8 @@ static osh_status engine_fold(osh_ctx *cx, osh_engine *e, const osh_range *r)
     return rc;
 }
 
-/* Drops the values of the visit for which keep [v1 - v0] is false. The store has no values outside
- * of [v0, v1). */
+/* Drops the values of the visit for which keep [v1 - v0] is false. All values in the store are in
+ * [v0, v1). */
 static void engine_drop_but(osh_ctx *cx, osh_engine *e, const bool *keep)
 {
     for (int v = e->v0; v < e->v1; v++)
@@ -379,8 +380,8 @@ done:
 
 /* ---- all visits ---- */
 
-/* Copies the embedding tables to the output. The run itself reads only some rows of the tables.
- * Only this copy reads all rows, so only it can detect a change of the file. */
+/* Copies the embedding tables to the output. The run itself reads only some rows of the tables. The
+ * copy reads all rows, so it can detect a change of the file. */
 static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
@@ -401,8 +402,8 @@ done:
     return rc;
 }
 
-/* True if a resumed run can use the stored values, because all of them are on the disk. Values of
- * several ranks are not used, because the next run may have another number of ranks. */
+/* True if a resumed run can use the stored values, because all of them are on the disk. This is
+ * false for several ranks, because the next run may have another number of ranks. */
 static bool values_are_on_disk(const osh_engine *e)
 {
     const osh_budget *p = e->p;
@@ -443,7 +444,7 @@ static int visit_of_value(const osh_budget *p, int value)
 }
 
 /* Finds the last visit of an earlier run whose values are complete on the disk. Sets *start to the
- * next visit; 0 if there is none. */
+ * visit after it, or to 0 if there is none. */
 static osh_status engine_take_up(osh_ctx *cx, osh_engine *e, int *start)
 {
     osh_status rc = OSH_OK;
@@ -540,6 +541,6 @@ osh_status osh_run_calibrated(osh_ctx *cx, osh_run *r)
     OSH_TRY(osh_times_gather(cx, r->ranks, &r->times, &r->mine));
 done:
     engine_end(cx, &e, rc && !r->ranks);
-    if (!rc) rc = osh_ranks_barrier(cx, r->ranks); // then no rank has files of values
+    if (!rc) rc = osh_ranks_barrier(cx, r->ranks); // after the barrier no rank has files of values
     return rc;
 }

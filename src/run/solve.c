@@ -72,8 +72,8 @@ static osh_status tensor_new_copy(osh_ctx *cx, osh_tensor **out, const osh_tenso
 }
 
 typedef struct pruned { // pruned weights, which are kept until the quantizer has read them
-    osh_tensor *w;      // own [n]: pruned weight of each job; data is NULL if the weight was pruned
-                        // in place
+    /* Pruned weight of each job; data is NULL if the weight was pruned in place. */
+    osh_tensor *w;      // own [n]
     int n;
 } pruned;
 
@@ -156,8 +156,8 @@ typedef struct group { // the Linears of one call (schedule/windows.h)
     const osh_schedule *p; // view
     const osh_linear *lead; // view: first Linear of the call
     osh_tensor *h, *d;    // views: Hessian (OSH_SUM_HESSIAN) and shift (OSH_SUM_SHIFT) of the input
-    osh_tensor *copy[2];  // own: copies of h and d, which a solve overwrites; NULL: no later call
-                          // needs h and d
+    /* Copies of h and d, which a solve overwrites; NULL: no later call needs h and d. */
+    osh_tensor *copy[2];  // own
     float *importance;    // own
     pruned x;             // own
     sink to;
@@ -345,8 +345,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
                      .mine = solving_mine, .user = &x, .n_threads = osh_threads(cx),
                      .on_gpu = s->w->device, .apart = s->apart}; // own
     OSH_NEW(cx, todo, p->match->n_linears);
-    // the results of earlier subgraphs are then written, so a kill loses the solves of only one
-    // subgraph
+    // waits until the results of earlier subgraphs are written, so a kill loses the solves of only
+    // one subgraph
     OSH_TRY(osh_emit_wait(cx, r->emitter));
     for (int i = of.first; i < of.end; i++) {
         const osh_linear *l = &p->match->linears[i];
@@ -356,8 +356,8 @@ osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s)
         r->learning |= osh_modifier_learns(&p->in->recipe->modifiers[l->modifier]);
     }
     double share =
-        all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE]; // share: fraction of the phase; below 1
-                                                            // if the visit has rounds or segments
+        /* share: fraction of the phase, below 1 if the visit has rounds or segments */
+        all / r->pace.cost[s->first].work[OSH_PHASE_SOLVE];
     osh_scope scope =
         osh_run_begin_part(cx, r, OSH_PHASE_SOLVE, s->first, share > 0.9999 ? 1 : share);
     for (int at = of.first;;) {

@@ -1,7 +1,7 @@
 /* stats.c - collects Hessians, other sums, and ranges of inputs. Sums are collected by group of
  * samples (ops/stat.h). The CPU adds samples one by one in order, so the result does not depend on
- * the batch size. A GPU adds a whole batch at a time; the batches of a GPU depend only on the
- * samples of a group. */
+ * the batch size. A GPU adds a whole batch at a time. Its result does not depend on the batch size
+ * either, because the batches of a GPU depend only on the samples of a group. */
 #include "run/stats.h"
 
 #include <math.h>
@@ -21,13 +21,15 @@
 
 typedef struct sums {     // statistics of a value; the pointers are own
     osh_stat *of[OSH_N_SUMS];
-    osh_tensor *minmax;   // with a GPU: ranges of all samples (osh_stat_sample_ranges), in the
-                          // GPU's memory
+    /* With a GPU: ranges of all samples (osh_stat_sample_ranges), in the GPU's memory. */
+    osh_tensor *minmax;
 } sums;
 
 enum { MIX_SEED = 42 };
-/* Observers that get a value. LOOK_ALL: all observers. LOOK_FIRST: two-pass observers, in their
- * first pass. LOOK_KEPT: two-pass observers, in their second pass over the stored values. */
+/* The observers that get a value.
+ * LOOK_ALL: all observers.
+ * LOOK_FIRST: two-pass observers, in their first pass.
+ * LOOK_KEPT: two-pass observers, in their second pass, over the stored values. */
 typedef enum { LOOK_ALL, LOOK_FIRST, LOOK_KEPT } look;
 
 struct osh_stats {
@@ -36,14 +38,16 @@ struct osh_stats {
     sums *of;             // own [v1 - v0]: statistics of each value
     osh_ranges *ranges;   // own
     int first, n;         // subgraphs [first, first + n)
-    bool same;            // true if inputs and observed values are equal to those in the original
-                          // model (member `same` of osh_pass)
-    bool *kept, *again;   // own [graph values]: true for values of two-pass observers. kept: the
-                          // value is stored between the two passes; again: the value is computed
-                          // again, or read again from the activation store
+    /* True if inputs and observed values are equal to those in the original model (member `same` of
+     * osh_pass). */
+    bool same;
+    /* True for values of two-pass observers.
+     * kept: the value is stored between the two passes.
+     * again: the value is computed again, or read again from the activation store. */
+    bool *kept, *again;   // own [graph values]
     int v0, v1;           // [v0, v1) contains all values of the subgraphs
-    osh_acts *looks;      // own: store for values between the two passes of two-pass observers;
-                          // NULL: none
+    /* Store for values between the two passes of two-pass observers; NULL: none. */
+    osh_acts *looks;      // own
     look look;            // observers that get the values that are now added
     osh_ranks *ranks;     // view: the ranks that collect groups; NULL: this process collects all
     int *owner;           // own [v1 - v0]: rank that gets the sums of a value; NULL: rank 0
@@ -134,7 +138,7 @@ osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, con
     if (!any) goto done;
     osh_tier tier = s->plan->schedule->looks == OSH_LOOK_DISK ? OSH_TIER_DISK : OSH_TIER_HOST;
     OSH_TRY(osh_acts_new_beside(cx, &s->looks, beside, tier, m->looks_f16, dir));
-    /* Prefetches single samples, because the second pass of observers reads sample by sample. */
+    /* The second pass of observers reads sample by sample, so single samples are prefetched. */
     OSH_TRY(osh_acts_read_ahead(cx, s->looks, m->n_loaders, m->n_loaders));
 done:
     return rc;
@@ -272,13 +276,13 @@ static double stats_share(const osh_stats *s, int value)
 }
 
 typedef struct fed { // a value that is added; the pointers are views
-    const osh_tensor *x, *original; // original: the value in the original model; NULL: it does not
-                                    // exist
+    /* original: the value in the original model; NULL: it does not exist. */
+    const osh_tensor *x, *original;
     const osh_batch *b;
 } fed;
 
-/* If the recipe mixes the inputs of both models, sets *out (own) to the mix, from which sums are
- * computed. Otherwise sets *out to NULL: sums are computed from x->x. */
+/* If the recipe mixes the inputs of both models, sets *out (own) to the mix, and the sums are
+ * computed from *out. Otherwise sets *out to NULL, and the sums are computed from x->x. */
 static osh_status stats_mix(osh_ctx *cx, osh_tensor **out, const osh_stats *s, int value,
                             const fed *x)
 {
@@ -339,8 +343,8 @@ done:
     return rc;
 }
 
-/* Adds only the rows that count: those of counted tokens (osh_dataset.counted), and for an expert
- * that runs on its routed tokens only, those that are not all zeros. */
+/* Adds only the rows that count: rows of counted tokens (osh_dataset.counted). For an expert that
+ * runs only on its routed tokens, rows of zeros do not count. */
 static osh_status stats_feed_counted(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                      const osh_tensor *original, const osh_batch *b)
 {
@@ -364,9 +368,9 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
     osh_status rc = OSH_OK;
     osh_stats *s = user;
     const osh_value *v = &s->plan->in->graph->values[value];
-    // The statistics of a value that both models have belong to the quantized model's value. The
-    // pass computes the original model's value; for routers it may compute both, and the second one
-    // is not counted.
+    // If both models have the value, its statistics belong to the value of the quantized model. The
+    // pass computes the value of the original model. For routers it may also compute the value of
+    // the quantized model, which must not be counted a second time.
     if (s->same && v->original >= 0) goto done;
     if (s->same && v->quantized >= 0) value = v->quantized;
     if (s->look == LOOK_FIRST && !s->again[value]) goto done;
@@ -413,7 +417,8 @@ done:
     return rc;
 }
 
-/* Completes each sum: adds the last group of samples (ops/stat.h) to the other groups. */
+/* Completes each sum: adds the sum of the last group of samples (ops/stat.h) to the sum of the
+ * other groups. */
 static osh_status stats_finish_sums(osh_ctx *cx, osh_stats *s)
 {
     osh_status rc = OSH_OK;

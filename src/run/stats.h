@@ -22,8 +22,8 @@ osh_status osh_stats_divide(osh_ctx *cx, osh_stats *s, osh_ranks *ranks);
 /* Returns the rank that solves the Linears which read the value. Returns 0 if statistics are not
  * divided. */
 int osh_stats_owner(const osh_stats *s, int value);
-/* Called by all ranks when each has added the samples of one group: rank k has added group
- * round * ranks + k. Merges the sums of these groups, in their order. */
+/* Called by all ranks after each rank has added the samples of one group. In round number `round`,
+ * this is group round * ranks + k for rank k. Merges the sums of these groups, in their order. */
 osh_status osh_stats_exchange(osh_ctx *cx, osh_stats *s, int64_t round);
 /* Opens a store for the values of two-pass observers (schedule/looks.h), if there are any. The new
  * store is for the same samples as the store `beside`. `dir`: directory of the files if the store

@@ -1,7 +1,7 @@
 /* times.c - measures the phases of each rank, and compares the ranks. */
 #include "run/times.h"
 
-enum { LEAST_SECONDS = 2 }; // a rank with less work in its passes is never called slow
+enum { LEAST_SECONDS = 2 }; // a rank whose passes take less time than this is never called slow
 
 void osh_time_begin(osh_rank_time *t, const osh_ranks *ranks)
 {

@@ -18,8 +18,9 @@ void osh_time_end(osh_rank_time *t, const osh_ranks *ranks, osh_phase phase);
 double osh_time_work(const osh_rank_time *t, osh_phase phase);
 /* Returns the largest work of a rank in the phase, divided by the mean; 0: no rank has worked. */
 double osh_time_imbalance(const osh_rank_time *all, int n, osh_phase phase);
-/* Returns the rank with the fewest tokens per second in its passes, if these are less than half of
- * those of the other ranks together; else -1. Sets *speed and *usual to both numbers. */
+/* Returns the slowest rank: the one with the fewest tokens per second in its passes. Returns -1 if
+ * it has at least half of the tokens per second of all other ranks together. Sets *speed and *usual
+ * to both numbers. */
 int osh_time_slowest(const osh_rank_time *all, int n, double *speed, double *usual);
 /* All ranks call this function. Rank 0: sets *all (own) to the times of all ranks, frees the old
  * *all, logs them, and warns of a slow rank. */

@@ -46,8 +46,8 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) continue;
-        /* If a resumed run begins inside of a stage, the record "Start" is written at the first
-         * subgraph that runs. */
+        /* a resumed run may begin inside of a stage; the record "Start" is then written at its
+         * first subgraph */
         int at = osh_mark_index(r->plan, name);
         if (at == m->first || (!r->entered && at > m->first && at <= m->last))
             checkpoint_edge(cx, items->items[k], "Start");
@@ -148,7 +148,7 @@ osh_status osh_run_traverse(osh_ctx *cx, osh_run *r)
     pace_forget_done(r);
     double left = osh_pace_work(&r->pace),
            later = traversals_work(r, s->traversal + 1, s->n_traversals);
-    /* An earlier process has done the traversals before the first one of this process. */
+    /* the traversals before the first one of this process were done by an earlier process */
     if (!r->traversed) pace_set_before(r, whole + later, left + later);
     r->traversed = true;
     for (int t = s->traversal + 1; t < s->n_traversals; t++)
@@ -205,16 +205,16 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
     osh_log_line(cx, rc ? "failed" : "done", "%s", rc ? osh_error_text(cx) : "");
     if (r->logging) osh_log_file(cx, NULL);
     osh_pace_deinit(cx, &r->pace);
-    /* A later measurement with this progress has another time and speed. */
+    /* a later measurement with this progress has its own time and speed */
     r->progress.fraction = r->progress.eta_s = 0;
     r->progress.tokens_per_s = r->progress.bytes_per_s = 0;
 }
 
 /* ---- phases and progress ---- */
 
-/* Sets the finished part and the speed of the job. The speed is the number of the job's tokens
- * (bytes of the source if it needs no data), divided by the time of the whole job at the speed of
- * this process. */
+/* Sets the finished part and the speed of the job. The speed is the number of the job's tokens, or
+ * for a job without data the bytes of the source, divided by the time that the whole job would take
+ * at the speed of this process. */
 static void run_set_rate(osh_run *r, double now)
 {
     osh_progress *p = &r->progress;
@@ -302,8 +302,8 @@ void osh_run_finished(osh_ctx *cx, osh_run *r, const char *name)
 {
     r->progress.name = name, r->progress.finished = true;
     if (r->progress.step >= r->progress.n_steps)
-        r->progress.work_done = r->progress.work_total = 1; // the progress line then shows the time
-                                                            // that was needed, not the time left
+        /* The progress line then shows the time that was needed, not the time left. */
+        r->progress.work_done = r->progress.work_total = 1;
     run_show(cx, r);
     r->progress.finished = false;
     checkpoint_marks(cx, r, name);

@@ -1,11 +1,12 @@
 /* batches.c - cuts the samples into batches that run through the model together.
  *
  * On a GPU a batch has whole samples of one group (ops/stat.h) in their order. A batch ends with
- * the group, or with the sample that brings it to OSH_DEVICE_BATCH_TOKENS tokens. The shapes of
- * matrix products decide the last bits of their results, so with this rule the bits depend only on
- * the samples of the group. On the host, results do not depend on batches: a batch has --batch-size
- * samples, or a few for each thread, and may have samples of several groups. If several ranks do
- * the job, a batch has samples of one group, because each group belongs to one rank. */
+ * the last sample of the group, or with the sample that brings it to OSH_DEVICE_BATCH_TOKENS
+ * tokens. The last bits of a matrix product depend on its shape, so with this rule they depend only
+ * on the samples of the group. On the host, results do not depend on batches: a batch has
+ * --batch-size samples, or a few for each thread, and may have samples of several groups. If
+ * several ranks do the job, a batch has samples of one group, because each group belongs to one
+ * rank. */
 #include "schedule/schedule.h"
 #include "tensor/scalar.h"
 
@@ -16,7 +17,7 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
     return end;
 }
 
-/* BATCH_LANES: largest number of samples per thread, such that they fit in the CPU's caches. The
+/* BATCH_LANES: largest number of samples per thread; this number fits in the CPU's caches. The
  * widest value of a batch has at most BATCH_BYTES bytes, or THREAD_BYTES for each thread if that is
  * more. */
 enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20, THREAD_BYTES = 4 << 20 };
@@ -49,8 +50,8 @@ done:
 }
 
 /* Returns --batch-size, or a size with a few samples for each thread, so that all threads are busy
- * for about the same time. Returns 1 on a GPU, if large batches do not fit, or if one sample has so
- * much work that its ops use all threads. */
+ * for about the same time. Returns 1 in three cases: on a GPU; if large batches do not fit; if one
+ * sample has so much work that its ops use all threads. */
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p)
 {
     const osh_dataset *d = &p->in->data;

@@ -9,8 +9,8 @@
 #include "schedule/range.h"
 
 /* Sets OSH_STAT_BLOCK in the member `wants` of Linears that learn by block. A Linear learns by
- * block if its modifier asks for it and nothing prevents it. Must be called before
- * osh_graph_add_original. */
+ * block if its modifier asks for it and block_hindrance finds no reason against it. Must be called
+ * before osh_graph_add_original. */
 osh_status osh_plan_blocks(osh_ctx *cx, const osh_schedule *p, osh_matching *match);
 /* Finds the biases that are learned together with the weights of their Linears (`out.bias` of the
  * Linear; -1: none). Also called for a plan that is not run. */
@@ -18,8 +18,8 @@ void osh_plan_biases(const osh_schedule *p, osh_matching *match);
 /* Sets target[v] to true for values of the original model that are targets of the block in range
  * r. */
 void osh_block_targets(const osh_schedule *p, const osh_range *r, bool *target);
-/* Sets mixed[v] to true for inputs of the original model that the block in range r needs for
- * learning, because the recipe mixes them with the inputs of the quantized model. */
+/* Sets mixed[v] to true for values of the original model that the block in range r needs as inputs,
+ * because the recipe mixes them with the inputs of the quantized model. */
 void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed);
 
 /* Inputs, outputs and Linears of the block in a range; owns all its lists. */

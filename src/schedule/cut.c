@@ -116,17 +116,18 @@ done:
     return rc;
 }
 
-/* Chooses the inputs that are compared with the inputs in the original model. A modifier must ask
- * for the comparison, and no solved Linear of the same subgraph may be before the input. Such an
- * input is known only as it is before that Linear is solved. It contains the error of the
- * subgraph's input, which the solve of that Linear already compensates, so a comparison would
- * compensate the error twice. */
+/* Chooses the inputs that are compared with the inputs in the original model. An input is compared
+ * if a modifier asks for it and no Linear before it in the same subgraph is solved. The second
+ * condition prevents that an error is compensated twice: all statistics of a subgraph are collected
+ * before its Linears are solved. So an input after a solved Linear still has the error of the
+ * subgraph's input, although the solve of this Linear compensates that error. */
 static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    // own. changed [nodes of the graph]: true if the node has a new weight (note_changed). compared
-    // [linears]: true if the Linear's input is compared
+    // Own.
+    // changed [nodes of the graph]: true if the node has a new weight (note_changed).
+    // compared [linears]: true if the Linear's input is compared.
     bool *changed = NULL, *compared = NULL;
     // own [values]: 1 + index of the last subgraph in which a solved Linear changes the value
     int *moves = NULL;

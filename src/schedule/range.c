@@ -35,8 +35,8 @@ static void range_widen(int *first, int *end, int i)
     if (i >= *end) *end = i + 1;
 }
 
-/* Finds the first and the last Linear, value and weight of the range, so that work on a range does
- * not search all of them. A model with experts has very many. */
+/* Finds the first and the last Linear, value and weight of the range. Later loops over a range use
+ * these bounds, because a model with experts has very many of each. */
 static void range_find_ends(osh_range *r, const osh_schedule *p)
 {
     osh_span own = osh_linears_of(p, r->first_subgraph, r->n_subgraphs);

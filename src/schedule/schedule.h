@@ -8,16 +8,17 @@
 #include "rewrite/rewrites.h"
 #include "solver/tune.h"
 
-/* How values are kept for the second pass of two-pass observers (looks.h). RAM, DISK: in memory or
- * on the disk. AGAIN: not kept, but computed again. */
+/* How values are kept for the second pass of two-pass observers (looks.h).
+ * RAM, DISK: in memory or on the disk.
+ * AGAIN: values are computed again. */
 typedef enum { OSH_LOOK_RAM, OSH_LOOK_DISK, OSH_LOOK_AGAIN } osh_look;
 
 typedef struct osh_pass { // passes over a subgraph
     bool observe;   // true if statistics of Linears are collected
     bool propagate; // true if the outputs are computed, because a later subgraph is observed
-    bool merged;    // true if one pass observes and propagates, because later subgraphs use no
-                    // changed weights
-    bool same;      // true if inputs and observed values are equal to those in the original model
+    /* True if one pass observes and propagates, because later subgraphs use no changed weights. */
+    bool merged;
+    bool same;      // true if inputs and observed values are the same as in the original model
     bool fold;      // true if factors are computed and folded into weights before all other passes
     bool block;     // true if some Linears learn from the output of a block of layers (blocks.h)
 } osh_pass;
@@ -27,27 +28,28 @@ typedef struct osh_peaks { // peaks or budgets in bytes; a budget of INT64_MAX i
 } osh_peaks;
 
 typedef struct osh_phases { // how a visit is done
-    bool segments;       // true if the subgraph is run in segments, each with the Linears of one
-                         // input
+    bool segments; // true if the subgraph is run in segments, each with the Linears of one input
     bool prefetch;       // true if the first weights of the next visit are read during this visit
     bool prefetch_device; // true if the prefetched weights are also copied to the device
-    bool apart; // true if small Linears are solved in parallel: one on each thread, or several
-                // together on a GPU
-    bool values_ahead;   // true if copies overlap with computation: the next batch's values to the
-                         // device, the previous batch's values from the device
+    /* True if small Linears are solved in parallel: one on each thread, or several together on a
+     * GPU. */
+    bool apart;
+    /* True if copies run during computation: the values of the next batch are copied to the device,
+     * and the values of the previous batch from the device. */
+    bool values_ahead;
     int n_rounds;        // number of observe passes
-    int64_t round_bytes; // bytes of the Hessians of one observe pass; 0: one pass collects all
-                         // Hessians
+    /* Bytes of the Hessians of one observe pass; 0: one pass collects all Hessians. */
+    int64_t round_bytes;
 } osh_phases;
 
 /* A visit (the work on one subgraph): its phases, and the memory that they need. */
 typedef struct osh_visit {
     osh_phases how;
-    int64_t weight_bytes, stats_bytes, live_bytes; // peak bytes of weights, of statistics, of live
-                                                   // values
+    /* Peak bytes of weights, of statistics, of live values. */
+    int64_t weight_bytes, stats_bytes, live_bytes;
     int64_t first_load;  // bytes of the weights that the visit loads before its first pass
-    osh_peaks peak;      // peak.host: without the base (osh_memory.base_bytes), with prefetch
-    osh_peaks apart;     // peaks while small Linears are solved in parallel; 0: no Linears are
+    osh_peaks peak;      // peaks; host: without the base (osh_memory.base_bytes) but with prefetch
+    osh_peaks apart;     // peaks while small Linears are solved in parallel; 0: they are not
     int64_t read_bytes;  // bytes that the visit reads from the source
 } osh_visit;
 
@@ -57,27 +59,27 @@ typedef struct osh_schedule {
     const osh_rewrites *rewrites; // view
     osh_partition *parts;    // own: the subgraphs; NULL: the model has no graph
     osh_pass *passes;        // own [parts->n]
-    int n_traversals; // number of passes through the whole model (plan/traversals.h); 0: one for
-                      // all modifiers
-    int traversal, modifier; // if n_traversals > 0: index of the current traversal, and index of
-                             // the modifier that it serves
-    osh_visit *visits;       // own [n_visits]: the phases of each visit, which budget/memory.c
-                             // chooses
+    /* Number of passes through the whole model (plan/traversals.h); 0: one for all modifiers. */
+    int n_traversals;
+    /* If n_traversals > 0: index of the current traversal, and index of the modifier that it
+     * serves. */
+    int traversal, modifier;
+    osh_visit *visits; // own [n_visits]: the phases of each visit, which budget/memory.c chooses
     int n_visits;
-    osh_look looks;          // how values are kept for two-pass observers; chosen by
-                             // budget/memory.c
+    osh_look looks; // how values are kept for two-pass observers; chosen by budget/memory.c
     int64_t *batch_at;       // own [n_batches + 1]: index of the first sample of each batch
-    int64_t batch_size, n_batches, batch_tokens; // batch_size: largest number of samples in a
-                                                 // batch; batch_tokens: tokens of the largest batch
-    int64_t looked_up;       // sum over all batches of the number of different tokens in the batch
+    /* batch_size: largest number of samples in a batch.
+     * batch_tokens: tokens of the largest batch. */
+    int64_t batch_size, n_batches, batch_tokens;
+    int64_t looked_up;       // number of different tokens in a batch, summed over all batches
     bool *seen;              // own [graph values]: true if statistics of the value may be collected
     bool looks_twice;        // true if the run has a two-pass observer (looks.h)
-    osh_tune_rule tune;      // settings of the tuning after all solves (tuning.h); steps 0: no
-                             // tuning
-    osh_graph *tune_graph;   // own: graph without the added nodes of the original model, with the
-                             // same indices of weights as in->graph; NULL: no tuning
-    char *tune_not;          // own: reason why `quality best` does not tune; NULL: the run tunes,
-                             // or tuning was not asked for
+    osh_tune_rule tune; // settings of the tuning after all solves (tuning.h); steps 0: no tuning
+    /* Graph without the added nodes of the original model, with the same indices of weights as
+     * in->graph; NULL: no tuning. */
+    osh_graph *tune_graph;   // own
+    /* Reason why `quality best` does not tune; NULL: the run tunes, or tuning was not asked for. */
+    char *tune_not;          // own
 } osh_schedule;
 
 /* True if inputs of later Linears are computed with the new weight of `l`. */
@@ -141,11 +143,11 @@ int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p);
 bool osh_plan_by_sample(const osh_schedule *p, int n_threads);
 
 /* A GPU adds to a Hessian batch by batch. A batch ends with the sample that brings it to this
- * number of tokens, or with the last sample of a group. The number influences the output. */
+ * number of tokens, or with the last sample of a group. So this number influences the bytes of the
+ * output. */
 #ifndef OSH_DEVICE_BATCH_TOKENS // a tool of the tests defines a smaller value
 #define OSH_DEVICE_BATCH_TOKENS 16384
 #endif
-/* Returns the index of the first sample after the batch that begins with sample `first`, without
- * regard to groups. */
+/* Returns the end of the batch that begins with sample `first`, as if there were only one group. */
 int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first);
 #endif

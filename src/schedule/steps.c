@@ -3,7 +3,7 @@
  * one step into arrays with an entry for each value of the graph.
  *
  *   of[k]    {kind, nodes, flags, end of each set in `values`, start in `nodes`}
- *   values   in, out, consume and values of step 0 | the same of step 1 | ...
+ *   values   in, out, consume and values of step 0 | the same for step 1 | ...
  *   nodes    run and routed of step 0 | the same of step 1 | ... */
 #include "schedule/steps.h"
 
@@ -28,8 +28,8 @@ struct osh_steps {
     size_t n_values, values_room;
     bool *nodes;    // own [nodes_room]
     size_t n_nodes, nodes_room;
-    bool *set[OSH_STEP_LISTS]; // own [graph values]: the first N_SETS: sets of the step `at`; all
-                               // other entries: false
+    /* The first N_SETS: sets of the step `at`; all other entries: false. */
+    bool *set[OSH_STEP_LISTS]; // own [graph values]
     int *numbers;      // own [graph values]: -1
     int at;            // step that osh_steps_at returned; -1: none
     osh_step now;      // that step
@@ -183,8 +183,8 @@ done:
     return rc;
 }
 
-/* If `s` is the fold pass, sets want[w] to true for the weights that are multiplied by factors. All
- * passes of the visit use these weights. */
+/* All passes of the visit use the weights that are multiplied by factors. If `s` is the fold pass,
+ * sets want[w] to true for these weights. */
 static void fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
 {
     // true if the step runs the whole range; if not, the fold reads the weights from the checkpoint

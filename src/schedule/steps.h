@@ -9,8 +9,9 @@ typedef enum osh_step_kind {
     OSH_STEP_LOAD,      // load the weights that osh_step_wants marks
     OSH_STEP_PASS,      // run nodes for all batches
     OSH_STEP_SOLVE,     // solve the Linears whose statistics are open, and end these statistics
-    OSH_STEP_RELOAD,    // replace the weights of solved Linears in nodes [first, first + n) by the
-                        // quantized weights of the output
+    /* Replace the weights of solved Linears in nodes [first, first + n) by the quantized weights of
+     * the output. */
+    OSH_STEP_RELOAD,
     OSH_STEP_RELEASE,   // free the weights of nodes [first, first + n)
     OSH_STEP_DROP,      // remove all values from the store that are not in `values`
     OSH_STEP_FOLD_OPEN, // begin the statistics for the factors of the range
@@ -24,22 +25,24 @@ typedef struct osh_step {
     osh_step_kind kind;
     int first, n;
     const bool *run;     // [nodes] true for nodes that run; NULL for kinds that run none
-    const bool *in;      // true for values that the step reads from the store, and for the token
-                         // ids
+    const bool *in; // true for values that the step reads from the store, and for the token ids
     const bool *out;     // true for values that the step writes to the store
-    const bool *consume; // true for values of `in` whose rows the store may free after the batch
-                         // has read them
-    const bool *values;  // for the kinds that name it. LOAD: inputs of Linears whose weights are
-                         // loaded; NULL: none
+    /* True for values of `in` whose rows the store may free after the batch has read them. */
+    const bool *consume;
+    /* A set of values, for the kinds of steps that mention it. LOAD: inputs of the Linears whose
+     * weights are loaded; NULL: none. */
+    const bool *values;
     bool observe;        // true if values of the step are added to the statistics
-    bool first_look;     // true if only two-pass observers (looks.h) get the values of the step,
-                         // for their first pass
+    /* True if only two-pass observers (looks.h) get the values of the step, for their first
+     * pass. */
+    bool first_look;
     bool again;          // true if the step belongs to the second pass, with the solved weights
-    bool fold;           // true if the step belongs to the pass that collects statistics for the
-                         // factors of folds
+    /* True if the step belongs to the pass that collects statistics for the factors of folds. */
+    bool fold;
     bool keep;           // SOLVE: true if the weights in memory must stay unchanged
-    const bool *routed;  // [nodes] true for nodes that run only on the rows routed to their expert
-                         // (graph/routed.h); NULL: none
+    /* [nodes] true for nodes that run only on the rows routed to their expert (graph/routed.h);
+     * NULL: none. */
+    const bool *routed;
 } osh_step;
 
 typedef struct osh_steps osh_steps;
@@ -57,10 +60,10 @@ const char *osh_step_name(osh_step_kind kind);
  * of its arrays, only entries inside of the range are copied. */
 void osh_steps_begin(osh_steps *s, const osh_range *r);
 osh_status osh_steps_add(osh_ctx *cx, osh_steps *s, const osh_step *step);
-/* Memory for making a list (views). It has an entry for every value of the model and is therefore
- * long, so the visits reuse it. After osh_steps_begin, lists [graph values] are all false and
- * numbers [graph values] are all -1; the caller restores this. The first lists are also those of
- * osh_steps_at. */
+/* Arrays for the caller that makes a list of steps (views): lists of bools and one list of numbers.
+ * Each has an entry for every value of the graph, so they are long, and all visits share them.
+ * After osh_steps_begin the lists are all false and the numbers all -1. The caller must set them
+ * back to these values. osh_steps_at uses the first lists, too. */
 enum { OSH_STEP_LISTS = 10 };
 bool *osh_steps_list(osh_steps *s, int k); // k: 0 to OSH_STEP_LISTS - 1
 int *osh_steps_numbers(osh_steps *s);

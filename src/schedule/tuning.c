@@ -5,7 +5,7 @@
 #include <string.h>
 
 
-/* Largest number of operations of tuning with `quality best`; they take minutes. */
+/* Largest number of operations of tuning with `quality best`. They take minutes. */
 #define MOST_WORK 2e13
 /* Limits for `quality best`: largest number of passes over the data, smallest number of rows of
  * data. */

@@ -16,21 +16,25 @@ typedef struct walk {
     osh_steps *to; // view: the list that is made
     osh_range r;
     bool plain;   // true if later subgraphs get inputs that are computed with the original weights
-    bool carries; // true if the first pass also computes values of the original model; the pass
-                  // with solved weights does not
+    /* True if the first pass also computes values of the original model; the pass with solved
+     * weights does not. */
+    bool carries;
     bool *run;    // own [r.n_nodes]: true for nodes that run in the current step
-    bool *routed; // own [r.n_nodes]: in the pass with solved weights, true for nodes that run only
-                  // on the rows of their expert
-    int *wanted; // [graph values] index of the node of the first Linear that needs statistics of
-                 // the value; -1: none
-    int *last;   // own [r.v1 - r.v0]: index of the last node that runs and reads the value; -1:
-                 // none
-    /* [graph values] true if, for `want`, the pass computes the value; for `stats`, its statistics
-     * are collected; for `shift`, it is compared with the original model; for `keep`, the store
-     * keeps it. in, out, consume: as in osh_step */
+    /* In the pass with solved weights, true for nodes that run only on the rows of their expert. */
+    bool *routed; // own [r.n_nodes]
+    /* [graph values] index of the node of the first Linear that needs statistics of the value; -1:
+     * none. */
+    int *wanted;
+    int *last; // own [r.v1 - r.v0]: index of the last node that runs and reads the value; -1: none
+    /* [graph values] each.
+     * want: true if the pass computes the value.
+     * stats: true if its statistics are collected.
+     * shift: true if it is compared with the original model.
+     * keep: true if the store keeps it.
+     * in, out, consume: as in osh_step. */
     bool *want, *stats, *shift, *in, *out, *consume, *keep;
-    bool *look;   // [graph values] true for values that two-pass observers now read in their first
-                  // pass
+    /* [graph values] true for values that two-pass observers now read in their first pass. */
+    bool *look;
     bool *target; // [graph values] true for targets of a block
     bool *mixed;  // [graph values] true for values of the original model that are inputs of a block
 } walk;
@@ -70,7 +74,7 @@ static void walk_clear(const walk *w, bool *values)
     memset(values + w->r.v0, 0, (size_t)(w->r.v1 - w->r.v0) * sizeof *values);
 }
 
-/* Resets the lists for the next visit. Only entries of the range's values were set. */
+/* Resets the lists for the next visit. Entries outside of the range's values were never set. */
 static void walk_deinit(osh_ctx *cx, walk *w)
 {
     for (int i = 0; i < OSH_STEP_LISTS; i++) walk_clear(w, osh_steps_list(w->to, i));
@@ -170,8 +174,8 @@ static void walk_want_live_out(walk *w, whose which)
 }
 
 /* For the pass with solved weights: chooses the nodes that run only on the rows routed to their
- * expert. The output of such a node is read only inside the expert, up to the expert's node
- * `moe_combine`, which must also run. */
+ * expert. The output of such a node must be read only inside the expert, up to the expert's node
+ * `moe_combine`, which must run, too. */
 static void walk_choose_routed(walk *w)
 {
     osh_routed_choose(w->routed, w->g, w->r.first, w->r.n_nodes, w->run);
@@ -208,7 +212,8 @@ static osh_status walk_add_nodes(osh_ctx *cx, walk *w, osh_step_kind kind, int f
     return walk_add(cx, w, kind, &(osh_step){.first = first, .n = n}, NULL);
 }
 
-/* True if an earlier run has solved the Linears that read `values`; NULL: all of the range. */
+/* True if an earlier run has solved the Linears that read `values`; NULL: all Linears of the
+ * range. */
 static bool walk_solved(const walk *w, const bool *values)
 {
     return w->done && w->done->solved && w->done->solved(w->done->user, &w->r, values);
@@ -216,9 +221,9 @@ static bool walk_solved(const walk *w, const bool *values)
 
 /* ---- whole subgraphs, and rounds of statistics ---- */
 
-/* Chooses inputs of Linears whose statistics are still needed (wanted[input] >= from), as many as
- * fit in round_bytes (0: all). Sets *next to the node at which the next round begins, or the end of
- * the range. */
+/* Chooses the inputs of Linears for one round: inputs whose statistics are still needed
+ * (wanted[input] >= from), as many as fit in round_bytes (0: all). Sets *next to the node at which
+ * the next round begins, or to the end of the range. */
 static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
 {
     int end = w->r.first + w->r.n_nodes;
@@ -262,8 +267,8 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
 {
     osh_status rc = OSH_OK;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
-    /* over: true if no later pass reads the inputs. again: true if the inputs are read again after
-     * the last round. */
+    /* over: true if no later pass reads the inputs of the range.
+     * again: true if the inputs are read again after the last round. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (walk_solved(w, w->stats) && !outputs) goto done;
     OSH_TRY(walk_add(cx, w, OSH_STEP_OPEN, &(osh_step){0}, w->stats));
@@ -283,8 +288,8 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     }
     OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, w->stats));
     OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
-    // If not `last`, the weights in memory stay unchanged, because later rounds need the original
-    // weights.
+    // not the last round: the weights in memory stay unchanged, because later rounds need the
+    // original weights
     s = (osh_step){.keep = !last};
     OSH_TRY(walk_add(cx, w, OSH_STEP_SOLVE, &s, w->stats));
 done:
@@ -560,7 +565,7 @@ osh_status osh_visit_list(osh_ctx *cx, osh_steps *to, const osh_schedule *p, int
     osh_status rc = OSH_OK;
     walk w = {.p = p, .g = p->in->graph, .done = done, .to = to, .r = osh_range_at(p, index)};
     const osh_phases *how = &p->visits[index].how;
-    w.plain = !w.r.observe; // no weight of the range changes
+    w.plain = !w.r.observe; // true: no weight of the range changes
     if (walk_solved(&w, NULL)) {
         w.plain |= w.r.merged;
         w.r.observe = w.r.merged = false;

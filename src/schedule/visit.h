@@ -13,12 +13,12 @@
  * weights.
  *
  * If the original model also runs (osh_graph_add_original), nodes of the original model run in
- * the first pass through a subgraph, while the weights are still the original ones. In all
- * such passes but the last, only the nodes that statistics need run; in the last pass all run. A
- * value that is the same in both models is stored once. Until a Linear is solved, both models
- * compute the same results from such a value, so only the nodes of the original model run. If an
- * earlier run has solved all Linears of a subgraph, the nodes of the original model run before the
- * weights are replaced by those of the output.
+ * the first pass through a subgraph, while the weights are still the original ones. In all of these
+ * passes except the last, only the nodes that are needed for statistics run; in the last pass all
+ * nodes run. A value that is the same in both models is stored once. As long as no Linear is
+ * solved, both models compute the same results from such a value, so only the nodes of the original
+ * model run. If an earlier run has solved all Linears of a subgraph, the nodes of the original
+ * model run before the weights are replaced by those of the output.
  *
  * The bytes of the output do not depend on the steps: each statistic is collected from the same
  * values in the same order. */

@@ -1,6 +1,6 @@
-/* windows.c - finds the calls and windows of a solve. On the host, a window has calls that follow
- * each other and have similar sizes. On a GPU, it has calls with equal shapes from the whole range,
- * because the calls of the layers of a range alternate. */
+/* windows.c - finds the calls and windows of a solve. On the host, a window has consecutive calls
+ * of similar size. On a GPU, it has calls with equal shapes from the whole range; they are not
+ * consecutive, because a range has several layers with different Linears. */
 #include "schedule/windows.h"
 
 static bool windows_done(const osh_windows *w, int linear)
@@ -8,7 +8,8 @@ static bool windows_done(const osh_windows *w, int linear)
     return w->taken[linear - w->of.first] || (w->done && w->done(w->user, linear));
 }
 
-/* True if the Linear may begin a call. */
+/* True if the Linear may be the first one of a call: it wants data, its statistic is complete, and
+ * it is not solved or in another call. */
 static bool windows_has(const osh_windows *w, int linear)
 {
     const osh_linear *l = &w->p->match->linears[linear];
@@ -19,7 +20,8 @@ static bool windows_has(const osh_windows *w, int linear)
 static bool call_joins(const osh_linear *l, const osh_linear *lead)
 {
     return l->modifier == lead->modifier && l->prune.modifier == lead->prune.modifier &&
-           !((l->wants ^ lead->wants) & OSH_STAT_BLOCK); // both Linears learn by block, or neither
+           /* True if either both Linears learn by block or neither does. */
+           !((l->wants ^ lead->wants) & OSH_STAT_BLOCK);
 }
 
 static void call_deinit(osh_ctx *cx, osh_call *c)

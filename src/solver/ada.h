@@ -22,25 +22,31 @@ typedef enum { OSH_ADA_ROUND, OSH_ADA_QUANT, OSH_ADA_SIGN } osh_ada_kind;
 typedef struct osh_ada_rule {
     osh_ada_kind kind;
     int64_t steps;
-    double rate;          // learning rate of v, or of the weight for OSH_ADA_QUANT
-                          // (solver/cpu/ada.c)
-    double scale_rate;    // learning rate of scales, relative to each scale; 0: scales do not
-                          // change; not used by OSH_ADA_ROUND
-    double reg, from, to; // for OSH_ADA_ROUND; reg: factor of the rounding term; from, to: its
-                          // exponent beta after the warm start and at the last step
-    double warm;          // warm start: fraction of all steps, the first ones, in which there is no
-                          // rounding term and learning does not stop
-    /* number of steps of a window; learning of a block of rows stops when the mean loss of a window
-     * (OSH_ADA_ROUND: mean rounding term) is not below that of the previous window; 0: never stops
-     * early */
+    double rate; // learning rate of v, or of the weight for OSH_ADA_QUANT (solver/cpu/ada.c)
+    /* Learning rate of scales, relative to each scale; 0: scales do not change. OSH_ADA_ROUND does
+     * not read this member. */
+    double scale_rate;
+    /* Only for OSH_ADA_ROUND.
+     * reg: factor of the rounding term.
+     * from, to: exponent beta of the rounding term after the warm start, and in the last step. */
+    double reg, from, to;
+    /* Warm start: fraction of all steps, counted from the first step. In these steps there is no
+     * rounding term, and learning does not stop. */
+    double warm;
+    /* A window is this many steps. Learning of a block of rows stops early when the mean loss of a
+     * window (OSH_ADA_ROUND: the mean rounding term) is not below that of the previous window. 0:
+     * learning never stops early. */
     int64_t window;
-    bool selective;       // true: a row whose loss learning does not lower is rounded to nearest;
-                          // false: it keeps the learned codes
-    /* For OSH_ADA_SIGN without zero points: scales have signs, so that all codes are used. In each
-     * group the weight with the largest magnitude gets the code `lo` (solver/cpu/ada.c). */
+    /* True: a row is rounded to nearest if learning does not lower its loss. False: every row keeps
+     * the learned codes. */
+    bool selective;
+    /* Only for OSH_ADA_SIGN without zero points. True: scales may be negative. In each group the
+     * weight with the largest magnitude then gets the code `lo`, so that all codes are used
+     * (solver/cpu/ada.c). */
     bool signed_scales;
-    /* For OSH_ADA_SIGN with float codes: true if the given scales cover the whole ranges of their
-     * groups, so that a share of a range gives its scale. False: a share multiplies the scale. */
+    /* Only for OSH_ADA_SIGN with float codes. Learning finds a factor b for each group
+     * (solver/cpu/ada.c). True: the scale is b times the range of the group, divided by the largest
+     * code. False: the scale is b times the given scale. */
     bool whole_range;
 } osh_ada_rule;
 
@@ -50,24 +56,27 @@ typedef struct osh_ada_args {
     const float *h;       // H of the formula, symmetric, [I, I]
     const float *shift;   // S of the formula, [I, I]; NULL: S is 0
     double n_tokens;      // T, the number of tokens
-    int8_t *codes;        // codes of scales.grid, [O, I]; input: rounded to nearest; output:
-                          // learned
-    /* [rows of scales, columns of scales]; the scales change if scale_rate > 0 or signed_scales is
-     * set */
+    int8_t *codes; // Codes of scales.grid, [O, I]. Input: rounded to nearest. Output: learned.
+    /* [rows of scales, columns of scales]. osh_ada changes the scales if scale_rate > 0 or if
+     * signed_scales is true. */
     float *scale;
     float *zero;          // shape of `scale`; NULL: zero points are 0
     int64_t O, I, group, row_block; // a scale is shared by `group` columns of `row_block` rows
-    osh_scale_rule scales; // the grid of the codes, and the scales that can be stored; osh_ada does
-                           // not read its members symmetric and fixed
+    /* The grid of the codes, and the rule for storing scales. osh_ada does not read the members
+     * symmetric and fixed. */
+    osh_scale_rule scales;
     bool keep_zeros;      // true: a weight that is 0 remains 0; false: its code may change
     int64_t period;       // number of steps between two points of `curve`
     /* result: loss before every period-th step, [osh_ada_points]; after the warm start it
      * includes the rounding term */
     double *curve;
-    double *nearest, *learned; // results: T times the loss of each row with the given codes
-                               // (nearest) and with the learned codes, [O] each
-    bool *diverged; // result, [O]: true if learning of the row diverged (osh_ada_diverged); the row
-                    // then keeps the given codes
+    /* Results, [O] each: T times the loss of each row.
+     * nearest: loss with the given codes.
+     * learned: loss with the learned codes. */
+    double *nearest, *learned;
+    /* Result, [O]: true if learning of the row diverged (osh_ada_diverged). Such a row keeps the
+     * given codes. */
+    bool *diverged;
 } osh_ada_args;
 
 /* True if a learned loss shows that the learning rate is too large: it is not finite, or more than
@@ -78,30 +87,32 @@ static inline bool osh_ada_diverged(double learned, double nearest)
 }
 
 typedef struct osh_block_rule { // rule for learning a block (learn/block.h)
-    int64_t steps, samples; // steps: number of steps, 0: no learning; samples: number of samples of
-                            // a step
+    /* steps: number of steps, 0: no learning.
+     * samples: number of samples of a step. */
+    int64_t steps, samples;
     int64_t period;         // number of steps between two points of the curve
     uint64_t seed;          // seed of all random numbers (--seed)
     osh_ada_kind kind;      // learning method of all weights of the block
-    /* true: the loss is the sum over the elements of a token; false: their mean */
+    /* true: the loss of a token is the sum over its elements; false: it is the mean over its
+     * elements */
     bool sum;
-    // number of steps of a window; learning stops when the mean loss of a window is not below that
-    // of the previous window; 0: never stops early
+    // A window is this many steps. Learning stops when the mean loss of a window is not below that
+    // of the previous window. 0: learning never stops early.
     int64_t window;
-    double warm;            // fraction of all steps, the first ones, in which learning does not
-                            // stop
-    /* true: the block is rounded to nearest if learning does not lower the loss over all samples;
-     * false: it keeps the learned codes */
+    double warm; // fraction of all steps, the first ones, in which learning does not stop
+    /* True: the block is rounded to nearest if learning does not lower the loss over all samples.
+     * False: the block keeps the learned codes. */
     bool selective;
     double bias_rate;       // Adam's learning rate of biases; 0: biases do not change
-    /* If the error of rounding the block to nearest exceeds `above`, the learning rate is `rate`
-     * instead of the method's. `above` 0: no such change. */
+    /* If the error of rounding the block to nearest exceeds `above`, the learning rate is `rate`.
+     * Otherwise, and if `above` is 0, it is the learning rate of the method. */
     double above, rate;
-    // probability that an element of the block's input comes from the quantized model, not from the
-    // original model
+    // The input of the block is a mixture: each element comes from the quantized model with this
+    // probability, else from the original model.
     double share;
-    bool may;               // true: a block that cannot be learned as a whole is learned Linear by
-                            // Linear; false: such a block is an error
+    /* If a block cannot be learned as a whole: true: its Linears are learned one by one; false:
+     * this is an error. */
+    bool may;
 } osh_block_rule;
 
 /* Detects when a loss or a rounding term stops falling. The caller sets all members to 0 before the
@@ -129,9 +140,9 @@ osh_status osh_ada(osh_ctx *cx, const osh_ada_args *a);
 /* Returns the number of bytes of scratch that osh_ada needs. */
 size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_threads);
 
-/* Optimizes the codes of one weight with gradients that the caller computes (cpu/ada_learn.c). Does
- * not read the members h, shift, n_tokens, curve, nearest and learned of the arguments. w, codes,
- * scale and zero must live as long as the learner. */
+/* Optimizes the codes of one weight with gradients that the caller computes (cpu/ada_learn.c). The
+ * functions of a learner do not read the members h, shift, n_tokens, curve, nearest and learned of
+ * the arguments. w, codes, scale and zero must live as long as the learner. */
 typedef struct osh_ada_learner osh_ada_learner;
 osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a);
 void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
@@ -143,18 +154,19 @@ osh_tensor *osh_ada_learner_place(osh_ada_learner *l);
 bool osh_ada_learner_places(const osh_ada_args *a);
 /* Adds dw, F32 [O, I], to the gradient. */
 osh_status osh_ada_learner_add(osh_ctx *cx, osh_ada_learner *l, const osh_tensor *dw);
-/* Changes the learned numbers by step t, computed from the gradient, and sets the gradient to 0. If
- * t < 0, does no step. Writes the resulting weight to `to` [O, I]. */
+/* Does step t: changes the learned numbers according to the gradient, and sets the gradient to 0.
+ * If t < 0, does no step. Writes the resulting weight to `to` [O, I]. */
 osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_tensor *to);
 /* Writes the final codes, scales and zero points to the arrays of the arguments, and the final
  * weight to `to`. */
 osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to);
-/* Sets `to` to the weight that osh_ada_learner_end would write now, or, if `learned` is false, to
- * the weight rounded to nearest. Changes nothing in the learner or the arguments. */
+/* If `learned` is true, sets `to` to the weight that osh_ada_learner_end would write now. If it is
+ * false, sets `to` to the weight rounded to nearest. Changes nothing in the learner or the
+ * arguments. */
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to);
 /* Sets the learning rate of all later steps. */
 void osh_ada_learner_rate(osh_ada_learner *l, double rate);
-/* Returns AdaRound's rounding term before step t, which must be the last step that was done. */
+/* Returns AdaRound's rounding term before step t. Step t must be the last step that was done. */
 double osh_ada_learner_term(const osh_ada_learner *l, int64_t t);
 /* Returns the number of host bytes of a learner. Reads only rule.kind, O, I and group of the
  * arguments. */

@@ -3,9 +3,8 @@
  *
  *   loss = (w^ - w) H (w^ - w)^T
  *
- * of the quantized row w^ = (q - z) s. A row keeps the result of a step if the loss of the row
- * falls; if not, the row is restored. Rows that share scales are kept or restored together, by the
- * sum of their losses. */
+ * of the quantized row w^ = (q - z) s. A row keeps the result of a step only if the loss of the row
+ * falls. For rows that share scales the sum of their losses decides. */
 #ifndef OSH_GPTQ_REFINE_H
 #define OSH_GPTQ_REFINE_H
 #include "solver/gptq_scales.h"
@@ -22,13 +21,16 @@ enum { OSH_FIT_GROUPS = 64 };      // largest number of groups whose scales are 
 
 typedef struct osh_gptq_refine_args {
     const osh_tensor *w;   // weight to approximate, [O, I], columns as in the checkpoint
-    const bool *dead;      // true for dead columns (the input is always 0; their weights count as
-                           // 0), [I]; NULL: no dead columns
+    /* True for dead columns (the input is always 0; their weights count as 0), [I]; NULL: no dead
+     * columns. */
+    const bool *dead;
     const float *h;        // damped Hessian H, [I, I] f32, symmetric, columns as in the checkpoint
-    const int32_t *perm;   // index of the column at each position of the solving order, [I]; NULL:
-                           // columns are solved in the order of the checkpoint
-    int8_t *codes;         // input and output: codes [O, I], columns as in the checkpoint (integer
-                           // types: signed code; floating types: bits of the value)
+    /* perm[k]: index of the column that is solved as the k-th, [I]; NULL: columns are solved in the
+     * order of the checkpoint. */
+    const int32_t *perm;
+    /* Input and output: codes [O, I], columns as in the checkpoint (integer types: signed code;
+     * floating types: bits of the value). */
+    int8_t *codes;
     /* input and output, [scale rows, scale columns]; `zero` NULL: symmetric */
     float *scale, *zero;
     int64_t O, I, group, row_block; // a scale is shared by `group` columns of `row_block` rows
@@ -50,14 +52,17 @@ size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_bl
  * inverse, U^T U = (H[g, g])^-1, upper triangular, in solving order. */
 typedef struct osh_group_factors {
     int64_t I, group;
-    float *inverse; // inverses, [I, group], one group after the other, columns as in the
-                    // checkpoint; own
-    float *u;       // factors U, [I, group], one group after the other, columns in solving order;
-                    // own
-    int32_t *order; // column (counted from the start of the group) at each position of the group's
-                    // solving order, [I]; own
-    bool *ok;       // true if the block of the group is positive definite, so that its `inverse`
-                    // and `u` exist, [groups]; own
+    /* Inverses, [I, group], one group after the other. Columns are in the order of the
+     * checkpoint. */
+    float *inverse; // own
+    /* Own: factors U, [I, group], one group after the other. Columns are in solving order. */
+    float *u;
+    /* [I]: column at each position of the group's solving order, counted from the first column of
+     * the group. */
+    int32_t *order; // own
+    /* [groups]: true if the diagonal block of the group is positive definite. Only then its
+     * `inverse` and `u` exist. */
+    bool *ok;       // own
 } osh_group_factors;
 /* Computes the members of *f. `blocks` [I, group]: the blocks H[g, g], one after the other; NULL:
  * the blocks are read from a->h. Leaves *f unchanged if no step of `a` needs the factors. */

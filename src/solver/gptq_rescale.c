@@ -9,9 +9,9 @@
  * So v is quantized instead of the weights. First, scale and zero point are searched
  * (gptq_scales.c); an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop
  * (gptq_solve.c) runs inside the group with U^T U = (H[g, g])^-1 and columns in solving order. The
- * loss rises by the sum of err^2 of that loop. Both the new and the current values of the group
- * have a greater loss than v. A row takes the new values if their loss is lower than that of the
- * current values. Scales that several rows or all columns share do not change. */
+ * loss rises by the sum of err^2 of that loop. A row takes the new values if their loss is lower
+ * than that of the current values. A scale does not change if several rows, or all columns, share
+ * it. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 

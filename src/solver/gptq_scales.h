@@ -6,8 +6,9 @@
 #include "ops/op.h"
 
 /* Numbers of candidates. OSH_SCALE_PLAIN tries the whole range of a group and 1.05 ... 0.475 of
- * this range, in steps of 1/40. The coarser kinds of scales try 1.55 ... 0.4 of the range, in steps
- * of 1/20. Asymmetric rules try three zero points for each scale. */
+ * this range, in steps of 1/40. OSH_SCALE_E4M3 and OSH_SCALE_E8M0, whose scales are coarser, try
+ * 1.55 ... 0.4 of the range, in steps of 1/20. Asymmetric rules try three zero points for each
+ * scale. */
 enum {
     OSH_SCALE_STEPS = 24,
     OSH_SCALE_ZEROS = 3,
@@ -31,15 +32,15 @@ typedef struct osh_scale_rule {
 
 typedef struct osh_gptq_scales_args {
     const osh_tensor *w;  // the weight [O, I], columns as in the checkpoint
-    const bool *dead;     // true for dead columns (the input is always 0; their weights count as
-                          // 0), [I]; NULL: no dead columns
+    /* True for dead columns (the input is always 0; their weights count as 0), [I]; NULL: no dead
+     * columns. */
+    const bool *dead;
     const float *weight;  // cost of a squared error in each column, [I]; NULL: 1
     int64_t O, I;
     int64_t group;        // number of columns that share a scale
     int64_t row_block;    // number of rows that share a scale
     osh_scale_rule rule;
-    float *scale;         // output: scales as stored, exact in rule.dtype, [scale rows, scale
-                          // columns]
+    float *scale; // output: scales as stored, exact in rule.dtype, [scale rows, scale columns]
     float *zero;          // output, shape of `scale`; NULL: symmetric
 } osh_gptq_scales_args;
 
@@ -52,8 +53,8 @@ void osh_scale_search_ref(float *scale, float *zero, const osh_scale_rule *r, co
 /* Returns the number of bytes of scratch of osh_gptq_scales. */
 size_t osh_gptq_scales_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* Returns the fraction of the range that the k-th candidate scale covers: 1 for k = 0, then smaller
- * fractions. */
+/* Returns the fraction of the range that the k-th candidate scale covers: 1 for k = 0, else as in
+ * the comment on numbers of candidates. */
 OSH_EVERYWHERE float osh_scale_share(osh_scale_kind kind, int k)
 {
     int whole = kind == OSH_SCALE_PLAIN ? 2 : 11, i = k == 0 ? whole : k <= whole ? k - 1 : k;
@@ -76,6 +77,6 @@ OSH_EVERYWHERE float osh_scale_least(osh_dtype dt)
 /* Returns the scale nearest to s that the rule can store. Returns 0 if s is not above 0. */
 float osh_scale_round(const osh_scale_rule *r, float s);
 /* Returns the scale for `share` of the range [lo, hi], lo <= 0 <= hi. Sets *zero to the middle one
- * of the three candidate zero points for this scale, not clamped. */
+ * of the three candidate zero points for this scale. *zero is not clamped. */
 float osh_scale_of(float *zero, const osh_scale_rule *r, float share, float lo, float hi);
 #endif

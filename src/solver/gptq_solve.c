@@ -43,9 +43,9 @@ static float solve_dequantize(const osh_gptq_solve_args *a, float q, float s, fl
     return osh_round_to(osh_round_to(q - zp, a->dq_dtype) * s, a->dq_dtype);
 }
 
-/* Replaces w [I] by the error d of rounding the row to nearest. The column loop then runs on d with
- * all codes 0. The loop then computes the loss of rounding to nearest: with U^T U = H^-1 and e = d
- * U^-1, the sum of e^2 is d H d^T. */
+/* Replaces w [I] by the error d of rounding the row to nearest. If the column loop then runs on d
+ * and sets all codes to 0, it computes the loss of rounding to nearest: its errors are e = d U^-1
+ * with U^T U = H^-1, and the sum of e^2 is d H d^T. */
 static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w)
 {
     int64_t scale_row = row / a->row_block * a->n_scale_cols;

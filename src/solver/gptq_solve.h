@@ -7,16 +7,19 @@
 #include "ops/op.h"
 
 typedef struct osh_gptq_solve_args {
-    const osh_tensor *w;  // the weight [O, I], columns as in the checkpoint, in the dtype in which
-                          // it is stored
-    const osh_tensor *target; // weight to approximate, [O, I], F32, on the device of w; NULL: w
-                              // itself
-    const int32_t *perm;  // index of the column at each position of the solving order, [I]; NULL:
-                          // columns are solved in the order of the checkpoint
-    const bool *dead;     // true for dead columns (the input is always 0; their weights count as
-                          // 0), [I]; NULL: no dead columns
-    int8_t *codes;        // output: codes [O, I], columns as in the checkpoint (integer types:
-                          // signed code; floating types: bits of the value)
+    /* The weight [O, I], columns as in the checkpoint, in the dtype in which it is stored. */
+    const osh_tensor *w;
+    /* Weight to approximate, [O, I], F32, on the device of w; NULL: w itself. */
+    const osh_tensor *target;
+    /* perm[k]: index of the column that is solved as the k-th, [I]; NULL: columns are solved in the
+     * order of the checkpoint. */
+    const int32_t *perm;
+    /* True for dead columns (the input is always 0; their weights count as 0), [I]; NULL: no dead
+     * columns. */
+    const bool *dead;
+    /* Output: codes [O, I], columns as in the checkpoint (integer types: signed code; floating
+     * types: bits of the value). */
+    int8_t *codes;
     float *dq; // output: dequantized weight [O, I], columns in solving order; NULL: not computed
     /* upper factor of H^-1, [I, I], f32, row-major, columns in solving order. osh_gptq_solve needs
      * the transpose of the factor below the diagonal (osh_gptq_mirror). */
@@ -25,32 +28,34 @@ typedef struct osh_gptq_solve_args {
     const float *zero;    // shape of `scale`; NULL: symmetric
     const int32_t *col_scale; // index of the scale column for each column, in solving order, [I]
     int64_t O, I, n_scale_cols;
-    // Number of rows that share scales. Strategies channel and group: 1; tensor: O; block: the
-    // height of a block.
+    // Number of rows that share scales: 1 for the strategies channel and group, O for tensor, the
+    // height of a block for block.
     int64_t row_block;
     int64_t block_size;
-    int bits;             // number of bits of a code; the smallest code of an integer type is
-                          // -2^(bits-1); floating types have 8 or 4 bits
+    /* Number of bits of a code. The smallest code of an integer type is -2^(bits-1). Floating types
+     * have 8 or 4 bits. */
+    int bits;
     bool fp8;             // true: codes of a floating type; false: whole numbers
     osh_dtype dq_dtype;   // dtype to which q - zp and (q - zp) scale are rounded
     double *loss;         // output: sum over columns of err^2 / 2, [O]
-    /* true: a weight that is 0 in w gets the code of 0, even if errors of other columns have
-     * changed the weight (not supported on a device) */
+    /* True: a weight that is 0 in w gets the code of 0, although errors of other columns may have
+     * changed the weight. Not supported on a device. */
     bool keep_zeros;
-    /* true: computes only the loss of rounding to nearest, and only for rows for which
-     * osh_gptq_judges is true. Writes no codes (not supported on a device). */
+    /* True: only computes the loss of rounding to nearest, for the rows for which osh_gptq_judges
+     * is true, and writes no codes. Not supported on a device. */
     bool nearest;
     /* ---- only for w on a device; a result whose pointer is NULL is not computed ---- */
     // output: the dequantized weight [O, I] on the device, columns as in the checkpoint, dtype of
     // w. May be w.
     osh_tensor *w_out;
     double *squares;      // output: |w - w_out|^2 and |w|^2, [2]
-    bool packed;          // true: the result in `codes` is packed rows, u32 [O, words], as in
-                          // quant/formats/pack.c; false: one byte per code
+    /* True: the result in `codes` is packed rows, u32 [O, words], as in quant/formats/pack.c;
+     * false: one byte per code. */
+    bool packed;
 } osh_gptq_solve_args;
 /* The loss of rounding to nearest is computed ("judged") only for about 64 rows, because judging a
- * row takes as long as solving it. Of 768 rows, these are rows 0, 12, 24 ..., so that every
- * attention head has judged rows. */
+ * row takes as long as solving it. If there are 768 rows, the judged rows are 0, 12, 24 ..., so
+ * every attention head has judged rows. */
 enum { OSH_GPTQ_JUDGED = 64 };
 static inline int64_t osh_gptq_judge_step(int64_t O)
 {
@@ -72,10 +77,10 @@ size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t 
 /* Returns the number of bytes of scratch of the op gptq_factor on the CPU. */
 size_t osh_gptq_factor_bytes(int64_t I, int n_threads);
 
-/* osh_gptq_permute makes H [I, I] symmetric from the lower triangle and permutes rows and columns
- * by perm (NULL: no change), in place. If the op gptq_factor fails, it has overwritten the lower
- * triangle and the diagonal, but no element above the diagonal. osh_gptq_restore then copies the
- * upper triangle to the lower triangle and diag [I] to the diagonal. Both are in gptq_permute.c. */
+/* osh_gptq_permute copies the lower triangle of H [I, I] to the upper triangle, and then permutes
+ * rows and columns by perm (NULL: no change), in place. osh_gptq_restore restores H after a failure
+ * of the op gptq_factor, which overwrites the lower triangle and the diagonal: it copies the upper
+ * triangle to the lower triangle and diag [I] to the diagonal. Both are in gptq_permute.c. */
 osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm);
 osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag);
 /* Returns the number of bytes of scratch of osh_gptq_permute. */

@@ -9,16 +9,17 @@ typedef struct osh_prune_solve_args { // arguments of SparseGPT
     const float *u;    // upper factor of H^-1, row-major, [I, I]; NULL: the identity
     int64_t O, I, block_size;
     double sparsity;   // fraction of each block of columns that becomes 0, if n is 0
-    int64_t n, m;      // in each row, n of each m columns become 0; I and block_size are multiples
-                       // of m; if n is 0, `sparsity` applies
+    /* In each row, n of each m columns become 0; I and block_size are multiples of m; if n is 0,
+     * `sparsity` applies. */
+    int64_t n, m;
     bool keep;         // true: weights that are 0 remain 0; false: updates may change them
     double *loss;      // output: sum over columns of err^2 / 2, [O]
 } osh_prune_solve_args;
 /* Prunes by SparseGPT: in each block of columns the weights with the smallest w^2 / u_ii^2 become
- * 0. If n is 0, all O cols weights of a block of `cols` columns are sorted by this cost, and the
- * weights up to index O cols sparsity (from 0, inclusive) become 0. Otherwise n of each m weights
- * of a row become 0, chosen when the loop over columns reaches the first of the m. Errors are added
- * to later columns as in GPTQ. */
+ * 0. If n is 0, all weights of a block of `cols` columns are sorted by this cost, and the weights
+ * with sorted index 0 to O cols sparsity (inclusive) become 0. Otherwise n of each m weights of a
+ * row become 0, chosen when the loop over columns reaches the first of the m. Errors are added to
+ * later columns as in GPTQ. */
 osh_status osh_prune_solve(osh_ctx *cx, const osh_prune_solve_args *a);
 // reference version: plain loops
 osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a);
@@ -26,7 +27,7 @@ osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a);
  * arguments. */
 size_t osh_prune_solve_bytes(const osh_prune_solve_args *a, int n_threads);
 
-typedef struct osh_prune_share { // number of weights of a row that become 0
+typedef struct osh_prune_share { // determines how many weights of a row become 0
     double sparsity; // fraction of the columns that becomes 0, if n is 0
     int64_t n, m;    // n of each m columns become 0; if n is 0, `sparsity` applies
 } osh_prune_share;

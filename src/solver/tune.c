@@ -12,9 +12,9 @@
  *   mean = 0.9 mean + 0.1 g     square = 0.95 square + 0.05 g^2
  *   x -= rate (mean / (1 - 0.9^n)) / (sqrt(square / (1 - 0.95^n)) + 1e-12)
  *
- * Everything is f32 in plain loops: a step needs about 20 floating-point operations per weight, the
- * forward and backward passes 12 per weight and token. Each row is computed by one thread, so the
- * bytes do not depend on the number of threads. */
+ * Everything is f32 in plain loops: a step needs only about 20 floating-point operations per
+ * weight, while the forward and backward passes need 12 per weight and token. Each row is computed
+ * by one thread, so the bytes do not depend on the number of threads. */
 #include "solver/tune.h"
 
 #include "base/elementary.h"

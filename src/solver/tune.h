@@ -5,27 +5,33 @@
 #include "tensor/tensor.h"
 
 typedef struct osh_tune_rule {
-    int64_t steps, rows; // steps: number of steps, 0: no tuning; rows: number of samples in a step
-    double code_rate, rate; // code_rate: learning rate of codes; rate: learning rate of scales and
-                            // norms, relative to their values
-    /* true: tuning is skipped if the model does not support it, and shortened if it takes too
-     * long; false: an unsupported model is an error, and all steps are done */
+    int64_t steps, rows; // steps: number of steps, 0: no tuning. rows: number of samples in a step.
+    /* code_rate: learning rate of codes.
+     * rate: learning rate of scales and norms, relative to their values. */
+    double code_rate, rate;
+    /* True: tuning is skipped if the model does not support it, and shortened if it takes too long.
+     * False: an unsupported model is an error, and all steps are done. */
     bool may;
 } osh_tune_rule;
 
 typedef struct osh_tune_step { // parameters of one step, equal for all weights
     int64_t n;                // number of the step: 1, 2, 3, ...
-    float code_rate, rate;    // code_rate: learning rate of codes; rate: learning rate of scales
-                              // and norms, relative to their values
+    /* code_rate: learning rate of codes.
+     * rate: learning rate of scales and norms, relative to their values. */
+    float code_rate, rate;
 } osh_tune_step;
 
 typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all arrays
-    /* [O, I] each; `v`: codes as real numbers; `mean`, `square`: Adam's moving averages; `grad`:
-     * dL/dw, which a step sets to 0 */
+    /* Each [O, I].
+     * `v`: codes as real numbers.
+     * `mean`, `square`: Adam's moving averages.
+     * `grad`: dL/dw, which a step sets to 0. */
     float *v, *mean, *square, *grad;
     float *s0;                       // initial scales, [O, G]
-    float *d, *d_mean, *d_square;    // d: relative changes of the scales, s = s0 (1 + d); d_mean,
-                                     // d_square: Adam's moving averages for d; [O, G] each
+    /* Each [O, G].
+     * d: relative changes of the scales, s = s0 (1 + d).
+     * d_mean, d_square: Adam's moving averages for d. */
+    float *d, *d_mean, *d_square;
     const int8_t *zero;              // zero points, [O, G]; NULL: all are 0
     int64_t O, I, G;                 // w is [O, I]; each row has G scales for I / G columns each
     float lo, hi;                    // smallest and largest code
@@ -33,15 +39,18 @@ typedef struct osh_tune_codes { // codes of a weight [O, I]; the caller owns all
 } osh_tune_codes;
 
 typedef struct osh_tune_norm { // the weight [n] of a norm
-    float *w0, *d, *mean, *square, *grad; // [n] each; w0, d: w + offset = (w0 + offset) (1 + d);
-                                          // mean, square: Adam's moving averages; grad: dL/dw
+    /* Each [n].
+     * w0, d: w + offset = (w0 + offset) (1 + d).
+     * mean, square: Adam's moving averages.
+     * grad: dL/dw. */
+    float *w0, *d, *mean, *square, *grad;
     float offset; // number that the norm layer adds to its weight before it multiplies
     int64_t n;
     osh_tensor *w;
 } osh_tune_norm;
 
-/* Both functions below do one step and write the new weight to w. If `step` is NULL, they only
- * write w. */
+/* The next two functions do one step and write the new weight to w. If `step` is NULL, they only
+ * write the weight. */
 osh_status osh_tune_codes_step(osh_ctx *cx, const osh_tune_codes *c, const osh_tune_step *step);
 osh_status osh_tune_norm_step(osh_ctx *cx, const osh_tune_norm *n, const osh_tune_step *step);
 /* osh_tune_code returns the code of element `at` of v. osh_tune_scale returns scale `at`, rounded

@@ -20,20 +20,21 @@ const char *osh_tier_name(osh_tier t)
 typedef struct slot { // storage of all samples of one value
     bool live;
     void **blocks;   // own [samples]: memory of each sample, if samples are stored one by one
-    osh_tensor **rows; // own [samples], used on a device and for kept samples: at the index of the
-                       // first sample of each batch, the tensor of the batch; all other elements
-                       // are NULL
-    osh_block **batches; // own [samples], used for tier host if there is a device: at the index of
-                         // the first sample of each batch, the block of the batch; all other
-                         // elements are NULL
+    /* Used on a device and for kept samples: the tensor of each batch, at the index of its first
+     * sample. All other elements are NULL. */
+    osh_tensor **rows; // own [samples]
+    /* Used for tier host if there is a device: the block of each batch, at the index of its first
+     * sample. All other elements are NULL. */
+    osh_block **batches; // own [samples]
     osh_slot_file disk;  // own
 } slot;
 
-typedef struct way { // buffers in GPU memory through which one value is copied during a pass
-    void *landing, *departure; // own; landing: used if the value is read in the pass; departure:
-                               // used if it is stored; NULL: not used
-    int64_t asked;             // first sample of the batch that is being copied to `landing`; -1:
-                               // no batch is being copied
+typedef struct way { // buffers in GPU memory for the copies of one value during a pass
+    /* landing: for a value that is read in the pass; else NULL.
+     * departure: for a value that is stored in the pass; else NULL. */
+    void *landing, *departure; // own
+    /* First sample of the batch that is being copied to `landing`; -1: no batch is being copied. */
+    int64_t asked;
 } way;
 
 struct osh_acts {
@@ -50,8 +51,9 @@ struct osh_acts {
     bool pageable;         // true if host memory for copies to a GPU is not page-locked
     bool reading;          // true if the loaders are running
     osh_scratch *scratch;  // own: used for tier disk
-    const osh_scratch *in; // view: the member `scratch`, or in a second store (osh_acts_new_beside)
-                           // that of the first store
+    /* The scratch directory: the member `scratch`, or the directory of the first store if this is a
+     * second store (osh_acts_new_beside). */
+    const osh_scratch *in; // view
     int first_file;        // number in the file name of value 0; value v has number first_file + v
     uint64_t stage;        // number of the visit whose values are being stored (osh_acts_stage)
     slot *slots;           // own [values]: storage of each value
@@ -181,7 +183,7 @@ static osh_status acts_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     return OSH_OK;
 }
 
-/* Copies n bytes on all threads, because one thread cannot use the whole bandwidth of memory. */
+/* Copies n bytes on all threads. One thread cannot use the whole bandwidth of memory. */
 static osh_status acts_copy(osh_ctx *cx, void *to, const void *from, size_t n)
 {
     copying c = {to, from, n};
@@ -222,7 +224,7 @@ static osh_status sample_get(osh_ctx *cx, osh_acts *a, int value, int64_t sample
 
 /* ---- values ---- */
 
-/* Creates the file or allocates the lists for a value. Must be called before the first samples of
+/* Creates the file of a value, or allocates its lists. Must be called before the first samples of
  * the value are stored. */
 static osh_status acts_begin(osh_ctx *cx, osh_acts *a, int value)
 {
@@ -548,7 +550,7 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     for (int64_t k = 0; k < a->d->n && !rc; k++)
         rc = osh_slot_get(cx, &a->disk, &s->disk, value, k, sample);
     *found = !rc;
-    // an incomplete file, or a file of another run, is treated as if there were no file
+    // an incomplete file, or a file of another run, counts as absent
     if (rc && rc != OSH_E_NOMEM) {
         rc = OSH_OK;
         osh_error_clear(cx);

@@ -1,11 +1,12 @@
-/* activations.h - stores the values of a graph between subgraphs, each sample separately, without
- * loss, in the dtype of the value. The stored bytes do not depend on how samples are batched.
+/* activations.h - stores the values of a graph between subgraphs. Samples are stored separately,
+ * without loss, in the dtype of the value. So the stored bytes do not depend on how samples are
+ * batched.
  *
  * Without a GPU, each sample has one allocation in host memory. With a GPU, each batch has one
  * allocation in GPU memory or in page-locked host memory (blocks.h); each batch must then have the
  * same samples in every pass. For kept samples (osh_acts_keep) the tensors of the batches are
  * stored without a copy. On the disk each value has a file, in which each sample has a slot at a
- * fixed offset (slots.h); if a process is killed, a later process of the same run can continue from
+ * fixed offset (slots.h). If a process is killed, the process that continues the run can use the
  * complete files. */
 #ifndef OSH_ACTIVATIONS_H
 #define OSH_ACTIVATIONS_H
@@ -22,10 +23,10 @@ typedef struct osh_acts_place {
 } osh_acts_place;
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place);
-/* Makes a second store for the graph and the samples of `beside`, in host memory or on the disk. On
- * the disk its files are in the directory `dir` of the first store, under other names, and have the
- * same compression. If f16 is true, values are stored as F16. The caller frees the second store
- * before `beside`; osh_acts_free removes the files of the second store. */
+/* Makes a second store for the graph and the samples of `beside`, the first store. It is in host
+ * memory or on the disk. On the disk its files are in the same directory and have the same
+ * compression, but other names. If f16 is true, values are stored as F16. The caller frees the
+ * second store before the first; osh_acts_free removes the files of the second store. */
 osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
                                bool f16, const char *dir);
 /* Returns the host bytes, with the allocator's overhead, of a store that contains no values. */
@@ -33,16 +34,16 @@ int64_t osh_acts_own_bytes(const osh_graph *g);
 /* Sets the device on which passes run. Batches are then in the memory of d, and the tier `device`
  * is this memory. Must be called before the first value is stored. */
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
-/* Sets the number of kept samples: for samples [0, n), osh_acts_put takes tensors and osh_acts_get
- * returns them, without a copy. The tier stores all other samples. Each batch must have the same
- * samples in every pass, and no batch may have both kept and other samples. The caller calls this
- * before the first value is stored. */
+/* Sets the number of kept samples, which are samples [0, n). The store keeps the tensors of
+ * osh_acts_put for them, and osh_acts_get returns these tensors, without a copy. All other samples
+ * are stored in the tier. Each batch must have the same samples in every pass, and no batch may
+ * have both kept and other samples. Must be called before the first value is stored. */
 void osh_acts_keep(osh_acts *a, int64_t n);
 /* Makes host memory for copies to a GPU pageable instead of page-locked. Must be called before
  * osh_acts_use. */
 void osh_acts_unpinned(osh_acts *a);
-/* For tier disk: n_threads threads prefetch n_batches (loaders.h) between osh_acts_open and
- * osh_acts_close. For other tiers, does nothing. Must be called after osh_acts_use. */
+/* For tier disk: between osh_acts_open and osh_acts_close, n_threads threads prefetch n_batches
+ * batches (loaders.h). For other tiers, does nothing. Must be called after osh_acts_use. */
 osh_status osh_acts_read_ahead(osh_ctx *cx, osh_acts *a, int n_threads, int64_t n_batches);
 /* Returns n, the number of batches to prefetch: before the caller gets batch k, it must call
  * osh_acts_ask for batch k + n. */
@@ -50,8 +51,9 @@ int64_t osh_acts_ahead(const osh_acts *a);
 /* Lets the GPU read files of values itself, with cuFile. Requires osh_cuda_stage_open for the
  * device (gpu/gpu.h). */
 void osh_acts_by_gpu(osh_acts *a);
-/* Both functions set numbers that identify files of tier disk. osh_acts_of_run sets a number that
- * no other run has. osh_acts_stage sets the number of the visit whose values are stored next. */
+/* The next two functions set numbers by which files of tier disk are recognized. osh_acts_of_run
+ * sets a number that no other run has. osh_acts_stage sets the number of the visit whose values are
+ * stored next. */
 void osh_acts_of_run(osh_acts *a, uint64_t run);
 void osh_acts_stage(osh_acts *a, uint64_t stage);
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files);
@@ -64,8 +66,8 @@ typedef struct osh_acts_rows { // samples [first, first + n) of a value
     int64_t first, n;
 } osh_acts_rows;
 /* Sets *t to a tensor of the samples r on d, or in host memory if d is NULL. The caller frees *t.
- * For kept samples *t is the stored tensor itself: a view that is valid until the value is dropped;
- * if `last` is true, the caller gets its ownership. */
+ * For kept samples *t is the stored tensor itself, not a copy. If `last` is true, the caller owns
+ * it; else *t is a view that is valid until the value is dropped. */
 osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts_rows *r, bool last,
                         osh_device *d);
 /* Stores samples [first, first + n) of a value. t is [tokens of these samples, width] in the
@@ -87,7 +89,7 @@ osh_status osh_acts_sample(osh_ctx *cx, osh_acts *a, int value, int64_t sample, 
 osh_status osh_acts_open(osh_ctx *cx, osh_acts *a, const bool *in, const bool *out,
                          int64_t n_tokens);
 /* Begins to prefetch samples [first, first + n), which a later call of osh_acts_get returns. The
- * order of the calls of osh_acts_ask must be that of the later calls of osh_acts_get. */
+ * calls of osh_acts_get must have the same order as the calls of osh_acts_ask. */
 osh_status osh_acts_ask(osh_ctx *cx, osh_acts *a, int value, int64_t first, int64_t n);
 osh_status osh_acts_close(osh_ctx *cx, osh_acts *a);
 /* Returns the bytes, with padding, of the buffer in GPU memory for a value. */
@@ -104,14 +106,14 @@ osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value);
  * checks every sample. If the file is complete, *found is true and the store has the value; if not,
  * *found is false. */
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found);
-/* Return the bytes, with the allocator's overhead, of a buffer that is large enough for any sample
- * of any value: osh_acts_frame_bytes for the compressed sample, osh_acts_stage_bytes for the sample
- * itself. */
+/* The next two functions return the bytes, with the allocator's overhead, of a buffer for any
+ * sample of any value: osh_acts_frame_bytes for a compressed sample, osh_acts_stage_bytes for an
+ * uncompressed one. */
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d);
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);
-/* Returns the bytes of the samples from `first` on of a value: in memory with the allocator's
- * overhead, or for tier disk without compression. With a GPU, osh_slots_bytes returns the bytes for
- * tier disk. */
+/* Returns the bytes of the samples of a value from sample `first` on. For memory the bytes include
+ * the allocator's overhead; for tier disk they are without compression. With a GPU, osh_slots_bytes
+ * returns the bytes for tier disk. */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
                        int64_t first);
 /* For tier host with a device: returns the host bytes, with the allocator's overhead, of a batch of

@@ -2,9 +2,8 @@
  * over lanes (CUDA streams; blocks.h).
  *
  * Page-locking takes milliseconds, so a block that is given back is reused for other values. Sizes
- * are rounded up: there are 16 sizes between two consecutive powers of two. Batches have slightly
- * different sizes, because they have whole samples; with rounded sizes they can use the same
- * blocks.
+ * are rounded up: there are 16 sizes between two consecutive powers of two. Batches consist of
+ * whole samples, so their sizes differ slightly. With rounded sizes they can use the same blocks.
  *
  * For a block that is not page-locked, the host waits for each copy. */
 #include "store/blocks.h"
@@ -25,10 +24,13 @@ struct osh_block {
 
 struct osh_blocks {
     osh_device *device; // view
-    osh_block *waiting; // own: list of blocks that were given back, the one given back last at the
-                        // beginning
-    /* Numbers of bytes, with the allocator's overhead; total: of all blocks; used: of the blocks
-     * that are taken; most_used: largest value of `used` so far. */
+    /* List of blocks that were given back and wait for reuse. The block that was given back last is
+     * the first. */
+    osh_block *waiting; // own
+    /* Numbers of bytes, with the allocator's overhead.
+     * total: of all blocks.
+     * used: of the blocks that are taken.
+     * most_used: largest value of `used` so far. */
     size_t total, used, most_used;
     bool refused;       // true if the system has refused to page-lock memory
     bool pageable;      // true if blocks are not page-locked
@@ -41,7 +43,7 @@ static size_t block_rounded(size_t n_bytes)
     return (pages + step - 1) / step * step * PAGE;
 }
 
-static size_t block_gross(size_t n_bytes) // n_bytes must be a result of block_rounded
+static size_t block_gross(size_t n_bytes) // n_bytes: a result of block_rounded
 {
     return osh_mem_gross(n_bytes + PAGE) + osh_mem_gross(sizeof(osh_block));
 }
@@ -66,7 +68,7 @@ static void block_free(osh_ctx *cx, osh_blocks *b, osh_block *block)
     osh_free(cx, block);
 }
 
-/* Frees the first block of the list `waiting`, which was given back last. */
+/* Frees the first block of the list `waiting`. */
 static void blocks_drop_waiting(osh_ctx *cx, osh_blocks *b)
 {
     osh_block *block = b->waiting;
@@ -164,8 +166,7 @@ static osh_status block_store_beside(osh_ctx *cx, osh_blocks *b, osh_block *bloc
     osh_status rc = OSH_OK;
     const osh_device_type *type = b->device->type;
     size_t n = osh_tensor_bytes(t);
-    /* Lane WORK waits until the previous store has read `through`, before it overwrites
-     * `through`. */
+    /* WORK may overwrite `through` only after the previous store has read it. */
     if (through) OSH_TRY(lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_OUT));
     if (through) OSH_TRY(type->copy(cx, b->device, through, t->data, n));
     OSH_TRY(lane_order(cx, b, OSH_LANE_OUT, OSH_LANE_WORK));
@@ -175,14 +176,14 @@ done:
     return rc;
 }
 
-/* Waits until no lane uses the block, so that the host can copy to or from it. The host copies if
- * the block is not page-locked or the tensor is in host memory. */
+/* Waits until no lane uses the block. Then the host can copy to or from it. Called if the host
+ * copies: the block is not page-locked, or the tensor is in host memory. */
 static osh_status block_wait(osh_ctx *cx, osh_blocks *b, const osh_block *block)
 {
     if (block->locked) return b->device->type->sync(cx, b->device);
     /* block_lock has already logged the reason. */
     if (!b->pageable) osh_cuda_detour_add(b->device, OSH_DETOUR_PAGEABLE, 1);
-    return OSH_OK; // a block that is not page-locked is never used by a lane
+    return OSH_OK; // lanes use only page-locked blocks
 }
 
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t,

@@ -8,8 +8,9 @@
  *   ask     IN waits for WORK: block -> landing
  *   arrive  WORK waits for IN: landing -> t
  *
- * A block can be taken again as soon as it is given back, even if a copy from it is not complete:
- * WORK waits for this copy, and OUT waits for WORK before it writes to the block. */
+ * A block can be taken again as soon as it is given back, even if a copy from it is not complete.
+ * Nothing overwrites it too early: WORK waits for the copy, and OUT waits for WORK before it writes
+ * to the block. */
 #ifndef OSH_BLOCKS_H
 #define OSH_BLOCKS_H
 #include "tensor/device.h"
@@ -26,15 +27,14 @@ osh_status osh_blocks_take(osh_ctx *cx, osh_blocks *b, osh_block **out, size_t n
 void osh_blocks_give(osh_blocks *b, osh_block *block); // accepts NULL
 /* Returns the block's host memory; no copy of the block may be in progress. */
 void *osh_block_data(osh_block *block);
-/* Returns the host bytes, with all overhead, of a block for n_bytes. The blocks that are taken and
- * those that were given back never have more bytes together than the blocks that were in use at one
- * time, at most. */
+/* Returns the host bytes, with all overhead, of a block for n_bytes. The bytes of all blocks, in
+ * use or given back, never exceed the largest number of bytes that were in use at one time. */
 size_t osh_blocks_gross(size_t n_bytes);
 
 /* osh_block_store copies a whole tensor t to a block, and osh_block_load copies a block to t. t is
- * in GPU memory or in host memory. Work that is queued on the GPU after the call may already read
- * or overwrite t. The host does not wait for the copy of osh_block_store. If `through` (GPU memory
- * of the size of t) is not NULL, later work of the GPU does not wait either. Until
+ * in GPU memory or in host memory. Work that is queued on the GPU after the call may read or
+ * overwrite t. osh_block_store returns without waiting for its copy. If `through` (GPU memory of
+ * the size of t) is not NULL, later work of the GPU does not wait for the copy either. Then, until
  * osh_blocks_settle, only osh_block_store may write to `through`, and blocks that were stored
  * through it may not be loaded. */
 osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const osh_tensor *t,

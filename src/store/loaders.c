@@ -1,9 +1,8 @@
 /* loaders.c - prefetches batches on threads: osh_loaders_ask queues a task, threads read the
  * samples of the task, and osh_loaders_take or osh_loaders_load returns them.
  *
- * A block may be given back only after its rows have been copied to GPU memory. The caller loads
- * one batch after the other, so the blocks of a batch are given back when the next batch is
- * loaded. */
+ * The blocks of a batch may be given back only after the batch is copied to GPU memory. This copy
+ * is complete when the caller loads the next batch, so the blocks are given back then. */
 #include "store/loaders.h"
 
 #include <pthread.h>
@@ -20,8 +19,9 @@ struct task { // a request to read samples [first, first + n) of a value
     osh_tensor *t;     // own: used without a GPU
     osh_block *block;  // own: used with a GPU: a block of l->blocks
     char *to;          // view: data of `t` or of `block`
-    int64_t begun, over; // begun: number of samples whose read has begun; over: number of samples
-                         // whose read is complete
+    /* begun: number of samples whose read has begun.
+     * over: number of samples whose read is complete. */
+    int64_t begun, over;
     bool failed;         // true if the read of a sample has failed
 };
 
@@ -64,7 +64,7 @@ int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, 
 {
     size_t n = (size_t)n_tokens * osh_value_bytes(g, value);
     size_t rows = gpu ? osh_blocks_gross(n) : osh_tensor_gross(n);
-    /* With a GPU there are blocks for one more batch: the batch that is being copied to the GPU. */
+    /* With a GPU one more batch has blocks: the batch that is being copied to the GPU. */
     return (n_ahead + gpu) * (int64_t)(rows + osh_mem_gross(sizeof(task)));
 }
 
@@ -117,7 +117,7 @@ void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
 
 /* ---- threads ---- */
 
-/* True if no thread is reading a sample of the task, and no thread will begin to read one. */
+/* True if no thread reads a sample of the task now or will do so later. */
 static bool task_is_over(const task *t)
 {
     return t->over == t->begun && (t->failed || t->begun == t->n);

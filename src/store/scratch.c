@@ -41,7 +41,7 @@ osh_status osh_scratch_dir_of_rank(osh_ctx *cx, char **out, const char *dir, int
     return *out ? OSH_OK : osh_fail(cx, OSH_E_NOMEM, "no memory for a path");
 }
 
-/* True if `name` is `base` with the ending of a rank. */
+/* True if `name` is `base` with the ending of a rank (osh_scratch_dir_of_rank). */
 static bool is_of_rank(const char *name, const char *base)
 {
     size_t n = strlen(base), tail = strlen(RANK_TAIL);
@@ -148,7 +148,7 @@ osh_status osh_scratch_open(osh_ctx *cx, osh_scratch **out, const char *dir)
     OSH_TRY(scratch_check_files(cx, dir, &empty));
     OSH_TRY(osh_file_open_or_create(cx, &s->mark, path));
     OSH_TRY(osh_file_lock(cx, s->mark, &taken));
-    /* Another process may have removed the mark before it released the lock. */
+    /* another process may have removed the mark before it released its lock */
     if (!taken || !osh_file_is_at(s->mark, path))
         OSH_FAIL(cx, OSH_E_USAGE, "%s: another process keeps values there", dir);
     // the mark must be on the disk before any file of values is created
@@ -160,8 +160,8 @@ done:
     return rc;
 }
 
-/* Removes the files of values, the mark and the directory. Allocates nothing, so that it also works
- * after a failed allocation. */
+/* Removes the files of values, the mark and the directory. Must also work after a failed
+ * allocation, so it allocates nothing. */
 static void scratch_remove_files(const char *dir)
 {
     DIR *d = opendir(dir); // own
@@ -172,8 +172,8 @@ static void scratch_remove_files(const char *dir)
             others |=
                 strcmp(e->d_name, MARK_NAME) && strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
     }
-    // the removals are put on the disk before the mark is removed, so that even after a loss of
-    // power no file of values exists without the mark
+    // The removals must be on the disk before the mark is removed. Otherwise a loss of power could
+    // leave files of values without a mark.
     if (d) fsync(dirfd(d));
     if (d && !others && !unlinkat(dirfd(d), MARK_NAME, 0)) rmdir(dir);
     if (d) closedir(d);

@@ -1,25 +1,24 @@
 /* scratch.h - manages the scratch directory, which has one file for each value that is stored on
- * the disk. The directory also contains a mark: a file that the process that uses the directory
- * locks. If the path is not such a directory (but a link, a directory without the mark, or one with
- * a file that oneshot did not make), the functions fail with a message that names the path and
- * change nothing. */
+ * the disk. The directory also contains a mark: a file that is locked by the process that uses the
+ * directory. The functions fail with a message that names the path, and change nothing, if the path
+ * is a link, a directory without the mark, or a directory with a file that oneshot did not make. */
 #ifndef OSH_SCRATCH_H
 #define OSH_SCRATCH_H
 #include "base/base.h"
 
-/* Name of the scratch directory if it is in the partial directory. */
+/* Name of the scratch directory inside the partial directory. */
 #define OSH_SCRATCH_NAME "scratch"
 typedef struct osh_scratch osh_scratch;
 /* Sets *out (own) to the path of the scratch directory of a run with the partial directory
- * `partial`. The path is in scratch_dir, or in `partial` if scratch_dir is NULL. The name of the
- * directory in scratch_dir is a hash of the resolved (real) path of `partial`, so it does not
- * depend on the working directory. */
+ * `partial`. The scratch directory is in scratch_dir, or in `partial` if scratch_dir is NULL. Its
+ * name in scratch_dir is a hash of the real path of `partial`, so it does not depend on the working
+ * directory. */
 osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial);
 /* Sets *out (own) to the path of the directory of one rank, if several ranks do the job: the path
  * of osh_scratch_dir with an ending. */
 osh_status osh_scratch_dir_of_rank(osh_ctx *cx, char **out, const char *dir, int rank);
-/* True if the last part of a path in the partial directory is that of a scratch directory, also of
- * one rank. */
+/* True if `name`, the last part of a path in the partial directory, is the name of a scratch
+ * directory, also of one rank. */
 bool osh_scratch_is_name(const char *name);
 /* Removes the directories that killed ranks have left. dir: the path of osh_scratch_dir. */
 osh_status osh_scratch_remove_ranks(osh_ctx *cx, const char *dir);

@@ -13,13 +13,14 @@ enum { ZSTD_LEVEL = 1 };
 /* Header of a slot; it is directly before the data or, in the layout with blocks, at the beginning
  * of the file. */
 typedef struct head {
-    uint64_t n_bytes; // number of bytes of the stored data; if it is less than the bytes of the
-                      // sample, the data are a zstd frame
+    /* Number of bytes of the stored data. If it is less than the bytes of the sample, the data are
+     * compressed (a zstd frame). */
+    uint64_t n_bytes;
     uint64_t sum;
 } head;
 
-/* The checksum of a slot is seeded with a hash of this struct, so that a slot is valid only at its
- * own offset of its own file. */
+/* The seed of a slot's checksum is a hash of this struct. So a slot is valid only at its own offset
+ * of its own file. */
 typedef struct owner {
     uint64_t run, stage, value, sample, at, n_bytes, n_kept;
 } owner;
@@ -50,9 +51,9 @@ static int64_t round_to_block(int64_t n)
 /* True if the data of each sample begins at a block of the file (second layout of slots.h). */
 static bool slots_in_blocks(const osh_slots *s) { return s->device && !s->zstd; }
 
-/* Returns the offset of a sample's data in the layout with blocks. The offset without padding is
- * rounded up to a block, and one block is added for each earlier sample, so that there is space for
- * the end of its last block. */
+/* Returns the offset of a sample's data in the layout with blocks. This is the offset without
+ * padding, rounded up to a block, plus one block for each earlier sample, because its last block is
+ * not full. */
 static int64_t slot_block_at(const osh_graph *g, const osh_dataset *d, int value, int64_t sample)
 {
     return round_to_block(d->n * (int64_t)sizeof(head)) +
@@ -87,7 +88,7 @@ static osh_status slots_want_room(osh_ctx *cx, void **p, size_t *have, size_t n)
     if (n <= *have) return OSH_OK;
     osh_free(cx, *p);
     *have = 0;
-    /* The buffer is counted as host memory, even if another class is in use. */
+    /* the buffer is counted as host memory, whatever the current memory class */
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     *p = osh_alloc(cx, n);
     osh_mem_use(cx, old);
@@ -202,7 +203,7 @@ done:
     return rc;
 }
 
-/* Samples [first, end) of a value; the rows of sample `first` begin at byte `at` of t. */
+/* Samples [first, end) of a value. The rows of sample `first` begin at byte `at` of t. */
 typedef struct rows {
     osh_slot_file *f;
     int value;
@@ -224,8 +225,8 @@ done:
     return rc;
 }
 
-/* Checks the samples that the GPU has read, whose checksums are in sums. If a checksum is wrong,
- * the host reads the sample again. Fails if the checksum is wrong again. */
+/* Checks the samples that the GPU has read; their checksums are in sums. If a checksum is wrong,
+ * the host reads the sample again. Fails if the second read has a wrong checksum, too. */
 static osh_status rows_check(osh_ctx *cx, osh_slots *s, rows r, const head *heads,
                              const uint64_t *sums)
 {

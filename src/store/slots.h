@@ -3,9 +3,10 @@
  *
  *   | u64 bytes of data | u64 XXH3 of data | data, plain or zstd frame | hole if data is shorter |
  *
- * With a GPU and without compression, the data of each sample begins at a block of the file, so
- * that the GPU itself can read it. The checksum is then that of ops/wordsum.h, which a GPU can
- * compute in parallel, and the headers of all samples are at the beginning of the file:
+ * The layout with blocks is used with a GPU and without compression. The data of each sample begins
+ * at a block of the file, so that the GPU itself can read it. The checksum is that of
+ * ops/wordsum.h, which a GPU can compute in parallel. The headers of all samples are at the
+ * beginning of the file:
  *
  *   | u64 bytes of data | u64 checksum | next header ... | pad to a block | data | pad | data ...
  *
@@ -28,11 +29,13 @@ typedef struct osh_slot_file { // the file of one value
 typedef struct osh_slots {
     const osh_graph *g;   // view
     const osh_dataset *d; // view
-    osh_device *device;   // view: device to whose memory files are read; NULL: there is none, and
-                          // files have the layout without blocks
+    /* Device into whose memory files are read. NULL: there is none, and files do not have the
+     * layout with blocks. */
+    osh_device *device;   // view
     bool f16;             // true if samples are stored as F16 instead of the value's dtype
-    bool zstd, by_gpu;    // zstd: true if samples are compressed; by_gpu: true if the GPU itself
-                          // reads files
+    /* zstd: true if samples are compressed.
+     * by_gpu: true if the GPU itself reads files. */
+    bool zstd, by_gpu;
     uint64_t run;
     void *frame;          // own: [frame_room] buffer for zstd
     size_t frame_room;
@@ -41,9 +44,9 @@ typedef struct osh_slots {
 } osh_slots;
 void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
 void osh_slots_close(osh_ctx *cx, osh_slot_file *f);
-/* Returns the bytes of a value's file. If in_blocks is true, of all samples in the layout with
- * blocks. If it is false, of the samples from `first` on in the other layout, without
- * compression. */
+/* Returns the bytes of a value's file.
+ * in_blocks true: of all samples, in the layout with blocks.
+ * in_blocks false: of the samples from `first` on, in the other layout, without compression. */
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first,
                         bool in_blocks);
 osh_dtype osh_slots_dtype(const osh_slots *s, int value); // returns the dtype of the stored samples

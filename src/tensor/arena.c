@@ -12,7 +12,7 @@ enum { GRAIN = 512 };
 
 typedef struct block {
     size_t offset, bytes;
-    void *at; // view: the separate allocation that osh_arena_note recorded for the block
+    void *at; // view: the separate allocation for the block, recorded by osh_arena_note
     bool taken;
 } block;
 
@@ -87,7 +87,7 @@ static bool arena_cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_
     size_t rest = a->blocks[i].bytes - bytes;
     if (rest) {
         if (!arena_open_slot(a, i)) return false;
-        // both begin as copies of the free block
+        // both are copies of the free block at first
         block *front = &a->blocks[i], *back = &a->blocks[i + 1];
         front->bytes = life == OSH_LIFE_LONG ? bytes : rest;
         back->offset = front->offset + front->bytes;

@@ -13,7 +13,7 @@
 #include <assert.h>
 
 #if defined(__x86_64__)
-/* The AVX2 code is compiled in; at run time it is used if osh_isa_used permits AVX2. */
+/* The AVX2 code is compiled in. It is used at run time if osh_isa_used permits AVX2. */
 #define HAVE_AVX2_PATH 1
 #include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
@@ -24,8 +24,8 @@
 #endif
 
 #if HAVE_AVX2_PATH
-/* The functions with AVX2, AVX-512 and F16C convert only whole vectors. They return the number of
- * converted elements; the caller converts the rest. */
+/* The functions with AVX2, AVX-512 and F16C convert only whole vectors and return the number of
+ * converted elements. The caller converts the other elements. */
 AVX2 static int64_t bf16_to_f32_avx2(float *to, const uint16_t *from, int64_t n)
 {
     int64_t i = 0;
@@ -55,7 +55,7 @@ AVX2 static int64_t bf16_from_f32_avx2(uint16_t *to, const float *from, int64_t 
     for (; i + 16 <= n; i += 16) {
         __m256i a = bf16_lanes(_mm256_loadu_si256((const __m256i *)(from + i)));
         __m256i b = bf16_lanes(_mm256_loadu_si256((const __m256i *)(from + i + 8)));
-        // packus works separately on the two 128-bit halves, so the permutation restores the order.
+        // packus works on each 128-bit half by itself, so the permutation restores the order
         __m256i p = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
         _mm256_storeu_si256((__m256i *)(to + i), p);
     }

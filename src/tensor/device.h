@@ -5,8 +5,8 @@
  *   0                              one arena of n_bytes                                       end
  *
  * A device executes requests in their order (one stream), so a freed block may be reused at once.
- * Only put_ahead and the lanes IN and OUT run concurrently. Tensors with device == NULL are in host
- * memory; the tensor functions below accept such tensors too. */
+ * The exceptions are put_ahead and the lanes IN and OUT, which run concurrently. Tensors with
+ * device == NULL are in host memory; the tensor functions below accept such tensors too. */
 #ifndef OSH_DEVICE_H
 #define OSH_DEVICE_H
 #include "tensor/tensor.h"
@@ -22,15 +22,16 @@ typedef enum { OSH_LANE_WORK, OSH_LANE_IN, OSH_LANE_OUT, OSH_N_LANES } osh_lane;
 typedef struct osh_device_type {
     const char *name; // name of the kind of device, such as "cuda"
     void (*close)(osh_ctx *cx, osh_device *d);
-    /* put copies to the device, and get copies to the host. put may return before the copy is done,
-     * but has then read `from`. get waits for the copy. */
+    /* put copies to the device. It may return before the copy is done, but has then already read
+     * `from`. get copies to the host and waits for the copy. */
     osh_status (*put)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*get)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     /* Copies within the memory of the device. */
     osh_status (*copy)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*fill)(osh_ctx *cx, osh_device *d, void *to, int byte, size_t n_bytes);
-    /* put_ahead copies concurrently with the work; only one thread at a time may call it. The copy
-     * waits for the requests before osh_cuda_follow. Requests after fence wait for the copy. */
+    /* put_ahead copies to the device while other requests run. Only one thread at a time may call
+     * it. The copy begins after all requests that were made before osh_cuda_follow. Requests that
+     * are made after fence wait for the copy. */
     osh_status (*put_ahead)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*fence)(osh_ctx *cx, osh_device *d);
     /* `move` queues a copy between page-locked host memory and the device on the lane IN or OUT,
@@ -42,7 +43,7 @@ typedef struct osh_device_type {
     osh_status (*order)(osh_ctx *cx, osh_device *d, osh_lane later, osh_lane earlier);
     /* Waits for all requests. If an earlier request failed, returns its error. */
     osh_status (*sync)(osh_ctx *cx, osh_device *d);
-    /* Used if blocks_apart is true: `take` allocates memory outside of the arena, and `give` frees
+    /* Only used if blocks_apart is true. `take` allocates memory outside of the arena; `give` frees
      * it after all requests are done. NULL: the device does not support blocks_apart. */
     void *(*take)(osh_device *d, size_t n_bytes);
     void (*give)(osh_device *d, void *p);
@@ -54,8 +55,8 @@ struct osh_device {
     void *impl;       // private data of the implementation
     char *base;       // address of the arena on the device
     osh_arena *arena; // own
-    /* True in tests with a memory checker: each block is a separate allocation. The arena then only
-     * records offsets and limits the sum of the sizes. */
+    /* True in tests with a memory checker: each block is then a separate allocation, and the arena
+     * only records offsets and limits the sum of the sizes. */
     bool blocks_apart;
     /* own: names of hardware and libraries on which the bits of results depend, such as "NVIDIA
      * H200, compute capability 9.0, CUDA 13.0, cuBLASLt 13.0.2". */
@@ -63,19 +64,19 @@ struct osh_device {
 };
 
 /* An arena is the list of blocks of one range of addresses; the list is in host memory. A new block
- * is the first that fits, from one end of the range. Free neighbours are merged. Each call locks a
- * mutex. Offsets and sizes are multiples of 512 bytes. */
+ * is taken from the first free block that is large enough, counted from one end of the range. Free
+ * neighbours are merged. Each call locks a mutex. Offsets and sizes are multiples of 512 bytes. */
 osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes);
 void osh_arena_free(osh_ctx *cx, osh_arena *a);
 /* Takes a block and sets *offset. Returns false if no free block is large enough. */
 bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life);
 void osh_arena_give(osh_arena *a, size_t offset);
-/* Requests that the next block of OSH_LIFE_LONG is taken at `offset`. If the bytes there are not
- * free, the block is taken elsewhere. OSH_ANYWHERE cancels the request. */
+/* Requests that the next OSH_LIFE_LONG block is at `offset`. If the bytes there are not free, that
+ * block is elsewhere. OSH_ANYWHERE cancels the request. */
 void osh_arena_aim(osh_arena *a, size_t offset);
 #define OSH_ANYWHERE SIZE_MAX
-/* Returns the number of OSH_LIFE_LONG blocks that were taken without osh_arena_aim, or at another
- * offset than the requested one. */
+/* Returns the number of OSH_LIFE_LONG blocks for which osh_arena_aim requested no offset, or
+ * requested an offset that was in use. */
 size_t osh_arena_missed(const osh_arena *a);
 /* Used if blocks_apart is true: osh_arena_note records the address `at` of the separate allocation
  * for the block at `offset`. osh_arena_noted returns the offset of the block with the address
@@ -87,8 +88,8 @@ size_t osh_arena_used(const osh_arena *a);
 size_t osh_arena_peak(const osh_arena *a); // largest value of osh_arena_used so far
 size_t osh_arena_gross(size_t n_bytes);    // bytes that a block for n_bytes takes in the arena
 size_t osh_arena_room(const osh_arena *a); // bytes of the largest free block
-/* Returns the smallest size of an arena in which all blocks that are taken now would fit: the size
- * of this arena without its largest free block. */
+/* Returns the size of the smallest arena that could hold all blocks that are taken now: the size of
+ * this arena minus its largest free block. */
 size_t osh_arena_extent(const osh_arena *a);
 
 void osh_device_close(osh_ctx *cx, osh_device *d); // accepts NULL

@@ -1,7 +1,7 @@
-/* fold.h - folds a factor s[c] for each channel c of a value x into the weights before and after x.
- * A Linear [O, I] (O outputs, I inputs) that reads x / s instead of x gets its column c multiplied
- * by s[c]. The layer that makes x is divided by s: a norm's weight and a bias element by element, a
- * Linear's weight row by row.
+/* fold.h - divides each channel c of a value x by a factor s[c] and folds the factors into the
+ * weights before and after x. In a Linear [O, I] (O outputs, I inputs) that reads x, column c is
+ * multiplied by s[c]. The weight of the layer that makes x is divided by s: a norm's weight and a
+ * bias element by element, a Linear's weight row by row.
  *
  *   w  2 4    s  2 0.5    OSH_FOLD_COLUMNS  4 2    OSH_FOLD_ROWS   1  2
  *      6 8                                 12 4                   12 16
@@ -18,7 +18,7 @@ typedef struct osh_fold_rule { // rule for one weight
     const float *s; // view: factors, by column or by row
     int64_t width;  // elements of a row; 1 for a norm's weight or a bias
     /* For OSH_FOLD_ROWS: the number that the layer adds to its weight w, such as 1 in Gemma's
-     * norms. w becomes (w + offset) / s - offset. 0 for other layers. */
+     * norms; 0 for other layers. w becomes (w + offset) / s - offset. */
     float offset;
 } osh_fold_rule;
 /* Folds the factors into elements [first, first + n) of the weight. `data` points to element

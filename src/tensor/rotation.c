@@ -1,5 +1,5 @@
-/* rotation.c - makes the matrices of rotation.h and multiplies by them. Products are computed for
- * LANES rows or columns at a time, so that the compiler can use vector instructions. */
+/* rotation.c - makes the matrices of rotation.h and multiplies by them. LANES rows or columns are
+ * multiplied at a time, so the compiler can use vector instructions. */
 #include "tensor/rotation.h"
 
 #include <math.h>
@@ -28,8 +28,8 @@ static int power_of_prime(int64_t q, int64_t *p)
 typedef struct field {
     int64_t p, q;
     int e;
-    /* Coefficients of a polynomial `tail`, lowest power first. Products are computed modulo X^e +
-     * tail. X^e + tail has no root and e <= 3, so it is irreducible. */
+    /* Coefficients of a polynomial `tail`, lowest power first. Products of elements are computed
+     * modulo X^e + tail. This polynomial has no root and e <= 3, so it is irreducible. */
     int64_t tail[MOST_DEGREE];
 } field;
 
@@ -121,9 +121,9 @@ done:
 
 /* ---- matrices ---- */
 
-/* Returns cos(a) + sin(a) for a = 2 pi i / K, i < K. Does not call the C library's cos and sin, so
- * the bits do not depend on the C library: computes the Taylor series of an angle below pi / 4,
- * then rotates by multiples of pi / 4. */
+/* Returns cos(a) + sin(a) for a = 2 pi i / K, i < K. Computes the Taylor series of an angle below
+ * pi / 4, then rotates by multiples of pi / 4. It does not call cos and sin of the C library,
+ * because the bits of the result must not depend on the C library. */
 static double cos_plus_sin(int64_t i, int64_t K)
 {
     int64_t eighths = 8 * i / K;

@@ -25,8 +25,7 @@ typedef enum {
 typedef struct osh_rotation {
     osh_rotation_kind kind;
     int64_t n, factor; // n: number of rows and of columns of M; factor: K
-    int8_t *had;       // own [K, K]: F with elements 1 and -1; NULL: F is Hartley's matrix, or K is
-                       // 1
+    int8_t *had; // own [K, K]: F with elements 1 and -1; NULL: F is Hartley's matrix, or K is 1
     double *cas;       // own [K]: cos(a) + sin(a), a = 2 pi i / K; NULL if `had` is used or K is 1
     double *sign;      // own [n]: sign of each row; NULL: all 1
 } osh_rotation;

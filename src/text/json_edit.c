@@ -10,8 +10,8 @@
 #include <string.h>
 
 typedef struct member {
-    size_t key, value, end; // offsets of the key's first quote, the value's first byte, and the end
-                            // of the value
+    /* Offsets of the key's first quote, the value's first byte, and the end of the value. */
+    size_t key, value, end;
 } member;
 
 typedef struct layout {

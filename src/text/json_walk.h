@@ -46,9 +46,8 @@ osh_status osh_json_walk_bool(osh_json_walk *w, bool *out, const char *name);
  * only the necessary escapes. */
 typedef osh_status (*osh_json_put_fn)(osh_ctx *cx, void *user, const char *s, size_t n);
 osh_status osh_json_walk_copy(osh_json_walk *w, osh_json_put_fn put, void *user);
-osh_status osh_json_walk_inside(osh_json_walk *w, osh_json_put_fn put,
-                                void *user); // reads a string and passes the text between the
-                                             // quotes to `put`
+/* Reads a string and passes the text between the quotes to `put`. */
+osh_status osh_json_walk_inside(osh_json_walk *w, osh_json_put_fn put, void *user);
 osh_status osh_json_put_inside(osh_ctx *cx, osh_json_put_fn put, void *user, const char *s,
                                size_t n);       // writes n bytes of s as the inside of a string
 osh_status osh_json_walk_end(osh_json_walk *w); // fails unless only white space follows

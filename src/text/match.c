@@ -3,7 +3,7 @@
  *
  * It must agree with match_targets, match_name and _match_class of
  * compressed_tensors/utils/match.py, whose order is sorted(targets, key=lambda x: ("re:" in x, x)):
- * note "in", not "startswith". */
+ * the condition is "in", not "startswith". */
 #include "text/match.h"
 #include "text/python_regex.h"
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 typedef struct target {
     char *text;       // own
     osh_regex *regex; // own; NULL: the target is a name or a class
-    bool late;        // true if the text of the target contains "re:"; such targets are sorted
-                      // after all others
+    /* True if the text of the target contains "re:"; such targets are sorted after all others. */
+    bool late;
     size_t index;     // index in the caller's list
     int64_t hits;
 } target;
@@ -32,7 +32,7 @@ static int targets_in_order(const void *a, const void *b)
     if (x->late != y->late) return x->late ? 1 : -1;
     by_text = strcmp(x->text, y->text);
     if (by_text) return by_text;
-    return x->index < y->index ? 1 : -1; // the last one of equal targets is sorted first
+    return x->index < y->index ? 1 : -1; // equal targets: the last one is sorted first
 }
 
 osh_status osh_matcher_new(osh_ctx *cx, osh_matcher **out, const char *const *targets, size_t n)

@@ -16,6 +16,7 @@ void osh_matcher_free(osh_ctx *cx, osh_matcher *m);
 osh_status osh_matcher_find(osh_ctx *cx, int64_t *which, osh_matcher *m, const char *name,
                             const char *cls);
 /* Returns the number of modules that the target has matched so far, including modules for which
- * another target won. The caller should warn about a target that matches nothing. */
+ * osh_matcher_find returned another target. The caller should warn about a target that matches
+ * nothing. */
 int64_t osh_matcher_hits(const osh_matcher *m, size_t target);
 #endif

@@ -15,8 +15,7 @@ typedef struct reader {
     bool body; // true: an item that is not an option or a comment is before `at`
     int open[DEPTH_MOST]; // number of each open group; 0: the group does not capture
     int n_open, n_groups; // n_open: open groups; n_groups: groups that capture, up to `at`
-    int behind;           // n_open at the start of the outermost lookbehind; -1: `at` is not in a
-                          // lookbehind
+    int behind; // n_open at the start of the outermost lookbehind; -1: `at` is not in a lookbehind
     int before_behind;    // n_groups at the start of the outermost lookbehind
     struct group_name {
         const char *s; // view: position in the pattern

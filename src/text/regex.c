@@ -6,24 +6,22 @@
  * match.
  *
  * Callers continue after a match and rely on its beginning and end being between two characters.
- * Therefore \C, which matches one byte, does not compile. \K moves the start of a match. In a group
- * that a lookbehind calls, \K can move it before the start of the search; such a match is an
- * error. */
+ * Therefore \C, which matches one byte, does not compile. \K moves the start of a match. If \K is
+ * in a group that is called from a lookbehind, the match can begin before the start of the search;
+ * such a match is an error. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/regex.h"
 #include <pcre2.h>
 
 struct osh_regex {
-    osh_ctx *cx;                    // view: context of osh_regex_new, from which PCRE2 gets all
-                                    // memory
+    osh_ctx *cx; // view: context of osh_regex_new, from which PCRE2 gets all memory
     bool starved;                   // true if an allocation of PCRE2 has failed
     pcre2_general_context *general; // own
     pcre2_match_context *limits;    // own
     pcre2_match_data *match;        // own
     pcre2_code *code;               // own
     pcre2_jit_stack *stack;         // own; NULL: no JIT on this machine
-    bool open;                      // true: the regex is also compiled for texts that continue
-                                    // (osh_regex_find_open)
+    bool open; // true: the regex is also compiled for texts that continue (osh_regex_find_open)
     char *pattern;                  // own: pattern, for messages
 };
 
@@ -116,8 +114,9 @@ typedef struct search {
     const char *s; // view
     size_t n, from;
     uint32_t options;
-    bool found, partial; // found: the whole pattern matches; partial: the end of the text matches
-                         // the beginning of the pattern
+    /* found: the whole pattern matches.
+     * partial: the end of the text matches the beginning of the pattern. */
+    bool found, partial;
 } search;
 
 /* Runs one match. The JIT has a small stack of its own. If that stack is too small, the interpreter

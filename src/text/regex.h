@@ -25,7 +25,8 @@ osh_status osh_regex_find_valid(osh_ctx *cx, osh_regex *r, const char *s, size_t
  * no match begins before at->end. */
 osh_status osh_regex_find_open(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                                osh_hit *at);
-/* True if matches are not empty and do not depend on the text before the start of the search. */
+/* True if every match has at least one byte, and depends only on text after the start of the
+ * search. */
 bool osh_regex_local(const osh_regex *r);
 /* Sets *yes to true if the expression matches at the start of s, as Python's re.match does. */
 osh_status osh_regex_match(osh_ctx *cx, osh_regex *r, const char *s, size_t n, bool *yes);

@@ -2,9 +2,9 @@
  *
  * There are two sets, as in tokenizers' AddedVocabulary: tokens with normalized == false are found
  * in the raw text, the others (whose own content is normalized) in the normalized text. Matches are
- * leftmost-longest and do not overlap. A token with single_word matches only without a word
- * character on either side; lstrip and rstrip extend the match over the white space on that
- * side. */
+ * leftmost-longest and do not overlap. A token with single_word matches only if there is no word
+ * character directly before or after it. lstrip and rstrip extend the match over white space on the
+ * left and on the right. */
 #include "base/map.h"
 #include "tokenizer/tok_impl.h"
 #include <string.h>
@@ -16,13 +16,14 @@ typedef struct token {
 } token;
 
 typedef struct trie {
-    osh_tok_pairs edges; // maps node << 8 | byte to the child node, and TERMINAL | node to the
-                         // index of the token that ends there
+    /* Maps node << 8 | byte to the child node for the byte, and TERMINAL | node to the index of the
+     * token that ends at the node. */
+    osh_tok_pairs edges;
     uint32_t n_nodes;
     bool starts[256]; // [b]: true if a token starts with byte b
-    bool empty, single_word, lstrip, rstrip; // empty: true if the set has no token; single_word,
-                                             // lstrip, rstrip: true if a token of the set has the
-                                             // option
+    /* empty: true if the set has no token.
+     * single_word, lstrip, rstrip: true if a token of the set has the option. */
+    bool empty, single_word, lstrip, rstrip;
     size_t longest;   // bytes
 } trie;
 
@@ -74,7 +75,7 @@ static osh_status trie_add(osh_ctx *cx, trie *t, const char *s, size_t n, const 
         node = ++t->n_nodes;
         OSH_TRY(osh_tok_pairs_put(cx, &t->edges, key, (uint32_t)node, 0));
     }
-    // the first of two tokens with equal contents wins
+    // if two tokens have equal contents, the first is used
     if (!osh_tok_pairs_get(&t->edges, TERMINAL | node))
         OSH_TRY(osh_tok_pairs_put(cx, &t->edges, TERMINAL | node, which, 0));
 done:
@@ -167,8 +168,8 @@ static osh_status split_piece(osh_ctx *cx, const osh_tok_added *a, const trie *t
         if (k->single_word && is_beside_word(s, p.len, start, end)) continue;
         swallow_spaces(k, s, p.len, &start, &end);
         if (k->lstrip && start < done_to)
-            start = done_to; // without lstrip a match may begin in white space that an earlier
-                             // rstrip has removed
+            /* rstrip of an earlier match may have removed white space in which this match begins */
+            start = done_to;
         if (done_to < start) OSH_TRY(osh_tok_piece_add(cx, out, piece_part(p, done_to, start)));
         if (start < end)
             OSH_TRY(osh_tok_piece_add(cx, out, (osh_tok_piece){.at = p.at + (uint32_t)start,

@@ -1,9 +1,9 @@
 /* tok_bpe.c - encodes one word by byte-pair merging, with byte fallback and unknown tokens.
  *
- * Agrees with tokenizers/src/models/bpe: among all neighbours that can merge, the pair with the
- * lowest rank merges first, and the leftmost of equal ranks. For a short word the code scans an
- * array of ranks for the minimum; from HEAP_FROM symbols on it keeps a heap of (rank, position), so
- * that a text without a single cut costs O(n log n). */
+ * Agrees with tokenizers/src/models/bpe: of all neighbours that can merge, the pair with the lowest
+ * rank merges first; of equal ranks, the leftmost pair. For a short word the code searches the
+ * minimum in an array of ranks. From HEAP_FROM symbols on it uses a heap of (rank, position), so
+ * even a text that is one long word takes only O(n log n). */
 #include "base/map.h"
 #include "tokenizer/tok_model.h"
 #include <string.h>
@@ -28,10 +28,10 @@ typedef struct candidate {
 typedef struct bpe {
     osh_map *vocab;      // own: maps a token to its id
     osh_tok_pairs pairs; // own; (left id, right id) -> rank and merged id
-    int32_t *char_ids;   // own; [BMP] id of the token that is the character alone; -1: none; NULL:
-                         // not cached
-    uint8_t *joined;     // own; [JOINED_BITS / 8] a bit for each pair of characters that a merge
-                         // joins (hashed)
+    /* [BMP] id of the token that is the character alone; -1: none; NULL: not cached. */
+    int32_t *char_ids;   // own
+    /* [JOINED_BITS / 8] a bit for each pair of characters that a merge joins (hashed). */
+    uint8_t *joined;     // own
     int32_t byte_ids[256];
     int32_t max_id, unk_id;
     char *unk, *prefix, *suffix; // own: unknown token, prefix and suffix of the model; NULL: none
@@ -86,8 +86,8 @@ static size_t joined_bit(uint32_t x, uint32_t y)
     return (size_t)(((uint64_t)x << 32 | y) * 0x9E3779B97F4A7C15ull >> 44) & (JOINED_BITS - 1);
 }
 
-/* True if no merge joins a token that ends with x to a token that begins with y. Then no token of
- * the result contains the boundary between x and y. */
+/* True if no merge joins a token that ends with x to a token that begins with y. No token of the
+ * result then contains the boundary between x and y. */
 static bool bpe_parts(const void *state, uint32_t x, uint32_t y)
 {
     const bpe *m = state;
@@ -97,8 +97,8 @@ static bool bpe_parts(const void *state, uint32_t x, uint32_t y)
     return m->char_ids[x] >= 0 && m->char_ids[y] >= 0 && !(m->joined[bit >> 3] >> (bit & 7) & 1);
 }
 
-/* Sets the bit for the two characters that a merge brings together: the last character of `left`
- * and the first of `right`. */
+/* Sets the bit for two characters that a merge makes neighbours: the last character of `left` and
+ * the first of `right`. */
 static void note_joined(bpe *m, const char *left, size_t n_left, const char *right, size_t n_right)
 {
     uint32_t x = 0, y = 0;
@@ -475,7 +475,7 @@ static osh_status index_chars(osh_ctx *cx, bpe *m)
         char code[6] = {'<', '0', 'x', hex[b >> 4], hex[b & 15], '>'};
         if (!bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
     }
-    // with a prefix or suffix a character has up to four forms
+    // a character has up to four forms if there is a prefix or suffix
     if (m->prefix || m->suffix) goto done;
     OSH_NEW(cx, m->char_ids, BMP);
     for (uint32_t cp = 0; cp < BMP; cp++)

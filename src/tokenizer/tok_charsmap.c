@@ -7,9 +7,9 @@
  *               in a leaf bits 0-30 are the value: the position of its text
  *
  * Agrees with the spm_precompiled crate and tokenizers/src/normalizers/precompiled.rs, including
- * their oddities: a grapheme of less than six bytes is looked up whole, and the shortest key that
- * it begins with replaces all of it. A longer grapheme, or one without such a key, is looked up
- * character by character. */
+ * their oddities. A grapheme of less than six bytes is searched as a whole: if it begins with a
+ * key, the text of the shortest such key replaces the whole grapheme. A longer grapheme, or one
+ * that begins with no key, is searched character by character. */
 #include "tokenizer/tok_charsmap.h"
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
@@ -132,8 +132,8 @@ static osh_status charsmap_find(osh_ctx *cx, const osh_tok_charsmap *m, const ch
     return OSH_OK;
 }
 
-/* True for the consonants that a virama joins: characters with Indic_Conjunct_Break=Consonant in
- * Unicode 16. (utf8proc 2.8 does not have this rule, GB9c.) */
+/* True for consonants that a virama joins to the next consonant: characters with
+ * Indic_Conjunct_Break=Consonant in Unicode 16. (utf8proc 2.8 does not have this rule, GB9c.) */
 static bool joins_conjuncts(uint32_t cp)
 {
     static const struct { uint16_t lo, hi; } consonants[] = {
@@ -150,7 +150,8 @@ static bool joins_conjuncts(uint32_t cp)
     return false;
 }
 
-/* Marks that Unicode 16 and 17 added. The tokenizers library treats them as marks (measured). */
+/* Marks that Unicode 16 and 17 added. A test showed that the tokenizers library treats them as
+ * marks. */
 static const osh_uni_range newer_marks[] = {
     {0x897, 0x897, ""}, {0x1ACF, 0x1ADD, ""}, {0x1AE0, 0x1AEB, ""}, {0x10D69, 0x10D6D, ""},
     {0x10EFA, 0x10EFC, ""}, {0x113B8, 0x113C0, ""}, {0x113C2, 0x113C2, ""}, {0x113C5, 0x113C5, ""},

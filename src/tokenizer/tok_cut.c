@@ -1,9 +1,10 @@
-/* tok_cut.c - finds positions where a text may be cut before the normalizers, so that the outputs
- * of both parts, joined, are the output of the whole text.
+/* tok_cut.c - finds positions where a text may be cut before the normalizers run. At such a
+ * position, the outputs of both parts, joined, are equal to the output of the whole text.
  *
- * For most normalizers the two characters at the position decide if a cut is allowed
- * (osh_cut_kind). Strip, a Replace of more than one character, Precompiled, BertNormalizer and
- * unusual orders of normalizers need more: a cut must have two calm characters on either side.
+ * For most normalizers the two characters at the position decide whether a cut is allowed
+ * (osh_cut_kind). This is not enough for Strip, a Replace of more than one character, Precompiled,
+ * BertNormalizer and unusual orders of normalizers. For these, a cut must have two calm characters
+ * on either side.
  *
  *     ... w x | y z ...
  *
@@ -21,8 +22,9 @@ enum { BMP = 0x10000, KNOWN = 1, CALM = 2 };
 struct osh_tok_cuts {
     const osh_tok_steps *steps; // view: the normalizers
     osh_cut_kind kind;
-    uint8_t *calm;         // own [BMP]; for each character, whether it is calm, is not calm, or is
-                           // not tested yet; only for OSH_CUT_CALM
+    /* For each character, whether it is calm, is not calm, or is not tested yet; only for
+     * OSH_CUT_CALM. */
+    uint8_t *calm;         // own [BMP]
     osh_tok_text texts[2]; // own; scratch
 };
 
@@ -66,7 +68,8 @@ done:
     return rc;
 }
 
-/* Runs the normalizers on three copies of cp. Sets *calm to true if cp is a calm character. */
+/* Runs the normalizers on three copies of cp. Sets *calm to true if the result shows that cp is a
+ * calm character. */
 static osh_status find_char_calm(osh_ctx *cx, osh_tok_cuts *c, uint32_t cp, bool *calm)
 {
     osh_status rc = OSH_OK;

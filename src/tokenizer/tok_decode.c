@@ -30,10 +30,12 @@ typedef struct decode_step {
     osh_tok_pattern pattern; // own: pattern of a DECODE_REPLACE
     char *content; // own: replacement, stripped character, prefix or suffix
     size_t n_content;
-    int64_t start, stop;     // for DECODE_STRIP and DECODE_BEGIN: largest number of characters to
-                             // remove at the start and at the end
-    bool flag; // for Metaspace: true if the first token gets no space; for WordPiece: true if
-               // spaces before punctuation are removed
+    /* For DECODE_STRIP and DECODE_BEGIN: largest number of characters to remove at the start and at
+     * the end. */
+    int64_t start, stop;
+    /* Metaspace: true if the first token gets no space. WordPiece: true if spaces before
+     * punctuation are removed. */
+    bool flag;
 } decode_step;
 
 typedef struct word { size_t at; uint32_t n; bool known, special; } word;
@@ -45,11 +47,12 @@ struct osh_detokenizer {
     int64_t n_words;
     decode_step steps[MOST_STEPS]; // own
     int n_steps;
-    bool fused, spaced;  // fused: true if Fuse is in the chain; spaced: true if there is no
-                         // decoder, and a space is between two tokens
+    /* fused: true if Fuse is in the chain.
+     * spaced: true if there is no decoder, and a space is between two tokens. */
+    bool fused, spaced;
     bool begun;          // true after the first token
-    int64_t stripped; // number of characters that DECODE_BEGIN has removed; -1: DECODE_BEGIN is
-                      // done
+    /* Number of characters that DECODE_BEGIN has removed; -1: DECODE_BEGIN is done. */
+    int64_t stripped;
     bool space_waits;    // for DECODE_SUFFIX: true if a space must be written before the next token
     osh_buf run;         // own: bytes of successive byte tokens, for DECODE_BYTES
     osh_buf partial;     // own: bytes that may begin a character

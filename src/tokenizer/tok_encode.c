@@ -20,14 +20,13 @@ struct osh_tokenizer {
     osh_tok_text texts[2];                    // own; scratch
     int64_t model_max_length;
     osh_tok_cuts *cuts; // own; tells where a text may be cut before the normalizers
-    osh_tok_text raw, norm;         // own; text that is not yet encoded: raw (valid UTF-8), norm
-                                    // (normalized pieces)
-    size_t raw_enough, norm_enough; // number of bytes of raw or norm above which the next stage
-                                    // runs
+    /* Text that is not yet encoded: raw (valid UTF-8), norm (normalized pieces). */
+    osh_tok_text raw, norm;         // own
+    /* Number of bytes of raw or norm above which the next stage runs. */
+    size_t raw_enough, norm_enough;
     size_t part_bytes;
     bool begun;                     // true after the first bytes were moved from `raw` to `norm`
-    bool goes_on;                   // true if `raw` begins inside a piece whose start is already in
-                                    // `norm`
+    bool goes_on; // true if `raw` begins inside a piece whose start is already in `norm`
     char partial[4];                // the bytes read so far of an incomplete character
     size_t n_partial;
 };
@@ -100,7 +99,7 @@ static osh_status tokenizer_read_config(osh_ctx *cx, osh_tokenizer *t, const cha
     if (!osh_file_exists(path)) goto done;
     OSH_TRY(osh_json_read(cx, &o, path, MAX_CONFIG_BYTES, OSH_JSON_NUL));
     OSH_TRY(osh_json_num_or(cx, &max, o, "model_max_length", 0, path));
-    // a larger number, such as 1e30, means that the length is unknown
+    // a larger number, such as 1e30, stands for an unknown length
     if (max >= 1 && max <= 1e9) t->model_max_length = (int64_t)max;
 done:
     cJSON_Delete(o);
@@ -205,8 +204,8 @@ static void text_drop_begin(osh_tok_text *t, size_t n)
 }
 
 /* Returns the number of bytes in a buffer (raw or norm) at which its stage runs again. n_left is
- * the number of bytes that the stage could not process the last time. At most half of the text is
- * processed twice. */
+ * the number of bytes that the stage could not process the last time. This number is chosen so that
+ * at most half of the text is processed twice. */
 static size_t enough_bytes(const osh_tokenizer *t, size_t n_left)
 {
     return 2 * n_left > t->part_bytes ? 2 * n_left : t->part_bytes;
@@ -293,7 +292,7 @@ static osh_status norm_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, bool 
         OSH_TRY(osh_tok_piece_add(cx, w.cur, norm->pieces[i]));
     if (!last) OSH_TRY(norm_shorten_open(cx, t, &w));
     OSH_TRY(osh_tok_added_split(cx, t->added, true, &w));
-    // If an added token ends at the end of the text, no piece is open.
+    // if an added token ends at the end of the text, no piece is open
     if (w.open && w.cur->pieces[w.cur->n_pieces - 1].id >= 0)
         w.open = false, w.tail = (osh_tok_piece){.id = -1};
     OSH_TRY(osh_tok_steps_run(cx, &t->pretokenizers, &w));
@@ -391,7 +390,8 @@ osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_i
 {
     osh_status rc = OSH_OK;
     osh_tok_text raw = {0}, norm = {0}; // own
-    OSH_TRY(raw_normalize(cx, t, false)); // leaves little text to copy
+    /* Normalizes most of the text, so that little is left to copy. */
+    OSH_TRY(raw_normalize(cx, t, false));
     OSH_TRY(norm_encode(cx, t, ids, false));
     osh_tokenizer kept = *t; // view: the flags
     OSH_TRY(text_copy(cx, &raw, &t->raw));

@@ -1,6 +1,6 @@
-/* tok_file.c - splits a tokenizer.json into long lists and the rest. The lists (vocabulary, merges,
- * added tokens) stay text and are read item by item, which saves the memory of a JSON tree. Only
- * the rest becomes a tree. */
+/* tok_file.c - splits a tokenizer.json into its long lists (vocabulary, merges, added tokens) and
+ * everything else. The lists stay text and are read item by item, which saves the memory of a JSON
+ * tree. Everything else becomes a tree. */
 #include "base/map.h"
 #include "text/json_scan.h"
 #include "tokenizer/tok_impl.h"

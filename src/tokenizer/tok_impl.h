@@ -21,9 +21,9 @@ typedef struct osh_tok_list {
     const char *what; // view: name for messages
 } osh_tok_list;
 typedef struct osh_tok_file {
-    cJSON *tree; // own: all members of tokenizer.json but the long lists
-    osh_tok_list added, vocab, merges, scores; // scores: the vocabulary of a Unigram model, which
-                                               // is a list
+    cJSON *tree; // own: all members of tokenizer.json except the long lists
+    /* scores: the vocabulary of a Unigram model, which is a list. */
+    osh_tok_list added, vocab, merges, scores;
 } osh_tok_file;
 osh_status osh_tok_file_parse(osh_ctx *cx, osh_tok_file *f, const char *text, size_t n,
                               const char *what);
@@ -59,8 +59,10 @@ typedef struct osh_tok_text {
     size_t n, cap;
     osh_tok_piece *pieces; // own
     size_t n_pieces, cap_pieces;
-    size_t limit, made_of; // in bytes; limit: largest allowed size, 0: no limit; made_of: size of
-                           // the input
+    /* In bytes.
+     * limit: largest allowed size, 0: no limit.
+     * made_of: size of the input. */
+    size_t limit, made_of;
 } osh_tok_text;
 
 osh_status osh_tok_text_reserve(osh_ctx *cx, osh_tok_text *t, size_t n_more); // bytes
@@ -86,15 +88,18 @@ bool osh_cp_is_mark(uint32_t cp);    // true for characters of category M
 size_t osh_utf8_before(const char *s, size_t at);
 
 /* A pattern of tokenizer.json: a string or an Oniguruma regex. osh_tok_pattern_find finds the first
- * match at or after `from`, or sets at->start to SIZE_MAX if there is no match. The caller must
- * ignore an empty match directly after the previous match. */
+ * match at or after `from`. If there is none, it sets at->start to SIZE_MAX. The caller must ignore
+ * an empty match directly after the previous match. */
 typedef struct osh_tok_pattern {
     osh_regex *re; // own: the compiled regex; NULL: the pattern is the literal string
     char *literal; // own
     size_t n_literal;
-    bool one_atom; // true if the regex is X, X+, X{n}, X{n,} or X{n,m} with n up to 3, where X is
-                   // one character or class
-    bool local; // true if no match is empty or depends on text before the start of the search
+    /* True if the regex is X, X+, X{n}, X{n,} or X{n,m} with n up to 3, where X is one character or
+     * class. */
+    bool one_atom;
+    /* True if every match has at least one character, and depends only on text after the start of
+     * the search. */
+    bool local;
 } osh_tok_pattern;
 osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o,
                                 const char *what); // o: {"Regex": ...} or {"String": ...}
@@ -128,14 +133,15 @@ typedef enum {
 typedef struct osh_tok_step osh_tok_step;
 typedef struct osh_tok_model osh_tok_model;
 typedef struct osh_tok_charsmap osh_tok_charsmap;
-/* State between two steps. If `open` is true, more text follows, and the last piece may not be
- * complete. Text that a pre-tokenizer cannot cut yet is kept until more text is read. */
+/* State between two steps. If `open` is true, more text follows, and the last piece may be
+ * incomplete. Text that a pre-tokenizer cannot cut yet is kept until more text is read. */
 typedef struct osh_tok_work {
-    osh_tok_text *cur, *next; // cur: the step's input; next: the step's output; swapped after each
-                              // step
+    /* The two are swapped after each step.
+     * cur: the step's input.
+     * next: the step's output. */
+    osh_tok_text *cur, *next;
     bool open;
-    size_t left;         // number of bytes at the end of the text that are kept until more text is
-                         // read
+    size_t left; // number of bytes at the end of the text that are kept until more text is read
     size_t made_up;      // number of bytes that a step has inserted at the start of the open piece
     osh_tok_piece tail;  // tail.first and tail.cont describe the kept text
     const osh_tok_model *model;
@@ -153,8 +159,8 @@ struct osh_tok_step {
     bool invert;      // for Split: the option invert
     bool left, right; // for Strip: the options strip_left, strip_right
     bool each;        // for Digits: the option individual_digits
-    bool add_prefix;  // for ByteLevel: the option add_prefix_space; for Metaspace: true if
-                      // prepend_scheme is "always"
+    /* ByteLevel: the option add_prefix_space. Metaspace: true if prepend_scheme is "always". */
+    bool add_prefix;
     bool first_only;  // for Metaspace: true if prepend_scheme is "first"
     bool do_split;    // for ByteLevel: the option use_regex; for Metaspace: the option split
     bool clean, ideographs, accents, lower; // the four options of BertNormalizer
@@ -196,8 +202,8 @@ osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n
                            bool *yes);
 /* True if cp is a grapheme by itself when it is between letters. */
 bool osh_cp_is_grapheme(uint32_t cp);
-/* True if normalization never changes cp because of the text before it, and never changes that text
- * because of cp. If `compat` is true, this must also be so for the compatibility forms. */
+/* True if cp does not interact with the text before it: normalization never changes one of the two
+ * because of the other. If `compat` is true, this must be so for the compatibility forms, too. */
 bool osh_cp_starts_form(uint32_t cp, bool compat);
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
@@ -250,8 +256,8 @@ void osh_tok_model_free(osh_ctx *cx, osh_tok_model *m);
 bool osh_tok_model_find(const osh_tok_model *m, const char *token, size_t n, int32_t *id);
 size_t osh_tok_model_size(const osh_tok_model *m); // returns the number of tokens in the vocabulary
 int32_t osh_tok_model_max_id(const osh_tok_model *m);
-/* True if no token of the model contains the boundary between the characters x and y. False if a
- * whole word may be a token that merges do not make. */
+/* True if no token of the model contains the boundary between the characters x and y. Always false
+ * for models in which a whole word may be a token although no merge makes it. */
 bool osh_tok_model_parts(const osh_tok_model *m, uint32_t x, uint32_t y);
 osh_status osh_tok_model_encode(osh_ctx *cx, osh_tok_model *m, osh_ids *ids, const char *word,
                                 size_t n);
@@ -279,10 +285,10 @@ osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
 /* View of the tokenizer's added tokens. */
 const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t);
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // returns the highest id; -1: no tokens
-/* Sets *at to the last position in the second half of s, before its last character, where s may be
- * cut. *at is 0 if there is no such position. For any text that follows, no added token touches the
- * position or removes white space across it. `cuts` tells where the normalizers allow a cut; it is
- * NULL if `s` is already normalized. */
+/* Sets *at to the last position where s may be cut, in the second half of s and before its last
+ * character; 0: there is none. Whatever text follows, no added token touches this position or
+ * removes white space across it. `cuts` tells where the normalizers allow a cut; it is NULL if `s`
+ * is already normalized. */
 osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s,
                              size_t n, size_t *at);
 

@@ -84,8 +84,8 @@ done:
     return rc;
 }
 
-/* Returns the type of a model. Files of early versions name no type; the members of the model then
- * show the type. */
+/* Returns the type of a model. If the file names no type, as in early versions, the members of the
+ * model show the type. */
 static const char *model_type_of(const osh_tok_file *f, const cJSON *model)
 {
     bool unk = cJSON_GetObjectItemCaseSensitive(model, "unk_token");

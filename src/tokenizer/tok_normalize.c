@@ -29,8 +29,8 @@ done:
 }
 
 /* Normalizes text to the form. Characters that the tables of the tokenizers library do not have yet
- * are copied unchanged. No character composes with them or is reordered across them, so the text
- * between two such characters is normalized alone. */
+ * are copied unchanged. No character composes with them or moves across them, so the text between
+ * two of them is normalized by itself. */
 static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
 {
     osh_status rc = OSH_OK;
@@ -217,7 +217,7 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
         if (!again) {
             OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
             OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
-            // the replacement counts as a part of the last character of the match
+            // the replacement belongs to the last character of the match
             if (start == 0 && end > 0)
                 p->first &= st->n_content > 0 && osh_utf8_next(s, n, &cp) == end;
             done_to = end;
@@ -313,9 +313,8 @@ osh_status osh_tok_normalizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJS
         {"Precompiled", load_precompiled, run_precompiled, OSH_CUT_NEVER},
         {"Strip", load_strip, run_strip_spaces, OSH_CUT_NEVER},
         {"Prepend", load_prepend, run_prepend, OSH_CUT_ANYWHERE},
-        {"Replace", load_replace, run_replace, OSH_CUT_NEVER}, // a Replace of one character allows
-                                                               // a cut at any position (set by
-                                                               // load_replace)
+        /* load_replace changes NEVER to ANYWHERE for a Replace of one character. */
+        {"Replace", load_replace, run_replace, OSH_CUT_NEVER},
         {"ByteLevel", NULL, run_osh_tok_map_bytes, OSH_CUT_ANYWHERE},
         {NULL, NULL, NULL, OSH_CUT_NEVER}};
 
@@ -341,10 +340,10 @@ static bool keeps_calm_letters(const osh_tok_steps *steps)
     return true;
 }
 
-/* Returns the kind of positions where all normalizers together allow a cut. Before a normal form
- * (NFC, ...) only lower case and the removal of marks are allowed, because other normalizers may
- * change the characters that the form joins. Before Prepend no normalizer may delete characters,
- * because Prepend ignores an empty text. */
+/* Returns the kind of positions where all normalizers together allow a cut. A kind other than
+ * "never" or "calm" requires two things. Before a normal form (NFC, ...) there is only lower case
+ * or removal of marks, because other normalizers may change the characters that the form joins.
+ * Before Prepend no normalizer deletes characters, because Prepend ignores an empty text. */
 osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps)
 {
     osh_cut_kind all = OSH_CUT_ANYWHERE,

@@ -62,10 +62,11 @@ typedef struct rewriter {
     uint32_t last;         // last character of the pattern, if the last item is a character; else 0
     bool lines;            // true if the pattern has ^ or $
     bool caseless;         // true if the option i is on
-    bool looks;            // true if the pattern has \A, \G, \K or another item that depends on
-                           // text before a match
-    bool named, numbered;  // named: true if the pattern has (?<name>...); numbered: true if it has
-                           // \1 to \9
+    /* True if the pattern has \A, \G, \K or another item that depends on text before a match. */
+    bool looks;
+    /* named: true if the pattern has (?<name>...).
+     * numbered: true if it has \1 to \9. */
+    bool named, numbered;
 } rewriter;
 
 static osh_status rewriter_refuse(const rewriter *r, const char *why)
@@ -107,7 +108,7 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
         OSH_TRY(put_newer(r, "Nd"));
     } else if (kind == 'h') {
         OSH_TRY(rewriter_put(r, "0-9A-Fa-f", 9));
-    } else if (kind == 'w') { // the circled letters are symbols (So), but Alphabetic
+    } else if (kind == 'w') { // circled letters are symbols (So), but have the property Alphabetic
         for (size_t i = 0; i < 4; i++) {
             OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", word[i]));
             OSH_TRY(put_newer(r, word[i]));
@@ -116,7 +117,7 @@ static osh_status put_members(rewriter *r, char kind, const char *prop)
                                "\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
                                "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"));
     } else {
-        char name[48]; // PCRE2 takes a script name without "sc:" as script extensions
+        char name[48]; // PCRE2 reads a script name without "sc:" as script extensions
         snprintf(name, sizeof name, "%s%s", osh_uni_is_script(prop) ? "sc:" : "", prop);
         OSH_TRY(osh_buf_printf(r->cx, r->out, "\\p{%s}", name));
         OSH_TRY(put_newer(r, name));
@@ -299,7 +300,7 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
     if (kind == 'p' && in_class && r->caseless && osh_uni_is_cased(prop))
         OSH_TRY(rewriter_refuse(r, "without case, a property of letters or marks inside brackets"));
     if (in_class && negated) {
-        if (kind == 's') { // \S in PCRE2 lacks only U+180E
+        if (kind == 's') { // PCRE2's \S differs only in U+180E, which it does not match
             OSH_TRY(rewriter_put(r, "\\S\\x{180E}", 10));
             goto done;
         }
@@ -440,7 +441,8 @@ static osh_status rewrite_group_kind(rewriter *r, open_group *g)
     g->unbehind |= behind && s[1] == '!';
     s = r->s + r->at;
     size_t n = g->captures ? strcspn(s + 1, *s == '<' ? ">" : "'") + 2 : behind ? 2 : 1;
-    if (n > r->n - r->at) n = r->n - r->at; // the group name does not end; PCRE2 reports the error
+    /* The name of the group has no end; PCRE2 reports the error. */
+    if (n > r->n - r->at) n = r->n - r->at;
     OSH_TRY(rewriter_put(r, s, n));
     r->at += n;
 done:

@@ -1,5 +1,5 @@
-/* tok_pretokenize.c - pre-tokenizers of tokenizer.json: they cut pieces, and treat each piece
- * alone.
+/* tok_pretokenize.c - pre-tokenizers of tokenizer.json: they cut pieces; each piece is then
+ * processed by itself.
  *
  * tok_split.c makes all cuts. ByteLevel and Metaspace also change the bytes. The patterns are those
  * of tokenizers/src/pre_tokenizers. */

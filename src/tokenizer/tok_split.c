@@ -5,7 +5,7 @@
 
 enum { CHECK_EVERY = 4096 }; // number of pieces or matches between checks for an interrupt
 
-/* A cutter joins the segments of one piece (matches and the gaps between them), in order, into new
+/* A cutter joins neighbouring segments of one piece (matches and the gaps between them) to new
  * pieces. The member `kind` says which segments are joined. */
 typedef struct cutter {
     osh_ctx *cx;
@@ -68,7 +68,7 @@ done:
 }
 
 /* Adds the matches and the gaps between them as segments. Sets *done to the end of the last match,
- * and *known to a position before which no further match begins. */
+ * and *known to a position such that no further match begins before it. */
 static osh_status cut_matches(cutter *c, const osh_tok_step *st, const osh_haystack *h,
                               osh_match_fn next_match, size_t *known, size_t *done)
 {
@@ -120,9 +120,9 @@ void osh_tok_leave(osh_tok_work *w, osh_tok_piece begin, size_t n)
     w->tail = begin;
 }
 
-/* Cuts the open piece, which is the last piece; more text follows it. Only the segments before the
- * last gap are certain. A later pre-tokenizer may cut a long gap, so the gap remains the open
- * piece. */
+/* Cuts the open piece, which is the last piece; more text follows it. Later text cannot change the
+ * segments before the last gap, so they are cut. The last gap remains the open piece; a later
+ * pre-tokenizer may cut it. */
 static osh_status cut_open(cutter *c, const osh_tok_step *st, const osh_haystack *h,
                            osh_match_fn next_match, osh_tok_work *w)
 {

@@ -1,10 +1,5 @@
-/* tok_unicode.c - tables of characters, measured because tokenizers contains five versions of
- * Unicode.
- *
- * The table of newer characters comes from a comparison of every code point in tokenizers 0.23
- * (Oniguruma, Unicode 16) and PCRE2 10.42 (Unicode 14). With a newer PCRE2 the table changes
- * nothing. The other tables come from a comparison with utf8proc 2.8 (Unicode 15), for the classes
- * and mappings that tokenizers takes from Rust. */
+/* tok_unicode.c - tables of characters. They were measured, because the tokenizers library contains
+ * five versions of Unicode. */
 #include "tokenizer/tok_unicode.h"
 
 const osh_uni_range osh_uni_newer[] = {

@@ -4,8 +4,8 @@
  * Agrees with tokenizers/src/models/unigram, which is SentencePiece's encode_optimized: each token
  * of the vocabulary is an edge from the character where it starts. A character that is no token by
  * itself is unknown, and its score is the lowest score minus 10. Sums are computed in double from
- * the start of the word, so equal paths have equal sums. Among equal paths the path that is found
- * first wins. Successive unknown characters become one token. */
+ * the start of the word, so equal paths have equal sums. Of paths with equal scores, the first one
+ * found is used. Successive unknown characters become one token. */
 #include "tokenizer/tok_model.h"
 #include "tokenizer/tok_trie.h"
 #include <math.h>
@@ -18,8 +18,9 @@ enum { CHECK_EVERY = 1 << 18 }; // number of bytes between checks for an interru
 
 typedef struct place { // a position between two characters of a word
     double score;      // score of the best path from the start to this position
-    uint32_t from, to; // from: offset of the start of the path's last token; to: offset of the end
-                       // of the next token of the chosen path
+    /* from: offset of the start of the path's last token.
+     * to: offset of the end of the next token of the chosen path. */
+    uint32_t from, to;
     int32_t id;        // id of the path's last token; -1: no path yet
 } place;
 
@@ -61,8 +62,8 @@ static int32_t unigram_max_id(const void *state)
     return (int32_t)((const unigram *)state)->n - 1;
 }
 
-/* Stores a path to p whose last token begins at `from`, if p has no path yet or if the new score is
- * higher. */
+/* A path to p has been found whose last token begins at `from`. Stores it if p has no path yet or
+ * if its score is higher. */
 static void place_offer(place *p, uint32_t from, int32_t id, double score)
 {
     if (p->id >= 0 && !(score > p->score)) return;
@@ -158,9 +159,10 @@ done:
     return rc;
 }
 
-/* Returns the number in s as serde_json reads it, which is not always the nearest double: the
- * digits are an integer of 64 bits, which is rounded once, then multiplied or divided by a power of
- * ten. Scores must agree to the last bit, because a close choice between paths may depend on it. */
+/* Returns the number in s as serde_json reads it, which is not always the nearest double:
+ * serde_json reads the digits as an integer of 64 bits, rounds it once, and multiplies or divides
+ * it by a power of ten. Scores must agree to the last bit, because a close choice between paths may
+ * depend on it. */
 static double serde_number(const char *s)
 {
     bool minus = *s == '-', stop = false, point = false;
@@ -234,7 +236,7 @@ static osh_status unigram_load_scores(osh_ctx *cx, unigram *u, const osh_tok_lis
         if (!any) break;
         OSH_TRY(unigram_load_entry(cx, u, &words, &it, what));
     }
-    // the last of two equal tokens is kept
+    // if two tokens are equal, the last is used
     OSH_TRY(osh_tok_trie_build(cx, &u->trie, &words, &twice));
 done:
     osh_tok_words_deinit(cx, &words);

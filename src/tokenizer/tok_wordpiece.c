@@ -1,6 +1,6 @@
-/* tok_wordpiece.c - the models WordPiece and WordLevel. WordPiece repeatedly takes the longest
- * token at the start of the rest of a word. If no token matches, the whole word is unknown.
- * WordLevel: a word is one token or unknown.
+/* tok_wordpiece.c - the models WordPiece and WordLevel. WordPiece repeatedly removes the longest
+ * token from the start of a word. If at some point no token matches, the whole word is unknown. In
+ * WordLevel, a word is one token or unknown.
  *
  * Agrees with tokenizers/src/models/wordpiece and wordlevel. After the first token, WordPiece looks
  * for tokens with the prefix ("##"). */
@@ -11,8 +11,8 @@
 typedef struct wordpiece {
     osh_tok_trie trie; // own
     char *unk;         // own; the unknown token, for messages
-    uint32_t behind;   // trie node of the prefix "##" of tokens inside a word; 0 if the prefix is
-                       // empty
+    /* Trie node of the prefix "##" of tokens inside a word; 0 if the prefix is empty. */
+    uint32_t behind;
     bool any_behind;   // true if a token begins with the prefix
     int64_t max_chars; // a word with more characters is unknown
     size_t size;

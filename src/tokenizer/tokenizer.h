@@ -1,11 +1,10 @@
 /* tokenizer.h - converts text to token ids with a tokenizer.json, as the Hugging Face tokenizers
  * library does.
  *
- * Only tokenizer.json decides the ids. tokenizer_config.json gives the maximum length and nothing
- * else: transformers 5 also ignores add_bos_token of tokenizer_config.json when there is a
- * tokenizer.json. The truncation, the padding and the decoder of tokenizer.json are ignored. An
- * unknown component is an error that names it. A tokenizer contains caches: only one thread may use
- * it at a time. */
+ * Only tokenizer.json decides the ids. Only the maximum length is read from tokenizer_config.json;
+ * transformers 5, too, ignores its add_bos_token if there is a tokenizer.json. The truncation, the
+ * padding and the decoder of tokenizer.json are ignored. An unknown component is an error that
+ * names it. A tokenizer contains caches: only one thread may use it at a time. */
 #ifndef OSH_TOKENIZER_H
 #define OSH_TOKENIZER_H
 #include "base/base.h"
@@ -22,18 +21,20 @@ void osh_tokenizer_close(osh_ctx *cx, osh_tokenizer *t);
  * as with Python's errors="replace". */
 osh_status osh_tokenizer_encode(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                                 size_t n, bool special_tokens);
-/* Encodes a text in parts, without special tokens: begin, then feed for each part, then end. The
- * appended ids are those of the whole text. A caller that needs no more ids need not call end. The
- * tokenizer keeps only the text whose ids still depend on later text, and at most one part more. */
+/* The next functions encode a text in parts, without special tokens: begin, then feed for each
+ * part, then end. Together they append the ids of the whole text. A caller that needs no more ids
+ * may omit end. The tokenizer stores only the text whose ids still depend on later text, and at
+ * most one more part. */
 void osh_tokenizer_begin(osh_tokenizer *t);
 osh_status osh_tokenizer_feed(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, const char *text,
                               size_t n);
 osh_status osh_tokenizer_end(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids);
-/* Appends the ids that osh_tokenizer_end would append now, and keeps the text for later parts.
- * First appends to `ids` the ids that later text cannot change. *tail: own by the caller. */
+/* Appends to `ids` the ids that later text cannot change. Sets *tail (owned by the caller) to
+ * the ids that osh_tokenizer_end would append after them now. Keeps the text of *tail for later
+ * parts. */
 osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_ids *tail);
-/* Appends the special tokens that the post-processor puts before a text, or, if the last
- * argument is true, those that it puts after a text. */
+/* Appends the special tokens that the post-processor puts before a text or, if the last argument is
+ * true, after a text. */
 osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool behind);
 /* Sets the size of a part (osh_tokenizer_feed) in bytes; for tests. The default is 64 KiB. */
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n);

@@ -17,24 +17,24 @@ typedef struct osh_finding {
 typedef struct osh_verify {
     const char *dir;              // view: directory of the output
     const osh_verify_options *opt; // view
-    osh_checkpoint *ck;           // own: the output, opened as a checkpoint; NULL: it cannot be
-                                  // opened
-    cJSON *manifest;              // own: the manifest without its lists of modules, tensors and
-                                  // folds; NULL: none
-    bool quantized, pruned, changed; // true if the manifest has a tensor with the rule "quantized",
-                                     // "pruned", "changed"
-    osh_map *recorded;            // own: maps the name of a module to the error that the manifest
-                                  // records (the bits of a double)
+    osh_checkpoint *ck; // own: the output, opened as a checkpoint; NULL: it cannot be opened
+    /* The manifest without its lists of modules, tensors and folds; NULL: none. */
+    cJSON *manifest;              // own
+    /* True if the manifest has a tensor with the rule "quantized", "pruned", "changed". */
+    bool quantized, pruned, changed;
+    /* Maps the name of a module to the error that the manifest records (the bits of a double). */
+    osh_map *recorded;            // own
     osh_options plan_options;     // own: strings of the options with which the plan is made again
     osh_plan *plan;               // own: plan made from source and recipe; NULL: no source is given
     osh_globals *globals;         // own: global scales of the plan; NULL: none
     osh_finding *findings;        // own
     size_t n, cap;
-    /* Several ranks (opt->ranks) divide the checks. All ranks count them alike. */
+    /* Several ranks (opt->ranks) divide the checks. All ranks number the checks in the same way. */
     int64_t item; // number of the check that runs
     bool here;    // true if this rank keeps the findings of this check
     double *load; // own [ranks]: bytes of the checks that each rank has done
-    /* n_sums: number of checksums that agree; n_compared: number of tensors equal to the source's;
+    /* n_sums: number of checksums that agree.
+     * n_compared: number of tensors equal to the source's.
      * n_modules: number of checked modules. */
     int64_t n_sums, n_compared, n_modules;
 } osh_verify;
@@ -50,19 +50,19 @@ osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const ch
                              const char *wanted);
 
 
-/* verify_share.c: divides the checks among ranks. osh_verify_next begins a check that the rank does
- * which has read the fewest bytes so far. Returns true if it is this rank. `bytes`: cost of
- * the check. osh_verify_alone begins checks that all ranks do, because the next checks need their
- * results; only rank 0 keeps their findings. */
+/* verify_share.c: divides the checks among ranks. osh_verify_next assigns the next check to the
+ * rank that has read the fewest bytes so far. It returns true if that is this rank. `bytes`: cost
+ * of the check. osh_verify_alone begins checks that every rank does, because later checks need
+ * their results; only rank 0 keeps the findings of these checks. */
 bool osh_verify_next(osh_verify *v, int64_t bytes);
 void osh_verify_alone(osh_verify *v);
 /* Fails on each rank that sees another checkpoint than rank 0. ck NULL: it cannot be opened. `what`
  * names the checkpoint in the message. */
 osh_status osh_verify_agree(osh_ctx *cx, const osh_verify *v, const char *what,
                             const osh_checkpoint *ck);
-/* Gives rank 0 the checksums of the source that all ranks have read. */
+/* Sends the checksums of the source that each rank has read to rank 0. */
 osh_status osh_verify_gather_sums(osh_ctx *cx, const osh_verify *v);
-/* Gives rank 0 the findings and counts of all ranks, in the order of the checks. */
+/* Sends the findings and counts of all ranks to rank 0, in the order of the checks. */
 osh_status osh_verify_gather(osh_ctx *cx, osh_verify *v);
 
 

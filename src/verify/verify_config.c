@@ -59,11 +59,10 @@ static osh_status config_shape(osh_ctx *cx, int64_t shape[2], const osh_verify *
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *s = config_find_leaf(cx, v, module, "weight_shape"),
                           *w = config_find_leaf(cx, v, module, "weight");
-    const osh_ckpt_tensor *packed =
-        config_find_leaf(cx, v, module, "weight_packed"); // FP4: one byte has two codes
-    const osh_ckpt_tensor *scale =
-        config_find_leaf(cx, v, module, "weight_scale"); // FP6: three bytes have four codes, and
-                                                         // each scale belongs to 24 bytes
+    /* FP4: one byte has two codes. */
+    const osh_ckpt_tensor *packed = config_find_leaf(cx, v, module, "weight_packed");
+    /* FP6: three bytes have four codes, and each scale belongs to 24 bytes. */
+    const osh_ckpt_tensor *scale = config_find_leaf(cx, v, module, "weight_scale");
     shape[0] = shape[1] = 0;
     if (s && s->e->dtype == OSH_I64 && s->e->ndim == 1 && s->e->shape[0] == 2) {
         OSH_TRY(config_read_leaf(cx, &t, v, s));
@@ -326,8 +325,8 @@ done:
     return rc;
 }
 
-/* Checks that a module has the global scale of the first Linear that engines fuse with it, because
- * a fused module has only one global scale. */
+/* Checks that a module has the same global scale as the first Linear of the fused module to which
+ * both belong. A fused module has only one global scale. */
 static osh_status config_check_global_scales(osh_ctx *cx, osh_verify *v, const char *module)
 {
     osh_status rc = OSH_OK;

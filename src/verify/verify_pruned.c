@@ -9,9 +9,9 @@
 
 typedef struct pruned_seen {
     int64_t zeros, bad_groups, bad_values;
-    int64_t group_row, group_at, value_row, value_at; // row and column of the first group with too
-                                                      // few zeros (group_*), and of the first wrong
-                                                      // value (value_*)
+    /* Row and column of the first group with too few zeros (group_*), and of the first wrong value
+     * (value_*). */
+    int64_t group_row, group_at, value_row, value_at;
 } pruned_seen;
 
 static void pruned_look_at_row(pruned_seen *s, const osh_prune_rule *rule, const float *row,
@@ -42,9 +42,8 @@ static osh_status pruned_say(osh_ctx *cx, osh_verify *v, const osh_linear *l,
             cx, v, l->name, text, "row %lld has fewer from column %lld on, and %lld groups more",
             (long long)s->group_row, (long long)s->group_at, (long long)s->bad_groups - 1));
     }
-    if (!rule->m && (double)s->zeros + (double)(l->O + l->I) <
-                        n * rule->sparsity) { // up to O + I missing zeros are accepted, because the
-                                              // pruner rounds counts down
+    /* Up to O + I missing zeros are accepted, because the pruner rounds counts down. */
+    if (!rule->m && (double)s->zeros + (double)(l->O + l->I) < n * rule->sparsity) {
         snprintf(text, sizeof text, "%g", rule->sparsity);
         OSH_TRY(osh_verify_add(cx, v, l->name, text, "a share of %g is 0", (double)s->zeros / n));
     }

@@ -1,6 +1,7 @@
 /* verify_share.c - divides the checks of `oneshot verify` among ranks. All ranks walk through the
- * same list of checks and count them. Each rank does its own checks, and tells rank 0 its findings
- * with the number of the check, so that rank 0 prints them in the order of one process. */
+ * same list of checks and count them. Each rank does its own checks, and sends its findings with
+ * the numbers of the checks to rank 0. So rank 0 prints them in the same order as one process
+ * would. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -90,7 +91,7 @@ done:
     return rc;
 }
 
-/* Posts counts and findings to rank 0. */
+/* Sends counts and findings to rank 0. */
 static osh_status findings_post(osh_ctx *cx, const osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -108,7 +109,7 @@ static osh_status findings_post(osh_ctx *cx, const osh_verify *v)
         OSH_TRY(osh_put_text(cx, &b, f->found));
         OSH_TRY(osh_put_text(cx, &b, f->wanted));
     }
-    void *bytes = b.data; // own by the post from here on, also after a failure
+    void *bytes = b.data; // the post owns these bytes, also after a failure
     size_t n = b.len;
     b = (osh_buf){.data = NULL};
     OSH_TRY(osh_ranks_post(cx, v->opt->ranks, bytes, n));
@@ -172,7 +173,8 @@ osh_status osh_verify_gather(osh_ctx *cx, osh_verify *v)
     if (osh_ranks_me(ranks)) return findings_post(cx, v);
     size_t n = v->n < OSH_VERIFY_MAX ? v->n : OSH_VERIFY_MAX;
     for (int k = 1; k < osh_ranks_n(ranks); k++) OSH_TRY(findings_take(cx, v, &n, k));
-    for (size_t i = 0; i < n; i++) v->findings[i].nth = i; // a check's findings are of one rank
+    /* All findings of a check come from one rank. */
+    for (size_t i = 0; i < n; i++) v->findings[i].nth = i;
     if (n) qsort(v->findings, n, sizeof *v->findings, finding_order);
 done:
     return rc;

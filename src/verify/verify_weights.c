@@ -220,18 +220,20 @@ typedef struct errors {
     bool *live;          // own [I]: true for columns of dq with a value that is not 0
     double err, norm;    // |w - dq|^2 and |w|^2 of the whole weight
     double removed;      // fraction of the source's |w|^2 that pruning removed
-    double live_err, expected; // over the live columns: squared error; squared error of rounding,
-                               // plus s^2 / 12 for each element
-    double worst_row,
-        worst_steps;         // worst_row: largest squared error of a row, relative to `expected`;
-                             // worst_steps: largest error of an element, in scales
+    /* Over the live columns: squared error; squared error of rounding, plus s^2 / 12 for each
+     * element. */
+    double live_err, expected;
+    /* worst_row: largest squared error of a row, relative to `expected`.
+     * worst_steps: largest error of an element, in scales. */
+    double worst_row, worst_steps;
     double dot, square;      // dot: <w, dq>; square: |dq|^2; over the live columns of all rows
-    double worst_cosine;     // smallest cosine between a row of w and the same row of dq; 0 if the
-                             // row of dq is 0
+    /* Smallest cosine between a row of w and the same row of dq; 0 if the row of dq is 0. */
+    double worst_cosine;
     int64_t cosine_row;      // row of worst_cosine
-    int64_t bad_row, step_row, step_col,
-        n_bad; // bad_row: row of worst_row; step_row, step_col: element of worst_steps; n_bad:
-               // number of rows whose error exceeds the bound with ROW_FACTOR
+    /* bad_row: row with the error worst_row.
+     * step_row, step_col: position of the element with the error worst_steps.
+     * n_bad: number of rows whose error exceeds the bound with ROW_FACTOR. */
+    int64_t bad_row, step_row, step_col, n_bad;
 } errors;
 
 static void errors_deinit(osh_ctx *cx, errors *e)

@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 
 #define GOLDEN OSH_SOURCE_DIR "/tests/golden/safetensors/"
 

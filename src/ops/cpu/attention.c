@@ -5,12 +5,12 @@
  *                    head 1: queries [pos, pos + n)   all heads that read one kv head, so that
  *                    ...                              the kv head is loaded once for all of them
  *
- * A tile uses the keys of the sample up to the last query of the tile, so only scores of the last n
- * keys are masked. Tiles of few queries compute fewer masked scores; tiles of many rows spend less
+ * A tile of n queries uses the keys of the sample up to the last query of the tile, so only scores
+ * of the last n keys can be masked. Small tiles compute fewer masked scores; large tiles spend less
  * time on the setup of matrix products. With AVX2 (math/tile.h) keys and values are packed once for
- * all tiles, and for each group of 24 rows (GROUP) only the scores that the group needs are
- * computed. With AVX-512 BF16 (math/pairs.h) keys and values are packed too; queries are read in
- * place, 32 queries of a head at a time. Shape letters: op.h. */
+ * all tiles, and the scores are computed for groups of 24 rows (GROUP): a group computes only the
+ * scores that its rows need. With AVX-512 BF16 (math/pairs.h) keys and values are packed too;
+ * queries are read in place, 32 queries of a head at a time. Shape letters: op.h. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -31,19 +31,20 @@ typedef enum { BLAS, TILES, PAIRS } way;
 
 typedef struct attention_worker {
     float *q, *y;     // queries and outputs of a tile, [heads of one kv head, queries, Dh]
-    /* keys and values of the first n_keys tokens of one kv head: [tokens of the longest sample,
-     * Dh]. With TILES, k is packed in panels [Dh, 16 keys] and v in panels [longest sample, 16
+    /* Keys and values of the first n_keys tokens of one kv head: [tokens of the longest sample,
+     * Dh]. With TILES they are packed in panels: k [Dh, 16 keys], v [longest sample, 16
      * channels]. */
     float *k, *v;
     float *s;         // scores [heads * queries, tokens of the longest sample, padded to 16]
-    float *strip;     // with TILES: 16 keys in f32, [16, Dh], which are packed as the next panel of
-                      // k
-    /* Only with PAIRS. `kp`: panels of 16 keys; `vp`: panels of 16 channels for n_keys tokens;
-     * `qp`: packed queries of a band (BAND queries of one head). */
+    float *strip; // with TILES: 16 keys in f32, [16, Dh], which are packed as the next panel of k
+    /* Only with PAIRS.
+     * kp: keys, in panels of 16 keys.
+     * vp: values of n_keys tokens, in panels of 16 channels.
+     * qp: packed queries of a band (BAND queries of one head). */
     uint32_t *kp, *vp, *qp;
-    int64_t sample, kv_head, n_keys; // contents of k and v (or kp and vp): the first n_keys keys of
-                                     // kv_head in the sample whose first row is `sample` (-1:
-                                     // empty)
+    /* k and v (or kp and vp) contain the first n_keys keys and values of kv head kv_head, for the
+     * sample whose first row is `sample`. sample -1: they are empty. */
+    int64_t sample, kv_head, n_keys;
 } attention_worker;
 
 typedef struct attention_job {
@@ -52,8 +53,9 @@ typedef struct attention_job {
     way way;
     const osh_tile *tiles;
     int64_t n_tiles, longest; // longest: number of tokens of the longest sample
-    int64_t past;             // number of earlier keys of the sample in the state (osh_op_past); 0:
-                              // the sample runs as a whole
+    /* Number of keys that are already in the state of the sample (osh_op_past). 0: the sample runs
+     * as a whole. */
+    int64_t past;
     const float *sinks;       // sinks [H]; NULL: the op has no sinks
     attention_worker *workers;
 } attention_job;
@@ -76,8 +78,8 @@ static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + head * Dh), x->dtype, Dh);
 }
 
-/* Converts the first n keys and values of this sample and kv head to f32, except those that the
- * worker has already converted. */
+/* Converts the first n keys and values of this sample and kv head to f32. Skips keys and values
+ * that the worker has already converted. */
 static void load_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
 {
@@ -122,16 +124,17 @@ typedef struct rows_of {
     const osh_tile *t;
     int64_t rows;
     const osh_attention_attr *at;
-    float scale, softcap; // scale: factor of the scores; softcap: limit of the scores, 0 if they
-                          // are not capped
+    /* scale: factor of the scores.
+     * softcap: limit of the scores, 0 if they are not capped. */
+    float scale, softcap;
     osh_dtype dt;
     const float *sinks; // sinks of the heads of the kv head; NULL: the op has no sinks
 } rows_of;
 
-/* Turns s[from] ... s[to - 1], the products of a query with its visible keys, into the
- * probabilities of a softmax with the sink's score as one more score. First computes the softmax p
- * without the sink, in f32. If m is the largest score and p_m = 1 / sum e^(s - m), the sink changes
- * each p to p / (1 + e^(sink - m) p_m). */
+/* Turns s[from] ... s[to - 1], the products of a query with its visible keys, into probabilities.
+ * The softmax includes the sink's score. First computes the softmax p without the sink, in f32.
+ * With the largest score m and p_m = 1 / sum e^(s - m), the probability with the sink is p / (1 +
+ * e^(sink - m) p_m). */
 static void softmax_sink(float *s, int64_t from, int64_t to, float scale, float sink, osh_dtype dt)
 {
     int64_t top = from;
@@ -262,8 +265,8 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* Computes attention for m queries of one head, from row `row` of the tile on. All m queries use
- * the keys up to that of the last query; a key after a query has probability 0. */
+/* Computes attention for m queries of one head, from row `row` of the tile on. The matrix products
+ * of all m queries include the keys up to the last query. Keys after a query get probability 0. */
 static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
                         int64_t head, int64_t row, int64_t m)
 {
@@ -305,10 +308,10 @@ static void attend_by_pairs(attention_worker *me, const attention_job *j, const 
             attend_band(me, j, o, h, r, osh_min64(BAND, o->t->n - r));
 }
 
-/* Computes one tile of queries for one kv head. Consecutive chunks have the same kv head and go
- * from the last tile of the batch to the first. So a worker often has the keys of its next chunk
- * already. A later tile of a sample has more keys, so the last chunks, for which all workers wait,
- * are small. */
+/* Computes one tile of queries for one kv head. Consecutive chunks have the same kv head, so a
+ * worker often has the keys of its next chunk already. The chunks go from the last tile of the
+ * batch to the first. Later tiles of a sample have more keys and take longer, so the work ends with
+ * short chunks, and workers wait little for each other. */
 static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const attention_job *j = user;
@@ -342,8 +345,8 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* Sizes of a worker's scratch in 4-byte words: scores `s`, `keys`, `values`, packed `queries`, and
- * the total `all`, which includes the sums y. */
+/* Sizes of a worker's scratch in 4-byte words: scores (s), keys (k), values (v), packed queries
+ * (q), and the total (all), which includes y. */
 typedef struct pairs_words { int64_t s, k, v, q, all; } pairs_words;
 
 static pairs_words pairs_room(const osh_attention_attr *at, int64_t longest)
@@ -426,7 +429,8 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
-    (void)in_width, (void)out_width; // not used; the longest sample has at most n_tokens tokens
+    /* in_width and out_width are not used. The longest sample has at most n_tokens tokens. */
+    (void)in_width, (void)out_width;
     int64_t floats = attention_floats(attr, BLAS, n_tokens),
             pairs = attention_floats(attr, PAIRS, n_tokens);
     if (osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > floats) floats = pairs;

@@ -7,8 +7,9 @@
  *
  * dy is the gradient of the output. slope is the derivative of a score with respect to the product
  * q k: scale, or scale (1 - (score / cap)^2) if scores are capped. A row in which a sink has
- * probability p adds -p rowsum(p dp) to the gradient of the sink. With sinks, samples are computed
- * one after the other, so that the gradient of a sink is summed in the order of the samples. */
+ * probability p adds -p rowsum(p dp) to the gradient of the sink. If the op has sinks, samples are
+ * computed one after the other, because the gradient of a sink must be summed in the order of the
+ * samples. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -25,7 +26,7 @@ enum { QUERIES = 128 };
 
 typedef struct attention_grad_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // the samples, one tile (range of rows) each; view
+    const osh_tile *seq; // range of rows of each sample; view
     int64_t longest;     // number of tokens of the longest sample
     float *room;         // scratch [threads, attention_grad_floats]; own
 } attention_grad_job;
@@ -33,12 +34,15 @@ typedef struct attention_grad_job {
 typedef struct back_room {
     float *k, *v, *dk, *dv;  // keys and values of the kv head and their gradients, [longest, Dh]
     float *q, *dy, *dq;      // [QUERIES, Dh]
-    float *p, *ds;           // p: probabilities; ds: gradients of the products q k^T; both
-                             // [QUERIES, ld]
-    float *slope;            // scratch [ld]: derivatives of the scores of one row (the first
-                             // comment defines slope)
-    float scale, cap;        // scale: factor of the scores; cap: limit of the scores, 0 if they are
-                             // not capped
+    /* Each [QUERIES, ld].
+     * p: probabilities.
+     * ds: gradients of the products q k^T. */
+    float *p, *ds;
+    /* Scratch [ld]: derivatives of the scores of one row (the first comment defines slope). */
+    float *slope;
+    /* scale: factor of the scores.
+     * cap: limit of the scores, 0 if they are not capped. */
+    float scale, cap;
     int64_t ld;
     float sink;              // score of the head's sink; -INFINITY: the head has no sink
     double to_sink;          // gradient of the sink of the head
@@ -70,9 +74,9 @@ static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + at), x->dtype, Dh);
 }
 
-/* Writes x [n, Dh] to the gradient of in[k], rows [row, row + n) and columns [at, at + Dh). Adds x
- * instead if the gradient is not fresh. Does nothing if the caller does not request this
- * gradient. */
+/* Writes x [n, Dh] to the gradient of in[k], rows [row, row + n) and columns [at, at + Dh). If the
+ * gradient already has values (is not fresh), adds x to it. Does nothing if the caller does not
+ * request this gradient. */
 static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row, int64_t n,
                       int64_t at)
 {
@@ -87,9 +91,9 @@ static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row
 
 /* Turns s, the products of query i of the sample with n_keys keys, into probabilities p. The query
  * sees keys [first, i]. Sets slope [n_keys] to the derivative of each capped score with respect to
- * its product. Returns the probability of the sink, b / (1 + b), or 0 without a sink. m is the
- * largest score, p_m = 1 / sum e^(s - m) without the sink, and b = e^(sink - m) p_m. Each p is
- * divided by 1 + b. */
+ * its product. Returns the probability of the sink, or 0 if there is no sink. For a sink, let m be
+ * the largest score, p_m = 1 / sum e^(s - m) and b = e^(sink - m) p_m. The probability of the sink
+ * is then b / (1 + b), and each p without the sink is divided by 1 + b. */
 static float attention_row_softmax(const back_room *me, float *s, float *slope, int64_t i,
                                    int64_t n_keys, int64_t first)
 {

@@ -8,7 +8,7 @@ typedef struct head_job {
     const osh_op_args *a;
     osh_head_fn fn;
     int64_t heads, floats;
-    osh_tile *seq; // the samples, one tile (range of rows) each; own
+    osh_tile *seq; // range of rows of each sample; own
     float *room;   // scratch [threads, floats]; own
 } head_job;
 
@@ -39,8 +39,8 @@ done:
     return rc;
 }
 
-/* Returns an upper bound of the bytes of scratch. Each token may be a sample, so n_tokens bounds
- * the number of samples. */
+/* Returns an upper bound of the bytes of scratch. Assumes n_tokens samples, because each sample may
+ * have only one token. */
 size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads)
 {
     return (size_t)(n_threads * floats) * sizeof(float) + (size_t)(n_tokens + 2) * sizeof(osh_tile);
@@ -51,9 +51,10 @@ typedef struct back_job {
     const osh_head_back *way;
     const osh_tile *seq;          // the current sample; view
     int64_t first, longest, floats;
-    float *room, *shared;         // room: scratch [threads, floats], own; shared: view of the
-                                  // memory after `room`, one range for each head of a wave (the
-                                  // heads that run at once)
+    /* room: scratch [threads, floats], own.
+     * shared: view of the memory after `room`. It has a range of floats for each head of a wave
+     * (the heads that run at once). */
+    float *room, *shared;
 } back_job;
 
 static osh_status head_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -72,7 +73,7 @@ osh_status osh_back_by_head(osh_ctx *cx, const osh_grad_args *a, const osh_head_
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0,
             wave = way->wave ? osh_min64(way->wave, way->heads) : way->heads;
-    osh_tile *seq = NULL;             // the samples, one tile (range of rows) each; own
+    osh_tile *seq = NULL;             // range of rows of each sample; own
     back_job j = {.a = a, .way = way}; // j.room is own; j.shared points into j.room
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

@@ -31,8 +31,8 @@ osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_kl_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_nll_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 
-/* Upper bounds of the scratch of the kernels in bytes. They have the parameters of osh_op.scratch.
- * Comments give the meaning of in_width and out_width if it differs. */
+/* Upper bounds of the scratch of the kernels in bytes. The functions have the parameters of
+ * osh_op.scratch. A comment explains in_width and out_width where their meaning differs. */
 size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
 size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,

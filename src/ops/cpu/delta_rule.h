@@ -16,8 +16,9 @@ typedef struct osh_delta_room {
 } osh_delta_room;
 
 typedef struct osh_delta_token { // one token of one head
-    float gates[2], in[4]; // gates: decay and beta sigmoid(b); in: a and b of the token, A_log and
-                           // dt_bias of the head
+    /* gates: decay and beta sigmoid(b).
+     * in: a and b of the token, A_log and dt_bias of the head. */
+    float gates[2], in[4];
 } osh_delta_token;
 
 /* Returns the number of floats of the scratch of one head. */

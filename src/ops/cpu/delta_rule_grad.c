@@ -2,10 +2,11 @@
  * parallel work is one key head of one sample: it computes the value heads of the key head one
  * after the other.
  *
- * The gradient of a token needs the state matrix before the token and the state after it. First the
- * states of the whole sample are computed, and the state before every C-th token is stored. Then
- * the states of C tokens at a time are computed again from a stored state, for the last C tokens
- * first. C is the smallest number with C * C >= the tokens of the longest sample.
+ * The gradient of a token needs the state matrix before and after the token. A forward pass over
+ * the whole sample stores the state before every C-th token. The backward pass then goes through
+ * the sample in ranges of C tokens, from the last range to the first, and computes the states of a
+ * range again from the stored state. C is the smallest number with C * C >= the tokens of the
+ * longest sample.
  *
  *   stored before token   0     C    2C    3C    4C
  *   computed again      3C 3C+1 ... 4C, then 2C ... 3C, and so on
@@ -25,8 +26,9 @@ typedef struct delta_back {
     float *dS;            // gradient of the state, [Dk, padded Dv]
     float *dq, *dk;       // gradients of q and k, [Dk]
     float *dy, *e, *du;   // [padded Dv]
-    int64_t C, each;      // C: tokens from one stored state to the next; each: number of elements
-                          // of a state
+    /* C: tokens from one stored state to the next.
+     * each: number of elements of a state. */
+    int64_t C, each;
 } delta_back;
 
 static int64_t delta_back_floats(const void *attr, int64_t n_tokens)

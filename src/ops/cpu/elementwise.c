@@ -14,12 +14,10 @@ enum { PIECE = 2048, PIECES = 16 };
 
 typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
-    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j); // computes x = op(x, y)
-                                                                            // in place for n
-                                                                            // elements, a multiple
-                                                                            // of 8
-    /* Computes n elements of BF16 tensors with AVX-512, without conversion to f32. NULL: the op has
-     * no such function. */
+    /* Computes x = op(x, y) in place for n elements, a multiple of 8. */
+    void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j);
+    /* Like `piece`, but for BF16 tensors, with AVX-512 and without conversion to f32. NULL: the op
+     * has no such function. */
     void (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                   const elementwise_job *j);
     const osh_tensor *x, *y; // y is NULL if the op has one input
@@ -54,8 +52,8 @@ static void glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_
     osh_span512_glu_bf16(to, x, y, n, j->act);
 }
 
-/* Computes g sigmoid(a g) (u + 1), where g (x) and u (y) are clamped to the limit, as silu(a g) (u
- * + 1) / a. Writes the result to x. */
+/* x = g sigmoid(a g) (u + 1), computed as silu(a g) (u + 1) / a. g and u are x and y, clamped to
+ * the limit. */
 static void clamped_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     float l = j->limit, a = j->by;

@@ -1,6 +1,7 @@
-/* elementwise_grad.c - computes the gradients of add, of glu with silu and of rms_norm. The
- * reference kernels for these ops would take longer than the matrix products of a layer. Other
- * activations of glu, and rms_norm if its weight has a gradient, use the reference kernels. */
+/* elementwise_grad.c - computes the gradients of add, of glu with silu and of rms_norm. These ops
+ * have fast kernels, because their reference kernels would take longer than the matrix products of
+ * a layer. The reference kernels are used for other activations of glu, and for rms_norm if the
+ * gradient of its weight is requested. */
 #include "ops/cpu/cpu.h"
 #include "math/vec.h"
 #include "math/isa.h"
@@ -139,8 +140,9 @@ osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 
 /* ---- rms_norm ---- */
 
-/* Adds dx = (g - n mean(g n)) r with g = dy f and n = x r to the gradient of x, or writes it if the
- * gradient is fresh. A sum over a row is eight partial sums, which are added in order. */
+/* Computes dx = (g - n mean(g n)) r with g = dy f and n = x r. Writes dx if nothing was added to
+ * the gradient of x before (osh_grad_args.fresh), else adds dx to it. A sum over a row is eight
+ * partial sums, which are added in order. */
 OSH_VEC_FN void norm_grad_body(float *dx, const float *x, const float *dy, const grad_job *j)
 {
     double squares[OSH_LANES] = {0}, dots[OSH_LANES] = {0}, sum = 0, dot = 0;

@@ -1,14 +1,13 @@
 /* gemm_linear.c - computes the linear layer with OpenBLAS. y is cut into tiles of up to 256 rows
- * (from the first token of each sample on) and up to 192 columns. One call of sgemm, which sums
- * over all in_features I, computes a tile. The tiles, and so the bytes, do not depend on threads or
- * on the batch. */
+ * (from the first token of each sample on) and up to 192 columns. One call of sgemm computes a tile
+ * and sums over all in_features I. The tiles, and so the bytes, do not depend on threads or on the
+ * batch. */
 #include "ops/cpu/gemm_linear.h"
 #include "math/blas.h"
 #include "math/gemm.h"
 
 typedef struct linear_worker {
-    float *w;      // rows of the weight in f32 for one block of columns of y, [OSH_GEMM_COLS, I];
-                   // own
+    float *w; // own: rows of the weight in f32 for one block of columns of y, [OSH_GEMM_COLS, I]
     float *y;      // one tile of y, [OSH_GEMM_ROWS, OSH_GEMM_COLS]; own
     int64_t block; // index of the block of columns of y for which `w` contains the weight; -1: none
 } linear_worker;
@@ -16,8 +15,8 @@ typedef struct linear_worker {
 typedef struct linear_job {
     const osh_tensor *w;
     osh_tensor *y;
-    const osh_tile *tiles; // tiles of the panel; a panel is the rows of x that are converted to f32
-                           // together; view
+    /* Tiles of the panel; a panel is the rows of x that are converted to f32 together. */
+    const osh_tile *tiles; // view
     int64_t n_tiles, I, O, first_row;
     osh_dtype dtype;
     const float *x;    // rows of the panel in f32, [rows of the panel, I]; view
@@ -59,7 +58,7 @@ static osh_status linear_workers_new(osh_ctx *cx, linear_worker **out, int64_t I
     linear_worker *w = NULL;
 
     OSH_NEW(cx, w, n);
-    // passes ownership now, so that linear_workers_free frees w if an allocation below fails
+    // *out is set now, so that linear_workers_free frees w if an allocation below fails
     *out = w;
     for (int i = 0; i < n; i++) {
         w[i].block = -1;
@@ -86,9 +85,10 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], n_tiles = 0, end = 0;
-    osh_tile *tiles = NULL;         // own
-    // xf: rows of a panel, [rows of a panel, I], NULL if x is F32; b: bias [O], or NULL; both f32,
-    // own
+    osh_tile *tiles = NULL; // own
+    /* Own, f32.
+     * xf: rows of a panel, [rows of a panel, I]; NULL if x is F32.
+     * b: bias, [O]; NULL if the op has no bias. */
     float *xf = NULL, *b = NULL;
     linear_worker *workers = NULL;  // own
 

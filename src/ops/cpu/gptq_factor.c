@@ -11,9 +11,9 @@
  *                                                   L := L^-1
  *
  * LAPACK factors and inverts a diagonal block on one thread, which takes long. Meanwhile the other
- * threads do work that does not need the result. While one thread factors D, the others compute B
- * -= A C^T. While one thread inverts L, the others compute -L^-1 B with a copy of L. The first
- * diagonal block is inverted while block column 1 is updated.
+ * threads compute products that do not need this block. While one thread factors D, the others
+ * compute B -= A C^T. While one thread inverts L, the others compute -L^-1 B with a copy of L. The
+ * first diagonal block is inverted while block column 1 is updated.
  *
  * LAPACK is column-major, so LAPACK sees the row-major lower triangle as an upper triangle. */
 #include "math/blas.h"
@@ -30,10 +30,11 @@ enum { SIDE = 256, SLAB = 128, ROWS = 16 };
 typedef struct factor_job {
     float *a; // the matrix [n, n]; view
     float *l; // copy of the diagonal block before its inversion, [SIDE, SIDE]; own
-    float *row; // copy of the block row A (left operand of A X), [SIDE, at]; NULL: A X is computed
-                // in place; own
-    int64_t n, at, wide; // at: first row and column of the current diagonal block; wide: number of
-                         // rows of the block
+    /* Copy of the block row A (left operand of A X), [SIDE, at]; NULL: A X is computed in place. */
+    float *row; // own
+    /* at: first row and column of the current diagonal block.
+     * wide: number of rows of the block. */
+    int64_t n, at, wide;
 } factor_job;
 
 static float *factor_elem(const factor_job *f, int64_t row, int64_t column)
@@ -105,9 +106,9 @@ static osh_status invert_diagonal(const factor_job *f, int64_t at)
 }
 
 /* Updates the block column at f->at: subtracts the products with all columns to the left (A C^T).
- * Chunk 0 updates the diagonal block and then factors it. Chunks from 2 on update the rows below
- * the diagonal block. Chunk 1 inverts the first diagonal block if f->at is SIDE, because no later
- * step of the factorization reads it. */
+ * Chunk 0 updates the diagonal block and then factors it. Chunk 1 inverts the first diagonal block
+ * if f->at is SIDE; no later step of the factorization reads this block. All other chunks update
+ * the rows below the diagonal block. */
 static osh_status factor_update_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -241,8 +242,8 @@ static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Returns the size in bytes of f->row, the copy of a block row. Returns 0 for one thread or for
- * fewer than three blocks, because A X is then computed in place. */
+/* Returns the size of f->row, the copy of a block row, in bytes. With one thread or with fewer than
+ * three blocks A X is computed in place, and the size is 0. */
 static size_t factor_row_bytes(int64_t n, int n_threads)
 {
     int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // index of the first column of the last block
@@ -291,8 +292,8 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_parallel_for(cx, moves, factor_flip_chunk, &f));
     OSH_TRY(factor_cholesky(cx, &f));
     OSH_TRY(factor_invert(cx, &f));
-    /* This check comes before factor_turn_chunk overwrites the upper triangle, because the caller
-     * needs the upper triangle after a failure. */
+    /* A failure must leave the upper triangle unchanged for the caller, so this check comes before
+     * factor_turn_chunk overwrites the upper triangle. */
     OSH_TRY(osh_parallel_for(cx, moves, factor_finite_chunk, &f));
     OSH_TRY(osh_parallel_for(cx, moves, factor_turn_chunk, &f));
 done:

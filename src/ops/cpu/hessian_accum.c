@@ -21,10 +21,10 @@ enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH };
 
 typedef struct hessian_job {
     float *h;              // H or D, [I, I]; view
-    const float *x;        // X in f32, [rows of the panel, I]; a panel is the tiles that are
-                           // converted to f32 together; view
-    const float *left;     // X0 - X, with the shape of x, if h is D; NULL if h is the lower
-                           // triangle of H; view
+    /* X in f32, [rows of the panel, I]; a panel is the tiles that are converted to f32 together. */
+    const float *x;        // view
+    /* X0 - X, with the shape of x, if h is D; NULL if h is the lower triangle of H. */
+    const float *left;     // view
     const osh_tile *tiles; // tiles of this panel; view
     int64_t n_tiles, first_row, n_cols;
 } hessian_job;
@@ -57,8 +57,8 @@ typedef struct packed_job {
     const osh_tensor *x;
     const osh_tile *tiles;  // tiles of this panel; view
     int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: number of columns of a block of H
-    float *panels, *strips; // views [n_cols / 48, n_rows, 48]: packed x; the tiles of tokens of one
-                            // block of 48 columns follow each other
+    /* Packed x; the tiles of tokens of one block of 48 columns follow each other. */
+    float *panels, *strips; // views [n_cols / 48, n_rows, 48]
 } packed_job;
 
 static int64_t hessian_packed_at(const packed_job *j, int64_t block, int64_t tile)

@@ -12,12 +12,15 @@
 #include "ops/kernel.h"
 
 enum {
-    COLS = 96,   // columns of y that are computed together; W packed for COLS columns and DEPTH
-                 // in_features fits in the L2 cache
-    ROWS = 528,  // rows of y that are computed together; the sums of ROWS x COLS elements also fit
-                 // in the L2 cache
-    FEW = 264,   // rows of y that are computed together if blocks of columns alone would not
-                 // balance the load of the threads
+    /* Columns of y that are computed together; W packed for COLS columns and DEPTH in_features fits
+     * in the L2 cache. */
+    COLS = 96,
+    /* Rows of y that are computed together; the sums of ROWS x COLS elements also fit in the L2
+     * cache. */
+    ROWS = 528,
+    /* Rows of y that are computed together if there are too few blocks of columns to keep all
+     * threads busy. */
+    FEW = 264,
     DEPTH = 640, // largest number of in_features in one partial sum
     STRIP = 128  // elements of a row of W that are converted to f32 at a time
 };
@@ -26,8 +29,9 @@ typedef struct worker {
     float *packed;     // packed rows of W, [COLS / 16][depth][16]
     float *strip;      // elements of W in f32, [16, STRIP], which linear_pack packs next
     float *y;          // sums, [ROWS, COLS]
-    int64_t block;     // `packed` contains the rows of W that make this block of columns of y, with
-                       // all in_features; -1: no block
+    /* index of the block of columns of y for which `packed` contains the rows of W, with all
+     * in_features; -1: none */
+    int64_t block;
 } worker;
 
 typedef struct job {
@@ -109,8 +113,10 @@ static osh_status linear_by_tiles(osh_ctx *cx, const osh_op_args *a)
     int64_t blocks = osh_div_up(O, COLS);
     int n = osh_threads(cx);
     int64_t most = blocks >= 4 * n || blocks % n == 0 ? ROWS : FEW;
-    /* Own. `xf`: rows of a panel in f32, [rows of a panel, I], NULL if x is F32; `bias` [O], NULL
-     * without a bias; `room`: scratch of the workers. */
+    /* Each own.
+     * xf: rows of a panel in f32, [rows of a panel, I]; NULL if x is F32.
+     * bias: [O]; NULL if the op has no bias.
+     * room: scratch of the workers. */
     float *xf = NULL, *bias = NULL, *room = NULL;
     worker *workers = NULL;                       // own
 

@@ -1,7 +1,7 @@
 /* linear_grad.c - computes the gradients of the linear layer with OpenBLAS. dx is computed in tiles
  * of rows, from the first token of each sample on. Each block of rows of dw is a sum over these
- * tiles, in order. If the caller sets osh_grad_args.rough, the tensors are BF16, and the CPU has
- * BF16 instructions, then pairs_grad.c rounds dy to BF16 and multiplies BF16 values. */
+ * tiles, in order. pairs_grad.c instead rounds dy to BF16 and multiplies BF16 values. It is used if
+ * the caller sets osh_grad_args.rough, the tensors are BF16 and the CPU has BF16 instructions. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -86,8 +86,8 @@ osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     osh_tile *tiles = NULL; // own
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), OSH_GEMM_ROWS));
-    // db is set to 0 because bias_grad adds to it; dw is set to 0 if there are no tokens, because
-    // no product writes it then
+    // db is set to 0 because bias_grad adds to it. dw is set to 0 because no product writes dw if
+    // there are no tokens.
     for (int k = 1; k < 3; k++)
         if ((a->fresh >> k & 1) && (k == 2 || !n_tiles)) OSH_TRY(osh_tensor_zero(cx, a->din[k]));
     if (a->rough && osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]))

@@ -18,8 +18,10 @@ typedef struct logits_grad_job {
     const osh_grad_args *a;
     const osh_tile *tiles;
     bool kl;
-    int64_t V, D, D2, ld; // V: vocabulary size; D, D2: hidden_size of the two models; ld: V, padded
-                          // to a multiple of 8
+    /* V: vocabulary size.
+     * D, D2: hidden_size of the two models.
+     * ld: V, padded to a multiple of 8. */
+    int64_t V, D, D2, ld;
     float *room;          // scratch, [threads, logits_grad_floats]; own
 } logits_grad_job;
 

@@ -2,9 +2,9 @@
  * logits of one tile of tokens x 192 vocabulary entries.
  *
  * For each token and block, the chunk stores the largest logit m and the sum of e^(logit - m). The
- * results of all blocks of a token are then combined in order, in double. For kl, r are the logits
- * of the reference model and x the logits of the model, and the chunk also stores the sum of e^(r -
- * m) (r - x), with m of r:
+ * results of all blocks of a token are then combined in order, in double. kl has logits r of the
+ * reference model and x of the model, and p = softmax(r). For kl the chunk also stores the sum of
+ * e^(r - m) (r - x), where m is the largest r:
  *
  *   KL = sum over v of p_v (r_v - x_v) - lse(r) + lse(x), p = softmax(r) */
 #include "base/elementary.h"
@@ -44,10 +44,10 @@ typedef struct vocab_job {
     int64_t V, n_blocks;
     const osh_tile *tiles;
     int64_t n_tiles, first_row;
-    part *parts;           // partial results of a panel (the tokens that are processed together),
-                           // [PANEL, n_blocks]; own
-    int64_t *held;         // per worker, the index of the block of rows of w that the worker has
-                           // loaded; -1: none; own [threads]
+    /* Partial results of a panel (the tokens that are processed together), [PANEL, n_blocks]. */
+    part *parts;           // own
+    /* Own [threads]: index of the block of rows of w that the worker has loaded; -1: none. */
+    int64_t *held;
     const int32_t *target; // token ids, [N]; NULL for kl; view
     float *at_target;      // logit of the target, for nll, [N]; own
 } vocab_job;
@@ -89,7 +89,7 @@ static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t b
         osh_span_round(row, padded, s->x->dtype);
         apply_rule(row, padded, &s->rule, s->x->dtype);
         for (int64_t v = n; v < padded; v++)
-            row[v] = FAR; // set after the rounding, because f16 cannot represent FAR
+            row[v] = FAR; // FAR is set after the rounding, because f16 cannot represent it
     }
 }
 
@@ -134,11 +134,13 @@ static osh_status vocab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     return OSH_OK;
 }
 
+/* lse: log of the sum of e^logit.
+ * diff: mean of r - x with the weights softmax(r).
+ * best: index of the largest logit. */
 typedef struct joined {
     double lse, diff;
     int32_t best;
-} joined; // lse: log of the sum of e^logit; diff: mean of r - x with the probabilities softmax(r);
-          // best: index of the largest logit
+} joined;
 
 static joined part_join(const part *p, int64_t n_blocks, int m)
 {

@@ -76,7 +76,7 @@ WIDE_FN void rest_begin(rest *t, const osh_flow *f)
 }
 
 /* Returns the sums of row t->row plus the bias. `k`: 0 for b, 1 for `up`; `h`: 0 for columns 0 to
- * 15, 1 for columns 16 to 31. Without a bias nothing is added, because -0 + 0 would give +0. */
+ * 15, 1 for columns 16 to 31. If there is no bias, adds nothing: adding 0 would turn -0 into +0. */
 WIDE_FN __m512 rest_with_bias(const rest *t, const float *sums, int k, int h)
 {
     __m512 x = _mm512_load_ps(sums + t->row * ROW + h * LANES);
@@ -105,8 +105,8 @@ WIDE_FN void rest_finish_row(rest *t, bool gated)
 {
     __m512 x[SIDE], up[2];
     for (int h = 0; h < 2; h++) x[h] = rest_with_bias(t, t->sums, 0, h);
-    // a NaN sets t->bad, and the caller then discards the result, so the bits of the NaN do not
-    // matter
+    // A NaN sets t->bad, and the caller then discards the result. So the bits of the NaN do not
+    // matter.
     if (gated) {
         for (int h = 0; h < 2; h++) up[h] = round_bf16(rest_with_bias(t, t->up, 1, h));
         for (int h = 0; h < 2; h++) x[h] = round_bf16(x[h]);
@@ -125,8 +125,9 @@ typedef struct tiles {
     float *c; // sums, [32, 32]; view
     const osh_pairs_a *a;
     const osh_pairs_b *b;
-    int64_t each; // number of rows of the previous block that are rounded after each step; all are
-                  // rounded after the last step
+    /* After each step, this number of rows of the previous block is rounded, so that all rows are
+     * rounded after the last step. */
+    int64_t each;
 } tiles;
 
 /* Computes c = a b in steps of 32 elements of k, and rounds rows of the previous block after each

@@ -15,8 +15,8 @@ enum { OSH_FLOW_COLS = 2 * OSH_PAIRS_SIDE };
 typedef struct osh_flow_block { // a block of y; all pointers are views
     osh_pairs_a a;
     int64_t m;             // number of rows of a and y, at most OSH_PAIRS_BAND
-    osh_pairs_b b, up;     // right operands, at most two panels each; y = a b if up.n is 0, else y
-                           // = act(a b) (a up)
+    /* Right operands, at most two panels each; y = a b if up.n is 0, else y = act(a b) (a up). */
+    osh_pairs_b b, up;
     uint16_t *y;           // output [m, n]; rows begin `ld` elements apart
     int64_t ld, n;
     const float *bias[2];  // biases [n] of a b (index 0) and of a up (index 1); NULL: no bias
@@ -28,9 +28,10 @@ typedef struct osh_flow {
      * `!turn` for the previous block; second index: 0 for b, 1 for `up`. */
     _Alignas(64) float sums[2][2][OSH_PAIRS_BAND * OSH_FLOW_COLS];
     osh_flow_block before;
-    bool has_before, bad;  // has_before: true if block `before` is multiplied but not finished
-                           // (bias, activation, rounding); bad: true if an element of act(a b) (a
-                           // up) is not finite
+    /* has_before: true if block `before` is multiplied but not finished (bias, activation,
+     * rounding).
+     * bad: true if an element of act(a b) (a up) is not finite. */
+    bool has_before, bad;
     int turn;
 } osh_flow;
 

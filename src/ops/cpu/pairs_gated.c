@@ -1,5 +1,5 @@
 /* pairs_gated.c - computes ops/gated.h: multiplies x by the weights of gate and up and applies the
- * glu, without storing the two products as tensors.
+ * glu. The two products are not stored as tensors.
  *
  * The weights for COLS columns of the result are packed into panels once for up to ROWS rows of x.
  * A band of x (32 rows) is multiplied by two panels of each weight. The two matrix products are
@@ -16,18 +16,19 @@ enum {
     BAND = OSH_PAIRS_BAND,
     SIDE = OSH_PAIRS_SIDE,
     PAIR = OSH_FLOW_COLS,
-    COLS = 96, // columns of the result that are computed together; both packed weights for COLS
-               // columns and I channels fit in the L2 cache
+    /* Columns of the result that are computed together; both packed weights for COLS columns and I
+     * channels fit in the L2 cache. */
+    COLS = 96,
     ROWS = 512,
-    DEPTH = 2048 // largest I; for a larger I the op linear adds several partial sums, so the bytes
-                 // would differ
+    /* Largest I; for a larger I the op linear adds several partial sums, which gives other
+     * bytes. */
+    DEPTH = 2048
 };
 
 typedef struct worker {
     uint32_t *packed[2]; // packed weights gate and up for COLS columns of the result
     uint32_t *blocks;    // scratch for a band of x that must be packed (osh_pairs_rows)
-    int64_t first;       // first column of the result for which `packed` contains the weights; -1:
-                         // none
+    int64_t first; // first column of the result for which `packed` contains the weights; -1: none
 } worker;
 
 typedef struct job {

@@ -8,7 +8,8 @@
  *
  * The products over one range of the sum (DEPTH out_features for dx, or a tile of tokens for dw)
  * are summed from 0 on, and the sums of the ranges are added in order. So the bytes do not depend
- * on how dx is cut into rows, how dw is cut into blocks, or which tiles are packed together. */
+ * on the cut of dx into rows, on the cut of dw into blocks, or on the tiles that are packed
+ * together. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
@@ -22,18 +23,20 @@ enum {
     STEP = OSH_PAIRS_STEP,
     COLS = 192,      // columns of dx and dw that a chunk computes
     DEPTH = 512,     // largest number of out_features that one matrix product for dx sums
-    DX_ROWS = 256,   // least number of rows of dx per chunk, for which w is packed once
+    DX_ROWS = 256,   // least number of rows of dx per chunk; a chunk packs w once for its rows
     CHUNKS = 3,      // number of chunks of dx per thread, if dx has enough rows for that number
-    DW_ROWS = 96,    // rows of dw that a chunk computes; a small number, so that even a small dw
-                     // gives chunks to all threads
+    /* Rows of dw that a chunk computes; a small number, so that even a small dw gives chunks to all
+     * threads. */
+    DW_ROWS = 96,
     ROOM = 2048,     // largest number of tokens, with padding, that are packed together
     WIDTH = 64,      // columns of dy that are transposed together
     ROUGH = 1 << 14  // elements that a chunk rounds to BF16
 };
 
 typedef struct worker {
-    uint32_t *panels, *band; // panels: packed w [COLS, DEPTH]; band: packed dy [BAND, DEPTH], used
-                             // only if dy cannot be read in place
+    /* panels: packed w [COLS, DEPTH].
+     * band: packed dy [BAND, DEPTH]; not used if dy can be read in place. */
+    uint32_t *panels, *band;
     float *sums;             // scratch [BAND, COLS]
 } worker;
 
@@ -43,8 +46,7 @@ typedef struct job {
     uint16_t *dy;               // dy in BF16, [N, O]; view
     int64_t N, O, I, dx_rows;
     const osh_tile *tiles;      // the packed tiles; view
-    const int64_t *first;       // offset of each packed tile in tokens, with padding, [n_tiles];
-                                // view
+    const int64_t *first; // view: offset of each packed tile in tokens, with padding, [n_tiles]
     int64_t n_tiles, room;
     uint32_t *x_panels, *dy_blocks;
     bool add;                   // true: matrix products are added to dw; false: they overwrite dw
@@ -57,8 +59,8 @@ static int64_t grad_words(int64_t n_tokens, int64_t n)
     return osh_pairs_panel(n_tokens) * grad_panels(n);
 }
 
-/* Computes c = a b [m, n], or c += a b if c.add is true. If c.add is false and the block has no
- * padding, writes to c directly; otherwise uses `sums`. `sums`: scratch [BAND, columns of b]. */
+/* Computes c = a b [m, n], or c += a b if c.add is true. `sums`: scratch [BAND, columns of b], used
+ * if c.add is true or if the block has padding. */
 static void grad_product(float *sums, osh_into c, osh_pairs_a a, osh_pairs_b b, int64_t m,
                          int64_t n)
 {

@@ -8,9 +8,9 @@
 #include "ops/kernel.h"
 
 enum {
-    PAIR = 2 * OSH_PAIRS_SIDE, WIDE = 384, TOKENS = 512, // WIDE: largest number of columns of a
-                                                         // block of H; TOKENS: largest number of
-                                                         // tokens of a tile
+    /* WIDE: largest number of columns of a block of H.
+     * TOKENS: largest number of tokens of a tile. */
+    PAIR = 2 * OSH_PAIRS_SIDE, WIDE = 384, TOKENS = 512,
     BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE
 };
 /* ROOM: largest number of tokens that are packed together; WIDTH: columns that a chunk of parallel
@@ -19,16 +19,17 @@ enum { ROOM = 2048, WIDTH = 64 };
 
 typedef struct job {
     float *h;                 // H or D, [n, n]; view
-    const osh_tensor *x, *x0; // x: input of the layer; x0: its input in the original model if h is
-                              // D, NULL if h is the lower triangle of H
+    /* x: input of the layer.
+     * x0: its input in the original model if h is D, NULL if h is the lower triangle of H. */
+    const osh_tensor *x, *x0;
     const osh_tile *tiles;    // the packed tiles of tokens; view
-    const int64_t *first;     // offset of each tile in `panels` and `turned`, in words, [n_tiles];
-                              // view
+    const int64_t *first; // view: offset of each tile in `panels` and `turned`, in words, [n_tiles]
     uint32_t *panels, *turned;
-    int64_t n_tiles, n, side; // n: number of columns of x; side: number of rows and columns of a
-                              // block of H
-    int64_t parts;            // number of groups of tiles; a chunk of parallel work packs WIDTH
-                              // columns of one group
+    /* n: number of columns of x.
+     * side: number of rows and columns of a block of H. */
+    int64_t n_tiles, n, side;
+    /* Number of groups of tiles; a chunk of parallel work packs WIDTH columns of one group. */
+    int64_t parts;
 } job;
 
 /* `rows` [n, WIDTH] = x0 - x for `cols` columns, rounded to BF16. Rows of x0 and x begin ld
@@ -42,7 +43,7 @@ static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_
                 osh_bf16_of_f32(osh_f32_of_bf16(x0[r * ld + c]) - osh_f32_of_bf16(x[r * ld + c]));
 }
 
-/* Packs WIDTH columns of one of the job.parts groups of tiles. */
+/* Packs WIDTH columns of one group of tiles. */
 static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
@@ -65,8 +66,8 @@ static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Prefetches m rows of a block of H before the product is computed, because H is larger than the
- * caches. */
+/* H is larger than the caches, so this function prefetches m rows of a block of H before the
+ * product is computed. */
 static void prefetch_block(const float *h, int64_t ld, int64_t m)
 {
     for (int64_t r = 0; r < m; r++)
@@ -90,8 +91,8 @@ static void hessian_add_band(const job *j, int64_t row, int64_t m, int64_t col, 
         float *h = j->h + row * j->n + c;
         prefetch_block(h, j->n, m);
         osh_pairs_product(sums, PAIR, a, m, b);
-        // true: all elements are on or below the diagonal of h; false: the diagonal crosses these
-        // rows, so row r adds only its first r + 1 columns
+        // true: all elements are on or below the diagonal of h. False: the diagonal crosses these
+        // rows, so row r adds only its first r + 1 columns.
         bool whole = j->x0 || c + wide <= row + 1;
         osh_pairs_add_rows((osh_pairs_sums){h, j->n}, (osh_pairs_sums){sums, PAIR}, m,
                            whole ? wide : 1, !whole);
@@ -124,9 +125,9 @@ static int64_t hessian_n_blocks(int64_t n, int64_t side, bool square)
     return square ? blocks * blocks : blocks * (blocks + 1) / 2;
 }
 
-/* Returns the side (number of rows and of columns) of a block of H: the largest side with which
- * each thread gets at least OSH_BLOCKS_EACH blocks, or else the smallest. Larger blocks read the
- * packed panels fewer times. */
+/* Returns the side (number of rows and of columns) of a block of H: the largest side that gives
+ * each thread at least OSH_BLOCKS_EACH blocks, or the smallest side if no side does. With larger
+ * blocks the packed panels are read fewer times. */
 static int64_t hessian_side(int64_t n, bool square, int n_threads)
 {
     static const int64_t sides[] = {WIDE, WIDE / 2, WIDE / 4, WIDE / 6};
@@ -158,8 +159,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     job j = {.h = h->data, .x = x, .x0 = x0, .n = n, .side = hessian_side(n, x0, osh_threads(cx))};
     osh_tile *tiles = NULL;  // own
     int64_t *first = NULL;   // offsets of the packed tiles (job.first); own
-    /* Own. Each has about the size of x for the packed tokens, so that the allocator can reuse the
-     * pages of a freed x. */
+    /* Own. Each array has about the size of x for the packed tokens. The allocator can then reuse
+     * the pages of a freed x. */
     uint32_t *panels = NULL, *turned = NULL;
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, osh_rows(x), TOKENS));
@@ -176,8 +177,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
             tokens += osh_pairs_pad(tiles[end].n);
         }
         j.tiles = tiles + at, j.first = first + at, j.n_tiles = end - at;
-        /* The tiles are cut into groups, because chunks of columns alone can be too few for the
-         * threads: 576 columns are 9 chunks. */
+        /* A chunk packs a range of columns of one group of tiles. Without groups there could be
+         * fewer chunks than threads: 576 columns are 9 chunks. */
         j.parts = osh_min64(j.n_tiles, osh_div_up(tokens, TOKENS));
         OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH) * j.parts, pairs_hessian_pack, &j));
         OSH_TRY(osh_parallel_for(cx, hessian_n_blocks(n, j.side, x0), pairs_hessian_product, &j));

@@ -8,10 +8,12 @@
 #include "ops/kernel.h"
 
 enum {
-    COLS = 192,   // columns of y that are computed together; W packed for COLS columns and DEPTH
-                  // in_features fits in the L2 cache
-    ROWS = 512,   // rows of y that are computed together; the sums of ROWS x COLS elements also fit
-                  // in the L2 cache
+    /* Columns of y that are computed together; W packed for COLS columns and DEPTH in_features fits
+     * in the L2 cache. */
+    COLS = 192,
+    /* Rows of y that are computed together; the sums of ROWS x COLS elements also fit in the L2
+     * cache. */
+    ROWS = 512,
     BAND = OSH_PAIRS_BAND,
     PAIR = OSH_FLOW_COLS,
     FEW = 64,     // largest number of rows of x for which x is packed instead of W
@@ -22,21 +24,24 @@ enum {
 typedef struct worker {
     uint32_t *packed;      // packed W: panels for COLS columns of y and DEPTH in_features
     uint32_t *blocks;      // scratch for a band (BAND rows of x) that cannot be read in place
-    float *y, *sums; // scratch; if I > DEPTH: y [BAND, PAIR] and sums [ROWS, COLS]; for few rows of
-                     // x: both [BAND, FEW]
-    int64_t first, n_cols; // `packed` contains W for columns [first, first + n_cols) of y; n_cols
-                           // 0: `packed` is empty
+    /* Scratch.
+     * If I > DEPTH: y [BAND, PAIR], sums [ROWS, COLS].
+     * If x has few rows (FEW): both [BAND, FEW]. */
+    float *y, *sums;
+    /* `packed` contains W for columns [first, first + n_cols) of y; n_cols 0: `packed` is empty. */
+    int64_t first, n_cols;
 } worker;
 
 typedef struct job {
     const osh_tensor *w, *x;
     osh_tensor *y;
     const float *bias; // bias in f32, [O]; NULL: no bias; view
-    uint32_t *tokens;  // for few rows of x: packed x, one range of `depth` in_features after the
-                       // other; view
-    int64_t N, I, O, depth, n_parts, rows; // depth: in_features of one partial sum; rows: rows of y
-                                           // that a chunk computes; n_parts: number of such chunks
-                                           // per block of columns
+    /* Only if x has few rows (FEW): packed x, one range of `depth` in_features after the other. */
+    uint32_t *tokens;  // view
+    /* depth: in_features of one partial sum.
+     * rows: rows of y that a chunk computes.
+     * n_parts: number of such chunks per block of columns. */
+    int64_t N, I, O, depth, n_parts, rows;
     worker *workers;
 } job;
 
@@ -215,7 +220,9 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     int n = osh_threads(cx);
     bool few = j.N <= FEW;
     int64_t each = pairs_worker_words(j.I, few);
-    // room: scratch of all workers; tokens: packed x, for few rows of x; both own
+    // Both own.
+    // room: scratch of all workers.
+    // tokens: packed x, if x has few rows (FEW).
     uint32_t *room = NULL, *tokens = NULL;
     worker *workers = NULL;                // own
     float *bias = NULL;                    // bias in f32, [O]; NULL: no bias; own
@@ -227,8 +234,9 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
     j.depth = pairs_linear_depth(j.I), j.rows = ROWS;
     if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0)
-        j.rows = j.N; // a chunk computes all rows of its block of columns, because the number of
-                      // blocks is a multiple of the number of threads
+        /* A chunk computes all rows of its block of columns, because the number of blocks is a
+         * multiple of the number of threads. */
+        j.rows = j.N;
     j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {
         worker *w = &workers[i];

@@ -8,9 +8,9 @@
  * of y does not depend on the other rows of x. */
 osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a);
 size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);
-/* Adds to h [n, n], F32. If x0 is NULL, adds x^T x to the lower triangle. Else adds (x0 - x)^T x to
- * all elements, with the difference rounded to BF16. `x`, `x0`: [N, n]. Sums are computed sample by
- * sample, in tiles of one sample. */
+/* Adds to h [n, n], F32. If x0 is NULL, adds x^T x to the lower triangle. Otherwise adds (x0 - x)^T
+ * x to all elements, and rounds x0 - x to BF16 before the product. `x`, `x0`: [N, n]. Sums are
+ * computed sample by sample, in tiles of one sample. */
 osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_tensor *x0,
                              const osh_seqs *seqs);
 size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens);

@@ -12,8 +12,9 @@
 
 #include <string.h>
 
-/* SIDE: rows and columns of the matrices; three f32 matrices are 7 MB, and the blocks that a kernel
- * reads together fit in any L2 cache; COLS: columns of b that are packed together. */
+/* SIDE: rows and columns of the matrices. Three f32 matrices have 7 MB, and the blocks that a
+ * kernel reads together fit in any L2 cache.
+ * COLS: columns of b that are packed together. */
 enum { SIDE = 768, COLS = 96 };
 /* Bytes that each thread reads or copies; larger than the caches. */
 static const size_t MEMORY_BYTES = (size_t)96 << 20;
@@ -73,8 +74,8 @@ static osh_status peak_once(osh_ctx *cx, peak_worker *w, peak_kind kind)
     return OSH_OK;
 }
 
-/* Runs worker number `chunk` for j->seconds and measures its speed. Each thread runs one chunk,
- * because no chunk ends before all threads have begun one. */
+/* Runs worker number `chunk` for j->seconds and measures its speed. A chunk ends only after all
+ * threads have begun one, so each thread runs exactly one chunk. */
 static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -193,8 +194,8 @@ osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, 
     for (int i = 0; i < osh_threads(cx); i++) {
         if (!(w[i].from = osh_calloc(cx, 1, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
         if (!(w[i].to = osh_alloc(cx, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
-        // touches every page, because all untouched pages are mapped to the one zero page of the
-        // system
+        // Writes to every page: all pages that were never written are mapped to the one zero page
+        // of the system, and reading them would be too fast.
         memset(w[i].from, i + 1, MEMORY_BYTES);
     }
     OSH_TRY(peak_measure(cx, read_per_s, w, READ, seconds));

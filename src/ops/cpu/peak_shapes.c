@@ -12,14 +12,15 @@
 #include "ops/peak.h"
 #include "tensor/device.h"
 
-/* TOKENS: tokens of a sample. SAMPLES: number of samples that are used in turn, so that x comes
- * from memory and not from a cache. */
+/* TOKENS: tokens of a sample. SAMPLES: number of samples. They are used in turn, so x is read from
+ * memory and not from a cache. */
 enum { TOKENS = 512, SAMPLES = 8 };
 
 typedef struct worker {
     osh_tensor *x[SAMPLES], *w[2], *out; // inputs; weights (gate and up, or one); output; all own
-    double done, seconds;                // done: number of floating-point operations; seconds: CPU
-                                         // time that they took
+    /* done: number of floating-point operations.
+     * seconds: CPU time that they took. */
+    double done, seconds;
 } worker;
 
 typedef struct job {

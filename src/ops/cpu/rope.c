@@ -14,8 +14,8 @@ typedef struct rope_job {
     osh_tensor *y;
     const osh_tile *tiles;
     const float *inv_freq; // inverse frequencies, [half]; view
-    float *cos, *sin;      // cosines and sines for positions `from`, `from` + 1, ..., [n_pos,
-                           // half]; views
+    /* Cosines and sines for positions `from`, `from` + 1, ..., [n_pos, half]. */
+    float *cos, *sin;      // views
     int64_t from, n_pos, half;
     float *rows;           // scratch, [threads, width]; view
     float way;             // factor of the angles: 1, or -1 for gradients
@@ -32,8 +32,8 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     (void)cx, (void)worker;
     for (int64_t pos = chunk * ROWS; pos < end; pos++) {
         for (int64_t i = 0; i < half; i++)
-            angle[i] = j->inv_freq[i] * (float)(j->from + pos); // the product is rounded to f32, as
-                                                                // in transformers
+            /* The product is rounded to f32, as in transformers. */
+            angle[i] = j->inv_freq[i] * (float)(j->from + pos);
         osh_span_sincos(s, c, angle, padded);
         for (int64_t i = 0; i < half; i++) {
             j->cos[pos * half + i] = c[i] * scaling;

@@ -2,9 +2,10 @@
  * parallel work is one head of one sample. Every C-th state is stored and the other states are
  * computed again, as in delta_rule_grad.c.
  *
- * Heads of a group read the same B and C. WAVE heads (a wave) are computed in parallel; WAVE does
- * not depend on the number of threads. Each head writes the gradients of B and C to its own rows of
- * osh_head_room.shared. After a wave these rows are added in the order of the heads. */
+ * Heads of a group read the same B and C, so their gradients of B and C must be added in a fixed
+ * order. WAVE heads (a wave) are computed in parallel; WAVE does not depend on the number of
+ * threads. Each head writes its gradients of B and C to its own rows of osh_head_room.shared. After
+ * the wave these rows are added in the order of the heads. */
 #include "ops/cpu/ssm_scan.h"
 #include "ops/kernel.h"
 
@@ -15,9 +16,11 @@ enum { WAVE = 8 };
 typedef struct scan_back {
     osh_scan_head head;
     osh_scan_room m;
-    float *kept, *now, *dZ; // arrays of states [S, padded P]; kept: every C-th state; now: the
-                            // states of C tokens and the state before them; dZ: gradient of the
-                            // state
+    /* Each an array of states [S, padded P].
+     * kept: every C-th state.
+     * now: the states of C tokens and the state before them.
+     * dZ: gradient of the state. */
+    float *kept, *now, *dZ;
     float *dy, *dx;         // gradients of the output and of x, [padded P]
     float *to_B, *to_C;     // gradients of B and C of the current token, [S]
     double sums[3];         // gradients of A_log, D and dt_bias
@@ -38,9 +41,9 @@ static int64_t scan_back_shared(const void *attr, int64_t n_tokens)
 }
 
 /* Computes the gradients of one token. Z points to the state before the token; the state after the
- * token follows in memory. b->m.x is already multiplied by the step. Changes dZ from the gradient
- * of the state after the token to the gradient of the state before the token, and adds to dx.
- * Returns the gradient of the decay. */
+ * token follows in memory. b->m.x is already multiplied by the step. On entry dZ is the gradient of
+ * the state after the token, on return that of the state before the token. Adds to dx. Returns the
+ * gradient of the decay. */
 OSH_VEC_FN double scan_token_body(const scan_back *b, const float *Z, float decay, int64_t S,
                                   int64_t P)
 {

@@ -4,8 +4,8 @@
  *   gelu               x/2 erfc(-x / sqrt 2)
  *   gelu_pytorch_tanh  x / (1 + e^-2u), u = sqrt(2/pi) (x + 0.044715 x^3)
  *
- * erfc(-u) is 1 + erf u without cancellation if u is far below zero. x / (1 + e^-2u) equals x/2 (1
- * + tanh u). */
+ * erfc(-u) equals 1 + erf u, but has no cancellation if u is far below zero. x / (1 + e^-2u) equals
+ * x/2 (1 + tanh u). */
 #ifndef OSH_ACT_CUH
 #define OSH_ACT_CUH
 #include "ops/cuda/op.cuh"
@@ -43,8 +43,8 @@ struct osh_cu_gelu_tanh {
     }
 };
 
-/* Returns act(x), rounded to T, times up. x is the gate; x and `up` are values of T as f32. The
- * caller rounds the result. PAIR: true if the function has two arguments. */
+/* Returns act(x), rounded to T, times `up`. x is the gate. x and `up` are f32 numbers that are
+ * values of T. The caller rounds the result. PAIR: true if the function has two arguments. */
 template <class T, class F> struct osh_cu_glu_fn {
     static constexpr bool PAIR = true;
     F act;

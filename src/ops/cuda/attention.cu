@@ -14,13 +14,13 @@
  *
  * A pass computes consecutive samples of equal length, some heads of these samples, and one chunk
  * of queries. The size of a chunk depends only on the length of the sample. The algorithm of the
- * matrix products must also depend only on the length; else a result would depend on the other
+ * matrix products must also depend only on the length. Otherwise a result would depend on the other
  * samples and heads of the pass.
  *
  * A matrix product has three indices: sample, kv head, and query head in the group of the kv head.
- * A batch of osh_cuda_gemm consists of the products for all values of one index: the kv head or the
- * query head, whichever has more values. For short samples, the sample may be that index; the
- * algorithm is then that of a single product.
+ * One call of osh_cuda_gemm computes a batch: the products for all values of one of these indices.
+ * This is the kv head or the query head, whichever has more values. For short samples it may be the
+ * sample; the call then uses the algorithm of a single product.
  *
  * Shapes: N tokens of the batch, H heads, K kv heads, Dh head_dim, ld elements from row to row of
  * scores. */
@@ -42,9 +42,9 @@ typedef struct attention_job {
     float *scores;
 } attention_job;
 
-/* One pass: n_samples samples from number `sample` on; n_kv groups of n_heads heads, from head
- * `head` on; n queries from position `pos` on; n_keys keys from position `key` on. `ld`: elements
- * from row to row of scores. */
+/* One pass: the samples from number `sample` on (n_samples); the groups of n_heads heads, from head
+ * `head` on (n_kv); the queries from position `pos` on (n); the keys from position `key` on
+ * (n_keys). `ld`: elements from row to row of scores. */
 typedef struct attention_pass {
     int64_t sample, n_samples, head, n_kv, n_heads, pos, n, key, n_keys, ld;
 } attention_pass;
@@ -59,8 +59,8 @@ static int64_t attention_chunk(int64_t T)
 
 /* Computes the softmax of scores [rows, ld] in place. Columns are the keys [key, key + n_keys) of
  * the sample; row r is query pos + r % n. A team of TEAM threads computes a row. The probabilities,
- * elements of T, overwrite the scores from the beginning of the row. In each step of the last loop,
- * the team reads a range of scores before it overwrites any of them. */
+ * elements of T, overwrite the scores from the beginning of the row. So in each step of
+ * the last loop the team reads a range of scores before it overwrites any of them. */
 template <class T, int TEAM>
 static __global__ void softmax_kernel(float *scores, attention_pass p, int64_t rows,
                                       osh_attention_attr at, float scale, sink_weights sinks)
@@ -143,8 +143,8 @@ static osh_status attention_products(osh_ctx *cx, const attention_job *j, const 
 {
     osh_status rc = OSH_OK;
     int64_t count[3] = {p->n_samples, p->n_kv, p->n_heads}, index[3];
-    /* If heads do not begin at multiples of 16 bytes, the alignment depends on the head, and so
-     * does the algorithm. In this case samples do not share a batch. */
+    /* A batch over samples needs heads that begin at multiples of 16 bytes. Otherwise the
+     * alignment, and with it the algorithm, would depend on the head. */
     bool shared = j->T <= SHORT && j->at->head_dim * (int64_t)osh_dtype_bytes(j->dt) % 16 == 0;
     int batch = count[1] >= count[2] ? 1 : 2;
     if (shared && count[0] >= count[batch]) batch = 0;
@@ -168,8 +168,8 @@ static osh_status attention_run_pass(osh_ctx *cx, const attention_job *j, const 
 {
     osh_status rc = OSH_OK;
     int64_t Dh = j->at->head_dim, q_width = j->at->n_heads * Dh, kv_width = j->at->n_kv_heads * Dh;
-    /* `first`: row of the first sample of the pass; `kv`: first column of the first kv head of the
-     * pass. */
+    /* `first`: row of the first sample of the pass.
+     * `kv`: first column of the first kv head of the pass. */
     int64_t first = j->row + p->sample * j->T, kv = p->head / j->group * Dh;
     float scale = (float)(j->at->scale > 0 ? j->at->scale : 1 / sqrt((double)Dh));
     strides by_q = {{j->T * q_width, j->group * Dh, Dh}}, by_kv = {{j->T * kv_width, Dh, 0}};
@@ -182,7 +182,7 @@ static osh_status attention_run_pass(osh_ctx *cx, const attention_job *j, const 
                       true};
     osh_cuda_mat v = {osh_elem(j->a->in[2], (first + p->key) * kv_width + kv), kv_width, 0, j->dt,
                       false};
-    /* `each`: number of probabilities in the memory of one score. */
+    /* `each`: number of probabilities that fit in the memory of one score. */
     int64_t each = (int64_t)(sizeof(float) / osh_dtype_bytes(j->dt));
     strides by_p = {{each * by_s.by[0], each * by_s.by[1], each * by_s.by[2]}};
     osh_cuda_mat s = {j->scores, p->ld, 0, OSH_F32, false},
@@ -244,7 +244,7 @@ osh_status osh_attention_cuda(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     const osh_attention_attr *at = static_cast<const osh_attention_attr *>(a->attr);
     int64_t N = osh_rows(a->in[0]), n_seqs = 0, end = 0;
-    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
+    osh_tile *seq = NULL; // range of rows of each sample; own
     attention_job j = {a->out[0]->device, a, at, a->in[0]->dtype, at->n_heads / at->n_kv_heads, 0,
                        0, NULL};
 

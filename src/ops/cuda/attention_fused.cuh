@@ -13,28 +13,28 @@
  *   o = 2^(b_before - b) o + P v     f32; P is p rounded to the dtype
  *   y = o (1 / l)                    rounded to the dtype
  *
- * Tiles of keys begin at multiples of FUSED_KEYS from the sample's first token. A tile of which a
- * query sees no key does not change the result of the query. So the result depends only on the
- * sample, not on the queries that share a warp.
+ * Tiles of keys begin at multiples of FUSED_KEYS from the sample's first token. If a query sees no
+ * key of a tile, the tile does not change the result of the query. So the result depends only on
+ * the sample, not on the other queries of the warp.
  *
  * Shared memory contains the queries of the block and a ring of three slots. A slot contains the
  * keys or the values of a tile (half of a tile). While one half is read, the next two halves are
- * copied. After the barrier for a half, its copy is complete and the slot of the half before it is
- * free.
+ * copied. The block waits at a barrier before it reads a half. After the barrier the copy of this
+ * half is complete, and the slot of the half before it is free.
  *
  *   read            k0   v0   k1   v1   k2      slots of the ring: 0 1 2 0 1
  *   copy started    k1   v1   k2   v2   k3      into the slot of the half before
  *
  * Rows have no padding. Their 16-byte chunks are permuted (swizzled) instead (fused_at), so that
- * the eight rows of a matrix of ldmatrix are in different banks. Without padding, and with halves
- * instead of whole tiles in the ring, a block with heads of 128 elements needs 80 KiB, so two
- * blocks fit in a multiprocessor with 164 KiB.
+ * the eight rows of a matrix of ldmatrix are in different banks. Because there is no padding, and a
+ * slot has only half of a tile, a block with heads of 128 elements needs only 80 KiB. So two blocks
+ * fit in a multiprocessor with 164 KiB.
  *
  * One ldmatrix reads 16 keys by 16 columns in 4 clocks of shared memory. A warp with two bands uses
- * these values in four mma instructions, a warp with one band in two. So a warp has two bands if
- * two such blocks fit in a multiprocessor. If not, twice as many warps have one band each: this is
- * the case for heads of more than 64 elements on compute capability 8.6 and 8.9, where an mma takes
- * 4 or 8 clocks. */
+ * these values in four mma instructions, a warp with one band in two. So warps have two bands if
+ * two blocks of such warps fit in a multiprocessor. If they do not fit, there are twice as many
+ * warps with one band each. This is the case for heads of more than 64 elements on compute
+ * capability 8.6 and 8.9, where an mma takes 4 or 8 clocks. */
 #ifndef OSH_ATTENTION_FUSED_CUH
 #define OSH_ATTENTION_FUSED_CUH
 #include "ops/cuda/mma.cuh"
@@ -48,14 +48,16 @@ enum { FUSED_QUERIES = 128, FUSED_KEYS = 64, FUSED_RING = 3, FUSED_SAMPLES = 64,
 /* Samples that one launch of the kernel computes. */
 typedef struct fused_samples {
     int n;
-    int T[FUSED_SAMPLES], tile[FUSED_SAMPLES + 1]; // T: tokens of each sample; tile: number of
-                                                   // blocks of queries of all samples before it
+    /* T: tokens of each sample.
+     * tile: number of blocks of queries in all samples before this sample. */
+    int T[FUSED_SAMPLES], tile[FUSED_SAMPLES + 1];
     int64_t row[FUSED_SAMPLES];                    // first row of each sample
 } fused_samples;
 
 typedef struct fused_shape {
-    int n_heads, group, head_dim, window; // group: number of query heads that share a kv head;
-                                          // window: sliding window in tokens, 0: none
+    /* group: number of query heads that share a kv head.
+     * window: sliding window in tokens, 0: none. */
+    int n_heads, group, head_dim, window;
     float c;
 } fused_shape;
 
@@ -64,13 +66,14 @@ typedef struct fused_shape {
 template <int DIM, int BANDS> struct fused_plan {
     static constexpr int THREADS = FUSED_QUERIES / (16 * BANDS) * 32;
     /* Number of blocks that a multiprocessor runs at the same time. The compiler limits the
-     * registers of a thread accordingly. */
+     * registers of a thread so that this number is possible. */
     static constexpr int BLOCKS = BANDS == 1 ? 1 : DIM > 32 ? 2 : 3;
     /* true: each warp holds its queries in registers; false: it reads its queries from shared
      * memory again for each tile of keys. */
     static constexpr bool KEEPS = BANDS == 1 || DIM <= 64;
-    /* HALF: elements of a slot of the ring. RING: offset of the ring in shared memory, which is the
-     * number of elements of the queries before it. */
+    /* HALF: elements of a slot of the ring.
+     * RING: offset of the ring in shared memory, which is the number of elements of the queries
+     * before it. */
     static constexpr int HALF = FUSED_KEYS * DIM, RING = FUSED_QUERIES * DIM;
     static constexpr int BYTES = 2 * (RING + FUSED_RING * HALF);
 };
@@ -206,9 +209,8 @@ static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KE
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 8; j++)
             max = fmaxf(max, fmaxf(s[j].v[2 * half], s[j].v[2 * half + 1]));
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1)); // maximum over the four lanes that
-                                                                // hold scores of the query (with
-                                                                // the shuffle below)
+        /* Maximum over the four lanes that hold scores of the query (with the shuffle below). */
+        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
         float b = fmaxf(w.b[band][half], __fmul_rn(max, c));
         float from = b == -INFINITY ? 0 : b; // b is -INFINITY until the query has seen a key
@@ -244,8 +246,8 @@ fused_values(fused_state<DIM, BANDS> &w, const osh_cu_frag_a (&P)[BANDS][FUSED_K
     for (int j = 0; j < FUSED_KEYS / 16; j++)
 #pragma unroll
         for (int d = 0; d < DIM / 16; d++) {
-            uint32_t b[4]; // b[0], b[1]: operand B for 8 columns; b[2], b[3]: for the next 8
-                           // columns
+            /* b[0], b[1]: operand B for 8 columns; b[2], b[3]: for the next 8 columns. */
+            uint32_t b[4];
             osh_cu_ldmatrix<true>(b, shared + fused_step<DIM>(values, d) + j * 16 * DIM);
 #pragma unroll
             for (int band = 0; band < BANDS; band++) {
@@ -280,11 +282,12 @@ static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS>
 
 /* The rows that one block of a launch computes. */
 typedef struct fused_place {
-    int block, end;     // the block computes queries [block, end) of the sample; they see keys
-                        // below `end`
+    /* The block computes queries [block, end) of the sample; they see keys below `end`. */
+    int block, end;
     int q_width, width; // elements of a row: q_width of q and y, width of k and v
-    int64_t q, k;       // indices of elements: q: first element of the head in the block's first
-                        // query; k: in the first key of the sample
+    /* Indices of elements: q: first element of the head in the block's first query; k: in the first
+     * key of the sample. */
+    int64_t q, k;
 } fused_place;
 
 static __device__ __forceinline__ fused_place fused_find(const fused_shape &p,
@@ -292,8 +295,9 @@ static __device__ __forceinline__ fused_place fused_find(const fused_shape &p,
 {
     int n_tiles = of.tile[of.n], head = (int)blockIdx.x / n_tiles,
         tile = n_tiles - 1 - (int)blockIdx.x % n_tiles;
-    int sample = 0; // blocks with the last queries of a sample are started first, because these
-                    // queries see the most keys
+    /* The last queries of a sample see the most keys, so blocks with these queries are started
+     * first. */
+    int sample = 0;
     while (tile >= of.tile[sample + 1]) sample++;
     fused_place at;
     at.block = (tile - of.tile[sample]) * FUSED_QUERIES,
@@ -318,8 +322,8 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
     int first = at.block + (int)threadIdx.x / 32 * ROWS, last = first + ROWS - 1;
     int key =
         p.window && at.block >= p.window ? (at.block - p.window + 1) / FUSED_KEYS * FUSED_KEYS : 0;
-    int keys = plan::RING, values = keys + plan::HALF; // offsets of the slots of the ring that
-                                                       // contain the current keys and values
+    /* Offsets of the slots of the ring that contain the current keys and values. */
+    int keys = plan::RING, values = keys + plan::HALF;
     int64_t at_k = at.k + (int64_t)key * at.width;
 
     fused_fetch<T, DIM, THREADS, FUSED_QUERIES>(shared, q + at.q, at.q_width, p.head_dim,
@@ -352,8 +356,8 @@ static __global__ void __launch_bounds__(fused_plan<DIM, BANDS>::THREADS,
         osh_cu_frag_a P[BANDS][FUSED_KEYS / 16];
         at_k += FUSED_KEYS * at.width;
         osh_cu_async_wait<1>();
-        __syncthreads(); // after this barrier the keys are copied, and no thread reads the previous
-                         // values
+        /* After this barrier the keys are copied, and no thread reads the previous values. */
+        __syncthreads();
         if (next < at.end)
             fused_fetch<T, DIM, THREADS, FUSED_KEYS>(shared + spare, k + at_k, at.width, p.head_dim,
                                                      at.end - next);

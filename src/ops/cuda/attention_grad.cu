@@ -7,8 +7,8 @@
  *   dq += ds k      dk += ds^T q     dv += p^T dy
  *
  * slope is the derivative of a score with respect to the product q k. The gradient of a sink that
- * has probability p in a row is -p rowsum(p dp). The gradients of q, k and v depend only on the
- * sample; the gradient of a sink is a sum over all rows of the batch. */
+ * has probability p in a row is -p rowsum(p dp). The gradients of q, k and v in a sample depend
+ * only on that sample. The gradient of a sink is a sum over all rows of the batch. */
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/sums.cuh"
 
@@ -17,8 +17,9 @@ typedef struct attention_back {
     const osh_grad_args *a;
     const osh_attention_attr *at;
     float *wide[3];            // q, k and v in f32; views of the inputs if these are F32, else own
-    float *p, *ds;             // p: probabilities; ds: gradients of the scores; [kv heads, queries
-                               // of a chunk, ld] each, own
+    /* p: probabilities.
+     * ds: gradients of the scores; [kv heads, queries of a chunk, ld] each, own. */
+    float *p, *ds;
     float *to_sink;            // gradient of each head's sink in each row, [rows, heads]; own
     int64_t group, q_width, kv_width;
 } attention_back;
@@ -32,8 +33,8 @@ typedef struct back_pass {
 
 typedef struct back_rows {
     float *p, *ds;  // p and ds of attention_back, [kv heads, n, ld]; views
-    float *to_sink; // gradient of each head's sink in each row, [rows, heads]; NULL: not computed;
-                    // view
+    /* Gradient of each head's sink in each row, [rows, heads]; NULL: not computed. */
+    float *to_sink; // view
 } back_rows;
 
 /* Turns p, the products q k^T, into probabilities, and ds, which contains dp, into the gradient of
@@ -180,7 +181,7 @@ osh_status osh_attention_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
     size_t n_bytes = osh_attention_back_bytes(at, N),
            sinks = (size_t)(N * at->n_heads) * sizeof(float);
-    osh_tile *seq = NULL; // the samples, one tile (range of rows) each; own
+    osh_tile *seq = NULL; // range of rows of each sample; own
     float *wide = NULL;   // own: GPU memory
     attention_back j = {};
 

@@ -12,7 +12,7 @@ extern "C" {
 #include "gpu/gpu.h"
 #include "ops/op.h"
 
-/* Three functions that measure the speed of the GPU for about `seconds`:
+/* The next three functions measure the speed of the GPU for about `seconds`:
  *   product    floating-point operations per second in products of [side, side] matrices; the
  *              arena must have space for three matrices
  *   attention  floating-point operations per second in causal attention, BF16, 32 heads of 128
@@ -55,24 +55,25 @@ osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_cuda_finite_rows(osh_ctx *cx, int64_t *first, const osh_tensor *x,
                                 const osh_op_rows *rows);
 typedef struct osh_cuda_expert { // an expert of a mixture; all pointers are views
-    const osh_tensor *gate, *up, *down; // weights: gate and up [F, D], down [D, F], in the dtype of
-                                        // x
+    /* Weights: gate and up [F, D], down [D, F], in the dtype of x. */
+    const osh_tensor *gate, *up, *down;
     osh_op_rows rows;
     int32_t column; // column of the expert in `route`
-    int64_t *found; // *in GPU memory; *found = min(*found, index of the first NaN or infinity of
-                    // the activations [N, F]); NULL: no search
+    /* *found, in GPU memory, becomes the index of the first NaN or infinity of the activations [N,
+     * F] if that is smaller than its old value. NULL: no search. */
+    int64_t *found;
 } osh_cuda_expert;
 typedef struct osh_cuda_mixture { // arguments of a mixture of experts; all pointers are views
-    const osh_cuda_expert *experts; // experts, in the order in which their outputs are added,
-                                    // [n_experts]
+    /* experts, in the order in which their outputs are added, [n_experts]. */
+    const osh_cuda_expert *experts;
     int n_experts;
-    const osh_tensor *x, *route, *sum; // x [N, D]: input; route [N, E]: the router's weights; sum
-                                       // [N, D]: added to the output
+    /* x [N, D]: input; route [N, E]: the router's weights; sum [N, D]: added to the output. */
+    const osh_tensor *x, *route, *sum;
     osh_tensor *out;                   // output [N, D]; may be the same tensor as `sum`
     const osh_glu_attr *glu;
-    bool plain;                        // true: the outputs of the experts are added without
-                                       // multiplication by the router's weights
-                                       // (osh_moe_combine_attr)
+    /* True: the outputs of the experts are added without multiplication by the router's weights
+     * (osh_moe_combine_attr). */
+    bool plain;
 } osh_cuda_mixture;
 /* Computes out = sum + the outputs of the experts, where an expert computes only the rows that are
  * routed to it. The result has the same bytes as the ops linear (gate, up), glu, linear (down) and
@@ -164,9 +165,9 @@ size_t osh_shift_accum_cuda_scratch(const void *attr, const int64_t *in_width, i
                                     int64_t n_tokens, osh_dtype dt);
 size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, osh_dtype dt);
+/* n_tokens: number of rows of w. */
 size_t osh_gptq_target_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
-                                    int64_t n_tokens, osh_dtype dt); // n_tokens: number of rows of
-                                                                     // w
+                                    int64_t n_tokens, osh_dtype dt);
 size_t osh_rms_norm_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                       int64_t n_tokens, osh_dtype dt);
 size_t osh_linear_grad_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -193,12 +194,13 @@ osh_status osh_cuda_minmax(osh_ctx *cx, float *low, float *high, const osh_tenso
  * once. */
 enum { OSH_FACTORS_MOST = 1024 };
 typedef struct osh_gptq_hessians {
-    float *const *h;     // pointers to Hessians in GPU memory, [n]; the list h and the lists below
-                         // are in host memory
-    const int32_t *perm; // column at each position of the solving order, [n, I]; NULL: position j
-                         // is column j
-    const float *diag;   // diagonals of the Hessians in solving order, [n, I]; NULL: the diagonals
-                         // of h are used
+    /* Pointers to Hessians in GPU memory, [n]; the list h and the lists below are in host
+     * memory. */
+    float *const *h;
+    /* Column at each position of the solving order, [n, I]; NULL: position j is column j. */
+    const int32_t *perm;
+    /* Diagonals of the Hessians in solving order, [n, I]; NULL: the diagonals of h are used. */
+    const float *diag;
     int64_t I;
     int n;
 } osh_gptq_hessians;

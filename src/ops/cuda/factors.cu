@@ -11,9 +11,9 @@
  *                     then row by row       X_i   = - D_i (L_i X) two products
  *
  * Each launch and each matrix product computes all matrices. A matrix product uses the algorithm
- * for a single matrix, and no sum is split, so U depends only on H and the GPU. 768 columns need 59
- * launches for any number of matrices. The kernels need n^3 floating-point operations instead of
- * 2/3 n^3, because the matrix products also compute the zero half of X.
+ * for a single matrix, and no sum is split, so U depends only on H and the GPU. For 768 columns
+ * there are 59 launches, for any number of matrices. The kernels do n^3 floating-point operations;
+ * 2/3 n^3 would be enough, but the matrix products also compute the zero half of X.
  *
  * U overwrites H only if all elements of X are finite. If H is not positive definite, H is
  * unchanged. */
@@ -24,11 +24,10 @@ enum { SIDE = OSH_FACTORS_SIDE, THREADS = 256, STEP = THREADS / SIDE, PART = SID
 
 typedef struct matrices { // arguments: all matrices of a launch, in GPU memory
     float *a;            // A, later L, later X, in place: scratch [matrices, n, ld]
-    float *left;         // matrix product L X for the current block row: scratch [matrices, SIDE,
-                         // ld]
+    float *left; // matrix product L X for the current block row: scratch [matrices, SIDE, ld]
     float *const *h;     // pointers to the Hessians [n, n], [matrices]
-    const int32_t *perm; // column at each position of the solving order, [matrices, n]; NULL:
-                         // position j is column j
+    /* Column at each position of the solving order, [matrices, n]; NULL: position j is column j. */
+    const int32_t *perm;
     const float *diag;   // diagonals in solving order, [matrices, n]; NULL: the diagonals of h
     int *failed;         // 1 if the matrix is not positive definite, else 0; [matrices]
     int64_t n, ld;
@@ -62,13 +61,13 @@ static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int6
         first = threadIdx.x / SIDE;
     float *a = x.a + (b * x.n + at) * x.ld + at;
 
-    if (x.failed[b]) return; // all threads of the block return here, or none
+    if (x.failed[b]) return; // all threads of the block take the same branch
     for (int i = first; i < w; i += STEP)
         if (c < w) m[i][c] = c <= i ? a[i * x.ld + c] : 0;
     __syncthreads();
     for (int k = 0; k < w; k++) {
         float pivot = m[k][k];
-        if (!(pivot > 0) || !isfinite(pivot)) { // all threads of the block return here, or none
+        if (!(pivot > 0) || !isfinite(pivot)) { // all threads of the block take the same branch
             if (!threadIdx.x) x.failed[b] = 1;
             return;
         }
@@ -99,7 +98,7 @@ static __global__ void __launch_bounds__(THREADS) divide_column(matrices x, int6
     const float *corner = x.a + (b * x.n + at) * x.ld + at;
     float *a = x.a + (b * x.n + i0) * x.ld + at, sum[PART][PART] = {};
 
-    if (x.failed[b]) return; // all threads of the block return here, or none
+    if (x.failed[b]) return; // all threads of the block take the same branch
     for (int i = first; i < SIDE; i += STEP) {
         d[i][c] = corner[i * x.ld + c];
         rows[i][c] = i < n ? a[i * x.ld + c] : 0;

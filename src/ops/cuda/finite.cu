@@ -1,9 +1,9 @@
 /* finite.cu - finds the first non-finite element, the smallest and the largest element of a tensor.
  *
  * Threads combine their results by atomic minima and maxima of integers, whose result does not
- * depend on the order. The bits of floats are compared as integers: as signed integers,
- * non-negative floats have the order of the floats; as unsigned integers, negative floats have the
- * reverse order. */
+ * depend on the order of the threads. For this the bits of floats are read as integers.
+ * Non-negative floats have the order of their bits as signed integers; negative floats have the
+ * reverse order of their bits as unsigned integers. */
 #include "ops/cuda/pack.cuh"
 
 #include <math.h>
@@ -83,7 +83,7 @@ static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, 
     const int N = osh_cu_pack<T>::N;
     int64_t step = (int64_t)gridDim.x * blockDim.x,
             me = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    // maximum of x (high) and of -x (low) over the elements of this thread; fmaxf ignores NaN
+    // high: maximum of x; low: maximum of -x, over the elements of this thread. fmaxf ignores NaN.
     float high = -INFINITY, low = -INFINITY;
 
     for (int64_t i = me; i < n_packs; i += step) {

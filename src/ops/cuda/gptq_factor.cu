@@ -3,8 +3,8 @@
  * reverses the order of rows and columns of this inverse. factors.cu computes Hessians of at most
  * OSH_FACTORS_MOST columns.
  *
- * Elements above the diagonal are written only after all elements of the inverse are found to be
- * finite, so a failure does not change these elements. */
+ * A failure must not change the elements above the diagonal. So they are written only after all
+ * elements of the inverse are known to be finite. */
 #include "ops/cuda/op.cuh"
 
 enum { TILE = 32, STEP = 8 }; // a block of TILE x STEP threads moves TILE x TILE elements
@@ -24,7 +24,7 @@ static __global__ void flip_lower(float *a, int64_t n)
     __shared__ float here[TILE][TILE + 1], there[TILE][TILE + 1];
     int64_t i0 = (int64_t)blockIdx.y * TILE, j0 = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
 
-    if (j0 > i0 || i0 + j0 >= n - 1) return; // all threads of the block return here, or none
+    if (j0 > i0 || i0 + j0 >= n - 1) return; // all threads of the block take the same branch
     for (int64_t y = threadIdx.y; y < TILE; y += STEP) {
         if (flip_is_first(i0 + y, j0 + tx, n)) here[y][tx] = a[(i0 + y) * n + j0 + tx];
         if (flip_is_first(i0 + tx, j0 + y, n))

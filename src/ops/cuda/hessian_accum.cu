@@ -12,13 +12,14 @@
  * includes elements above the diagonal; these elements are not added to H.
  *
  * A tensor core truncates its sum after every few products. Each truncation loses half an ulp (unit
- * in the last place) on average, always towards zero: up to 6e-5 of a sum of 16,384 squares. The
- * damping of 14,336 columns is 7e-7 of the trace, so two channels that are nearly multiples of each
- * other would make H indefinite. Therefore a chunk has at most TOKENS tokens, and the parts are
- * added to H in f32, in the order of the tokens. Several calls with multiples of TOKENS tokens give
- * the same bytes as one call. If a batch is not a multiple of TOKENS, the rest is cut into a chunk
- * with a multiple of 256 tokens and a chunk of fewer than 256 tokens, which is padded with zeros to
- * 256. So a piece needs products of only 16 shapes, not one shape for each batch.
+ * in the last place) on average, always towards zero. In a sum of 16,384 squares the total loss is
+ * up to 6e-5 of the sum. For comparison, the damping of 14,336 columns is 7e-7 of the trace. So if
+ * two channels are nearly multiples of each other, the loss would make H indefinite. Therefore a
+ * chunk has at most TOKENS tokens, and the parts are added to H in f32, in the order of the tokens.
+ * Several calls with multiples of TOKENS tokens give the same bytes as one call. If the number of
+ * tokens of a batch is not a multiple of TOKENS, the last tokens are cut into a chunk with a
+ * multiple of 256 tokens and a chunk of fewer than 256 tokens, which is padded with zeros to 256.
+ * So the products of a piece have only 16 different shapes, and not a new shape for each batch.
  *
  * Pieces and algorithms depend only on I, the number of columns of H. Each batch on a GPU except
  * the last has 16,384 tokens (osh_batch_end_on_device), which are PARTS chunks of TOKENS. So
@@ -26,9 +27,9 @@
  *
  * Reason for the sizes: the products of PARTS chunks for 1024 x 1024 elements of H are 128 tiles of
  * 128 x 256, which 132 multiprocessors compute at the same time (one wave). The product of one
- * chunk for 2048 x 2048 elements has as many tiles. With smaller pieces, fewer elements above the
- * diagonal are computed. The table compares four ways to cut H for 16,384 tokens. It gives the
- * number of waves / the computed share of the elements of H:
+ * chunk for 2048 x 2048 elements has as many tiles. Smaller pieces compute fewer elements above the
+ * diagonal. The table compares four ways to cut H for 16,384 tokens. An entry is the number of
+ * waves / the fraction of the elements of H that is computed:
  *
  *        I   panels of 2048 rows, a chunk each   squares halved to 1024    to 512       pieces
  *      768           4 / 1.00                         4 / 1.00            4 / 1.00     1 / 1.00
@@ -56,10 +57,12 @@ typedef struct piece { // a piece of H: rows [row, row + m), columns [col, col +
 
 typedef struct job {
     osh_device *d;
-    float *h, *parts;      // h: matrix H [I, I], view; parts: parts of the current piece, [up to
-                           // PARTS, m, n], own
-    int64_t I, most, used; // most: capacity of `parts`, in parts; used: number of parts that are
-                           // not yet added to H
+    /* h: matrix H [I, I], view.
+     * parts: parts of the current piece, [up to PARTS, m, n], own. */
+    float *h, *parts;
+    /* most: capacity of `parts`, in parts.
+     * used: number of parts that are not yet added to H. */
+    int64_t I, most, used;
     osh_dtype dt;
 } job;
 

@@ -1,5 +1,5 @@
 /* mma.cuh - one function for each instruction of tensor cores and of asynchronous copies (sm_80 and
- * later). If OSH_PLAY is defined, the functions emulate the instructions on the host.
+ * later). If OSH_PLAY is defined (in tests), the functions emulate the instructions on the host.
  * tests/kernels/test_mma.cu tests instructions and emulation against the definitions below.
  *
  * osh_cu_mma, D [16, 8] = A [16, 16] B [16, 8] + C: mma.sync.aligned.m16n8k16.row.col.f32 (PTX ISA
@@ -43,8 +43,8 @@ OSH_RANGES_CHECKED static inline void osh_cu_mma_sums(float (&c)[4], const osh_p
 {
     int g = lane / 4, t = lane % 4;
     osh_play_f4 products[16], sums;
-    for (int i = 0; i < 4; i++) { // lane i of four lanes holds the elements with k = 2i, 2i + 1, 2i
-                                  // + 8 and 2i + 9
+    for (int i = 0; i < 4; i++) {
+        /* Lane i of four lanes holds the elements with k = 2i, 2i + 1, 2i + 8 and 2i + 9. */
         float a[8], b[2][4];      // a: rows g and g + 8 of A; b: columns 2t and 2t + 1 of B
         memcpy(a, &of[4 * g + i], sizeof a);
         for (int col = 0; col < 2; col++)

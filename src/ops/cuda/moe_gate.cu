@@ -57,8 +57,8 @@ static size_t gate_shared_bytes(int64_t E)
     return (size_t)(TOKENS * E + WARPS * E + WARPS * (E / 2)) * sizeof(float);
 }
 
-/* Sets columns [first, first + TILE) of `score` [n, E] to x [n, D] w^T. All lanes of a warp call
- * this function. */
+/* Sets columns [first, first + TILE) of `score` [n, E], the logits x w^T, from x [n, D]. All lanes
+ * of a warp call this function. */
 template <class T, class S>
 static __device__ inline void gate_cu_logits(float *score, const T *x, const S *w, gate_sizes z,
                                              int first, int E)
@@ -80,7 +80,7 @@ static __device__ inline void gate_cu_logits(float *score, const T *x, const S *
     for (int t = 0; t < TOKENS; t++) {
 #pragma unroll
         for (int e = 0; e < TILE; e++) {
-            if (t >= n || first + e >= E) continue; // all lanes agree
+            if (t >= n || first + e >= E) continue; // all lanes take the same branch
             float dot = osh_cu_warp_sum(sum[t][e]);
             if (lane == e) score[t * E + first + e] = dot;
         }
@@ -88,8 +88,9 @@ static __device__ inline void gate_cu_logits(float *score, const T *x, const S *
 }
 
 typedef struct gate_room { // scratch of one warp in shared memory
-    float *choice, *worth; // choice: scores for the choice, [E]; worth: scores of the groups, [E /
-                           // 2]; NULL: the experts have no groups
+    /* choice: scores for the choice, [E].
+     * worth: scores of the groups, [E / 2]; NULL: the experts have no groups. */
+    float *choice, *worth;
 } gate_room;
 
 /* Computes the row `route` [E] of a token from its logits `score` [E], which are overwritten. */

@@ -8,8 +8,10 @@
 #include "ops/cuda/sums.cuh"
 
 typedef struct norm_back {
-    float *dx, *r, *mean; // dx: gradient [rows, D], or NULL; r [rows]; mean [rows], only for
-                          // layer_norm
+    /* dx: gradient [rows, D], or NULL.
+     * r: [rows].
+     * mean: [rows], only for layer_norm. */
+    float *dx, *r, *mean;
     const float *dy;      // view: [rows, D]
     int64_t rows, D;
     float eps, offset;

@@ -27,8 +27,10 @@ static __device__ inline void norm_load_weights(float *to, const S *w, bool pack
 
 typedef struct norm_rule {
     float eps, offset;
-    bool late, packed, w_packed, plain; // late: round only the product; packed, w_packed: read x, w
-                                        // as packs; plain: no weight
+    /* late: only the product is rounded.
+     * packed, w_packed: x and w are read as packs.
+     * plain: the op has no weight. */
+    bool late, packed, w_packed, plain;
 } norm_rule;
 
 template <class T, class X>

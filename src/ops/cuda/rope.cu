@@ -6,9 +6,9 @@
  * The angle is the f32 product of frequency and position. The cosine and sine of the angle are
  * computed in double, so that they are accurate for every position. Then they are rounded to f32,
  * multiplied by attention_scaling, and rounded to the dtype of q. There is no table of cosines and
- * sines, because reading them would take longer than computing R / 2 values per token. The
- * frequencies may depend on the length of a sample. The host computes the frequencies for all
- * samples (ops/rope.h) and copies them. N tokens of the batch, H heads, Dh head_dim. */
+ * sines: reading a table would take longer than computing R / 2 values per token. The frequencies
+ * may depend on the length of a sample. The host computes the frequencies for all samples
+ * (ops/rope.h) and copies them. N tokens of the batch, H heads, Dh head_dim. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 extern "C" {
@@ -20,9 +20,9 @@ extern "C" {
 enum { THREADS = 128 };
 
 typedef struct rope_shape {
-    int64_t N, n_seqs, width, head_dim, half, n_packs; // half: R / 2; n_packs: number of packs
-                                                       // (pack.cuh) in half of a head, 0 if single
-                                                       // elements are read
+    /* half: R / 2.
+     * n_packs: number of packs (pack.cuh) in half of a head, 0 if single elements are read. */
+    int64_t N, n_seqs, width, head_dim, half, n_packs;
     float scaling;
     bool interleaved, f32;
     float beta, original; // attributes of the position factor (ops/rope.h); beta 0: no factor

@@ -31,19 +31,18 @@ enum {
     ROUTED_LD = ROUTED_STEP + 8
 };
 enum { ROUTED_SIDE = ROUTED_TILE * ROUTED_LD }; // number of elements of x, or of W, in one stage
-enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE }; // number of elements of the shared memory
-                                                          // of a block
+/* Number of elements of the shared memory of a block. */
+enum { ROUTED_SHARED = ROUTED_STAGES * 2 * ROUTED_SIDE };
 enum { ROUTED_WARP = 64 }; // rows and columns of a tile that one warp computes
 
 typedef struct routed_part { // weights and rows of one expert; all pointers are views of GPU memory
-    const void *w[2];    // w[0] is the weight [O, I]; with an activation, w[0] is gate and w[1] is
-                         // up
+    const void *w[2]; // w[0] is the weight [O, I]; with an activation, w[0] is gate and w[1] is up
     const int32_t *rows; // indices of the rows (tokens) that are routed to the expert, [n]
-    int64_t first; // index of the expert's first row in x (without gather) or in y (without
-                   // scatter)
+    /* Index of the expert's first row in x (without gather) or in y (without scatter). */
+    int64_t first;
     int32_t n, column;   // n: number of rows; column: column of the expert in the router's output
-    long long *found;    // **found = min(*found, index in y [N, O] of the first NaN or infinity);
-                         // NULL: no search
+    /* **found = min(*found, index in y [N, O] of the first NaN or infinity); NULL: no search. */
+    long long *found;
 } routed_part;
 
 /* Rows of a tile. `part`: index of the routed_part; `row`: index of the tile's first row in
@@ -52,8 +51,9 @@ typedef struct routed_tile { int32_t part, row; } routed_tile;
 
 typedef struct routed_sizes {
     int64_t I, O;
-    bool gather, scatter; // true: x (gather) or y (scatter) has a row for each token; false: it has
-                          // only the rows that are routed to experts, expert by expert
+    /* True: x (gather) or y (scatter) has a row for each token; false: it has only the rows that
+     * are routed to experts, expert by expert. */
+    bool gather, scatter;
 } routed_sizes;
 
 struct routed_plain { static constexpr bool PAIR = false; };
@@ -200,8 +200,9 @@ static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
     int stage = 0, next = ROUTED_STAGES - 1;
     for (int64_t k = 0; k < z.I; k += ROUTED_STEP) {
         osh_cu_async_wait<ROUTED_STAGES - 2>();
-        __syncthreads(); // after this barrier the copies to stage `stage` are complete, and no
-                         // thread reads stage `next`, which is filled now
+        /* After this barrier the copies to stage `stage` are complete, and no thread reads stage
+         * `next`, which is filled now. */
+        __syncthreads();
         routed_fetch<T>(shared + next * 2 * ROUTED_SIDE, r, k + (ROUTED_STAGES - 1) * ROUTED_STEP,
                         z.I);
         osh_cu_async_commit();
@@ -214,8 +215,9 @@ static __global__ void __launch_bounds__(ROUTED_THREADS, 2)
 }
 
 /* ---- host ---- */
-typedef struct routed_launch { // arguments of routed_product; y, x, parts and tiles are views of
-                               // GPU memory
+
+/* Arguments of routed_product; y, x, parts and tiles are views of GPU memory. */
+typedef struct routed_launch {
     void *y;
     const void *x;
     const routed_part *parts;

@@ -91,8 +91,8 @@ done:
 
 typedef struct {
     int64_t n, D, E;
-    int expert; // index of the expert whose logits `route` contains; negative: `route` contains
-                // weights
+    /* Index of the expert whose logits `route` contains; negative: `route` contains weights. */
+    int expert;
 } routed_sizes;
 
 /* Computes routed_scale for x [n, D] and route [n, E]. A warp computes a token. */

@@ -72,8 +72,8 @@ size_t osh_rope_cuda_scratch(const void *attr, const int64_t *in_width, int64_t 
     const osh_rope_attr *at = attr;
     int64_t n_tables = 1;
     (void)in_width, (void)out_width, (void)dt;
-    /* Upper bounds: there are at most n_tokens samples, and a sample with a table of frequencies of
-     * its own has more than max_pos tokens. */
+    /* There are at most n_tokens samples. Only a sample with more than max_pos tokens has a table
+     * of frequencies of its own, so the tokens also limit the number of tables. */
     if (at->dynamic) n_tables += n_tokens / (at->max_pos + 1);
     return osh_arena_gross(osh_rope_samples_bytes(n_tokens, n_tables, at->rotary_dim / 2));
 }
@@ -118,8 +118,8 @@ int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T)
     return most < 1 ? 1 : osh_min64(most, osh_min64(T, 512));
 }
 
-/* Returns the number of bytes for a sample of n_tokens tokens. Shorter samples need no more: their
- * chunks have more queries and fewer keys, and need at most half of OSH_ATTENTION_SCORES. */
+/* Returns the number of bytes for a sample of n_tokens tokens. This is enough for shorter samples:
+ * their chunks have more queries and fewer keys, and need at most half of OSH_ATTENTION_SCORES. */
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens)
 {
     int64_t row = at->n_kv_heads * osh_attention_row(n_tokens) * (int64_t)sizeof(float),

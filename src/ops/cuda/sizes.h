@@ -37,7 +37,7 @@ enum {
     OSH_HESSIAN_PIECE = OSH_HESSIAN_ROWS * 2048
 };
 int64_t osh_hessian_columns(int64_t m); // largest number of columns of a piece of H that has m rows
-/* Number of parts that are computed before they are added to H. */
+/* Returns the number of parts that are computed before they are added to H. */
 int64_t osh_hessian_parts(int64_t n_tokens);
 size_t osh_hessian_parts_bytes(int64_t n_tokens, int64_t I);
 enum { OSH_TARGET_ROWS = 1024 }; // number of rows of a slab (gptq_target.cu)
@@ -60,7 +60,7 @@ int64_t osh_scan_blocks(int64_t n_tokens, int64_t heads);
  * head of each group. */
 int64_t osh_attention_back_chunk(const osh_attention_attr *at, int64_t T);
 size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
-/* Number of rows of a chunk in sums.cuh, whose sum is added to the sums of the other chunks. */
+/* number of rows of a chunk in sums.cuh */
 enum { OSH_SUM_ROWS = 512 };
 size_t osh_sums_bytes(int64_t rows, int64_t D);
 /* Returns true if attention_fused.cuh supports this attention, which then needs no scratch. */

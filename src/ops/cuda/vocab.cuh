@@ -4,12 +4,12 @@
  *   logits = x W^T + bias     x [N, D]     w [V, D]     bias [V] or none
  *   block [rows, OSH_VOCAB_COLS]
  *
- * A block has the dtype of x, because the logits are rounded when they are stored: by the product,
- * or with a bias by the kernel that adds it to the f32 sums of the product. Rows are cut into
- * panels that begin anew at the first token of each sample, so that the shape of a product depends
- * only on the sample. Consecutive panels of equal size are one batch of a matrix product. The
- * results of the blocks of a row are combined in the order of the vocabulary, in double. N tokens,
- * D hidden_size, V vocabulary size. */
+ * A block has the dtype of x, because logits are rounded when they are stored. Without a bias the
+ * product rounds them; with a bias the kernel rounds that adds the bias to the f32 sums of the
+ * product. Rows are cut into panels, and each sample begins a new panel, so that the shape of a
+ * product depends only on the sample. Consecutive panels of equal size are one batch of a matrix
+ * product. The results of the blocks of a row are combined in the order of the vocabulary, in
+ * double. N tokens, D hidden_size, V vocabulary size. */
 #ifndef OSH_VOCAB_CUH
 #define OSH_VOCAB_CUH
 #include "ops/cuda/pack.cuh"
@@ -39,7 +39,7 @@ osh_status osh_vocab_open(osh_ctx *cx, osh_vocab_side *s, const osh_op_args *a, 
 void osh_vocab_close(osh_vocab_side *s);
 osh_status osh_vocab_logits(osh_ctx *cx, const osh_vocab_side *s, const osh_vocab_block *b);
 /* Returns an upper bound of the bytes in the arena for one model, with the allocator's overhead.
- * attr: an osh_vocab_attr, of which only the presence of biases counts, or NULL. */
+ * attr: an osh_vocab_attr or NULL; only the presence of biases matters. */
 size_t osh_vocab_bytes(const void *attr, int side, int64_t D, int64_t n_tokens);
 /* Calls fn for every block of logits. The blocks of a row are passed in the order of the
  * vocabulary. */

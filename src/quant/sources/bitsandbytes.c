@@ -210,7 +210,8 @@ static osh_status bnb_find(osh_ctx *cx, osh_source_module *q)
     bnb_module *m = bnb_of(q);
     OSH_TRY(osh_source_find_leaf(cx, &w, q, ".", "weight"));
     m->four = w && w->e->dtype == OSH_U8;
-    for (int i = 0; !m->four && i < N_TAILS - 1; i++) { // all tails but .SCB are those of 4 bits
+    /* Only weights of 4 bits have tensors with these tails; .SCB, the last one, is for 8 bits. */
+    for (int i = 0; !m->four && i < N_TAILS - 1; i++) {
         OSH_TRY(osh_source_find_leaf(cx, &t, q, "", bnb_tails[i]));
         m->four = t != NULL;
     }

@@ -1,6 +1,6 @@
 /* ada.c - AdaRound, AdaQuant and AutoRound on one weight (solver/ada.h). A thread does all steps of
- * a block of rows before it begins the next block, so it needs memory for one block only. The bytes
- * do not depend on threads.
+ * a block of rows before it begins the next block, so each thread needs memory for one block only.
+ * The bytes do not depend on threads.
  *
  * AdaRound (Nagel et al., arXiv 2004.10568): v is learned; h = 0 rounds w / s down, h = 1 rounds it
  * up
@@ -42,8 +42,8 @@
  * a scale that can be stored: for NVFP4 an E4M3 value divided by the global scale, which does not
  * change.
  *
- * A step follows the sign of the gradient, at a rate that falls linearly to 0. The result for a row
- * are the codes of the step with the lowest loss of the row.
+ * A step follows the sign of the gradient, at a rate that falls linearly to 0. The result of a row
+ * is the set of codes of the step in which the row had its lowest loss.
  *
  * Adam has decays 0.9 and 0.999 and adds 1e-8 to the root. Arithmetic is f32, losses are double.
  * During learning w^ is not rounded to the dtype in which it is stored; the final losses of codes

@@ -18,7 +18,7 @@
 enum { SIGN = 2, ADAM = 4, SMALL = 8 };
 enum { SCRATCH = 6 }; // scratch of one thread in rows of ld floats
 
-typedef enum weight_is { // selects the weight that learner_all_rows writes to `to`
+typedef enum weight_is { // the weight that learner_all_rows writes to `to`
     OF_STEP,    // the weight after the steps done so far
     OF_NEAREST, // the weight from the codes and scales of the arguments
     OF_END,     // the final weight
@@ -28,22 +28,24 @@ typedef enum weight_is { // selects the weight that learner_all_rows writes to `
 struct osh_ada_learner {
     osh_ada_args a;
     osh_ada_job j;
-    float *x, *grad;     // x: v, or AdaQuant's weight; grad: gradient of x; views of `kept`, [O,
-                         // ld]
-    float *mean, *square; // Adam's moving averages of the gradient and of its square, [O, ld];
-                          // NULL: the method does not use Adam; views of `kept`
+    /* Views of `kept`, [O, ld].
+     * x: v, or AdaQuant's weight.
+     * grad: gradient of x. */
+    float *x, *grad;
+    /* Views of `kept`, [O, ld]: Adam's moving averages of the gradient and of its square. NULL: the
+     * method does not use Adam. */
+    float *mean, *square;
     float *small[SMALL]; // learned parameters of each group, [O, groups]; views of `kept`
     float *kept;         // own
     float *room;         // scratch, [threads, SCRATCH, ld]; own
     osh_tensor place;    // `grad` as a tensor [O, I], valid if ld is I; view
-    bool full;           // true: `grad` contains a gradient; false: the gradient is 0, and `grad`
-                         // is not read
+    bool full; // true: `grad` contains a gradient; false: the gradient is 0, and `grad` is not read
     int n_threads;
     weight_is weight;    // argument `weight` of the current call of learner_all_rows
-    double *rounding;    // AdaRound's rounding term of each row in the last step: sum of 1 - |2h -
-                         // 1|^beta, [O]; own
-    const osh_ada_row_step *step; // step that the current call of learner_all_rows does; NULL: no
-                                  // step; view
+    /* AdaRound's rounding term of each row in the last step: sum of 1 - |2h - 1|^beta, [O]. */
+    double *rounding;    // own
+    /* Step that the current call of learner_all_rows does; NULL: no step. */
+    const osh_ada_row_step *step; // view
     osh_tensor *to;      // tensor to which the weight is written; view
 };
 

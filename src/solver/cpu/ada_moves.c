@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* Value of AdaRound's v at which h and the gradient of v are 0, so that no step changes v. */
+/* AdaRound's v for which h and the gradient of v are 0, so that no step changes v. */
 enum { DOWN = -40 };
 
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group)
@@ -48,8 +48,8 @@ static float ada_signed_scale(const osh_ada_job *j, const osh_ada_room *m, int64
     return osh_round_to((low > high ? low : -high) / -j->a->scales.grid.lo, j->a->scales.dtype);
 }
 
-/* For float codes: returns the scale of group k if its range has the share 1, before the scale is
- * rounded to one that can be stored. */
+/* For float codes: returns the scale of group k for the share 1. The result is not yet rounded to a
+ * scale that can be stored. */
 static float ada_float_scale(const osh_ada_job *j, const osh_ada_room *m, int64_t k)
 {
     if (!j->a->rule.whole_range) return m->s0[k];
@@ -209,8 +209,8 @@ static float ada_signed_rate(double gradient, float rate)
     return gradient > 0 ? rate : gradient < 0 ? -rate : 0;
 }
 
-/* Number of sums that are computed at the same time, because each sum alone is a chain of dependent
- * additions. */
+/* Number of sums that are computed at the same time. One sum alone is a chain of additions that
+ * wait for each other. */
 enum { SIDE_BY_SIDE = 4 };
 
 /* sum[k] = x[k * n] + ... + x[(k + 1) * n - 1], added in order. */

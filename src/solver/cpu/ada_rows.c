@@ -15,7 +15,8 @@ static bool ada_has_avx2(void) { return osh_isa_used() >= OSH_ISA_AVX2; }
 
 /* ---- the grid ---- */
 
-/* `step` = the distance between values of the grid near x: for a float grid of the binade of x. */
+/* Sets `step` to the distance between neighbouring values of the grid at x. In a float grid this
+ * distance depends on the binade of x. */
 OSH_VEC_FN void v8_grid_step(osh_v8f *step, const osh_v8f *x, const osh_ada_row_step *t)
 {
     osh_v8f least;
@@ -27,7 +28,7 @@ OSH_VEC_FN void v8_grid_step(osh_v8f *step, const osh_v8f *x, const osh_ada_row_
 }
 
 /* Rounds x, within [lo, hi], to the nearest value of a float grid, ties to even. Keeps the sign of
- * a value that becomes 0. Adding 1.5 * 2^23 steps removes what is smaller than a step. */
+ * a value that becomes 0. Adding 1.5 * 2^23 steps rounds x to a multiple of a step. */
 OSH_VEC_FN void v8_grid_nearest(osh_v8f *x, const osh_ada_row_step *t)
 {
     osh_v8f step, r;
@@ -181,8 +182,7 @@ double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const os
 
 /* Computes the values q of the grid and u = w / s of eight weights. at[0]: index of the row's first
  * element; at[1]: first of the eight columns. A lane of `in` has all bits set if its q is not
- * clipped. Whole numbers are rounded before they are clipped, and floats are clipped before they
- * are rounded. */
+ * clipped. Integer codes are rounded and then clipped; float codes are clipped and then rounded. */
 OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_room *m,
                           const int64_t at[2], const osh_ada_row_step *t)
 {

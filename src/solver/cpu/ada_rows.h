@@ -5,22 +5,32 @@
 #define OSH_CPU_ADA_ROWS_H
 #include "solver/ada.h"
 
-/* All members are views of the arrays of a block of rows; ld is I, rounded up to a multiple of 8.
- * */
+/* All members are views of the arrays of a block of rows; ld is I, rounded up to a multiple of
+ * 8. */
 typedef struct osh_ada_room {
-    float *w, *e, *grad, *c;  // w: weight; e: w^ - w; grad: T / 2 dloss / dw^; c: C; [rows, ld]
-                              // each
-    float *x, *mean, *square; // x: v, or AdaQuant's weight; mean, square: Adam's moving averages;
-                              // [rows, ld] each
-    float *base, *soft;       // base: largest value of the grid up to w / s, plus z; soft:
-                              // sigmoid(v), or dloss / ds in AutoRound; [rows, ld] each
+    /* Each [rows, ld].
+     * w: weight.
+     * e: w^ - w.
+     * grad: T / 2 dloss / dw^.
+     * c: C. */
+    float *w, *e, *grad, *c;
+    /* Each [rows, ld].
+     * x: v, or AdaQuant's weight.
+     * mean, square: Adam's moving averages. */
+    float *x, *mean, *square;
+    /* Each [rows, ld].
+     * base: largest value of the grid up to w / s, plus z.
+     * soft: sigmoid(v), or dloss / ds in AutoRound. */
+    float *base, *soft;
     float *s, *z;             // scale and zero point of each column of one row, [ld]
-    float *s0, *d, *d_mean, *d_square; // [rows, groups] each; s0: initial scale; d: change of the
-                                       // scale; d_mean, d_square: Adam's moving averages for d.
-                                       // AutoRound: d is share a, d_mean is share b
+    /* Each [rows, groups].
+     * s0: initial scale.
+     * d: change of the scale.
+     * d_mean, d_square: Adam's moving averages for d. AutoRound: d is share a, d_mean is share
+     * b. */
+    float *s0, *d, *d_mean, *d_square;
     float *least, *most;      // for AutoRound: range of each group, [rows, groups]
-    float *best_s, *best_z;   // for AutoRound: scale and zero point of the best step, [rows,
-                              // groups]
+    float *best_s, *best_z; // for AutoRound: scale and zero point of the best step, [rows, groups]
     double *curve;            // [points]
 } osh_ada_room;
 
@@ -33,18 +43,20 @@ typedef struct osh_ada_job {
 } osh_ada_job;
 
 typedef struct osh_ada_row_step { // numbers of one step that are equal for all elements
-    float rate, root_part;            // for step n of Adam; rate: learning rate / (1 - 0.9^n);
-                                      // root_part: 1 / sqrt(1 - 0.999^n)
+    /* For step n of Adam:
+     * rate: learning rate / (1 - 0.9^n).
+     * root_part: 1 / sqrt(1 - 0.999^n). */
+    float rate, root_part;
     float by;                         // factor 2 / T of the gradients
     float reg, beta; // reg: factor of the rounding term, 0: there is none; beta: its exponent
     float lo, hi;                     // smallest and largest value of the grid
-    /* The values of a float grid near u are multiples of the larger of `least` and `fraction` times
-     * the power of two at or below |u|. least 0: the grid has whole numbers. */
+    /* Near u, the values of a float grid are multiples of a step. The step is the largest power of
+     * two <= |u|, times `fraction`, but at least `least`. least 0: the grid has whole numbers. */
     float least, fraction;
     float offset;                     // 1: x is AutoRound's offset v of w / s; 0: x is a weight
     float plain;                      // 1: e becomes w^; 0: e becomes w^ - w
-    bool has_zero;                    // for AutoRound; true: zero points are computed from the
-                                      // ranges; false: there are none
+    /* For AutoRound: true if zero points are computed from the ranges, false if there are none. */
+    bool has_zero;
 } osh_ada_row_step;
 
 /* For AdaRound: computes m->soft and m->e from m->x. */

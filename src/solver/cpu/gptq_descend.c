@@ -1,9 +1,8 @@
 /* gptq_descend.c - does coordinate descent on the codes of a tile of rows, one block of columns at
- * a time. In a block, eight columns of a row are tested together. Only if one of the eight codes
- * may change, which is rare, the eight columns are processed one by one. After each block its
- * changes are added to the columns of G = (w^ - w) H outside the block. For this update, H is read
- * in panels (groups of PANEL columns) that stay in the cache for all rows. solver/gptq_descend.c
- * has the formulas. */
+ * a time. In a block, eight columns of a row are tested together. The eight columns are processed
+ * one by one only if one of their codes may change, which is rare. After each block, its changes
+ * are added to the other columns of G = (w^ - w) H. This update reads H in panels of PANEL columns.
+ * A panel stays in the cache for all rows. solver/gptq_descend.c has the formulas. */
 #include "base/isa.h"
 #include "solver/cpu/refine.h"
 
@@ -72,7 +71,8 @@ OSH_VEC_FN void descend_one(block *b, int64_t j)
 }
 
 /* Tests the columns of a block. An integer code can change only if |g / steep| is at least 1/2, so
- * eight columns below this limit are skipped. With a floating type no column is skipped. */
+ * eight columns that are all below this limit are skipped. For codes of a floating type no column
+ * is skipped. */
 OSH_VEC_FN void block_body(block *b)
 {
     bool whole = !b->t->a->rule.grid.digits;
@@ -127,7 +127,7 @@ static void descend_spread(const osh_refine_tile *t, int64_t row, int64_t from, 
     else spread_body(t->g + row * I + from, t->a->h + from, I, c, t->n_changes[row], to - from);
 }
 
-/* Does coordinate descent on columns [first, first + n) of all rows but the settled ones. A row is
+/* Does coordinate descent on columns [first, first + n) of all rows that are not settled. A row is
  * settled if the previous sweep (pass over all columns) changed none of its codes. */
 static void descend_sweep_block(osh_refine_tile *t, int64_t first, int64_t n)
 {

@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-/* SIDE: number of rows and columns of a tile that is transposed; ROWS: number of rows of a chunk.
- * */
+/* SIDE: number of rows and columns of a tile that is transposed; ROWS: number of rows of a
+ * chunk. */
 enum { SIDE = 64, ROWS = 16 };
 
 typedef struct permute_job {

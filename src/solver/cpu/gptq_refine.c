@@ -2,9 +2,9 @@
  * by the steps of solver/gptq_refine.h. Rows are independent unless they share scales.
  *
  * All steps of a tile are done before the next tile begins. After each step one matrix product
- * computes G = (w^ - w) H anew, so the losses that are compared are exact for the stored weights.
- * If all rows share one row of scales, each step is done for all tiles before the next step begins,
- * because the best scales depend on all tiles. */
+ * computes G = (w^ - w) H anew, so the compared losses are those of the weights that are stored.
+ * Weights whose rows all share one row of scales are an exception: the best scales depend on all
+ * tiles, so each step is done for all tiles before the next step begins. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "math/gemm.h"
@@ -18,14 +18,15 @@ typedef struct refine_job {
     osh_group_factors factors; // own
     osh_refine_tile *tiles;    // own: [threads]
     int64_t rows, n_tiles, groups;
-    bool all; // true: there are several tiles, and all rows share one row of scales; false: tiles
-              // are independent
+    /* True: there are several tiles, and all rows share one row of scales, so a step needs the sums
+     * over all tiles. */
+    bool all;
     int from, to;              // the current pass does steps [`from`, `to`)
-    /* loss of each tile before the first step, after each step, and with all weights 0, [n_steps +
-     * 2, tiles]; own */
+    /* Own, [n_steps + 2, tiles]: loss of each tile before the first step, after each step, and with
+     * all weights 0. */
     double *loss;
-    double *sums;              // A and b of the fit of scales, [tiles, groups (groups + 1)]; NULL
-                               // unless `all` is true; own
+    /* A and b of the fit of scales, [tiles, groups (groups + 1)]; NULL unless `all` is true. */
+    double *sums;              // own
     float values[256];         // value of each code
 } refine_job;
 
@@ -136,9 +137,9 @@ static double refine_row_loss(const osh_refine_tile *t, const float *g, int64_t 
 
 /* ---- steps ---- */
 
-/* Accepts or undoes a step for rows [r, r + n), which share scales if n > 1. Returns true if the
- * sum of the losses did not rise. If it did, restores the codes and scales of the rows and returns
- * false. */
+/* Accepts or undoes a step for rows [r, r + n). If n > 1, these rows share scales. If the sum of
+ * their losses rose, restores their codes and scales and returns false. Otherwise keeps the new
+ * ones and returns true. */
 static bool refine_keep_better(osh_refine_tile *t, const float *values, int64_t r, int64_t n)
 {
     size_t bytes = (size_t)t->a->I * sizeof(float);
@@ -233,7 +234,7 @@ static osh_status refine_sums_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Step k: fits the scales that all rows share. Restores the old scales if the loss rises. */
+/* Does step k: fits the scales that all rows share. Restores the old scales if the loss rises. */
 static osh_status refine_fit_all(osh_ctx *cx, refine_job *j, int k)
 {
     osh_status rc = OSH_OK;

@@ -6,8 +6,8 @@
 #include "math/gemm.h"
 #include "solver/cpu/refine.h"
 
-/* Sets panel.w to the target of the group's columns, transposed and in solving order. `was` [n]:
- * for each row, the loss of the current codes minus the loss of the target. */
+/* Sets panel.w to the target of the group's columns, transposed and in solving order. Sets was[n]
+ * of each row to the loss of the current codes minus the loss of the target. */
 static void rescale_turn_wanted(osh_refine_tile *t, int64_t g, int64_t n_cols, const float *step,
                                 double *was)
 {

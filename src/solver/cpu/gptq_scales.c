@@ -11,16 +11,17 @@ enum { ROWS = 64 };
 
 typedef struct scales_job {
     const osh_gptq_scales_args *a;
-    int64_t rows, across; // rows: largest number of rows of a tile; across: number of groups in a
-                          // row
-    bool all;             // true: all rows share one row of scales; false: row_block rows do
+    /* rows: largest number of rows of a tile.
+     * across: number of groups in a row. */
+    int64_t rows, across;
+    bool all;             // true: all rows share scales; false: each row_block rows share scales
     float *room;          // own: [threads, scales_room_floats]
-    float *lo, *hi;       // range of each group, [tiles, across]; after pass 0 the first `across`
-                          // elements are the range over all tiles; NULL unless `all` is true; own
-    double *sums;         // loss with each candidate scale, [tiles, across, candidates]; NULL
-                          // unless `all` is true; own
-    int pass;             // if `all`: pass 0 finds ranges, pass 1 computes the losses of candidate
-                          // scales
+    /* Range of each group, [tiles, across]; NULL if `all` is false. After pass 0 the first `across`
+     * elements are the ranges over all tiles. */
+    float *lo, *hi;       // own
+    /* Loss with each candidate scale, [tiles, across, candidates]; NULL if `all` is false. */
+    double *sums;         // own
+    int pass; // if `all`: pass 0 finds ranges, pass 1 computes the losses of candidate scales
 } scales_job;
 
 static int64_t scales_tile_rows(int64_t row_block, int64_t O)

@@ -8,9 +8,9 @@
  *
  * A panel of 2,048 columns is 512 KiB and fits into the second-level cache of a CPU core. Panels
  * have 32 rows if this divides the rows more evenly among the threads. For example, 576 rows are 9
- * panels of 64, and one of two threads gets 5 panels, the other 4. With 18 panels of 32 rows each
- * thread gets 9. The result depends only on how columns are cut into blocks, not on other rows or
- * on threads. */
+ * panels of 64, and one of two threads gets 5 panels and the other gets 4. With 18 panels of 32
+ * rows each thread gets 9. The result depends only on how columns are cut into blocks, not on other
+ * rows or on threads. */
 #include "solver/gptq_solve.h"
 #include "math/blas.h"
 #include "solver/cpu/panel.h"
@@ -29,8 +29,9 @@ typedef struct tiling { // division of the rows into tiles of panels
 } tiling;
 
 typedef struct solve_worker {
-    osh_panel p[MOST_PANELS]; // panels of the tile: views of the columns of the current block; both
-                              // panels share the scratch q, zeros and strip
+    /* Panels of the tile. Their pointers are views of the columns of the current block. Both panels
+     * share the scratch q, zeros and strip. */
+    osh_panel p[MOST_PANELS];
     float *floats;            // memory of the panels; own
     float *line;              // rows of the weight, in `floats`, [LINES, I]; view
     float *tile;              // the weight in solving order, [panels, I, rows]; own
@@ -46,7 +47,7 @@ typedef struct solve_job {
     int64_t step; // rows 0, step, 2 step, ... are solved, the others are not
 } solve_job;
 
-typedef struct rows { // the n rows of the weight in one panel: row, row + step, ...
+typedef struct rows { // n rows of the weight that are in one panel: row, row + step, ...
     int panel;
     int64_t row, n, step;
 } rows;
@@ -59,8 +60,8 @@ static float *solve_panel_of(const solve_job *j, const solve_worker *me, int pan
 static void solve_load_scales(const osh_gptq_solve_args *a, osh_panel *p, const rows *w)
 {
     for (int64_t c = 0; c < a->n_scale_cols; c++)
-        for (int64_t r = 0; r < p->rows; r++) { // unused rows of the panel, from index n on, get
-                                                // the scales of the last row
+        for (int64_t r = 0; r < p->rows; r++) {
+            /* Unused rows of the panel, from index n on, get the scales of the last row. */
             int64_t at =
                 (w->row + osh_min64(r, w->n - 1) * w->step) / a->row_block * a->n_scale_cols + c;
             p->scale[c * p->rows + r] = a->scale[at];
@@ -118,8 +119,9 @@ static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *
     if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, p->rows, cols, w->n);
 }
 
-/* Loads the weights and scales of a panel. With a->nearest, replaces the weights by their errors of
- * rounding to nearest, because the column loop then works on these errors (solver/gptq_solve.c). */
+/* Loads the weights and scales of a panel. If a->nearest is true, then replaces the weights by
+ * their errors of rounding to nearest: the column loop works on these errors
+ * (solver/gptq_solve.c). */
 static void solve_begin_panel(const solve_job *j, solve_worker *me, const rows *w)
 {
     const osh_gptq_solve_args *a = j->a;
@@ -161,7 +163,7 @@ static osh_status solve_tile_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     memset(me->loss, 0, (size_t)(panels * each) * sizeof *me->loss);
     for (int64_t i1 = 0; i1 < a->I; i1 += a->block_size) {
         int64_t i2 = osh_min64(i1 + a->block_size, a->I);
-        // an interrupt is checked for each block, because a chunk with 28,672 columns takes seconds
+        // a chunk with 28,672 columns takes seconds, so an interrupt is checked for each block
         OSH_TRY(osh_check_interrupt(cx));
         for (int k = 0; k < panels; k++) solve_panel_block(job, me, &part[k], i1, i2 - i1);
         solve_update_rest(job, me, panels, i1, i2);
@@ -181,8 +183,8 @@ static const struct {
     int64_t cost;
 } kinds[] = {{{2, 64}, 100}, {{1, 64}, 103}, {{1, 32}, 110}};
 
-/* Returns the index in kinds[], at least `from`, of the division that needs the least time for n
- * rows. */
+/* Returns the index in kinds[] of the division that needs the least time for n rows. Indices below
+ * `from` are not considered. */
 static int solve_kind_of(int64_t n, int n_threads, int from)
 {
     int best = from;
@@ -250,8 +252,8 @@ osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a)
     assert(!a->w->device && !a->w_out && !a->squares);
     OSH_TRY(osh_blas_open(cx));
     int kind = solve_kind_of_all(a->O, osh_threads(cx));
-    // the search begins at `kind`, so that the division for the judged rows (osh_gptq_judges) does
-    // not need more scratch than the division for all rows
+    // the search begins at `kind`, because a solve of the judged rows (osh_gptq_judges) must not
+    // need more scratch than a solve of all rows
     if (a->nearest) kind = solve_kind_of(n_rows, osh_threads(cx), kind);
     j.by = kinds[kind].by;
     OSH_NEW(cx, j.at, a->I);

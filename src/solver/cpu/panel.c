@@ -9,8 +9,8 @@
 
 #include <assert.h>
 
-/* Rounds x to the nearest value of the grid; x must be in the range of the grid. A floating type
- * with `digits` d has d significant bits, and its values are multiples of 2^least. */
+/* Rounds x, which must be in the range of the grid, to the nearest value of the grid. A floating
+ * type has `digits` significant bits, and its values are multiples of 2^least. */
 OSH_VEC_FN void v8_on_grid(osh_v8f *x, const osh_grid *g)
 {
     if (!g->digits) {
@@ -394,9 +394,8 @@ OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
     }
 }
 
-/* Computes the scale s and the clamped zero points zero [OSH_SCALE_ZEROS] of the candidates whose
- * scale covers `share` of the range [lo, hi], for 8 rows. The scale is equal to that of
- * osh_scale_of. */
+/* Computes the scale s for `share` of the range [lo, hi], like osh_scale_of, and the clamped zero
+ * points of the candidates with this scale, zero [OSH_SCALE_ZEROS], for 8 rows. */
 OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f *lo,
                          const osh_v8f *hi, osh_v8f *s, osh_v8f *zero)
 {

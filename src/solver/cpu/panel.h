@@ -16,8 +16,8 @@ typedef struct osh_panel {
     float *w;            // input: weights; output: dequantized weights; [n, rows]
     float *ne;           // output: negated errors, [n, rows]
     float *q;            // output: values on the grid, [n, rows]
-    float *zeros;        // nonzero for each weight that must become 0, [n, rows]; NULL: no weight
-                         // must become 0
+    /* Nonzero for each weight that must become 0, [n, rows]; NULL: no weight must become 0. */
+    float *zeros;
     float *scale, *zero; // [scale columns, rows]
     float *strip;        // scratch, [n, STRIP]
     /* true: `w` contains errors of rounding to nearest, and only `ne` is written, not `q` and
@@ -64,8 +64,9 @@ void osh_panel_squares(const osh_panel *p, double *sums, int64_t n);
 
 typedef struct osh_search { // arguments of the search for the scales of a group
     osh_scale_rule rule;
-    const float *x, *weight; // x: [n, rows] weights; weight: [n] cost of an error in each column,
-                             // NULL: 1
+    /* x: [n, rows] weights.
+     * weight: [n] cost of an error in each column, NULL: 1. */
+    const float *x, *weight;
     int64_t n, rows;
 } osh_search;
 

@@ -83,10 +83,10 @@ WIDE_FN __m512 value_512(__m512 q, __m512 s, __m512 zp, bool bf16)
 
 typedef struct column { // one column of the strip (OSH_PANEL_STRIP columns)
     int64_t at, scale_at; // index of the element of row 0 in `w`, and in `scale`
-    const float *u;       // elements of U for the column, one for each earlier column of the strip;
-                          // view of p->strip
-    int before;           // index of the column in the strip, which is the number of its already
-                          // quantized columns
+    /* Elements of U for the column, one for each earlier column of the strip; view of p->strip. */
+    const float *u;
+    /* Index of the column in the strip, which is the number of its already quantized columns. */
+    int before;
     bool bf16;
 } column;
 

@@ -1,7 +1,7 @@
 /* prune_solve.c - runs SparseGPT's loop over tiles of rows. Inside a block of columns each vector
- * lane has its own row. After a block one matrix product per tile updates the later columns. The
- * weights of a block that become 0 are those with the lowest cost among all rows, so all tiles
- * finish a block before the next block begins. */
+ * lane has its own row. After a block one matrix product per tile updates the later columns. In
+ * each block the weights with the lowest costs among all rows become 0, so all tiles finish a block
+ * before the next block begins. */
 #include "base/isa.h"
 #include "solver/prune.h"
 #include "math/blas.h"
@@ -17,16 +17,19 @@ enum { TILE_ROWS = 64, HALF_VECTORS = TILE_ROWS / 2 / OSH_LANES };
 typedef struct prune_job {
     const osh_prune_solve_args *a;
     float *cost;   // cost of each weight in the current block of columns, [O, cols]; own
-    bool *zero;    // true for weights that were 0 before pruning, [O, I]; NULL: these weights may
-                   // change; own
-    float *panels; // weights, and their costs, which negated errors later replace, [threads, 2,
-                   // cols, TILE_ROWS]; own
+    /* True for weights that were 0 before pruning, [O, I]; NULL: these weights may change. */
+    bool *zero;    // own
+    /* [threads, 2, cols, TILE_ROWS]: weights, and their costs. Negated errors later overwrite the
+     * costs. */
+    float *panels; // own
     int64_t *zeros; // number of weights of the block that were 0 before pruning, [tiles]; own
-    int64_t i1, cols, room; // i1, cols: first column and number of columns of the block; room:
-                            // number of floats of a panel
+    /* i1, cols: first column and number of columns of the block.
+     * room: number of floats of a panel. */
+    int64_t i1, cols, room;
     float most;    // threshold: weights with at most this cost become 0
-    bool more;     // true: the block has too few weights that were 0 before pruning, so other
-                   // weights must become 0
+    /* True: the block has fewer zeros from before pruning than it needs, so other weights must
+     * become 0. */
+    bool more;
 } prune_job;
 
 static int64_t prune_tile_end(const prune_job *j, int64_t tile)
@@ -72,8 +75,8 @@ static bool prune_is_kept(const prune_job *j, int64_t row, int64_t column)
     return j->zero && j->zero[row * j->a->I + column];
 }
 
-/* Sets the costs of columns [i, i + m) of the panel: 0 for the n columns with the lowest cost of
- * each row, infinite for the others. Each lane has its own row; lanes after the last row are not
+/* Sets the costs of columns [i, i + m) of the panel. In each row the n columns with the lowest
+ * costs get 0, the others get infinity. Each lane has its own row; lanes after the last row are not
  * used. */
 OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int64_t row, int64_t n,
                             int64_t i)

@@ -16,22 +16,23 @@ typedef struct osh_refine_tile {
     const osh_group_factors *f;
     int64_t row, n, groups;  // rows [row, row + n) of the weight; groups: number of scales of a row
     int64_t rows;            // capacity of the arrays in rows, a multiple of OSH_PANEL_STEP
-    bool keeps_scales;       // true: other tiles use the same scales, so this tile does not write
-                             // them to the arguments
+    /* True: this tile does not write its scales to the arguments, because other tiles use the same
+     * scales. */
+    bool keeps_scales;
     float *q, *d, *g;        // q: values on the grid; d: w^ - w; g: (w^ - w) H; [n, I] each
-    float *next;             // scratch of a step; after the step, (w^ - w) H of the new values; [n,
-                             // I]
+    float *next; // Scratch of a step. After the step: (w^ - w) H of the new values, [n, I].
     float *scale, *zero;     // [n, groups]
-    double *loss;            // loss of each row with its current (last accepted) codes and scales,
-                             // [n]
+    double *loss; // loss of each row with the codes and scales accepted last, [n]
     osh_panel panel;         // columns of one group, for osh_tile_rescale
     float *cost, *lo, *hi;   // [group], [rows], [rows]
     int32_t *zeros;          // scale column of each column of `panel`, always 0, [group]
     double *fit;             // A and b of each row for osh_fit_solve, [rows, window (window + 1)]
     osh_change *changes;     // [n, OSH_DESCEND_BLOCK]
     int32_t *n_changes;      // [n]
-    bool *settled, *moved;   // for each row; settled: true if the previous sweep changed no code;
-                             // moved: true if the current sweep changed a code
+    /* For each row.
+     * settled: true if the previous sweep changed no code.
+     * moved: true if the current sweep changed a code. */
+    bool *settled, *moved;
 } osh_refine_tile;
 
 void osh_tile_pull(osh_refine_tile *t, float *g); // computes d from q, then g [n, I] from d

@@ -53,7 +53,7 @@ static __global__ void permute_mirror(float *h, int64_t n, bool down)
     int64_t low = (int64_t)blockIdx.y * TILE, high = (int64_t)blockIdx.x * TILE, tx = threadIdx.x;
     int64_t from_row = down ? high : low, from_col = down ? low : high;
 
-    if (high > low) return; // all threads of the block return here, or none
+    if (high > low) return; // all threads of the block take the same branch
     for (int64_t y = threadIdx.y; y < TILE; y += STEP)
         if (from_row + y < n && from_col + tx < n)
             tile[y][tx] = h[(from_row + y) * n + from_col + tx];

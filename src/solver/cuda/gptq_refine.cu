@@ -2,9 +2,9 @@
  * like solver/cpu/gptq_refine.c.
  *
  * A step proposes codes and scales and changes `next`, a copy of G = (w^ - w) H, accordingly. Then
- * G is computed anew for the proposal, which gives the new losses. Each row, or band (rows that
- * share scales), accepts the proposal if its loss did not rise. The size of a tile depends only on
- * the weight's shape, so the matrix products have fixed shapes. */
+ * G is computed anew for the proposal, and the new losses are computed from G. A row accepts the
+ * proposal if its loss did not rise. Rows that share scales (a band) accept it together. The size
+ * of a tile depends only on the weight's shape, so the matrix products have fixed shapes. */
 #include "solver/cuda/gptq_refine.cuh"
 #include "solver/cuda/sizes.h"
 
@@ -29,7 +29,7 @@ static __global__ void refine_open_codes(osh_cu_tile t)
     t.zero[r * t.groups + c] = t.kept_zero[r * t.groups + c];
 }
 
-/* d = w^ - w. If `nothing` is true, w^ counts as 0. */
+/* d = w^ - w, or d = -w if `nothing` is true. */
 template <class S, class T> static __global__ void refine_errors(osh_cu_tile t, bool nothing)
 {
     int64_t c = refine_column(), r = blockIdx.y, at = r * t.groups + c / t.group;
@@ -98,8 +98,8 @@ typedef struct refiner {
     int64_t rows;
     float *scales;       // scales and zero points of a tile, on the host, [2, rows, groups]; own
     double *figures;     // losses of a tile, on the host, [rows]; own
-    bool wants_all;      // true: the caller requests the loss with all weights 0, and it is not yet
-                         // computed
+    /* True until the loss with all weights 0 is computed, if the caller requests this loss. */
+    bool wants_all;
 } refiner;
 
 static osh_status refiner_put(osh_ctx *cx, const refiner *s, void *to, const void *from,
@@ -262,8 +262,8 @@ done:
     return rc;
 }
 
-/* Step k: fits the scale that the rows of several tiles share. Sums A and b over all tiles and
- * solves for the scale. Restores the old scale if the loss rises. */
+/* Does step k: fits the scales that the rows of several tiles share. Sums A and b over all tiles
+ * and solves for the scales. Restores the old scales if the loss rises. */
 static osh_status refiner_fit_all(osh_ctx *cx, refiner *s, int k)
 {
     osh_status rc = OSH_OK;

@@ -21,22 +21,23 @@ template <class T> __device__ inline float osh_cu_stored(const osh_scale_rule &r
                      r.global);
 }
 
-typedef struct osh_cu_search { // arguments of the search for scales (gptq_scales.cu); all arrays
-                               // are on the device
+/* Arguments of the search for scales (gptq_scales.cu); all arrays are on the device. */
+typedef struct osh_cu_search {
     const void *w;         // element (row, col) is at row * row_step + col * col_step
     const float *weight;   // cost of an error in each column, [I]; NULL: 1
     const bool *dead;      // true for dead columns, [I]; NULL: no dead columns
     int64_t O, I, group, row_block, across; // across: number of groups of a row
     int64_t row_step, col_step;
     osh_scale_rule rule;
-    float *scale, *zero;   // results, [scale rows, across]; `zero` is NULL if the quantization is
-                           // symmetric
+    /* Results, [scale rows, across]; `zero` is NULL if the quantization is symmetric. */
+    float *scale, *zero;
 } osh_cu_search;
 osh_status osh_cuda_search(osh_ctx *cx, osh_device *d, const osh_cu_search *a, osh_dtype stored);
 
-typedef struct osh_cu_tile { // a tile: rows [row, row + n) of a weight; all arrays are on the
-                             // device
-    /* `group`: number of columns that share a scale; `groups`: number of scales of a row */
+/* A tile: rows [row, row + n) of a weight; all arrays are on the device. */
+typedef struct osh_cu_tile {
+    /* `group`: number of columns that share a scale.
+     * `groups`: number of scales of a row. */
     int64_t row, n, I, group, groups, row_block;
     osh_scale_rule rule;
     const void *w;          // [O, I]
@@ -44,16 +45,21 @@ typedef struct osh_cu_tile { // a tile: rows [row, row + n) of a weight; all arr
     const bool *dead;       // true for dead columns, [I]; NULL: no dead columns
     const float *h;         // [I, I]
     const float *values;    // value of each code, [256]
-    /* [n, I] each; `q`: proposed values of the grid; `d`: w^ - w; `g`: (w^ - w) H of the accepted
-     * values; `next`: (w^ - w) H of the proposed values */
+    /* Each [n, I].
+     * `q`: proposed values of the grid.
+     * `d`: w^ - w.
+     * `g`: (w^ - w) H of the accepted values.
+     * `next`: (w^ - w) H of the proposed values. */
     float *q, *d, *g, *next;
     float *scale, *zero;    // proposed scales and zero points, [n, groups]
     float *kept_scale, *kept_zero; // accepted scales and zero points, [n, groups]
     int8_t *codes;          // accepted codes, [n, I]
-    double *loss, *now;     // loss of each row with the accepted (loss) and with the proposed (now)
-                            // codes and scales, [n] each
-    double *fit;            // A and b of each row, [window (window + 1), n]; osh_cuda_rescale uses
-                            // `fit` as scratch
+    /* Loss of each row, [n] each.
+     * loss: with the accepted codes and scales.
+     * now: with the proposed codes and scales. */
+    double *loss, *now;
+    /* A and b of each row, [window (window + 1), n]; osh_cuda_rescale uses `fit` as scratch. */
+    double *fit;
     float *room;            // scratch of osh_cuda_rescale
     float *turned, *err; // turned: transposed scratch, [n_cols, n]; err: changes of w^, [n, n_cols]
     int64_t n_cols;         // number of columns of the current group or block
@@ -62,15 +68,15 @@ typedef struct osh_cu_tile { // a tile: rows [row, row + n) of a weight; all arr
 osh_status osh_cuda_rescale(osh_ctx *cx, osh_device *d, const osh_cu_tile *t,
                             const osh_group_factors *f);
 osh_status osh_cuda_descend(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
-/* Writes A and b of groups [g0, g0 + n) to t->fit. A and b of the first row of each band of `band`
- * rows are the sums over the rows of the band. Overwrites d and next. */
+/* Writes A and b of groups [g0, g0 + n) to t->fit. If `band` > 1, the first row of each `band` rows
+ * gets the sums of A and b over these rows. Overwrites d and next. */
 osh_status osh_cuda_fit_sums(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, int64_t g0,
                              int64_t n, int64_t band);
 osh_status osh_cuda_fit_scales(osh_ctx *cx, osh_device *d, const osh_cu_tile *t);
 /* Computes d = w^ - w, then g [n, I] = d H. */
 osh_status osh_cuda_pull(osh_ctx *cx, osh_device *d, const osh_cu_tile *t, float *g);
-typedef struct osh_cuda_rows_args { // arguments of y [n, n_cols] = x [n, n_rows] m [n_rows,
-                                    // n_cols], or y += x m if `add` is true
+/* Arguments of y [n, n_cols] = x [n, n_rows] m [n_rows, n_cols], or y += x m if `add` is true. */
+typedef struct osh_cuda_rows_args {
     float *y;
     int64_t ldy;
     const float *x;

@@ -12,29 +12,29 @@
  * and with its roundings (no fused multiply-add). Then it quantizes column after column.
  *
  * The product is F32, or TF32 on tensor cores with three times as many multiplications. TF32 has 11
- * significant bits, so x = hi + lo + at most 2^-22 |x|. Without lo x lo, which is also that small,
- * the product of two f32 is
+ * significant bits, so an f32 number x is hi + lo with an error of at most 2^-22 |x|. The product
+ * lo x lo is as small as this error and is left out. The product of two f32 matrices is then
  *
  *   minus [ U_hi | U_lo | U_hi ]^T [ err_hi ; err_hi ; err_lo ]      rest x 3 block x P
  *
- * After a block of 128, each element of w needs: F32 2 x 128 operations, 5.1 ps at 50 TFLOP/s; TF32
- * 6 x 128, 2.2 ps at 350 TFLOP/s; its 8 bytes 2.0 ps at 4 TB/s. For TF32 the kernel also writes 12
- * bytes for each of the 128 errors of a row, which takes 0.4 ns per row at 4 TB/s. So TF32 saves
- * time if `rest` is above about 130. U is split into U_hi and U_lo once for each block (16 bytes of
- * traffic per element) and serves all rows.
+ * After a block of 128 columns, the product needs for each element of w: with F32 2 x 128
+ * operations, which take 5.1 ps at 50 TFLOP/s; with TF32 6 x 128 operations, which take 2.2 ps at
+ * 350 TFLOP/s. Reading and writing the element takes 2.0 ps (8 bytes at 4 TB/s). For TF32 the
+ * kernel also writes 12 bytes for each of the 128 errors of a row, which takes 0.4 ns per row. So
+ * TF32 saves time if more than about 130 columns remain. U is split into U_hi and U_lo once for
+ * each block (16 bytes of traffic per element) and serves all rows.
  *
- * Only the product rounds differently from the loop of the reference (solver/gptq_solve.c). A
- * quantization is a long chain of operations (two divisions, three roundings). With one thread per
- * row all lanes work in this chain. If several threads of a warp shared a row, all but one would
- * wait.
+ * Only the product rounds differently from the loop of the reference (solver/gptq_solve.c). Each
+ * row has one thread, because a quantization is a long chain of operations (two divisions, three
+ * roundings): if several threads of a warp shared a row, all but one would wait during the chain.
  *
- * One call solves all weights that read one input, so that small weights need no kernel launch of
- * their own. One call can also solve weights with different inputs of one width, if all inputs have
- * equally many rows of weights: the down projections of experts. A panel is P rows of one weight;
- * the last panel of a weight has fewer. A table gives the weight and U of each panel. P depends
- * only on I, and the product is a batched matrix product over panels that uses the algorithm chosen
- * for one panel. So the codes of a row do not depend on other rows or on the number of panels in a
- * tile, which depends on the free bytes of the arena. */
+ * One call solves all weights that read one input, so a small weight needs no kernel launches of
+ * its own. One call can also solve weights with different inputs, such as the down projections of
+ * experts, if all inputs have the same width and equally many rows of weights. A panel is P rows of
+ * one weight; the last panel of a weight has fewer. A table gives the weight and U of each panel.
+ * The number of panels in a tile depends on the free bytes of the arena. The codes of a row do not
+ * depend on this number or on other rows, because P depends only on I, and the batched matrix
+ * product over panels uses the algorithm that is chosen for one panel. */
 #include "solver/cuda/gptq_tile.cuh"
 
 #include <assert.h>
@@ -58,8 +58,8 @@ __device__ static void solve_load_u(float (*to)[WIDE], const float *u, int64_t I
         to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
 }
 
-/* Views of one row: its weights, its errors and its errors split into TF32 values, from the first
- * column of a strip (WIDE columns) on; columns are P elements apart. */
+/* Views of one row, from the first column of a strip (WIDE columns) on: its weights, its errors,
+ * and its errors split into TF32 values. Consecutive columns are P elements apart. */
 typedef struct row_columns {
     float *w, *err, *split;
     int64_t n, P;
@@ -69,8 +69,8 @@ typedef struct row_values { // values of WIDE columns of a row, in registers
     float v[WIDE], scale[WIDE], zero[WIDE];
 } row_values;
 
-/* Loads all columns before the chain of quantizations, so that no quantization waits for memory:
- * the compiler cannot move loads before the stores of the previous column. */
+/* Loads all columns before the chain of quantizations. Otherwise each quantization would wait for
+ * memory, because the compiler cannot move loads before the stores of the previous column. */
 __device__ static void solve_load_values(row_values *x, const row_columns &r, const float *scale,
                                          const float *zero, const int32_t *col, int wide)
 {
@@ -117,7 +117,7 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
     __shared__ __align__(16) float strip[DEEP][WIDE], corner[WIDE][WIDE];
     const panel &p = t.panels[blockIdx.y];
     int64_t b = blockIdx.y, P = t.P, row = (int64_t)blockIdx.x * ROWS + threadIdx.x;
-    // all threads of the block return here, or none
+    // all threads of the block take the same branch
     if ((int64_t)blockIdx.x * ROWS >= p.n_rows) return;
     bool mine = row < p.n_rows; // true: the thread has a row; false: it only helps to load U
     float *w = t.w + b * t.I * P + row, *err = t.err + b * t.block * P + row;
@@ -153,7 +153,7 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
     if (mine) t.loss[b * P + row] = sum;
 }
 
-/* Returns the index in the tile of the first panel of input k, counted within the tile. */
+/* Returns the index in the tile of the first panel of input k. k counts the inputs of the tile. */
 __host__ __device__ static int64_t tile_panels_before(const tile &t, int64_t k)
 {
     return k ? k * t.run - t.skip : 0;
@@ -183,8 +183,8 @@ typedef struct solver {
     panel *panels;    // own: [g.n_panels]
     int *job_of;      // index of the job of each panel, [g.n_panels]; own
     int n_inputs;     // number of inputs whose column lists are on the device
-    double *figures;  // results of a tile of n panels on the host: losses [n, P], then squared sums
-                      // [n, 2, P]; own
+    /* Results of a tile of n panels on the host: losses [n, P], then squared sums [n, 2, P]. */
+    double *figures;  // own
 } solver;
 
 template <class X> static X *solver_array(const solver *s, int which)
@@ -198,8 +198,9 @@ static osh_status solver_put(osh_ctx *cx, const solver *s, void *to, const void 
     return s->d->type->put(cx, s->d, to, from, n_bytes);
 }
 
-/* Copies the position in solving order of each column of job k's input to the device. If the job
- * has the same input as the previous job, copies nothing: the list of the previous job is used. */
+/* Copies the list with the position of each column in solving order, for the input of job k, to the
+ * device. Copies nothing if the previous job has the same input, because both jobs then use one
+ * list. */
 static osh_status solver_put_place(osh_ctx *cx, solver *s, int k)
 {
     osh_status rc = OSH_OK;
@@ -292,7 +293,7 @@ done:
     return rc;
 }
 
-/* n panels of a tile: panels first, first + step, ... The k-th of these panels has its U at u + k
+/* n panels of a tile: panels first, first + step, ... The k-th of them uses the U at u + k
  * u_stride. */
 typedef struct panels {
     int64_t first, n, step;
@@ -312,9 +313,9 @@ static osh_status solver_multiply(osh_ctx *cx, const solver *s, const tile &t, c
     return osh_cuda_gemm(cx, s->d, {&c, &ut, &e, width, t.P, deep, x.n, -1, 1, 1, t.split != NULL});
 }
 
-/* Adds the errors of a block to the later columns of all n panels of the tile. One batched product
- * computes all panels of one input. If the tile has more inputs than panels per input, one batched
- * product computes one panel of each input instead, so that there are fewer products. */
+/* Adds the errors of a block to the later columns of all n panels of the tile. A batched product
+ * normally computes all panels of one input. If the tile has more inputs than panels per input, a
+ * batched product computes one panel of each input instead, so that fewer products are needed. */
 static osh_status solver_run_product(osh_ctx *cx, const solver *s, const tile &t, int64_t n)
 {
     osh_status rc = OSH_OK;

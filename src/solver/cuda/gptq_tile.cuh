@@ -1,6 +1,6 @@
-/* gptq_tile.cuh - declares the tile of gptq_solve.cu (some panels of rows) and has the quantization
- * of one element and the kernels that load rows into a tile and store the codes. P is the number of
- * rows of a panel. */
+/* gptq_tile.cuh - declares the tile of gptq_solve.cu: some panels of rows that one kernel launch
+ * solves. Defines the quantization of one element, and the kernels that load rows into a tile and
+ * store the codes. P is the number of rows of a panel. */
 #ifndef OSH_GPTQ_TILE_CUH
 #define OSH_GPTQ_TILE_CUH
 #include "ops/cuda/grid.cuh"
@@ -13,20 +13,23 @@ enum { TURN = 32, STEP = 8 }; // TURN: rows and columns of a tile that TURN x ST
 
 typedef osh_gptq_panel panel;
 
-typedef struct tile { // shapes in the comments are those of one panel; each array contains all
-                      // panels of the tile, one after the other
+/* Some panels that are solved together. The comments give the shape for one panel; an array
+ * contains all panels, one after the other. */
+typedef struct tile {
     float *w;            // [I, P]
     float *err;          // [block, P]
     float *split;        // [3 n, P]: TF32 values hi, hi and lo of err; NULL: the product is F32
-    float *scale, *zero; // scales and zero points of each row, [n_cols, P]; n_cols: largest number
-                         // of scales per row among all weights
+    /* Scales and zero points of each row, [n_cols, P]; n_cols: largest number of scales per row
+     * among all weights. */
+    float *scale, *zero;
     double *loss;        // [P]
     double *squares;     // |w - out|^2 and |w|^2 of each row, [2, P]
     int8_t *codes;       // codes, columns as in the checkpoint, [P, I]
     const panel *panels;
     int64_t I, P, block, n_cols;
-    int64_t run, skip; // run: number of panels per input (weights with one input have one U); skip:
-                       // number of panels of the tile's first input that are in the previous tile
+    /* run: number of panels per input. An input may have several weights, which use one U.
+     * skip: number of panels of the tile's first input that are in the previous tile. */
+    int64_t run, skip;
     int64_t first, n;  // current block: columns [first, first + n)
 } tile;
 
@@ -109,7 +112,7 @@ template <class S, class T> static __global__ void tile_decode_rows(tile t)
     __shared__ double part[2][ROWS];
     const panel &p = t.panels[blockIdx.y];
     int64_t b = blockIdx.y, row = blockIdx.x, scales = (p.row + row) / p.row_block * p.n_cols;
-    if (row >= p.n_rows) return; // all threads of the block return here, or none
+    if (row >= p.n_rows) return; // all threads of the block take the same branch
     const S *w = static_cast<const S *>(p.w) + row * t.I;
     S *out = p.out ? static_cast<S *>(p.out) + row * t.I : NULL;
     const int8_t *codes = t.codes + (b * t.P + row) * t.I;
@@ -147,8 +150,9 @@ static __global__ void tile_pack_rows(tile t)
 
     for (int64_t i = 32 * k / bits; i < t.I && i * bits < 32 * k + 32; i++) {
         uint32_t code = ((uint32_t)codes[i] + zero) & mask;
-        int at = (int)(i * bits - 32 * k); // bit offset of the code in word k; if at < 0, its low
-                                           // bits are in the previous word
+        /* Bit offset of the code in word k. If it is negative, the low bits of the code are in the
+         * previous word. */
+        int at = (int)(i * bits - 32 * k);
         word |= at < 0 ? code >> -at : code << at;
     }
     reinterpret_cast<uint32_t *>(t.w)[p.words - t.panels->words + row * p.n_words + k] = word;

@@ -17,8 +17,8 @@ enum { TILE_ELEMENTS = 1 << 26, TILE_PANELS = 4096 };
 enum { SPLIT_REST = 128 };
 
 /* Returns the number of rows of a panel. The number depends only on the width I of the input, so
- * all products of an input have the same shapes. For I >= 256 the number is at most I / 4, so that
- * few rows of the last panel of a weight are unused. */
+ * all products of an input have the same shapes. For I >= 256 the number is at most I / 4: with
+ * larger panels more rows of the last panel of a weight would be unused. */
 int64_t osh_gptq_panel_rows(int64_t I)
 {
     int64_t P = PANEL_LEAST;
@@ -41,8 +41,8 @@ void osh_gptq_group_add(osh_gptq_group *g, int64_t O, int64_t n_scale_cols)
     if (n_scale_cols > g->n_scale_cols) g->n_scale_cols = n_scale_cols;
 }
 
-/* Returns the largest number of inputs that a tile of n_panels panels can have. Other panels of the
- * first and of the last input may be in other tiles. */
+/* Returns the largest number of inputs that a tile of n_panels panels can have. A tile may begin
+ * and end in the middle of the panels of an input. */
 static int64_t solve_tile_inputs(const osh_gptq_group *g, int64_t n_panels)
 {
     if (g->n_inputs <= 1 || n_panels <= 1) return 1;
@@ -58,8 +58,8 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
 
     bytes[OSH_GPTQ_W] = rows * I * sizeof(float);
     bytes[OSH_GPTQ_ERR] = rows * (size_t)block * sizeof(float);
-    /* The size includes the array SPLIT even if TF32 is not faster on the GPU, because a plan is
-     * made without the GPU. */
+    /* The size always includes the array SPLIT. A plan is made without the GPU, so it is not known
+     * whether TF32 is faster there. */
     bool tf32 = osh_gptq_splits(0, block, g->I);
     bytes[OSH_GPTQ_SPLIT] = tf32 ? 3 * bytes[OSH_GPTQ_ERR] : 0;
     size_t split_u =
@@ -77,8 +77,8 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
     return sum;
 }
 
-/* Returns the number of panels of a tile if memory does not limit this number. All tiles get about
- * the same number of panels. */
+/* Returns the largest number of panels of a tile that is useful; less memory means fewer panels.
+ * The panels are divided evenly among the tiles. */
 static int64_t solve_most_panels(const osh_gptq_group *g)
 {
     int64_t most = TILE_ELEMENTS / (g->I * osh_gptq_panel_rows(g->I));

@@ -14,15 +14,17 @@ typedef struct osh_gptq_panel {
     const void *w; // rows of the weight in their stored dtype, [n_rows, I]
     const float *target; // weight to approximate, [n_rows, I]; NULL: w itself
     void *out;     // result: dequantized weight in the dtype of w, [n_rows, I]; NULL: not computed
-    const float *scale, *zero; // scales and zero points of the whole weight, [scale rows, n_cols];
-                               // `zero` is NULL if the quantization is symmetric
+    /* Scales and zero points of the whole weight, [scale rows, n_cols]; `zero` is NULL if the
+     * quantization is symmetric. */
+    const float *scale, *zero;
     const int32_t *col;        // index of the scale column of each column, in solving order, [I]
-    /* position p of each column in solving order, [I]; a dead column has ~p, which is negative */
+    /* position p of each column in solving order, [I]; ~p (negative) for a dead column */
     const int32_t *place;
     const float *u;            // [I, I]
-    int64_t row, n_rows, row_block, n_cols; // row, n_rows: first row and number of rows of the
-                                            // panel; row_block: number of rows that share a scale;
-                                            // n_cols: number of scales of a row
+    /* row, n_rows: first row and number of rows of the panel.
+     * row_block: number of rows that share a scale.
+     * n_cols: number of scales of a row. */
+    int64_t row, n_rows, row_block, n_cols;
     int64_t n_words; // number of words of a packed row; 0: codes are bytes, not packed
     int64_t words;   // number of words of the packed rows of all earlier panels
     osh_grid grid;
@@ -47,7 +49,8 @@ enum { // indices of the arrays of a solve, which are in one block of the GPU's 
 };
 int64_t osh_gptq_panel_rows(int64_t I);
 /* True if enough columns follow block [first, first + n) to make a TF32 product faster than an F32
- * product, on a GPU whose TF32 products are at least three times as fast (osh_cuda_tf32_pays). */
+ * product. This holds for a GPU whose TF32 products are at least three times as fast as its F32
+ * products (osh_cuda_tf32_pays). */
 bool osh_gptq_splits(int64_t first, int64_t n, int64_t I);
 int64_t osh_gptq_split_ld(int64_t rest); // returns the row stride of the split U, in elements
 /* Sets at[i] to the offset of array i in a block of the arena, for n_panels panels in a tile.
