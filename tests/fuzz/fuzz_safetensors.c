@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "io/container.h"
+#include "io/safetensors.h"
 
 /* Makes a file in memory that has a path. Returns the descriptor of the file. */
 static int file_of(char *path, size_t room, const void *p, size_t n)

@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "base/rng.h"
-#include "io/container.h"
+#include "io/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

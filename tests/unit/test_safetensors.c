@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/rng.h"
-#include "io/container.h"
+#include "io/safetensors.h"
 
 #define GOLDEN OSH_SOURCE_DIR "/tests/golden/safetensors/"
 
