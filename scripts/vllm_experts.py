@@ -24,7 +24,8 @@ import tiny_families
 
 FAMILIES = ("granitemoe", "granitemoeshared", "granitemoe_swa", "granitemoehybrid_moe", "gemma4_moe", "gpt_oss")
 SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512, max_position_embeddings=1024, moe_intermediate_size=128,
-             global_head_dim=64, shared_intermediate_size=512, mamba_n_heads=32)
+             global_head_dim=64, shared_intermediate_size=512, mamba_n_heads=32,
+             rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=256, truncate=False, beta_fast=32.0, beta_slow=1.0))
 RECIPE = r"""quant_stage:
   quant_modifiers:
     GPTQModifier:
@@ -35,7 +36,9 @@ RECIPE = r"""quant_stage:
 """
 LOAD = '''
 import json
+import os
 import sys
+import traceback
 
 import torch
 from vllm import LLM, SamplingParams
@@ -62,30 +65,45 @@ def decode(self, layer):
     layer.quant_method.process_weights_after_loading(layer)
 
 
-if __name__ == "__main__":
-    if sys.argv[2] == "decode":
+def run(folder, kind, log):
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+    os.dup2(1, 2)
+    if kind == "decode":
         method.__init__, method.process_weights_after_loading = begin, decode
-    model = LLM(sys.argv[1], dtype="bfloat16", enforce_eager=True, max_model_len=256, max_num_seqs=4, skip_tokenizer_init=True)
+    model = LLM(folder, dtype="bfloat16", enforce_eager=True, max_model_len=256, max_num_seqs=4, skip_tokenizer_init=True)
     sampling = SamplingParams(temperature=0, max_tokens=8, detokenize=False, ignore_eos=True, prompt_logprobs=1)
     made = model.generate([{"prompt_token_ids": [5, 17, 99, 3, 200, 41, 8, 77]}], sampling, use_tqdm=False)[0]
     logs = [next(iter(x.values())).logprob for x in made.prompt_logprobs if x]
-    print("RESULT", json.dumps([list(made.outputs[0].token_ids), logs]))
+    print("RESULT", json.dumps([list(made.outputs[0].token_ids), logs]), flush=True)
+
+
+if __name__ == "__main__":
+    for job in json.loads(sys.argv[1]):
+        if not os.fork():
+            try:
+                run(*job)
+            finally:
+                traceback.print_exc()
+                sys.stdout.flush()
+                os._exit(0)
+        os.wait()
 '''
 
 
-def answer(python, folder, kind, log):
-    """Returns the tokens and log-probabilities of vLLM, or the last line of its log that names an
-    error."""
+def answers(python, jobs):
+    """Returns for each job (directory, kind, log) the tokens and log-probabilities of vLLM, or the
+    last line of the log that names an error."""
     libs = [str(p) for p in pathlib.Path(python).absolute().parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib")]
     env = os.environ | dict(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0",
                             LD_LIBRARY_PATH=":".join(libs + [os.environ.get("LD_LIBRARY_PATH", "")]))
-    run = subprocess.run([python, "-c", LOAD, folder, kind], env=env, capture_output=True, text=True)
-    log.write_text(run.stdout + run.stderr)
-    for line in run.stdout.splitlines():
-        if line.startswith("RESULT "):
-            return json.loads(line[7:])
-    errors = [line for line in (run.stdout + run.stderr).splitlines() if "Error" in line]
-    return errors[-1][:200] if errors else "no result"
+    subprocess.run([python, "-c", LOAD, json.dumps([list(map(str, j)) for j in jobs])], env=env, check=True)
+    out = []
+    for _, _, log in jobs:
+        lines = log.read_text().splitlines()
+        results = [json.loads(line[7:]) for line in lines if line.startswith("RESULT ")]
+        errors = [line for line in lines if "Error" in line and "skip_tokenizer_init" not in line]
+        out.append(results[0] if results else errors[-1][:200] if errors else "no result")
+    return out
 
 
 def off(a, b):
@@ -110,8 +128,8 @@ def main():
                         "--progress", "none", "--output", home / "output"], check=True, stdout=subprocess.DEVNULL)
         subprocess.run([args.binary, "verify", home / "output", "--model", home / "source"], check=True, stdout=subprocess.DEVNULL)
         tiny_families.rounded(home / "source", home / "output", home / "rounded")
-        got = {k: answer(args.vllm_python, home / folder, kind, home / f"{k}.log")
-               for k, folder, kind in (("source", "source", "plain"), ("rounded", "rounded", "plain"), ("decoded", "output", "decode"), ("kernel", "output", "plain"))}
+        jobs = {"rounded": ("rounded", "plain"), "decoded": ("output", "decode"), "kernel": ("output", "plain"), "source": ("source", "plain")}
+        got = dict(zip(jobs, answers(args.vllm_python, [(home / folder, kind, home / f"{k}.log") for k, (folder, kind) in jobs.items()])))
         failed = [f"{k}: {v}" for k, v in got.items() if isinstance(v, str) and k != "kernel"]
         same = not failed and got["decoded"] == got["rounded"]
         bad += not same
