@@ -26,6 +26,7 @@ FAMILIES = ("granitemoe", "granitemoeshared", "granitemoe_swa", "granitemoehybri
 SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512, max_position_embeddings=1024, moe_intermediate_size=128,
              global_head_dim=64, shared_intermediate_size=512, mamba_n_heads=32,
              rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=256, truncate=False, beta_fast=32.0, beta_slow=1.0))
+KINDS = {"rounded": ("rounded", "plain"), "decoded": ("output", "decode"), "kernel": ("output", "plain"), "source": ("source", "plain")}
 RECIPE = r"""quant_stage:
   quant_modifiers:
     GPTQModifier:
@@ -110,35 +111,45 @@ def off(a, b):
     return max(abs(x - y) for x, y in zip(a[1], b[1]))
 
 
+def prepare(binary, family, home):
+    """Makes the source, the output and the source with the rounded weights."""
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    (home / "recipe.yaml").write_text(RECIPE)
+    tiny_families.FAMILIES[family] = {k: SIZES.get(k, v) for k, v in tiny_families.FAMILIES[family].items()}
+    tiny_families.make(family, home / "source", torch.bfloat16, 1)
+    tiny_families.calibration(home / "data.jsonl")
+    subprocess.run([binary, "--model", home / "source", "--recipe", home / "recipe.yaml", "--dataset", home / "data.jsonl", "--target", "vllm",
+                    "--progress", "none", "--output", home / "output"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([binary, "verify", home / "output", "--model", home / "source"], check=True, stdout=subprocess.DEVNULL)
+    tiny_families.rounded(home / "source", home / "output", home / "rounded")
+
+
+def words(got):
+    """Returns a line about the answers for a family, and whether they are right."""
+    failed = [f"{k}: {v}" for k, v in got.items() if isinstance(v, str) and k != "kernel"]
+    if failed:
+        return "; ".join(failed), False
+    moved, wrong, kernel = off(got["source"], got["rounded"]), off(got["decoded"], got["rounded"]), got["kernel"]
+    same = got["decoded"] == got["rounded"]
+    line = f"{'same as' if same else f'OFF BY {wrong:.4f} FROM'} the rounded weights, which differ from the source by {moved:.4f}; vLLM's kernel: "
+    return line + (kernel if isinstance(kernel, str) else f"off by {off(kernel, got['rounded']):.4f}"), same
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1])
     parser.add_argument("binary"), parser.add_argument("folder", type=pathlib.Path), parser.add_argument("vllm_python")
     parser.add_argument("families", nargs="*")
     args = parser.parse_args()
-    bad = 0
-    for family in args.families or FAMILIES:
-        home = args.folder / family
-        shutil.rmtree(home, ignore_errors=True)
-        home.mkdir(parents=True)
-        (home / "recipe.yaml").write_text(RECIPE)
-        tiny_families.FAMILIES[family] = {k: SIZES.get(k, v) for k, v in tiny_families.FAMILIES[family].items()}
-        tiny_families.make(family, home / "source", torch.bfloat16, 1)
-        tiny_families.calibration(home / "data.jsonl")
-        subprocess.run([args.binary, "--model", home / "source", "--recipe", home / "recipe.yaml", "--dataset", home / "data.jsonl", "--target", "vllm",
-                        "--progress", "none", "--output", home / "output"], check=True, stdout=subprocess.DEVNULL)
-        subprocess.run([args.binary, "verify", home / "output", "--model", home / "source"], check=True, stdout=subprocess.DEVNULL)
-        tiny_families.rounded(home / "source", home / "output", home / "rounded")
-        jobs = {"rounded": ("rounded", "plain"), "decoded": ("output", "decode"), "kernel": ("output", "plain"), "source": ("source", "plain")}
-        got = dict(zip(jobs, answers(args.vllm_python, [(home / folder, kind, home / f"{k}.log") for k, (folder, kind) in jobs.items()])))
-        failed = [f"{k}: {v}" for k, v in got.items() if isinstance(v, str) and k != "kernel"]
-        same = not failed and got["decoded"] == got["rounded"]
-        bad += not same
-        said, kernel = "; ".join(failed), got["kernel"]
-        if not failed:
-            moved, wrong = off(got["source"], got["rounded"]), off(got["decoded"], got["rounded"])
-            said = f"{'same as' if same else f'OFF BY {wrong:.4f} FROM'} the rounded weights, which differ from the source by {moved:.4f}; vLLM's kernel: "
-            said += kernel if isinstance(kernel, str) else f"off by {off(kernel, got['rounded']):.4f}"
-        print(f"{family:22} {said}", flush=True)
+    families, bad = args.families or FAMILIES, 0
+    for family in families:
+        prepare(args.binary, family, args.folder / family)
+    jobs = [(args.folder / f / folder, kind, args.folder / f / f"{k}.log") for f in families for k, (folder, kind) in KINDS.items()]
+    got = answers(args.vllm_python, jobs)
+    for i, family in enumerate(families):
+        line, right = words(dict(zip(KINDS, got[i * len(KINDS) :])))
+        bad += not right
+        print(f"{family:22} {line}", flush=True)
     return bad > 0
 
 

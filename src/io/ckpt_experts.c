@@ -63,20 +63,26 @@ typedef struct parting {
 static const struct stack_kind {
     const char *up, *down, *leaf; // up, down: ends of the names of the two tensors; leaf: end of
                                   // the names of the tensors of single experts
-    bool scale, bias;
+    bool scale;
+    bool whole; // true: only of joint experts, and each expert has a contiguous part with one
+                // dimension less, such as the biases [2F] of [E, 2F]
     const char *in; // name of the module of the experts, in the place of `up` or `down`
 } kinds[] = {
-    {".experts.gate_up_proj", ".experts.down_proj", "weight", false, false, ".experts"},
-    {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", "weight_scale_inv", true,
+    {".experts.gate_up_proj", ".experts.down_proj", ".weight", false, false, ".experts"},
+    {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", ".weight_scale_inv", true,
      false, ".experts"},
-    {".experts.gate_up_proj_scale", ".experts.down_proj_scale", "weight_scale", true, false,
+    {".experts.gate_up_proj_scale", ".experts.down_proj_scale", ".weight_scale", true, false,
      ".experts"},
-    {".experts.gate_up_proj_bias", ".experts.down_proj_bias", "bias", false, true, ".experts"},
-    {GRANITE "input_linear.weight", GRANITE "output_linear.weight", "weight", false, false,
+    {".experts.gate_up_proj_bias", ".experts.down_proj_bias", ".bias", false, true, ".experts"},
+    {".experts.gate_up_proj_blocks", ".experts.down_proj_blocks", "_blocks", false, true,
+     ".experts"},
+    {".experts.gate_up_proj_scales", ".experts.down_proj_scales", "_scales", false, true,
+     ".experts"},
+    {GRANITE "input_linear.weight", GRANITE "output_linear.weight", ".weight", false, false,
      GRANITE "experts"},
     {GRANITE "input_linear.weight_scale_inv", GRANITE "output_linear.weight_scale_inv",
-     "weight_scale_inv", true, false, GRANITE "experts"},
-    {GRANITE "input_linear.weight_scale", GRANITE "output_linear.weight_scale", "weight_scale",
+     ".weight_scale_inv", true, false, GRANITE "experts"},
+    {GRANITE "input_linear.weight_scale", GRANITE "output_linear.weight_scale", ".weight_scale",
      true, false, GRANITE "experts"},
 };
 
@@ -161,13 +167,13 @@ static bool stack_read(stack *s, const struct stack_kind *kind, const osh_ckpt_t
         s->n = n[0];
         return s->n > 0;
     }
-    if (kind->bias) {
-        s->n = a[0], s->F = a[1] / 2, s->D = b[1];
-        return up->e->ndim == 2 && down->e->ndim == 2 && a[0] == b[0] && a[1] == 2 * s->F;
+    if (kind->whole) {
+        s->n = a[0];
+        return up->e->ndim == down->e->ndim && up->e->ndim > 1 && a[0] == b[0] && a[0] > 0;
     }
     if (up->e->ndim != 3 || down->e->ndim != 3 || a[0] != b[0] || a[0] < 1) return false;
     s->n = a[0];
-    s->by_output = kind->scale && !strcmp(kind->leaf, "weight_scale") &&
+    s->by_output = kind->scale && !strcmp(kind->leaf, ".weight_scale") &&
                    (a[1] == 1 || a[2] == 1) && (b[1] == 1 || b[2] == 1);
     if (s->by_output) {
         s->F = a[1] * a[2] / 2, s->D = b[1] * b[2];
@@ -191,7 +197,7 @@ static osh_status stack_find(osh_ctx *cx, stack *s, const osh_checkpoint *ck,
         const struct stack_kind *k = &kinds[i];
         bool up = osh_ends_with(t->e->name, n, k->up);
         if (!up && !osh_ends_with(t->e->name, n, k->down)) continue;
-        if (k->bias && !osh_experts_are_joint(ck)) continue;
+        if (k->whole && !osh_experts_are_joint(ck)) continue;
         OSH_TRY(stack_find_other(cx, &other, ck, t->e->name, up ? k->up : k->down,
                                  up ? k->down : k->up));
         if (!other || stack_read(s, k, up ? t : other, up ? other : t)) goto done;
@@ -205,27 +211,27 @@ done:
     return rc;
 }
 
-/* Appends a tensor of expert e to the list. `leaf` is the last part of its module's name. The first
- * row of the tensor is row `first` of the expert's matrix, or column `first` if the matrix is
- * transposed. */
-static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
-                                  const char *leaf, int64_t first)
+/* Makes the entry of a part with the dimensions of a tensor of all experts, except the first. */
+static void part_take_whole(osh_st_entry *part, const osh_st_entry *of, int64_t e)
 {
-    osh_status rc = OSH_OK;
-    bool down = !strcmp(leaf, "down_proj"), both = !strcmp(leaf, "gate_up_proj");
-    const char *tail = down ? s->kind->down : s->kind->up;
-    const osh_st_entry *of = down ? s->down : s->up;
+    int64_t bytes = (of->end - of->begin) / of->shape[0];
+    *part = (osh_st_entry){.dtype = of->dtype, .ndim = of->ndim - 1, .begin = of->begin + e * bytes,
+                           .end = of->begin + (e + 1) * bytes};
+    for (int d = 1; d < of->ndim; d++) part->shape[d - 1] = of->shape[d];
+}
+
+/* Makes the entry of a matrix of expert e with this shape. Its first row is row `first` of the
+ * expert's matrix in `of`, or column `first` if the matrix is transposed. */
+static void part_take_rows(osh_st_entry *part, const stack *s, const osh_st_entry *of, int64_t e,
+                           const int64_t *shape, int64_t first)
+{
+    int64_t rows = shape[0], columns = shape[1];
     int64_t size = (int64_t)osh_dtype_bytes(of->dtype),
-            width = s->single || s->kind->bias ? size : of->shape[2] * size;
-    int64_t rows = down ? s->D : both ? 2 * s->F : s->F, columns = s->by_output ? 1 : down ? s->F : s->D;
+            width = s->single ? size : of->shape[2] * size;
     int64_t at = of->begin + e * (s->single ? 1 : of->shape[1]) * width;
-    size_t stem = strlen(of->name) - strlen(tail);
-    osh_st_entry *part = &p->parts[p->n_parts];
     *part = (osh_st_entry){.dtype = of->dtype, .ndim = 2, .shape = {rows, columns}};
     if (s->single)
         part->ndim = 1, part->shape[0] = 1, part->begin = at, part->end = at + size;
-    else if (s->kind->bias)
-        part->ndim = 1, part->begin = at, part->end = at + rows * size;
     else if (s->by_output)
         part->begin = at + first * size, part->end = part->begin + rows * size;
     else if (s->transposed)
@@ -233,7 +239,24 @@ static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64
         part->end = rows * columns * size;
     else
         part->begin = at + first * width, part->end = part->begin + rows * width;
-    part->name = osh_sprintf(cx, "%.*s%s.%lld.%s.%s", (int)stem, of->name, s->kind->in,
+}
+
+/* Appends a tensor of expert e to the list. `leaf` is the last part of its module's name. `first`:
+ * see part_take_rows. */
+static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
+                                  const char *leaf, int64_t first)
+{
+    osh_status rc = OSH_OK;
+    bool down = !strcmp(leaf, "down_proj"), both = !strcmp(leaf, "gate_up_proj");
+    const char *tail = down ? s->kind->down : s->kind->up;
+    const osh_st_entry *of = down ? s->down : s->up;
+    const int64_t shape[] = {down ? s->D : both ? 2 * s->F : s->F,
+                             s->by_output ? 1 : down ? s->F : s->D};
+    size_t stem = strlen(of->name) - strlen(tail);
+    osh_st_entry *part = &p->parts[p->n_parts];
+    if (s->kind->whole) part_take_whole(part, of, e);
+    else part_take_rows(part, s, of, e, shape, first);
+    part->name = osh_sprintf(cx, "%.*s%s.%lld.%s%s", (int)stem, of->name, s->kind->in,
                              (long long)e, leaf, s->kind->leaf);
     if (!part->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a tensor");
     // n_parts is increased now, so that the caller frees the name if a later step fails

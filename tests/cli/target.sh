@@ -59,6 +59,16 @@ for m in stacked fp8; do
 done
 cmp stacked-out/model.safetensors fp8-out/model.safetensors || fail "experts in FP8"
 
+# Experts in MXFP4, as in the released gpt-oss, give the bytes of experts with equal values.
+case=gpt_oss
+"$OSH_TOOLS/tiny_model" gpt_oss sparse
+python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" sparse mxfp4
+for m in sparse mxfp4; do
+    "$ONESHOT" --model $m --recipe gptq.yaml --dataset sparse/calibration.jsonl --progress none --target vllm --output $m-out >log 2>&1 || fail "$m: $(cat log)"
+done
+cmp sparse-out/model.safetensors mxfp4-out/model.safetensors || fail "experts in MXFP4"
+"$ONESHOT" verify mxfp4-out --model mxfp4 >log || fail "experts in MXFP4: $(cat log)"
+
 # A scheme of experts that transformers does not load is refused for transformers only.
 "$OSH_TOOLS/tiny_model" qwen3_moe q
 job=(plan --model q --scheme W4A16_ASYM --group-size 8 --quality fast)
