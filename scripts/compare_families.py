@@ -76,8 +76,8 @@ def upstream(folder, out, rows, auto):
 
 
 def as_upstream(ours):
-    """Returns the tensors with LLM Compressor's names, where gate and up of gpt-oss are two modules.
-    Their rows alternate in the output."""
+    """Returns the tensors with LLM Compressor's names, which has gate and up of gpt-oss as two
+    modules. Their rows alternate in the output."""
     out = {}
     for name, t in ours.items():
         name = name.replace(".w13_weight", ".gate_up_proj.weight").replace(".w2_weight", ".down_proj.weight")

@@ -174,13 +174,13 @@ void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck);
 /* Splits tensors with several experts into one tensor per expert, for families whose loaders find
  * experts by name. osh_checkpoint_open calls this function (ckpt_experts.c). */
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
-/* The same for families of which only vLLM finds single experts. True if the checkpoint's family is
- * one of them. */
+/* Splits these tensors for families of which only vLLM finds experts by name. */
 osh_status osh_checkpoint_part_for_vllm(osh_ctx *cx, osh_checkpoint *ck);
+/* True if the checkpoint's family is one of those of osh_checkpoint_part_for_vllm. */
 bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck);
-/* True for gpt-oss: gate and up of a split expert are one module, gate_up_proj, with the alternating
- * rows of the source. vLLM wants the codes of gate_up_proj and down_proj under other names:
- * experts.3.w13_weight_packed and experts.3.w2_weight_packed. */
+/* True for gpt-oss: gate and up of a split expert are one module, gate_up_proj, with the
+ * alternating rows of the source. vLLM wants the codes of gate_up_proj and down_proj under other
+ * names: experts.3.w13_weight_packed and experts.3.w2_weight_packed. */
 bool osh_experts_are_joint(const osh_checkpoint *ck);
 /* Returns the name (own) that an output has for tensor `leaf` of a module. NULL: no memory. */
 char *osh_checkpoint_name_of(osh_ctx *cx, const osh_checkpoint *ck, const char *module,

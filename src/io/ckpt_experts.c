@@ -13,9 +13,10 @@
  * layout ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). If the matrix of an expert is
  * contiguous in the file, its entry is a range of the file. If it is transposed, its elements are
  * gathered from the file when it is read (st_part.c). The tensor with all experts is removed from
- * the checkpoint's list of tensors. Granite calls the two tensors block_sparse_moe.input_linear.weight
- * and output_linear.weight. The rows of gate and up alternate in gpt-oss, whose loader in vLLM takes
- * both in one tensor, experts.3.gate_up_proj.weight [2F, D], with the biases [2F] and [D]. */
+ * the checkpoint's list of tensors. Granite calls the two tensors
+ * block_sparse_moe.input_linear.weight and output_linear.weight. The rows of gate and up alternate
+ * in gpt-oss, whose loader in vLLM takes both in one tensor, experts.3.gate_up_proj.weight [2F, D],
+ * with the biases [2F] and [D]. */
 #include <string.h>
 
 #include "base/name.h"

@@ -1,5 +1,5 @@
-/* loaders.c - finds quantized experts that transformers does not load. For --target transformers the
- * plan refuses them. */
+/* loaders.c - finds quantized experts that transformers or vLLM does not load. The plan refuses
+ * them if --target names the engine. */
 #include "match/loaders.h"
 
 #include <string.h>
@@ -20,8 +20,8 @@ const char *osh_experts_fault(int *at, const osh_matching *p, int from)
     return NULL;
 }
 
-/* Fails if vLLM's loader of joint experts (gpt-oss) does not take them. It leaves out zero points and
- * global scales without a message, and reads a dense expert in another layout
+/* Fails if vLLM's loader of joint experts (gpt-oss) does not take them. The loader leaves out zero
+ * points and global scales without a message, and reads a dense expert in another layout
  * (GptOssRoutedExperts, _load_weights_other). */
 static osh_status refuse_joint(osh_ctx *cx, const osh_matching *p)
 {
@@ -44,8 +44,27 @@ static osh_status refuse_joint(osh_ctx *cx, const osh_matching *p)
     }
     if (dense > 0)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "with --target vllm, gpt-oss has all of its experts quantized: want them all among "
-                 "the targets, or --target both, which leaves them all dense");
+                 "with --target vllm, gpt-oss has all of its experts quantized: want them all "
+                 "among the targets, or --target both, which leaves them all dense");
+done:
+    return rc;
+}
+
+/* Fails for experts of granitemoehybrid with global scales of inputs (NVFP4), for which the loader
+ * of vLLM (GraniteMoeHybridModel.load_weights) finds no parameter. */
+static osh_status refuse_input_scales(osh_ctx *cx, const osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    const char *type = osh_hf_config_str(p->in->ck->config, "model_type");
+    for (int i = 0; type && !strcmp(type, "granitemoehybrid") && i < p->n_linears; i++) {
+        const osh_linear *l = &p->linears[i];
+        if (l->scheme_index < 0 || !osh_expert_prefix(l->name)) continue;
+        if (l->scheme->inputs.present && l->scheme->inputs.dynamic == OSH_Q_LOCAL)
+            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                     "%s: vLLM 0.32 stops at input_global_scale of experts of granitemoehybrid: "
+                     "want a scheme without it, such as NVFP4A16",
+                     l->name);
+    }
 done:
     return rc;
 }
@@ -56,6 +75,7 @@ osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p)
     int at = -1, warned = -1; // warned: index of the last scheme with a warning
     const char *fault;
     OSH_TRY(refuse_joint(cx, p));
+    OSH_TRY(refuse_input_scales(cx, p));
     while ((fault = osh_experts_fault(&at, p, at + 1))) {
         const osh_linear *l = &p->linears[at];
         if (osh_target_is(p->in->opt, "transformers"))

@@ -49,6 +49,12 @@ refused 'only as pack-quantized symmetric integers, and this is asymmetric pack-
 refused 'only as pack-quantized symmetric integers, and this is float-quantized' --scheme FP8_DYNAMIC
 refused 'gpt-oss has all of its experts quantized' --scheme W4A16 --group-size 8 --quality fast --ignore 're:.*1.mlp.experts.*'
 
+if "$ONESHOT" plan --model granite_hybrid_moe --target vllm --scheme NVFP4 --quality gptq --dataset gpt_oss/calibration.jsonl --indivisible dense >log 2>err; then
+    fail "NVFP4 inputs of Granite's experts are not refused"
+fi
+case=granite_hybrid_moe
+has err 'vLLM 0.32 stops at input_global_scale'
+
 # Experts in FP8 are split with their scales.
 case=granite_hybrid_moe
 rm -rf stacked fp8 ./*-out
