@@ -34,7 +34,7 @@ UNREAD = "equal but for modules that vLLM reads dense, where upstream's does not
 DENSE = dict.fromkeys(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe_stacked"), (UNREAD, r"\.shared_expert_gate$")) | {
     "llama4": (UNREAD, r"\.router$|\bvision_model\.|\bmulti_modal_projector\."), "mistral3": (UNREAD, r"\.merging_layer$"), "jamba": (UNREAD, r"\.(router|x_proj|dt_proj)$"),
     "dbrx": (UNREAD, r"\.router\.layer$"), "deepseek_v32": (UNREAD, r"\.indexer\.(wk|weights_proj)$"), "glm_moe_dsa": (UNREAD, r"\.indexer\.(wk|weights_proj)$"),
-    "hunyuan_v1_moe": ("equal but for a router, which stays dense", r"\.gate\.wg$"),
+    "gemma4_moe": (UNREAD, r"\.router\.proj$"), "hunyuan_v1_moe": ("equal but for a router, which stays dense", r"\.gate\.wg$"),
     "gemma4": ("equal but for what sees and hears, which stays dense", r"\.(vision_tower|audio_tower|embed_vision|embed_audio)\."),
 }
 DENSE |= dict.fromkeys((
@@ -143,7 +143,7 @@ def one(family, root, binary, gptq, seed, vllm):
     why, dense = DENSE.get(family, (None, None))
     lines, kept, codes = compare(tensors(home / "source"), tensors(home / "upstream"), as_upstream(tensors(home / "ours")), gptq, dense)
     if gptq or vllm:
-        return None if lines else EQUAL, lines, codes
+        return None if lines else why if kept and vllm else EQUAL, lines, codes
     here, figures = reload(home / "source", home / "ours", auto)
     print(f"    {figures}")
     if not lines and not kept:

@@ -5,7 +5,7 @@ vLLM's loader must fill every parameter of the experts, with the values of the c
 usage: vllm_experts.py BINARY FOLDER VLLM_PYTHON [FAMILY...]
        in the environment of compare_families.py; VLLM_PYTHON: Python of one with vLLM for CPUs
 
-Only the experts get codes, W4 in groups of 32, by GPTQ. vLLM loads the output and the source with
+Only the experts get codes, W4 in groups of 128, by GPTQ. vLLM loads the output and the source with
 the rounded weights. Both must give the same log-probabilities. vLLM has no kernel for CPUs for most
 of these experts. Therefore the script replaces the kernel: after vLLM's loader has filled the
 codes, they become dense experts. `kernel` also runs vLLM's own kernel, which needs AMX and SiLU.
@@ -33,7 +33,7 @@ RECIPE = r"""quant_stage:
       config_groups:
         group_0:
           targets: ["re:.*experts\\.[0-9].*"]
-          weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}
+          weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 128}
 """
 LOAD = '''
 import json

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/name.h"
-#include "quant/fusion.h"
+#include "quant/joint.h"
 
 const char *osh_experts_fault(int *at, const osh_matching *p, int from)
 {
@@ -32,10 +32,10 @@ static osh_status refuse_joint(osh_ctx *cx, const osh_matching *p)
         const osh_linear *l = &p->linears[i];
         if (l->scheme_index < 0 || !osh_expert_prefix(l->name)) continue;
         dense--;
-        if (strcmp(l->format->name, "pack-quantized") || !l->scheme->weights.symmetric)
+        if (!osh_q_joint_loads(l->scheme, l->format))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: vLLM 0.32 takes experts of gpt-oss only as pack-quantized symmetric "
-                     "integers, and this is %s%s: want such a scheme, or --target both",
+                     "%s: vLLM 0.32 takes experts of gpt-oss only as packed symmetric integers, "
+                     "and this is %s%s: want such a scheme, or --target both",
                      l->name, l->scheme->weights.symmetric ? "" : "asymmetric ", l->format->name);
     }
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {

@@ -45,8 +45,8 @@ refused() { # arguments: message, arguments of oneshot
     if "$ONESHOT" plan --model gpt_oss --target vllm "${@:2}" >log 2>err; then fail "not refused: $*"; fi
     has err "$1"
 }
-refused 'only as pack-quantized symmetric integers, and this is asymmetric pack-quantized' --scheme W4A16_ASYM --group-size 8 --quality fast
-refused 'only as pack-quantized symmetric integers, and this is float-quantized' --scheme FP8_DYNAMIC
+refused 'only as packed symmetric integers, and this is asymmetric pack-quantized' --scheme W4A16_ASYM --group-size 8 --quality fast
+refused 'only as packed symmetric integers, and this is float-quantized' --scheme FP8_DYNAMIC
 refused 'gpt-oss has all of its experts quantized' --scheme W4A16 --group-size 8 --quality fast --ignore 're:.*1.mlp.experts.*'
 
 if "$ONESHOT" plan --model granite_hybrid_moe --target vllm --scheme NVFP4 --quality gptq --dataset gpt_oss/calibration.jsonl --indivisible dense >log 2>err; then
