@@ -30,7 +30,8 @@ static osh_status checkpoint_list(osh_ctx *cx, osh_buf *b, const osh_checkpoint 
         osh_buf_clear(&shape);
         OSH_TRY(entry_shape_text(cx, &shape, e));
         OSH_TRY(osh_buf_line(cx, b, "%-60s %-8s %s  %s", osh_checkpoint_name_in_file(ck, i),
-                             osh_dtype_name(e->dtype), shape.data, ck->shard_names[ck->tensors[i].shard]));
+                             osh_dtype_name(e->dtype), shape.data,
+                             ck->shard_names[ck->tensors[i].shard]));
     }
 done:
     osh_buf_deinit(cx, &shape);
