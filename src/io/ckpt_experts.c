@@ -40,7 +40,7 @@ static const char *const vllm_families[] = {
 };
 
 typedef struct stack { // the two tensors that contain all experts of a layer
-    const osh_st_entry *up, *down; // views; up: the tensor of gate and up; down: the tensor of down
+    const osh_entry *up, *down; // views; up: the tensor of gate and up; down: the tensor of down
     int shard_up, shard_down;
     int64_t n, F, D;
     bool transposed, single; // transposed: true if the layout is [E, D, 2F], [E, F, D]; single:
@@ -53,7 +53,7 @@ typedef struct parting {
     osh_checkpoint *ck;       // view
     osh_ckpt_tensor *tensors; // own: the new list of tensors of the checkpoint
     int64_t n;
-    osh_st_entry *parts;      // own, names own
+    osh_entry *parts;         // own, names own
     const char **in_file;     // own [parts]: name in the file of a tensor that is only renamed (a
                               // view), or NULL
     int64_t n_parts;
@@ -108,7 +108,7 @@ static const struct code_name { const char *in_file, *module; } code_names[] = {
 enum { N_CODE_NAMES = sizeof code_names / sizeof *code_names };
 
 /* Returns the row of code_names for a tensor of a joint expert, or NULL. */
-static const struct code_name *code_name_of(const osh_checkpoint *ck, const osh_st_entry *e)
+static const struct code_name *code_name_of(const osh_checkpoint *ck, const osh_entry *e)
 {
     size_t n = osh_experts_are_joint(ck) ? osh_expert_prefix(e->name) : 0;
     const char *dot = n ? strrchr(e->name, '.') : NULL;
@@ -131,7 +131,7 @@ char *osh_checkpoint_name_of(osh_ctx *cx, const osh_checkpoint *ck, const char *
 
 const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor)
 {
-    const osh_st_entry *e = ck->tensors[tensor].e;
+    const osh_entry *e = ck->tensors[tensor].e;
     bool part = ck->parts && e >= ck->parts && e < ck->parts + ck->n_parts;
     return part && ck->in_file[e - ck->parts] ? ck->in_file[e - ck->parts] : e->name;
 }
@@ -213,24 +213,26 @@ done:
 }
 
 /* Makes the entry of a part with the dimensions of a tensor of all experts, except the first. */
-static void part_take_whole(osh_st_entry *part, const osh_st_entry *of, int64_t e)
+static void part_take_whole(osh_entry *part, const osh_entry *of, int64_t e)
 {
     int64_t bytes = (of->end - of->begin) / of->shape[0];
-    *part = (osh_st_entry){.dtype = of->dtype, .ndim = of->ndim - 1, .begin = of->begin + e * bytes,
-                           .end = of->begin + (e + 1) * bytes};
+    *part = (osh_entry){.dtype = of->dtype,
+                        .ndim = of->ndim - 1,
+                        .begin = of->begin + e * bytes,
+                        .end = of->begin + (e + 1) * bytes};
     for (int d = 1; d < of->ndim; d++) part->shape[d - 1] = of->shape[d];
 }
 
 /* Makes the entry of a matrix of expert e with this shape. Its first row is row `first` of the
  * expert's matrix in `of`, or column `first` if the matrix is transposed. */
-static void part_take_rows(osh_st_entry *part, const stack *s, const osh_st_entry *of, int64_t e,
+static void part_take_rows(osh_entry *part, const stack *s, const osh_entry *of, int64_t e,
                            const int64_t *shape, int64_t first)
 {
     int64_t rows = shape[0], columns = shape[1];
     int64_t size = (int64_t)osh_dtype_bytes(of->dtype),
             width = s->single ? size : of->shape[2] * size;
     int64_t at = of->begin + e * (s->single ? 1 : of->shape[1]) * width;
-    *part = (osh_st_entry){.dtype = of->dtype, .ndim = 2, .shape = {rows, columns}};
+    *part = (osh_entry){.dtype = of->dtype, .ndim = 2, .shape = {rows, columns}};
     if (s->single)
         part->ndim = 1, part->shape[0] = 1, part->begin = at, part->end = at + size;
     else if (s->by_output)
@@ -250,11 +252,11 @@ static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64
     osh_status rc = OSH_OK;
     bool down = !strcmp(leaf, "down_proj"), both = !strcmp(leaf, "gate_up_proj");
     const char *tail = down ? s->kind->down : s->kind->up;
-    const osh_st_entry *of = down ? s->down : s->up;
+    const osh_entry *of = down ? s->down : s->up;
     const int64_t shape[] = {down ? s->D : both ? 2 * s->F : s->F,
                              s->by_output ? 1 : down ? s->F : s->D};
     size_t stem = strlen(of->name) - strlen(tail);
-    osh_st_entry *part = &p->parts[p->n_parts];
+    osh_entry *part = &p->parts[p->n_parts];
     if (s->kind->whole) part_take_whole(part, of, e);
     else part_take_rows(part, s, of, e, shape, first);
     part->name = osh_sprintf(cx, "%.*s%s.%lld.%s%s", (int)stem, of->name, s->kind->in,
@@ -272,7 +274,7 @@ static osh_status expert_rename(osh_ctx *cx, parting *p, const osh_ckpt_tensor *
                                 const struct code_name *c)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *part = &p->parts[p->n_parts];
+    osh_entry *part = &p->parts[p->n_parts];
     *part = *t->e;
     part->name = osh_sprintf(cx, "%.*s%s.weight_packed",
                              (int)(strlen(t->e->name) - strlen(c->in_file)), t->e->name, c->module);
@@ -339,7 +341,7 @@ static osh_status experts_name_all(osh_ctx *cx, osh_map **out, const parting *p)
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is there by itself and in one tensor with others",
                      p->ck->dir, name);
         OSH_TRY(osh_map_put(cx, m, name, strlen(name), i));
-        const osh_st_entry *e = p->tensors[i].e;
+        const osh_entry *e = p->tensors[i].e;
         bool part = e >= p->parts && e < p->parts + p->n_parts;
         const char *in_file = part ? p->in_file[e - p->parts] : NULL;
         if (in_file) OSH_TRY(osh_map_put(cx, m, in_file, strlen(in_file), i));
@@ -350,7 +352,7 @@ done:
     return rc;
 }
 
-static void experts_free_parts(osh_ctx *cx, osh_st_entry *parts, int64_t n)
+static void experts_free_parts(osh_ctx *cx, osh_entry *parts, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) osh_free(cx, parts[i].name);
     osh_free(cx, parts);

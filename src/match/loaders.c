@@ -39,7 +39,7 @@ static osh_status refuse_joint(osh_ctx *cx, const osh_matching *p)
                      l->name, l->scheme->weights.symmetric ? "" : "asymmetric ", l->format->name);
     }
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
-        const osh_st_entry *e = p->in->ck->tensors[i].e;
+        const osh_entry *e = p->in->ck->tensors[i].e;
         dense += e->ndim == 2 && osh_expert_prefix(e->name);
     }
     if (dense > 0)

@@ -37,7 +37,7 @@ static void mxfp4_close(osh_ctx *cx, void *state)
     osh_free(cx, cache);
 }
 
-static bool mxfp4_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
+static bool mxfp4_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     (void)s;
     if ((*n = osh_before_tail(e->name, "_blocks")) > 0) return true;
@@ -45,7 +45,7 @@ static bool mxfp4_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return e->dtype == OSH_U8 && fits && (*n = osh_before_tail(e->name, "_scales")) > 0;
 }
 
-static osh_status mxfp4_check(osh_ctx *cx, const osh_st_entry *b, const osh_st_entry *e)
+static osh_status mxfp4_check(osh_ctx *cx, const osh_entry *b, const osh_entry *e)
 {
     osh_status rc = OSH_OK;
     int n = b->ndim - 1; // dimensions of the scales
@@ -77,7 +77,7 @@ static osh_status mxfp4_find(osh_ctx *cx, osh_source_module *q)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s_scales is missing: want it for %s", q->name,
                  blocks->e->name);
     OSH_TRY(mxfp4_check(cx, blocks->e, scales->e));
-    const osh_st_entry *b = blocks->e;
+    const osh_entry *b = blocks->e;
     if (q->dtype == OSH_DTYPE_NONE) q->dtype = OSH_BF16;
     q->bare = b->ndim == 4;
     if (q->bare) q->experts = b->shape[0], q->O = q->experts * b->shape[2] * 32, q->I = b->shape[1];
@@ -112,8 +112,9 @@ static osh_status take_expert(osh_ctx *cx, const osh_source_module *q, int64_t e
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for an expert's blocks");
     for (int i = 0; i < 2; i++) {
         const osh_ckpt_tensor *t = &q->parts[i];
-        OSH_TRY(osh_st_read_part(cx, cache->blocks + (i ? n : 0), q->source->ck->shards[t->shard],
-                                 t->e, expert * (int64_t)(i ? n_scales : n), i ? n_scales : n));
+        OSH_TRY(osh_container_read_part(cx, cache->blocks + (i ? n : 0),
+                                        q->source->ck->shards[t->shard], t->e,
+                                        expert * (int64_t)(i ? n_scales : n), i ? n_scales : n));
     }
     cache->last = q, cache->last_expert = expert;
 done:
@@ -164,8 +165,9 @@ static osh_status decode_matrix(osh_ctx *cx, char *to, const osh_source_module *
     if (!blocks || !row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for an expert's blocks");
     for (int i = 0; i < 2; i++) {
         const osh_ckpt_tensor *t = &q->parts[i];
-        OSH_TRY(osh_st_read_part(cx, blocks + (i ? bytes : 0), q->source->ck->shards[t->shard],
-                                 t->e, first * C / (i ? 32 : 2), i ? n_scales : bytes));
+        OSH_TRY(osh_container_read_part(cx, blocks + (i ? bytes : 0),
+                                        q->source->ck->shards[t->shard], t->e,
+                                        first * C / (i ? 32 : 2), i ? n_scales : bytes));
     }
     for (int64_t r = 0; r < n; r++) {
         for (int64_t c = 0; c < C; c++)
