@@ -37,7 +37,7 @@ FOREIGN = {
     "check-gpu.sh": {"out", "steps", "build-dir", "lib-dir", "time-limit", "pack", "results", "scale"},
     "kernel_budgets.py": {"write"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},
-    "compare_families.py": {"gptq", "draws"},
+    "compare_families.py": {"gptq", "draws", "vllm"},
     "coverage.py": {"write", "registry", "version"},
     "family.py": {"record"},
     "calibration.sh": {"build", "out", "shape"},

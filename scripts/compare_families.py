@@ -2,12 +2,14 @@
 """compare_families.py - compares tiny random checkpoints of many families, made by transformers'
 own classes and compressed by LLM Compressor and by this program.
 
-usage: compare_families.py BINARY FOLDER [--gptq [--draws N]] [FAMILY...]
+usage: compare_families.py BINARY FOLDER [--gptq [--draws N]] [--vllm] [FAMILY...]
        in an environment with compressed-tensors, llmcompressor, safetensors, torch, transformers
   without --gptq   round to nearest, W4 in groups of 32, BF16: tensor by tensor; norms must be
                    the source's
   --gptq           GPTQ W4 in groups of 32, F32, 16 samples of 128 tokens, pipeline basic: share
                    of codes that differ, over weights of N seeds (default 1)
+  --vllm           with --target vllm, which also quantizes the experts of gpt-oss, Gemma 4 and
+                   Granite 4; transformers loads no output
 
 Without --gptq transformers loads each output, too. If an output differs from LLM Compressor's,
 transformers must miss no tensor and give the logits of the source with its weights rounded.
@@ -32,7 +34,7 @@ UNREAD = "equal but for modules that vLLM reads dense, where upstream's does not
 DENSE = dict.fromkeys(("qwen2_moe", "qwen3_next", "qwen3_5_moe_text", "qwen3_5_moe_stacked"), (UNREAD, r"\.shared_expert_gate$")) | {
     "llama4": (UNREAD, r"\.router$|\bvision_model\.|\bmulti_modal_projector\."), "mistral3": (UNREAD, r"\.merging_layer$"), "jamba": (UNREAD, r"\.(router|x_proj|dt_proj)$"),
     "dbrx": (UNREAD, r"\.router\.layer$"), "deepseek_v32": (UNREAD, r"\.indexer\.(wk|weights_proj)$"), "glm_moe_dsa": (UNREAD, r"\.indexer\.(wk|weights_proj)$"),
-    "hunyuan_v1_moe": ("equal but for a router, which stays dense", r"\.gate\.wg$"),
+    "gemma4_moe": (UNREAD, r"\.router\.proj$"), "hunyuan_v1_moe": ("equal but for a router, which stays dense", r"\.gate\.wg$"),
     "gemma4": ("equal but for what sees and hears, which stays dense", r"\.(vision_tower|audio_tower|embed_vision|embed_audio)\."),
 }
 DENSE |= dict.fromkeys((
@@ -73,6 +75,20 @@ def upstream(folder, out, rows, auto):
     model.save_pretrained(out, save_compressed=True)
 
 
+def as_upstream(ours):
+    """Returns the tensors with LLM Compressor's names, which has gate and up of gpt-oss as two
+    modules. Their rows alternate in the output."""
+    out = {}
+    for name, t in ours.items():
+        name = name.replace(".w13_weight", ".gate_up_proj.weight").replace(".w2_weight", ".down_proj.weight")
+        if ".gate_up_proj." not in name:
+            out[name] = t
+        else:
+            halves = (t // torch.tensor([2, 1]),) * 2 if name.endswith("shape") else (t[0::2], t[1::2])
+            out |= {name.replace("gate_up", part): half for part, half in zip(("gate", "up"), halves)}
+    return out
+
+
 def compare(source, theirs, ours, gptq, dense):
     """Returns lines about the differences, except in modules that match `dense`; True if there are
     such modules; the number of codes that differ, and of all codes."""
@@ -100,7 +116,7 @@ def compare(source, theirs, ours, gptq, dense):
     return lines, bool(kept), (wrong, codes)
 
 
-def one(family, root, binary, gptq, seed):
+def one(family, root, binary, gptq, seed, vllm):
     """Returns the result (None if a difference is not expected), lines about the differences, the
     number of codes that differ, and of all codes."""
     home = root / family if seed == 1 else root / f"{family}_{seed}"
@@ -117,6 +133,7 @@ def one(family, root, binary, gptq, seed):
         lines.append(f"upstream fails: {type(e).__name__} {str(e)[:200]}")
     data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16", "--pipeline", "basic"] if gptq else []
     command = [binary, "--model", home / "source", "--recipe", home / "recipe.yaml", *data, "--output", home / "ours", "--progress", "none"]
+    command += ["--target", "vllm"] if vllm else []
     run = subprocess.run([str(x) for x in command], capture_output=True, text=True)
     (home / "ours.log").write_text(run.stdout + run.stderr)
     if run.returncode:
@@ -124,9 +141,9 @@ def one(family, root, binary, gptq, seed):
     if lines:
         return ACCEPTED.get(family), lines, (0, 0)
     why, dense = DENSE.get(family, (None, None))
-    lines, kept, codes = compare(tensors(home / "source"), tensors(home / "upstream"), tensors(home / "ours"), gptq, dense)
-    if gptq:
-        return None if lines else EQUAL, lines, codes
+    lines, kept, codes = compare(tensors(home / "source"), tensors(home / "upstream"), as_upstream(tensors(home / "ours")), gptq, dense)
+    if gptq or vllm:
+        return None if lines else why if kept and vllm else EQUAL, lines, codes
     here, figures = reload(home / "source", home / "ours", auto)
     print(f"    {figures}")
     if not lines and not kept:
@@ -144,11 +161,12 @@ def main():
     p.add_argument("folder", type=pathlib.Path)
     p.add_argument("--gptq", action="store_true")
     p.add_argument("--draws", type=int, default=1)
+    p.add_argument("--vllm", action="store_true")
     p.add_argument("families", nargs="*")
     a = p.parse_intermixed_args()
     said, names = {}, a.families or list(FAMILIES)
     for family in names:
-        draws = [one(family, a.folder, a.binary.resolve(), a.gptq, seed) for seed in range(1, a.draws + 1)]
+        draws = [one(family, a.folder, a.binary.resolve(), a.gptq, seed, a.vllm) for seed in range(1, a.draws + 1)]
         wrong, codes = (sum(d[2][k] for d in draws) for k in (0, 1))
         verdict, lines = next((d[:2] for d in draws if not d[0]), draws[0][:2])
         if verdict == EQUAL and a.gptq and (wrong * 10000 > codes or not codes):

@@ -45,15 +45,16 @@ SCALE = "logits are multiplied by logit_scale, which transformers 5.17 leaves ou
 SCALE_G = "logits are divided by logits_scaling, which transformers 5.17 leaves out"
 TWIN = "transformers has no class of this name: "
 STACKED = "experts stay dense"
+SPLIT = "experts stay dense without --target vllm"
 SPARSE = "samples are at most index_topk tokens, for which sparse attention is exact"
 HOST = "calibrated on the CPU only"
 REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCausalLM", "BloomForCausalLM", "MptForCausalLM", "MPTForCausalLM", "MambaForCausalLM",
-                         "FalconMambaForCausalLM"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), STACKED) | {
+                         "FalconMambaForCausalLM"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), SPLIT) | {
     "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,
-    "GraniteMoeSWAForCausalLM": STACKED, "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
+    "GraniteMoeSWAForCausalLM": SPLIT, "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
     "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "KimiLinearForCausalLM": HOST, "DbrxForCausalLM": STACKED, "LagunaForCausalLM": "routers with a soft cap are refused",
-    "GraniteMoeHybridForCausalLM": STACKED, "Gemma4ForCausalLM": STACKED,
+    "GraniteMoeHybridForCausalLM": SPLIT, "Gemma4ForCausalLM": SPLIT,
     "MiniMaxM2ForCausalLM": "oneshot uses rotary_dim, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused",
     "StableLmForCausalLM": "qk_layernorm is refused", "FalconForCausalLM": "alibi is refused",
     "Qwen3_5ForConditionalGeneration": "the MTP block stays dense", "Qwen3_5MoeForConditionalGeneration": "the MTP block stays dense",

@@ -280,24 +280,36 @@ def nibbles(t):
     return torch.stack([(t >> s) & 15 for s in range(0, 32, 4)])
 
 
+# Names of the tensors with all experts of a layer; the second are Granite's.
+STACKS = {"gate_up_proj": ("experts.gate_up_proj", "input_linear.weight"), "down_proj": ("experts.down_proj", "output_linear.weight")}
+
+
+def expert_rows(made, stem, rows, columns):
+    """Returns a view of the rows of an expert's weight [rows, columns] in the tensor with all
+    experts."""
+    found = re.fullmatch(r"(.*)\.experts\.(\d+)\.(gate|up|gate_up|down)_proj\.weight", stem)
+    stack = STACKS["down_proj" if found[3] == "down" else "gate_up_proj"]
+    whole = next(made[f"{found[1]}.{n}"] for n in stack if f"{found[1]}.{n}" in made)[int(found[2])]
+    parts = 1 + (found[3] in ("gate", "up"))
+    if whole.shape != (rows * parts, columns) or found[3] == "gate_up":
+        whole = whole.T
+    return whole[rows if found[3] == "up" else 0 :][:rows]
+
+
 def rounded(source, ours, out):
     """Writes the source with the weights that the codes of `ours` stand for."""
     made = tensors(source)
     packed = tensors(ours)
-    for name in [n for n in packed if n.endswith(".weight_packed")]:
-        stem = name.removesuffix("_packed")
+    for name in [n for n in packed if n.endswith("weight_packed")]:
+        # vLLM's names of the codes of gpt-oss
+        stem = name.replace(".w13_", ".gate_up_proj.").replace(".w2_", ".down_proj.").removesuffix("_packed")
         codes, scale = nibbles(packed[name]), packed[f"{stem}_scale"]
         codes = codes.permute(1, 2, 0).flatten(1)[:, : int(packed[f"{stem}_shape"][1])] - 8
         w = (codes.to(scale.dtype).unflatten(1, (scale.shape[1], -1)) * scale[..., None]).flatten(1)
-        expert = re.fullmatch(r"(.*\.experts)\.(\d+)\.(gate|up|down)_proj\.weight", stem)
-        if stem in made or not expert:
+        if stem in made or ".experts." not in stem:
             made[stem] = w
-            continue
-        whole = made[f"{expert[1]}.{'down_proj' if expert[3] == 'down' else 'gate_up_proj'}"][int(expert[2])]
-        turned = whole.shape[0] != w.shape[0] * (1 + (expert[3] != "down")) or whole.shape[1] != w.shape[1]
-        if turned:
-            whole = whole.T
-        whole[len(w) if expert[3] == "up" else 0 :][: len(w)] = w
+        else:
+            expert_rows(made, stem, *w.shape).copy_(w)
     out.mkdir()
     shutil.copy(source / "config.json", out)
     save_file(made, out / "model.safetensors", {"format": "pt"})

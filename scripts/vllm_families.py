@@ -6,9 +6,9 @@ which must generate tokens from them.
 usage: vllm_families.py BINARY FOLDER VLLM_PYTHON [FAMILY...]
        in the environment of compare_families.py; VLLM_PYTHON: Python of one with vLLM for CPUs
 
-Each expert's Linears are in ignore: vLLM for CPUs has no kernel for experts with codes. A family
-whose dense source vLLM refuses, too, is listed as such and is no failure. Exit code 1 if vLLM loads
-the source and not the output."""
+Each expert's Linears are in ignore: vLLM for CPUs has few kernels for experts with codes
+(vllm_experts.py). A family whose dense source vLLM refuses, too, is listed as such and is no
+failure. Exit code 1 if vLLM loads the source and not the output."""
 import argparse
 import os
 import pathlib

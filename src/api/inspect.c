@@ -29,8 +29,9 @@ static osh_status checkpoint_list(osh_ctx *cx, osh_buf *b, const osh_checkpoint 
         const osh_entry *e = ck->tensors[i].e;
         osh_buf_clear(&shape);
         OSH_TRY(entry_shape_text(cx, &shape, e));
-        OSH_TRY(osh_buf_line(cx, b, "%-60s %-8s %s  %s", e->name, osh_dtype_name(e->dtype),
-                             shape.data, ck->shard_names[ck->tensors[i].shard]));
+        OSH_TRY(osh_buf_line(cx, b, "%-60s %-8s %s  %s", osh_checkpoint_name_in_file(ck, i),
+                             osh_dtype_name(e->dtype), shape.data,
+                             ck->shard_names[ck->tensors[i].shard]));
     }
 done:
     osh_buf_deinit(cx, &shape);
@@ -67,6 +68,10 @@ static osh_status checkpoint_as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoi
         osh_free(cx, who);
         if (rc) goto done;
     }
+    bool apart = false; // true if transformers finds no codes of the experts
+    for (int64_t i = 0; q && osh_checkpoint_parts_for_vllm(ck) && i < ck->n_tensors; i++)
+        apart |= osh_expert_prefix(ck->tensors[i].e->name) > 0;
+    if (apart) OSH_TRY(osh_buf_line(cx, b, "transformers 5.17 finds no codes of experts"));
 done:
     return rc;
 }
@@ -86,7 +91,7 @@ static osh_status checkpoint_as_json(osh_ctx *cx, osh_buf *b, const osh_checkpoi
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         const osh_entry *e = ck->tensors[i].e;
         cJSON *o = cJSON_CreateObject();
-        cJSON_AddStringToObject(o, "name", e->name);
+        cJSON_AddStringToObject(o, "name", osh_checkpoint_name_in_file(ck, i));
         cJSON_AddStringToObject(o, "dtype", osh_dtype_name(e->dtype));
         cJSON_AddStringToObject(o, "file", ck->shard_names[ck->tensors[i].shard]);
         cJSON *shape = cJSON_AddArrayToObject(o, "shape");

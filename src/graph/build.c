@@ -18,7 +18,8 @@
  *   "tensors"  the name of the module in the checkpoint, or a list of names relative to the layer,
  *              of which the first with a weight in the checkpoint is used
  *   "leaves"   the names of weight and bias in the checkpoint, after the module's name
- *   "part"     the larger tensors that contain weight and bias (parts.c)
+ *   "part"     the larger tensors that contain weight and bias (parts.c). If these tensors are
+ *              split in the checkpoint, the module has its own weight, and its class is Linear
  * Names inside a layer and inside a repeated module are relative. If an output of an entry has the
  * name of an existing value, later entries that read this name get the new value; so all values of
  * the residual stream have one name. */
@@ -176,6 +177,18 @@ done:
     return rc;
 }
 
+/* Sets the class of a module whose weight, a part of a tensor in the template, is a tensor of its
+ * own in the checkpoint: engines make a Linear of it. */
+static osh_status module_make_linear(osh_ctx *cx, osh_builder *b, int module)
+{
+    osh_module *m = &b->g->modules[module];
+    char *cls = osh_strdup(cx, "Linear"); // own
+    if (!cls) return OSH_E_NOMEM;
+    osh_free(cx, m->cls);
+    m->cls = cls; // give
+    return OSH_OK;
+}
+
 /* Finds the weights of the node and computes the widths of its outputs, x->out, from the widths of
  * its inputs, x->in. */
 static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, const cJSON *entry,
@@ -190,6 +203,11 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
     const char *tied = osh_build_text(entry, "tied");
     char *module = NULL; // own
     OSH_TRY(module_tensors(cx, b, &module, node, entry));
+    bool expert = part && cJSON_GetObjectItemCaseSensitive(part, "at");
+    if (expert && osh_build_is_apart(cx, b, module, part)) {
+        part = NULL;
+        OSH_TRY(module_make_linear(cx, b, node->module));
+    }
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
     if (op->n_weights > 0 &&
         (shape->ndim != want_ndim[0] ||
@@ -343,7 +361,7 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
     }
     OSH_TRY(add_module(cx, b, &module, name, cls));
     b->prefix = prefix;
-    if (!strcmp(hole, "{i}")) b->layer = prefix;
+    if (!strcmp(hole, "{i}")) b->layer = prefix, b->scope.apart = osh_build_layer_is_apart(cx, b);
     if (b->scope.tpl->by_route)
         OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
     OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));

@@ -68,6 +68,12 @@ typedef struct osh_wanted_weight {
     const int64_t *shape;
 } osh_wanted_weight;
 osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x);
+/* True if the checkpoint lacks the tensor that `json`, the value of "part" in a template entry,
+ * names, and has a weight of the module itself: the tensor is split. False without memory. */
+bool osh_build_is_apart(osh_ctx *cx, const osh_builder *b, const char *module, const cJSON *json);
+/* True if the current layer has the module that "apart" of the template names. False without
+ * memory. */
+bool osh_build_layer_is_apart(osh_ctx *cx, const osh_builder *b);
 /* Adds weight k of a node. `json` is the value of "part" in the node's template entry. */
 osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *json, int k,
                           const osh_weight *shape);

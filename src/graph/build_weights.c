@@ -142,6 +142,33 @@ done:
     return rc;
 }
 
+/* True if the checkpoint has the weight of the module, dense or quantized. */
+static bool has_weight(osh_ctx *cx, const osh_builder *b, const char *module)
+{
+    char *own = osh_sprintf(cx, "%s.weight", module); // own
+    const osh_ckpt_tensor *t = own ? osh_checkpoint_find(b->ck, own) : NULL;
+    osh_free(cx, own);
+    return t || is_compressed(cx, b, module, t);
+}
+
+bool osh_build_is_apart(osh_ctx *cx, const osh_builder *b, const char *module, const cJSON *json)
+{
+    const char *given = osh_build_text(json, "weight");
+    char *whole = given ? osh_sprintf(cx, "%s%s", b->layer, given) : NULL; // own
+    bool yes = whole && !osh_checkpoint_find(b->ck, whole) && has_weight(cx, b, module);
+    osh_free(cx, whole);
+    return yes;
+}
+
+bool osh_build_layer_is_apart(osh_ctx *cx, const osh_builder *b)
+{
+    const char *given = osh_build_text(b->scope.tpl->json, "apart");
+    char *module = given ? osh_sprintf(cx, "%s%s", b->layer, given) : NULL; // own
+    bool yes = module && has_weight(cx, b, module);
+    osh_free(cx, module);
+    return yes;
+}
+
 osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *json, int k,
                           const osh_weight *shape)
 {

@@ -258,6 +258,7 @@ static osh_status name_at(osh_ctx *cx, double *out, const osh_scope *s, const ch
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is defined by itself", s->tpl->name, name);
     const struct { const char *name; double value; } own[] = {
         {"window", (double)s->window}, {"sliding", s->sliding}, {"sparse", s->sparse},
+        {"apart", s->apart},
         {"e", (double)s->e}, {"i", (double)s->layer},
         {"rope_mscale", osh_rope_mscale(&s->config->rope)},
         {"no_rope", s->config->rope.none}};

@@ -5,6 +5,8 @@
  *   "window"        the layer's window in tokens
  *   "sliding"       1 if the layer has sliding attention
  *   "sparse"        1 if the layer has experts
+ *   "apart"         1 if the checkpoint has the module that "apart" of the template names: tensors
+ *                   with all experts are split
  *   "e"             number of the repeated module, such as the expert
  *   "i"             number of the layer
  *   "rope_mscale"   the factor of yarn for the scores of latent attention
@@ -47,6 +49,7 @@ typedef struct osh_scope {
     int64_t window; // window of the layer in tokens; 0: no window
     bool sliding;   // true if the layer has sliding attention, also if `window` is 0
     bool sparse;    // true if the layer has experts
+    bool apart;     // true if the checkpoint has the layer's module "apart"
     int64_t e;      // number of the repeated module inside the layer
     int64_t max_position; // max_position_embeddings of config.json
 } osh_scope;

@@ -51,6 +51,7 @@ typedef struct osh_checkpoint {
     osh_entry *parts; // own, each name own: entries for single experts, whose data are a
                       // part of a tensor with several experts
     int64_t n_parts;
+    const char **in_file; // own [parts]: see osh_checkpoint_name_in_file; NULL: no parts
     /* Directory of the LoRA adapter that is merged into the tensors (set by quant/source.c); NULL:
      * none. */
     char *adapter; // own
@@ -174,6 +175,20 @@ void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck);
 /* Splits tensors with several experts into one tensor per expert, for families whose loaders find
  * experts by name. osh_checkpoint_open calls this function (ckpt_experts.c). */
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
+/* Splits these tensors for families of which only vLLM finds experts by name. */
+osh_status osh_checkpoint_part_for_vllm(osh_ctx *cx, osh_checkpoint *ck);
+/* True if the checkpoint's family is one of those of osh_checkpoint_part_for_vllm. */
+bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck);
+/* True for gpt-oss: gate and up of a split expert are one module, gate_up_proj, with the
+ * alternating rows of the source. vLLM wants the codes of gate_up_proj and down_proj under other
+ * names: experts.3.w13_weight_packed and experts.3.w2_weight_packed. */
+bool osh_experts_are_joint(const osh_checkpoint *ck);
+/* Returns the name (own) that an output has for tensor `leaf` of a module. NULL: no memory. */
+char *osh_checkpoint_name_of(osh_ctx *cx, const osh_checkpoint *ck, const char *module,
+                             const char *leaf);
+/* Returns the name of a tensor in the file: experts.3.w13_weight_packed for the tensor that this
+ * program calls experts.3.gate_up_proj.weight_packed. osh_checkpoint_find finds both names. */
+const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
 /* Lists the files of the directory that the output copies unchanged, sorted. The caller frees the
  * list with osh_strings_free. Not in the list: directories, weights (*.safetensors, *.bin, *.pt,

@@ -12,8 +12,11 @@
  * gate and up. Scales whose names end in _scale may also have one number for each output, in either
  * layout ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). If the matrix of an expert is
  * contiguous in the file, its entry is a range of the file. If it is transposed, its elements are
- * gathered from the file when it is read (container_part.c). The tensor with all experts is removed
- * from the checkpoint's list of tensors. */
+ * gathered from the file when it is read (container_part.c). The tensor with all experts is removed from
+ * the checkpoint's list of tensors. Granite calls the two tensors
+ * block_sparse_moe.input_linear.weight and output_linear.weight. The rows of gate and up alternate
+ * in gpt-oss, whose loader in vLLM takes both in one tensor, experts.3.gate_up_proj.weight [2F, D],
+ * with the biases [2F] and [D]. */
 #include <string.h>
 
 #include "base/name.h"
@@ -26,6 +29,14 @@
 static const char *const families[] = {
     "deepseek_v2", "deepseek_v3",      "glm4_moe",  "llama4",     "llama4_text",       "qwen2_moe",
     "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text",
+};
+
+/* Families of which vLLM 0.32 finds quantized experts by these names (RoutedExperts.load_weights,
+ * and GraniteMoeHybridModel.load_weights), but transformers does not. These experts are split only
+ * if the output is for vLLM. */
+static const char *const vllm_families[] = {
+    "gemma4_text", "gemma4_unified_text", "gpt_oss", "granitemoe", "granitemoe_swa",
+    "granitemoehybrid", "granitemoeshared",
 };
 
 typedef struct stack { // the two tensors that contain all experts of a layer
@@ -43,27 +54,92 @@ typedef struct parting {
     osh_checkpoint *ck;       // view
     osh_ckpt_tensor *tensors; // own: the new list of tensors of the checkpoint
     int64_t n;
-    osh_entry *parts; // own, names own
+    osh_entry *parts;         // own, names own
+    const char **in_file;     // own [parts]: name in the file of a tensor that is only renamed (a
+                              // view), or NULL
     int64_t n_parts;
+    bool split; // false: tensors are only renamed
 } parting;
 
+#define GRANITE ".block_sparse_moe."
 static const struct stack_kind {
-    /* up, down: ends of the names of the two tensors.
-     * leaf: end of the names of the tensors of single experts. */
-    const char *up, *down, *leaf;
+    const char *up, *down, *leaf; // up, down: ends of the names of the two tensors; leaf: end of
+                                  // the names of the tensors of single experts
+    bool scale;
+    bool whole; // true: only of joint experts, and each expert has a contiguous part with one
+                // dimension less, such as the biases [2F] of [E, 2F]
+    const char *in; // name of the module of the experts, in the place of `up` or `down`
 } kinds[] = {
-    {".experts.gate_up_proj", ".experts.down_proj", "weight"},
-    {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", "weight_scale_inv"},
-    {".experts.gate_up_proj_scale", ".experts.down_proj_scale", "weight_scale"},
+    {".experts.gate_up_proj", ".experts.down_proj", ".weight", false, false, ".experts"},
+    {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", ".weight_scale_inv", true,
+     false, ".experts"},
+    {".experts.gate_up_proj_scale", ".experts.down_proj_scale", ".weight_scale", true, false,
+     ".experts"},
+    {".experts.gate_up_proj_bias", ".experts.down_proj_bias", ".bias", false, true, ".experts"},
+    {".experts.gate_up_proj_blocks", ".experts.down_proj_blocks", "_blocks", false, true,
+     ".experts"},
+    {".experts.gate_up_proj_scales", ".experts.down_proj_scales", "_scales", false, true,
+     ".experts"},
+    {GRANITE "input_linear.weight", GRANITE "output_linear.weight", ".weight", false, false,
+     GRANITE "experts"},
+    {GRANITE "input_linear.weight_scale_inv", GRANITE "output_linear.weight_scale_inv",
+     ".weight_scale_inv", true, false, GRANITE "experts"},
+    {GRANITE "input_linear.weight_scale", GRANITE "output_linear.weight_scale", ".weight_scale",
+     true, false, GRANITE "experts"},
 };
 
-static bool family_is_known(const osh_hf_config *c)
+static bool family_is_in(const osh_hf_config *c, const char *const *list, size_t n)
 {
     const cJSON *type =
         cJSON_IsObject(c->model) ? cJSON_GetObjectItemCaseSensitive(c->model, "model_type") : NULL;
-    for (size_t i = 0; cJSON_IsString(type) && i < sizeof families / sizeof *families; i++)
-        if (!strcmp(type->valuestring, families[i])) return true;
+    for (size_t i = 0; cJSON_IsString(type) && i < n; i++)
+        if (!strcmp(type->valuestring, list[i])) return true;
     return false;
+}
+
+bool osh_experts_are_joint(const osh_checkpoint *ck)
+{
+    return family_is_in(ck->config, (const char *const[]){"gpt_oss"}, 1);
+}
+
+/* Names of the codes of joint experts in the file, after the name of the expert, and names of the
+ * modules that have them. */
+static const struct code_name { const char *in_file, *module; } code_names[] = {
+    {"w13_weight_packed", "gate_up_proj"}, {"w2_weight_packed", "down_proj"}};
+enum { N_CODE_NAMES = sizeof code_names / sizeof *code_names };
+
+/* Returns the row of code_names for a tensor of a joint expert, or NULL. */
+static const struct code_name *code_name_of(const osh_checkpoint *ck, const osh_entry *e)
+{
+    size_t n = osh_experts_are_joint(ck) ? osh_expert_prefix(e->name) : 0;
+    const char *dot = n ? strrchr(e->name, '.') : NULL;
+    for (int i = 0; dot && i < N_CODE_NAMES; i++)
+        if (!strcmp(dot + 1, code_names[i].in_file)) return &code_names[i];
+    return NULL;
+}
+
+char *osh_checkpoint_name_of(osh_ctx *cx, const osh_checkpoint *ck, const char *module,
+                             const char *leaf)
+{
+    const char *dot = strrchr(module, '.');
+    bool codes = osh_experts_are_joint(ck) && osh_expert_prefix(module) &&
+                 !strcmp(leaf, "weight_packed");
+    for (int i = 0; codes && dot && i < N_CODE_NAMES; i++)
+        if (!strcmp(dot + 1, code_names[i].module))
+            return osh_sprintf(cx, "%.*s.%s", (int)(dot - module), module, code_names[i].in_file);
+    return osh_sprintf(cx, "%s.%s", module, leaf);
+}
+
+const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor)
+{
+    const osh_entry *e = ck->tensors[tensor].e;
+    bool part = ck->parts && e >= ck->parts && e < ck->parts + ck->n_parts;
+    return part && ck->in_file[e - ck->parts] ? ck->in_file[e - ck->parts] : e->name;
+}
+
+bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck)
+{
+    return family_is_in(ck->config, vllm_families, sizeof vllm_families / sizeof *vllm_families);
 }
 
 /* Sets *other to the tensor whose name is `name` with its suffix `from` replaced by the suffix
@@ -87,15 +163,20 @@ static bool stack_read(stack *s, const struct stack_kind *kind, const osh_ckpt_t
     osh_shape_numel(&n[0], up->e->ndim, a), osh_shape_numel(&n[1], down->e->ndim, b);
     *s = (stack){.up = up->e, .down = down->e, .shard_up = up->shard, .shard_down = down->shard,
                  .kind = kind};
-    s->single = kind != kinds && up->e->ndim && down->e->ndim && n[0] == a[0] && n[1] == b[0] &&
+    s->single = kind->scale && up->e->ndim && down->e->ndim && n[0] == a[0] && n[1] == b[0] &&
                 n[0] == n[1];
     if (s->single) {
         s->n = n[0];
         return s->n > 0;
     }
+    if (kind->whole) {
+        s->n = a[0];
+        return up->e->ndim == down->e->ndim && up->e->ndim > 1 && a[0] == b[0] && a[0] > 0;
+    }
     if (up->e->ndim != 3 || down->e->ndim != 3 || a[0] != b[0] || a[0] < 1) return false;
     s->n = a[0];
-    s->by_output = kind == &kinds[2] && (a[1] == 1 || a[2] == 1) && (b[1] == 1 || b[2] == 1);
+    s->by_output = kind->scale && !strcmp(kind->leaf, ".weight_scale") &&
+                   (a[1] == 1 || a[2] == 1) && (b[1] == 1 || b[2] == 1);
     if (s->by_output) {
         s->F = a[1] * a[2] / 2, s->D = b[1] * b[2];
         return s->D > 0 && s->F > 0 && 2 * s->F == a[1] * a[2];
@@ -118,6 +199,7 @@ static osh_status stack_find(osh_ctx *cx, stack *s, const osh_checkpoint *ck,
         const struct stack_kind *k = &kinds[i];
         bool up = osh_ends_with(t->e->name, n, k->up);
         if (!up && !osh_ends_with(t->e->name, n, k->down)) continue;
+        if (k->whole && !osh_experts_are_joint(ck)) continue;
         OSH_TRY(stack_find_other(cx, &other, ck, t->e->name, up ? k->up : k->down,
                                  up ? k->down : k->up));
         if (!other || stack_read(s, k, up ? t : other, up ? other : t)) goto done;
@@ -131,22 +213,26 @@ done:
     return rc;
 }
 
-/* Appends a tensor of expert e to the list. `leaf` is the last part of its module's name. The first
- * row of the tensor is row `first` of the expert's matrix, or column `first` if the matrix is
- * transposed. */
-static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
-                                  const char *leaf, int64_t first)
+/* Makes the entry of a part with the dimensions of a tensor of all experts, except the first. */
+static void part_take_whole(osh_entry *part, const osh_entry *of, int64_t e)
 {
-    osh_status rc = OSH_OK;
-    bool down = !strcmp(leaf, "down_proj");
-    const char *tail = down ? s->kind->down : s->kind->up;
-    const osh_entry *of = down ? s->down : s->up;
+    int64_t bytes = (of->end - of->begin) / of->shape[0];
+    *part = (osh_entry){.dtype = of->dtype,
+                        .ndim = of->ndim - 1,
+                        .begin = of->begin + e * bytes,
+                        .end = of->begin + (e + 1) * bytes};
+    for (int d = 1; d < of->ndim; d++) part->shape[d - 1] = of->shape[d];
+}
+
+/* Makes the entry of a matrix of expert e with this shape. Its first row is row `first` of the
+ * expert's matrix in `of`, or column `first` if the matrix is transposed. */
+static void part_take_rows(osh_entry *part, const stack *s, const osh_entry *of, int64_t e,
+                           const int64_t *shape, int64_t first)
+{
+    int64_t rows = shape[0], columns = shape[1];
     int64_t size = (int64_t)osh_dtype_bytes(of->dtype),
             width = s->single ? size : of->shape[2] * size;
-    int64_t rows = down ? s->D : s->F, columns = s->by_output ? 1 : down ? s->F : s->D;
     int64_t at = of->begin + e * (s->single ? 1 : of->shape[1]) * width;
-    size_t stem = strlen(of->name) - strlen(tail);
-    osh_entry *part = &p->parts[p->n_parts];
     *part = (osh_entry){.dtype = of->dtype, .ndim = 2, .shape = {rows, columns}};
     if (s->single)
         part->ndim = 1, part->shape[0] = 1, part->begin = at, part->end = at + size;
@@ -157,12 +243,45 @@ static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64
         part->end = rows * columns * size;
     else
         part->begin = at + first * width, part->end = part->begin + rows * width;
-    part->name = osh_sprintf(cx, "%.*s.experts.%lld.%s.%s", (int)stem, of->name, (long long)e, leaf,
-                             s->kind->leaf);
+}
+
+/* Appends a tensor of expert e to the list. `leaf` is the last part of its module's name. `first`:
+ * see part_take_rows. */
+static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
+                                  const char *leaf, int64_t first)
+{
+    osh_status rc = OSH_OK;
+    bool down = !strcmp(leaf, "down_proj"), both = !strcmp(leaf, "gate_up_proj");
+    const char *tail = down ? s->kind->down : s->kind->up;
+    const osh_entry *of = down ? s->down : s->up;
+    const int64_t shape[] = {down ? s->D : both ? 2 * s->F : s->F,
+                             s->by_output ? 1 : down ? s->F : s->D};
+    size_t stem = strlen(of->name) - strlen(tail);
+    osh_entry *part = &p->parts[p->n_parts];
+    if (s->kind->whole) part_take_whole(part, of, e);
+    else part_take_rows(part, s, of, e, shape, first);
+    part->name = osh_sprintf(cx, "%.*s%s.%lld.%s%s", (int)stem, of->name, s->kind->in,
+                             (long long)e, leaf, s->kind->leaf);
     if (!part->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a tensor");
     // n_parts counts the entry now, so that the caller frees its name if a later step fails
     p->n_parts++;
     p->tensors[p->n++] = (osh_ckpt_tensor){part, down ? s->shard_down : s->shard_up};
+done:
+    return rc;
+}
+
+/* Appends a tensor with the codes of a joint expert, under the name that other formats have. */
+static osh_status expert_rename(osh_ctx *cx, parting *p, const osh_ckpt_tensor *t,
+                                const struct code_name *c)
+{
+    osh_status rc = OSH_OK;
+    osh_entry *part = &p->parts[p->n_parts];
+    *part = *t->e;
+    part->name = osh_sprintf(cx, "%.*s%s.weight_packed",
+                             (int)(strlen(t->e->name) - strlen(c->in_file)), t->e->name, c->module);
+    if (!part->name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of a tensor");
+    p->in_file[p->n_parts++] = t->e->name;
+    p->tensors[p->n++] = (osh_ckpt_tensor){part, t->shard};
 done:
     return rc;
 }
@@ -173,12 +292,18 @@ static osh_status experts_part_all(osh_ctx *cx, parting *p)
     const osh_checkpoint *ck = p->ck;
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         const osh_ckpt_tensor *t = &ck->tensors[i];
-        stack s;
-        OSH_TRY(stack_find(cx, &s, ck, t));
-        if (!s.up) p->tensors[p->n++] = *t;
+        const struct code_name *c = code_name_of(ck, t->e);
+        stack s = {0};
+        if (p->split) OSH_TRY(stack_find(cx, &s, ck, t));
+        if (c) OSH_TRY(expert_rename(cx, p, t, c));
+        else if (!s.up) p->tensors[p->n++] = *t;
         for (int64_t e = 0; s.up && e < s.n; e++) {
             if (t->e == s.down) {
                 OSH_TRY(expert_add_part(cx, p, &s, e, "down_proj", 0));
+                continue;
+            }
+            if (osh_experts_are_joint(ck)) {
+                OSH_TRY(expert_add_part(cx, p, &s, e, "gate_up_proj", 0));
                 continue;
             }
             OSH_TRY(expert_add_part(cx, p, &s, e, "gate_proj", 0));
@@ -189,31 +314,38 @@ done:
     return rc;
 }
 
-static osh_status experts_count_parts(osh_ctx *cx, int64_t *n, const osh_checkpoint *ck)
+static osh_status experts_count_parts(osh_ctx *cx, int64_t *n, const parting *p)
 {
     osh_status rc = OSH_OK;
+    const osh_checkpoint *ck = p->ck;
     *n = 0;
     for (int64_t i = 0; i < ck->n_tensors; i++) {
-        stack s;
-        OSH_TRY(stack_find(cx, &s, ck, &ck->tensors[i]));
-        if (s.up) *n += s.n * (ck->tensors[i].e == s.up ? 2 : 1);
+        stack s = {0};
+        if (p->split) OSH_TRY(stack_find(cx, &s, ck, &ck->tensors[i]));
+        *n += code_name_of(ck, ck->tensors[i].e) != NULL;
+        if (s.up) *n += s.n * (ck->tensors[i].e == s.up ? 2 : 1); // an upper bound: 1 if joint
     }
 done:
     return rc;
 }
 
-/* Makes a map from the name of each tensor to its index in the new list. The caller owns *out. */
+/* Makes a map from the name of each tensor, and from its name in the file if it is renamed, to its
+ * index in the new list. The caller owns *out. */
 static osh_status experts_name_all(osh_ctx *cx, osh_map **out, const parting *p)
 {
     osh_status rc = OSH_OK;
     osh_map *m = NULL; // own
-    OSH_TRY(osh_map_new_views(cx, &m, (size_t)p->n));
+    OSH_TRY(osh_map_new_views(cx, &m, (size_t)(p->n + p->n_parts)));
     for (int64_t i = 0; i < p->n; i++) {
         const char *name = p->tensors[i].e->name;
         if (osh_map_get(m, name, strlen(name), &(int64_t){0}))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is there by itself and in one tensor with others",
                      p->ck->dir, name);
         OSH_TRY(osh_map_put(cx, m, name, strlen(name), i));
+        const osh_entry *e = p->tensors[i].e;
+        bool part = e >= p->parts && e < p->parts + p->n_parts;
+        const char *in_file = part ? p->in_file[e - p->parts] : NULL;
+        if (in_file) OSH_TRY(osh_map_put(cx, m, in_file, strlen(in_file), i));
     }
     *out = m, m = NULL; // give
 done:
@@ -227,32 +359,46 @@ static void experts_free_parts(osh_ctx *cx, osh_entry *parts, int64_t n)
     osh_free(cx, parts);
 }
 
-osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck)
+static osh_status checkpoint_part(osh_ctx *cx, osh_checkpoint *ck, bool split)
 {
     osh_status rc = OSH_OK;
-    parting p = {.ck = ck};
+    parting p = {.ck = ck, .split = split};
     osh_map *names = NULL; // own
     int64_t n;
-    if (!family_is_known(ck->config)) goto done;
-    OSH_TRY(experts_count_parts(cx, &n, ck));
+    OSH_TRY(experts_count_parts(cx, &n, &p));
     if (!n) goto done;
     OSH_NEW(cx, p.parts, n);
+    OSH_NEW(cx, p.in_file, n);
     OSH_NEW(cx, p.tensors, ck->n_tensors + n);
     OSH_TRY(experts_part_all(cx, &p));
     OSH_TRY(experts_name_all(cx, &names, &p));
     osh_map_free(cx, ck->by_name);
     osh_free(cx, ck->tensors);
     ck->by_name = names, ck->tensors = p.tensors, ck->n_tensors = p.n; // give
-    ck->parts = p.parts, ck->n_parts = p.n_parts;
+    ck->parts = p.parts, ck->n_parts = p.n_parts, ck->in_file = p.in_file;
     return OSH_OK;
 done:
     experts_free_parts(cx, p.parts, p.n_parts);
+    osh_free(cx, p.in_file);
     osh_free(cx, p.tensors);
     return rc;
+}
+
+osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck)
+{
+    bool split = family_is_in(ck->config, families, sizeof families / sizeof *families);
+    return split || osh_experts_are_joint(ck) ? checkpoint_part(cx, ck, split) : OSH_OK;
+}
+
+osh_status osh_checkpoint_part_for_vllm(osh_ctx *cx, osh_checkpoint *ck)
+{
+    return osh_checkpoint_parts_for_vllm(ck) && !ck->n_parts ? checkpoint_part(cx, ck, true)
+                                                              : OSH_OK;
 }
 
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck)
 {
     experts_free_parts(cx, ck->parts, ck->n_parts);
-    ck->parts = NULL, ck->n_parts = 0;
+    osh_free(cx, ck->in_file);
+    ck->parts = NULL, ck->n_parts = 0, ck->in_file = NULL;
 }

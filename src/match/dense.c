@@ -18,11 +18,14 @@ static bool dense_is_weight(const osh_entry *e)
 }
 
 /* Returns the reason why a tensor that is not the weight of a known module stays dense. */
-static const char *dense_reason_by_shape(const osh_entry *e)
+static const char *dense_reason_by_shape(const osh_checkpoint *ck, const osh_entry *e)
 {
     if (strstr(e->name, "conv")) return "a convolution";
     if (strstr(e->name, "experts") || (e->ndim == 3 && strstr(e->name, "_moe.")))
-        return "experts in one tensor, of which transformers finds no codes";
+        return osh_checkpoint_parts_for_vllm(ck)
+                   ? "experts in one tensor, of which transformers finds no codes; vLLM does "
+                     "(--target vllm)"
+                   : "experts in one tensor, of which transformers finds no codes";
     return e->ndim == 3 ? "of three dimensions" : "not the weight of a module";
 }
 
@@ -95,7 +98,7 @@ osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why)
         if (quantized[i]) continue;
         dense += in_block;
         OSH_TRY(dense_row_count(cx, p, rows, &p->in->ck->tensors[i],
-                                why[i] ? why[i] : dense_reason_by_shape(e), &key));
+                                why[i] ? why[i] : dense_reason_by_shape(p->in->ck, e), &key));
     }
     p->dense_share = all ? (double)dense / (double)all : 0;
 done:

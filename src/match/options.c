@@ -58,6 +58,10 @@ const osh_field osh_option_fields[] = {
     {ROW(only), .type = OSH_F_STRS,
      .doc = "modules to quantize, by name or re:, separated by commas. All other tensors are "
             "copied bit for bit, even codes of a compressed-tensors source. May be repeated"},
+    {ROW(target), .type = OSH_F_STR, .dflt = "both", .values = "both|vllm|transformers",
+     .doc = "engines that load the output. vllm quantizes experts that only vLLM finds; "
+            "transformers refuses schemes of experts that transformers does not load "
+            "(docs/reference/formats.md)"},
     {ROW(group_size), .brief = "columns with one scale; -1: a row", .type = OSH_F_INT, .dflt = "0",
      .min = -1, .max = 1e9,
      .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row; 0: "
@@ -246,6 +250,11 @@ const osh_field osh_option_fields[] = {
     {0},
 };
 #undef ROW
+
+bool osh_target_is(const osh_options *o, const char *engine)
+{
+    return o->target && !strcmp(o->target, engine);
+}
 
 bool osh_scratch_is_packed(const osh_options *o)
 {

@@ -11,6 +11,7 @@ typedef struct osh_options {
     osh_strs dataset; // data sets, each with an optional share (data/mix.h)
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
+    char *target;             // engines that load the output: "vllm", "transformers" or "both"
     char *indivisible;        // "refuse" or "dense"
     int64_t tensor_parallel;  // number of GPUs that an inference engine uses; 0, 1: not checked
     /* Values that replace those of the scheme; 0: not replaced; group_size < 0: one scale for each
@@ -79,6 +80,7 @@ typedef struct osh_options {
 extern const osh_field osh_option_fields[];
 /* True if several ranks do the job. */
 static inline bool osh_is_divided(const osh_options *o) { return o->ranks || o->n_ranks > 1; }
+bool osh_target_is(const osh_options *o, const char *engine); // false for "both"
 bool osh_scratch_is_packed(const osh_options *o); // true if values on the disk are compressed
 bool osh_masks_answers(const osh_options *o); // true if statistics count only the tokens of answers
 /* Returns the largest number of calibration samples. 0: no limit, because only the number of tokens

@@ -9,6 +9,7 @@
 #include "match/cache.h"
 #include "match/dense.h"
 #include "match/globals.h"
+#include "match/loaders.h"
 #include "match/modules.h"
 #include "match/only.h"
 #include "match/parallel.h"
@@ -426,23 +427,6 @@ done:
     return rc;
 }
 
-/* Warns about quantized experts that transformers does not load, or loads wrongly. */
-static void warn_experts(osh_ctx *cx, const osh_matching *p)
-{
-    int warned = -1; // index of the last scheme with a warning
-    for (int i = 0; i < p->n_linears; i++) {
-        const osh_linear *l = &p->linears[i];
-        if (l->scheme_index <= warned || !osh_expert_prefix(l->name)) continue;
-        const char *fault = osh_q_experts_fault(l->scheme);
-        if (fault)
-            osh_log(cx, OSH_LOG_WARN,
-                    "transformers 5.17 %s experts in %s (%s, such as %s): load the output with "
-                    "vLLM",
-                    fault, l->scheme->group_name, l->format->name, l->name);
-        if (fault) warned = l->scheme_index;
-    }
-}
-
 /* With --indivisible dense, leaves the module dense if the groups of its scheme do not divide its
  * columns, or the columns of the part that one GPU gets. */
 static void module_leave_indivisible(const osh_matching *p, osh_plan_module *c, int *modifier)
@@ -501,7 +485,7 @@ static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *
     OSH_TRY(linears_order(cx, p));
     OSH_TRY(modules_refuse_left(cx, p, cs));
     OSH_TRY(warn_unmatched(cx, p, cs));
-    warn_experts(cx, p);
+    OSH_TRY(osh_match_experts(cx, p));
 done:
     osh_free(cx, first_of);
     return rc;

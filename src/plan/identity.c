@@ -277,6 +277,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     FIELD("pipeline", "%s", osh_plan_pipeline(p));
     if (p->in.opt->only.n) OSH_TRY(identity_add_list(cx, id, "only", &p->in.opt->only));
     const osh_options *o = p->in.opt;
+    if (osh_target_is(o, "vllm")) FIELD("target", "vllm");
     if (o->indivisible && !strcmp(o->indivisible, "dense")) {
         FIELD("indivisible", "dense");
         if (o->tensor_parallel > 1) FIELD("tensor_parallel", "%lld", (long long)o->tensor_parallel);

@@ -53,7 +53,8 @@ static osh_status plan_open_source(osh_ctx *cx, osh_plan *p)
     osh_status rc = OSH_OK;
     OSH_TRY(osh_only_open(cx, &p->in));
     OSH_TRY(osh_source_open_to_compress(cx, &p->in.source, p->in.opt->model,
-                                        p->in.opt->adapter, p->in.only));
+                                        p->in.opt->adapter, p->in.only,
+                                        osh_target_is(p->in.opt, "vllm")));
     p->in.ck = osh_source_checkpoint(p->in.source);
     const char *arch = p->in.ck->config->architecture;
     if (arch && osh_graph_knows(cx, arch, p->in.opt->models_dir)) {

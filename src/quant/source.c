@@ -263,6 +263,7 @@ done:
 typedef struct source_use { // the purpose of opening a checkpoint
     const char *adapter;    // view; NULL: none
     bool compress;
+    bool vllm;              // true if the output is for vLLM only
     osh_matcher *only;      // view; NULL: none
 } source_use;
 
@@ -273,6 +274,7 @@ static osh_status source_open(osh_ctx *cx, osh_source **out, const char *dir, co
     OSH_NEW(cx, s, 1);
     OSH_TRY(osh_map_new(cx, &s->by_name, 64));
     OSH_TRY(osh_checkpoint_open(cx, &s->ck, dir));
+    if (use->vllm) OSH_TRY(osh_checkpoint_part_for_vllm(cx, s->ck));
     if (s->ck->config->quantization_config) {
         OSH_TRY(read_config(cx, s));
         if (use->compress && osh_source_transforms(s))
@@ -302,10 +304,10 @@ osh_status osh_source_open_merged(osh_ctx *cx, osh_source **out, const char *dir
 }
 
 osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir,
-                                       const char *adapter, osh_matcher *only)
+                                       const char *adapter, osh_matcher *only, bool vllm)
 {
-    return source_open(cx, out, dir,
-                       &(source_use){.adapter = adapter, .compress = true, .only = only});
+    return source_open(cx, out, dir, &(source_use){.adapter = adapter, .compress = true,
+                                                   .vllm = vllm, .only = only});
 }
 
 void osh_source_close(osh_ctx *cx, osh_source *s)

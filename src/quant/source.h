@@ -15,9 +15,10 @@ osh_status osh_source_open_merged(osh_ctx *cx, osh_source **out, const char *dir
 /* Opens a checkpoint like osh_source_open_merged, to compress it. Hides stored scales of keys and
  * values, because the output gets new ones. If `only` is not NULL, these scales are visible, and a
  * quantized module that `only` does not match is visible in two forms: as its stored tensors, and
- * as a virtual dense tensor marked `kept`. */
+ * as a virtual dense tensor marked `kept`. `vllm`: true if only vLLM loads the output; experts that
+ * only vLLM finds one by one are then split. */
 osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir,
-                                       const char *adapter, osh_matcher *only);
+                                       const char *adapter, osh_matcher *only, bool vllm);
 int osh_source_n_merged(const osh_source *s); // number of tensors that an adapter changes
 void osh_source_close(osh_ctx *cx, osh_source *s);
 /* Sets *method to the quant_method of a checkpoint (view of c, or static), or to NULL if the

@@ -15,6 +15,7 @@
 #include "budget/memory.h"
 #include "budget/memory_rest.h"
 #include "match/dense.h"
+#include "match/loaders.h"
 #include "plan/best.h"
 #include "schedule/looks.h"
 #include "rewrite/passthrough.h"
@@ -439,7 +440,7 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
                 ? osh_strdup(
                       cx, "vLLM on one NVIDIA GPU, which alone rotates what acts while the model "
                           "runs")
-                : osh_q_who_loads(cx, &p->match.schemes[i], p->in.graph ? NULL : arch); // own
+                : osh_match_who_loads(cx, &p->match, i, p->in.graph ? NULL : arch); // own
         if (!who) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the plan");
         bool attention = osh_q_of_attention(&p->match.schemes[i]);
         const osh_q_args *a =

@@ -15,6 +15,7 @@
 #include "base/quote.h"
 #include "budget/gpus.h"
 #include "match/dense.h"
+#include "match/loaders.h"
 #include "plan/best.h"
 #include "plan/division.h"
 #include "quant/source.h"
@@ -326,7 +327,7 @@ static osh_status summary_loaders(osh_ctx *cx, osh_rows *r, const osh_plan *p)
     char *who = NULL; // own: text such as "pack-quantized: vLLM on ..."
     if (!p->match.n_schemes || (p->rewrites.rotated && p->rewrites.rotated->online.n_turns))
         goto done;
-    if (!(who = osh_q_who_loads(cx, &p->match.schemes[0], p->in.graph ? NULL : arch)))
+    if (!(who = osh_match_who_loads(cx, &p->match, 0, p->in.graph ? NULL : arch)))
         OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_rows_add(cx, r, ROW_LOADERS, "loads in", "%s", who));
 done:

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/name.h"
 #include "hub/hub.h"
+#include "match/loaders.h"
 #include "output/tuned.h"
 #include "quant/source.h"
 #include "report/closing.h"
@@ -213,6 +214,18 @@ done:
     return rc;
 }
 
+/* Appends whether transformers loads the output. */
+static osh_status put_transformers(osh_ctx *cx, osh_buf *b, const osh_matching *m)
+{
+    int at = -1;
+    const char *fault = osh_experts_fault(&at, m, 0);
+    return fault ? osh_buf_printf(cx, b,
+                                  "Transformers 5.17 %s the experts (such as `%s`), so use vLLM. ",
+                                  fault, m->linears[at].name)
+                 : osh_buf_printf(cx, b,
+                                  "Transformers loads it with the package compressed-tensors. ");
+}
+
 osh_status osh_readme_make(osh_ctx *cx, char **out, const osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -233,9 +246,9 @@ osh_status osh_readme_make(osh_ctx *cx, char **out, const osh_run *r)
     OSH_TRY(put_table(cx, &b, r));
     OSH_TRY(osh_buf_printf(cx, &b,
                            "\nServe this directory, or its name on the Hub, with vLLM:\n\n"
-                           "    vllm serve .\n\n"
-                           "Transformers loads it with the package compressed-tensors. "
-                           "`oneshot verify .` checks its files.\n"));
+                           "    vllm serve .\n\n"));
+    OSH_TRY(put_transformers(cx, &b, &r->plan->match));
+    OSH_TRY(osh_buf_printf(cx, &b, "`oneshot verify .` checks its files.\n"));
     *out = b.data, b.data = NULL; // give
 done:
     osh_buf_deinit(cx, &b);

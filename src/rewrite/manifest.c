@@ -48,7 +48,7 @@ static osh_status manifest_push_linear(osh_ctx *cx, osh_manifest *p, const build
     OSH_TRY(l->format->tensors(cx, t, &l->out.n, &weight));
     l->out.first = p->n_out;
     for (int k = 0; k < l->out.n; k++)
-        OSH_TRY(manifest_push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf),
+        OSH_TRY(manifest_push(cx, p, b, osh_checkpoint_name_of(cx, p->in->ck, l->name, t[k].leaf),
                               &(osh_entry){.dtype = t[k].dtype,
                                            .ndim = t[k].ndim,
                                            .shape = {t[k].shape[0], t[k].shape[1]}},

@@ -113,7 +113,7 @@ static osh_status files_check_tensors(osh_ctx *cx, osh_verify *v)
     OSH_TRY(osh_verify_each(cx, v, &(osh_json_taken){"tensors", files_check_tensor}, &list));
     osh_verify_alone(v);
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
-        const char *name = v->ck->tensors[i].e->name;
+        const char *name = osh_checkpoint_name_in_file(v->ck, i);
         if (!osh_map_get(list.listed, name, strlen(name), &(int64_t){0}))
             OSH_TRY(osh_verify_add(cx, v, name, "tensors that the manifest lists",
                                    "is not in the manifest"));

@@ -57,7 +57,9 @@ static osh_status source_make_plan(osh_ctx *cx, osh_verify *v)
     if (cJSON_IsString(size) && strtoll(size->valuestring, NULL, 10) > 0)
         o->max_shard_size = strtoll(size->valuestring, NULL, 10);
     const cJSON *indivisible = manifest_made_of(v, "indivisible"),
-                *parallel = manifest_made_of(v, "tensor_parallel");
+                *parallel = manifest_made_of(v, "tensor_parallel"),
+                *target = manifest_made_of(v, "target");
+    if (cJSON_IsString(target)) o->target = target->valuestring;
     if (cJSON_IsString(indivisible)) o->indivisible = indivisible->valuestring;
     if (cJSON_IsString(parallel)) o->tensor_parallel = strtoll(parallel->valuestring, NULL, 10);
     OSH_TRY(source_take_only(cx, &o->only, manifest_made_of(v, "only")));
@@ -214,7 +216,7 @@ static osh_status source_check_names(osh_ctx *cx, osh_verify *v, bool *present)
         OSH_TRY(osh_verify_add(cx, v, v->dir, want, "has %d shards", v->ck->n_shards));
     }
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
-        const char *name = v->ck->tensors[i].e->name;
+        const char *name = osh_checkpoint_name_in_file(v->ck, i);
         if (!osh_map_get(planned, name, strlen(name), &(int64_t){0}))
             OSH_TRY(osh_verify_add(cx, v, name, "tensors that the source has or the recipe makes",
                                    "is none of them"));

@@ -135,7 +135,7 @@ completed 'some where' verify some\
 completed 'W4A16 W4A16_ASYM' --scheme W4A16
 completed W4A16_ASYM --scheme = W4A16_ # bash makes three words of --scheme=W4A16_
 completed 'false true' --symmetric ''
-completed '--target-bits --target-size --targets' --symmetric --targe
+completed '--target --target-bits --target-size --targets' --symmetric --targe
 completed 'bash' completion ba
 completed 'gptq' help gp
 completed '--group-size' help --group

@@ -1,6 +1,6 @@
 /* test_ckpt_experts.c - tests experts that are split from one stacked tensor: every element is
  * correct, in both layouts, read whole or in ranges. A changed file is detected. Shapes that fit no
- * layout are refused. */
+ * layout are refused. Experts that only vLLM finds are split on request. */
 #include <stdio.h>
 
 #include "io/checkpoint.h"
@@ -10,8 +10,8 @@
 
 enum { E = 2, F = 70, D = 37, N_UP = E * 2 * F * D, N_DOWN = E * F * D };
 
-static char up_name[] = "model.layers.0.mlp.experts.gate_up_proj",
-            down_name[] = "model.layers.0.mlp.experts.down_proj",
+static char up_name[64] = "model.layers.0.mlp.experts.gate_up_proj",
+            down_name[64] = "model.layers.0.mlp.experts.down_proj",
             other_name[] = "model.layers.0.mlp.experts.1.up_proj.weight";
 
 /* Writes the stacked tensors: element i of gate_up has the value i, element i of down has the value
@@ -154,10 +154,72 @@ static void test_refused(void **state)
     osh_checkpoint_close(f->cx, ck);
 }
 
+static void check_elements(fixture *f, osh_checkpoint *ck, const char *name, bool transposed, int e,
+                           int part)
+{
+    int rows = part == 2 ? D : part == 3 ? 2 * F : F, columns = part == 2 ? F : D;
+    osh_tensor *t = NULL;
+    assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, name, 2, (int64_t[]){rows, columns}),
+                     OSH_OK);
+    for (int i = 0; i < rows * columns; i++) // part 3: gate and up in one tensor
+        assert_true(((float *)t->data)[i] ==
+                    want(transposed, e, part == 3 ? 0 : part, i / columns, i % columns));
+    osh_tensor_free(f->cx, t);
+}
+
+/* Granite has other names. Gate and up of gpt-oss stay in one tensor, whose codes have another name
+ * in the file. */
+static void test_for_vllm(void **state)
+{
+    fixture *f = *state;
+    osh_checkpoint *ck = NULL;
+    char was[2][64], *name;
+    memcpy(was[0], up_name, 64), memcpy(was[1], down_name, 64);
+    strcpy(up_name, "model.layers.0.block_sparse_moe.input_linear.weight");
+    strcpy(down_name, "model.layers.0.block_sparse_moe.output_linear.weight");
+    put_experts(f, "granitemoe", false, false, false);
+    assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_OK);
+    assert_int_equal(ck->n_tensors, 2);
+    assert_int_equal(osh_checkpoint_part_for_vllm(f->cx, ck), OSH_OK);
+    assert_int_equal(ck->n_tensors, 3 * E);
+    check_elements(f, ck, "model.layers.0.block_sparse_moe.experts.1.up_proj.weight", false, 1, 1);
+    check_elements(f, ck, "model.layers.0.block_sparse_moe.experts.0.down_proj.weight", false, 0,
+                   2);
+    osh_checkpoint_close(f->cx, ck), ck = NULL;
+
+    memcpy(up_name, was[0], 64), memcpy(down_name, was[1], 64);
+    put_experts(f, "gpt_oss", true, false, false);
+    assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_OK);
+    assert_int_equal(osh_checkpoint_part_for_vllm(f->cx, ck), OSH_OK);
+    assert_int_equal(ck->n_tensors, 2 * E);
+    check_elements(f, ck, "model.layers.0.mlp.experts.1.gate_up_proj.weight", true, 1, 3);
+    check_elements(f, ck, "model.layers.0.mlp.experts.1.down_proj.weight", true, 1, 2);
+    name = osh_checkpoint_name_of(f->cx, ck, "a.experts.1.gate_up_proj", "weight_packed");
+    assert_string_equal(name, "a.experts.1.w13_weight_packed");
+    osh_free(f->cx, name);
+    name = osh_checkpoint_name_of(f->cx, ck, "a.experts.1.gate_up_proj", "weight_scale");
+    assert_string_equal(name, "a.experts.1.gate_up_proj.weight_scale");
+    osh_free(f->cx, name);
+    osh_checkpoint_close(f->cx, ck), ck = NULL;
+
+    strcpy(up_name, "model.layers.0.mlp.experts.3.w13_weight_packed");
+    put_experts(f, "gpt_oss", true, false, false);
+    assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_OK);
+    memcpy(up_name, was[0], 64);
+    const osh_ckpt_tensor *t =
+        osh_checkpoint_find(ck, "model.layers.0.mlp.experts.3.gate_up_proj.weight_packed");
+    assert_non_null(t);
+    assert_ptr_equal(t, osh_checkpoint_find(ck, "model.layers.0.mlp.experts.3.w13_weight_packed"));
+    assert_string_equal(osh_checkpoint_name_in_file(ck, t - ck->tensors),
+                        "model.layers.0.mlp.experts.3.w13_weight_packed");
+    osh_checkpoint_close(f->cx, ck);
+}
+
 static osh_status open_it(osh_ctx *cx, void *user)
 {
     osh_checkpoint *ck = NULL;
     osh_status rc = osh_checkpoint_open(cx, &ck, user);
+    if (!rc) rc = osh_checkpoint_part_for_vllm(cx, ck);
     osh_checkpoint_close(cx, ck);
     return rc;
 }
@@ -167,6 +229,8 @@ static void test_torture(void **state)
     fixture *f = *state;
     put_experts(f, "qwen3_moe", true, false, false);
     torture(open_it, f->dir);
+    put_experts(f, "gpt_oss", true, false, false);
+    torture(open_it, f->dir);
 }
 
 int main(void)
@@ -175,6 +239,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_layouts, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_sums, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_refused, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_for_vllm, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_torture, setup_dir, teardown_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

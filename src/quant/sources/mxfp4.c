@@ -1,6 +1,7 @@
 /* mxfp4.c - reads the MXFP4 weights of all E experts from one pair of tensors: X_blocks [E, R, G,
  * 16] and X_scales [E, R, G] (exponents + 127) become [E, 32 G, R], as in transformers'
- * convert_moe_packed_tensors, which transposes each expert. */
+ * convert_moe_packed_tensors, which transposes each expert. If the tensors are split
+ * (ckpt_experts.c), X_blocks [R, G, 16] and X_scales [R, G] become X.weight [R, 32 G]. */
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -40,7 +41,27 @@ static bool mxfp4_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     (void)s;
     if ((*n = osh_before_tail(e->name, "_blocks")) > 0) return true;
-    return e->dtype == OSH_U8 && e->ndim == 3 && (*n = osh_before_tail(e->name, "_scales")) > 0;
+    bool fits = e->ndim == 3 || (e->ndim == 2 && osh_expert_prefix(e->name));
+    return e->dtype == OSH_U8 && fits && (*n = osh_before_tail(e->name, "_scales")) > 0;
+}
+
+static osh_status mxfp4_check(osh_ctx *cx, const osh_entry *b, const osh_entry *e)
+{
+    osh_status rc = OSH_OK;
+    int n = b->ndim - 1; // dimensions of the scales
+    if (b->dtype != OSH_U8 || n < 2 || n > 3 || b->shape[n] != 16)
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s is %s with %d dimensions: want U8 [experts, rows, groups, 16]", b->name,
+                 osh_dtype_name(b->dtype), b->ndim);
+    bool same = e->ndim == n && !memcmp(e->shape, b->shape, (size_t)n * sizeof *e->shape);
+    if (e->dtype != OSH_U8 || !same)
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s is %s with %d dimensions: want U8 with the first %d dimensions of %s", e->name,
+                 osh_dtype_name(e->dtype), e->ndim, n, b->name);
+    for (int d = 0; d < n; d++)
+        if (b->shape[d] < 1) OSH_FAIL(cx, OSH_E_FORMAT, "%s is empty", b->name);
+done:
+    return rc;
 }
 
 static osh_status mxfp4_find(osh_ctx *cx, osh_source_module *q)
@@ -55,26 +76,22 @@ static osh_status mxfp4_find(osh_ctx *cx, osh_source_module *q)
     if (!scales)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s_scales is missing: want it for %s", q->name,
                  blocks->e->name);
-    const osh_entry *b = blocks->e, *e = scales->e;
-    if (b->dtype != OSH_U8 || b->ndim != 4 || b->shape[3] != 16)
-        OSH_FAIL(cx, OSH_E_FORMAT,
-                 "%s is %s with %d dimensions: want U8 [experts, rows, groups, 16]", b->name,
-                 osh_dtype_name(b->dtype), b->ndim);
-    if (e->dtype != OSH_U8 || e->ndim != 3 || memcmp(e->shape, b->shape, 3 * sizeof *e->shape))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s with %d dimensions: want U8 [%lld, %lld, %lld]",
-                 e->name, osh_dtype_name(e->dtype), e->ndim, (long long)b->shape[0],
-                 (long long)b->shape[1], (long long)b->shape[2]);
-    if (b->shape[0] < 1 || b->shape[1] < 1 || b->shape[2] < 1)
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s is empty", b->name);
+    OSH_TRY(mxfp4_check(cx, blocks->e, scales->e));
+    const osh_entry *b = blocks->e;
     if (q->dtype == OSH_DTYPE_NONE) q->dtype = OSH_BF16;
-    q->experts = b->shape[0], q->O = q->experts * b->shape[2] * 32, q->I = b->shape[1],
-    q->bare = true;
+    q->bare = b->ndim == 4;
+    if (q->bare) q->experts = b->shape[0], q->O = q->experts * b->shape[2] * 32, q->I = b->shape[1];
+    else q->O = b->shape[0], q->I = b->shape[1] * 32;
     q->parts[0] = *blocks, q->parts[1] = *scales, q->n_leaves = 2;
 done:
     return rc;
 }
 
-static int64_t expert_rows(const osh_source_module *q) { return q->O / q->experts; }
+static int64_t expert_rows(const osh_source_module *q)
+{
+    return q->experts ? q->O / q->experts : q->O;
+}
+
 /* Returns the number of bytes of the codes of one expert. */
 static size_t expert_block_bytes(const osh_source_module *q)
 {
@@ -104,6 +121,18 @@ done:
     return rc;
 }
 
+/* Decodes code i of the blocks. */
+static osh_status decode_code(osh_ctx *cx, float *to, const osh_source_module *q,
+                              const uint8_t *blocks, const uint8_t *scales, int64_t i)
+{
+    uint8_t byte = blocks[i / 2], e = scales[i / 32];
+    if (e == 255)
+        return osh_fail(cx, OSH_E_NUMERIC, "%s holds 255, which is no number: want at most 254",
+                        q->parts[1].e->name);
+    *to = osh_f32_of_fp4(i % 2 ? byte >> 4 : byte) * ldexpf(1, e - 127);
+    return OSH_OK;
+}
+
 /* Decodes columns [first, first + n) of the cached expert to rows of `to` [n, R]. */
 static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
                                 int64_t n)
@@ -115,17 +144,38 @@ static osh_status decode_expert(osh_ctx *cx, char *to, const osh_source_module *
     float *row = osh_alloc(cx, (size_t)R * sizeof *row); // own
     if (!row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a row");
     for (int64_t c = first; c < first + n; c++) {
-        for (int64_t r = 0; r < R; r++) {
-            uint8_t byte = blocks[(r * C + c) / 2], e = scales[(r * C + c) / 32];
-            if (e == 255)
-                OSH_FAIL(cx, OSH_E_NUMERIC, "%s holds 255, which is no number: want at most 254",
-                         q->parts[1].e->name);
-            float scale = ldexpf(1, e - 127);
-            row[r] = osh_f32_of_fp4(c % 2 ? byte >> 4 : byte) * scale;
-        }
+        for (int64_t r = 0; r < R; r++)
+            OSH_TRY(decode_code(cx, &row[r], q, blocks, scales, r * C + c));
         osh_from_f32(to + (size_t)((c - first) * R) * osh_dtype_bytes(q->dtype), q->dtype, row, R);
     }
 done:
+    osh_free(cx, row);
+    return rc;
+}
+
+/* Decodes rows [first, first + n) of a single expert's matrix. */
+static osh_status decode_matrix(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,
+                                int64_t n)
+{
+    osh_status rc = OSH_OK;
+    int64_t C = q->I;
+    size_t bytes = (size_t)(n * C / 2), n_scales = bytes / 16;
+    uint8_t *blocks = osh_alloc(cx, bytes + n_scales); // own: blocks of the rows, then scales
+    float *row = osh_alloc(cx, (size_t)C * sizeof *row); // own
+    if (!blocks || !row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for an expert's blocks");
+    for (int i = 0; i < 2; i++) {
+        const osh_ckpt_tensor *t = &q->parts[i];
+        OSH_TRY(osh_container_read_part(cx, blocks + (i ? bytes : 0),
+                                        q->source->ck->shards[t->shard], t->e,
+                                        first * C / (i ? 32 : 2), i ? n_scales : bytes));
+    }
+    for (int64_t r = 0; r < n; r++) {
+        for (int64_t c = 0; c < C; c++)
+            OSH_TRY(decode_code(cx, &row[c], q, blocks, blocks + bytes, r * C + c));
+        osh_from_f32(to + (size_t)(r * C) * osh_dtype_bytes(q->dtype), q->dtype, row, C);
+    }
+done:
+    osh_free(cx, blocks);
     osh_free(cx, row);
     return rc;
 }
@@ -135,6 +185,7 @@ static osh_status mxfp4_make(osh_ctx *cx, char *to, const osh_source_module *q, 
 {
     osh_status rc = OSH_OK;
     mxfp4_cache *cache = *q->state;
+    if (!q->experts) return decode_matrix(cx, to, q, first, n);
     int64_t C = expert_rows(q);
     pthread_mutex_lock(&cache->lock);
     for (int64_t end = first + n, k; first < end; first += k) {

@@ -20,7 +20,8 @@ typedef struct family {
                                   // `row`
 } family;
 
-#define STACKED "experts in one tensor, of which transformers finds no codes"
+#define STACKED                                                                                    \
+    "experts in one tensor, of which transformers finds no codes; vLLM does (--target vllm)"
 static const family families[] = {
     {"mixtral", "model.layers.*.block_sparse_moe.gate: a router",
      {0}, false, false},

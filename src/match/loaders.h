@@ -1,0 +1,16 @@
+/* loaders.h - what transformers does with the quantized experts of an output, which vLLM loads. */
+#ifndef OSH_LOADERS_H
+#define OSH_LOADERS_H
+#include "match/matching.h"
+
+/* Returns a verb phrase, such as "does not load", that says what transformers 5.17 does wrong with
+ * the first Linear at or after `from` that is a quantized expert with a fault. Sets *at to the
+ * Linear. NULL: there is no such Linear. */
+const char *osh_experts_fault(int *at, const osh_matching *p, int from);
+/* Warns about quantized experts that transformers does not load, or loads wrongly. With --target
+ * transformers, fails. With --target vllm, says it in a message of the level info. */
+osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p);
+/* Returns a line (own) that names the engines which load scheme `scheme` of the output
+ * (osh_q_who_loads), with the fault of transformers with its experts. NULL: no memory. */
+char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, const char *stranger);
+#endif

@@ -1,0 +1,10 @@
+/* joint.c - repeats a decision of vLLM 0.32 (models/gpt_oss.py): its loader of gpt-oss's experts
+ * copies weight_packed, weight_scale and bias, and leaves out zero points and global scales. */
+#include "quant/joint.h"
+
+#include <string.h>
+
+bool osh_q_joint_loads(const osh_q_scheme *s, const osh_format *f)
+{
+    return !strcmp(f->name, "pack-quantized") && s->weights.symmetric;
+}
