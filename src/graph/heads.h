@@ -7,8 +7,8 @@
 #include "io/checkpoint.h"
 
 typedef struct osh_missing_head {
-    const char *name; // static string: the end of the head's name in transformers, such as
-                      // "lm_head"
+    const char *name; // view of the config, or static: the end of the head's name in transformers,
+                      // such as "lm_head"
     int64_t embedding; // index of the tensor that is the embedding table
     bool tied;         // true if head and embedding share a weight
     bool renamed;      // true if the head's name in transformers may have another prefix than in

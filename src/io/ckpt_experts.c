@@ -19,15 +19,6 @@
 #include "base/name.h"
 #include "io/checkpoint.h"
 
-/* Families whose quantized models have experts with these names in transformers and vLLM. For Qwen,
- * GLM and DeepSeek conversion_mapping.py of transformers defines the names; for Llama 4
- * quantizers/base.py splits the experts. For the mixture-of-experts models of Qwen3-VL only vLLM
- * uses the names. */
-static const char *const families[] = {
-    "deepseek_v2", "deepseek_v3",      "glm4_moe",  "llama4",     "llama4_text",       "qwen2_moe",
-    "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text",
-};
-
 typedef struct stack { // the two tensors that contain all experts of a layer
     const osh_st_entry *up, *down; // views; up: the tensor of gate and up; down: the tensor of down
     int shard_up, shard_down;
@@ -55,13 +46,11 @@ static const struct stack_kind {
     {".experts.gate_up_proj_scale", ".experts.down_proj_scale", "weight_scale"},
 };
 
-static bool family_is_known(const osh_hf_config *c)
+/* True if the quantized models of the family have experts with these names in transformers and
+ * vLLM. */
+static bool family_splits(const osh_hf_config *c)
 {
-    const cJSON *type =
-        cJSON_IsObject(c->model) ? cJSON_GetObjectItemCaseSensitive(c->model, "model_type") : NULL;
-    for (size_t i = 0; cJSON_IsString(type) && i < sizeof families / sizeof *families; i++)
-        if (!strcmp(type->valuestring, families[i])) return true;
-    return false;
+    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(c->text_type, "split_experts"));
 }
 
 /* Sets *other to the tensor whose name is `name` with its suffix `from` replaced by the suffix
@@ -231,7 +220,7 @@ osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck)
     parting p = {.ck = ck};
     osh_map *names = NULL; // own
     int64_t n;
-    if (!family_is_known(ck->config)) goto done;
+    if (!family_splits(ck->config)) goto done;
     OSH_TRY(experts_count_parts(cx, &n, ck));
     if (!n) goto done;
     OSH_NEW(cx, p.parts, n);

@@ -8,11 +8,10 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
                                                                        // the family has none
     double theta, partial_rotary_factor; // values of these keys; 0: as in most families, 10000 and
                                          // 1
-    const char *theta_key, *partial_key; // names of rope_theta and partial_rotary_factor in older
-                                         // files; NULL: no other names
     double sliding_theta;    // theta of layers with sliding attention, if they have their own rope;
                              // 0: all layers have the same rope
-    const char *sliding_key; // key of sliding_theta in config.json; NULL: there is no such key
+    const cJSON *keys;       // view: object of other names that keys have in the family's
+                             // config.json; NULL: no other names
     double proportional;     // if config.json has no rope, layers with full attention have the type
                              // "proportional" with this partial_rotary_factor; 0: they do not
     bool longrope;           // true if the types "su" and "yarn" mean longrope
