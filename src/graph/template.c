@@ -107,8 +107,6 @@ done:
     return rc;
 }
 
-/* Replaces the content of a template with the key "extends" by the whole template that it
- * describes. */
 static osh_status template_extend(osh_ctx *cx, osh_template *t, const char *models_dir, int depth);
 
 static osh_status template_find(osh_ctx *cx, osh_template **out, const char *architecture,
@@ -149,6 +147,11 @@ static osh_status template_extend(osh_ctx *cx, osh_template *t, const char *mode
 done:
     osh_template_free(cx, base);
     return rc;
+}
+
+osh_status osh_template_complete(osh_ctx *cx, osh_template *t, const char *models_dir)
+{
+    return template_extend(cx, t, models_dir, 0);
 }
 
 osh_status osh_template_find(osh_ctx *cx, osh_template **out, const char *architecture,
