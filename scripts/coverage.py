@@ -62,7 +62,7 @@ REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCa
 RELEASED = "another name in files; transformers knows the model by its model_type"
 INSIDE = {"MllamaForCausalLM": "MllamaForConditionalGeneration", "Cosmos3EdgeTextModel": "Cosmos3EdgeForConditionalGeneration"}
 # Names of released files for an architecture that has another name in transformers.
-SAME = {"PhiMoEForCausalLM": "PhimoeForCausalLM", "MPTForCausalLM": "MptForCausalLM", "LightOnOCRForConditionalGeneration": "LightOnOcrForConditionalGeneration", "LLaMAForCausalLM": "LlamaForCausalLM",
+SAME = {"PhiMoEForCausalLM": "PhimoeForCausalLM", "MPTForCausalLM": "MptForCausalLM", "LightOnOCRForConditionalGeneration": "LightOnOcrForConditionalGeneration", "LLaMAForCausalLM": "LlamaForCausalLM", "KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
         "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM", "Qwen2_5OmniModel": "Qwen2_5OmniForConditionalGeneration"}
 HEAD = """# Architectures
 

@@ -219,13 +219,15 @@ static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const ch
     return rc;
 }
 
-/* Removes quantization_config from text_config. If `untie` is true, sets tie_word_embeddings in
- * text_config to false. If this changes anything, replaces the old text_config in *text by the new
- * one. */
+/* Removes quantization_config from the text model's config, which is an object of config.json. If
+ * `untie` is true, sets tie_word_embeddings in it to false. If this changes anything, replaces the
+ * old object in *text by the new one. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;
-    const cJSON *inner = hf_member(c->json, "text_config");
+    const char *own = cJSON_GetStringValue(hf_member(c->type, "text_config"));
+    const char *key = own && !strchr(own, '.') ? own : "text_config";
+    const cJSON *inner = hf_member(c->json, key);
     cJSON *copy = NULL;    // own
     char *printed = NULL;  // own
     untie &= cJSON_IsTrue(hf_member(inner, "tie_word_embeddings"));
@@ -236,7 +238,7 @@ static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config
         !cJSON_ReplaceItemInObjectCaseSensitive(copy, "tie_word_embeddings", cJSON_CreateFalse()))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
     OSH_TRY(osh_json_print(cx, &printed, copy, 2));
-    OSH_TRY(edit_again(cx, text, "text_config", printed, c->path));
+    OSH_TRY(edit_again(cx, text, key, printed, c->path));
 done:
     cJSON_Delete(copy);
     osh_free(cx, printed);
