@@ -186,6 +186,8 @@ FAMILIES = {
     "youtu": dict(PLAIN, **(MLA | dict(pad_token_id=None))),  # transformers sets the row of the pad token to 0
     "mistral4": dict(PLAIN, **(MOE | MLA), rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=128, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
                      mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
+    "aria": dict(text_config=dict(PLAIN, model_type="aria_text", moe_num_experts=4, moe_topk=2, moe_num_shared_experts=2), vision_config=dict(TOWER, model_type="idefics3_vision"), projector_patch_to_query_dict={"4": 2}),
+    "aria_text": dict(PLAIN, moe_num_experts=4, moe_topk=2, moe_num_shared_experts=2),
     "phi4_multimodal": dict(PLAIN, vision_config=dict(TOWER, crop_size=8, image_token_id=250), audio_config=dict(hidden_size=64, intermediate_size=128, num_blocks=1, num_attention_heads=4,
                             ext_pw_out_channel=64, depthwise_separable_out_channel=64, nemo_conv_channels=16, input_size=16, audio_token_id=251)),
     "kimi_k25": dict(text_config=dict(PLAIN, model_type="deepseek_v3", **(MOE | MLA)), vision_config=dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, patch_size=4,
