@@ -183,7 +183,8 @@ FAMILIES = {
                                                audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16), vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
                            enable_audio_output=False),
     "cosmos3_edge": dict(text_config=dict(TINY, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])), vision_config=TOWER),
-    "youtu": dict(PLAIN, **(MLA | dict(pad_token_id=None))),  # transformers sets the row of the pad token to 0
+    # without a pad token: transformers sets its row to 0
+    "youtu": dict(PLAIN, **(MLA | dict(pad_token_id=None))),
     "mistral4": dict(PLAIN, **(MOE | MLA), rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=128, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
                      mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
     "aria": dict(text_config=dict(PLAIN, model_type="aria_text", moe_num_experts=4, moe_topk=2, moe_num_shared_experts=2), vision_config=dict(TOWER, model_type="idefics3_vision"), projector_patch_to_query_dict={"4": 2}),

@@ -2,8 +2,8 @@
  *
  * An absent key has the default of the config class in transformers, which the record of the
  * model_type has (model_types.h). Families without a record have the defaults of PretrainedConfig
- * in transformers 4, which ties the embeddings. has_tie_word_embeddings is true if the file has the key
- * tie_word_embeddings, at the top level or in text_config. */
+ * in transformers 4, which ties the embeddings. has_tie_word_embeddings is true if the file has the
+ * key tie_word_embeddings, at the top level or in text_config. */
 #include "io/hf_config.h"
 #include "base/file.h"
 #include "io/hf_quant.h"

@@ -287,7 +287,8 @@ static void test_text_model(void **state)
     osh_hf_config *c = open_text(f, "{\"architectures\": [\"SmolLM3ForCausalLM\"]}");
     assert_true(c->rope.theta == 2e6 && c->tie_word_embeddings);
     osh_hf_config_close(f->cx, c);
-    c = open_text(f, "{\"architectures\": [\"LlavaForConditionalGeneration\"], \"text_config\": {}}");
+    c = open_text(
+        f, "{\"architectures\": [\"LlavaForConditionalGeneration\"], \"text_config\": {}}");
     assert_null(c->text_architecture);
     osh_hf_config_close(f->cx, c);
 }
