@@ -27,9 +27,10 @@ endfunction()
 # models/*.json, embedded so that the binary works alone.
 file(GLOB model_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/models/*.json)
 set(model_source ${CMAKE_BINARY_DIR}/embedded_models.c)
+set(type_source ${CMAKE_BINARY_DIR}/embedded_types.c)
 add_custom_command(
-  OUTPUT ${model_source}
-  COMMAND ${CMAKE_COMMAND} -D OUT=${model_source} "-D MODELS=${model_files}" -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+  OUTPUT ${model_source} ${type_source}
+  COMMAND ${CMAKE_COMMAND} -D OUT=${model_source} -D TYPES=${type_source} "-D MODELS=${model_files}" -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
   DEPENDS ${model_files} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
   VERBATIM)
 
@@ -40,7 +41,7 @@ osh_layer(tensor DEPS base)
 osh_layer(tokenizer DEPS text LIBS PkgConfig::utf8proc)
 osh_layer(chat DEPS tokenizer)
 osh_layer(data DEPS chat LIBS PkgConfig::zstd PkgConfig::zlib)
-osh_layer(io DEPS tensor text LIBS PkgConfig::xxhash)
+osh_layer(io DEPS tensor text LIBS PkgConfig::xxhash SOURCES ${type_source})
 osh_layer(math DEPS tensor LIBS ${CMAKE_DL_LIBS}) # OpenBLAS is opened on demand
 target_include_directories(osh_math PUBLIC ${openblas_INCLUDE_DIRS})
 osh_layer(gpu DEPS tensor)
@@ -53,6 +54,7 @@ endforeach()
 osh_layer(hub DEPS data LIBS ${CMAKE_DL_LIBS})
 target_include_directories(osh_hub PRIVATE ${curl_INCLUDE_DIRS} ${crypto_INCLUDE_DIRS})
 osh_layer(graph DEPS ops io SOURCES ${model_source})
+add_dependencies(osh_graph osh_io) # one command writes the sources of both
 osh_layer(quant DEPS ops io)
 osh_layer(store DEPS graph)
 osh_layer(modifiers DEPS graph quant solver)

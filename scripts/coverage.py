@@ -31,8 +31,12 @@ KINDS = ("text", "multimodal")
 SCAN1 = "no op for the layers of Zamba"
 LATER = "no op for the layers of Zamba 2"
 STREAMS = "no op for hyper-connections"
+GRAMS = "no ops for n-gram embeddings and gated residuals"
+BLOCKS = "no op for sparse attention by blocks"
 LOOPS = "no layers that run several times"
 WHY = {
+    "Qwen4ExpForCausalLM": GRAMS, "Qwen4ExpForConditionalGeneration": GRAMS, "MiniMaxM3VLForCausalLM": BLOCKS, "MiniMaxM3SparseForConditionalGeneration": BLOCKS,
+    "Glm5NextForConditionalGeneration": STREAMS, "Phi4MMForCausalLM": "the released files have LoRA weights beside each Linear",
     "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
     "PersimmonForCausalLM": "no LayerNorm of each head", "FuyuForCausalLM": "no LayerNorm of each head",
     "HrmTextForCausalLM": LOOPS, "InklingForCausalLM": "no op for relative positions", "InklingForConditionalGeneration": "no op for relative positions", "DeepseekV4ForCausalLM": STREAMS, "HYV4ForCausalLM": STREAMS, "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
@@ -51,7 +55,8 @@ HOST = "calibrated on the CPU only"
 REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCausalLM", "BloomForCausalLM", "MptForCausalLM", "MPTForCausalLM", "MambaForCausalLM",
                          "FalconMambaForCausalLM"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), SPLIT) | {
     "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,
-    "GraniteMoeSWAForCausalLM": SPLIT, "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
+    "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
+    "Mistral4ForCausalLM": "experts stay dense; samples are at most original_max_position_embeddings tokens", "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
     "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "KimiLinearForCausalLM": HOST, "DbrxForCausalLM": STACKED, "LagunaForCausalLM": "routers with a soft cap are refused",
     "GraniteMoeHybridForCausalLM": SPLIT, "Gemma4ForCausalLM": SPLIT,
@@ -63,7 +68,7 @@ REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCa
 RELEASED = "another name in files; transformers knows the model by its model_type"
 INSIDE = {"MllamaForCausalLM": "MllamaForConditionalGeneration", "Cosmos3EdgeTextModel": "Cosmos3EdgeForConditionalGeneration"}
 # Names of released files for an architecture that has another name in transformers.
-SAME = {"PhiMoEForCausalLM": "PhimoeForCausalLM", "MPTForCausalLM": "MptForCausalLM", "LightOnOCRForConditionalGeneration": "LightOnOcrForConditionalGeneration", "LLaMAForCausalLM": "LlamaForCausalLM",
+SAME = {"PhiMoEForCausalLM": "PhimoeForCausalLM", "MPTForCausalLM": "MptForCausalLM", "LightOnOCRForConditionalGeneration": "LightOnOcrForConditionalGeneration", "LLaMAForCausalLM": "LlamaForCausalLM", "KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
         "ExaoneMoEForCausalLM": "ExaoneMoeForCausalLM", "Qwen2_5OmniModel": "Qwen2_5OmniForConditionalGeneration"}
 HEAD = """# Architectures
 

@@ -34,6 +34,16 @@ class Family:
         self.bare, self.drop, self.alias = bare, drop, alias or {}
 
 
+def chat(text, tower=None, **more):
+    """Returns members of a model with a tower and a text model."""
+    size = dict(image_size=8, patch_size=4, model_type=tower) if tower else dict(image_size=[8, 8], patch_size=[4, 4])
+    return dict(text_config=PLAIN | dict(model_type=text, **more), vision_config=dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, **size))
+
+
+# The text model of these wrappers is in llm_config.
+INTERNVL = dict(pairs=[(r"^vision_tower", "vision_model"), (r"^multi_modal_projector\.", "mlp1.")], alias={"text_config": "llm_config"})
+INSIDE = [(r"^language_model\.model\.", "model.language_model."), (r"^language_model\.lm_head", "lm_head"), (r"^(vision_tower|multi_modal_projector)", r"model.\1")]
+OVIS = dict(pairs=[(r"^vision_tower", "visual_tokenizer.vit"), (r"^multi_modal_projector\.", "vte."), (r"^language_model\.", "llm.")], alias={"text_config": "llm_config"})
 LLAMA = ("attention_bias", "mlp_bias", "pretraining_tp")
 RENAMED = {
     "iquestcoder": Family("IQuestCoderForCausalLM", "llama", dict(PLAIN, head_dim=16), bare=LLAMA),
@@ -89,6 +99,17 @@ RENAMED = {
                              drop=("n_routed_experts", "n_shared_experts", "attention_bias"), joined=[(["q_proj", "k_proj", "v_proj"], "query_key_value", 1)],
                              pairs=[(r"embed_tokens", "word_embeddings"), (r"self_attn\.o_proj", "self_attn.dense"), (r"q_norm", "query_layernorm"), (r"k_norm", "key_layernorm"), (r"self_attn", "attention"),
                                     (r"e_score_correction_bias", "expert_bias")]),
+    "internvl_chat": Family("InternVLChatModel", "internvl", chat("qwen2"), **INTERNVL), "skywork_chat": Family("SkyworkR1VChatModel", "internvl", chat("qwen2"), **INTERNVL),
+    "h2ovl_chat": Family("H2OVLChatModel", "internvl", chat("mistral"), **INTERNVL), "nvlm_d": Family("NVLM_D", "internvl", chat("qwen2"), **INTERNVL),
+    "kimi_vl": Family("KimiVLForConditionalGeneration", "llava", chat("deepseek_v3", "clip_vision_model", num_key_value_heads=4, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, n_shared_experts=1,
+                      first_k_dense_replace=1, n_group=1, topk_group=1, q_lora_rank=None, kv_lora_rank=32, qk_nope_head_dim=16, qk_rope_head_dim=16, v_head_dim=16)),
+    "opencua": Family("OpenCUAForConditionalGeneration", "llava", chat("qwen2", "clip_vision_model")),
+    "ovis": Family("Ovis", "internvl", chat("qwen2"), **OVIS), "ovis2_5": Family("Ovis2_5", "internvl", chat("qwen3", head_dim=16), **OVIS),
+    "eagle_2_5_vl": Family("Eagle2_5_VLForConditionalGeneration", "internvl", chat("qwen2"), pairs=INTERNVL["pairs"]),
+    "interns1": Family("InternS1ForConditionalGeneration", "internvl", chat("qwen3", head_dim=16), pairs=INSIDE), "r": Family("RForConditionalGeneration", "internvl", chat("qwen3", head_dim=16), pairs=INSIDE),
+    "bee": Family("BeeForConditionalGeneration", "internvl", chat("qwen3", head_dim=16), pairs=INSIDE),
+    "dots_ocr": Family("DotsOCRForCausalLM", "qwen2", PLAIN), "keye": Family("KeyeForConditionalGeneration", "qwen3", dict(PLAIN, head_dim=16)),
+    "keye_1_5": Family("KeyeVL1_5ForConditionalGeneration", "qwen3", dict(PLAIN, head_dim=16)), "phi3_v": Family("Phi3VForCausalLM", "phi3", PLAIN),
 }
 RENAMED["chatglm_generation"] = Family("ChatGLMForConditionalGeneration", *(vars(RENAMED["chatglm"])[k] for k in ("reference", "members", "keys", "pairs", "joined", "factors", "bare", "drop", "alias")))
 
@@ -137,7 +158,7 @@ def release(folder, family):
 
 def model_type(family):
     return {"ChatGLMModel": "chatglm", "ChatGLMForConditionalGeneration": "chatglm", "TeleFLMForCausalLM": "TeleFLM", "BailingMoeV2ForCausalLM": "bailing_moe", "BailingMoeForCausalLM": "bailing_moe",
-            "PanguEmbeddedForCausalLM": "PanguEmbedded", "InternLM3ForCausalLM": "internlm3"}.get(family.architecture) or next(k for k, f in RENAMED.items() if f is family)
+            "PanguEmbeddedForCausalLM": "PanguEmbedded", "NVLM_D": "NVLM_D", "KeyeForConditionalGeneration": "Keye", "KeyeVL1_5ForConditionalGeneration": "KeyeVL1_5", "InternLM3ForCausalLM": "internlm3"}.get(family.architecture) or next(k for k, f in RENAMED.items() if f is family)
 
 
 def restore(folder, out):

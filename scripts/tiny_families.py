@@ -27,6 +27,7 @@ PIXTRAL = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_a
 QWEN_TOWER = dict(depth=1, hidden_size=64, intermediate_size=128, num_heads=4, patch_size=4, out_hidden_size=64)
 EARS = dict(d_model=64, encoder_layers=1, encoder_attention_heads=4, encoder_ffn_dim=128, num_mel_bins=16, max_source_positions=32)
 EARS2 = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, num_mel_bins=16)
+VOICE = dict(hidden_size=16, num_filters=4, depths=[1] * 7)
 QFORMER = dict(model_type="blip_2_qformer", hidden_size=64, num_hidden_layers=1, num_attention_heads=4, intermediate_size=128, encoder_hidden_size=64)
 GEMMA4 = dict(TINY, global_head_dim=16, hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention"], sliding_window=16)
 OLD = dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256)
@@ -182,6 +183,26 @@ FAMILIES = {
                                                audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16), vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
                            enable_audio_output=False),
     "cosmos3_edge": dict(text_config=dict(TINY, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])), vision_config=TOWER),
+    # without a pad token: transformers sets its row to 0
+    "youtu": dict(PLAIN, **(MLA | dict(pad_token_id=None))),
+    "mistral4": dict(PLAIN, **(MOE | MLA), rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=128, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
+                     mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
+    "aria": dict(text_config=dict(PLAIN, model_type="aria_text", moe_num_experts=4, moe_topk=2, moe_num_shared_experts=2), vision_config=dict(TOWER, model_type="idefics3_vision"), projector_patch_to_query_dict={"4": 2}),
+    "aria_text": dict(PLAIN, moe_num_experts=4, moe_topk=2, moe_num_shared_experts=2),
+    "phi4_multimodal": dict(PLAIN, vision_config=dict(TOWER, crop_size=8, image_token_id=250), audio_config=dict(hidden_size=64, intermediate_size=128, num_blocks=1, num_attention_heads=4,
+                            ext_pw_out_channel=64, depthwise_separable_out_channel=64, nemo_conv_channels=16, input_size=16, audio_token_id=251)),
+    "kimi_k25": dict(text_config=dict(PLAIN, model_type="deepseek_v3", **(MOE | MLA)), vision_config=dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, patch_size=4,
+                     pos_emb_height=4, pos_emb_width=4), projection_hidden_size=64),
+    "idefics2": dict(text_config=dict(PLAIN, model_type="mistral"), vision_config=TOWER, perceiver_config=dict(hidden_size=64, resampler_n_latents=4, resampler_depth=1, resampler_n_heads=4,
+                     num_key_value_heads=2, resampler_head_dim=16)),
+    "deepseek_vl_hybrid": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER, high_res_vision_config=dict(hidden_size=64, output_channels=32, num_hidden_layers=1, num_attention_heads=4,
+                               image_size=32, patch_size=4, window_size=2, global_attn_indexes=[0], mlp_dim=64)),
+    "fun_asr_nano": dict(text_config=dict(TINY, model_type="qwen3"), audio_config=dict(EARS2, num_timestamp_prediction_layers=1), adaptor_config=dict(hidden_size=64, intermediate_size=16, num_hidden_layers=1, num_attention_heads=4, projector_hidden_size=64)),
+    "vibevoice_asr": dict(text_config=dict(PLAIN, model_type="qwen2"), acoustic_tokenizer_encoder_config=VOICE, semantic_tokenizer_encoder_config=VOICE),
+    "qwen2_5_omni_thinker": dict(text_config=dict(PLAIN, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])),
+                                 audio_config=dict(EARS, output_dim=64), vision_config=QWEN_TOWER),
+    "qwen3_omni_moe_thinker": dict(text_config=dict(TINY, **MOE, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])),
+                                   audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16), vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
     "janus": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
 }
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
@@ -213,6 +234,9 @@ def make(family, folder, dtype, seed):
         add_mtp(folder)
     if config.model_type == "kimi_linear":  # releases call dense MLPs so; transformers 5.17 does not
         made = {re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", n): t for n, t in tensors(folder).items()}
+        save_file(made, folder / "model.safetensors", {"format": "pt"})
+    if config.model_type == "kimi_k25":  # transformers 5.17 writes names that no release has
+        made = {re.sub(r"^model\.(mm_projector)", r"\1", n.replace("language_model.model.blocks.", "language_model.model.layers.")): t for n, t in tensors(folder).items()}
         save_file(made, folder / "model.safetensors", {"format": "pt"})
     if config.model_type == "olmo_hybrid":
         split_convolutions(folder, config)

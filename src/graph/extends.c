@@ -61,23 +61,40 @@ static osh_status name_replace(osh_ctx *cx, cJSON *item, const char *from, const
     return OSH_OK;
 }
 
-/* Applies "renames" and "class" to the member of an entry. */
+/* Applies "renames" to a name. */
+static osh_status text_rename(osh_ctx *cx, cJSON *item, const cJSON *child)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *pair;
+    cJSON_ArrayForEach(pair, member(child, "renames")) {
+        const char *from = cJSON_GetStringValue(cJSON_GetArrayItem(pair, 0)),
+                   *to = cJSON_GetStringValue(cJSON_GetArrayItem(pair, 1));
+        if (from && *from && to) OSH_TRY(name_replace(cx, item, from, to));
+    }
+done:
+    return rc;
+}
+
+/* Applies "renames" and "class" to the member of an entry. "tensors" may be a list of names; the
+ * lists of other members have no names. */
 static osh_status member_rename(osh_ctx *cx, cJSON *m, const cJSON *child)
 {
     static const char *const names[] = {"name", "of", "tied", "tensors", "head", "weight", "bias"};
     osh_status rc = OSH_OK;
-    const cJSON *cls = member(child, "class"), *pair;
+    const cJSON *cls = member(child, "class");
     const char *from = cJSON_GetStringValue(cJSON_GetArrayItem(cls, 0)),
                *to = cJSON_GetStringValue(cJSON_GetArrayItem(cls, 1));
-    if (!cJSON_IsString(m)) return OSH_OK;
+    cJSON *item;
+    if (cJSON_IsArray(m) && !strcmp(m->string, "tensors")) {
+        cJSON_ArrayForEach(item, m)
+            if (cJSON_IsString(item)) OSH_TRY(text_rename(cx, item, child));
+        goto done;
+    }
+    if (!cJSON_IsString(m)) goto done;
     if (!strcmp(m->string, "class") && from && to && !strncmp(m->valuestring, from, strlen(from)))
         OSH_TRY(text_splice(cx, m, 0, to, strlen(from)));
-    if (!is_among(m->string, names, sizeof names / sizeof *names)) goto done;
-    cJSON_ArrayForEach(pair, member(child, "renames")) {
-        from = cJSON_GetStringValue(cJSON_GetArrayItem(pair, 0));
-        to = cJSON_GetStringValue(cJSON_GetArrayItem(pair, 1));
-        if (from && *from && to) OSH_TRY(name_replace(cx, m, from, to));
-    }
+    if (is_among(m->string, names, sizeof names / sizeof *names))
+        OSH_TRY(text_rename(cx, m, child));
 done:
     return rc;
 }

@@ -11,10 +11,16 @@ static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *fau
                              const osh_checkpoint *ck, const char *models_dir, bool by_route)
 {
     osh_status rc = OSH_OK;
+    osh_hf_config own = {0}; // own: config.json as the records of models_dir read it
+    osh_checkpoint with_own = *ck;
     const osh_hf_config *config = ck->config;
     osh_template *tpl = NULL, *around = NULL; // own
     const cJSON *wraps;                       // view
 
+    if (models_dir) {
+        OSH_TRY(osh_hf_config_in(cx, &own, config, models_dir));
+        config = with_own.config = &own, ck = &with_own;
+    }
     if (!config->architecture)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s names no architecture", config->path);
     OSH_TRY(osh_template_find(cx, &tpl, config->architecture, models_dir));
@@ -40,6 +46,7 @@ static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *fau
 done:
     osh_template_free(cx, around);
     osh_template_free(cx, tpl);
+    osh_hf_config_drop(cx, &own);
     return rc;
 }
 

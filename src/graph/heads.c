@@ -1,5 +1,5 @@
-/* heads.c - has the names of output heads, from _tied_weights_keys in the model classes of
- * transformers 5.17, and describes a missing head. */
+/* heads.c - finds the output head by the name in the record of the model_type, and describes a
+ * missing head. */
 #include "graph/heads.h"
 
 #include <string.h>
@@ -7,53 +7,12 @@
 #include "base/name.h"
 #include "graph/kind.h"
 
-typedef struct row {
-    const char *name, *types; // name of the head; types: model types with this head, separated by
-                              // spaces
-} row;
-
 static const char usual[] = "lm_head";
-static const row rows[] = {
-    {"proj_out", "whisper moonshine moonshine_streaming canary cohere_asr"},
-    {"lm_head.decoder",
-     "roberta xlm-roberta xlm-roberta-xl xmod camembert jina_embeddings_v3 data2vec-text "
-     "roberta-prelayernorm bert-generation mpnet ibert longformer esm"},
-    {"lm_head.out_proj", "t5gemma t5gemma2"},
-    {"cls.predictions.decoder",
-     "bert megatron-bert big_bird roc_bert deberta deberta-v2 ernie fnet mobilebert roformer "
-     "visual_bert lxmert yoso nomic_bert squeezebert tapas layoutlm mra nystromformer blip "
-     "blip_text_model"},
-    {"predictions.decoder", "albert"},
-    {"decoder", "modernbert modernbert-decoder"},
-    {"generator_lm_head", "electra convbert"},
-    {"vocab_projector", "distilbert"},
-    {"pred_layer.proj", "flaubert xlm"},
-    {"lm_loss", "xlnet"},
-    {"embed_out", "gpt_neox_japanese"},
-    {"output_projection", "biogpt trocr fsmt"},
-    {"output", "git internlm2"},
-    {"transformer.output_layer", "chatglm"},
-    {"head", "rwkv"},
-    {"mlm_score.decoder", "vilt bridgetower"},
-};
-
-static bool words_have(const char *words, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *s = words; n && *s;) {
-        size_t len = strcspn(s, " ");
-        if (len == n && !memcmp(s, word, n)) return true;
-        s += len + (s[len] == ' ');
-    }
-    return false;
-}
 
 static const char *head_name(const osh_hf_config *c)
 {
-    const char *type = osh_hf_config_str(c, "model_type");
-    for (size_t i = 0; type && i < sizeof rows / sizeof *rows; i++)
-        if (words_have(rows[i].types, type)) return rows[i].name;
-    return usual;
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(c->type, "head"));
+    return name ? name : usual;
 }
 
 /* Returns the length of the module's name in the name of a weight, or of one of the tensors of a
@@ -93,7 +52,7 @@ static bool is_outside_blocks(const char *name)
 
 bool osh_head_has_shape(const osh_hf_config *c, const char *name, size_t n, int64_t O, int64_t I)
 {
-    const cJSON *vocab = cJSON_GetObjectItemCaseSensitive(c->model, "vocab_size");
+    const cJSON *vocab = osh_hf_config_member(c, "vocab_size");
     return cJSON_IsNumber(vocab) && vocab->valuedouble == (double)O && O > 1 && O != I &&
            is_outside_blocks(name) && !is_table(name, n) && !strstr(name, "emb");
 }

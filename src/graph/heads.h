@@ -7,7 +7,8 @@
 #include "io/checkpoint.h"
 
 typedef struct osh_missing_head {
-    /* Static string: the end of the head's name in transformers, such as "lm_head". */
+    /* View of the config, or static string: the end of the head's name in transformers, such as
+     * "lm_head". */
     const char *name;
     int64_t embedding; // index of the tensor that is the embedding table
     bool tied;         // true if head and embedding share a weight

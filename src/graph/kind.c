@@ -238,7 +238,7 @@ osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, 
     static const char transposed[] = "a Conv1D, stored transposed";
     part leaf = last_part(name, n);
     int64_t bias;
-    if (osh_catalogue_has(k->family, name, n)) return *why = NULL, OSH_KIND_LINEAR;
+    if (osh_catalogue_has(k->ck->config, name, n)) return *why = NULL, OSH_KIND_LINEAR;
     if (part_is_norm(leaf)) return *why = "a norm", OSH_KIND_NORM;
     if (part_is_positions(leaf)) return *why = "a table of positions", OSH_KIND_POSITIONS;
     if (any_part(name, n, part_is_router)) return *why = "a router", OSH_KIND_ROUTER;
@@ -294,11 +294,10 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck)
     static const char *const counts[] = {"num_hidden_layers", "n_layer", "n_layers", "num_layers"};
     const cJSON *text = json_member(ck->config->json, "text_config"),
                 *c = text ? text : ck->config->json;
-    const cJSON *family = json_member(ck->config->json, "model_type"),
-                *type = json_member(c, "model_type");
+    const cJSON *type = json_member(c, "model_type");
     const cJSON *both = json_member(c, "is_encoder_decoder");
     *k = (osh_kinds){.ck = ck, .model_type = cJSON_IsString(type) ? type->valuestring : "",
-                     .n_layers = -1, .family = cJSON_IsString(family) ? family->valuestring : ""};
+                     .n_layers = -1};
     for (size_t i = 0; i < sizeof counts / sizeof *counts && k->n_layers < 0; i++) {
         const cJSON *v = json_member(c, counts[i]);
         if (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1e6)

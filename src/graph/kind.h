@@ -21,7 +21,6 @@ typedef enum osh_kind {
 typedef struct osh_kinds { // state for one checkpoint
     const osh_checkpoint *ck; // view
     const char *model_type; // view: model_type of the text model's config; "": the config has none
-    const char *family; // view: model_type of the whole model, which may contain the text model
     int64_t n_layers;         // number of decoder blocks; < 0: unknown
 } osh_kinds;
 
@@ -30,8 +29,8 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck);
  * reason why the module is not certainly a Linear; NULL: the module certainly is a Linear. */
 osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, int64_t I,
                      const char **why);
-/* True if the catalogue (catalogue.c) lists a Linear of that name for the model family. */
-bool osh_catalogue_has(const char *family, const char *name, size_t n);
+/* True if the record of the model_type lists a Linear of that name (catalogue.c). */
+bool osh_catalogue_has(const osh_hf_config *c, const char *name, size_t n);
 /* A module outside of decoder blocks may have another name in transformers. Returns a part of the
  * name that both names have: "lm_head" for any head, "vision_tower" for a module of a vision tower,
  * else the last two parts. Sets *n to its length. Callers make a regex of the part. Returns NULL if

@@ -71,8 +71,8 @@ osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJ
                 *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
                 *period = cJSON_GetObjectItemCaseSensitive(row, "period"),
                 *numbered = cJSON_GetObjectItemCaseSensitive(row, "first");
-    const cJSON *pattern = cJSON_GetObjectItemCaseSensitive(
-        s->config->model, text_of(cJSON_GetObjectItemCaseSensitive(row, "pattern")));
+    const cJSON *pattern = osh_scope_member(
+        s, text_of(cJSON_GetObjectItemCaseSensitive(row, "pattern")));
     double every = 0;
     const cJSON *in = cJSON_GetObjectItemCaseSensitive(row, "in");
     if (cJSON_IsString(in)) {
@@ -147,7 +147,7 @@ static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const
                 *from = cJSON_GetObjectItemCaseSensitive(row, "from"),
                 *every = cJSON_GetObjectItemCaseSensitive(row, "every");
     const cJSON *types = cJSON_IsString(key)
-                             ? cJSON_GetObjectItemCaseSensitive(s->config->model, key->valuestring)
+                             ? osh_scope_member(s, key->valuestring)
                              : NULL;
     *yes = true;
     if (types && !cJSON_IsNull(types)) {
@@ -213,7 +213,7 @@ osh_status osh_scope_sparse(osh_ctx *cx, bool *out, const osh_scope *s, int64_t 
     if (cJSON_IsString(except))
         OSH_TRY(layer_is_listed(cx, &dense, s, except->valuestring, (double)layer));
     if (cJSON_IsString(only) &&
-        cJSON_IsArray(cJSON_GetObjectItemCaseSensitive(s->config->model, only->valuestring))) {
+        cJSON_IsArray(osh_scope_member(s, only->valuestring))) {
         OSH_TRY(layer_is_listed(cx, out, s, only->valuestring, (double)layer));
         goto done;
     }

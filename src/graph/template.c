@@ -107,8 +107,6 @@ done:
     return rc;
 }
 
-/* Replaces the content of a template with the key "extends" by the whole template that it
- * describes. */
 static osh_status template_extend(osh_ctx *cx, osh_template *t, const char *models_dir, int depth);
 
 static osh_status template_find(osh_ctx *cx, osh_template **out, const char *architecture,
@@ -151,6 +149,11 @@ done:
     return rc;
 }
 
+osh_status osh_template_complete(osh_ctx *cx, osh_template *t, const char *models_dir)
+{
+    return template_extend(cx, t, models_dir, 0);
+}
+
 osh_status osh_template_find(osh_ctx *cx, osh_template **out, const char *architecture,
                              const char *models_dir)
 {
@@ -180,7 +183,7 @@ static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, co
                 *key = cJSON_GetObjectItemCaseSensitive(row, "key");
     if (!cJSON_IsString(name) || !cJSON_IsString(key))
         return osh_fail(cx, OSH_E_FORMAT, "%s: \"layers\" and \"key\" are not words", s->tpl->name);
-    const cJSON *all = cJSON_GetObjectItemCaseSensitive(s->config->model, name->valuestring);
+    const cJSON *all = osh_scope_member(s, name->valuestring);
     if (!cJSON_IsObject(all))
         return osh_scope_num_at(cx, out, s, cJSON_GetObjectItemCaseSensitive(row, "else"), depth);
     own = cJSON_GetObjectItemCaseSensitive(member_numbered(all, s->layer), key->valuestring);
@@ -224,15 +227,7 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
 
 const cJSON *osh_scope_member(const osh_scope *s, const char *name)
 {
-    const cJSON *o = s->config->model;
-    for (const char *dot; o && (dot = strchr(name, '.')); name = dot + 1) {
-        char part[MAX_NAME];
-        size_t n = (size_t)(dot - name);
-        if (n >= sizeof part) return NULL;
-        memcpy(part, name, n), part[n] = 0;
-        o = cJSON_GetObjectItemCaseSensitive(o, part);
-    }
-    return cJSON_GetObjectItemCaseSensitive(o, name);
+    return osh_hf_config_member(s->config, name);
 }
 
 /* Returns the default of a key that config.json lacks; NULL: the key has none. If another template
@@ -355,7 +350,7 @@ done:
 static osh_status count_items(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *key)
 {
     const char *name = cJSON_IsString(key) ? key->valuestring : "";
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(s->config->model, name);
+    const cJSON *list = osh_scope_member(s, name);
     if (!cJSON_IsArray(list))
         return osh_fail(cx, OSH_E_FORMAT, "%s: %s is not a list", s->config->path, name);
     *out = cJSON_GetArraySize(list);

@@ -37,6 +37,9 @@ osh_status osh_template_find(osh_ctx *cx, osh_template **out, const char *archit
                              const char *models_dir);
 osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name, const char *text,
                               size_t n);
+/* Replaces the content of a template with the key "extends" by the whole template that it
+ * describes. */
+osh_status osh_template_complete(osh_ctx *cx, osh_template *t, const char *models_dir);
 void osh_template_free(osh_ctx *cx, osh_template *t);
 osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                                    const osh_template *tpl, osh_graph_faults *faults); // defined in

@@ -12,8 +12,8 @@
  * gate and up. Scales whose names end in _scale may also have one number for each output, in either
  * layout ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). If the matrix of an expert is
  * contiguous in the file, its entry is a range of the file. If it is transposed, its elements are
- * gathered from the file when it is read (container_part.c). The tensor with all experts is removed from
- * the checkpoint's list of tensors. Granite calls the two tensors
+ * gathered from the file when it is read (container_part.c). The tensor with all experts is removed
+ * from the checkpoint's list of tensors. Granite calls the two tensors
  * block_sparse_moe.input_linear.weight and output_linear.weight. The rows of gate and up alternate
  * in gpt-oss, whose loader in vLLM takes both in one tensor, experts.3.gate_up_proj.weight [2F, D],
  * with the biases [2F] and [D]. */
@@ -21,23 +21,6 @@
 
 #include "base/name.h"
 #include "io/checkpoint.h"
-
-/* Families whose quantized models have experts with these names in transformers and vLLM. In
- * transformers, conversion_mapping.py has these names for Qwen, GLM and DeepSeek, and
- * quantizers/base.py splits the experts of Llama 4. For the mixture-of-experts models of Qwen3-VL
- * only vLLM uses the names. */
-static const char *const families[] = {
-    "deepseek_v2", "deepseek_v3",      "glm4_moe",  "llama4",     "llama4_text",       "qwen2_moe",
-    "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_moe", "qwen3_next", "qwen3_vl_moe_text",
-};
-
-/* Families of which vLLM 0.32 finds quantized experts by these names (RoutedExperts.load_weights,
- * and GraniteMoeHybridModel.load_weights), but transformers does not. These experts are split only
- * if the output is for vLLM. */
-static const char *const vllm_families[] = {
-    "gemma4_text", "gemma4_unified_text", "gpt_oss", "granitemoe", "granitemoe_swa",
-    "granitemoehybrid", "granitemoeshared",
-};
 
 typedef struct stack { // the two tensors that contain all experts of a layer
     const osh_entry *up, *down; // views; up: the tensor of gate and up; down: the tensor of down
@@ -88,18 +71,18 @@ static const struct stack_kind {
      true, false, GRANITE "experts"},
 };
 
-static bool family_is_in(const osh_hf_config *c, const char *const *list, size_t n)
+/* True if the record of the text model's type has the flag `key`: split_experts (transformers and
+ * vLLM find the codes of single experts), split_for_vllm (only vLLM 0.32 does, as in
+ * RoutedExperts.load_weights; such experts are split only if the output is for vLLM), or
+ * joint_experts. */
+static bool family_has(const osh_hf_config *c, const char *key)
 {
-    const cJSON *type =
-        cJSON_IsObject(c->model) ? cJSON_GetObjectItemCaseSensitive(c->model, "model_type") : NULL;
-    for (size_t i = 0; cJSON_IsString(type) && i < n; i++)
-        if (!strcmp(type->valuestring, list[i])) return true;
-    return false;
+    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(c->text_type, key));
 }
 
 bool osh_experts_are_joint(const osh_checkpoint *ck)
 {
-    return family_is_in(ck->config, (const char *const[]){"gpt_oss"}, 1);
+    return family_has(ck->config, "joint_experts");
 }
 
 /* Names of the codes of joint experts in the file, after the name of the expert, and names of the
@@ -139,7 +122,7 @@ const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor
 
 bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck)
 {
-    return family_is_in(ck->config, vllm_families, sizeof vllm_families / sizeof *vllm_families);
+    return family_has(ck->config, "split_for_vllm");
 }
 
 /* Sets *other to the tensor whose name is `name` with its suffix `from` replaced by the suffix
@@ -386,7 +369,7 @@ done:
 
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck)
 {
-    bool split = family_is_in(ck->config, families, sizeof families / sizeof *families);
+    bool split = family_has(ck->config, "split_experts");
     return split || osh_experts_are_joint(ck) ? checkpoint_part(cx, ck, split) : OSH_OK;
 }
 

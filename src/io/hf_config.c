@@ -1,13 +1,14 @@
 /* hf_config.c - reads config.json of transformers 4 and 5 into one form.
  *
- * An absent key has the default of the config class in transformers. The table below lists the
- * defaults of some families. Other families have the defaults of PretrainedConfig in transformers
- * 4, which ties the embeddings. has_tie_word_embeddings is true if the file has the key
- * tie_word_embeddings, at the top level or in text_config. */
+ * An absent key has the default of the config class in transformers, which the record of the
+ * model_type has (model_types.h). Families without a record have the defaults of PretrainedConfig
+ * in transformers 4, which ties the embeddings. has_tie_word_embeddings is true if the file has the
+ * key tie_word_embeddings, at the top level or in text_config. */
 #include "io/hf_config.h"
 #include "base/file.h"
 #include "io/hf_quant.h"
 #include "io/hf_rope.h"
+#include "io/model_types.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,155 +16,10 @@
 
 enum { MAX_CONFIG_BYTES = 16 << 20 };
 
-typedef struct family {
-    const char *model_type, *architecture;
-    osh_rope_defaults rope;
-    bool tied; // default of tie_word_embeddings
-} family;
-
-static const family families[] = {
-    {"llama", "LlamaForCausalLM", {2048}, false},
-    {"mistral", "MistralForCausalLM", {4096 * 32}, false},
-    {"qwen2", "Qwen2ForCausalLM", {32768}, false},
-    {"qwen3", "Qwen3ForCausalLM", {32768}, false},
-    {"qwen3_moe", "Qwen3MoeForCausalLM", {32768}, false},
-    {"smollm3", "SmolLM3ForCausalLM", {32768, .theta = 2e6}, true},
-    {"granite", "GraniteForCausalLM", {2048}, false},
-    {"olmo2", "Olmo2ForCausalLM", {2048}, false},
-    {"olmo3", "Olmo3ForCausalLM", {2048, .theta = 5e5, .sliding_theta = 5e5}, false},
-    {"stablelm", "StableLmForCausalLM", {4096, .partial_rotary_factor = 0.25}, false},
-    {"phi3", "Phi3ForCausalLM", {4096, 4096, .longrope = true}, false},
-    {"glm4", "Glm4ForCausalLM", {131072, .partial_rotary_factor = 0.5}, false},
-    {"ministral3", "Ministral3ForCausalLM", {262144}, false},
-    {"gemma2", "Gemma2ForCausalLM", {8192}, true},
-    {"gemma3_text", "Gemma3ForCausalLM",
-     {131072, .theta = 1e6, .sliding_theta = 1e4, .sliding_key = "rope_local_base_freq"}, true},
-    {"rnj1", "Rnj1ForCausalLM",
-     {131072, .theta = 1e6, .sliding_theta = 1e4, .sliding_key = "rope_local_base_freq"}, true},
-    {"dbrx", "DbrxForCausalLM", {2048}, false},
-    {"kimi_linear", "KimiLinearForCausalLM", {1048576}, false},
-    {"gemma4_text", "Gemma4ForCausalLM",
-     {131072, .theta = 1e6, .sliding_theta = 1e4, .proportional = 0.25}, true},
-    {"falcon", "FalconForCausalLM", {2048}, true},
-    {"opt", "OPTForCausalLM", {2048}, true},
-    {"gpt2", "GPT2LMHeadModel", {1024}, true},
-    {"mamba2", "Mamba2ForCausalLM", {0}, false},
-    {"llama4_text", "Llama4ForCausalLM", {131072, .theta = 5e5}, false},
-    {"granitemoehybrid", "GraniteMoeHybridForCausalLM", {2048}, false},
-    {"mixtral", "MixtralForCausalLM", {4096 * 32, .theta = 1e6}, false},
-    {"qwen2_moe", "Qwen2MoeForCausalLM", {32768}, false},
-    {"glm4_moe", "Glm4MoeForCausalLM", {131072, .partial_rotary_factor = 0.5}, false},
-    {"deepseek_v2", "DeepseekV2ForCausalLM", {2048}, false},
-    {"deepseek_v3", "DeepseekV3ForCausalLM", {4096}, false},
-    {"kimi_k2", "DeepseekV3ForCausalLM", {4096}, false},
-    {"olmo_hybrid", "OlmoHybridForCausalLM", {65536}, false},
-    {"laguna", "LagunaForCausalLM",
-     {131072, .theta = 5e5, .partial_rotary_factor = 0.5, .sliding_theta = 1e4, .whole = true},
-     false},
-    {"nemotron_h", "NemotronHForCausalLM", {4096}, false},
-    {"deepseek_v32", "DeepseekV32ForCausalLM", {163840}, false},
-    {"glm_moe_dsa", "GlmMoeDsaForCausalLM", {202752}, false},
-    {"gemma", "GemmaForCausalLM", {8192}, true},
-    {"glm", "GlmForCausalLM", {131072, .partial_rotary_factor = 0.5}, false},
-    {"cohere", "CohereForCausalLM", {8192, .theta = 5e5}, true},
-    {"cohere2", "Cohere2ForCausalLM", {8192}, true},
-    {"olmoe", "OlmoeForCausalLM", {4096}, false},
-    {"flex_olmo", "FlexOlmoForCausalLM", {4096, .theta = 5e5}, false},
-    {"seed_oss", "SeedOssForCausalLM", {524288}, false},
-    {"exaone4", "Exaone4ForCausalLM", {2048}, false},
-    {"ernie4_5", "Ernie4_5ForCausalLM", {131072, .theta = 5e5}, true},
-    {"arcee", "ArceeForCausalLM", {4096}, false},
-    {"axk1", "AXK1ForCausalLM", {32768}, false},
-    {"minicpm3", "MiniCPM3ForCausalLM", {32768}, true},
-    {"hy_v3", "HYV3ForCausalLM", {131072, .theta = 11158840}, false},
-    {"afmoe", "AfmoeForCausalLM", {16384}, false},
-    {"cohere2_moe", "Cohere2MoeForCausalLM", {8192}, true},
-    {"mimo_v2_flash", "MiMoV2FlashForCausalLM",
-     {131072, .theta = 5e6, .partial_rotary_factor = 0.334, .sliding_theta = 1e4}, false},
-    {"longcat_flash", "LongcatFlashForCausalLM", {131072, .theta = 1e7}, false},
-    {"granite_swa", "GraniteSWAForCausalLM", {8192}, true},
-    {"granitemoe_swa", "GraniteMoeSWAForCausalLM", {2048}, false},
-    {"bloom", "BloomForCausalLM", {65536}, true},
-    {"mpt", "MptForCausalLM", {65536}, true},
-    {"mamba", "MambaForCausalLM", {0}, true},
-    {"falcon_mamba", "FalconMambaForCausalLM", {0}, true},
-    {"jamba", "JambaForCausalLM", {262144}, false},
-    {"olmo", "OlmoForCausalLM", {2048}, false},
-    {"apertus", "ApertusForCausalLM", {65536, .theta = 1.2e7, .required = true}, false},
-    {"nemotron", "NemotronForCausalLM", {4096, .partial_rotary_factor = 0.5}, false},
-    {"phimoe", "PhimoeForCausalLM", {131072, .theta = 1e6}, false},
-    {"helium", "HeliumForCausalLM", {4096, .theta = 1e5}, false},
-    {"starcoder2", "Starcoder2ForCausalLM", {4096}, true},
-    {"phi", "PhiForCausalLM", {2048, .partial_rotary_factor = 0.5}, false},
-    {"granitemoe", "GraniteMoeForCausalLM", {2048}, false},
-    {"granitemoeshared", "GraniteMoeSharedForCausalLM", {2048}, false},
-    {"dots1", "Dots1ForCausalLM", {2048}, false},
-    {"glm4_moe_lite", "Glm4MoeLiteForCausalLM", {202752}, false},
-    {"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", {131072, .theta = 5e5}, true},
-    {"hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", {2048, .alpha = true}, false},
-    {"hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", {2048, .alpha = true}, false},
-    {"minimax_m2", "MiniMaxM2ForCausalLM", {196608, .theta = 5e6}, false},
-    {"gptj", "GPTJForCausalLM", {2048}, false},
-    {"codegen", "CodeGenForCausalLM", {2048}, false},
-    {"gpt_bigcode", "GPTBigCodeForCausalLM", {1024}, true},
-    {"bamba", "BambaForCausalLM", {262144, .partial_rotary_factor = 0.5}, false},
-    {"solar_open", "SolarOpenForCausalLM", {131072, .theta = 1e6}, false},
-    {"exaone_moe", "ExaoneMoeForCausalLM", {2048}, false},
-    {"ministral", "MinistralForCausalLM", {131072}, false},
-    {"cwm", "CwmForCausalLM", {131072, .theta = 1e6, .required = true}, false},
-    {"vaultgemma", "VaultGemmaForCausalLM", {8192}, true},
-    {"lfm2", "Lfm2ForCausalLM", {128000, .theta = 1e6}, true},
-    {"lfm2_moe", "Lfm2MoeForCausalLM", {128000, .theta = 1e6}, true},
-    {"jais2", "Jais2ForCausalLM", {8192}, false},
-    {"falcon_h1", "FalconH1ForCausalLM", {8192}, false},
-    {"hyperclovax", "HyperCLOVAXForCausalLM", {2048}, false},
-    /* The rows below are for a config.json of transformers 4, without text_config. */
-    {"qwen2_5_vl", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
-    {"qwen2_5_vl_text", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
-    {"qwen2_vl", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
-    {"qwen2_vl_text", "Qwen2ForCausalLM", {32768, .theta = 1e6}, false},
-    {"qwen3_vl_moe_text", "Qwen3MoeForCausalLM", {128000, .theta = 5e5}, false},
-    {"qwen3_vl_text", "Qwen3ForCausalLM", {128000, .theta = 5e5}, false},
-    {"glm4v_text", "Glm4ForCausalLM", {32768}, false},
-    {"glm_ocr_text", "Glm4ForCausalLM", {131072}, false},
-    {"glm4v_moe_text", "Glm4MoeForCausalLM", {65536, .partial_rotary_factor = 0.5}, false},
-    {"granite4_vision_text", "GraniteForCausalLM", {2048}, false},
-    {"paddleocr_vl_text", "Ernie4_5ForCausalLM", {131072, .theta = 5e5}, false},
-    {"hunyuan_vl_text", "HunYuanDenseV1ForCausalLM", {2048, .alpha = true}, false},
-    {"gemma4_unified_text", "Gemma4ForCausalLM",
-     {262144, .theta = 1e6, .sliding_theta = 1e4, .proportional = 0.25}, false},
-    {"qwen2_5_omni_text", "Qwen2ForCausalLM", {32768}, false},
-    {"qwen3_omni_moe_text", "Qwen3MoeForCausalLM", {32768}, false},
-    {"cosmos3_edge_text", "Cosmos3EdgeTextModel", {131072, .theta = 1e8}, false},
-    {"mllama_text_model", "MllamaForCausalLM", {131072, .theta = 5e5}, false},
-    {"qwen3_next", "Qwen3NextForCausalLM", {32768, .partial_rotary_factor = 0.25}, false},
-    {"qwen3_5_text", "Qwen3_5ForCausalLM", {32768, .partial_rotary_factor = 0.25}, false},
-    {"qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", {32768, .partial_rotary_factor = 0.25}, false},
-    {"gpt_oss", "GptOssForCausalLM", {131072, .theta = 1.5e5, .required = true}, false},
-    {"gpt_neox", "GPTNeoXForCausalLM",
-     {2048, .partial_rotary_factor = 0.25, .theta_key = "rotary_emb_base",
-      .partial_key = "rotary_pct"}, false},
-};
-
 static const cJSON *hf_member(const cJSON *o, const char *key)
 {
     const cJSON *v = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, key) : NULL;
     return v && !cJSON_IsNull(v) ? v : NULL;
-}
-
-/* Returns the row of the table for the model_type of config.json, or for its architecture if
- * config.json has no model_type. Returns NULL if the table has no such row. */
-static const family *find_family(const osh_hf_config *c)
-{
-    const cJSON *v = hf_member(c->model, "model_type");
-    const char *type = cJSON_IsString(v) ? v->valuestring : NULL;
-
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        if (type && !strcmp(type, families[i].model_type)) return &families[i];
-        if (!type && c->architecture && !strcmp(c->architecture, families[i].architecture))
-            return &families[i];
-    }
-    return NULL;
 }
 
 /* Reads the dtype. "dtype" has precedence over "torch_dtype", as in transformers 5. */
@@ -195,72 +51,22 @@ static osh_status take_architecture(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
-/* For a model that contains a text model: true if transformers 5.17 ties head and embedding when
- * config.json has no tie_word_embeddings. */
-static bool ties_by_default(const osh_hf_config *c)
-{
-    static const char *const tied[] = {"aya_vision",
-                                       "blip",
-                                       "cohere2_vision",
-                                       "deepseek_vl",
-                                       "deepseek_vl_hybrid",
-                                       "diffusion_gemma",
-                                       "ernie4_5_vl_moe",
-                                       "florence2",
-                                       "fun_asr_nano",
-                                       "gemma3",
-                                       "gemma3n",
-                                       "gemma4",
-                                       "gemma4_unified",
-                                       "glmasr",
-                                       "got_ocr2",
-                                       "granite_speech",
-                                       "granite_speech_plus",
-                                       "hunyuan_vl",
-                                       "internvl",
-                                       "janus",
-                                       "kimi_k25",
-                                       "kosmos-2",
-                                       "kosmos-2.5",
-                                       "lfm2_vl",
-                                       "lighton_ocr",
-                                       "mistral3",
-                                       "ovis2",
-                                       "paddleocr_vl",
-                                       "paligemma",
-                                       "pp_chart2table",
-                                       "qwen3_asr",
-                                       "shieldgemma2",
-                                       "voxtral_realtime"};
-    const char *type = osh_hf_config_str(c, "model_type");
-    for (size_t i = 0; i < sizeof tied / sizeof *tied; i++)
-        if (type && !strcmp(type, tied[i])) return true;
-    return false;
-}
-
 bool osh_hf_config_has_conv1d(const osh_hf_config *c)
 {
-    static const char *const types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer",
-                                        "clvp"};
-    const cJSON *type = hf_member(c->model, "model_type");
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (cJSON_IsString(type) && !strcmp(type->valuestring, types[i])) return true;
-    return false;
+    return cJSON_IsTrue(hf_member(c->text_type, "conv1d"));
 }
 
 /* Reads tie_word_embeddings, which config.json has for the whole model or for the text model.
  * transformers reads one of the two values, depending on the family. This function sets the result
  * to true if at least one of them is true. */
-static osh_status take_ties(osh_ctx *cx, osh_hf_config *c, const family *fam)
+static osh_status take_ties(osh_ctx *cx, osh_hf_config *c)
 {
     osh_status rc = OSH_OK;
     static const char key[] = "tie_word_embeddings";
     bool inside = c->model != c->json, inner = false;
-    OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, key,
-                             inside ? ties_by_default(c)
-                             : fam  ? fam->tied
-                                    : true,
-                             c->path));
+    // a family without a record has the default of transformers 4
+    bool dflt = c->type ? cJSON_IsTrue(hf_member(c->type, "tied")) : !inside;
+    OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, key, dflt, c->path));
     if (inside) OSH_TRY(osh_json_bool_or(cx, &inner, c->model, key, false, c->path));
     c->tie_word_embeddings |= inner;
     c->has_tie_word_embeddings = hf_member(c->json, key) || hf_member(c->model, key);
@@ -268,27 +74,77 @@ done:
     return rc;
 }
 
-static osh_status take_all(osh_ctx *cx, osh_hf_config *c)
+/* Reads the default values of the rope from the record of a family. */
+static osh_rope_defaults rope_defaults(const cJSON *type)
+{
+    osh_rope_defaults d = {.keys = hf_member(type, "keys")};
+    const struct { const char *key; double *to; } numbers[] = {
+        {"rope_theta", &d.theta}, {"partial_rotary_factor", &d.partial_rotary_factor},
+        {"sliding_rope_theta", &d.sliding_theta}, {"proportional_rope", &d.proportional}};
+    const struct { const char *key; int64_t *to; } lengths[] = {
+        {"max_position_embeddings", &d.max_position_embeddings},
+        {"original_max_position_embeddings", &d.original_max_position_embeddings}};
+    const struct { const char *key; bool *to; } flags[] = {
+        {"longrope", &d.longrope}, {"rope_required", &d.required}, {"rope_alpha", &d.alpha},
+        {"partial_without_rope", &d.whole}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const cJSON *v = hf_member(type, numbers[i].key);
+        if (cJSON_IsNumber(v)) *numbers[i].to = v->valuedouble;
+    }
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const cJSON *v = hf_member(type, lengths[i].key);
+        if (cJSON_IsNumber(v)) *lengths[i].to = (int64_t)v->valuedouble;
+    }
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        *flags[i].to = cJSON_IsTrue(hf_member(type, flags[i].key));
+    return d;
+}
+
+/* Finds the text model and the records of the model types, and reads what depends on them. */
+static osh_status take_types(osh_ctx *cx, osh_hf_config *c, const char *models_dir)
 {
     osh_status rc = OSH_OK;
-    const osh_rope_defaults none = {0};
-    const family *fam;
-    const cJSON *text = hf_member(c->json, "text_config");
-    osh_rope rope[2];
-
-    /* Omni models have the parts that read and answer inside thinker_config. */
-    if (!text) text = hf_member(hf_member(c->json, "thinker_config"), "text_config");
+    const char *type = osh_hf_config_str(c, "model_type");
+    OSH_TRY(osh_model_type_find(cx, &c->type, type, c->architecture, models_dir));
+    const char *at = cJSON_GetStringValue(hf_member(c->type, "text_config"));
+    const cJSON *text = osh_json_inner(c->json, at ? at : "text_config");
     c->model = cJSON_IsObject(text) ? text : c->json;
-    OSH_TRY(take_architecture(cx, c));
-    OSH_TRY(take_dtype(cx, c));
-    OSH_TRY(osh_hf_quant_read(cx, c));
-    fam = find_family(c);
-    c->text_architecture = fam ? fam->architecture : NULL;
-    OSH_TRY(take_ties(cx, c, fam));
-    OSH_TRY(osh_hf_rope_read(cx, rope, &c->rope_unknown, c->model, fam ? &fam->rope : &none));
+    type = cJSON_GetStringValue(hf_member(c->model, "model_type"));
+    OSH_TRY(osh_model_type_find(cx, &c->text_type, type, c->architecture, models_dir));
+    c->text_architecture = cJSON_GetStringValue(hf_member(c->text_type, "text"));
+    OSH_TRY(take_ties(cx, c));
+    osh_rope rope[2];
+    osh_rope_defaults defaults = rope_defaults(c->text_type);
+    OSH_TRY(osh_hf_rope_read(cx, rope, &c->rope_unknown, c->model, &defaults));
     c->rope = rope[0], c->rope_sliding = rope[1];
 done:
     return rc;
+}
+
+static osh_status take_all(osh_ctx *cx, osh_hf_config *c)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(take_architecture(cx, c));
+    OSH_TRY(take_types(cx, c, NULL));
+    OSH_TRY(take_dtype(cx, c));
+    OSH_TRY(osh_hf_quant_read(cx, c));
+done:
+    return rc;
+}
+
+osh_status osh_hf_config_in(osh_ctx *cx, osh_hf_config *out, const osh_hf_config *c,
+                            const char *models_dir)
+{
+    *out = *c;
+    out->type = out->text_type = NULL, out->rope_unknown = NULL;
+    return take_types(cx, out, models_dir);
+}
+
+void osh_hf_config_drop(osh_ctx *cx, osh_hf_config *out)
+{
+    cJSON_Delete(out->type);
+    cJSON_Delete(out->text_type);
+    osh_free(cx, out->rope_unknown);
 }
 
 osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir)
@@ -315,10 +171,10 @@ done:
 void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c)
 {
     if (!c) return;
+    osh_hf_config_drop(cx, c);
     cJSON_Delete(c->json);
     cJSON_Delete(c->quantization_json);
     osh_free(cx, c->quantization_path);
-    osh_free(cx, c->rope_unknown);
     osh_free(cx, c->text);
     osh_free(cx, c->path);
     osh_free(cx, c);
@@ -339,6 +195,14 @@ osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf
     return osh_json_num_or(cx, out, c->json, key, 0, c->path);
 }
 
+const cJSON *osh_hf_config_member(const osh_hf_config *c, const char *name)
+{
+    const cJSON *v = osh_json_inner(c->model, name);
+    const char *other = v ? NULL : cJSON_GetStringValue(
+                                       hf_member(hf_member(c->text_type, "keys"), name));
+    return other ? osh_json_inner(c->model, other) : v;
+}
+
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key)
 {
     const cJSON *v = hf_member(c->json, key);
@@ -355,13 +219,15 @@ static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const ch
     return rc;
 }
 
-/* Removes quantization_config from text_config. If `untie` is true, sets tie_word_embeddings in
- * text_config to false. If this changes anything, replaces the old text_config in *text by the new
- * one. */
+/* Removes quantization_config from the text model's config, which is an object of config.json. If
+ * `untie` is true, sets tie_word_embeddings in it to false. If this changes anything, replaces the
+ * old object in *text by the new one. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;
-    const cJSON *inner = hf_member(c->json, "text_config");
+    const char *own = cJSON_GetStringValue(hf_member(c->type, "text_config"));
+    const char *key = own && !strchr(own, '.') ? own : "text_config";
+    const cJSON *inner = hf_member(c->json, key);
     cJSON *copy = NULL;    // own
     char *printed = NULL;  // own
     untie &= cJSON_IsTrue(hf_member(inner, "tie_word_embeddings"));
@@ -372,7 +238,7 @@ static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config
         !cJSON_ReplaceItemInObjectCaseSensitive(copy, "tie_word_embeddings", cJSON_CreateFalse()))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
     OSH_TRY(osh_json_print(cx, &printed, copy, 2));
-    OSH_TRY(edit_again(cx, text, "text_config", printed, c->path));
+    OSH_TRY(edit_again(cx, text, key, printed, c->path));
 done:
     cJSON_Delete(copy);
     osh_free(cx, printed);

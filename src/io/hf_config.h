@@ -36,13 +36,15 @@ typedef struct osh_hf_config {
     /* The object text_config of `json` if the model also reads images or sound; else `json`
      * itself. */
     const cJSON *model; // view
-    /* static text: architecture of the text model, from the table in hf_config.c; NULL: the table
-     * does not have the family. */
+    /* Records (model_types.h) of the model_type of `json`, and of `model`; NULL: models/ has
+     * none. */
+    cJSON *type, *text_type; // own
+    /* View of text_type: architecture of the text model; NULL: models/ does not have the family. */
     const char *text_architecture;
     /* View of json: architectures[0]; NULL: config.json has no architecture. */
     const char *architecture;
     osh_dtype dtype;          // value of dtype or torch_dtype; OSH_DTYPE_NONE: the file has neither
-    /* Value in the file, or the family's default if the file has none (hf_config.c). */
+    /* Value in the file, or the family's default if the file has none. */
     bool tie_word_embeddings;
     bool has_tie_word_embeddings;
     osh_rope rope;
@@ -66,6 +68,15 @@ osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf
                              const char *key);
 /* Returns a view, or NULL if the key is absent. */
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key);
+/* Sets *out to a copy of c for which the files of models_dir have precedence over the embedded
+ * records. The copy has views of c, so c must live longer. osh_hf_config_drop frees the rest. */
+osh_status osh_hf_config_in(osh_ctx *cx, osh_hf_config *out, const osh_hf_config *c,
+                            const char *models_dir);
+void osh_hf_config_drop(osh_ctx *cx, osh_hf_config *out);
+/* Returns a member of the text model's config. A name with dots is a member of an inner object. If
+ * there is no such member, searches the family's other name of the key. Returns NULL if there is
+ * none. */
+const cJSON *osh_hf_config_member(const osh_hf_config *c, const char *name);
 /* True if the model type has modules of the class Conv1D, which store weights as [in, out]. */
 bool osh_hf_config_has_conv1d(const osh_hf_config *c);
 /* Changes the number of experts from n_all to n in *c, and in the text that

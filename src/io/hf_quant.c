@@ -1,6 +1,6 @@
 /* hf_quant.c - finds the description of a quantized source.
  *
- *   config.json: quantization_config, text_config.quantization_config or compression_config
+ *   config.json: quantization_config, that of the text model, or compression_config
  *   quantize_config.json, quant_config.json
  *   hf_quant_config.json       the description is the value of the key "quantization"
  *
@@ -80,7 +80,7 @@ osh_status osh_hf_quant_read(osh_ctx *cx, osh_hf_config *c)
 {
     osh_status rc = OSH_OK;
     const cJSON *q = quant_member(c->json, "quantization_config");
-    if (!q) q = quant_member(quant_member(c->json, "text_config"), "quantization_config");
+    if (!q) q = quant_member(c->model, "quantization_config");
     if (!q) q = quant_member(c->json, "compression_config");
     if (q && !cJSON_IsObject(q))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: quantization_config is not an object", c->path);

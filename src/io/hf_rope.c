@@ -35,6 +35,14 @@ static const cJSON *rope_member(const cJSON *o, const char *key)
     return v && !cJSON_IsNull(v) ? v : NULL;
 }
 
+/* Returns the family's name of the key if config.json has no member with the usual name. */
+static const char *top_key(const reader *r, const char *key)
+{
+    const char *other =
+        cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->family->keys, key));
+    return other && !rope_member(r->config, key) ? other : key;
+}
+
 static void set_problem(reader *r, const char *key, const char *text)
 {
     if (r->problem || r->rc) return;
@@ -229,15 +237,14 @@ static void read_longrope(reader *r, osh_rope *p)
 static void read_theta(reader *r, osh_rope *p, bool sliding)
 {
     const osh_rope_defaults *f = r->family;
-    const char *key = sliding ? f->sliding_key : "rope_theta";
-    if (!sliding && f->theta_key && !rope_member(r->config, key)) key = f->theta_key;
+    const char *key = top_key(r, sliding ? "sliding_rope_theta" : "rope_theta");
     double dflt = sliding ? f->sliding_theta : f->theta;
 
     if (dflt == 0) dflt = 10000;
     p->none = !sliding && cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(
                               r->dict ? r->dict : r->config, "rope_theta"));
     if (rope_member(r->dict, "rope_theta")) p->theta = take_num(r, r->dict, "rope_theta", dflt);
-    else p->theta = key ? take_num(r, r->config, key, dflt) : dflt;
+    else p->theta = take_num(r, r->config, key, dflt);
 }
 
 static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const cJSON *config,
@@ -250,7 +257,8 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
 
     find_dict(&r, sliding);
     p.max_position_embeddings =
-        take_length(&r, config, "max_position_embeddings", family->max_position_embeddings);
+        take_length(&r, config, top_key(&r, "max_position_embeddings"),
+                    family->max_position_embeddings);
     p.type = find_type(&r);
     if (!r.dict && family->required) set_problem(&r, "rope_parameters", "is missing");
     read_theta(&r, &p, sliding);
@@ -259,7 +267,7 @@ static osh_status read_rope(osh_ctx *cx, osh_rope *rope, char **unknown, const c
     bool by_type = family->sliding_theta != 0;
     from = by_type || rope_member(r.dict, "partial_rotary_factor") ? r.dict : config;
     const char *partial = "partial_rotary_factor";
-    if (!rope_member(from, partial) && family->partial_key) partial = family->partial_key;
+    if (from == config) partial = top_key(&r, partial);
     bool rotates_part =
         family->partial_rotary_factor > 0 && !(family->whole && (sliding || r.dict));
     p.partial_rotary_factor =

@@ -8,12 +8,11 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
     int64_t max_position_embeddings, original_max_position_embeddings;
     /* Values of these keys. 0: the values of most families, 10000 and 1. */
     double theta, partial_rotary_factor;
-    /* other names that rope_theta and partial_rotary_factor have in older files; NULL: none */
-    const char *theta_key, *partial_key;
     /* Theta of layers with sliding attention, if they have a rope of their own. 0: all layers have
      * the same rope. */
     double sliding_theta;
-    const char *sliding_key; // key of sliding_theta in config.json; NULL: there is no such key
+    /* Object of other names that keys have in the family's config.json; NULL: no other names. */
+    const cJSON *keys; // view
     /* partial_rotary_factor of layers with full attention if config.json has no rope: they then
      * have the type "proportional". 0: they do not have this type. */
     double proportional;

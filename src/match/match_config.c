@@ -236,11 +236,13 @@ done:
 static osh_status ignore_other_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    const osh_other_names *o;
-    for (size_t i = 0; (o = osh_modules_other_names(p->in->ck->config, i)); i++) {
-        char *entry[] = {(char *)(uintptr_t)o->entry};
-        OSH_TRY(ignore_entries(cx, p, cs, &(osh_strs){entry, 1}));
-    }
+    osh_other_names o = osh_modules_other_names(p->in->ck->config);
+    const cJSON *lists[] = {o.tower, o.dense}, *v;
+    for (int i = 0; i < 2; i++)
+        cJSON_ArrayForEach(v, lists[i]) {
+            char *entry[] = {v->valuestring};
+            if (cJSON_IsString(v)) OSH_TRY(ignore_entries(cx, p, cs, &(osh_strs){entry, 1}));
+        }
 done:
     return rc;
 }

@@ -62,33 +62,20 @@ done:
     return rc;
 }
 
-const osh_other_names *osh_modules_other_names(const osh_hf_config *c, size_t i)
+osh_other_names osh_modules_other_names(const osh_hf_config *c)
 {
-    static const osh_other_names rows[] = {
-        {"phimoe", "re:.*\\.mlp\\.router$", false},
-        {"qianfan_ocr", "re:.*vision_tower.*", true},
-        {"qianfan_ocr", "re:.*multi_modal_projector.*", true},
-        {"granite_speech", "re:.*encoder\\.layers?\\..*", true},
-        {"granite_speech", "re:.*projector\\.qformer\\..*", true},
-        {"granite_speech_plus", "re:.*encoder\\.layers?\\..*", true},
-        {"granite_speech_plus", "re:.*projector\\.qformer\\..*", true},
-        {"paddleocr_vl", "re:.*projector\\.linear.*", true},
-        {"hunyuan_vl", "re:.*vision_tower.*", true}};
-    const char *type = osh_hf_config_str(c, "model_type");
-    for (size_t k = 0; type && k < sizeof rows / sizeof *rows; k++)
-        if (!strcmp(type, rows[k].family) && !i--) return &rows[k];
-    return NULL;
+    return (osh_other_names){cJSON_GetObjectItemCaseSensitive(c->type, "tower_entries"),
+                             cJSON_GetObjectItemCaseSensitive(c->type, "dense_entries")};
 }
 
 /* Returns the reason why a module outside of the template is never quantized, or NULL. */
 static const char *unknown_reason(const osh_matching *p, osh_kind kind, const char *why)
 {
-    const osh_other_names *o;
     if (kind == OSH_KIND_CONV1D) return why;
     if (!p->in->graph->wrapped || kind != OSH_KIND_LINEAR)
         return "not in the architecture's template";
-    for (size_t i = 0; (o = osh_modules_other_names(p->in->ck->config, i)); i++)
-        if (o->tower) return "in a tower whose modules have other names in transformers";
+    if (osh_modules_other_names(p->in->ck->config).tower)
+        return "in a tower whose modules have other names in transformers";
     return NULL;
 }
 

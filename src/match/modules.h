@@ -41,13 +41,12 @@ static inline bool osh_is_embedding(const osh_plan_module *c)
 /* A regex for dense modules of a family, whose tensors have other names than the modules in
  * transformers. */
 typedef struct osh_other_names {
-    const char *family; // model_type
-    const char *entry;  // entry of the ignore list
-    bool tower;         // true if the modules are in a tower, of which no module is then quantized
+    const cJSON *tower; // view: entries of the ignore list for modules of towers, of which no
+                        // module is then quantized; NULL: none
+    const cJSON *dense; // view: entries for other modules; NULL: none
 } osh_other_names;
 
-/* Returns entry i (static) of the config's family; NULL: the family has no entry i. */
-const osh_other_names *osh_modules_other_names(const osh_hf_config *c, size_t i);
+osh_other_names osh_modules_other_names(const osh_hf_config *c);
 /* Lists the modules of the source. On failure, too, the caller calls osh_modules_deinit. */
 osh_status osh_modules_list(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p);
 void osh_modules_deinit(osh_ctx *cx, osh_plan_modules *cs);

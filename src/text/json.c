@@ -162,6 +162,17 @@ static const cJSON *json_value_of(const cJSON *o, const char *key)
     return v && !cJSON_IsNull(v) ? v : NULL;
 }
 
+const cJSON *osh_json_inner(const cJSON *o, const char *name)
+{
+    for (const char *dot; o && (dot = strchr(name, '.')); name = dot + 1) {
+        const cJSON *m = cJSON_IsObject(o) ? o->child : NULL;
+        size_t n = (size_t)(dot - name);
+        while (m && (strncmp(m->string, name, n) || m->string[n])) m = m->next;
+        o = m;
+    }
+    return cJSON_GetObjectItemCaseSensitive(o, name);
+}
+
 osh_status osh_json_int_or(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key, int64_t dflt,
                            const char *what)
 {

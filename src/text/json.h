@@ -15,6 +15,9 @@ enum { OSH_JSON_NUL = 1, OSH_JSON_NAN = 2 };
 osh_status osh_json_parse(osh_ctx *cx, cJSON **out, const char *text, size_t n, const char *what,
                           int flags); // *out: own, freed with cJSON_Delete
 osh_status osh_json_read(osh_ctx *cx, cJSON **out, const char *path, size_t max_bytes, int flags);
+/* Returns the member of an object, or NULL if there is none. `name` may have dots: "a.b" is the
+ * member b of the object a. */
+const cJSON *osh_json_inner(const cJSON *o, const char *name);
 /* Getters of members of an object. `what` is the name of the file in messages. The *_or functions
  * return the default if the member is absent or null. A member of another type is an error. */
 osh_status osh_json_int(osh_ctx *cx, int64_t *out, const cJSON *o, const char *key,

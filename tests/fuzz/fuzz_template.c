@@ -1,4 +1,5 @@
-/* fuzz_template.c - reads any bytes as a graph template for a small real checkpoint.
+/* fuzz_template.c - reads any bytes as a graph template for a small real checkpoint, or as the
+ * changes of an embedded template.
  *
  * The result must be a graph that can be cut and printed, or an error with a message. All memory
  * must be freed. */
@@ -33,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     open_once();
     size_t before = osh_mem_live(cx);
     osh_status rc = osh_template_parse(cx, &t, "fuzz.json", (const char *)data, n);
+    if (!rc) rc = osh_template_complete(cx, t, NULL);
     if (!rc) rc = osh_graph_from_template(cx, &g, ck, t, NULL);
     if (!rc) rc = osh_partition_new(cx, &p, g, NULL, 0, 1);
     if (!rc) rc = osh_graph_dot(cx, &dot, g, p);

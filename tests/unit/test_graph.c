@@ -4,6 +4,7 @@
 #include "graph/exec.h"
 #include "graph/models.h"
 #include "graph/template.h"
+#include "io/model_types.h"
 #include "plain.h"
 
 #include <setjmp.h>
@@ -497,6 +498,92 @@ static void extended_templates(void **state)
     }
 }
 
+/* "renames" of a template that extends another apply to the names in lists, too. */
+static void renamed_lists(void **state)
+{
+    static const char text[] =
+        "{\"architectures\": [\"TinyForCausalLM\"], \"extends\": \"OlmoHybridForCausalLM\","
+        " \"renames\": [[\"feedforward_layer_norm\", \"ffn_norm\"]]}";
+    fixture f;
+    osh_template *t = NULL;
+    char *all = NULL;
+    (void)state;
+    open_case(&f, "llama_default");
+    tiny_check(f.cx, osh_template_parse(f.cx, &t, "tiny.json", text, sizeof text - 1));
+    tiny_check(f.cx, osh_template_complete(f.cx, t, NULL));
+    tiny_check(f.cx, osh_json_print(f.cx, &all, t->json, 0));
+    assert_non_null(strstr(all, "\"ffn_norm\""));
+    assert_null(strstr(all, "feedforward_layer_norm"));
+    osh_free(f.cx, all);
+    osh_template_free(f.cx, t);
+    close_case(&f);
+}
+
+/* A file of models_dir has what the reader of config.json must know about a model_type: its
+ * defaults, and the names of keys. */
+static void types_of_a_directory(void **state)
+{
+    static const char start[] = "{\"architectures\": [\"LlamaForCausalLM\"], "
+                                "\"extends\": \"MistralForCausalLM\", \"window\": null, "
+                                "\"model_types\": {\"llama\": ";
+    static const struct {
+        const char *record, *says;
+        double theta;
+    } rows[] = {
+        {"{\"rope_theta\": 77}", NULL, 77},
+        {"{\"keys\": {\"rope_theta\": \"vocab_size\"}}", NULL, 0},
+        {"{\"keys\": {\"rope_theta\": 1}}", "model_types.llama.keys to be an object of texts", 0},
+        {"{\"tied\": 1}", "model_types.llama.tied to be true or false", 0},
+        {"{\"rope_theta\": 0}", "model_types.llama.rope_theta to be a number above 0", 0},
+        {"{\"towers\": {\"a\": 1}}", "towers to be an object of lists of texts", 0},
+        {"{\"head\": []}", "model_types.llama.head to be a text", 0},
+        {"{\"dense_entries\": [1]}", "dense_entries to be a list of texts", 0},
+        {"{\"thea\": 1}", "model_types.llama.thea to be absent", 0},
+        {"[]", "model_types.llama is not an object", 0},
+    };
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        fixture f;
+        char path[64], text[512];
+        osh_hf_config c = {0};
+        open_case(&f, "llama_default");
+        set_config(&f, "rope_parameters", NULL);
+        tiny_write(f.cx, &f.t, f.dir, OSH_F32);
+        tiny_check(f.cx, osh_checkpoint_open(f.cx, &f.ck, f.dir));
+        snprintf(path, sizeof path, "%s/mine", f.dir);
+        tiny_check(f.cx, osh_dir_make(f.cx, path));
+        snprintf(path, sizeof path, "%s/mine/tiny.json", f.dir);
+        snprintf(text, sizeof text, "%s%s}}", start, rows[r].record);
+        tiny_check(f.cx, osh_file_write_all(f.cx, path, text, strlen(text)));
+        snprintf(path, sizeof path, "%s/mine", f.dir);
+        osh_status rc = osh_graph_new(f.cx, &f.g, f.ck, path);
+        if (rows[r].says ? rc != OSH_E_FORMAT || !strstr(osh_error_text(f.cx), rows[r].says) : rc)
+            fail_msg("row %d: status %d, %s", (int)r, rc, osh_error_text(f.cx));
+        if (!rc) tiny_check(f.cx, osh_hf_config_in(f.cx, &c, f.ck->config, path));
+        cJSON *vocab = cJSON_GetObjectItemCaseSensitive(f.ck->config->json, "vocab_size");
+        if (!rc) assert_true(c.rope.theta == (rows[r].theta ? rows[r].theta : vocab->valuedouble));
+        osh_hf_config_drop(f.cx, &c);
+        close_case(&f);
+    }
+}
+
+/* Each embedded record has keys that are known, and values of the right types. */
+static void types_that_are_embedded(void **state)
+{
+    fixture f;
+    (void)state;
+    open_case(&f, "llama_default");
+    assert_true(osh_n_embedded_types > 150);
+    for (size_t i = 0; i < osh_n_embedded_models; i++) {
+        const osh_embedded_model *m = &osh_embedded_models[i];
+        cJSON *json = NULL;
+        tiny_check(f.cx, osh_json_parse(f.cx, &json, m->text, m->n, m->name, 0));
+        tiny_check(f.cx, osh_model_types_check(f.cx, json, m->name));
+        cJSON_Delete(json);
+    }
+    close_case(&f);
+}
+
 /* The outputs of the Mamba 2 scan and the residual stream are F32; all other values have the
  * compute dtype. An op that needs its input in the compute dtype is refused if the input is F32. */
 static void values_in_f32(void **state)
@@ -613,6 +700,9 @@ int main(void)
         cmocka_unit_test(integers_are_no_weights),
         cmocka_unit_test(broken_templates),
         cmocka_unit_test(extended_templates),
+        cmocka_unit_test(renamed_lists),
+        cmocka_unit_test(types_of_a_directory),
+        cmocka_unit_test(types_that_are_embedded),
         cmocka_unit_test(values_in_f32),
         cmocka_unit_test(knows_architectures),
         cmocka_unit_test(out_of_memory),

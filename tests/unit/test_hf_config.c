@@ -256,6 +256,43 @@ static void test_rope_of_families(void **state)
     osh_hf_config_close(f->cx, c);
 }
 
+/* The record of a wrapper says where the text model's config is. The text model has its own record.
+ * An output without a tied head has its config edited in this place. */
+static void test_text_model(void **state)
+{
+    static const char text[] = "{\"model_type\": \"smollm3\", \"vocab_size\": 9, "
+                               "\"tie_word_embeddings\": true, \"quantization_config\": {}}";
+    static const struct { const char *type, *open, *close; } rows[] = {
+        {"llava", "\"text_config\": ", ""},
+        {"internvl_chat", "\"llm_config\": ", ""},
+        {"qwen2_5_omni", "\"thinker_config\": {\"text_config\": ", "}"},
+        {"unheard_of", "\"text_config\": ", ""},
+    };
+    fixture *f = *state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char whole[512], *out = NULL;
+        snprintf(whole, sizeof whole, "{\"model_type\": \"%s\", %s%s%s}", rows[i].type,
+                 rows[i].open, text, rows[i].close);
+        osh_hf_config *c = open_text(f, whole);
+        assert_string_equal(c->text_architecture, "SmolLM3ForCausalLM");
+        assert_true(c->rope.theta == 2e6 && c->tie_word_embeddings && c->quantization_config);
+        assert_true(osh_hf_config_member(c, "vocab_size")->valuedouble == 9);
+        assert_int_equal(osh_hf_config_with_quantization(f->cx, &out, c, "", true), OSH_OK);
+        if (!*rows[i].close) assert_null(strstr(out, "quantization_config"));
+        if (!*rows[i].close) assert_null(strstr(out, "true"));
+        osh_free(f->cx, out);
+        osh_hf_config_close(f->cx, c);
+    }
+    /* without a model_type, the architecture decides */
+    osh_hf_config *c = open_text(f, "{\"architectures\": [\"SmolLM3ForCausalLM\"]}");
+    assert_true(c->rope.theta == 2e6 && c->tie_word_embeddings);
+    osh_hf_config_close(f->cx, c);
+    c = open_text(
+        f, "{\"architectures\": [\"LlavaForConditionalGeneration\"], \"text_config\": {}}");
+    assert_null(c->text_architecture);
+    osh_hf_config_close(f->cx, c);
+}
+
 static void test_refused(void **state)
 {
     fixture *f = *state;
@@ -352,6 +389,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_fields, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_rope_unknown, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_rope_of_families, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_text_model, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_refused, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_with_quantization, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_torture, setup_dir, teardown_dir),

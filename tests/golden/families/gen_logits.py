@@ -61,7 +61,7 @@ def make(family):
             logits = tiny_families.speaker(loaded.float())(torch.from_numpy(ids)[None], use_cache=False).logits[0].numpy()
         tiny_families.strip(folder, pathlib.Path(d) / "bare")
         config = json.loads((pathlib.Path(d) / "bare" / "config.json").read_text())
-    for key in [k for k in config if k.endswith("_config") and k not in ("text_config", "thinker_config", "attn_config", "ffn_config")]:
+    for key in [k for k in config if k.endswith("_config") and k not in ("text_config", "llm_config", "thinker_config", "attn_config", "ffn_config")]:
         del config[key]
     assert np.isfinite(logits).all() and logits.shape == (TOKENS, VOCABULARY), (family, logits.shape)
     rows = {"config": config, "lens": [TOKENS], "logit_samples": 1, "tensors": stored}

@@ -61,6 +61,7 @@ static inline void tiny_open(osh_ctx *cx, tiny_case *t, const char *name)
     t->ids = malloc((size_t)t->offsets[t->n_samples] * sizeof *t->ids);
     const cJSON *thinker = cJSON_GetObjectItemCaseSensitive(config, "thinker_config"),
                 *text = cJSON_GetObjectItemCaseSensitive(thinker ? thinker : config, "text_config");
+    if (!text) text = cJSON_GetObjectItemCaseSensitive(config, "llm_config");
     const cJSON *padded = cJSON_GetObjectItemCaseSensitive(config, "padded_vocab_size"); // ChatGLM
     const cJSON *size = padded ? padded : cJSON_GetObjectItemCaseSensitive(text ? text : config, "vocab_size");
     uint64_t vocab = (uint64_t)size->valueint;

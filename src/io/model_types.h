@@ -1,0 +1,26 @@
+/* model_types.h - finds the record of a model_type of config.json in "model_types" of the files of
+ * models/. The record has what a checkpoint's reader must know before a graph is built. Its keys
+ * are in docs/internals/adding-a-model.md. */
+#ifndef OSH_MODEL_TYPES_H
+#define OSH_MODEL_TYPES_H
+#include "text/json.h"
+
+typedef struct osh_embedded_type { // a record that cmake/embed.cmake embeds
+    const char *name;         // model_type
+    const char *architecture; // architecture that the type has if the file describes a text model;
+                              // else ""
+    const char *text;         // n bytes of JSON
+    size_t n;
+} osh_embedded_type;
+extern const osh_embedded_type osh_embedded_types[];
+extern const size_t osh_n_embedded_types;
+
+/* Sets *out (own) to the record of a model_type, or to NULL if no file has it. If `type` is NULL,
+ * finds the first record with this architecture, which may be NULL, too. If models_dir
+ * is not NULL, the files of this directory have precedence. */
+osh_status osh_model_type_find(osh_ctx *cx, cJSON **out, const char *type, const char *architecture,
+                               const char *models_dir);
+/* Fails if a member of "model_types" of the template `json` has another type than the key wants.
+ * `name` is the file's name for messages. */
+osh_status osh_model_types_check(osh_ctx *cx, const cJSON *json, const char *name);
+#endif
