@@ -356,8 +356,8 @@ static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const ch
 }
 
 /* Removes quantization_config from text_config. If `untie` is true, sets tie_word_embeddings in
- * text_config to false. If this changes anything, replaces the old text_config in *text by the new
- * one. */
+ * text_config to false. If this or osh_hf_config_set_size changes anything, replaces the old
+ * text_config in *text by the new one. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;
@@ -365,7 +365,8 @@ static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config
     cJSON *copy = NULL;    // own
     char *printed = NULL;  // own
     untie &= cJSON_IsTrue(hf_member(inner, "tie_word_embeddings"));
-    if (!hf_member(inner, "quantization_config") && !untie) goto done;
+    bool sized = inner && c->n_sizes;
+    if (!hf_member(inner, "quantization_config") && !untie && !sized) goto done;
     if (!(copy = cJSON_Duplicate(inner, 1))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
     cJSON_DeleteItemFromObjectCaseSensitive(copy, "quantization_config");
     if (untie &&
@@ -422,6 +423,40 @@ done:
     return rc;
 }
 
+osh_status osh_hf_config_set_size(osh_ctx *cx, osh_hf_config *c, const char *key, int64_t to)
+{
+    osh_status rc = OSH_OK;
+    cJSON *v = cJSON_GetObjectItemCaseSensitive(c->model, key);
+    int i = 0;
+    if (!cJSON_IsNumber(v))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is not a number", c->path, key);
+    if (c->model != c->json && c->model != hf_member(c->json, "text_config"))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: has %s in thinker_config, want it at the top level or in text_config",
+                 c->path, key);
+    while (i < c->n_sizes && strcmp(c->sizes[i].key, key)) i++;
+    if (i == OSH_HF_SIZES)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "%s: more than %d changed sizes", c->path, OSH_HF_SIZES);
+    if (i == c->n_sizes) c->sizes[c->n_sizes++] = (osh_hf_size){key, (int64_t)v->valuedouble, to};
+    c->sizes[i].to = to;
+    if (c->sizes[i].from == to) c->sizes[i] = c->sizes[--c->n_sizes];
+    cJSON_SetNumberValue(v, (double)to);
+done:
+    return rc;
+}
+
+static osh_status edit_sizes(osh_ctx *cx, char **text, const osh_hf_config *c)
+{
+    osh_status rc = OSH_OK;
+    char n[24];
+    for (int i = 0; c->model == c->json && i < c->n_sizes; i++) {
+        snprintf(n, sizeof n, "%lld", (long long)c->sizes[i].to);
+        OSH_TRY(edit_again(cx, text, c->sizes[i].key, n, c->path));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c,
                                            const char *quantization_json, bool untie)
 {
@@ -435,6 +470,7 @@ osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf
     OSH_TRY(edit_again(cx, &text, "compression_config", NULL, c->path));
     OSH_TRY(edit_text_config(cx, &text, c, untie));
     OSH_TRY(edit_experts(cx, &text, c));
+    OSH_TRY(edit_sizes(cx, &text, c));
     if (untie) OSH_TRY(edit_again(cx, &text, "tie_word_embeddings", "false", c->path));
     *out = text, text = NULL; // give
 done:

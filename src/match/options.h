@@ -11,7 +11,7 @@ typedef struct osh_options {
     osh_strs dataset; // data sets, each with an optional share (data/mix.h)
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
-    char *indivisible;        // "refuse" or "dense"
+    char *indivisible;        // "refuse", "dense" or "pad"
     int64_t tensor_parallel;  // number of GPUs that an inference engine uses; 0, 1: not checked
     int64_t num_bits, group_size; // values that replace those of the scheme; 0: not replaced;
                                   // group_size < 0: one scale for each row

@@ -11,6 +11,7 @@
 #include "match/globals.h"
 #include "match/modules.h"
 #include "match/only.h"
+#include "match/padding.h"
 #include "match/parallel.h"
 #include "match/pruned.h"
 #include "quant/source.h"
@@ -330,6 +331,9 @@ static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_li
     osh_status rc = OSH_OK;
     const osh_q_args *a = &l->scheme->weights;
     int64_t common = common_columns(p, l->scheme);
+    const char *pad = !osh_padding_asked(p->in->opt) ? ""
+                      : p->in->graph ? ", and pad adds zeros only to MLPs of decoder layers"
+                                     : ", and pad needs the architecture's template";
     osh_buf sizes;
     osh_buf_init(&sizes, 0);
     for (int64_t n = 16; n <= 256; n += 16)
@@ -337,13 +341,13 @@ static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_li
             OSH_TRY(osh_buf_printf(cx, &sizes, "%s%lld", sizes.len ? ", " : "", (long long)n));
     if (a->scale_dtype != OSH_Q_SCALE_PLAIN)
         OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s has %lld input features, which groups of %lld do not divide, and the format "
+                 "%s has %lld input features, which groups of %lld do not divide%s, and the format "
                  "has no others: want it in ignore, or --indivisible dense",
-                 l->name, (long long)l->I, (long long)a->group_size);
+                 l->name, (long long)l->I, (long long)a->group_size, pad);
     OSH_FAIL(cx, OSH_E_USAGE,
-             "%s has %lld input features, which groups of %lld do not divide: want %s%s%s%s, or it "
-             "in ignore, or --indivisible dense",
-             l->name, (long long)l->I, (long long)a->group_size,
+             "%s has %lld input features, which groups of %lld do not divide%s: want %s%s%s%s, or "
+             "it in ignore, or --indivisible dense",
+             l->name, (long long)l->I, (long long)a->group_size, pad,
              p->in->opt->scheme ? "--group-size " : "group_size ", sizes.len ? sizes.data : "",
              sizes.len ? ", which divide those of all modules, or " : "",
              p->in->opt->scheme ? "-1 (one scale a row)" : "none with strategy channel");
@@ -471,7 +475,8 @@ static int64_t smaller_groups(const osh_matching *p, const osh_q_args *a, int64_
     return 0;
 }
 
-static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
+/* Finds the scheme of each module, and makes the list of Linears. */
+static osh_status modules_take_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     int *first_of = NULL; // own
@@ -490,6 +495,15 @@ static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *
             modifier = osh_cache_modifier(p, p->in->graph->modules[cs->c[i].module].node);
         if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs->c[i], modifier));
     }
+done:
+    osh_free(cx, first_of);
+    return rc;
+}
+
+static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(modules_take_schemes(cx, p, cs));
     for (int i = 0; i < p->n_linears; i++) {
         const osh_q_args *a = &p->linears[i].scheme->weights;
         if (!osh_q_in_groups(a) || p->linears[i].I % a->group_size == 0) continue;
@@ -503,7 +517,6 @@ static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *
     OSH_TRY(warn_unmatched(cx, p, cs));
     warn_experts(cx, p);
 done:
-    osh_free(cx, first_of);
     return rc;
 }
 
@@ -538,6 +551,31 @@ static bool changes_model_alone(const osh_matching *p)
     for (size_t m = 0; m < p->in->recipe->n; m++)
         alone &= osh_modifier_rewrites(&p->in->recipe->modifiers[m]);
     return alone;
+}
+
+osh_status osh_match_trial(osh_ctx *cx, osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    osh_plan_modules cs = {0}; // own
+    OSH_TRY(osh_modules_list(cx, &cs, p));
+    OSH_TRY(modules_take_schemes(cx, p, &cs));
+done:
+    osh_modules_deinit(cx, &cs);
+    return rc;
+}
+
+void osh_match_clear(osh_ctx *cx, osh_matching *p)
+{
+    for (size_t i = 0; i < p->n_schemes; i++) osh_q_scheme_deinit(cx, &p->schemes[i]);
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_free(cx, p->linears[i].name);
+        osh_tensor_free(cx, p->linears[i].gradients.outputs);
+        osh_tensor_free(cx, p->linears[i].gradients.inputs);
+    }
+    osh_free(cx, p->schemes);
+    osh_free(cx, p->linears);
+    p->schemes = NULL, p->n_schemes = p->n_kept_schemes = 0;
+    p->linears = NULL, p->n_linears = 0;
 }
 
 osh_status osh_plan_match(osh_ctx *cx, osh_matching *p)

@@ -277,8 +277,8 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     FIELD("pipeline", "%s", osh_plan_pipeline(p));
     if (p->in.opt->only.n) OSH_TRY(identity_add_list(cx, id, "only", &p->in.opt->only));
     const osh_options *o = p->in.opt;
-    if (o->indivisible && !strcmp(o->indivisible, "dense")) {
-        FIELD("indivisible", "dense");
+    if (o->indivisible && strcmp(o->indivisible, "refuse")) {
+        FIELD("indivisible", "%s", o->indivisible);
         if (o->tensor_parallel > 1) FIELD("tensor_parallel", "%lld", (long long)o->tensor_parallel);
     }
     if (p->rewrites.n_inherits)
