@@ -41,11 +41,6 @@ typedef struct sizing {
     const char *key;        // view: a key that grows, for messages
 } sizing;
 
-bool osh_padding_asked(const osh_options *o)
-{
-    return o->indivisible && !strcmp(o->indivisible, "pad");
-}
-
 /* ---- sizes ---- */
 
 static osh_status sizing_build(osh_ctx *cx, osh_graph **out, const sizing *s)
@@ -141,7 +136,8 @@ static osh_status sizing_change(osh_ctx *cx, sizing *s)
     for (int k = 0; k < N_KEYS; k++) {
         int64_t n = s->size[k], unit = s->unit[k];
         if (!n || !unit || n % unit == 0 || n > MOST - unit) continue;
-        OSH_TRY(osh_hf_config_set_size(cx, s->in->ck->config, keys[k], (n + unit - 1) / unit * unit));
+        n = (n + unit - 1) / unit * unit;
+        OSH_TRY(osh_hf_config_set_size(cx, s->in->ck->config, keys[k], n));
         s->key = keys[k];
     }
 done:

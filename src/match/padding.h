@@ -1,9 +1,14 @@
 /* padding.h - adds zeros to the MLPs of a source whose groups do not divide (--indivisible pad). */
 #ifndef OSH_MATCH_PADDING_H
 #define OSH_MATCH_PADDING_H
+#include <string.h>
+
 #include "match/matching.h"
 
-bool osh_padding_asked(const osh_options *o); // true with --indivisible pad
+static inline bool osh_padding_asked(const osh_options *o)
+{
+    return o->indivisible && !strcmp(o->indivisible, "pad");
+}
 /* Finds the sizes of MLPs that must grow so that groups divide the columns of all Linears of the
  * MLPs. Adds zeros to the tensors of the source, changes the sizes in its config, and makes the
  * graph again. *padded: false if no size has to grow. Must be called before tensors are read or

@@ -8,7 +8,7 @@
 typedef struct osh_grown { int64_t from, to; } osh_grown;
 typedef struct osh_padded {
     int64_t tensor;          // index of the tensor in the checkpoint
-    osh_grown rows, columns; // of a matrix; the elements of a vector are the columns of one row
+    osh_grown rows, columns; // a vector is one row, so its elements are columns
 } osh_padded;
 
 /* Replaces tensors of the source by virtual tensors with zeros. May be called once. The indices of
