@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "io/ckpt_replace.h"
 #include "quant/source_impl.h"
 
 struct osh_padding {     // a tensor with zeros
@@ -73,33 +74,30 @@ static void entry_grow(osh_st_entry *e, const struct osh_padding *p)
     e->begin = 0, e->end = n, e->at = e->row = e->column = 0;
 }
 
-/* Makes the tensor virtual. If it is stored, by[tensor] becomes the index of the virtual tensor. */
-static osh_status tensor_pad(osh_ctx *cx, osh_source *s, struct osh_padding *p,
-                             const osh_padded *of, int64_t *by)
+/* Makes the tensor virtual. */
+static osh_status tensor_pad(osh_ctx *cx, osh_checkpoint *ck, struct osh_padding *p,
+                             const osh_padded *of)
 {
     osh_status rc = OSH_OK;
-    osh_checkpoint *ck = s->ck;
     const osh_ckpt_tensor t = ck->tensors[of->tensor];
+    osh_ckpt_virtual *v = t.shard < 0 ? &ck->virtuals[-1 - t.shard] : NULL;
     *p = (struct osh_padding){.ck = ck, .base = *t.e, .rows = of->rows, .columns = of->columns};
-    if (t.shard < 0) {
-        osh_ckpt_virtual *v = &ck->virtuals[-1 - t.shard];
-        if (!v->make || v->kept)
-            OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: codes that are copied cannot be padded: want --only to name all modules "
-                     "of the MLPs",
-                     t.e->name);
+    if (v && (!v->make || v->kept))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: codes that are copied cannot be padded: want --only to name all modules of "
+                 "the MLPs",
+                 t.e->name);
+    if (v) {
         p->make = v->make, p->user = v->user;
-        v->make = padded_rows, v->user = p;
         entry_grow(v->e, p);
-        goto done;
+    } else {
+        osh_st_entry like = *t.e;
+        p->of = t;
+        entry_grow(&like, p);
+        OSH_TRY(osh_checkpoint_replace(cx, &v, ck, of->tensor, &like));
+        v->dense = true;
     }
-    p->of = t;
-    osh_st_entry like = *t.e;
-    entry_grow(&like, p);
-    OSH_TRY(osh_checkpoint_add_virtual(cx, ck, t.e->name, &like, padded_rows, p));
-    osh_ckpt_virtual *v = &ck->virtuals[ck->n_virtuals - 1];
-    v->first_shard = v->last_shard = t.shard, v->dense = true;
-    by[of->tensor] = ck->n_tensors - 1;
+    v->make = padded_rows, v->user = p;
 done:
     return rc;
 }
@@ -107,17 +105,10 @@ done:
 osh_status osh_source_pad(osh_ctx *cx, osh_source *s, const osh_padded *of, int64_t n)
 {
     osh_status rc = OSH_OK;
-    int64_t n_by = s->ck->n_tensors + n, *by = NULL; // own
     OSH_NEW(cx, s->padding, n);
-    OSH_NEW(cx, by, n_by);
-    for (int64_t i = 0; i < n_by; i++) by[i] = -1;
-    for (int64_t i = 0; i < n; i++) {
-        OSH_TRY(tensor_pad(cx, s, &s->padding[i], &of[i], by));
-        s->n_padded++;
-    }
-    OSH_TRY(osh_checkpoint_hide(cx, s->ck, by));
+    for (; s->n_padded < n; s->n_padded++)
+        OSH_TRY(tensor_pad(cx, s->ck, &s->padding[s->n_padded], &of[s->n_padded]));
 done:
-    osh_free(cx, by);
     return rc;
 }
 

@@ -12,7 +12,7 @@ typedef struct osh_padded {
 } osh_padded;
 
 /* Replaces tensors of the source by virtual tensors with zeros. May be called once. The indices of
- * tensors change. Fails if a tensor is copied as codes (--only). */
+ * tensors do not change. Fails if a tensor is copied as codes (--only). */
 osh_status osh_source_pad(osh_ctx *cx, osh_source *s, const osh_padded *of, int64_t n);
 int64_t osh_source_n_padded(const osh_source *s); // number of tensors with zeros
 /* Returns the bytes of scratch for adding zeros, without the scratch for reading the tensor. */
