@@ -7,5 +7,5 @@
  * `like`. The indices of tensors do not change. Sets *made (view until the next virtual tensor is
  * added) to the virtual tensor. */
 osh_status osh_checkpoint_replace(osh_ctx *cx, osh_ckpt_virtual **made, osh_checkpoint *ck,
-                                  int64_t tensor, const osh_st_entry *like);
+                                  int64_t tensor, const osh_entry *like);
 #endif

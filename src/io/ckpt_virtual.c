@@ -16,7 +16,7 @@ static osh_status virtuals_grow(osh_ctx *cx, osh_checkpoint *ck, const char *nam
 }
 
 /* Adds tensor `e` to the list of tensors. Takes ownership of `e` and of e->name. */
-static osh_status virtual_add_entry(osh_ctx *cx, osh_checkpoint *ck, osh_st_entry *e, int shard,
+static osh_status virtual_add_entry(osh_ctx *cx, osh_checkpoint *ck, osh_entry *e, int shard,
                                     const osh_ckpt_virtual *as)
 {
     osh_status rc = OSH_OK;
@@ -34,11 +34,10 @@ done:
     return rc;
 }
 
-static osh_status entry_new(osh_ctx *cx, osh_st_entry **out, const char *name,
-                            const osh_st_entry *like)
+static osh_status entry_new(osh_ctx *cx, osh_entry **out, const char *name, const osh_entry *like)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *e = NULL; // own
+    osh_entry *e = NULL; // own
     OSH_NEW(cx, e, 1);
     *e = *like;
     if (!(e->name = osh_strdup(cx, name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", name);
@@ -49,11 +48,11 @@ done:
 }
 
 /* Makes an entry for the name, with the dtype and shape of `like`. */
-static osh_status entry_whole(osh_ctx *cx, osh_st_entry **out, const osh_checkpoint *ck,
-                              const char *name, const osh_st_entry *like)
+static osh_status entry_whole(osh_ctx *cx, osh_entry **out, const osh_checkpoint *ck,
+                              const char *name, const osh_entry *like)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
+    osh_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
     int64_t numel = 0;
     if (!osh_shape_numel(&numel, like->ndim, like->shape) ||
         __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(like->dtype), &whole.end))
@@ -65,10 +64,10 @@ done:
 }
 
 osh_status osh_checkpoint_replace(osh_ctx *cx, osh_ckpt_virtual **made, osh_checkpoint *ck,
-                                  int64_t tensor, const osh_st_entry *like)
+                                  int64_t tensor, const osh_entry *like)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *e = NULL; // own
+    osh_entry *e = NULL; // own
     osh_ckpt_tensor *t = &ck->tensors[tensor];
     OSH_TRY(virtuals_grow(cx, ck, t->e->name));
     OSH_TRY(entry_whole(cx, &e, ck, t->e->name, like));
@@ -81,10 +80,10 @@ done:
 }
 
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
-                                      const osh_st_entry *like, osh_ckpt_make make, void *user)
+                                      const osh_entry *like, osh_ckpt_make make, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *e = NULL; // own
+    osh_entry *e = NULL; // own
     // the tensor with the same name, which osh_checkpoint_find does not return after this call
     const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name);
     if (old && old->shard < 0) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is made twice", ck->dir, name);
@@ -98,7 +97,7 @@ done:
 osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char *name, int64_t of)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *e = NULL; // own
+    osh_entry *e = NULL; // own
     OSH_TRY(entry_new(cx, &e, name, ck->tensors[of].e));
     OSH_TRY(virtual_add_entry(cx, ck, e, ck->tensors[of].shard, &(osh_ckpt_virtual){0}));
 done:

@@ -286,7 +286,7 @@ static bool is_layer(const char *name, const char *like)
     return layer && !strncmp(name, like, n) && isdigit((unsigned char)name[n]);
 }
 
-static bool has_shape(const osh_st_entry *e, const osh_weight *w)
+static bool has_shape(const osh_entry *e, const osh_weight *w)
 {
     return e->ndim == w->ndim && e->shape[0] == w->shape[0] &&
            (w->ndim < 2 || e->shape[1] == w->shape[1]);
@@ -309,7 +309,7 @@ static osh_status sizing_add_extra(osh_ctx *cx, const sizing *s, osh_padded *lis
             OSH_TRY(osh_map_put(cx, tails, tail, strlen(tail), i));
     }
     for (int64_t t = 0; t < s->in->ck->n_tensors; t++) {
-        const osh_st_entry *e = s->in->ck->tensors[t].e;
+        const osh_entry *e = s->in->ck->tensors[t].e;
         const char *tail = name_tail(e->name);
         if (used[t] || !osh_map_get(tails, tail, strlen(tail), &w) ||
             !is_layer(e->name, s->graph->weights[w].name) ||

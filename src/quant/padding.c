@@ -12,7 +12,7 @@
 struct osh_padding {     // a tensor with zeros
     osh_checkpoint *ck;  // view
     osh_ckpt_tensor of;  // the stored tensor; of.e is NULL if `make` is not NULL
-    osh_st_entry base;   // the tensor without zeros; name: view
+    osh_entry base;      // the tensor without zeros; name: view
     osh_ckpt_make make;  // computes rows of a virtual tensor without zeros; NULL: it is stored
     void *user;          // argument of `make`
     osh_grown rows, columns;
@@ -41,8 +41,8 @@ static osh_status rows_read(osh_ctx *cx, char *to, const struct osh_padding *p, 
 }
 
 /* The osh_ckpt_make function of a tensor with zeros. */
-static osh_status padded_rows(osh_ctx *cx, void *out, void *user, const osh_st_entry *e,
-                              int64_t first, int64_t n)
+static osh_status padded_rows(osh_ctx *cx, void *out, void *user, const osh_entry *e, int64_t first,
+                              int64_t n)
 {
     osh_status rc = OSH_OK;
     const struct osh_padding *p = user;
@@ -64,7 +64,7 @@ done:
     return rc;
 }
 
-static void entry_grow(osh_st_entry *e, const struct osh_padding *p)
+static void entry_grow(osh_entry *e, const struct osh_padding *p)
 {
     int64_t n = (int64_t)osh_dtype_bytes(e->dtype);
     int last = e->ndim - 1;
@@ -91,7 +91,7 @@ static osh_status tensor_pad(osh_ctx *cx, osh_checkpoint *ck, struct osh_padding
         p->make = v->make, p->user = v->user;
         entry_grow(v->e, p);
     } else {
-        osh_st_entry like = *t.e;
+        osh_entry like = *t.e;
         p->of = t;
         entry_grow(&like, p);
         OSH_TRY(osh_checkpoint_replace(cx, &v, ck, of->tensor, &like));
