@@ -157,8 +157,6 @@ static const word words[] = {
      "want a recipe: docs/how-to/learned-rounding.md"},
     {OSH_FOREIGN_VALUE, "method=sparsegpt",
      "want a recipe: docs/how-to/pruning.md"},
-    {OSH_FOREIGN_VALUE, "indivisible=pad",
-     "no loader removes padded columns of a weight: want dense, or a --group-size that divides"},
     {OSH_FOREIGN_VALUE, "method=best", "want --quality best"},
 };
 

@@ -2,19 +2,28 @@
  * read, and second names of stored tensors. */
 #include <string.h>
 
-#include "io/checkpoint.h"
+#include "io/ckpt_replace.h"
+
+/* Makes room for one more virtual tensor. The list has room for a power of two. */
+static osh_status virtuals_grow(osh_ctx *cx, osh_checkpoint *ck, const char *name)
+{
+    size_t n = (size_t)ck->n_virtuals;
+    if (n & (n - 1)) return OSH_OK;
+    osh_ckpt_virtual *v = osh_realloc(cx, ck->virtuals, (n ? 2 * n : 1) * sizeof *v);
+    if (!v) return osh_fail(cx, OSH_E_NOMEM, "no memory for %s", name);
+    ck->virtuals = v;
+    return OSH_OK;
+}
 
 /* Adds tensor `e` to the list of tensors. Takes ownership of `e` and of e->name. */
 static osh_status virtual_add_entry(osh_ctx *cx, osh_checkpoint *ck, osh_entry *e, int shard,
                                     const osh_ckpt_virtual *as)
 {
     osh_status rc = OSH_OK;
-    osh_ckpt_virtual *v = osh_realloc(cx, ck->virtuals, (size_t)(ck->n_virtuals + 1) * sizeof *v);
-    if (v) ck->virtuals = v;
-    osh_ckpt_tensor *t =
-        v ? osh_realloc(cx, ck->tensors, (size_t)(ck->n_tensors + 1) * sizeof *t) : NULL;
+    osh_ckpt_tensor *t = osh_realloc(cx, ck->tensors, (size_t)(ck->n_tensors + 1) * sizeof *t);
     if (t) ck->tensors = t;
     if (!t) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", e->name);
+    OSH_TRY(virtuals_grow(cx, ck, e->name));
     OSH_TRY(osh_map_put(cx, ck->by_name, e->name, strlen(e->name), ck->n_tensors));
     ck->tensors[ck->n_tensors++] = (osh_ckpt_tensor){.e = e, .shard = shard};
     ck->virtuals[ck->n_virtuals] = *as;
@@ -38,21 +47,47 @@ done:
     return rc;
 }
 
+/* Makes an entry for the name, with the dtype and shape of `like`. */
+static osh_status entry_whole(osh_ctx *cx, osh_entry **out, const osh_checkpoint *ck,
+                              const char *name, const osh_entry *like)
+{
+    osh_status rc = OSH_OK;
+    osh_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
+    int64_t numel = 0;
+    if (!osh_shape_numel(&numel, like->ndim, like->shape) ||
+        __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(like->dtype), &whole.end))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is too large", ck->dir, name);
+    for (int i = 0; i < like->ndim; i++) whole.shape[i] = like->shape[i];
+    OSH_TRY(entry_new(cx, out, name, &whole));
+done:
+    return rc;
+}
+
+osh_status osh_checkpoint_replace(osh_ctx *cx, osh_ckpt_virtual **made, osh_checkpoint *ck,
+                                  int64_t tensor, const osh_entry *like)
+{
+    osh_status rc = OSH_OK;
+    osh_entry *e = NULL; // own
+    osh_ckpt_tensor *t = &ck->tensors[tensor];
+    OSH_TRY(virtuals_grow(cx, ck, t->e->name));
+    OSH_TRY(entry_whole(cx, &e, ck, t->e->name, like));
+    *made = &ck->virtuals[ck->n_virtuals++];
+    **made = (osh_ckpt_virtual){.e = e, .stored = -1, .first_shard = t->shard,
+                                .last_shard = t->shard};
+    *t = (osh_ckpt_tensor){.e = e, .shard = -ck->n_virtuals};
+done:
+    return rc;
+}
+
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
                                       const osh_entry *like, osh_ckpt_make make, void *user)
 {
     osh_status rc = OSH_OK;
     osh_entry *e = NULL; // own
-    osh_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
     // the tensor with the same name, which osh_checkpoint_find does not return after this call
     const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name);
-    int64_t numel = 0;
-    if (!osh_shape_numel(&numel, like->ndim, like->shape) ||
-        __builtin_mul_overflow(numel, (int64_t)osh_dtype_bytes(like->dtype), &whole.end))
-        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is too large", ck->dir, name);
     if (old && old->shard < 0) OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is made twice", ck->dir, name);
-    for (int i = 0; i < like->ndim; i++) whole.shape[i] = like->shape[i];
-    OSH_TRY(entry_new(cx, &e, name, &whole));
+    OSH_TRY(entry_whole(cx, &e, ck, name, like));
     const osh_ckpt_virtual as = {.make = make, .user = user, .stored = -1, .last_shard = -1};
     OSH_TRY(virtual_add_entry(cx, ck, e, -1 - ck->n_virtuals, &as));
 done:

@@ -219,19 +219,26 @@ static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const ch
     return rc;
 }
 
+/* Returns the key of the object of config.json that has the text model's config (view). */
+static const char *text_config_key(const osh_hf_config *c)
+{
+    const char *own = cJSON_GetStringValue(hf_member(c->type, "text_config"));
+    return own && !strchr(own, '.') ? own : "text_config";
+}
+
 /* Removes quantization_config from the text model's config, which is an object of config.json. If
- * `untie` is true, sets tie_word_embeddings in it to false. If this changes anything, replaces the
- * old object in *text by the new one. */
+ * `untie` is true, sets tie_word_embeddings in it to false. If this or osh_hf_config_set_size
+ * changes anything, replaces the old object in *text by the new one. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;
-    const char *own = cJSON_GetStringValue(hf_member(c->type, "text_config"));
-    const char *key = own && !strchr(own, '.') ? own : "text_config";
+    const char *key = text_config_key(c);
     const cJSON *inner = hf_member(c->json, key);
     cJSON *copy = NULL;    // own
     char *printed = NULL;  // own
     untie &= cJSON_IsTrue(hf_member(inner, "tie_word_embeddings"));
-    if (!hf_member(inner, "quantization_config") && !untie) goto done;
+    bool sized = inner && inner == c->model && c->n_sizes;
+    if (!hf_member(inner, "quantization_config") && !untie && !sized) goto done;
     if (!(copy = cJSON_Duplicate(inner, 1))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
     cJSON_DeleteItemFromObjectCaseSensitive(copy, "quantization_config");
     if (untie &&
@@ -288,6 +295,40 @@ done:
     return rc;
 }
 
+osh_status osh_hf_config_set_size(osh_ctx *cx, osh_hf_config *c, const char *key, int64_t to)
+{
+    osh_status rc = OSH_OK;
+    cJSON *v = cJSON_GetObjectItemCaseSensitive(c->model, key);
+    int i = 0;
+    if (!cJSON_IsNumber(v))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s is not a number", c->path, key);
+    if (c->model != c->json && c->model != hf_member(c->json, text_config_key(c)))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: has %s in an object of an object, want it at the top level or in %s", c->path,
+                 key, text_config_key(c));
+    while (i < c->n_sizes && strcmp(c->sizes[i].key, key)) i++;
+    if (i == OSH_HF_SIZES)
+        OSH_FAIL(cx, OSH_E_INTERNAL, "%s: more than %d changed sizes", c->path, OSH_HF_SIZES);
+    if (i == c->n_sizes) c->sizes[c->n_sizes++] = (osh_hf_size){key, (int64_t)v->valuedouble, to};
+    c->sizes[i].to = to;
+    if (c->sizes[i].from == to) c->sizes[i] = c->sizes[--c->n_sizes];
+    cJSON_SetNumberValue(v, (double)to);
+done:
+    return rc;
+}
+
+static osh_status edit_sizes(osh_ctx *cx, char **text, const osh_hf_config *c)
+{
+    osh_status rc = OSH_OK;
+    char n[24];
+    for (int i = 0; c->model == c->json && i < c->n_sizes; i++) {
+        snprintf(n, sizeof n, "%lld", (long long)c->sizes[i].to);
+        OSH_TRY(edit_again(cx, text, c->sizes[i].key, n, c->path));
+    }
+done:
+    return rc;
+}
+
 osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c,
                                            const char *quantization_json, bool untie)
 {
@@ -301,6 +342,7 @@ osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf
     OSH_TRY(edit_again(cx, &text, "compression_config", NULL, c->path));
     OSH_TRY(edit_text_config(cx, &text, c, untie));
     OSH_TRY(edit_experts(cx, &text, c));
+    OSH_TRY(edit_sizes(cx, &text, c));
     if (untie) OSH_TRY(edit_again(cx, &text, "tie_word_embeddings", "false", c->path));
     *out = text, text = NULL; // give
 done:

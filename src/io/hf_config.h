@@ -28,6 +28,13 @@ typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transfor
     double alpha;
 } osh_rope;
 
+/* A size in config.json that is larger in the output, because zeros are added to tensors. */
+typedef struct osh_hf_size {
+    const char *key;  // static string
+    int64_t from, to; // from: size of the source; to: size to be written to config.json
+} osh_hf_size;
+enum { OSH_HF_SIZES = 16 }; // largest number of such sizes
+
 typedef struct osh_hf_config {
     char *path;  // own: path of the file, for messages
     char *text;  // own: content of the file
@@ -54,6 +61,8 @@ typedef struct osh_hf_config {
     char *rope_unknown;
     /* Number of experts to be written to config.json; 0: the number of the source. */
     int64_t n_experts;
+    osh_hf_size sizes[OSH_HF_SIZES]; // sizes that differ from those of the source
+    int n_sizes;
     /* Description of the quantization; NULL: the source has none (hf_quant.c). */
     const cJSON *quantization_config; // view
     char *quantization_path;          // own: path of the file with the description, for messages
@@ -82,6 +91,10 @@ bool osh_hf_config_has_conv1d(const osh_hf_config *c);
 /* Changes the number of experts from n_all to n in *c, and in the text that
  * osh_hf_config_with_quantization returns. */
 osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n);
+/* Changes the number `key` (a static string) of the text model in *c, and in the text that
+ * osh_hf_config_with_quantization returns. If `to` is the number of the source, nothing is changed
+ * any more. */
+osh_status osh_hf_config_set_size(osh_ctx *cx, osh_hf_config *c, const char *key, int64_t to);
 /* Sets *out (own) to the text of config.json with quantization_json as its quantization_config
  * (JSON text, indented for depth 1; "" removes the key). If `untie` is true, tie_word_embeddings
  * becomes false. All other bytes are unchanged. */

@@ -123,6 +123,10 @@ typedef struct osh_matching {
 static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants; }
 /* plan_match.c: sets schemes, linears, ignore list and config, and checks vLLM's lookup. */
 osh_status osh_plan_match(osh_ctx *cx, osh_matching *p);
+/* plan_match.c: sets only schemes and linears, without a check of their groups. */
+osh_status osh_match_trial(osh_ctx *cx, osh_matching *p);
+/* plan_match.c: frees schemes and linears. */
+void osh_match_clear(osh_ctx *cx, osh_matching *p);
 /* cache.c, called by osh_plan_match: finds the scales of keys, values and outputs. */
 osh_status osh_plan_cache(osh_ctx *cx, osh_matching *p);
 /* by_route.c, called after osh_plan_match: fails if the recipe does not allow in->by_route. */

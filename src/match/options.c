@@ -67,9 +67,10 @@ const osh_field osh_option_fields[] = {
      .doc = "columns that share a scale, with --scheme of integer weights. -1: the whole row; 0: "
             "the size of the scheme, or with --quality best 64 or 32 if that does not divide the "
             "columns of all modules"},
-    {ROW(indivisible), .type = OSH_F_STR, .dflt = "refuse", .values = "refuse|dense",
+    {ROW(indivisible), .type = OSH_F_STR, .dflt = "refuse", .values = "refuse|dense|pad",
      .doc = "for modules whose number of columns is not a multiple of the group size. refuse: "
-            "the job ends; dense: they stay dense and are in the output's ignore"},
+            "the job ends; dense: they stay dense and are in the output's ignore; pad: MLPs get "
+            "zeros, and config.json gets their new size"},
     {ROW(tensor_parallel), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 65536,
      .doc = "number of GPUs among which an inference engine splits each layer. The plan refuses "
             "modules whose rows, groups or packed words cannot be split. 0: no check"},

@@ -12,7 +12,7 @@ typedef struct osh_options {
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
     char *target;             // engines that load the output: "vllm", "transformers" or "both"
-    char *indivisible;        // "refuse" or "dense"
+    char *indivisible;        // "refuse", "dense" or "pad"
     int64_t tensor_parallel;  // number of GPUs that an inference engine uses; 0, 1: not checked
     /* Values that replace those of the scheme; 0: not replaced; group_size < 0: one scale for each
      * row. */

@@ -42,10 +42,15 @@ static role role_of(const char *module)
     return ROLE_OTHER;
 }
 
+int64_t osh_parallel_parts(const osh_options *o, const char *module)
+{
+    return o->tensor_parallel > 1 && role_of(module) == ROLE_COLUMNS ? o->tensor_parallel : 1;
+}
+
 int64_t osh_parallel_columns(const osh_options *o, const char *module, int64_t I)
 {
-    int64_t n = o->tensor_parallel;
-    return n > 1 && role_of(module) == ROLE_COLUMNS && I % n == 0 ? I / n : I;
+    int64_t n = osh_parallel_parts(o, module);
+    return I % n == 0 ? I / n : I;
 }
 
 typedef struct splitting { // state of the check

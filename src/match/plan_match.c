@@ -9,6 +9,7 @@
 #include "match/cache.h"
 #include "match/dense.h"
 #include "match/globals.h"
+#include "match/indivisible.h"
 #include "match/loaders.h"
 #include "match/modules.h"
 #include "match/only.h"
@@ -312,47 +313,6 @@ done:
     return rc;
 }
 
-/* Returns the greatest common divisor of the numbers of columns of all modules with this scheme. */
-static int64_t common_columns(const osh_matching *p, const osh_q_scheme *s)
-{
-    int64_t common = 0;
-    for (int i = 0; i < p->n_linears; i++)
-        for (int64_t n = p->linears[i].scheme == s ? p->linears[i].I : 0; n;) {
-            int64_t rest = common % n;
-            common = n, n = rest;
-        }
-    return common;
-}
-
-/* Fails because the group size does not divide the number of columns of a module. The message lists
- * the group sizes that are possible for all modules of the scheme. */
-static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_linear *l)
-{
-    osh_status rc = OSH_OK;
-    const osh_q_args *a = &l->scheme->weights;
-    int64_t common = common_columns(p, l->scheme);
-    osh_buf sizes;
-    osh_buf_init(&sizes, 0);
-    for (int64_t n = 16; n <= 256; n += 16)
-        if (common % n == 0)
-            OSH_TRY(osh_buf_printf(cx, &sizes, "%s%lld", sizes.len ? ", " : "", (long long)n));
-    if (a->scale_dtype != OSH_Q_SCALE_PLAIN)
-        OSH_FAIL(cx, OSH_E_USAGE,
-                 "%s has %lld input features, which groups of %lld do not divide, and the format "
-                 "has no others: want it in ignore, or --indivisible dense",
-                 l->name, (long long)l->I, (long long)a->group_size);
-    OSH_FAIL(cx, OSH_E_USAGE,
-             "%s has %lld input features, which groups of %lld do not divide: want %s%s%s%s, or it "
-             "in ignore, or --indivisible dense",
-             l->name, (long long)l->I, (long long)a->group_size,
-             p->in->opt->scheme ? "--group-size " : "group_size ", sizes.len ? sizes.data : "",
-             sizes.len ? ", which divide those of all modules, or " : "",
-             p->in->opt->scheme ? "-1 (one scale a row)" : "none with strategy channel");
-done:
-    osh_buf_deinit(cx, &sizes);
-    return rc;
-}
-
 /* Sets `left` for the modules that --only does not name. If the source quantizes such a module,
  * sets `scheme` to the index of the source's group, which the module keeps. */
 static osh_status modules_match_only(osh_ctx *cx, const osh_matching *p, osh_plan_modules *cs)
@@ -427,35 +387,8 @@ done:
     return rc;
 }
 
-/* With --indivisible dense, leaves the module dense if the groups of its scheme do not divide its
- * columns, or the columns of the part that one GPU gets. */
-static void module_leave_indivisible(const osh_matching *p, osh_plan_module *c, int *modifier)
-{
-    const osh_options *o = p->in->opt;
-    const osh_q_args *a = *modifier >= 0 ? &p->schemes[c->scheme].weights : NULL;
-    int64_t I = p->in->ck->tensors[c->tensor].e->shape[1];
-    if (!a || !a->present || !osh_q_in_groups(a) || !o->indivisible ||
-        strcmp(o->indivisible, "dense") ||
-        osh_parallel_columns(o, c->name, I) % a->group_size == 0)
-        return;
-    c->scheme = *modifier = -1, c->why = "its groups do not divide its columns";
-}
-
-/* Returns the group size that replaces the group size of the scheme; 0: it is not replaced. If no
- * option sets a size, `quality best` may choose 64 or 32 if this divides `common`, the greatest
- * common divisor of the numbers of columns of all modules of the scheme. */
-static int64_t smaller_groups(const osh_matching *p, const osh_q_args *a, int64_t common)
-{
-    const osh_options *o = p->in->opt;
-    if (!p->in->best || !o->scheme || o->chosen || o->group_size || p->in->group_size ||
-        a->type != OSH_Q_INT || a->scale_dtype != OSH_Q_SCALE_PLAIN)
-        return 0;
-    for (int64_t n = 64; n >= 32; n /= 2)
-        if (n < a->group_size && common % n == 0) return n;
-    return 0;
-}
-
-static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
+/* Finds the scheme of each module, and makes the list of Linears. */
+static osh_status modules_take_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     int *first_of = NULL; // own
@@ -468,26 +401,29 @@ static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *
         int modifier = -1;
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(module_match(cx, p, &cs->c[i], first_of, &modifier));
-        module_leave_indivisible(p, &cs->c[i], &modifier);
+        osh_indivisible_leave(p, &cs->c[i], &modifier);
         if (modifier < 0) modifier = cs->c[i].pruner;
         if (modifier < 0 && cs->c[i].module >= 0)
             modifier = osh_cache_modifier(p, p->in->graph->modules[cs->c[i].module].node);
         if (modifier >= 0) OSH_TRY(make_linear(cx, p, &cs->c[i], modifier));
     }
-    for (int i = 0; i < p->n_linears; i++) {
-        const osh_q_args *a = &p->linears[i].scheme->weights;
-        if (!osh_q_in_groups(a) || p->linears[i].I % a->group_size == 0) continue;
-        p->smaller_groups = smaller_groups(p, a, common_columns(p, p->linears[i].scheme));
-        if (p->smaller_groups) goto done;
-        OSH_TRY(refuse_groups(cx, p, &p->linears[i]));
-    }
+done:
+    osh_free(cx, first_of);
+    return rc;
+}
+
+static osh_status modules_match(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(modules_take_schemes(cx, p, cs));
+    OSH_TRY(osh_indivisible_check(cx, p));
+    if (p->smaller_groups) goto done;
     OSH_TRY(osh_only_warn(cx, p));
     OSH_TRY(linears_order(cx, p));
     OSH_TRY(modules_refuse_left(cx, p, cs));
     OSH_TRY(warn_unmatched(cx, p, cs));
     OSH_TRY(osh_match_experts(cx, p));
 done:
-    osh_free(cx, first_of);
     return rc;
 }
 
@@ -522,6 +458,31 @@ static bool changes_model_alone(const osh_matching *p)
     for (size_t m = 0; m < p->in->recipe->n; m++)
         alone &= osh_modifier_rewrites(&p->in->recipe->modifiers[m]);
     return alone;
+}
+
+osh_status osh_match_trial(osh_ctx *cx, osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    osh_plan_modules cs = {0}; // own
+    OSH_TRY(osh_modules_list(cx, &cs, p));
+    OSH_TRY(modules_take_schemes(cx, p, &cs));
+done:
+    osh_modules_deinit(cx, &cs);
+    return rc;
+}
+
+void osh_match_clear(osh_ctx *cx, osh_matching *p)
+{
+    for (size_t i = 0; i < p->n_schemes; i++) osh_q_scheme_deinit(cx, &p->schemes[i]);
+    for (int i = 0; i < p->n_linears; i++) {
+        osh_free(cx, p->linears[i].name);
+        osh_tensor_free(cx, p->linears[i].gradients.outputs);
+        osh_tensor_free(cx, p->linears[i].gradients.inputs);
+    }
+    osh_free(cx, p->schemes);
+    osh_free(cx, p->linears);
+    p->schemes = NULL, p->n_schemes = p->n_kept_schemes = 0;
+    p->linears = NULL, p->n_linears = 0;
 }
 
 osh_status osh_plan_match(osh_ctx *cx, osh_matching *p)

@@ -44,7 +44,8 @@ static const char *manifest_rule(const osh_manifest *p, int64_t i, const char **
     if (strcmp(*source, p->out[i].name)) return "untied";
     int shard = p->in->ck->tensors[s].shard;
     if (shard >= 0) return "copied";
-    return p->in->ck->virtuals[-1 - shard].merged ? "merged" : "dequantized";
+    const osh_ckpt_virtual *v = &p->in->ck->virtuals[-1 - shard];
+    return v->merged ? "merged" : v->dense ? "padded" : "dequantized";
 }
 
 static osh_status manifest_put_text(osh_ctx *cx, osh_buf *b, const char *key, const char *value)

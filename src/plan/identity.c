@@ -278,8 +278,8 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
     if (p->in.opt->only.n) OSH_TRY(identity_add_list(cx, id, "only", &p->in.opt->only));
     const osh_options *o = p->in.opt;
     if (osh_target_is(o, "vllm")) FIELD("target", "vllm");
-    if (o->indivisible && !strcmp(o->indivisible, "dense")) {
-        FIELD("indivisible", "dense");
+    if (o->indivisible && strcmp(o->indivisible, "refuse")) {
+        FIELD("indivisible", "%s", o->indivisible);
         if (o->tensor_parallel > 1) FIELD("tensor_parallel", "%lld", (long long)o->tensor_parallel);
     }
     if (p->rewrites.n_inherits)

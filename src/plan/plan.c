@@ -19,6 +19,7 @@
 #include "budget/layout.h"
 #include "plan/marks.h"
 #include "match/only.h"
+#include "match/padding.h"
 #include "rewrite/passthrough.h"
 #include "rewrite/rotations.h"
 #include "plan/traversals.h"
@@ -295,21 +296,6 @@ static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
                 n, could);
 }
 
-/* Frees the schemes and the Linears of a matching. */
-static void plan_match_clear(osh_ctx *cx, osh_matching *m)
-{
-    for (size_t i = 0; i < m->n_schemes; i++) osh_q_scheme_deinit(cx, &m->schemes[i]);
-    for (int i = 0; i < m->n_linears; i++) {
-        osh_free(cx, m->linears[i].name);
-        osh_tensor_free(cx, m->linears[i].gradients.outputs);
-        osh_tensor_free(cx, m->linears[i].gradients.inputs);
-    }
-    osh_free(cx, m->schemes);
-    osh_free(cx, m->linears);
-    m->schemes = NULL, m->n_schemes = m->n_kept_schemes = 0;
-    m->linears = NULL, m->n_linears = 0;
-}
-
 /* Matches the modules with schemes; repeats the matching if `quality best` has chosen another group
  * size. */
 static osh_status plan_match(osh_ctx *cx, osh_plan *p)
@@ -318,10 +304,24 @@ static osh_status plan_match(osh_ctx *cx, osh_plan *p)
     OSH_TRY(osh_plan_match(cx, &p->match));
     if (!p->match.smaller_groups) goto done;
     p->in.group_size = p->match.smaller_groups, p->match.smaller_groups = 0;
-    plan_match_clear(cx, &p->match);
+    osh_match_clear(cx, &p->match);
     osh_recipe_free(cx, p->in.recipe), p->in.recipe = NULL;
     OSH_TRY(plan_open_recipe(cx, p));
     OSH_TRY(osh_plan_match(cx, &p->match));
+done:
+    return rc;
+}
+
+/* With --indivisible pad, adds zeros to the source. The recipe is opened again, because its
+ * matchers have counted, and it may name modules of the former graph. */
+static osh_status plan_pad(osh_ctx *cx, osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    bool padded;
+    if (!osh_padding_asked(p->in.opt)) goto done;
+    OSH_TRY(osh_plan_padding(cx, &padded, &p->in));
+    osh_recipe_free(cx, p->in.recipe), p->in.recipe = NULL;
+    OSH_TRY(plan_open_recipe(cx, p));
 done:
     return rc;
 }
@@ -336,6 +336,7 @@ static osh_status plan_begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, b
     OSH_TRY(plan_open_source(cx, p));
     OSH_TRY(plan_open_recipe(cx, p));
     OSH_TRY(osh_only_check(cx, &p->match));
+    OSH_TRY(plan_pad(cx, p));
     OSH_TRY(osh_plan_experts(cx, &p->rewrites, &p->in));
     OSH_TRY(osh_experts_left(cx, &p->match.experts_left, &p->rewrites));
     OSH_TRY(osh_plan_rotations(cx, &p->rewrites, &p->in));
@@ -427,7 +428,7 @@ void osh_plan_free(osh_ctx *cx, osh_plan *p)
     if (!p) return;
     osh_plan_traversals_free(cx, p);
     osh_plan_drop_output(cx, &p->manifest, &p->match);
-    plan_match_clear(cx, &p->match);
+    osh_match_clear(cx, &p->match);
     osh_free(cx, p->rewrites.inherits);
     osh_free(cx, p->match.readers);
     osh_free(cx, p->match.users);

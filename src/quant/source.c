@@ -30,7 +30,7 @@ size_t osh_source_scratch(const osh_source *s)
         size_t n = s->mods[k].type->bytes(&s->mods[k]);
         most = n > most ? n : most;
     }
-    return most + (s->adapter ? osh_adapter_scratch(s->adapter) : 0);
+    return most + (s->adapter ? osh_adapter_scratch(s->adapter) : 0) + osh_padding_scratch(s);
 }
 
 int osh_source_n_merged(const osh_source *s)
@@ -327,6 +327,7 @@ void osh_source_close(osh_ctx *cx, osh_source *s)
     osh_map_free(cx, s->by_name);
     osh_q_config_free(cx, s->config);
     osh_adapter_close(cx, s->adapter);
+    osh_free(cx, s->padding);
     osh_checkpoint_close(cx, s->ck);
     osh_free(cx, s);
 }

@@ -3,6 +3,7 @@
 #ifndef OSH_QUANT_SOURCE_IMPL_H
 #define OSH_QUANT_SOURCE_IMPL_H
 #include "quant/adapter.h"
+#include "quant/padding.h"
 #include "quant/source.h"
 
 typedef struct osh_source_module osh_source_module;
@@ -78,6 +79,8 @@ struct osh_source {
     int n;
     osh_map *by_name;        // maps the name of a module to its index in `mods`; own
     osh_adapter *adapter;    // adapter that is merged into the checkpoint; NULL: none; own
+    struct osh_padding *padding; // array of n_padded; NULL: no tensor is padded; own
+    int64_t n_padded;
 };
 
 /* Adds a module to s->mods. The module's name is the first n bytes of `name`. Sets *out to a view

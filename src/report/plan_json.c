@@ -7,6 +7,7 @@
 #include "budget/gpus.h"
 #include "budget/memory_rest.h"
 #include "match/dense.h"
+#include "match/padding.h"
 #include "output/manifest_text.h"
 #include "plan/division.h"
 #include "report/report_mix.h"
@@ -243,6 +244,7 @@ osh_status osh_plan_print_json(osh_ctx *cx, char **out, const osh_plan *p)
               cJSON_AddNumberToObject(root, "samples", (double)p->in.data.n) &&
               cJSON_AddNumberToObject(root, "output_bytes", (double)p->manifest.total_bytes) &&
               cJSON_AddNumberToObject(root, "output_tensors", (double)p->manifest.n_out) &&
+              osh_padding_json(root, &p->in) &&
               (!p->rewrites.n_folds || json_factors(root, p)) && json_inherits(root, p) &&
               json_ranks(root, p) && json_subgraphs(cx, root, p) && json_memory(root, p) &&
               json_gpu_model(cx, root, p) &&

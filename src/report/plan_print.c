@@ -16,6 +16,7 @@
 #include "budget/memory_rest.h"
 #include "match/dense.h"
 #include "match/loaders.h"
+#include "match/padding.h"
 #include "plan/best.h"
 #include "schedule/looks.h"
 #include "rewrite/passthrough.h"
@@ -424,6 +425,22 @@ done:
     return rc;
 }
 
+/* Prints the lines about the source: files that are not read, zeros that are added. */
+static osh_status print_source(osh_ctx *cx, osh_buf *b, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    for (size_t i = 0; i < p->in.ck->n_aside; i++)
+        OSH_TRY(osh_buf_line(cx, b,
+                             "left aside: %s, a file of the model that is neither read nor copied",
+                             p->in.ck->aside[i]));
+    if (!p->in.ck->config->n_sizes) goto done;
+    OSH_TRY(osh_buf_printf(cx, b, "padding: "));
+    OSH_TRY(osh_padding_print(cx, b, &p->in));
+    OSH_TRY(osh_buf_printf(cx, b, " of all MLPs of this size\n"));
+done:
+    return rc;
+}
+
 static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -459,10 +476,7 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     OSH_TRY(print_rotations(cx, b, p));
     OSH_TRY(print_factors(cx, b, p));
     OSH_TRY(print_inherits(cx, b, p));
-    for (size_t i = 0; i < p->in.ck->n_aside; i++)
-        OSH_TRY(osh_buf_line(cx, b,
-                             "left aside: %s, a file of the model that is neither read nor copied",
-                             p->in.ck->aside[i]));
+    OSH_TRY(print_source(cx, b, p));
     OSH_TRY(print_dense(cx, b, p));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE)
         OSH_TRY(osh_buf_printf(cx, b, "%ld samples, %ld tokens, at most %ld tokens a sample",

@@ -16,6 +16,7 @@
 #include "budget/gpus.h"
 #include "match/dense.h"
 #include "match/loaders.h"
+#include "match/padding.h"
 #include "plan/best.h"
 #include "plan/division.h"
 #include "quant/source.h"
@@ -34,6 +35,7 @@ enum {
     ROW_WARNING,
     ROW_RANKS,
     ROW_ADAPTER,
+    ROW_PADDING,
     ROW_SCHEME,
     ROW_DATA_SETS,
     ROW_PARALLEL,
@@ -335,6 +337,18 @@ done:
     return rc;
 }
 
+static osh_status summary_padding(osh_ctx *cx, osh_rows *r, const osh_plan *p)
+{
+    osh_status rc = OSH_OK;
+    osh_buf b; // own
+    osh_buf_init(&b, 0);
+    OSH_TRY(osh_padding_print(cx, &b, &p->in));
+    OSH_TRY(osh_rows_add(cx, r, ROW_PADDING, "padding", "%s of all MLPs of this size", b.data));
+done:
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
 static osh_status summary_model(osh_ctx *cx, osh_rows *r, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -345,6 +359,7 @@ static osh_status summary_model(osh_ctx *cx, osh_rows *r, const osh_plan *p)
                          ck->config->architecture ? ck->config->architecture : "(none)",
                          size_text(source, in), size_text(result, made),
                          made ? (double)in / (double)made : 0));
+    if (ck->config->n_sizes) OSH_TRY(summary_padding(cx, r, p));
     if (ck->adapter)
         OSH_TRY(osh_rows_add(cx, r, ROW_ADAPTER, "adapter", "LoRA %s, merged into %d tensors",
                              osh_path_last(ck->adapter), osh_source_n_merged(p->in.source)));

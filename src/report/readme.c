@@ -10,6 +10,7 @@
 #include "base/name.h"
 #include "hub/hub.h"
 #include "match/loaders.h"
+#include "match/padding.h"
 #include "output/tuned.h"
 #include "quant/source.h"
 #include "report/closing.h"
@@ -185,6 +186,11 @@ static osh_status put_table(osh_ctx *cx, osh_buf *b, const osh_run *r)
         OSH_TRY(osh_buf_printf(cx, b, "| Adapter | LoRA %s, merged into %d tensors |\n",
                                osh_path_last(p->in.ck->adapter),
                                osh_source_n_merged(p->in.source)));
+    if (p->in.ck->config->n_sizes) {
+        OSH_TRY(osh_buf_printf(cx, b, "| Padding | "));
+        OSH_TRY(osh_padding_print(cx, b, &p->in));
+        OSH_TRY(osh_buf_printf(cx, b, " of MLPs, which do not change what they compute |\n"));
+    }
     OSH_TRY(put_schemes(cx, b, &p->match));
     OSH_TRY(put_method(cx, b, p->in.recipe));
     if (p->in.pipeline == OSH_PIPELINE_DATAFREE)

@@ -14,6 +14,7 @@
 #include "base/shell.h"
 #include "output/tuned.h"
 #include "match/dense.h"
+#include "match/padding.h"
 #include "report/report_lists.h"
 #include "report/report_mix.h"
 #include "report/report_mixed.h"
@@ -158,6 +159,7 @@ static bool report_add_identity(cJSON *root, const osh_report *r)
               osh_report_string(root, "architecture", arch ? arch : "") &&
               (!p->in.ck->adapter ||
                osh_report_string(root, "adapter", osh_path_last(p->in.ck->adapter))) &&
+              osh_padding_json(root, &p->in) &&
               osh_report_string(root, "command", r->command) &&
               osh_report_string(root, "date", r->date) &&
               osh_report_string(root, "machine", r->machine);

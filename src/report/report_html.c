@@ -4,6 +4,7 @@
 #include "base/shell.h"
 #include "learn/tune.h"
 #include "match/dense.h"
+#include "match/padding.h"
 #include "output/tuned.h"
 #include "report/closing.h"
 #include "report/labels.h"
@@ -50,6 +51,11 @@ static void html_about(osh_page *pg, const osh_report *r)
     html_about_row(pg, "model", r->model);
     html_about_row(pg, "adapter",
                    p->in.ck->adapter ? osh_path_last(p->in.ck->adapter) : NULL);
+    if (p->in.ck->config && p->in.ck->config->n_sizes) {
+        PUT(pg, "<tr><th>padding</th><td>");
+        if (!pg->rc) pg->rc = osh_padding_print(pg->cx, &pg->b, &p->in);
+        PUT(pg, "</td></tr>\n");
+    }
     html_about_row(pg, "architecture", p->in.ck->config ? p->in.ck->config->architecture : NULL);
     html_about_row(pg, "scheme", p->in.opt->scheme);
     html_about_row(pg, "recipe", p->in.opt->recipe ? osh_path_last(p->in.opt->recipe) : NULL);

@@ -107,7 +107,6 @@ want 2 'which groups of 128 do not divide: want --group-size -1 .one scale a row
 # Modules whose columns the groups do not divide may stay dense, and are then in the ignore list.
 "$tools/make_model" wide hidden=256 intermediate=192 heads=8 kv=2 layers=2 vocab=64 samples=2 tokens=8 >/dev/null
 want 2 'down_proj has 192 input features' --model wide --scheme W4A16
-want 2 "--indivisible pad: no loader removes padded columns" --model wide --scheme W4A16 --indivisible pad
 dense() { # arguments: modules that stay dense in each layer, then flags
     oneshot --model wide --scheme W4A16 --indivisible dense --output dense --overwrite "${@:2}" >said
     "$ONESHOT" verify dense --model wide >/dev/null || fail "verify: $*"

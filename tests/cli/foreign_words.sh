@@ -30,8 +30,6 @@ says 2 "unexpected argument '-z'" -z
 says 2 "unexpected argument 'scheme=W4A16': want --scheme=W4A16" "$model" scheme=W4A16
 says 2 "--format gguf: GGUF is not written" --format gguf
 says 2 "unknown option '--format': compressed-tensors is the one format" --format=auto_awq
-says 2 "--indivisible pad: no loader removes padded columns of a weight: want dense, or a --group-size that divides" \
-    --model "$model" --scheme W4A16 --output o --indivisible pad
 says 2 "--method awq: want a recipe: docs/how-to/awq.md" --model "$model" --scheme W4A16 --method awq
 for scheme in "int4 W4A16" "FP4 NVFP4 or MXFP4" "q4_k_m W4A16 or W8A16" "nf4 W4A16"; do
     says 2 "unknown scheme '${scheme%% *}': " --model "$model" --scheme "${scheme%% *}" --output o

@@ -1,0 +1,11 @@
+/* ckpt_replace.h - makes stored tensors of a checkpoint virtual in their places. */
+#ifndef OSH_CKPT_REPLACE_H
+#define OSH_CKPT_REPLACE_H
+#include "io/checkpoint.h"
+
+/* Replaces a stored tensor by a virtual tensor of the same name, with the dtype and shape of
+ * `like`. The indices of tensors do not change. Sets *made (view until the next virtual tensor is
+ * added) to the virtual tensor. */
+osh_status osh_checkpoint_replace(osh_ctx *cx, osh_ckpt_virtual **made, osh_checkpoint *ck,
+                                  int64_t tensor, const osh_entry *like);
+#endif

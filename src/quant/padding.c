@@ -1,0 +1,121 @@
+/* padding.c - adds zeros to tensors when they are read. Rows are read to the begin of the buffer
+ * and then moved apart, from the last to the first, so no second buffer is needed:
+ *
+ *   read      a b c d          rows [2, 2]
+ *   moved     a b 0 c d 0      rows [2, 3]
+ */
+#include <string.h>
+
+#include "io/ckpt_replace.h"
+#include "quant/source_impl.h"
+
+struct osh_padding {     // a tensor with zeros
+    osh_checkpoint *ck;  // view
+    osh_ckpt_tensor of;  // the stored tensor; of.e is NULL if `make` is not NULL
+    osh_entry base;      // the tensor without zeros; name: view
+    osh_ckpt_make make;  // computes rows of a virtual tensor without zeros; NULL: it is stored
+    void *user;          // argument of `make`
+    osh_grown rows, columns;
+};
+
+/* Moves the elements of n rows apart and fills the gaps with zeros. */
+static void rows_spread(char *to, const struct osh_padding *p, int64_t n)
+{
+    size_t size = osh_dtype_bytes(p->base.dtype), from = (size_t)p->columns.from * size,
+           wide = (size_t)p->columns.to * size;
+    int64_t parts = osh_ckpt_columns(&p->base) / p->columns.from;
+    for (int64_t i = n * parts - 1; i >= 0; i--) {
+        char *part = to + (size_t)i * wide;
+        memmove(part, to + (size_t)i * from, from);
+        memset(part + from, 0, wide - from);
+    }
+}
+
+/* Reads rows [first, first + n) of the tensor without zeros. */
+static osh_status rows_read(osh_ctx *cx, char *to, const struct osh_padding *p, int64_t first,
+                            int64_t n)
+{
+    int64_t row = osh_ckpt_columns(&p->base) * (int64_t)osh_dtype_bytes(p->base.dtype);
+    if (p->make) return p->make(cx, to, p->user, &p->base, first, n);
+    return osh_checkpoint_read_part(cx, to, p->ck, &p->of, first * row, (size_t)(n * row));
+}
+
+/* The osh_ckpt_make function of a tensor with zeros. */
+static osh_status padded_rows(osh_ctx *cx, void *out, void *user, const osh_entry *e, int64_t first,
+                              int64_t n)
+{
+    osh_status rc = OSH_OK;
+    const struct osh_padding *p = user;
+    char *to = out;
+    size_t row = (size_t)osh_ckpt_columns(e) * osh_dtype_bytes(e->dtype);
+    for (int64_t k; n > 0; first += k, n -= k, to += (size_t)k * row) {
+        int64_t part = first / p->rows.to, at = first % p->rows.to;
+        bool zeros = at >= p->rows.from;
+        k = (zeros ? p->rows.to : p->rows.from) - at;
+        if (k > n) k = n;
+        if (zeros) {
+            memset(to, 0, (size_t)k * row);
+            continue;
+        }
+        OSH_TRY(rows_read(cx, to, p, part * p->rows.from + at, k));
+        if (p->columns.to > p->columns.from) rows_spread(to, p, k);
+    }
+done:
+    return rc;
+}
+
+static void entry_grow(osh_entry *e, const struct osh_padding *p)
+{
+    int64_t n = (int64_t)osh_dtype_bytes(e->dtype);
+    int last = e->ndim - 1;
+    e->shape[last] = e->shape[last] / p->columns.from * p->columns.to;
+    if (last > 0) e->shape[last - 1] = e->shape[last - 1] / p->rows.from * p->rows.to;
+    for (int d = 0; d < e->ndim; d++) n *= e->shape[d];
+    e->begin = 0, e->end = n, e->at = e->row = e->column = 0;
+}
+
+/* Makes the tensor virtual. */
+static osh_status tensor_pad(osh_ctx *cx, osh_checkpoint *ck, struct osh_padding *p,
+                             const osh_padded *of)
+{
+    osh_status rc = OSH_OK;
+    const osh_ckpt_tensor t = ck->tensors[of->tensor];
+    osh_ckpt_virtual *v = t.shard < 0 ? &ck->virtuals[-1 - t.shard] : NULL;
+    *p = (struct osh_padding){.ck = ck, .base = *t.e, .rows = of->rows, .columns = of->columns};
+    if (v && (!v->make || v->kept))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "%s: codes that are copied cannot be padded: want --only to name all modules of "
+                 "the MLPs",
+                 t.e->name);
+    if (v) {
+        p->make = v->make, p->user = v->user;
+        entry_grow(v->e, p);
+    } else {
+        osh_entry like = *t.e;
+        p->of = t;
+        entry_grow(&like, p);
+        OSH_TRY(osh_checkpoint_replace(cx, &v, ck, of->tensor, &like));
+        v->dense = true;
+    }
+    v->make = padded_rows, v->user = p;
+done:
+    return rc;
+}
+
+osh_status osh_source_pad(osh_ctx *cx, osh_source *s, const osh_padded *of, int64_t n)
+{
+    osh_status rc = OSH_OK;
+    OSH_NEW(cx, s->padding, n);
+    for (; s->n_padded < n; s->n_padded++)
+        OSH_TRY(tensor_pad(cx, s->ck, &s->padding[s->n_padded], &of[s->n_padded]));
+done:
+    return rc;
+}
+
+int64_t osh_source_n_padded(const osh_source *s) { return s->n_padded; }
+
+size_t osh_padding_scratch(const osh_source *s)
+{
+    // a buffer for direct reads of stored tensors
+    return s->n_padded ? osh_mem_gross(OSH_DIRECT_BYTES + OSH_BLOCK_BYTES) : 0;
+}
