@@ -282,7 +282,7 @@ KIND_FILES = {
     "type->learner": {"src/run/block.c"},
     "type->pruner": {"src/match/pruned.c", "src/eval/owl.c"},
     "type->transform": {"src/rewrite/folds.c", "src/rewrite/fold_rules.c", "src/run/folds.c",
-                        "src/budget/fold_bytes.c"},
+                        "src/budget/simulate_bytes.c"},
     "type->rewriter": set(),
     "osh_rotate_of": {"src/rewrite/rotations.c"},
     "osh_reap_of": {"src/rewrite/experts.c"},

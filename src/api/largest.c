@@ -106,7 +106,7 @@ static osh_status largest_run(osh_ctx *cx, osh_run *r, const osh_largest *l)
         OSH_TRY(osh_run_visit_alone(cx, r, l->index));
         goto done;
     }
-    if (osh_stream_takes(&r->plan->budget, l->index)) {
+    if (osh_stream_takes(r->plan->budget.schedule, l->index)) {
         OSH_TRY(
             osh_stream_linears(cx, r->emitter, &(osh_stream_job){.linears = &l->index, .n = 1}));
         goto done;

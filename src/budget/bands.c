@@ -5,8 +5,6 @@
 
 #include "base/file.h"
 #include "match/globals.h"
-#include "rewrite/folds.h"
-#include "quant/observer.h"
 #include "quant/source.h"
 #include "tensor/scalar.h"
 
@@ -15,8 +13,6 @@
  * one for every EACH bytes of the output, at most WAITING. A small output gets few waiting threads,
  * because their bands would need most of the memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
-/* Largest size in bytes of a band whose rows must be rounded together (osh_band_unit) */
-enum { BAND_MOST = 64 << 20 };
 /* Largest number of bytes of the bands that a stream keeps until it reads them again. */
 enum { HELD_MOST = 1 << 30 };
 
@@ -34,72 +30,12 @@ int osh_stream_workers(int most, int64_t n_bytes)
     return bands < most ? (int)bands : most;
 }
 
-int64_t osh_band_unit(const osh_linear *l)
-{
-    const osh_q_args *a = &l->scheme->weights;
-    return a->strategy == OSH_Q_BLOCK ? a->block[0] : 1;
-}
-
-int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit)
-{
-    int64_t per = OSH_BAND_BYTES / (int64_t)row_bytes, n_bands;
-    if (per < 1) per = 1;
-    n_bands = (n_rows + per - 1) / per;
-    int64_t rows = n_bands ? (n_rows + n_bands - 1) / n_bands : 1;
-    return (rows + unit - 1) / unit * unit;
-}
-
-int64_t osh_band_of_linear(const osh_linear *l)
-{
-    return osh_band_rows(l->O, osh_band_row_in(l), osh_band_unit(l));
-}
-
-int64_t osh_band_count(const osh_linear *l)
-{
-    int64_t rows = osh_band_of_linear(l);
-    return (l->O + rows - 1) / rows;
-}
-
-size_t osh_band_row_in(const osh_linear *l) { return (size_t)l->I * osh_dtype_bytes(l->dtype); }
-
-bool osh_stream_takes(const osh_budget *p, int linear)
-{
-    const osh_linear *l = &p->match->linears[linear];
-    const osh_q_args *a = &l->scheme->weights;
-    /* A stream rounds the weight as stored on the disk, so it cannot round a weight that factors
-     * are folded into. */
-    if (osh_is_folded(p->rewrites, l->tensor)) return false;
-    // the mask of a pruner needs the whole weight
-    if (l->prune.modifier >= 0) return false;
-    if (!osh_observer_by_rows(a)) return false;
-    if (!a->present || !p->in->recipe->modifiers[l->modifier].type->solver->by_rows ||
-        a->strategy == OSH_Q_TENSOR || !osh_wants_no_data(l))
-        return false;
-    return osh_band_unit(l) <= BAND_MOST / (int64_t)osh_band_row_in(l);
-}
-
-bool osh_streams_all(const osh_budget *p)
-{
-    for (int i = 0; i < p->match->n_linears; i++)
-        if (!osh_stream_takes(p, i)) return false;
-    return p->in->pipeline == OSH_PIPELINE_DATAFREE;
-}
-
-bool osh_stream_looks(const osh_budget *p, int linear)
-{
-    int first = p->match->linears[linear].joint;
-    for (int i = first; i >= 0; i = p->match->linears[i].next.joint)
-        if (!osh_stream_takes(p, i) || osh_observer_searches(&p->match->linears[i].scheme->weights))
-            return false;
-    return first >= 0;
-}
-
 int64_t osh_globals_scan_bytes(const osh_budget *p, int n_threads)
 {
     size_t search = 0, piece = 0;
     for (int i = 0; i < p->match->n_linears; i++) {
         size_t of_thread, one;
-        if (p->match->linears[i].joint < 0 || osh_stream_looks(p, i)) continue;
+        if (p->match->linears[i].joint < 0 || osh_stream_looks(p->schedule, i)) continue;
         one = osh_globals_search_bytes(p->match, i, &of_thread);
         search = band_larger(search, one), piece = band_larger(piece, of_thread);
     }
@@ -110,7 +46,7 @@ size_t osh_held_slot_bytes(const osh_budget *p)
 {
     osh_band_room r = {0};
     for (int i = 0; i < p->match->n_linears; i++)
-        if (osh_stream_looks(p, i)) osh_band_room_linear(&r, p, i);
+        if (osh_stream_looks(p->schedule, i)) osh_band_room_linear(&r, p, i);
     return r.in ? osh_file_room(r.in) : 0;
 }
 
@@ -119,7 +55,8 @@ int osh_held_most(const osh_budget *p)
     int64_t most = 0, room = (int64_t)osh_held_slot_bytes(p);
     for (int first = 0; first < p->match->n_linears; first++) {
         int64_t n = 0;
-        if (p->match->linears[first].joint != first || !osh_stream_looks(p, first)) continue;
+        if (p->match->linears[first].joint != first || !osh_stream_looks(p->schedule, first))
+            continue;
         for (int i = first; i >= 0; i = p->match->linears[i].next.joint)
             n += osh_band_count(&p->match->linears[i]);
         if (n > most) most = n;
@@ -140,7 +77,7 @@ int64_t osh_held_reread(const osh_budget *p)
             n += osh_band_count(&p->match->linears[i]);
             n_bytes += p->match->linears[i].O * (int64_t)osh_band_row_in(&p->match->linears[i]);
         }
-        int64_t held = osh_stream_looks(p, first) ? osh_min64(n, p->memory.n_held) : 0;
+        int64_t held = osh_stream_looks(p->schedule, first) ? osh_min64(n, p->memory.n_held) : 0;
         if (n) all += n_bytes / n * (n - held);
     }
     return all;
@@ -272,7 +209,7 @@ int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int6
     // without calibration data, one stream processes both copies and Linears
     if (p->in->pipeline == OSH_PIPELINE_DATAFREE) linears = copies;
     for (int i = 0; i < p->match->n_linears; i++) {
-        if (!osh_stream_takes(p, i)) continue;
+        if (!osh_stream_takes(p->schedule, i)) continue;
         osh_band_room_linear(&linears, p, i);
         band_bytes_widen(&each, p, i);
         any = true;

@@ -1,11 +1,10 @@
-/* bands.h - sizes of the bands of rows in which tensors pass through memory (output/stream.h), and
- * of the chunks in which the output is read back (output/check.c). For example, a Linear of 4,096 x
- * 4,096 in BF16 has rows of 8 KiB: a band has 128 rows, the tensor 32 bands. */
+/* bands.h - sizes of the bands of rows in which tensors pass through memory (schedule/stream.h),
+ * and of the chunks in which the output is read back (output/check.c). */
 #ifndef OSH_BANDS_H
 #define OSH_BANDS_H
 #include "budget/budget.h"
+#include "schedule/stream.h"
 
-enum { OSH_BAND_BYTES = 1 << 20 };  // approximate size in bytes of a band, as stored in the source
 /* Upper bound of the bytes of the state that a stream keeps for one tensor. */
 enum { OSH_BAND_ITEM_BYTES = 4608 };
 
@@ -15,15 +14,6 @@ int osh_stream_most(const osh_budget *p, int n_threads);
 /* Returns the number of threads for n_bytes of data: at most `most`, and no more threads than
  * bands. */
 int osh_stream_workers(int most, int64_t n_bytes);
-/* True if a stream rounds the Linear in bands; false if it is rounded as a whole. */
-bool osh_stream_takes(const osh_budget *p, int linear);
-/* True if a stream does all work of the run, so that no subgraph is run. */
-bool osh_streams_all(const osh_budget *p);
-/* True if the stream itself finds the largest magnitude of the weights that share the Linear's
- * global scale. The stream then reads all bands of these weights before it rounds one. It keeps as
- * many bands in memory as fit, and reads the other bands a second time for the rounding. If false,
- * osh_globals_find runs before the stream. */
-bool osh_stream_looks(const osh_budget *p, int linear);
 /* Returns the host memory that osh_globals_find needs besides osh_globals_bytes. */
 int64_t osh_globals_scan_bytes(const osh_budget *p, int n_threads);
 /* osh_stream_stays returns the bytes that a Linear keeps in memory until it is written.
@@ -42,14 +32,6 @@ int64_t osh_held_reread(const osh_budget *p); // Returns the bytes of the source
  * *device: the part of this memory that counts against the device budget. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device);
 
-/* Number of rows that must be rounded together: rows that share a block scale, else 1. */
-int64_t osh_band_unit(const osh_linear *l);
-/* Returns the number of rows of a band. */
-int64_t osh_band_rows(int64_t n_rows, size_t row_bytes, int64_t unit);
-/* Returns the largest number of rows of a band; may exceed the O rows of the Linear. */
-int64_t osh_band_of_linear(const osh_linear *l);
-int64_t osh_band_count(const osh_linear *l);
-size_t osh_band_row_in(const osh_linear *l); // bytes of a row in the source
 /* Returns the bytes of one row of a copied tensor, which is handled as a list of bytes: one byte;
  * one element if the tensor is changed; *columns elements if the tensor is dequantized. */
 size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns);

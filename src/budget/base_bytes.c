@@ -35,7 +35,7 @@ static int64_t small_bytes(const osh_budget *p, int n_threads)
     if (p->schedule->parts && p->in->pipeline == OSH_PIPELINE_SEQUENTIAL)
         n += (int64_t)p->schedule->parts->n * PART_BYTES;
     n += osh_globals_bytes(p->match) +
-         (osh_streams_all(p) ? 0 : osh_globals_scan_bytes(p, n_threads));
+         (osh_streams_all(p->schedule) ? 0 : osh_globals_scan_bytes(p, n_threads));
     return n + (passes ? ((int64_t)p->in->graph->n_values + p->in->graph->n_weights) * 32 : 0);
 }
 

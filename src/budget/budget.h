@@ -46,6 +46,7 @@ typedef struct osh_memory {
     int64_t base_bytes;
     /* Bytes of base_bytes that osh_mem_used does not count, such as libraries and stacks. */
     int64_t uncounted;
+    int64_t reading;     // host bytes of scratch for reading a weight; 0: base_bytes includes them
     int64_t load_bytes;  // peak of the host bytes while source, tokenizer and data are read
     osh_peaks peak;      // peaks of the whole run; peak.host includes base_bytes
     int highest;         // index of the visit with the highest host peak; -1: none

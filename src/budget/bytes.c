@@ -1,7 +1,6 @@
 /* bytes.c - computes the sizes of statistics, and has the table of the statistics that are sums. */
 #include "budget/bytes.h"
 
-#include "match/lookup.h"
 
 const osh_sum_type osh_sums[OSH_N_SUMS] = {
     [OSH_SUM_HESSIAN] = {.type = &osh_stat_hessian, .stat = OSH_STAT_HESSIAN, .mixed = true,
@@ -25,11 +24,4 @@ bool osh_sum_wanted(osh_sum sum, const osh_linear *l)
 int64_t osh_sum_bytes(osh_sum sum, int64_t I)
 {
     return (int64_t)osh_stat_bytes(osh_sums[sum].type, &(osh_groups){0}, I);
-}
-
-int64_t osh_stats_device_bytes(const osh_budget *p, int value, bool hessian, bool range)
-{
-    osh_tensor h = osh_stat_shape(&osh_stat_hessian, p->in->graph->values[value].width);
-    return (int64_t)((hessian ? osh_arena_gross(osh_tensor_bytes(&h)) : 0) +
-                     (range ? osh_arena_gross((size_t)p->in->data.n * 2 * sizeof(float)) : 0));
 }

@@ -25,7 +25,4 @@ extern const osh_sum_type osh_sums[OSH_N_SUMS];
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l);
 /* Bytes of one block of the sum, with the allocator's overhead. */
 int64_t osh_sum_bytes(osh_sum sum, int64_t I);
-/* Returns the bytes in the GPU's memory of the Hessian (if `hessian`) and of the range (if `range`)
- * of a value. */
-int64_t osh_stats_device_bytes(const osh_budget *p, int value, bool hessian, bool range);
 #endif

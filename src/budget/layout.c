@@ -78,15 +78,14 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
         const osh_entry *e = osh_weight_entry(g, p->in->ck, (int)index);
         return (int64_t)osh_arena_gross((size_t)(e->end - e->begin));
     }
-    if (kind != OSH_LAYOUT_ROWS) {
-        bool hessian = kind != OSH_LAYOUT_RANGE; // a shift has the same size as a Hessian
-        return osh_stats_device_bytes(p, (int)index, hessian, !hessian);
+    if (kind == OSH_LAYOUT_RANGE)
+        return (int64_t)osh_arena_gross((size_t)p->in->data.n * 2 * sizeof(float));
+    if (kind != OSH_LAYOUT_ROWS) { // a Hessian, or a shift, which has the same size
+        osh_tensor h = osh_stat_shape(&osh_stat_hessian, g->values[index].width);
+        return (int64_t)osh_arena_gross(osh_tensor_bytes(&h));
     }
-    int64_t b = index % p->schedule->n_batches,
-            n = p->in->data.offsets[p->schedule->batch_at[b + 1]] -
-                p->in->data.offsets[p->schedule->batch_at[b]];
-    return (int64_t)osh_arena_gross((size_t)n *
-                                    osh_value_bytes(g, (int)(index / p->schedule->n_batches)));
+    size_t n = (size_t)osh_batch_tokens(p->schedule, index % p->schedule->n_batches);
+    return (int64_t)osh_arena_gross(n * osh_value_bytes(g, (int)(index / p->schedule->n_batches)));
 }
 
 static osh_status layout_note_place(osh_ctx *cx, osh_layout *c, osh_layout_kind kind, int64_t index,

@@ -104,6 +104,14 @@ done:
     return rc;
 }
 
+/* Simulates the run with the same phases for all visits. */
+static osh_status simulate_equal(osh_ctx *cx, osh_budget *p, osh_tier tier, int rounds, bool *ever)
+{
+    p->memory.tier = tier;
+    for (int i = 0; i < p->schedule->n_visits; i++) take_phases(p, i, rounds);
+    return osh_memory_simulate(cx, p, tier, ever);
+}
+
 static void memory_summarize(osh_budget *p)
 {
     osh_memory *m = &p->memory;
@@ -131,23 +139,13 @@ static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
 static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *fit)
 {
     osh_status rc = OSH_OK;
-    osh_memory *m = &p->memory;
     OSH_TRY(memory_choose_phases(cx, p, b));
     for (int rounds = MOST_ROUNDS + 1; rounds && !visits_fit(p->schedule, b);
-         rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : 0) {
-        for (int i = 0; i < p->schedule->n_visits; i++) take_phases(p, i, rounds);
-        OSH_TRY(osh_memory_simulate(cx, p, m->tier, NULL));
-    }
+         rounds = rounds > MOST_ROUNDS ? MOST_ROUNDS : 0)
+        OSH_TRY(simulate_equal(cx, p, p->memory.tier, rounds, NULL));
     *fit = visits_fit(p->schedule, b);
 done:
     return rc;
-}
-
-static osh_status simulate_whole(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever)
-{
-    p->memory.tier = tier;
-    for (int i = 0; i < p->schedule->n_visits; i++) take_phases(p, i, 1);
-    return osh_memory_simulate(cx, p, tier, ever);
 }
 
 /* *On entry, *least is the largest of the visits' smallest peaks. Keeps *least if the phases of the
@@ -160,7 +158,7 @@ static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_
     osh_peaks b = {INT64_MAX, INT64_MAX, INT64_MAX};
     *(device ? &b.device : &b.host) = *least;
     bool fit = true;
-    OSH_TRY(simulate_whole(cx, p, tier, NULL));
+    OSH_TRY(simulate_equal(cx, p, tier, 1, NULL));
     if (!visits_fit(p->schedule, &b)) OSH_TRY(try_phases(cx, p, &b, &fit));
     if (!fit) *least = same;
 done:
@@ -190,8 +188,7 @@ osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
     OSH_NEW(cx, least, s->n_visits);
     for (int rounds = 1; rounds <= MOST_ROUNDS + 1; rounds += rounds == 1 ? MOST_ROUNDS - 1 : 1) {
         osh_peaks most = {0};
-        for (int i = 0; i < s->n_visits; i++) take_phases(p, i, rounds);
-        OSH_TRY(osh_memory_simulate(cx, p, coldest, NULL));
+        OSH_TRY(simulate_equal(cx, p, coldest, rounds, NULL));
         for (int i = 0; i < s->n_visits; i++) {
             const osh_peaks *now = &s->visits[i].peak;
             peaks_max_into(&most, now);
@@ -325,7 +322,7 @@ static osh_status memory_choose_whole(osh_ctx *cx, osh_budget *p, const osh_peak
     allowed_tiers(p, &first, &last), looks(p, &first_look, &last_look);
     for (osh_tier t = first; t <= last; t++)
         for (s->looks = first_look;; s->looks++) {
-            OSH_TRY(simulate_whole(cx, p, t, ever));
+            OSH_TRY(simulate_equal(cx, p, t, 1, ever));
             *fit = visits_fit(s, b);
             if (*fit) goto done;
             if (s->looks == last_look) break;
@@ -346,7 +343,7 @@ static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_peak
     if (size == p->schedule->batch_size) goto done;
     allowed_tiers(p, &first, &last);
     OSH_TRY(osh_plan_batches(cx, p->schedule, size));
-    OSH_TRY(simulate_whole(cx, p, first, ever));
+    OSH_TRY(simulate_equal(cx, p, first, 1, ever));
     *fit = visits_fit_ahead(p, b);
     if (!*fit) OSH_TRY(osh_plan_batches(cx, p->schedule, 1));
 done:

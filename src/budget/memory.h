@@ -15,6 +15,9 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p);
 /* Sets p->memory.least to the smallest budgets for the visits, without base_bytes: values are in
  * the slowest tier, and Linears are solved in small groups. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p);
+/* Sets *host to the host peak of the visits of a schedule, without base_bytes, if the host runs
+ * them and all values stay in memory. */
+osh_status osh_memory_of_passes(osh_ctx *cx, int64_t *host, osh_budget *p);
 /* Returns the bytes of a GPU's arena: the device budget, or without a budget the predicted bytes
  * plus a reserve. (The arena is the one block of GPU memory from which the program allocates.) The
  * reserve is for a resumed run, which has other gaps between its blocks. */

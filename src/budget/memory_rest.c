@@ -5,7 +5,6 @@
 #include "budget/base_bytes.h"
 #include "budget/memory_rest.h"
 #include "budget/simulate_solve.h"
-#include "match/globals.h"
 #include "quant/source.h"
 
 /* Raises *device and *host to the peaks of Linears that are rounded without data as whole weights,
@@ -23,7 +22,7 @@ static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *d
     for (int i = 0; i < p->match->n_linears; i++) {
         const osh_linear *l = &p->match->linears[i];
         if ((p->in->pipeline != OSH_PIPELINE_DATAFREE && !osh_wants_no_data(l)) ||
-            osh_stream_takes(p, i))
+            osh_stream_takes(p->schedule, i))
             continue;
         const osh_entry *e = p->in->ck->tensors[l->tensor].e;
         osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
@@ -64,24 +63,32 @@ static void stream_peaks(const osh_budget *p, int n_workers, int n_threads, osh_
     int64_t device, host = osh_stream_bytes(p, n_workers, n_threads, &device);
     max_into(&b->device, device), max_into(&b->host, host);
     max_into(&b->host, (int64_t)osh_mem_gross(osh_check_blocks(p, n_workers)));
-    if (osh_streams_all(p)) max_into(&b->host, osh_globals_scan_bytes(p, n_threads));
+    if (osh_streams_all(p->schedule)) max_into(&b->host, osh_globals_scan_bytes(p, n_threads));
 }
 
-/* Chooses how many bands a stream keeps until the second pass reads them: all bands of the largest
- * group, or, in steps of 1/16, as many as fit. */
-static void stream_choose_held(osh_budget *p, const osh_peaks *b, int threads, osh_peaks *more)
+/* If the chosen stream fits in the budget b, sets *more to its peaks. */
+static bool stream_fits(const osh_budget *p, int threads, const osh_peaks *b, osh_peaks *more)
+{
+    osh_peaks all = {0};
+    stream_peaks(p, p->memory.n_stream, threads, &all);
+    if (p->in->on_device) all.device = 0; // Linears without data are rounded on the host
+    bool fits = peaks_fit(&all, b);
+    if (fits) *more = all;
+    return fits;
+}
+
+/* Chooses the number of threads of a stream. Then chooses how many bands the stream keeps until the
+ * second pass reads them: all bands of the largest group, or, in steps of 1/16, as many as fit. */
+static void stream_choose(osh_budget *p, int threads, const osh_peaks *b, osh_peaks *more)
 {
     osh_memory *m = &p->memory;
-    int most = p->in->opt->prefetch ? osh_held_most(p) : 0, step = most / 16 + 1;
-    for (m->n_held = most; m->n_held > 0; m->n_held -= step) {
-        osh_peaks all = {0};
-        stream_peaks(p, m->n_stream, threads, &all);
-        if (p->in->on_device) all.device = 0;
-        if (!peaks_fit(&all, b)) continue;
-        *more = all;
-        return;
-    }
-    m->n_held = 0;
+    bool prefetch = p->in->opt->prefetch;
+    m->n_stream = prefetch ? osh_stream_most(p, threads) : 1;
+    while (m->n_stream > 1 && !stream_fits(p, threads, b, more)) m->n_stream--;
+    int most = prefetch ? osh_held_most(p) : 0, step = most / 16 + 1;
+    m->n_held = most;
+    while (m->n_held > 0 && !stream_fits(p, threads, b, more)) m->n_held -= step;
+    if (m->n_held < 0) m->n_held = 0;
 }
 
 osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const osh_peaks *b,
@@ -100,16 +107,7 @@ osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const o
     m->n_held = 0;
     stream_peaks(p, 1, threads, least);
     osh_peaks more = *least;
-    for (m->n_stream = p->in->opt->prefetch ? osh_stream_most(p, threads) : 1; m->n_stream > 1;
-         m->n_stream--) {
-        osh_peaks all = {0};
-        stream_peaks(p, m->n_stream, threads, &all);
-        if (p->in->on_device) all.device = 0; // Linears without data are rounded on the host
-        if (!peaks_fit(&all, b)) continue;
-        more = all;
-        break;
-    }
-    stream_choose_held(p, b, threads, &more);
+    stream_choose(p, threads, b, &more);
     osh_peaks now = more;
     round_peaks(p, threads, false, &least->device, &least->host);
     round_peaks(p, threads, false, &now.device, &now.host);

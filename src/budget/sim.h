@@ -1,5 +1,5 @@
-/* sim.h - the state of a simulated run. simulate.c runs the simulation. Each file simulate_*.c
- * updates a part of the state. */
+/* sim.h - the state of a simulated run. simulate.c executes the steps. Each file simulate_*.c has
+ * the functions for a part of the state. */
 #ifndef OSH_SIM_H
 #define OSH_SIM_H
 #include "budget/bytes.h"
@@ -69,9 +69,69 @@ typedef struct osh_sim {
     int64_t frame;
     bool *solved;   // own [linears]: true if the Linear is solved
     osh_exec_marks marks; // own
+    osh_steps *steps, *ahead; // own. steps: of the current visit; ahead: of the next visit, with a
+                              // GPU
     osh_sim_weights weights;
     osh_sim_values values;
     osh_sim_stats stats;
     osh_sim_looks looks;
 } osh_sim;
+
+/* ---- simulate_bytes.c: sizes and peaks ---- */
+
+/* Raises the peaks of the current visit. device, host: bytes of everything except the
+ * loaded weights, the copies of weights, the statistics and the kept values, which the function
+ * adds. values: bytes in the store. */
+void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values);
+/* Returns the bytes of value v of batch b in the store: on the disk, in host memory, or in the
+ * GPU's arena. */
+int64_t osh_sim_batch_rest(const osh_sim *s, int v, int64_t b);
+/* Returns the host bytes of the list of a value's blocks if a GPU keeps values in host memory. */
+int64_t osh_sim_list_rest(const osh_sim *s, int v);
+/* osh_sim_value_rest returns the bytes of a value in the store, for the batches that are not kept
+ * in memory. osh_sim_value_kept returns the bytes for the kept batches. */
+int64_t osh_sim_value_rest(const osh_sim *s, int v);
+int64_t osh_sim_value_kept(const osh_sim *s, int v);
+/* Returns the bytes of the value in the largest batch. */
+int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
+size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I);
+/* Returns the bytes of a sum and of the data that a solve computes from the sum. */
+int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
+/* Returns the bytes of the partial sum (member `part` of osh_stat), which is as large as the sum; 0
+ * if the sum has none. */
+int64_t osh_sim_part_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);
+size_t *osh_sim_hook(const osh_sim *s, int value);
+/* Returns the bytes of the values that the visit keeps for the second pass of two-pass observers
+ * (schedule/looks.h). */
+int64_t osh_sim_looked_bytes(const osh_sim *s);
+/* Returns the bytes of the F16 copy of a batch, which exists while the batch is stored for two-pass
+ * observers; 0 if values are not stored as F16. */
+size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value);
+/* Returns the bytes of the buffers of the threads that prefetch values. */
+int64_t osh_sim_loaders_bytes(const osh_sim *s);
+/* Simulates the second pass of two-pass observers: before a Linear is solved, they read the kept
+ * values again, sample by sample. Marks the values as freed. */
+void osh_sim_look(osh_sim *s);
+/* Returns the bytes of the statistics for the factors of a fold. `groups`: groups of samples
+ * (ops/stat.h) while the statistics are collected; {0} after the groups are merged. */
+int64_t osh_sim_fold_bytes(const osh_sim *s, const osh_fold *f, const osh_groups *groups);
+/* Sets *bytes to the bytes for computing the factors of a fold. */
+osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, const osh_fold *f);
+
+/* ---- simulate_weights.c: weights, and the host copies of a GPU's weights ---- */
+
+int64_t osh_sim_weight_bytes(const osh_sim *s, int w);
+void osh_sim_drop_copy(osh_sim *s, int weight);
+/* Frees the host copies of weights, except the copies that a later solve needs, like
+ * osh_engine_drop_copies of run/loading.c. */
+void osh_sim_drop_copies(osh_sim *s);
+/* Counts the memory for reading a solved weight back from the output: packed tensors and codes. */
+void osh_sim_note_reload(osh_sim *s, const osh_linear *l);
+osh_status osh_sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st);
+
+/* ---- simulate_solve.c ---- */
+
+/* Counts the bytes of osh_run_solve. Linears with the same input and modifier are solved in one
+ * call, and their results are packed one after the other. */
+osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st);
 #endif

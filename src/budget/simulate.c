@@ -21,21 +21,15 @@
 #include "graph/device_peaks.h"
 #include "graph/picked.h"
 #include "budget/bytes.h"
-#include "budget/fold_bytes.h"
 #include "budget/memory_rest.h"
 #include "budget/simulate.h"
-#include "budget/simulate_bytes.h"
-#include "budget/simulate_solve.h"
-#include "budget/simulate_weights.h"
+#include "budget/sim.h"
 #include "budget/trials.h"
 #include "match/cache.h"
 #include "rewrite/folds.h"
 #include "schedule/looks.h"
-#include "match/lookup.h"
-#include "quant/observer.h"
 #include "store/activations.h"
 #include "store/loaders.h"
-#include "store/slots.h"
 
 static int compare_lengths(const void *a, const void *b)
 {
@@ -56,7 +50,7 @@ static osh_status sim_find_batches(osh_ctx *cx, osh_sim *s)
         int64_t n = at[b + 1] - at[b], at_once = 0;
         bool by_sample = osh_exec_by_sample(n, s->n_threads);
         osh_exec_batch *most = by_sample ? &s->by_sample : &s->whole;
-        max_into(&most->n_tokens, offsets[at[b + 1]] - offsets[at[b]]);
+        max_into(&most->n_tokens, osh_batch_tokens(p->schedule, b));
         if (!by_sample) continue;
         for (int64_t k = 0; k < n; k++) lengths[k] = offsets[at[b] + k + 1] - offsets[at[b] + k];
         qsort(lengths, (size_t)n, sizeof *lengths, compare_lengths);
@@ -90,6 +84,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
     OSH_NEW(cx, s->weights.kept, g->n_weights);
     OSH_NEW(cx, s->solved, p->match->n_linears);
     OSH_TRY(osh_exec_marks_init(cx, &s->marks, g));
+    OSH_TRY(osh_steps_new(cx, &s->steps, g));
+    if (s->gpu) OSH_TRY(osh_steps_new(cx, &s->ahead, g));
     size_t nv = (size_t)g->n_values;
     s->stats.lists =
         (int64_t)(osh_mem_gross(nv * sizeof(bool)) + osh_mem_gross(nv * sizeof(void *)) +
@@ -127,6 +123,8 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->weights.kept);
     osh_layout_free(cx, s->gpu);
     osh_exec_marks_deinit(cx, &s->marks);
+    osh_steps_free(cx, s->steps);
+    osh_steps_free(cx, s->ahead);
     osh_free(cx, s->solved);
 }
 
@@ -268,7 +266,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
     for (int64_t b = 0; b < p->schedule->n_batches; b++) {
-        int64_t n = osh_sim_batch_tokens(s, b);
+        int64_t n = osh_batch_tokens(p->schedule, b);
         if (n != last) OSH_TRY(osh_device_peaks_at(cx, &peak, &left, p->memory.peaks, n));
         last = n;
         osh_sim_note(s, (int64_t)(ways + peak), rows, now);
@@ -298,8 +296,11 @@ static osh_status sim_count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, c
         bool collects = st->observe || st->fold;
         if (collects) b.seen = s->p->schedule->seen;
         osh_exec_span span = {s->p->in->graph, st->first, st->n, st->run, st->out,
-                              {s->r->v0, s->r->v1}, collects ? NULL : st->routed, true};
+                              {s->r->v0, s->r->v1}, collects ? NULL : st->routed,
+                              !s->p->schedule->apart};
         OSH_TRY(osh_exec_peak(cx, &now, &stays, &span, in, &b));
+        if (s->p->schedule->rounds)
+            now += osh_tensor_gross((size_t)b.n_tokens * osh_exec_input_bytes(&span));
         max_into(&n->most, (int64_t)(now + osh_mem_gross((size_t)b.n_tokens * sizeof(int32_t))));
         max_into(&n->left, (int64_t)stays);
     }
@@ -418,7 +419,7 @@ static void sim_fold_add(osh_sim *s, const osh_range *r, const osh_groups *group
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         const osh_fold *f = &s->p->rewrites->folds[i];
         if (!osh_fold_inside(s->p->schedule, r, f)) continue;
-        s->stats.bytes += sign * osh_fold_seen_bytes(s->p, f, groups);
+        s->stats.bytes += sign * osh_sim_fold_bytes(s, f, groups);
         s->stats.hook[f->value] =
             sign > 0 && osh_fold_searches(s->p->rewrites, f)
                 ? osh_sim_accum_scratch(s, osh_stat_hessian.feed, f->n)
@@ -436,7 +437,7 @@ static osh_status sim_fold(osh_ctx *cx, osh_sim *s, const osh_range *r)
     sim_fold_add(s, r, &one, 1);
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         if (!osh_fold_inside(s->p->schedule, r, &s->p->rewrites->folds[i])) continue;
-        OSH_TRY(osh_fold_scratch(cx, &bytes, s->p, &s->p->rewrites->folds[i], s->to->how.segments));
+        OSH_TRY(osh_sim_fold_scratch(cx, &bytes, s, &s->p->rewrites->folds[i]));
         osh_sim_note(s, bytes, 0, s->values.bytes);
     }
     sim_fold_add(s, r, &one, -1);
@@ -506,12 +507,14 @@ static osh_status sim_step(osh_ctx *cx, osh_sim *s, const osh_range *r, const os
     return OSH_OK;
 }
 
-/* Simulates visit s->index. steps: memory for the list of its steps. */
-static osh_status sim_visit(osh_ctx *cx, osh_sim *s, osh_steps *steps)
+/* Simulates visit s->index. */
+static osh_status sim_visit(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;
+    osh_steps *steps = s->steps; // view
     OSH_TRY(osh_visit_list(cx, steps, s->p->schedule, s->index, NULL));
-    int64_t list = (int64_t)osh_steps_bytes(steps);
+    // with prefetch, the list of the next visit's steps exists, too
+    int64_t list = (int64_t)osh_steps_bytes(steps) * (1 + s->p->in->opt->prefetch);
     s->stats.lists += list;
     for (int k = 0; k < osh_steps_n(steps); k++)
         OSH_TRY(sim_step(cx, s, osh_steps_range(steps), osh_steps_at(steps, k)));
@@ -528,10 +531,8 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     osh_sim s; // own
-    osh_steps *steps = NULL; // own
     OSH_TRY(sim_init(cx, &s, p));
     if (s.gpu && !m->peaks) OSH_TRY(osh_device_peaks_new(cx, &m->peaks, p->in->graph));
-    OSH_TRY(osh_steps_new(cx, &steps, p->in->graph));
     s.tier = tier, s.values.n_kept = osh_memory_kept(p, tier);
     if (places && s.gpu) osh_layout_record(s.gpu, true);
     for (int i = 0; i < p->schedule->n_visits; i++) {
@@ -540,14 +541,13 @@ static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, boo
         *s.to = (osh_visit){.how = s.to->how};
         s.peak = &s.to->peak;
         s.stats.ranges = (int64_t)osh_ranged_lists(p->schedule, &r);
-        OSH_TRY(sim_visit(cx, &s, steps));
+        OSH_TRY(sim_visit(cx, &s));
         sim_drop_dead(&s, &r);
         if (s.to->how.apart) peaks_max_into(&s.to->peak, &s.to->apart);
     }
     if (ever) memcpy(ever, s.weights.ever, (size_t)p->in->graph->n_weights * sizeof *ever);
     if (places && s.gpu) OSH_TRY(osh_layout_places(cx, places, s.gpu));
 done:
-    osh_steps_free(cx, steps);
     sim_deinit(cx, &s);
     return rc;
 }
@@ -567,4 +567,13 @@ done:
 osh_status osh_memory_place(osh_ctx *cx, osh_budget *p)
 {
     return simulate_visits(cx, p, p->memory.tier, NULL, &p->memory.places);
+}
+
+osh_status osh_memory_of_passes(osh_ctx *cx, int64_t *host, osh_budget *p)
+{
+    osh_status rc = simulate_visits(cx, p, OSH_TIER_DEVICE, NULL, NULL);
+    *host = 0;
+    for (int i = 0; i < p->schedule->n_visits; i++)
+        max_into(host, p->schedule->visits[i].peak.host);
+    return rc;
 }

@@ -1,9 +1,8 @@
-/* simulate_bytes.c - computes the bytes of values, of statistics and of values kept for two-pass
- * observers, and raises the peaks of a simulated visit. */
+/* simulate_bytes.c - computes the bytes of values, of statistics, of folds, and of values kept for
+ * two-pass observers, and raises the peaks of a simulated visit. */
 #include "budget/bytes.h"
-#include "budget/simulate_bytes.h"
-#include "match/cache.h"
-#include "schedule/looks.h"
+#include "budget/sim.h"
+#include "rewrite/folds.h"
 #include "quant/observer.h"
 #include "store/activations.h"
 #include "store/loaders.h"
@@ -32,18 +31,12 @@ void osh_sim_note(osh_sim *s, int64_t device, int64_t host, int64_t values)
     max_into(&s->peak->scratch, (disk ? values : 0) + (looks_disk ? s->looks.now : 0));
 }
 
-int64_t osh_sim_batch_tokens(const osh_sim *s, int64_t b)
-{
-    return s->p->in->data.offsets[s->p->schedule->batch_at[b + 1]] -
-           s->p->in->data.offsets[s->p->schedule->batch_at[b]];
-}
-
 int64_t osh_sim_batch_rest(const osh_sim *s, int v, int64_t b)
 {
     if (v == s->p->in->graph->input_ids) return 0;
     if (s->tier == OSH_TIER_DEVICE)
         return osh_layout_bytes(s->gpu, OSH_LAYOUT_ROWS, v * s->p->schedule->n_batches + b);
-    return osh_acts_batch_bytes(s->p->in->graph, v, osh_sim_batch_tokens(s, b));
+    return osh_acts_batch_bytes(s->p->in->graph, v, osh_batch_tokens(s->p->schedule, b));
 }
 
 int64_t osh_sim_list_rest(const osh_sim *s, int v)
@@ -154,4 +147,31 @@ void osh_sim_look(osh_sim *s)
     }
     s->values.ahead = s->gpu ? s->values.ahead : 0;
     s->looks.now = 0;
+}
+
+int64_t osh_sim_fold_bytes(const osh_sim *s, const osh_fold *f, const osh_groups *groups)
+{
+    osh_fold_types types = osh_fold_types_of(s->p->rewrites, f);
+    size_t bytes = osh_stat_bytes(types.channels, groups, f->n);
+    if (types.squares) bytes += osh_stat_bytes(types.squares, groups, f->n);
+    return (int64_t)bytes;
+}
+
+osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, const osh_fold *f)
+{
+    osh_status rc = OSH_OK;
+    const osh_modifier *m = &s->p->in->recipe->modifiers[f->modifier];
+    bool reads = s->to->how.segments; // then the weights may have to be read from the checkpoint
+    int n = s->n_threads;
+    osh_balance *b = NULL; // own
+    *bytes = (int64_t)(osh_mem_gross((size_t)(n * f->n) * sizeof(float)) +
+                       (reads ? (size_t)n * osh_mem_gross(OSH_FOLD_PIECE) : 0));
+    if (!m->type->transform->search) goto done;
+    OSH_TRY(osh_fold_balance(cx, &b, s->p->rewrites, f));
+    osh_search j = {.n = f->n, .balance = b, .n_balance = f->n_takes};
+    *bytes = (int64_t)(osh_mem_gross((size_t)f->n_takes * sizeof *b) +
+                       m->type->transform->search_bytes(m, &j, n));
+done:
+    osh_free(cx, b);
+    return rc;
 }

@@ -1,12 +1,10 @@
 /* simulate_solve.c - counts the bytes of the solves in a simulated visit, window by window
  * (schedule/windows.h). */
 
-#include "schedule/blocks.h"
 #include "budget/bytes.h"
 #include "budget/learning_bytes.h"
-#include "budget/simulate_bytes.h"
+#include "budget/sim.h"
 #include "budget/simulate_solve.h"
-#include "budget/simulate_weights.h"
 #include "match/cache.h"
 #include "schedule/windows.h"
 

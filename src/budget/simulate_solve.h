@@ -1,11 +1,7 @@
-/* simulate_solve.h - simulates the solves of a run. */
+/* simulate_solve.h - sizes of solves that other files need, too. */
 #ifndef OSH_SIMULATE_SOLVE_H
 #define OSH_SIMULATE_SOLVE_H
-#include "budget/sim.h"
-
-/* Counts the bytes of osh_run_solve. Linears with the same input and modifier are solved in one
- * call, and their results are packed one after the other. */
-osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st);
+#include "budget/budget.h"
 
 /* Returns the bytes of the buffers for the packed tensors of a Linear. */
 int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l);

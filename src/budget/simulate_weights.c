@@ -2,11 +2,9 @@
  * blocks of GPU memory for the weights that the next visit loads first. */
 #include <string.h>
 
-#include "rewrite/folds.h"
 #include "match/lookup.h"
-#include "budget/simulate_bytes.h"
+#include "budget/sim.h"
 #include "budget/simulate_solve.h"
-#include "budget/simulate_weights.h"
 
 int64_t osh_sim_weight_bytes(const osh_sim *s, int w)
 {
@@ -54,9 +52,8 @@ static void sim_want_weights(const osh_sim *s, bool *want, const osh_range *r, c
 static osh_status sim_ahead(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;
-    osh_steps *next = NULL; // own
+    osh_steps *next = s->ahead; // view
     osh_layout_enter(s->gpu, s->index + 1, OSH_WAY_AHEAD);
-    OSH_TRY(osh_steps_new(cx, &next, s->p->in->graph));
     OSH_TRY(osh_visit_list(cx, next, s->p->schedule, s->index + 1, NULL));
     const osh_range *r = osh_steps_range(next);
     const osh_step *load = osh_steps_first(next, OSH_STEP_LOAD);
@@ -65,7 +62,6 @@ static osh_status sim_ahead(osh_ctx *cx, osh_sim *s)
         if (s->weights.want[w]) OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_WEIGHT, w));
     osh_sim_note(s, 0, 0, s->values.bytes);
 done:
-    osh_steps_free(cx, next);
     return rc;
 }
 
@@ -89,7 +85,7 @@ osh_status osh_sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_s
         s->weights.copies += (int64_t)osh_weight_bytes(s->p->in->graph, s->p->in->ck, w);
         OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_WEIGHT, w));
     }
-    osh_sim_note(s, 0, 0, s->values.bytes);
+    osh_sim_note(s, s->p->memory.reading, 0, s->values.bytes);
     for (int i = r->l0; i < r->l1; i++)
         if (s->weights.want[s->p->match->linears[i].weight] &&
             osh_is_done_before(s->p->schedule, &s->p->match->linears[i]))

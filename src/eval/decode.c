@@ -31,7 +31,6 @@ struct osh_decode {
 /* ---- states of ops ---- */
 
 typedef struct survey { // sums over the nodes that run, which states_visit computes
-    const osh_forward *f;
     int64_t room;
     int without; // index of the first node that has no state and needs earlier tokens; -1: none
     int64_t long_from, bytes;
@@ -45,11 +44,11 @@ static size_t node_state_bytes(const osh_graph *g, const osh_node *n, int64_t ro
     return n->op->state ? n->op->state(n->attr, width, room, g->values[n->in[0]].dtype) : 0;
 }
 
-static osh_status states_visit(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status states_visit(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
     survey *s = user;
-    const osh_graph *g = s->f->graph;
+    const osh_graph *g = p->f->graph;
     for (int i = 0; i < p->s->n_nodes; i++) {
         const osh_node *n = &g->nodes[p->s->first + i];
         if (!p->run[i]) continue;
@@ -87,34 +86,26 @@ typedef struct piece {
     osh_progress *pr;            // view: progress line; NULL: no progress is shown
 } piece;
 
-static osh_status piece_run_part(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status piece_run_part(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
     piece *k = user;
     osh_decode *d = k->d;
-    const osh_graph *g = d->f->graph;
-    osh_exec_span span = osh_forward_span(d->f, p);
-    // own: `passing`: weights that are in memory only for this piece
-    osh_weights *passing = NULL, *w = d->kept;
+    osh_exec_span span = osh_forward_span(p);
+    bool stays = d->stays[p->index];
     int64_t read = osh_io_counted(cx).read_bytes;
     OSH_TRY(osh_check_interrupt(cx));
-    if (!d->stays[p->index]) {
-        OSH_TRY(osh_weights_new(cx, &passing, g));
-        w = passing;
-    }
-    for (int i = 0; i < p->s->n_nodes; i++)
-        if (p->run[i])
-            OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(d->f->source),
-                                     p->s->first + i, 1));
-    if (passing) d->read_bytes += osh_io_counted(cx).read_bytes - read;
+    if (stays) p->w = d->kept;
+    OSH_TRY(osh_forward_load(cx, p));
+    if (!stays) d->read_bytes += osh_io_counted(cx).read_bytes - read;
     k->r.first = p->s->first;
-    OSH_TRY(osh_exec_run(cx, &span, w, k->b, k->hooks, true));
+    OSH_TRY(osh_exec_run(cx, &span, p->w, k->b, k->hooks, true));
     if (k->pr) {
         k->pr->step = p->index + 1, k->pr->name = p->s->name, k->pr->finished = true;
         osh_progress_show(cx, k->pr);
     }
 done:
-    osh_weights_free(cx, passing);
+    if (stays) p->w = NULL; // d->kept owns the weights
     return rc;
 }
 
@@ -166,7 +157,7 @@ static osh_status piece_run(osh_ctx *cx, osh_decode *d, float *logits, int64_t f
     OSH_TRY(osh_batch_new(cx, &k.b, g, d->ids + from, offsets, 1));
     for (int i = 0; d->pasts && i < g->n_nodes; i++) d->pasts[i].n = from;
     k.b->pasts = d->pasts;
-    OSH_TRY(osh_forward_walk(cx, d->f, piece_run_part, &k));
+    OSH_TRY(osh_forward_walk(cx, d->f, &(osh_forward_visitor){piece_run_part, &k, false}));
     OSH_TRY(piece_score(cx, &k, logits));
 done:
     osh_batch_free(cx, k.b);
@@ -216,7 +207,7 @@ static osh_status decode_alloc(osh_ctx *cx, osh_decode *d, survey *s, bool piece
     if (!pieces) goto done;
     OSH_NEW(cx, d->pasts, g->n_nodes);
     s->to = d->pasts;
-    OSH_TRY(osh_forward_walk(cx, d->f, states_visit, s));
+    OSH_TRY(osh_forward_walk(cx, d->f, &(osh_forward_visitor){states_visit, s, false}));
 done:
     return rc;
 }
@@ -227,8 +218,8 @@ osh_status osh_decode_open(osh_ctx *cx, osh_decode **out, const osh_forward *f,
     osh_status rc = OSH_OK;
     const osh_graph *g = f->graph;
     osh_decode *d = NULL; // own
-    survey s = {.f = f, .room = want->room, .without = -1};
-    OSH_TRY(osh_forward_walk(cx, f, states_visit, &s));
+    survey s = {.room = want->room, .without = -1};
+    OSH_TRY(osh_forward_walk(cx, f, &(osh_forward_visitor){states_visit, &s, false}));
     bool pieces = s.without < 0 && !want->again;
     if (s.without >= 0 && !want->again)
         osh_log(cx, OSH_LOG_WARN,

@@ -38,30 +38,28 @@ static osh_status piece_count(osh_ctx *cx, int64_t *work, const sums *t, const o
     osh_status rc = OSH_OK;
     const osh_forward *f = t->s->f;
     const osh_graph *g = f->graph;
-    osh_exec_span span = osh_forward_span(f, p);
+    osh_exec_span span = osh_forward_span(p);
     osh_exec_batch one = {.n_tokens = n, .n_threads = osh_threads(cx), .past = past};
-    int64_t width = 0, before = 0;
+    int64_t before = 0;
     size_t passing = 0;
     for (int v = 0; v < g->n_values; v++)
         if (t->before[v]) before += (int64_t)osh_value_gross(g, v, n);
-    osh_forward_weight_bytes(f, p->s, p->run, &width);
     OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = t->before}, &one));
     if (osh_forward_may_round(f)) // adds the bytes of the copy of a rounded input
-        passing += osh_mem_gross((size_t)(n * width) * osh_dtype_bytes(g->dtype));
+        passing += osh_tensor_gross((size_t)n * osh_exec_input_bytes(&span));
     if ((int64_t)passing > *work) *work = (int64_t)passing;
     if (before + t->reading > *work) *work = before + t->reading;
 done:
     return rc;
 }
 
-static osh_status part_count(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status part_count(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
     sums *t = user;
     const osh_graph *g = t->s->f->graph;
     need *to = &t->of[p->index];
-    int64_t width = 0;
-    to->weights = osh_forward_weight_bytes(t->s->f, p->s, p->run, &width);
+    to->weights = osh_forward_weight_bytes(p);
     OSH_TRY(piece_count(cx, &to->work, t, p, t->s->n_first, 0));
     if (t->s->pieces) OSH_TRY(piece_count(cx, &to->work, t, p, 1, t->want->room - 1));
     for (int v = 0; v < g->n_values; v++) t->before[v] = p->keep[v] && v != g->input_ids;
@@ -108,7 +106,7 @@ static osh_status sums_fill(osh_ctx *cx, sums *t, int64_t uncounted)
     t->base = uncounted + (int64_t)osh_mem_used(cx, OSH_MEM_HOST) + SMALL_BYTES + t->s->states;
     t->base += 2 * (int64_t)osh_weights_lists(g) + (int64_t)osh_batch_lists(g, 2) +
                (int64_t)osh_tensor_gross((size_t)t->s->n_first * sizeof(int32_t));
-    OSH_TRY(osh_forward_walk(cx, t->s->f, part_count, t));
+    OSH_TRY(osh_forward_walk(cx, t->s->f, &(osh_forward_visitor){part_count, t, false}));
     head_count(&t->of[n], t, osh_threads(cx));
 done:
     return rc;

@@ -31,9 +31,6 @@ struct osh_effect {
     osh_dataset d;      // own: first tokens of the first samples
     stream clean;
     stream *of;         // own [units]: a stream for each unit
-    /* run [nodes]: true for nodes that run in the current subgraph. keep [values]: true for values
-     * that are kept after the subgraph. */
-    bool *run, *keep;   // own
 };
 
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
@@ -49,8 +46,6 @@ osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, con
                                 "a choice of bits by predictions"));
     OSH_TRY(osh_dataset_head(cx, &e->d, &p->in.data, OSH_EFFECT_SAMPLES, OSH_EFFECT_LENGTH));
     OSH_NEW(cx, e->of, n_units);
-    OSH_NEW(cx, e->run, e->f->graph->n_nodes);
-    OSH_NEW(cx, e->keep, e->f->graph->n_values);
     *out = e, e = NULL; // passes ownership
 done:
     osh_effect_close(cx, e);
@@ -76,8 +71,6 @@ void osh_effect_close(osh_ctx *cx, osh_effect *e)
     osh_forward_close(cx, e->f);
     osh_dataset_deinit(cx, &e->d);
     osh_free(cx, e->of);
-    osh_free(cx, e->run);
-    osh_free(cx, e->keep);
     osh_free(cx, e);
 }
 
@@ -100,16 +93,14 @@ done:
     return rc;
 }
 
-static osh_status stream_run(osh_ctx *cx, const osh_effect *e, const stream *s, int subgraph,
-                             const osh_weights *w)
+static osh_status stream_run(osh_ctx *cx, const osh_effect *e, const stream *s,
+                             const osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
-    const osh_subgraph *sub = &e->f->parts->parts[subgraph];
+    osh_exec_span span = osh_forward_span(p);
     for (int64_t b = 0; b < e->d.n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_exec_run(
-            cx, &(osh_exec_span){e->f->graph, sub->first, sub->n_nodes, e->run, e->keep}, w,
-            s->batch[b], NULL, true));
+        OSH_TRY(osh_exec_run(cx, &span, p->w, s->batch[b], NULL, true));
     }
 done:
     return rc;
@@ -142,64 +133,46 @@ static bool linear_is_within(const osh_effect *e, const osh_linear *l, int subgr
     return l->node >= s->first && l->node < s->first + s->n_nodes && l->node != e->f->graph->head;
 }
 
-/* Loads the weights that the nodes of the subgraph need and that w does not have. */
-static osh_status effect_load_weights(osh_ctx *cx, const osh_effect *e, const osh_subgraph *s,
-                                      osh_weights *w)
-{
-    osh_status rc = OSH_OK;
-    const osh_checkpoint *ck = osh_source_checkpoint(e->f->source);
-    for (int i = 0; i < s->n_nodes; i++)
-        if (e->run[i]) OSH_TRY(osh_weights_load(cx, w, e->f->graph, ck, s->first + i, 1));
-done:
-    return rc;
-}
-
 /* Makes the stream of a unit (the batches of the model in which only this unit is rounded). Rounds
  * the weights of the unit, runs the clean values through the subgraph, and loads the original
  * weights again. */
-static osh_status unit_fork(osh_ctx *cx, osh_effect *e, int unit, int subgraph, osh_weights *w)
+static osh_status unit_fork(osh_ctx *cx, osh_effect *e, int unit, osh_forward_part *part)
 {
     osh_status rc = OSH_OK;
     const osh_plan *p = e->p;
-    const osh_subgraph *s = &e->f->parts->parts[subgraph];
+    osh_weights *w = part->w; // view
     OSH_TRY(stream_new(cx, &e->of[unit], e, &e->clean));
     for (int i = 0; i < p->match.n_linears; i++)
-        if (e->unit_of[i] == unit && linear_is_within(e, &p->match.linears[i], subgraph) &&
+        if (e->unit_of[i] == unit && linear_is_within(e, &p->match.linears[i], part->index) &&
             w->w[p->match.linears[i].weight])
             OSH_TRY(
                 effect_round_weight(cx, p, &p->match.linears[i], w->w[p->match.linears[i].weight]));
-    OSH_TRY(stream_run(cx, e, &e->of[unit], subgraph, w));
+    OSH_TRY(stream_run(cx, e, &e->of[unit], part));
     for (int i = 0; i < p->match.n_linears; i++) {
         if (e->unit_of[i] != unit || p->match.linears[i].weight < 0) continue;
         osh_tensor **t = &w->w[p->match.linears[i].weight];
         osh_tensor_free(cx, *t), *t = NULL;
     }
-    OSH_TRY(effect_load_weights(cx, e, s, w));
+    OSH_TRY(osh_forward_load(cx, part));
 done:
     return rc;
 }
 
-static osh_status effect_run_subgraph(osh_ctx *cx, osh_effect *e, int subgraph)
+static osh_status effect_pass(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
-    const osh_subgraph *s = &e->f->parts->parts[subgraph];
-    osh_weights *w = NULL; // own
-    osh_ranks_phase(e->ranks, "effects", s->name);
+    osh_effect *e = user;
     OSH_TRY(osh_ranks_hear(cx, e->ranks));
-    osh_forward_choose(e->f, subgraph, e->run, e->keep);
-    OSH_TRY(osh_weights_new(cx, &w, e->f->graph));
-    OSH_TRY(effect_load_weights(cx, e, s, w));
     for (int u = 0; u < e->n_units; u++)
-        if (e->of[u].batch[0]) OSH_TRY(stream_run(cx, e, &e->of[u], subgraph, w));
+        if (e->of[u].batch[0]) OSH_TRY(stream_run(cx, e, &e->of[u], p));
     for (int i = 0; i < e->p->match.n_linears; i++) {
         int u = e->unit_of[i];
-        if (linear_is_within(e, &e->p->match.linears[i], subgraph) && !e->of[u].batch[0] &&
+        if (linear_is_within(e, &e->p->match.linears[i], p->index) && !e->of[u].batch[0] &&
             unit_is_here(e, u))
-            OSH_TRY(unit_fork(cx, e, u, subgraph, w));
+            OSH_TRY(unit_fork(cx, e, u, p));
     }
-    OSH_TRY(stream_run(cx, e, &e->clean, subgraph, w));
+    OSH_TRY(stream_run(cx, e, &e->clean, p));
 done:
-    osh_weights_free(cx, w);
     return rc;
 }
 
@@ -289,12 +262,9 @@ osh_status osh_effect_run(osh_ctx *cx, osh_effect *e, double *effect, osh_progre
     OSH_TRY(osh_sweep_open(cx, &sweep, pr, e->f, &e->d));
     OSH_TRY(effect_count_streams(cx, sweep.times, e));
     double scores = 2 * osh_cost_of_head(e->f->graph, &e->d) * e->n_units;
+    sweep.ranks = e->ranks;
     osh_sweep_begin(&sweep, scores);
-    for (int i = 0; i < e->f->parts->n; i++) {
-        pr->step = i + 1, pr->name = e->f->parts->parts[i].name;
-        OSH_TRY(effect_run_subgraph(cx, e, i));
-        osh_sweep_end(cx, &sweep, i);
-    }
+    OSH_TRY(osh_sweep_walk(cx, &sweep, e->f, &(osh_forward_visitor){effect_pass, e, true}));
     pr->step = pr->n_steps, pr->name = "the scores";
     OSH_TRY(osh_forward_load_head(cx, &e->f->head, &e->f->head_bias, e->f));
     for (int u = 0; u < e->n_units; u++) {

@@ -58,28 +58,14 @@ static int64_t graph_value_bytes(const osh_graph *g, int v)
 
 /* ---- memory ---- */
 
-/* Raises *width to the bytes per token of the widest input among the nodes that run and have
- * weights. */
-static void side_count_width(const side *s, const osh_subgraph *part, const bool *run,
-                             int64_t *width)
-{
-    const osh_graph *g = s->f->graph;
-    for (int i = 0; i < part->n_nodes; i++) {
-        const osh_node *n = &g->nodes[part->first + i];
-        if (run[i] && n->op->n_weights && n->in[0] >= 0)
-            max_into(width, graph_value_bytes(g, n->in[0]));
-    }
-}
-
 static osh_exec_span side_span(const side *s, const osh_forward_part *p)
 {
-    // the hook rounds whole inputs, so experts run on all tokens
-    const bool *routed = s->rounds ? NULL : p->routed;
-    return (osh_exec_span){s->f->graph, p->s->first, p->s->n_nodes, p->run,
-                           p->keep,     {0, 0},      routed};
+    osh_exec_span span = osh_forward_span(p);
+    if (s->rounds) span.routed = NULL; // the hook rounds whole inputs, so experts run on all tokens
+    return span;
 }
 
-typedef struct counting { // state of osh_forward_walk when it counts the memory of a model
+typedef struct counting { // counts the memory of a model
     osh_eval_gpu *c;
     side *s;
     osh_device_peaks *peaks; // own
@@ -104,7 +90,7 @@ done:
     return rc;
 }
 
-static osh_status side_count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status side_count_part(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
     counting *k = user;
@@ -112,7 +98,8 @@ static osh_status side_count_part(osh_ctx *cx, void *user, const osh_forward_par
     const osh_graph *g = s->f->graph;
     int64_t row = 0;
     p->keep[g->input_ids] = false; // token ids are not kept, because they are read from the data
-    side_count_width(s, p->s, p->run, &k->width);
+    osh_exec_span span = side_span(s, p);
+    max_into(&k->width, (int64_t)osh_exec_input_bytes(&span));
     OSH_TRY(side_count_batches(cx, k, p));
     for (int v = 0; v < g->n_values; v++) row += p->keep[v] ? graph_value_bytes(g, v) : 0;
     max_into(&s->row, row);
@@ -130,7 +117,7 @@ static osh_status side_count(osh_ctx *cx, osh_eval_gpu *c, side *s)
     OSH_NEW(cx, s->now, g->n_values);
     OSH_NEW(cx, s->rest, c->n_batches);
     s->rounds = !c->o->no_activation_quantization && osh_forward_rounds_inputs(s->f);
-    OSH_TRY(osh_forward_walk(cx, s->f, side_count_part, &k));
+    OSH_TRY(osh_forward_walk(cx, s->f, &(osh_forward_visitor){side_count_part, &k, false}));
     memset(s->now, 0, (size_t)g->n_values * sizeof *s->now);
     if (s->rounds) s->input = arena_gross(c->batch_tokens * k.width);
 done:
@@ -409,13 +396,12 @@ done:
     return rc;
 }
 
-typedef struct visit { // state of osh_forward_walk when it runs a model subgraph by subgraph
-    osh_eval_gpu *c;   // view
+typedef struct visit { // runs a model subgraph by subgraph
+    osh_eval_gpu *c;          // view
     side *s;                  // view
     osh_progress *pr;         // view
-    const osh_forward_part *part; // view
-    /* Weights of the subgraph; their data are views of the arena (the block of GPU memory). */
-    osh_weights *w;           // own
+    /* The data of its weights are views of the arena (the block of GPU memory). */
+    osh_forward_part *part; // view
 } visit;
 
 static osh_status side_run_batch(osh_ctx *cx, const visit *v, int64_t b)
@@ -435,14 +421,14 @@ static osh_status side_run_batch(osh_ctx *cx, const visit *v, int64_t b)
                           c->batch_at[b + 1] - first}));
     batch->first_sample = first;
     OSH_TRY(batch_bring(cx, c, s, b, batch->values));
-    OSH_TRY(osh_exec_run(cx, &span, v->w, batch, s->rounds ? &hooks : NULL, true));
+    OSH_TRY(osh_exec_run(cx, &span, v->part->w, batch, s->rounds ? &hooks : NULL, true));
     OSH_TRY(batch_leave(cx, c, s, b, batch->values, v->part->keep));
 done:
     osh_batch_free(cx, batch);
     return rc;
 }
 
-static osh_status side_run_part(osh_ctx *cx, void *user, const osh_forward_part *part)
+static osh_status side_run_part(osh_ctx *cx, void *user, osh_forward_part *part)
 {
     osh_status rc = OSH_OK;
     visit *v = user;
@@ -453,9 +439,9 @@ static osh_status side_run_part(osh_ctx *cx, void *user, const osh_forward_part 
     osh_exec_span span = side_span(s, part);
     double work = osh_cost_of_nodes(&span, c->d), all = (double)c->d->offsets[c->d->n];
     v->part = part, part->keep[g->input_ids] = false;
-    OSH_TRY(osh_weights_new(cx, &v->w, g));
-    v->w->rows = osh_source_checkpoint(s->f->source);
-    OSH_TRY(osh_eval_weights_next(cx, c->weights, v->w));
+    OSH_TRY(osh_weights_new(cx, &part->w, g));
+    part->w->rows = osh_source_checkpoint(s->f->source);
+    OSH_TRY(osh_eval_weights_next(cx, c->weights, part->w));
     pr->step++, pr->name = part->s->name, pr->phase = "forward", pr->total = c->n_batches;
     for (int64_t b = 0; b < c->n_batches; b++) {
         double n = (double)batch_tokens_of(c, b);
@@ -468,7 +454,6 @@ static osh_status side_run_part(osh_ctx *cx, void *user, const osh_forward_part 
     pr->finished = false;
     memcpy(s->now, part->keep, (size_t)g->n_values * sizeof *part->keep);
 done:
-    osh_weights_free(cx, v->w), v->w = NULL;
     return rc;
 }
 
@@ -479,9 +464,10 @@ osh_status osh_eval_gpu_run(osh_ctx *cx, osh_eval_gpu *c, osh_progress *pr)
     osh_log(cx, OSH_LOG_DEBUG, "rows rest %s; the next subgraph's weights are %s",
             c->rest_on_gpu ? "on the GPU" : "in host memory",
             osh_eval_gpu_ahead(c) ? "read ahead" : "not read ahead");
-    for (int k = c->n_sides - 1; k >= 0; k--)
-        OSH_TRY(osh_forward_walk(cx, c->side[k].f, side_run_part,
-                                 &(visit){.c = c, .s = &c->side[k], .pr = pr}));
+    for (int k = c->n_sides - 1; k >= 0; k--) {
+        visit v = {.c = c, .s = &c->side[k], .pr = pr};
+        OSH_TRY(osh_forward_walk(cx, v.s->f, &(osh_forward_visitor){side_run_part, &v, false}));
+    }
     osh_tensor_free(cx, c->stage), c->stage = NULL;
     OSH_TRY(osh_eval_weights_next(cx, c->weights, NULL));
     OSH_TRY(osh_cuda_count(cx, c->device, &counted));

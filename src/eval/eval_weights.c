@@ -79,28 +79,23 @@ static void step_end(osh_eval_weights *e)
     e->steps[++e->n_steps].first = e->n_placed;
 }
 
-typedef struct model { // state of osh_forward_walk when it adds the weights of a model
-    osh_eval_weights *e;
-    const osh_forward *f;
-} model;
-
-static osh_status step_add_part(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status step_add_part(osh_ctx *cx, void *user, osh_forward_part *p)
 {
-    const model *m = user;
-    const osh_graph *g = m->f->graph;
+    osh_eval_weights *e = user;
+    const osh_graph *g = p->f->graph;
     (void)cx;
     for (int k = 0; k < p->s->n_nodes; k++) {
         const osh_node *n = &g->nodes[p->s->first + k];
         for (int j = 0; p->run[k] && j < n->op->n_weights; j++)
-            if (n->w[j] >= 0 && !osh_is_picked(g, n, j)) step_add_weight(m->e, m->f, n->w[j]);
+            if (n->w[j] >= 0 && !osh_is_picked(g, n, j)) step_add_weight(e, p->f, n->w[j]);
     }
-    step_end(m->e);
+    step_end(e);
     return OSH_OK;
 }
 
 static osh_status steps_add_model(osh_ctx *cx, osh_eval_weights *e, const osh_forward *f)
 {
-    return osh_forward_walk(cx, f, step_add_part, &(model){e, f});
+    return osh_forward_walk(cx, f, &(osh_forward_visitor){step_add_part, e, false});
 }
 
 /* Returns an upper bound for the number of weights of a model, with the head. */

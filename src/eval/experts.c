@@ -31,9 +31,8 @@ typedef struct reaping {
      * count: number of these tokens. */
     osh_stat *sum, *count; // own [experts]
     bool *gone;     // own [layers, experts]: true if the expert is dropped
-    /* run [nodes], keep [graph values]: results of osh_forward_choose. stay [graph values]: true
-     * for values that batches keep (member `stay` of osh_forward). */
-    bool *run, *keep, *stay; // own
+    /* True for the inputs of the subgraph, which batches keep while its experts are measured. */
+    bool *stay;     // own [graph values]
     float *row;     // own [hidden_size]: output of an expert for one token
     bool measuring;
     osh_sweep sweep;  // own: progress
@@ -49,8 +48,6 @@ static void reaping_close(osh_ctx *cx, void *state)
     osh_stat_free(cx, r->sum);
     osh_stat_free(cx, r->count);
     osh_free(cx, r->gone);
-    osh_free(cx, r->run);
-    osh_free(cx, r->keep);
     osh_free(cx, r->stay);
     osh_free(cx, r->row);
     osh_sweep_close(cx, &r->sweep);
@@ -72,8 +69,6 @@ static osh_status reaping_open(osh_ctx *cx, void **out, osh_plan *p, const osh_m
     OSH_NEW(cx, r->layer_of, g->n_values);
     OSH_NEW(cx, r->expert_of, g->n_values);
     OSH_NEW(cx, r->gone, x->n * x->n_all);
-    OSH_NEW(cx, r->run, g->n_nodes);
-    OSH_NEW(cx, r->keep, g->n_values);
     OSH_NEW(cx, r->stay, g->n_values);
     OSH_NEW(cx, r->row, g->values[g->hidden].width);
     for (int v = 0; v < g->n_values; v++) r->layer_of[v] = r->expert_of[v] = -1;
@@ -172,25 +167,25 @@ static void reaping_choose_kept(osh_ctx *cx, reaping *r, int layer)
         if (!gone[e]) *kept++ = e;
 }
 
-/* Runs subgraph s over the samples of this rank. If experts are measured, adds the sums of all
+/* Runs a subgraph over the samples of this rank. If experts are measured, adds the sums of all
  * ranks. The subgraph runs several times: once for each of its layers, and once for the later
  * subgraphs. */
-static osh_status reaping_pass(osh_ctx *cx, reaping *r, const osh_subgraph *s,
-                               const osh_weights *w, const bool *keep)
+static osh_status reaping_run_part(osh_ctx *cx, reaping *r, const osh_forward_part *p,
+                                   const bool *keep)
 {
     osh_status rc = OSH_OK;
     osh_exec_hooks hooks = {.value = reaping_value, .user = r};
     const osh_groups *groups = &r->p->in.groups;
-    double work = r->sweep.work[s - r->f->parts->parts];
+    double work = r->sweep.work[p->index];
+    osh_exec_span span = osh_forward_span(p);
+    span.keep = keep, span.routed = NULL; // hooks read the values of all tokens
     for (int64_t k = 0; k < osh_exchange_rounds(groups, r->ranks); k++) {
         for (int64_t b = 0; b < r->f->n_batches; b++) {
             osh_batch *at = r->f->batches[b];
             if (!osh_exchange_is_now(groups, r->ranks, at->first_sample, k)) continue;
             OSH_TRY(osh_check_interrupt(cx));
             OSH_TRY(osh_ranks_hear(cx, r->ranks));
-            OSH_TRY(osh_exec_run(cx,
-                                 &(osh_exec_span){r->f->graph, s->first, s->n_nodes, r->run, keep},
-                                 w, at, &hooks, true));
+            OSH_TRY(osh_exec_run(cx, &span, p->w, at, &hooks, true));
             osh_sweep_show(cx, &r->sweep, work, b + 1, r->f->n_batches);
         }
         if (r->measuring) OSH_TRY(osh_exchange_groups(cx, r->ranks, r->sum, 0, k));
@@ -200,8 +195,7 @@ done:
 }
 
 /* Measures the experts of one layer of the subgraph, and chooses the experts to keep. */
-static osh_status reaping_measure(osh_ctx *cx, reaping *r, const osh_subgraph *s,
-                                  const osh_weights *w, int layer)
+static osh_status reaping_measure(osh_ctx *cx, reaping *r, const osh_forward_part *p, int layer)
 {
     osh_status rc = OSH_OK;
     const osh_where host = {NULL, OSH_LIFE_LONG};
@@ -211,7 +205,7 @@ static osh_status reaping_measure(osh_ctx *cx, reaping *r, const osh_subgraph *s
     r->sum->open = r->ranks != NULL;
     OSH_TRY(osh_stat_new(cx, &r->count, &osh_stat_routes, r->p->in.groups, n, host));
     r->measuring = true, r->layer = layer;
-    OSH_TRY(reaping_pass(cx, r, s, w, r->stay));
+    OSH_TRY(reaping_run_part(cx, r, p, r->stay));
     OSH_TRY(osh_stat_finish(cx, r->sum));
     OSH_TRY(osh_exchange_give(cx, r->ranks, r->sum->all));
     OSH_TRY(osh_exchange_exact(cx, r->ranks, &osh_stat_routes, r->count->all));
@@ -223,34 +217,25 @@ done:
     return rc;
 }
 
-static osh_status reaping_visit(osh_ctx *cx, reaping *r, int subgraph)
+static osh_status reaping_pass(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
+    reaping *r = user;
     const osh_graph *g = r->f->graph;
     const osh_experts *x = r->p->rewrites.experts;
-    const osh_subgraph *s = &r->f->parts->parts[subgraph];
-    osh_weights *w = NULL; // own
-    osh_ranks_phase(r->ranks, "experts", s->name);
-    osh_forward_choose(r->f, subgraph, r->run, r->keep);
-    OSH_TRY(osh_weights_new(cx, &w, g));
-    for (int i = 0; i < s->n_nodes; i++)
-        if (r->run[i] && r->f->n_batches) // a rank without samples reads no weights
-            OSH_TRY(
-                osh_weights_load(cx, w, g, osh_source_checkpoint(r->f->source), s->first + i, 1));
     for (int v = 0; v < g->n_values; v++)
         r->stay[v] = r->f->n_batches && r->f->batches[0]->values[v];
     for (int l = 0; l < x->n; l++) {
         int node = g->values[x->layers[l].route].producer;
-        if (node < s->first || node >= s->first + s->n_nodes) continue;
-        OSH_TRY(reaping_measure(cx, r, s, w, l));
+        if (node < p->s->first || node >= p->s->first + p->s->n_nodes) continue;
+        OSH_TRY(reaping_measure(cx, r, p, l));
     }
-    if (subgraph + 1 < r->f->parts->n) OSH_TRY(reaping_pass(cx, r, s, w, r->keep));
+    if (p->index + 1 < r->f->parts->n) OSH_TRY(reaping_run_part(cx, r, p, p->keep));
 done:
-    osh_weights_free(cx, w);
     return rc;
 }
 
-/* Returns how many times reaping_visit runs the subgraph. */
+/* Returns how many times reaping_pass runs the subgraph. */
 static double reaping_times(const reaping *r, int subgraph)
 {
     const osh_graph *g = r->f->graph;
@@ -279,14 +264,11 @@ static osh_status reaping_run(osh_ctx *cx, void *state, osh_progress *pr)
     pr->n_steps = f->parts->n, pr->phase = "experts";
     OSH_TRY(osh_sweep_open(cx, &r->sweep, pr, f, d));
     for (int i = 0; i < f->parts->n; i++) r->sweep.times[i] = reaping_times(r, i);
+    r->sweep.ranks = r->ranks;
     osh_sweep_begin(&r->sweep, 0);
-    for (int i = 0; i < f->parts->n; i++) {
-        pr->step = i + 1, pr->name = f->parts->parts[i].name;
-        OSH_TRY(reaping_visit(cx, r, i));
-        pr->finished = true;
-        osh_progress_show(cx, pr);
-        pr->finished = false;
-    }
+    // a rank without samples reads no weights
+    OSH_TRY(osh_sweep_walk(cx, &r->sweep, f,
+                           &(osh_forward_visitor){reaping_pass, r, f->n_batches > 0}));
     r->p->rewrites.experts->known = true;
 done:
     return rc;

@@ -1,13 +1,12 @@
 /* forward.c - runs a whole model over a dataset, subgraph by subgraph. Inputs and outputs of
  * quantized Linears are rounded if their scheme asks for it. */
 #include "eval/forward.h"
-#include "graph/routed.h"
 
 #include <string.h>
 
-#include "graph/picked.h"
-#include "match/cache.h"
 #include "budget/cost.h"
+#include "match/cache.h"
+#include "schedule/visit.h"
 #include "tensor/device.h"
 
 osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded,
@@ -153,6 +152,104 @@ done:
     return rc;
 }
 
+/* ---- steps ---- */
+
+osh_status osh_forward_keep(osh_ctx *cx, osh_forward *f, int value)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; i < f->parts->n; i++) {
+        osh_subgraph *s = &f->parts->parts[i];
+        bool has = f->graph->values[value].producer >= s->first + s->n_nodes; // not made yet
+        for (int k = 0; k < s->n_live_out && !has; k++) has = s->live_out[k] == value;
+        if (has) continue;
+        int *more = osh_realloc(cx, s->live_out, (size_t)(s->n_live_out + 1) * sizeof *more);
+        if (!more) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the values of a pass");
+        s->live_out = more, s->live_out[s->n_live_out++] = value;
+    }
+done:
+    return rc;
+}
+
+static osh_status forward_plan(osh_ctx *cx, osh_forward *f)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_partition_new(cx, &f->parts, f->graph, NULL, 0, 1));
+    OSH_TRY(osh_forward_keep(cx, f, f->graph->hidden));
+    OSH_TRY(osh_plain_new(cx, &f->plain, f->graph, osh_source_checkpoint(f->source), f->parts));
+    f->plain->schedule.rounds = osh_forward_may_round(f);
+    f->plain->schedule.all_rows = osh_source_rounds_outputs(f->source);
+    OSH_TRY(osh_steps_new(cx, &f->steps, f->graph));
+    OSH_NEW(cx, f->keep, f->graph->n_values);
+done:
+    return rc;
+}
+
+osh_status osh_forward_at(osh_ctx *cx, osh_forward_part *p, const osh_forward *f, int index)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(osh_visit_list(cx, f->steps, &f->plain->schedule, index, NULL));
+    const osh_range *r = osh_steps_range(f->steps);
+    const osh_step *pass = osh_steps_first(f->steps, OSH_STEP_PASS);
+    memset(f->keep, 0, (size_t)f->graph->n_values * sizeof *f->keep);
+    for (int i = 0; i < r->n_live_out; i++) f->keep[r->live_out[i]] = true;
+    *p = (osh_forward_part){.f = f, .index = index, .s = &f->parts->parts[index], .run = pass->run,
+                            .routed = pass->routed, .keep = f->keep};
+done:
+    return rc;
+}
+
+osh_exec_span osh_forward_span(const osh_forward_part *p)
+{
+    return (osh_exec_span){p->f->graph, p->s->first, p->s->n_nodes, p->run, p->keep, {0, 0},
+                           p->routed, !p->f->plain->schedule.apart};
+}
+
+osh_status osh_forward_load(osh_ctx *cx, osh_forward_part *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_checkpoint *ck = osh_source_checkpoint(p->f->source);
+    if (!p->w) OSH_TRY(osh_weights_new(cx, &p->w, p->f->graph));
+    for (int i = 0; i < p->s->n_nodes; i++)
+        if (p->run[i])
+            OSH_TRY(osh_weights_load(cx, p->w, p->f->graph, ck, p->s->first + i, 1));
+done:
+    return rc;
+}
+
+static osh_status forward_step(osh_ctx *cx, osh_forward_part *p, const osh_forward_visitor *v,
+                               osh_step_kind kind)
+{
+    switch (kind) {
+    case OSH_STEP_LOAD: return v->loads ? osh_forward_load(cx, p) : OSH_OK;
+    case OSH_STEP_PASS: return v->pass(cx, v->user, p);
+    case OSH_STEP_RELEASE: osh_weights_free(cx, p->w), p->w = NULL; break;
+    default: break; // a plain schedule has no other steps
+    }
+    return OSH_OK;
+}
+
+osh_status osh_forward_visit(osh_ctx *cx, const osh_forward *f, int index,
+                             const osh_forward_visitor *v)
+{
+    osh_status rc = OSH_OK;
+    osh_forward_part p = {0}; // own: p.w
+    OSH_TRY(osh_forward_at(cx, &p, f, index));
+    for (int k = 0; k < osh_steps_n(f->steps); k++)
+        OSH_TRY(forward_step(cx, &p, v, osh_steps_at(f->steps, k)->kind));
+done:
+    osh_weights_free(cx, p.w);
+    return rc;
+}
+
+osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, const osh_forward_visitor *v)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; i < f->parts->n && !rc; i++) rc = osh_forward_visit(cx, f, i, v);
+    return rc;
+}
+
+/* ---- opening ---- */
+
 typedef struct forward_what { // views
     const char *model, *adapter, *models_dir;
     const char *text; // [n], template of the graph; NULL: the template of the architecture
@@ -169,8 +266,8 @@ static osh_status forward_open(osh_ctx *cx, osh_forward **out, const forward_wha
     OSH_TRY(w->text ? osh_graph_new_from(cx, &f->graph, ck, w->text, w->n) :
                       osh_graph_new(cx, &f->graph, ck, w->models_dir));
     if (osh_source_transforms(f->source)) OSH_TRY(forward_insert_rotations(cx, f));
-    OSH_TRY(osh_partition_new(cx, &f->parts, f->graph, NULL, 0, 1));
     if (osh_source_cache(f->source)) OSH_TRY(cache_load(cx, f));
+    OSH_TRY(forward_plan(cx, f));
     *out = f, f = NULL; // passes ownership
 done:
     osh_forward_close(cx, f);
@@ -189,71 +286,18 @@ osh_status osh_forward_open_by(osh_ctx *cx, osh_forward **out, const char *model
     return forward_open(cx, out, &(forward_what){model, NULL, NULL, text, n});
 }
 
-void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep)
-{
-    const osh_graph *g = f->graph;
-    const osh_subgraph *s = &f->parts->parts[index];
-    memset(keep, 0, (size_t)g->n_values * sizeof *keep);
-    for (int i = 0; i < s->n_live_out; i++) keep[s->live_out[i]] = true;
-    if (index == f->parts->n - 1) keep[g->hidden] = true;
-    for (int v = 0; f->stay && v < g->n_values; v++) keep[v] |= f->stay[v];
-    osh_exec_needed(run, g, s->first, s->n_nodes, keep);
-}
+/* ---- running ---- */
 
-/* Sets routed [n_nodes] to true for nodes of experts that run only on the rows of their tokens.
- * Chooses no node if f->stay is set, because kept values need all tokens, or if the output of such
- * a Linear is rounded, because the rounding reads all tokens. */
-static void forward_choose_routed(const osh_forward *f, const osh_subgraph *s, const bool *run,
-                                  bool *routed)
-{
-    const osh_graph *g = f->graph;
-    bool all = f->stay != NULL;
-    const osh_tensor *scale, *zero;
-    osh_routed_choose(routed, g, s->first, s->n_nodes, run);
-    for (int i = 0; i < s->n_nodes && !all; i++) {
-        const osh_node *n = &g->nodes[s->first + i];
-        all = routed[i] && osh_source_outputs(f->source, g->modules[n->module].name, &scale, &zero);
-    }
-    if (all) memset(routed, 0, (size_t)s->n_nodes * sizeof *routed);
-}
-
-osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit, void *user)
-{
-    osh_status rc = OSH_OK;
-    osh_forward_part p = {0}; // own: the lists to which `p` points
-    OSH_NEW(cx, p.run, f->graph->n_nodes);
-    OSH_NEW(cx, p.keep, f->graph->n_values);
-    OSH_NEW(cx, p.routed, f->graph->n_nodes);
-    for (; p.index < f->parts->n; p.index++) {
-        p.s = &f->parts->parts[p.index];
-        osh_forward_choose(f, p.index, p.run, p.keep);
-        forward_choose_routed(f, p.s, p.run, p.routed);
-        OSH_TRY(visit(cx, user, &p));
-    }
-done:
-    osh_free(cx, p.run);
-    osh_free(cx, p.keep);
-    osh_free(cx, p.routed);
-    return rc;
-}
-
-osh_exec_span osh_forward_span(const osh_forward *f, const osh_forward_part *p)
-{
-    return (osh_exec_span){f->graph, p->s->first, p->s->n_nodes, p->run,
-                           p->keep,  {0, 0},      p->routed};
-}
-
-typedef struct priced { // state of osh_forward_walk when it adds up the work of a pass
-    const osh_forward *f;
-    const osh_dataset *d;
+typedef struct priced { // adds up the work of a pass
+    const osh_dataset *d; // view
     double sum;
 } priced;
 
-static osh_status forward_count_work(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status forward_count_work(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     priced *w = user;
     (void)cx;
-    osh_exec_span span = osh_forward_span(w->f, p);
+    osh_exec_span span = osh_forward_span(p);
     w->sum += osh_cost_of_nodes(&span, w->d);
     return OSH_OK;
 }
@@ -261,13 +305,13 @@ static osh_status forward_count_work(osh_ctx *cx, void *user, const osh_forward_
 osh_status osh_forward_work(osh_ctx *cx, double *sum, const osh_forward *f, const osh_dataset *d,
                             bool with_head)
 {
-    priced w = {f, d, with_head ? osh_cost_of_head(f->graph, d) : 0};
-    osh_status rc = osh_forward_walk(cx, f, forward_count_work, &w);
+    priced w = {d, with_head ? osh_cost_of_head(f->graph, d) : 0};
+    osh_status rc = osh_forward_walk(cx, f, &(osh_forward_visitor){forward_count_work, &w, false});
     *sum = w.sum;
     return rc;
 }
 
-typedef struct running { // state of osh_forward_walk when it runs the model
+typedef struct running { // runs the model
     osh_forward *f;              // view
     const osh_dataset *d;        // view
     osh_forward_rounding aq;
@@ -284,30 +328,23 @@ void osh_forward_rate(osh_progress *pr, double tokens, double begun)
                            : 0;
 }
 
-static osh_status forward_run_part(osh_ctx *cx, void *user, const osh_forward_part *p)
+static osh_status forward_run_part(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
     running *k = user;
     osh_forward *f = k->f;
-    const osh_graph *g = f->graph;
-    const osh_subgraph *s = p->s;
     osh_progress *pr = k->pr;
-    osh_weights *w = NULL; // own
-    osh_exec_span span = osh_forward_span(f, p);
+    osh_exec_span span = osh_forward_span(p);
     double work = osh_cost_of_nodes(&span, k->d);
     double tokens = 0;
     for (int64_t b = 0; b < f->n_batches; b++) tokens += (double)f->batches[b]->n_tokens;
-    k->aq.first = s->first;
-    OSH_TRY(osh_weights_new(cx, &w, g));
-    for (int i = 0; i < s->n_nodes; i++)
-        if (p->run[i])
-            OSH_TRY(osh_weights_load(cx, w, g, osh_source_checkpoint(f->source), s->first + i, 1));
-    osh_ranks_phase(f->ranks, "forward", s->name);
-    pr->step++, pr->name = s->name, pr->phase = "forward", pr->total = f->n_batches;
+    k->aq.first = p->s->first;
+    osh_ranks_phase(f->ranks, "forward", p->s->name);
+    pr->step++, pr->name = p->s->name, pr->phase = "forward", pr->total = f->n_batches;
     for (int64_t b = 0; b < f->n_batches; b++) {
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_ranks_hear(cx, f->ranks));
-        OSH_TRY(osh_exec_run(cx, &span, w, f->batches[b], k->hooks, true));
+        OSH_TRY(osh_exec_run(cx, &span, p->w, f->batches[b], k->hooks, true));
         pr->done = b + 1, pr->work_done += work * (double)f->batches[b]->n_tokens / tokens;
         osh_forward_rate(pr, tokens, f->begun);
         osh_progress_show(cx, pr);
@@ -316,7 +353,6 @@ static osh_status forward_run_part(osh_ctx *cx, void *user, const osh_forward_pa
     osh_progress_show(cx, pr);
     pr->finished = false;
 done:
-    osh_weights_free(cx, w);
     return rc;
 }
 
@@ -345,7 +381,7 @@ osh_status osh_forward_run(osh_ctx *cx, osh_forward *f, const osh_dataset *d, in
         f->n_batches = b + 1;
     }
     if (quantize_activations && osh_forward_may_round(f)) k.hooks = &hooks;
-    OSH_TRY(osh_forward_walk(cx, f, forward_run_part, &k));
+    OSH_TRY(osh_forward_walk(cx, f, &(osh_forward_visitor){forward_run_part, &k, true}));
     OSH_TRY(osh_graph_need_head(cx, g, osh_source_checkpoint(f->source), "predictions"));
     OSH_TRY(osh_forward_load_head(cx, &f->head, &f->head_bias, f));
 done:
@@ -385,113 +421,6 @@ done:
     return rc;
 }
 
-int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int64_t n,
-                                 int64_t size, int v, int64_t *most)
-{
-    const osh_graph *g = f->graph;
-    int64_t sum = 0, n_batches = osh_forward_n_batches(f, n, size),
-            each = (int64_t)(osh_mem_gross(sizeof(osh_batch)) + osh_batch_lists(g, size + 1));
-    for (int64_t b = 0; b < n_batches; b++) {
-        int64_t first = osh_deal_item(f->ranks, b) * size,
-                end = first + size < n ? first + size : n,
-                tokens = d->offsets[end] - d->offsets[first];
-        size_t row = v < 0 ? sizeof(int32_t) : osh_value_bytes(g, v);
-        sum += (int64_t)osh_tensor_gross((size_t)tokens * row) + (v < 0 ? each : 0);
-        if (tokens > *most) *most = tokens;
-    }
-    return sum;
-}
-
-int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run,
-                                 int64_t *width)
-{
-    const osh_graph *g = f->graph;
-    int64_t sum = 0;
-    for (int i = 0; i < s->n_nodes; i++) {
-        const osh_node *n = &g->nodes[s->first + i];
-        for (int k = 0; run[i] && k < n->op->n_weights; k++)
-            if (n->w[k] >= 0 && !osh_is_picked(g, n, k))
-                sum += (int64_t)osh_weight_bytes(g, osh_source_checkpoint(f->source), n->w[k]);
-        if (run[i] && n->op->n_weights && n->in[0] >= 0 && g->values[n->in[0]].width > *width)
-            *width = g->values[n->in[0]].width;
-    }
-    return sum;
-}
-
-typedef struct counting { // state of osh_forward_walk when it counts the memory of forward_run_part
-    const osh_forward *f;
-    const osh_dataset *d;
-    /* n: number of samples of `d` that run.
-     * size: number of samples of a batch. */
-    int64_t n, size;
-    /* Maxima so far.
-     * most: number of tokens of a batch.
-     * width: width of the widest input of a node with weights. */
-    int64_t most, width;
-    /* Bytes.
-     * base: batches without values.
-     * reading: scratch for reading a weight.
-     * before: inputs of the current subgraph. */
-    int64_t base, reading, before;
-    bool *in;             // own [graph values]: true for inputs of the current subgraph
-    osh_forward_memory *m;
-} counting;
-
-static osh_status forward_count_part(osh_ctx *cx, void *user, const osh_forward_part *p)
-{
-    osh_status rc = OSH_OK;
-    counting *c = user;
-    const osh_graph *g = c->f->graph;
-    const osh_subgraph *s = p->s;
-    int64_t after = 0;
-    memset(c->in, 0, (size_t)g->n_values * sizeof *c->in);
-    for (int k = 0; k < s->n_live_in; k++) c->in[s->live_in[k]] = true;
-    for (int v = 0; v < g->n_values; v++)
-        if (p->keep[v] && v != g->input_ids)
-            after += osh_forward_values_bytes(c->f, c->d, c->n, c->size, v, &c->most);
-    int64_t weights = osh_forward_weight_bytes(c->f, s, p->run, &c->width);
-    int64_t now = c->before > after ? c->before : after;
-    osh_exec_batch whole = {.n_tokens = c->most, .n_threads = osh_threads(cx)};
-    size_t passing = 0;
-    osh_exec_span span = osh_forward_span(c->f, p);
-    OSH_TRY(osh_exec_peak(cx, &passing, NULL, &span, &(osh_exec_brought){.in = c->in}, &whole));
-    now += (int64_t)passing;
-    if (osh_source_n_quantized(c->f->source)) // adds the bytes of the copy of a rounded input
-        now += (int64_t)osh_mem_gross((size_t)(c->most * c->width) * osh_dtype_bytes(g->dtype));
-    if (now < c->before + c->reading) now = c->before + c->reading;
-    if (c->base + weights + now > c->m->peak) c->m->peak = c->base + weights + now;
-    c->before = after;
-done:
-    return rc;
-}
-
-int64_t osh_forward_head_bytes(const osh_forward *f)
-{
-    const osh_graph *g = f->graph;
-    const osh_checkpoint *ck = osh_source_checkpoint(f->source);
-    const osh_weight *w = osh_graph_head(g), *bias = osh_graph_head_bias(g);
-    return (int64_t)(osh_weight_bytes(g, ck, (int)(w - g->weights)) +
-                     (bias ? osh_weight_bytes(g, ck, (int)(bias - g->weights)) : 0));
-}
-
-osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
-                             const osh_dataset *d, int64_t n, int64_t batch_size)
-{
-    osh_status rc = OSH_OK;
-    counting c = {.f = f, .d = d, .n = n, .size = batch_size > 0 ? batch_size : 1, .m = m}; // own
-    c.reading = (int64_t)osh_source_scratch(f->source);
-    c.base = osh_forward_values_bytes(f, d, n, c.size, -1, &c.most);
-    c.base += (int64_t)osh_mem_gross((size_t)osh_forward_n_batches(f, n, c.size) * sizeof(void *));
-    m->peak = 0;
-    OSH_NEW(cx, c.in, f->graph->n_values);
-    OSH_TRY(osh_forward_walk(cx, f, forward_count_part, &c));
-    m->left = c.base + c.before + osh_forward_head_bytes(f);
-    if (m->left + c.reading > m->peak) m->peak = m->left + c.reading;
-done:
-    osh_free(cx, c.in);
-    return rc;
-}
-
 void osh_forward_close(osh_ctx *cx, osh_forward *f)
 {
     if (!f) return;
@@ -500,12 +429,14 @@ void osh_forward_close(osh_ctx *cx, osh_forward *f)
     osh_tensor_free(cx, f->head);
     osh_tensor_free(cx, f->head_bias);
     osh_free(cx, f->ids);
-    osh_free(cx, f->stay);
     for (int v = 0; f->cache && v < f->graph->n_values; v++) osh_tensor_free(cx, f->cache[v]);
     for (int v = 0; f->cache_zero && v < f->graph->n_values; v++)
         osh_tensor_free(cx, f->cache_zero[v]);
     osh_free(cx, f->cache);
     osh_free(cx, f->cache_zero);
+    osh_steps_free(cx, f->steps);
+    osh_free(cx, f->keep);
+    osh_plain_free(cx, f->plain);
     osh_partition_free(cx, f->parts);
     osh_graph_free(cx, f->graph);
     osh_online_deinit(cx, &f->online);

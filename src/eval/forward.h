@@ -1,18 +1,24 @@
 /* forward.h - runs a whole model over a dataset. The weights of one subgraph are in memory at a
- * time. The pass ends with the inputs of the head. */
+ * time. The pass ends with the inputs of the head. Evaluations, generations and measurements
+ * execute the steps of a schedule (schedule/plain.h) with a visitor, which runs or counts each
+ * pass. */
 #ifndef OSH_FORWARD_H
 #define OSH_FORWARD_H
-#include "graph/exec.h"
-#include "rewrite/online.h"
-#include "quant/source.h"
 #include "data/dataset.h"
+#include "quant/source.h"
 #include "ranks/ranks.h"
+#include "rewrite/online.h"
+#include "schedule/plain.h"
+#include "schedule/steps.h"
 
 typedef struct osh_forward {
     osh_source *source;  // own
     osh_graph *graph;    // own
     osh_online online;   // own: rotations of transform_config that act while the model runs
-    osh_partition *parts; // own
+    osh_partition *parts; // own: live_out also has the values of osh_forward_keep
+    osh_plain *plain;    // own: schedule of the passes through `parts`
+    osh_steps *steps;    // own: steps of the subgraph that a walk has reached
+    bool *keep;          // own [graph values]: member `keep` of that subgraph's osh_forward_part
     /* Batch b belongs to rank b modulo their number; NULL: this process runs all batches. */
     osh_ranks *ranks;    // view
     /* The batches of this process; after osh_forward_run, each has the value graph->hidden (input
@@ -23,8 +29,6 @@ typedef struct osh_forward {
     osh_tensor *head_bias; // own: bias of the head, [V]; NULL: none
     /* Input ids of the model; NULL: those of the data set. */
     int32_t *ids;        // own [tokens of the data set]
-    /* True for values that batches keep after the last reader; NULL: none. */
-    bool *stay;          // own [graph values]
     /* Time at which the job of osh_forward_run began, for the rate; 0: this run is the job. */
     double begun;
     /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
@@ -76,23 +80,33 @@ osh_vocab_attr osh_forward_rules(const osh_forward *f, const osh_forward *ref);
  * token; -1 for the last token of a sample. */
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first,
                            int64_t n);
-/* run [n_nodes of the subgraph]: set to true for nodes of subgraph `index` that run. keep [graph
- * values]: set to true for values that are needed after the subgraph. */
-void osh_forward_choose(const osh_forward *f, int index, bool *run, bool *keep);
-/* A subgraph of the pass, and the nodes and values that osh_forward_choose chose for it. */
+/* Keeps a value, after it is made, until the end of the pass. */
+osh_status osh_forward_keep(osh_ctx *cx, osh_forward *f, int value);
+/* A subgraph of the pass. The lists are views that are valid until the next subgraph. */
 typedef struct osh_forward_part {
+    const osh_forward *f; // view
     int index;
     const osh_subgraph *s;
-    bool *run, *keep; // views: results of osh_forward_choose
-    /* True for nodes that run only on the rows of their expert (graph/routed.h). */
-    bool *routed; // view [s->n_nodes]
+    const bool *run;  // [s->n_nodes] true for nodes that run
+    /* True for nodes that run only on the rows of their expert (graph/routed.h); NULL: none. */
+    const bool *routed; // [s->n_nodes]
+    bool *keep;         // [graph values] true for values that are needed after the subgraph
+    osh_weights *w;     // own: weights of the nodes that run; NULL: the visitor asks for none
 } osh_forward_part;
-osh_exec_span osh_forward_span(const osh_forward *f, const osh_forward_part *p);
-typedef osh_status osh_forward_visit(osh_ctx *cx, void *user, const osh_forward_part *p);
-/* Calls `visit` for all subgraphs in order. The callbacks run the subgraphs, or count memory or
- * work. */
-osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, osh_forward_visit *visit,
-                            void *user);
+/* Finds the pass through subgraph `index`. Loads no weights. */
+osh_status osh_forward_at(osh_ctx *cx, osh_forward_part *p, const osh_forward *f, int index);
+osh_exec_span osh_forward_span(const osh_forward_part *p);
+/* Loads those weights of the nodes that run which p->w does not have. */
+osh_status osh_forward_load(osh_ctx *cx, osh_forward_part *p);
+typedef struct osh_forward_visitor {
+    osh_status (*pass)(osh_ctx *cx, void *user, osh_forward_part *p); // runs or counts a pass
+    void *user;
+    bool loads; // true if p->w has the weights during `pass`
+} osh_forward_visitor;
+/* osh_forward_visit executes the steps of one subgraph, osh_forward_walk of all in order. */
+osh_status osh_forward_visit(osh_ctx *cx, const osh_forward *f, int index,
+                             const osh_forward_visitor *v);
+osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, const osh_forward_visitor *v);
 /* *work: set to the work of osh_forward_run, in the estimated seconds of budget/cost.h. with_head:
  * true if the scores of the head are included. */
 osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d,
@@ -109,13 +123,10 @@ int64_t osh_forward_head_bytes(const osh_forward *f);
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size);
 /* Returns the bytes of value v in the batches of `size` samples of this process, for the first n
- * samples. v -1: bytes of the batches without values. Raises *most to the tokens of the largest
- * batch. */
+ * samples. v -1: bytes of the batches without values. */
 int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int64_t n,
-                                 int64_t size, int v, int64_t *most);
-/* Returns the bytes of the weights of the nodes that run. Raises *width to the width of the widest
- * input of a node with weights. */
-int64_t osh_forward_weight_bytes(const osh_forward *f, const osh_subgraph *s, const bool *run,
-                                 int64_t *width);
+                                 int64_t size, int v);
+/* Returns the bytes of the weights of the nodes that run. */
+int64_t osh_forward_weight_bytes(const osh_forward_part *p);
 void osh_forward_close(osh_ctx *cx, osh_forward *f);
 #endif

@@ -21,9 +21,11 @@ struct osh_gradients {
     osh_forward *f;   // own
     osh_dataset d;    // own
     osh_tensor ***dv; // own [samples][values]: gradients of the values
-    /* run [nodes], keep [values], in [values], seen [values]: lists for the current subgraph. none
-     * [weights]: all false. */
-    bool *run, *keep, *in, *none, *seen; // own
+    /* in [values]: true for the inputs of the current subgraph for which gradients are computed.
+     * none [weights]: all false.
+     * seen [values]: true for the values at which gradients are measured. */
+    bool *in, *none, *seen; // own
+    osh_sweep sweep;        // own: progress
     osh_groups groups; // groups of the samples of d
     /* Sums of squared gradients for the current subgraph.
      * made: for the Linear that computes the value.
@@ -76,15 +78,12 @@ osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p)
     const osh_graph *g = s->f->graph;
     OSH_NEW(cx, s->made, g->n_values);
     OSH_NEW(cx, s->read, g->n_values);
-    OSH_NEW(cx, s->run, g->n_nodes);
-    OSH_NEW(cx, s->keep, g->n_values);
     OSH_NEW(cx, s->in, g->n_values);
     OSH_NEW(cx, s->none, g->n_weights);
-    OSH_NEW(cx, s->f->stay, g->n_values);
     OSH_TRY(gradients_find_linears(cx, s));
     for (int i = 0; i < s->f->parts->n; i++)
         for (int k = 0; k < s->f->parts->parts[i].n_live_in; k++)
-            s->f->stay[s->f->parts->parts[i].live_in[k]] = true;
+            OSH_TRY(osh_forward_keep(cx, s->f, s->f->parts->parts[i].live_in[k]));
     OSH_NEW(cx, s->dv, OSH_GRADIENTS_SAMPLES);
     for (int64_t b = 0; b < s->d.n; b++) OSH_NEW(cx, s->dv[b], g->n_values);
     *out = s, s = NULL; // passes ownership
@@ -108,8 +107,7 @@ void osh_gradients_close(osh_ctx *cx, osh_gradients *s)
     osh_free(cx, s->dv);
     osh_forward_close(cx, s->f);
     osh_dataset_deinit(cx, &s->d);
-    osh_free(cx, s->run);
-    osh_free(cx, s->keep);
+    osh_sweep_close(cx, &s->sweep);
     osh_free(cx, s->in);
     osh_free(cx, s->none);
     osh_free(cx, s->seen);
@@ -208,17 +206,16 @@ done:
 
 /* Returns the arguments of the backward pass through a subgraph. Gradients of the subgraph's inputs
  * are computed only if an earlier subgraph has a Linear. */
-static osh_back subgraph_back(const osh_gradients *s, int subgraph)
+static osh_back subgraph_back(const osh_gradients *s, const osh_forward_part *p)
 {
-    const osh_subgraph *sub = &s->f->parts->parts[subgraph];
+    const osh_subgraph *sub = p->s;
     memset(s->in, 0, (size_t)s->f->graph->n_values * sizeof *s->in);
-    for (int k = 0; subgraph > s->stop && k < sub->n_live_in; k++)
+    for (int k = 0; p->index > s->stop && k < sub->n_live_in; k++)
         s->in[sub->live_in[k]] = sub->live_in[k] != s->f->graph->input_ids;
-    osh_forward_choose(s->f, subgraph, s->run, s->keep);
     return (osh_back){.g = s->f->graph,
                       .first = sub->first,
                       .n = sub->n_nodes,
-                      .run = s->run,
+                      .run = p->run,
                       .weights = s->none,
                       .in = s->in,
                       .seen = s->seen,
@@ -226,27 +223,21 @@ static osh_back subgraph_back(const osh_gradients *s, int subgraph)
                       .user = (void *)s};
 }
 
-static osh_status subgraph_back_run(osh_ctx *cx, osh_gradients *s, int subgraph)
+/* Runs a subgraph forward and backward, sample by sample. */
+static osh_status gradients_pass(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
-    const osh_graph *g = s->f->graph;
-    osh_back k = subgraph_back(s, subgraph);
-    osh_weights *w = NULL; // own
-    OSH_TRY(osh_weights_new(cx, &w, g));
-    for (int i = 0; i < k.n; i++)
-        if (s->run[i])
-            OSH_TRY(
-                osh_weights_load(cx, w, g, osh_source_checkpoint(s->f->source), k.first + i, 1));
+    osh_gradients *s = user;
+    osh_back k = subgraph_back(s, p);
+    const osh_exec_span span = {k.g, k.first, k.n, p->run, NULL}; // keeps all values
     for (int64_t b = 0; b < s->d.n; b++) {
         OSH_TRY(osh_check_interrupt(cx));
         s->sample = b;
-        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, k.first, k.n, s->run, NULL}, w,
-                             s->f->batches[b], NULL, true));
-        OSH_TRY(osh_back_run(cx, &k, w, s->f->batches[b], s->dv[b]));
+        OSH_TRY(osh_exec_run(cx, &span, p->w, s->f->batches[b], NULL, true));
+        OSH_TRY(osh_back_run(cx, &k, p->w, s->f->batches[b], s->dv[b]));
     }
     OSH_TRY(gradients_take(cx, s));
 done:
-    osh_weights_free(cx, w);
     return rc;
 }
 
@@ -254,27 +245,27 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
     const osh_partition *parts = s->f->parts;
-    osh_sweep sweep = {0}; // own
+    osh_sweep *sweep = &s->sweep;
     for (int i = 0; i < s->p->match.n_linears; i++) {
         OSH_TRY(osh_tensor_zero(cx, s->p->match.linears[i].gradients.outputs));
         if (s->p->match.linears[i].gradients.inputs)
             OSH_TRY(osh_tensor_zero(cx, s->p->match.linears[i].gradients.inputs));
     }
     pr->n_steps = 2 * parts->n - s->stop;
-    OSH_TRY(osh_sweep_open(cx, &sweep, pr, s->f, &s->d));
+    OSH_TRY(osh_sweep_open(cx, sweep, pr, s->f, &s->d));
     /* A subgraph runs forward, and from the last one back to `stop` forward again and backward,
      * which takes about twice as long as forward. */
-    for (int i = s->stop; i < parts->n; i++) sweep.times[i] = 4;
-    osh_sweep_begin(&sweep, 0);
-    s->f->begun = sweep.begun;
+    for (int i = s->stop; i < parts->n; i++) sweep->times[i] = 4;
+    osh_sweep_begin(sweep, 0);
+    s->f->begun = sweep->begun;
     OSH_TRY(osh_forward_run(cx, s->f, &s->d, 1, false, pr));
     for (int64_t b = 0; b < s->d.n; b++) OSH_TRY(head_gradient(cx, s, b));
     osh_tensor_free(cx, s->f->head), s->f->head = NULL;
-    pr->phase = "gradients", sweep.before = pr->work_done;
+    pr->phase = "gradients", sweep->done = pr->work_done;
     for (int i = parts->n - 1; i >= s->stop; i--) {
-        pr->step++, pr->name = parts->parts[i].name, sweep.times[i] = 3;
-        OSH_TRY(subgraph_back_run(cx, s, i));
-        osh_sweep_end(cx, &sweep, i);
+        sweep->times[i] = 3;
+        OSH_TRY(osh_sweep_visit(cx, sweep, s->f, i, pr->step + 1,
+                                &(osh_forward_visitor){gradients_pass, s, true}));
     }
     for (int i = 0; i < s->p->match.n_linears; i++) {
         osh_linear *l = &s->p->match.linears[i];
@@ -284,7 +275,6 @@ osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr)
         for (int64_t k = 0; in && k < l->I; k++) in[k] /= (double)s->d.offsets[s->d.n];
     }
 done:
-    osh_sweep_close(cx, &sweep);
     return rc;
 }
 
@@ -341,24 +331,27 @@ static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients 
     osh_status rc = OSH_OK;
     const osh_graph *g = s->f->graph;
     const osh_subgraph *sub = &s->f->parts->parts[subgraph];
-    osh_back k = subgraph_back(s, subgraph);
-    int64_t width = 0, waiting = 0, reading = (int64_t)osh_source_scratch(s->f->source);
+    osh_forward_part p;
+    OSH_TRY(osh_forward_at(cx, &p, s->f, subgraph));
+    osh_back k = subgraph_back(s, &p);
+    int64_t waiting = 0, reading = (int64_t)osh_source_scratch(s->f->source);
     size_t back = 0, forth = 0;
     for (int v = 0; v < g->n_values; v++) {
         m->in[v] = m->leaves[v] = false;
         for (int i = 0; i < sub->n_live_in; i++) m->in[v] |= sub->live_in[i] == v;
         for (int i = 0; i < sub->n_live_out; i++)
-            m->leaves[v] |= sub->live_out[i] == v && v != g->input_ids;
+            m->leaves[v] |= sub->live_out[i] == v && v != g->input_ids &&
+                            g->values[v].last_use >= sub->first + sub->n_nodes;
         m->leaves[v] |= subgraph == s->f->parts->n - 1 && v == g->hidden;
         if (m->leaves[v]) waiting += gradient_bytes(s, v);
     }
     OSH_TRY(osh_back_peak(cx, &back, &k, m->leaves, n_tokens, osh_threads(cx)));
     osh_exec_batch whole = {.n_tokens = n_tokens, .n_threads = osh_threads(cx)};
     OSH_TRY(osh_exec_peak(cx, &forth, NULL,
-                          &(osh_exec_span){g, sub->first, sub->n_nodes, s->run, m->all},
+                          &(osh_exec_span){g, sub->first, sub->n_nodes, p.run, m->all},
                           &(osh_exec_brought){.in = m->in}, &whole));
     int64_t work = osh_max64((int64_t)(back > forth ? back : forth), reading);
-    *sum = osh_forward_weight_bytes(s->f, sub, s->run, &width) + waiting + work +
+    *sum = osh_forward_weight_bytes(&p) + waiting + work +
            squares_bytes(s, sub);
 done:
     return rc;
@@ -388,7 +381,7 @@ osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *
         *peak = osh_max64(*peak, left + sum);
         for (int v = 0; v < g->n_values; v++) // frees the values that this subgraph computes
             if (m.leaves[v] && g->values[v].producer >= sub->first)
-                left -= osh_forward_values_bytes(s->f, &s->d, s->d.n, 1, v, &most);
+                left -= osh_forward_values_bytes(s->f, &s->d, s->d.n, 1, v);
     }
 done:
     osh_free(cx, m.in);

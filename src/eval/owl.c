@@ -43,7 +43,6 @@ typedef struct owl_measure {
     osh_ranks *ranks; // view
     int n;
     norms *of;              // own [graph values]: norms of each value
-    bool *run, *keep;       // own. run [nodes], keep [graph values]: results of osh_forward_choose
     float *row;             // own [width of the widest value]: one row in F32
     osh_sweep sweep;          // own: progress
 } owl_measure;
@@ -95,8 +94,6 @@ static void owl_close(osh_ctx *cx, void *state)
     osh_free(cx, m->layers);
     osh_free(cx, m->outliers);
     osh_free(cx, m->of);
-    osh_free(cx, m->run);
-    osh_free(cx, m->keep);
     osh_free(cx, m->row);
     osh_sweep_close(cx, &m->sweep);
     osh_free(cx, m);
@@ -111,13 +108,11 @@ static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modif
     m->p = p, m->owl = modifier->type->pruner->owl(modifier);
     m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
     if (m->groups.n > 1) m->ranks = p->in.opt->ranks; // each rank measures a single group alone
-    OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->adapter,
+        OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->adapter,
                              p->in.opt->models_dir));
     const osh_graph *g = m->f->graph;
     OSH_NEW(cx, m->layer_of, g->n_nodes);
     OSH_NEW(cx, m->of, g->n_values);
-    OSH_NEW(cx, m->run, g->n_nodes);
-    OSH_NEW(cx, m->keep, g->n_values);
     for (int v = 0; v < g->n_values; v++)
         if (g->values[v].width > widest) widest = g->values[v].width;
     OSH_NEW(cx, m->row, widest);
@@ -178,16 +173,16 @@ static double linear_count_scores(owl_measure *m, const osh_node *n, const osh_t
     return sum;
 }
 
-static void layer_count_outliers(owl_measure *m, const osh_subgraph *s, const osh_weights *w,
-                                 int layer)
+static void layer_count_outliers(owl_measure *m, const osh_forward_part *p, int layer)
 {
     const osh_graph *g = m->f->graph;
+    const osh_subgraph *s = p->s;
     double sum = 0, above = 0, n = 0;
     for (int way = 0; way < 2; way++)
         for (int i = s->first; i < s->first + s->n_nodes; i++) {
             const osh_node *node = &g->nodes[i];
-            const osh_tensor *x = node->w[0] >= 0 ? w->w[node->w[0]] : NULL;
-            if (!m->run[i - s->first] || m->layer_of[i] != layer || !x) continue;
+            const osh_tensor *x = node->w[0] >= 0 ? p->w->w[node->w[0]] : NULL;
+            if (!p->run[i - s->first] || m->layer_of[i] != layer || !x) continue;
             if (way) above += linear_count_scores(m, node, x, m->owl->m * sum / n);
             else
                 sum += linear_count_scores(m, node, x, -1),
@@ -212,12 +207,14 @@ done:
 }
 
 /* Runs the samples of this rank that belong to the round, then adds the sums of all ranks. */
-static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_subgraph *s,
-                                const osh_weights *w, int64_t round)
+static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_forward_part *p,
+                                int64_t round)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = m->f->graph;
     osh_exec_hooks hooks = {.value = owl_value, .user = m};
+    osh_exec_span span = osh_forward_span(p);
+    span.routed = NULL; // norms count all tokens
     for (int64_t b = 0; b < m->f->n_batches; b++) {
         osh_batch *at = m->f->batches[b];
         if (!osh_exchange_is_now(&m->groups, m->ranks, at->first_sample, round)) continue;
@@ -228,11 +225,8 @@ static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_subgraph 
         for (int v = 0; v < g->n_values; v++)
             if (m->of[v].sum && at->values[v])
                 OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
-        OSH_TRY(osh_exec_run(cx, &(osh_exec_span){g, s->first, s->n_nodes, m->run, m->keep}, w, at,
-                             &hooks, true));
-        if (b + 1 < m->f->n_batches)
-            osh_sweep_show(cx, &m->sweep, m->sweep.work[s - m->f->parts->parts], b + 1,
-                           m->f->n_batches);
+        OSH_TRY(osh_exec_run(cx, &span, p->w, at, &hooks, true));
+        osh_sweep_show(cx, &m->sweep, m->sweep.work[p->index], b + 1, m->f->n_batches);
     }
     for (int v = 0; v < g->n_values; v++)
         if (m->of[v].sum) OSH_TRY(osh_exchange_groups(cx, m->ranks, m->of[v].sum, 0, round));
@@ -240,37 +234,29 @@ done:
     return rc;
 }
 
-static osh_status owl_visit(osh_ctx *cx, owl_measure *m, int subgraph)
+/* Measures the layers of a subgraph. */
+static osh_status owl_pass(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
+    owl_measure *m = user;
     const osh_graph *g = m->f->graph;
-    const osh_subgraph *s = &m->f->parts->parts[subgraph];
-    osh_weights *w = NULL; // own
-    osh_ranks_phase(m->ranks, "outliers", s->name);
-    osh_forward_choose(m->f, subgraph, m->run, m->keep);
-    OSH_TRY(osh_weights_new(cx, &w, g));
-    for (int i = 0; i < s->n_nodes; i++) {
-        const osh_node *n = &g->nodes[s->first + i];
-        if (!m->run[i]) continue;
-        if (m->f->n_batches) // a rank without samples reads no weights
-            OSH_TRY(
-                osh_weights_load(cx, w, g, osh_source_checkpoint(m->f->source), s->first + i, 1));
-        if (m->layer_of[s->first + i] < 0 || m->of[n->in[0]].sum) continue;
-        OSH_TRY(norms_begin(cx, m, n->in[0]));
+    for (int i = 0; i < p->s->n_nodes; i++) {
+        int node = p->s->first + i;
+        if (!p->run[i] || m->layer_of[node] < 0 || m->of[g->nodes[node].in[0]].sum) continue;
+        OSH_TRY(norms_begin(cx, m, g->nodes[node].in[0]));
     }
     for (int64_t r = 0; r < osh_exchange_rounds(&m->groups, m->ranks); r++)
-        OSH_TRY(owl_run_round(cx, m, s, w, r));
+        OSH_TRY(owl_run_round(cx, m, p, r));
     for (int v = 0; v < g->n_values; v++)
         if (m->of[v].sum) OSH_TRY(osh_stat_finish(cx, m->of[v].sum));
     for (int l = 0; l < m->n && !osh_ranks_me(m->ranks); l++)
-        for (int i = 0; i < s->n_nodes; i++)
-            if (m->run[i] && m->layer_of[s->first + i] == l) {
-                layer_count_outliers(m, s, w, l);
+        for (int i = 0; i < p->s->n_nodes; i++)
+            if (p->run[i] && m->layer_of[p->s->first + i] == l) {
+                layer_count_outliers(m, p, l);
                 break;
             }
 done:
     norms_drop(cx, m);
-    osh_weights_free(cx, w);
     return rc;
 }
 
@@ -317,12 +303,11 @@ static osh_status owl_run(osh_ctx *cx, void *state, osh_progress *pr)
     }
     pr->n_steps = f->parts->n, pr->phase = "outliers";
     OSH_TRY(osh_sweep_open(cx, &m->sweep, pr, f, d));
+    m->sweep.ranks = m->ranks;
     osh_sweep_begin(&m->sweep, 0);
-    for (int i = 0; i < f->parts->n; i++) {
-        pr->step = i + 1, pr->name = f->parts->parts[i].name;
-        OSH_TRY(owl_visit(cx, m, i));
-        osh_sweep_end(cx, &m->sweep, i);
-    }
+    // a rank without samples reads no weights
+    OSH_TRY(osh_sweep_walk(cx, &m->sweep, f,
+                           &(osh_forward_visitor){owl_pass, m, f->n_batches > 0}));
     OSH_TRY(osh_ranks_broadcast(cx, m->ranks, m->outliers, (size_t)m->n * sizeof *m->outliers, 0));
     OSH_TRY(owl_share_out(cx, m));
 done:

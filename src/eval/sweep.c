@@ -3,12 +3,12 @@
 
 #include "budget/cost.h"
 
-static osh_status sweep_price_part(osh_ctx *cx, void *user, const osh_forward_part *part)
+static osh_status sweep_price_part(osh_ctx *cx, void *user, osh_forward_part *part)
 {
-    void **of = user; // the osh_sweep, the osh_forward, the osh_dataset
-    osh_exec_span span = osh_forward_span(of[1], part);
+    void **of = user; // the osh_sweep, the osh_dataset
+    osh_exec_span span = osh_forward_span(part);
     (void)cx;
-    ((osh_sweep *)of[0])->work[part->index] = osh_cost_of_nodes(&span, of[2]);
+    ((osh_sweep *)of[0])->work[part->index] = osh_cost_of_nodes(&span, of[1]);
     return OSH_OK;
 }
 
@@ -16,12 +16,12 @@ osh_status osh_sweep_open(osh_ctx *cx, osh_sweep *p, osh_progress *pr, const osh
                           const osh_dataset *d)
 {
     osh_status rc = OSH_OK;
-    void *of[] = {p, (void *)f, (void *)d};
+    void *of[] = {p, (void *)d};
     *p = (osh_sweep){.pr = pr, .n = f->parts->n, .tokens = (double)d->offsets[d->n]};
     OSH_NEW(cx, p->work, p->n);
     OSH_NEW(cx, p->times, p->n);
     for (int i = 0; i < p->n; i++) p->times[i] = 1;
-    OSH_TRY(osh_forward_walk(cx, f, sweep_price_part, of));
+    OSH_TRY(osh_forward_walk(cx, f, &(osh_forward_visitor){sweep_price_part, of, false}));
 done:
     if (rc) osh_sweep_close(cx, p);
     return rc;
@@ -36,7 +36,7 @@ void osh_sweep_close(osh_ctx *cx, osh_sweep *p)
 
 void osh_sweep_begin(osh_sweep *p, double more)
 {
-    p->begun = osh_now(), p->before = 0;
+    p->begun = osh_now(), p->done = p->before = 0;
     p->pr->step = 0, p->pr->error = -1, p->pr->loss = p->pr->eta_s = p->pr->fraction = 0;
     p->pr->work_done = 0, p->pr->work_total = more;
     for (int i = 0; i < p->n; i++) p->pr->work_total += p->work[i] * p->times[i];
@@ -51,12 +51,33 @@ void osh_sweep_show(osh_ctx *cx, osh_sweep *p, double work, int64_t done, int64_
     osh_progress_show(cx, p->pr);
 }
 
-void osh_sweep_end(osh_ctx *cx, osh_sweep *p, int subgraph)
+/* Shows that a subgraph is complete. */
+static void sweep_end(osh_ctx *cx, osh_sweep *p, int subgraph)
 {
-    p->before += p->work[subgraph] * p->times[subgraph];
+    p->before = p->done += p->work[subgraph] * p->times[subgraph];
     p->pr->work_done = p->before, p->pr->done = p->pr->total = 0;
     osh_forward_rate(p->pr, p->tokens, p->begun);
     p->pr->finished = true;
     osh_progress_show(cx, p->pr);
     p->pr->finished = false;
+}
+
+osh_status osh_sweep_visit(osh_ctx *cx, osh_sweep *p, const osh_forward *f, int index, int64_t step,
+                           const osh_forward_visitor *v)
+{
+    osh_status rc = OSH_OK;
+    p->pr->step = step, p->pr->name = f->parts->parts[index].name;
+    osh_ranks_phase(p->ranks, p->pr->phase, p->pr->name);
+    OSH_TRY(osh_forward_visit(cx, f, index, v));
+    sweep_end(cx, p, index);
+done:
+    return rc;
+}
+
+osh_status osh_sweep_walk(osh_ctx *cx, osh_sweep *p, const osh_forward *f,
+                          const osh_forward_visitor *v)
+{
+    osh_status rc = OSH_OK;
+    for (int i = 0; i < f->parts->n && !rc; i++) rc = osh_sweep_visit(cx, p, f, i, i + 1, v);
+    return rc;
 }

@@ -6,11 +6,13 @@
 
 typedef struct osh_sweep {
     osh_progress *pr; // view
+    osh_ranks *ranks; // view: ranks that run the measurement; NULL: this process alone
     double *work;  // own [subgraphs]: work of one run of each subgraph
     double *times; // own [subgraphs]: how many times each subgraph runs; osh_sweep_open sets 1
     int n;         // number of subgraphs
     double begun;  // time at which the measurement began
-    double before; // work of the parts that are complete
+    double done;   // work of the subgraphs that are complete
+    double before; // `done` plus the work of the complete parts of the current subgraph
     double tokens; // tokens of the data
 } osh_sweep;
 /* Computes the work of each subgraph. osh_sweep_close frees the members. */
@@ -22,6 +24,10 @@ void osh_sweep_begin(osh_sweep *p, double more);
 /* Shows that `done` of `total` equal parts of an amount of work are complete. The name and the
  * phase are those of p->pr. If all are complete, the amount counts as complete. */
 void osh_sweep_show(osh_ctx *cx, osh_sweep *p, double work, int64_t done, int64_t total);
-/* Shows that a subgraph is complete. */
-void osh_sweep_end(osh_ctx *cx, osh_sweep *p, int subgraph);
+/* Visits subgraph `index` as step `step`, and shows that the subgraph is complete. */
+osh_status osh_sweep_visit(osh_ctx *cx, osh_sweep *p, const osh_forward *f, int index, int64_t step,
+                           const osh_forward_visitor *v);
+/* Visits all subgraphs in order. */
+osh_status osh_sweep_walk(osh_ctx *cx, osh_sweep *p, const osh_forward *f,
+                          const osh_forward_visitor *v);
 #endif

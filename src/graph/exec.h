@@ -193,6 +193,9 @@ typedef struct osh_exec_brought {
  * may be NULL. s->keep must not be NULL. */
 osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                          const osh_exec_brought *in, const osh_exec_batch *b);
+/* Returns the bytes per token of the widest input of the nodes that run and have weights: of the
+ * copy that a hook linear_input makes. */
+size_t osh_exec_input_bytes(const osh_exec_span *s);
 /* Predicts, like osh_exec_peak, the bytes at the short-lived end of a device's arena. The result
  * includes the ids of the batch and the gaps between blocks. */
 osh_status osh_exec_peak_on_device(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,

@@ -197,3 +197,14 @@ done:
     osh_exec_marks_deinit(cx, &made);
     return rc;
 }
+
+size_t osh_exec_input_bytes(const osh_exec_span *s)
+{
+    size_t widest = 0;
+    for (int i = 0; i < s->n; i++) {
+        const osh_node *n = &s->g->nodes[s->first + i];
+        if ((s->run && !s->run[i]) || !n->op->n_weights || n->in[0] < 0) continue;
+        if (osh_value_bytes(s->g, n->in[0]) > widest) widest = osh_value_bytes(s->g, n->in[0]);
+    }
+    return widest;
+}

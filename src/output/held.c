@@ -93,7 +93,7 @@ osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_glob
             here[p->manifest.out_info[ids[k]].linear] = true;
     for (int64_t k = 0; k < n; k++) {
         int linear = p->manifest.out_info[ids[k]].linear;
-        if (p->manifest.out_info[ids[k]].source < 0 && osh_stream_looks(&p->budget, linear))
+        if (p->manifest.out_info[ids[k]].source < 0 && osh_stream_looks(p->budget.schedule, linear))
             held_add_group(h, here, linear);
     }
     if (!h->n) goto done;

@@ -151,7 +151,8 @@ static osh_status stream_find_scales(osh_ctx *cx, osh_emitter *e, const osh_stre
     int *which = NULL, n = 0; // own
     OSH_NEW(cx, which, job->n);
     for (int i = 0; i < job->n; i++)
-        if (!osh_stream_looks(&e->plan->budget, job->linears[i])) which[n++] = job->linears[i];
+        if (!osh_stream_looks(e->plan->budget.schedule, job->linears[i]))
+            which[n++] = job->linears[i];
     OSH_TRY(osh_globals_find(cx, e->globals, which, n));
 done:
     osh_free(cx, which);
@@ -170,7 +171,7 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
     for (int i = 0; i < n; i++) {
         int64_t stays = osh_stream_stays(&p->budget, job->linears[i]);
         osh_band_room_linear(&r, &p->budget, job->linears[i]);
-        int joint = osh_stream_looks(&p->budget, job->linears[i])
+        int joint = osh_stream_looks(p->budget.schedule, job->linears[i])
                         ? p->match.linears[job->linears[i]].joint
                         : -1;
         /* These bands are counted even if an earlier run wrote the Linear, because its weight must

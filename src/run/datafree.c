@@ -73,7 +73,8 @@ static osh_status datafree_stream(osh_ctx *cx, progress *p)
     int *which = NULL, n = 0; // own
     OSH_NEW(cx, which, r->budget->match->n_linears);
     for (int k = 0; k < r->budget->match->n_linears; k++)
-        if (p->todo[k] && osh_stream_takes(r->budget, k)) which[n++] = k, p->todo[k] = false;
+        if (p->todo[k] && osh_stream_takes(r->budget->schedule, k))
+            which[n++] = k, p->todo[k] = false;
     OSH_TRY(osh_stream_linears(cx, r->emitter,
                                &(osh_stream_job){.linears = which,
                                                  .n = n,

@@ -21,6 +21,8 @@ typedef struct osh_engine {
     char *dir;              // own: directory of the store's files
     osh_stats *stats;       // own: statistics that are being collected; NULL: none
     osh_folding *folding;   // own: statistics for factors that are being collected; NULL: none
+    osh_steps *steps, *ahead; // own. steps: of the current visit; ahead: of the next visit, for its
+                              // prefetch
     osh_prefetch *prefetch; // own: prefetch of the weights of the next visit; NULL: none
     bool *in_memory;        // own [linears]: true if w has the solved weight of the Linear
     bool *next;             // own [graph weights]: scratch, true for weights to load

@@ -38,9 +38,8 @@ static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
     osh_status rc = OSH_OK;
     const osh_visit_state done = osh_engine_state(e);
     osh_range next = osh_range_at(e->p->schedule, e->index + 1);
-    osh_steps *steps = NULL; // own
+    osh_steps *steps = e->ahead; // view
     bool any = false;
-    OSH_TRY(osh_steps_new(cx, &steps, e->p->in->graph));
     OSH_TRY(osh_visit_list(cx, steps, e->p->schedule, e->index + 1, &done));
     memset(e->next + next.w0, 0, (size_t)(next.w1 - next.w0) * sizeof *e->next);
     const osh_step *load = osh_steps_first(steps, OSH_STEP_LOAD);
@@ -50,7 +49,6 @@ static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
         OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p, e->next, e->index + 1,
                                    engine_has_solved(e, &next, NULL)));
 done:
-    osh_steps_free(cx, steps);
     return rc;
 }
 

@@ -90,6 +90,8 @@ static osh_status engine_begin(osh_ctx *cx, osh_engine *e)
         OSH_TRY(osh_lanes_new(cx, &e->lanes, p->in->graph));
     OSH_NEW(cx, e->in_memory, p->match->n_linears);
     OSH_NEW(cx, e->next, p->in->graph->n_weights);
+    OSH_TRY(osh_steps_new(cx, &e->steps, p->in->graph));
+    if (p->in->opt->prefetch) OSH_TRY(osh_steps_new(cx, &e->ahead, p->in->graph));
     OSH_TRY(engine_find_copies(cx, e));
     OSH_TRY(engine_find_batches(cx, e));
 done:
@@ -104,6 +106,8 @@ static void engine_end(osh_ctx *cx, osh_engine *e, bool keep_files)
                 missed);
     osh_emit_let_go(e->r->emitter);
     osh_prefetch_free(cx, e->prefetch);
+    osh_steps_free(cx, e->steps);
+    osh_steps_free(cx, e->ahead);
     osh_stats_free(cx, e->stats);
     osh_folding_free(cx, e->folding);
     osh_acts_free(cx, e->acts, keep_files);
@@ -219,7 +223,7 @@ static osh_status engine_run_batch(osh_ctx *cx, osh_engine *e, const osh_step *s
     hooks.lanes = e->lanes;
     if (collects) hooks.seen = p->schedule->seen;
     osh_exec_span span = {g, s->first, s->n, s->run, s->out, {0, 0}, collects ? NULL : s->routed};
-    if (!p->in->device) span.of = (osh_exec_values){begin, end}, span.joins = true;
+    if (!p->in->device) span.of = (osh_exec_values){begin, end}, span.joins = !p->schedule->apart;
     OSH_TRY(engine_begin_batch(cx, e, first, n));
     osh_batch *b = e->batch;
     for (int v = osh_next_set(s->in, begin, end); v < end;
@@ -261,8 +265,7 @@ static osh_status engine_run_round(osh_ctx *cx, osh_engine *e, const osh_step *s
         rc = engine_run_batch(cx, e, s, *i);
         osh_mem_use(cx, old);
         if (rc) goto done;
-        e->r->mine.n_tokens += p->in->data.offsets[p->schedule->batch_at[k + 1]] -
-                               p->in->data.offsets[p->schedule->batch_at[k]];
+        e->r->mine.n_tokens += osh_batch_tokens(p->schedule, k);
         pr->done = p->schedule->batch_at[k + 1];
         osh_run_step(cx, e->r, (double)pr->done / (double)pr->total);
     }
@@ -366,14 +369,14 @@ static osh_status engine_step(osh_ctx *cx, osh_engine *e, const osh_range *r, co
     return OSH_OK;
 }
 
-/* Executes the steps of visit e->index. steps: memory for their list. */
-static osh_status engine_visit(osh_ctx *cx, osh_engine *e, osh_steps *steps)
+/* Executes the steps of visit e->index. */
+static osh_status engine_visit(osh_ctx *cx, osh_engine *e)
 {
     osh_status rc = OSH_OK;
     const osh_visit_state done = osh_engine_state(e);
-    OSH_TRY(osh_visit_list(cx, steps, e->p->schedule, e->index, &done));
-    for (int k = 0; k < osh_steps_n(steps); k++)
-        OSH_TRY(engine_step(cx, e, osh_steps_range(steps), osh_steps_at(steps, k)));
+    OSH_TRY(osh_visit_list(cx, e->steps, e->p->schedule, e->index, &done));
+    for (int k = 0; k < osh_steps_n(e->steps); k++)
+        OSH_TRY(engine_step(cx, e, osh_steps_range(e->steps), osh_steps_at(e->steps, k)));
 done:
     return rc;
 }
@@ -476,11 +479,9 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
     const osh_budget *p = e->p;
     osh_progress *pr = &e->r->progress;
     const osh_visit_state done = osh_engine_state(e);
-    osh_steps *steps = NULL; // own
     int n = osh_n_ranges(p->schedule), start;
     int all = p->schedule->n_traversals ? p->schedule->n_traversals * n : n;
     pr->n_steps = all + 1; // sealing the output is one more step
-    OSH_TRY(osh_steps_new(cx, &steps, p->in->graph));
     OSH_TRY(engine_take_up(cx, e, &start));
     if (!osh_run_solved(e->r, 0, p->schedule->parts->n) ||
         !osh_folds_known(p->schedule, 0, p->schedule->parts->n))
@@ -497,12 +498,11 @@ static osh_status engine_visit_all(osh_ctx *cx, osh_engine *e)
         pr->step = visit_number(p, i) + 1, pr->name = r.name;
         osh_run_no_error(e->r);
         osh_run_entered(cx, e->r, r.name);
-        OSH_TRY(engine_visit(cx, e, steps));
+        OSH_TRY(engine_visit(cx, e));
         OSH_TRY(visit_finish(cx, e, did));
         osh_run_finished(cx, e->r, r.name);
     }
 done:
-    osh_steps_free(cx, steps);
     return rc;
 }
 
@@ -513,18 +513,15 @@ osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index)
     osh_status rc = OSH_OK;
     osh_range range = osh_range_at(r->budget->schedule, index);
     osh_engine e = {.r = r, .p = r->budget, .index = index, .v0 = range.v0, .v1 = range.v1};
-    osh_steps *steps = NULL; // own
     r->progress.n_steps = r->progress.step = 1, r->progress.name = range.name;
     osh_run_no_error(r);
     osh_run_entered(cx, r, range.name);
     OSH_TRY(engine_begin(cx, &e));
     OSH_TRY(osh_made_up(cx, e.acts, r->budget, &range));
-    OSH_TRY(osh_steps_new(cx, &steps, r->budget->in->graph));
-    OSH_TRY(engine_visit(cx, &e, steps));
+    OSH_TRY(engine_visit(cx, &e));
     OSH_TRY(osh_emit_wait(cx, r->emitter));
     osh_run_finished(cx, r, range.name);
 done:
-    osh_steps_free(cx, steps);
     engine_end(cx, &e, false);
     return rc;
 }

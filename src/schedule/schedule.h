@@ -74,6 +74,10 @@ typedef struct osh_schedule {
     int64_t looked_up;       // number of different tokens in a batch, summed over all batches
     bool *seen;              // own [graph values]: true if statistics of the value may be collected
     bool looks_twice;        // true if the run has a two-pass observer (looks.h)
+    bool apart;  // true if each Linear runs as its own kernel (osh_exec_span.joins)
+    bool rounds; // true if copies of inputs of Linears are rounded while a model runs
+    /* True if outputs of Linears are rounded, too: then experts run on all tokens. */
+    bool all_rows;
     osh_tune_rule tune; // settings of the tuning after all solves (tuning.h); steps 0: no tuning
     /* Graph without the added nodes of the original model, with the same indices of weights as
      * in->graph; NULL: no tuning. */
@@ -139,6 +143,11 @@ int osh_subgraph_of(const osh_schedule *p, int node); // returns -1 if no subgra
  * this flag is not given. */
 osh_status osh_plan_batches(osh_ctx *cx, osh_schedule *p, int64_t size);
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p);
+static inline int64_t osh_batch_tokens(const osh_schedule *p, int64_t batch)
+{
+    const int64_t *at = p->batch_at + batch;
+    return p->in->data.offsets[at[1]] - p->in->data.offsets[at[0]];
+}
 /* True if the samples of some batch run in parallel, each on one thread (osh_exec_by_sample). */
 bool osh_plan_by_sample(const osh_schedule *p, int n_threads);
 

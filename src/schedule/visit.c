@@ -178,6 +178,7 @@ static void walk_want_live_out(walk *w, whose which)
  * `moe_combine`, which must run, too. */
 static void walk_choose_routed(walk *w)
 {
+    if (w->p->all_rows) return; // then w->routed is all false
     osh_routed_choose(w->routed, w->g, w->r.first, w->r.n_nodes, w->run);
 }
 
