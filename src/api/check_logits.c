@@ -127,20 +127,21 @@ osh_status osh_check_logits(osh_ctx *cx, osh_buf *b, const char *dir, const char
     osh_tensor *made = NULL; // own [T, V]
     wanted w = {0};          // own
     osh_progress pr = {.error = -1};
-    double off = 0, largest = 0;
+    double off = 0, largest = 0, share = 0;
     OSH_TRY(osh_forward_open(cx, &f, dir, NULL, models_dir));
     OSH_TRY(logits_file_read(cx, &w, file, f->graph->n_vocab));
     OSH_TRY(osh_forward_run(cx, f, &w.sample, 1, true, &pr));
     OSH_TRY(logits_make(cx, &made, f));
     logits_compare(&off, &largest, f, &w, made);
+    share = largest > 0 ? off / largest : off;
     OSH_TRY(osh_buf_line(cx, b,
                          "%lld tokens: logits differ from those of %s by at most %.2e of the "
                          "largest, %.4g",
-                         (long long)w.sample.offsets[1], file, off / largest, largest));
+                         (long long)w.sample.offsets[1], file, share, largest));
     if (f->graph->dtype == OSH_F32 && !(off <= logits_limit * largest))
         OSH_FAIL(cx, OSH_E_NUMERIC,
                  "%s: logits differ by %.2e of the largest logit of %s, want at most %g", dir,
-                 off / largest, file, logits_limit);
+                 share, file, logits_limit);
 done:
     osh_free(cx, w.logits);
     osh_dataset_deinit(cx, &w.sample);

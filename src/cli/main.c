@@ -381,7 +381,7 @@ const command osh_commands[] = {
                   "DIR --json"},
      .does = "lists tensors, dtypes and schemes of a checkpoint", .most = 1,
      .want = "checkpoint directory", .more = "--json   prints JSON", .run = run_inspect},
-    {.name = "check-model", .minor = true, .arguments = "DIR [--models-dir DIR]",
+    {.name = "check-model", .minor = true, .arguments = "DIR [--models-dir DIR] [--logits FILE]",
      .examples = {"DIR",
                   "DIR --models-dir my-templates",
                   "DIR --models-dir my-templates --logits logits.safetensors"},

@@ -57,15 +57,26 @@ def build_before(model, layers):
     size = model.names.size
     builder.show(embedding)
     value = builder.add(weight[model.small.ids], "h")
-    builder.entries.append({"name": embedding, "class": kind, "op": "embedding", "in": ["input_ids"], "out": value,
-                            "weight": [size(weight.shape[0], ("V",)), size(weight.shape[1], ("D",))], "tied": head_name(model)})
+    builder.entries.append(
+        {
+            "name": embedding,
+            "class": kind,
+            "op": "embedding",
+            "in": ["input_ids"],
+            "out": value,
+            "weight": [size(weight.shape[0], ("V",)), size(weight.shape[1], ("D",))],
+            "tied": head_name(model),
+        }
+    )
     stored = model.stored(embedding, "weight", "")
     if stored:
         builder.entries[-1]["tensors"] = stored
     _positions(builder, events[:at], embedding)
     rotary = [e.name for e in events[:at] if e.kind == "leave" and "rotary" in e.name.lower()]
     builder.walk([e for e in events[:at] if e.kind == "leave" and e.name != embedding], rotary)
-    builder.end(rows(events[at].inputs[0], n), embedding.rpartition(".")[0], "h", "the input of " + first)
+    builder.end(
+        rows(events[at].inputs[0], n), embedding.rpartition(".")[0], "h", "the input of " + first
+    )
     builder.entries.append({"name": layers, "class": "ModuleList"})
     return builder
 
@@ -74,18 +85,31 @@ def _positions(builder, events, embedding):
     """Writes the entry of learned positions, whose rows are added to the embedding."""
     model, n = builder.model, builder.model.n_tokens
     for event in events:
-        if event.kind != "leave" or event.name == embedding or "Embedding" not in type(model.modules[event.name]).__name__:
+        if (
+            event.kind != "leave"
+            or event.name == embedding
+            or "Embedding" not in type(model.modules[event.name]).__name__
+        ):
             continue
         weight = model.parameters(model.modules[event.name]).get("weight")
         made = rows(event.outputs[0], n) if event.outputs else None
         if weight is None or made is None or made.shape[1] != weight.shape[1]:
             continue
-        first = next((i for i in range(4) if i + n <= len(weight) and off(weight[i : i + n], made) == 0), None)
+        first = next(
+            (i for i in range(4) if i + n <= len(weight) and off(weight[i : i + n], made) == 0),
+            None,
+        )
         if first is None:
             raise Unmatched("%s: its rows are not those of the positions" % event.name)
         value = builder.add(builder.values["h"] + made, "placed")
-        entry = {"name": event.name, "class": type(model.modules[event.name]).__name__, "op": "positions", "in": ["h"], "out": value,
-                 "weight": [model.names.size(len(weight)), model.names.size(weight.shape[1], ("D",))]}
+        entry = {
+            "name": event.name,
+            "class": type(model.modules[event.name]).__name__,
+            "op": "positions",
+            "in": ["h"],
+            "out": value,
+            "weight": [model.names.size(len(weight)), model.names.size(weight.shape[1], ("D",))],
+        }
         if first:
             entry["attr"] = {"offset": first}
         builder.entries.append(entry)
@@ -104,7 +128,9 @@ def build_after(model, layers):
     builder = Builder(model, "", {"h": rows(events[leave].outputs[0], n)})
     builder.shown = {p for name in (layers, head) for p in _parents(name)}
     builder.walk([e for e in events[leave + 1 :] if e.kind == "leave"])
-    made = rows(next(e for e in events[leave:] if e.name == head and e.kind == "leave").outputs[0], n)
+    made = rows(
+        next(e for e in events[leave:] if e.name == head and e.kind == "leave").outputs[0], n
+    )
     for entry in builder.entries:
         if entry.get("name") == head:
             entry["out"], entry["tied"] = "logits", model.embedding
@@ -128,7 +154,10 @@ def _logits(builder, made, logits):
     for cap in builder.model.caps:
         if off(cap * numpy.tanh(made / cap), logits) < 1e-4:
             return {"cap": builder.model.names.number(cap)}
-    builder.faults.append("logits: neither a multiple of the output of %s, nor c tanh(it / c)" % head_name(builder.model))
+    builder.faults.append(
+        "logits: neither a multiple of the output of %s, nor c tanh(it / c)"
+        % head_name(builder.model)
+    )
     return None
 
 
@@ -162,7 +191,9 @@ def assemble(model, architecture):
 
     nodes = join_kinds(kinds, rule_of, flags)
     if nodes is None:
-        faults.append("the layers differ, and no rule of templates tells which layer is of which kind")
+        faults.append(
+            "the layers differ, and no rule of templates tells which layer is of which kind"
+        )
         nodes = kinds[0]
     template.update(_keys(model))
     template["dims"] = {k: v for k, v in model.names.dims.items() if not isinstance(v, int)}
@@ -190,7 +221,9 @@ def _keys(model):
     """Returns "defaults" and "nulls" for the keys that the template reads."""
     defaults, nulls, names = {}, {}, model.names
     symbols = {key: s for s, key in names.dims.items() if s in NULLS and key != names.dims["H"]}
-    for key in sorted(names.used | {names.dims.get("max_position_embeddings", "max_position_embeddings")}):
+    for key in sorted(
+        names.used | {names.dims.get("max_position_embeddings", "max_position_embeddings")}
+    ):
         if key in model.small.keys.values() and key not in symbols:
             continue
         for table, given in ((defaults, False), (nulls, True)):
@@ -203,7 +236,9 @@ def _keys(model):
             elif value is None:
                 if "window" in key or "cap" in key:
                     table[key] = 0
-            elif isinstance(value, (bool, int, float, str)) and not (given and key not in model.small.raw):
+            elif isinstance(value, (bool, int, float, str)) and not (
+                given and key not in model.small.raw
+            ):
                 table[key] = value
     defaults.update(model.made_keys)
     return {k: v for k, v in (("defaults", defaults), ("nulls", nulls)) if v}

@@ -3,8 +3,20 @@ entries of a template for it."""
 
 import numpy
 
-from ._match import (CLOSE, EXACT, GATED, Norm, act_of, angles_of, columns, glu_of, linear_off, off,
-                     rotate, rows, scores_fit, sigmoid, value_columns)
+from ._attention import Attention, part_columns
+from ._match import (
+    CLOSE,
+    EXACT,
+    GATED,
+    Norm,
+    act_of,
+    columns,
+    glu_of,
+    linear_off,
+    off,
+    rows,
+    sigmoid,
+)
 
 NEWEST = 8  # values that are tried as parts of a product
 
@@ -13,7 +25,7 @@ class Unmatched(Exception):
     """A value or a module that no op explains."""
 
 
-class Builder:
+class Builder(Attention):
     """The entries of one layer, or of the part before or after the layers.
 
     `values` are the arrays [T, W] by their names, in their order; `terms` the sums {name: {value:
@@ -28,7 +40,7 @@ class Builder:
     # ---- names and entries ----
 
     def relative(self, name):
-        return name[len(self.base):] if (name + ".").startswith(self.base) else name
+        return name[len(self.base) :] if (name + ".").startswith(self.base) else name
 
     def add(self, value, name, terms=None):
         """Adds a value under a name that is free, and returns the name."""
@@ -74,7 +86,11 @@ class Builder:
 
     def summed(self, target, of):
         """Explains a sum of values with factors."""
-        base = [n for n, t in self.terms.items() if t == {n: 1.0} and self.values[n].shape == target.shape]
+        base = [
+            n
+            for n, t in self.terms.items()
+            if t == {n: 1.0} and self.values[n].shape == target.shape
+        ]
         if not base:
             return None
         a = numpy.stack([self.values[n].ravel() for n in base], 1)
@@ -122,8 +138,7 @@ class Builder:
         if found["first"] == 0 and found["width"] == whole.shape[1]:
             return name
         if value is None:
-            at = [found["first"] + i * found["period"] + j for i in range(found["count"]) for j in range(found["width"])]
-            value = whole[:, at]
+            value = whole[:, part_columns(found)]
         known = self.same(value)
         if known:
             return known
@@ -139,17 +154,27 @@ class Builder:
         """Yields the slices of values of twice a width: first and second half, even and odd."""
         for name in reversed(list(self.values)):
             if self.values[name].shape[1] == 2 * width:
-                parts = [dict(first=i * width, width=width, period=2 * width, count=1) for i in (0, 1)]
+                parts = [
+                    dict(first=i * width, width=width, period=2 * width, count=1) for i in (0, 1)
+                ]
                 yield name, parts
                 yield name, [dict(first=i, width=1, period=2, count=width) for i in (0, 1)]
 
     def activated(self, target, of):
         """Explains an activation, a gated activation or a gate."""
-        near = [n for n in reversed(list(self.values)) if self.values[n].shape == target.shape][:NEWEST]
+        near = [n for n in reversed(list(self.values)) if self.values[n].shape == target.shape][
+            :NEWEST
+        ]
         for name in near:
             act = act_of(target, self.values[name])
             if act:
-                return self.op(of, "act", [name], self.add(target, "act"), act=self.model.act(act, GATED + ("relu", "relu2")))
+                return self.op(
+                    of,
+                    "act",
+                    [name],
+                    self.add(target, "act"),
+                    act=self.model.act(act, GATED + ("relu", "relu2")),
+                )
         for gate in near:
             for up in near:
                 name = self.gated(target, gate, up, self.values[gate], self.values[up], of)
@@ -158,106 +183,23 @@ class Builder:
         for name, parts in self.halves(target.shape[1]):
             for one, two in (parts, parts[::-1]):
                 value = self.values[name]
-                cut = [value[:, [p["first"] + i * p["period"] + j for i in range(p["count"]) for j in range(p["width"])]] for p in (one, two)]
+                cut = [value[:, part_columns(p)] for p in (one, two)]
                 if glu_of(target, *cut):
-                    gate, up = self.slice(name, one, of, out="gate"), self.slice(name, two, of, out="up")
+                    gate, up = self.slice(name, one, of, out="gate"), self.slice(
+                        name, two, of, out="up"
+                    )
                     return self.gated(target, gate, up, *cut, of)
         return None
 
     def gated(self, target, gate, up, gate_value, up_value, of):
         act = glu_of(target, gate_value, up_value)
         if act:
-            return self.op(of, "glu", [gate, up], self.add(target, "act"), act=self.model.act(act, GATED))
+            return self.op(
+                of, "glu", [gate, up], self.add(target, "act"), act=self.model.act(act, GATED)
+            )
         if off(sigmoid(gate_value) * up_value, target) < CLOSE:
             return self.op(of, "sigmoid_gate", [gate, up], self.add(target, "gated"))
         return None
-
-    # ---- attention ----
-
-    def attention(self, target, of):
-        """Explains the output of attention, by the scores that softmax was given."""
-        for scores in self.scores:
-            n_heads = scores.shape[0]
-            if target.shape[1] % n_heads or scores.shape[1:] != (len(target), len(target)):
-                continue
-            for name in reversed(list(self.values)):
-                found = value_columns(target, self.values[name], n_heads)
-                out = found and self.attend(target, of, scores, name, found)
-                if out:
-                    return out
-        return None
-
-    def attend(self, target, of, scores, source, found):
-        width, first, period, n_kv = found
-        n_heads = scores.shape[0]
-        part = dict(first=first, width=width, period=period, count=n_kv)
-        if period == width:
-            part.update(width=width * n_kv, count=1)
-        for q, k in self.pairs(source, part, width, n_heads, n_kv):
-            fit = self.rotation(self.cut(q), self.cut(k), scores, n_heads, n_kv, width)
-            if fit:
-                query, key = (self.slice(x[0], x[1], of, out=letter) for x, letter in ((q, "q"), (k, "k")))
-                value = self.slice(source, part, of, out="v")
-                return self.attended(target, of, scores, (query, key, value), fit, (n_heads, n_kv, width))
-        return None
-
-    def cut(self, part):
-        name, p = part
-        at = [p["first"] + i * p["period"] + j for i in range(p["count"]) for j in range(p["width"])]
-        return self.values[name][:, at]
-
-    def pairs(self, source, part, width, n_heads, n_kv):
-        """Yields pairs of parts of values that may be queries and keys."""
-        whole = lambda name: (name, dict(first=0, width=self.values[name].shape[1], period=self.values[name].shape[1], count=1))
-        names = list(reversed(list(self.values)))
-        queries = [n for n in names if self.values[n].shape[1] == n_heads * width]
-        keys = [n for n in names if self.values[n].shape[1] == n_kv * width]
-        for q in queries:
-            for k in keys:
-                if q != k:
-                    yield whole(q), whole(k)
-        period = part["period"]
-        if self.values[source].shape[1] == (n_heads + 2 * n_kv) * width:
-            q, k = n_heads * width, n_kv * width
-            yield ((source, dict(first=0, width=q, period=q, count=1)), (source, dict(first=q, width=k, period=k, count=1)))
-            each = n_heads // n_kv * width
-            if part["count"] == n_kv and period == each + 2 * width:
-                yield ((source, dict(first=0, width=each, period=period, count=n_kv)),
-                       (source, dict(first=each, width=width, period=period, count=n_kv)))
-
-    def rotation(self, query, key, scores, n_heads, n_kv, width):
-        """Returns (angles or None, interleaved, scale, cap) that make the scores, or None."""
-        n = len(query)
-        q, k = query.reshape(n, n_heads, width), key.reshape(n, n_kv, width)
-        for angles in (*self.model.angles, None):
-            for interleaved in (False, True) if angles is not None else (False,):
-                if angles is not None and 2 * angles.shape[1] > width:
-                    continue
-                turned = (q, k) if angles is None else (rotate(q, angles, interleaved), rotate(k, angles, interleaved))
-                fit = scores_fit(*turned, scores, self.model.caps)
-                if fit:
-                    return (angles, interleaved, *fit)
-        return None
-
-    def attended(self, target, of, scores, inputs, fit, heads):
-        angles, interleaved, scale, cap = fit
-        n_heads, n_kv, width = heads
-        query, key, value = inputs
-        names, size = self.model.names, lambda n: self.model.names.size(n, ("Dh", "H", "K"))
-        if angles is not None:
-            attr = {"head_dim": size(width), **self.model.rope_attr(angles, width, interleaved)}
-            for name, out in ((query, "qr"), (key, "kr")):
-                self.op(of, "rope", [name], self.add(numpy.full((len(target), 1), numpy.nan), out), **attr)
-            query, key = self.entries[-2]["out"], self.entries[-1]["out"]
-        attr = {"n_heads": names.size(n_heads, ("H",)), "n_kv_heads": names.size(n_kv, ("K", "H")), "head_dim": size(width)}
-        scale /= self.model.rope_factor(angles)
-        if abs(scale * width**0.5 - 1) > CLOSE:
-            attr["scale"] = names.number(scale)
-        seen = int((scores[0, -1] > -1e6).sum())
-        self.window = seen if seen < len(target) else 0
-        if cap:
-            attr["softcap"] = names.number(cap)
-        return self.op(of, "attention", [query, key, value], self.add(target, "attended"), **attr)
 
     # ---- modules ----
 
@@ -275,8 +217,8 @@ class Builder:
         if act:  # a function: the value after it is explained by its op
             self.model.functions[kind] = (event.name, act)
             return
-        name = self.explain(x, of if of + "." != self.base else of, "%s (%s)" % (event.name, kind))
         self.show(event.name)
+        name = self.explain(x, of if of + "." != self.base else of, "%s (%s)" % (event.name, kind))
         head = {"name": self.relative(event.name), "class": kind}
         tail = event.name.rpartition(".")[2]
         if weights:
@@ -288,10 +230,19 @@ class Builder:
         weight, bias = own[leaf], own.get("bias")
         transposed = linear_off(x, y, weight, bias) > CLOSE
         if transposed and linear_off(x, y, weight.T, bias) > CLOSE:
-            raise Unmatched("%s (%s): not x W^T + b, off by %.1e" % (full, head["class"], linear_off(x, y, weight, bias)))
+            raise Unmatched(
+                "%s (%s): not x W^T + b, off by %.1e"
+                % (full, head["class"], linear_off(x, y, weight, bias))
+            )
         size = self.model.names.size
         o, i = weight.T.shape if transposed else weight.shape
-        entry = {**head, "op": "linear", "in": [source], "out": self.add(y, tail), "weight": [size(o), size(i)]}
+        entry = {
+            **head,
+            "op": "linear",
+            "in": [source],
+            "out": self.add(y, tail),
+            "weight": [size(o), size(i)],
+        }
         if bias is not None or full in self.model.bias_keys:
             entry["bias"] = self.model.bias_keys.get(full, True)
         stored = self.model.stored(full, leaf, self.base)
@@ -307,7 +258,10 @@ class Builder:
         width = event.inputs[0].shape[-1]
         norm = Norm(lambda x: self.model.call(module, x), own, width)
         if norm.off > CLOSE:
-            raise Unmatched("%s (%s): no op; the nearest, %s, is off by %.1e" % (event.name, head["class"], norm.op, norm.off))
+            raise Unmatched(
+                "%s (%s): no op; the nearest, %s, is off by %.1e"
+                % (event.name, head["class"], norm.op, norm.off)
+            )
         size, attr = self.model.names.size, {}
         attr["eps"] = self.model.names.number(norm.eps) if norm.eps > 1e-12 else 0
         if norm.offset:
@@ -352,7 +306,9 @@ class Builder:
             function(event)
         except Unmatched as e:
             self.faults.append(str(e))
-            made = [r for r in (rows(a, self.model.n_tokens) for a in event.outputs) if r is not None]
+            made = [
+                r for r in (rows(a, self.model.n_tokens) for a in event.outputs) if r is not None
+            ]
             if made:
                 self.add(made[0], event.name.rpartition(".")[2])
 
@@ -378,7 +334,11 @@ class Builder:
             parent, at = entry["name"].rpartition(".")[0], i + 1
             for j in range(i + 1, len(entries)):
                 other = entries[j]
-                if other.get("op") == "linear" and other["in"] == entry["in"] and other["name"].rpartition(".")[0] == parent:
+                if (
+                    other.get("op") == "linear"
+                    and other["in"] == entry["in"]
+                    and other["name"].rpartition(".")[0] == parent
+                ):
                     entries.insert(at, entries.pop(j))
                     at += 1
         return entries

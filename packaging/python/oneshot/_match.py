@@ -76,8 +76,8 @@ def glu_of(target, gate, up):
 
 
 class Norm:
-    """What a norm computes: op, eps, offset, bias, and whether it has no weight. `off` is the
-    difference between the module and that formula."""
+    """Holds the op of a norm, with its eps, offset and bias. `plain`: the norm has no weight; `off`:
+    the difference between the module and that formula."""
 
     def __init__(self, call, parameters, width):
         generator = numpy.random.default_rng(3)
@@ -107,7 +107,9 @@ class Norm:
         ratio = (y * tiny * exact).sum(1) / ((tiny * exact) ** 2).sum(1)
         eps = float(numpy.median(1 / numpy.maximum(ratio, 1e-30) ** 2 - square))
         eps = max(eps, 0.0)
-        again = [v / numpy.sqrt((v**2).mean(1, keepdims=True) + eps) * exact + shift for v in (x, tiny)]
+        again = [
+            v / numpy.sqrt((v**2).mean(1, keepdims=True) + eps) * exact + shift for v in (x, tiny)
+        ]
         difference = max(off(a, b) for a, b in zip(again, made))
         return (difference, op, eps, offset, weight is None)
 
@@ -126,7 +128,9 @@ def rotate(x, angles, interleaved):
     """Rotates the first elements of x [T, H, Dh] by angles [T, R / 2]."""
     n, y = angles.shape[1], x.copy()
     c, s = numpy.cos(angles)[:, None], numpy.sin(angles)[:, None]
-    one, two = (slice(0, 2 * n, 2), slice(1, 2 * n, 2)) if interleaved else (slice(0, n), slice(n, 2 * n))
+    one, two = (
+        (slice(0, 2 * n, 2), slice(1, 2 * n, 2)) if interleaved else (slice(0, n), slice(n, 2 * n))
+    )
     y[..., one], y[..., two] = x[..., one] * c - x[..., two] * s, x[..., two] * c + x[..., one] * s
     return y
 
@@ -143,8 +147,8 @@ def angles_of(cosine, sine):
 
 
 def scores_fit(query, key, scores, caps):
-    """Returns (scale, cap) with scores = scale * q k^T, or cap tanh of it / cap, where the scores are
-    not masked; None if there is none. query [T, H, Dh], key [T, K, Dh], scores [H, T, T]."""
+    """Returns (scale, cap) with scores = scale * q k^T, or cap tanh of it / cap, where the scores
+    are not masked; None if there is none. query [T, H, Dh], key [T, K, Dh], scores [H, T, T]."""
     n, n_heads = query.shape[:2]
     key = numpy.repeat(key, n_heads // key.shape[1], axis=1)
     product = numpy.einsum("thd,shd->hts", query, key)
@@ -163,18 +167,26 @@ def scores_fit(query, key, scores, caps):
 
 
 def value_columns(target, value, n_heads):
-    """Returns (head width, first, period, heads) of the values in `value` from which attention makes
-    `target`, or None: the first token sees only itself."""
+    """Returns (head width, first, period, heads) of the values in `value` from which attention
+    makes `target`, or None: the first token sees only itself."""
     width = target.shape[1] // n_heads
     at = []
     for head in range(n_heads):
         part = target[0, head * width : (head + 1) * width]
-        fits = [j for j in range(value.shape[1] - width + 1) if off(value[0, j : j + width], part) < CLOSE]
+        fits = [
+            j
+            for j in range(value.shape[1] - width + 1)
+            if off(value[0, j : j + width], part) < CLOSE
+        ]
         if len(fits) != 1:
             return None
         at.append(fits[0])
     own = sorted(set(at))
     steps = {b - a for a, b in zip(own, own[1:])}
-    if len(steps) > 1 or n_heads % len(own) or at != [own[h // (n_heads // len(own))] for h in range(n_heads)]:
+    if (
+        len(steps) > 1
+        or n_heads % len(own)
+        or at != [own[h // (n_heads // len(own))] for h in range(n_heads)]
+    ):
         return None
     return width, own[0], steps.pop() if steps else width, len(own)

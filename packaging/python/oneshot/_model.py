@@ -11,8 +11,22 @@ from ._match import ACTS, angles_of, off, rows
 from ._names import Names
 from ._small import TOKENS
 
-ACT_KEYS = ("hidden_act", "hidden_activation", "activation_function", "hidden_activation_function", "activation", "ffn_act", "mlp_hidden_act")
-ACT_NAMES = {"silu": ("silu",), "gelu": ("gelu",), "gelu_pytorch_tanh": ("gelu_pytorch_tanh", "gelu_new"), "relu": ("relu",), "relu2": ("relu2",)}
+ACT_KEYS = (
+    "hidden_act",
+    "hidden_activation",
+    "activation_function",
+    "hidden_activation_function",
+    "activation",
+    "ffn_act",
+    "mlp_hidden_act",
+)
+ACT_NAMES = {
+    "silu": ("silu",),
+    "gelu": ("gelu",),
+    "gelu_pytorch_tanh": ("gelu_pytorch_tanh", "gelu_new"),
+    "relu": ("relu",),
+    "relu2": ("relu2",),
+}
 
 
 def flat(config, prefix=""):
@@ -32,8 +46,16 @@ class Model:
         self.trust, self.n_tokens, self.made_keys = trust, TOKENS, {}
         self.norms, self.functions = {}, {}  # {class: (name, what it computes)}
         self.config = flat(small.config.to_dict())
-        numbers = {k: v for k, v in self.config.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
-        self.numbers = {k: v for k, v in numbers.items() if "token_id" not in k and k.replace(".", "").replace("_", "").isalnum()}
+        numbers = {
+            k: v
+            for k, v in self.config.items()
+            if isinstance(v, (int, float)) and not isinstance(v, bool)
+        }
+        self.numbers = {
+            k: v
+            for k, v in numbers.items()
+            if "token_id" not in k and k.replace(".", "").replace("_", "").isalnum()
+        }
         self.numbers.update({key: small.json[key] for key in small.keys.values()})
         self.names = Names(small.keys, self.numbers, small.changed)
         self.caps = sorted({float(v) for k, v in self.numbers.items() if "cap" in k and v > 0})
@@ -57,32 +79,59 @@ class Model:
             made = [m for m in made if m is not None]
             if len(made) == 2 and made[0].shape == made[1].shape and made[0].shape[1] <= 512:
                 length = made[0] ** 2 + made[1] ** 2
-                if numpy.ptp(length) < 1e-5 * length.max() and off(made[0][0], numpy.sqrt(length[0])) < 1e-5:
+                if (
+                    numpy.ptp(length) < 1e-5 * length.max()
+                    and off(made[0][0], numpy.sqrt(length[0])) < 1e-5
+                ):
                     self._add_angles(angles_of(made[0], made[1]), float(numpy.sqrt(length.mean())))
         for module in self.modules.values():
             for name, buffer in module.named_buffers(recurse=False):
                 if name.endswith("inv_freq"):
-                    self._add_angles(numpy.outer(numpy.arange(self.n_tokens), buffer.double().numpy()), 1.0)
+                    self._add_angles(
+                        numpy.outer(numpy.arange(self.n_tokens), buffer.double().numpy()), 1.0
+                    )
+        # models that compute angles inside of attention
+        bases = {v for k, v in self.numbers.items() if "theta" in k and v > 1} | {1e4}
+        for base in sorted(bases):
+            for rotated in {self.names.values["Dh"] // part for part in (1, 2, 4)}:
+                powers = numpy.arange(0, rotated, 2) / rotated
+                self._add_angles(numpy.outer(numpy.arange(self.n_tokens), base**-powers), 1.0)
 
     def _add_angles(self, angles, factor):
         turn = numpy.exp(1j * angles)
-        if not any(a.shape == angles.shape and numpy.abs(numpy.exp(1j * a) - turn).max() < 1e-5 for a in self.angles):
+        if not any(
+            a.shape == angles.shape and numpy.abs(numpy.exp(1j * a) - turn).max() < 1e-5
+            for a in self.angles
+        ):
             self.angles.append(angles)
             self._factors.append(factor)
 
     def rope_factor(self, angles):
         """Returns the factor of scores that rope has (yarn); the op rope has it, too."""
-        return 1.0 if angles is None else next(f for a, f in zip(self.angles, self._factors) if a is angles) ** 2
+        return (
+            1.0
+            if angles is None
+            else next(f for a, f in zip(self.angles, self._factors) if a is angles) ** 2
+        )
 
     def rope_attr(self, angles, width, interleaved):
         attr, rotated = {}, 2 * angles.shape[1]
         if rotated < width:
-            share = [v for k, v in self.numbers.items() if k.endswith("partial_rotary_factor")]
-            attr.update({"partial": True} if any(int(width * s) == rotated for s in share) else {"rotary_dim": self.names.size(rotated)})
+            share = [v for k, v in self._given().items() if k.endswith("partial_rotary_factor")]
+            if any(int(width * s) == rotated for s in share):
+                attr["partial"] = True
+            else:  # the default of a class, which the file lacks
+                attr["rotary_dim"] = (
+                    "Dh/%d" % (width // rotated) if width % rotated == 0 else rotated
+                )
         theta = self._theta(angles)
         known = {v for k, v in self._given().items() if k.endswith(("rope_theta",))} or {1e4}
         kind = [v for k, v in self._given().items() if k.endswith(("rope_type", ".type"))]
-        if all(t == "default" for t in kind) and theta and not any(abs(t / theta - 1) < 1e-3 for t in known):
+        if (
+            all(t == "default" for t in kind)
+            and theta
+            and not any(abs(t / theta - 1) < 1e-3 for t in known)
+        ):
             attr["theta"] = self.names.number(theta)
         if interleaved:
             attr["interleaved"] = True
@@ -109,8 +158,9 @@ class Model:
         for key in ACT_KEYS:
             if self.config.get(key) in ACT_NAMES[act]:
                 return self.names.use(key)
-        self.made_keys["activation_of_template"] = act
-        return "activation_of_template"
+        key = "template_" + act
+        self.made_keys[key] = act
+        return key
 
     def counted(self, n, parts):
         """Returns a key with the number n whose name has one of the parts, or n."""
@@ -135,7 +185,11 @@ class Model:
 
     def _biases(self, changes):
         try:
-            members = {k: v for k, v in self.small.json.items() if k not in ("auto_map", "model_type", "architectures")}
+            members = {
+                k: v
+                for k, v in self.small.json.items()
+                if k not in ("auto_map", "model_type", "architectures")
+            }
             config = self.small.kind(**{**members, **changes})
             config.auto_map, config._name_or_path = self.small.json.get("auto_map"), self.small.home
             if config.auto_map is None:
@@ -148,7 +202,13 @@ class Model:
         """Returns the lists of the configuration that have an item for each layer."""
         n = self.names.values["L"]
         full = self.small.config.to_dict()
-        return {k: v for k, v in full.items() if isinstance(v, list) and len(v) == n and all(isinstance(x, (str, int, bool)) for x in v)}
+        return {
+            k: v
+            for k, v in full.items()
+            if isinstance(v, list)
+            and len(v) == n
+            and all(isinstance(x, (str, int, bool)) for x in v)
+        }
 
     # ---- tensors and modules ----
 
@@ -158,7 +218,7 @@ class Model:
             return None
         name = self.tensor_like(self.parameters(self.modules[module])[leaf])
         name = name and name.rpartition(".")[0]
-        return name[len(base):] if name and name.startswith(base) else name
+        return name[len(base) :] if name and name.startswith(base) else name
 
     def tensor_like(self, array):
         """Returns the name of a tensor of the checkpoint with these values, or None."""

@@ -42,7 +42,9 @@ class Block:
             if not name.startswith(self.name + ".") or (name + ".").startswith(self.experts + "."):
                 continue
             own = self.model.parameters(module)
-            found += [(name, own) for p in own.values() if p.ndim == 2 and p.shape[0] == self.count()]
+            found += [
+                (name, own) for p in own.values() if p.ndim == 2 and p.shape[0] == self.count()
+            ]
         return found
 
 
@@ -55,7 +57,11 @@ def find_blocks(model, base):
         own, children = model.parameters(module), list(module.children())
         parent = name.rpartition(".")[0]
         listed = type(module).__name__ == "ModuleList" and len(children) > 1
-        if listed and len({type(c) for c in children}) == 1 and not any((name + ".").startswith(b.experts + ".") for b in blocks):
+        if (
+            listed
+            and len({type(c) for c in children}) == 1
+            and not any((name + ".").startswith(b.experts + ".") for b in blocks)
+        ):
             blocks.append(Block(model, parent, name, False))
         elif sum(p.ndim == 3 for p in own.values()) > 1:
             blocks.append(Block(model, parent, name, True))
@@ -66,13 +72,23 @@ def explain_block(builder, block, event):
     """Writes the entries of a block of experts; raises Unmatched."""
     model, n = builder.model, builder.model.n_tokens
     x = rows(event.inputs[0], n)
-    y = next((r for r in (rows(a, n) for a in event.outputs) if r is not None and r.shape == x.shape), None)
+    y = next(
+        (r for r in (rows(a, n) for a in event.outputs) if r is not None and r.shape == x.shape),
+        None,
+    )
     gates = block.gates()
     if y is None or len(gates) != 1:
-        raise Unmatched("%s: %d modules with a weight [%d, D], want one router" % (block.name, len(gates), block.count()))
+        raise Unmatched(
+            "%s: %d modules with a weight [%d, D], want one router"
+            % (block.name, len(gates), block.count())
+        )
     source = builder.explain(x, block.name, block.name)
     nodes, made, parts = _expert(builder, block, source, x)
-    others = [name for name, v in builder.values.items() if v.shape == y.shape and name not in ("h", source)]
+    others = [
+        name
+        for name, v in builder.values.items()
+        if v.shape == y.shape and name not in ("h", source)
+    ]
     weights, left = _weights(y, made, [builder.values[name] for name in others])
     if weights is None:
         raise Unmatched("%s: its output is no sum of the outputs of its experts" % block.name)
@@ -80,10 +96,22 @@ def explain_block(builder, block, event):
     builder.show(block.experts + ".0")
     relative = builder.relative(block.experts)
     builder.op(block.experts, "zeros", [source], "routed")
-    nodes = nodes + [{"of": "", "op": "moe_combine", "in": ["routed", nodes[-1]["out"], "route"], "out": "routed", "attr": {"expert": "e"}}]
-    kind = "ExpertMLPWithGate" if block.stacked else type(model.modules[block.experts + ".0"]).__name__
+    nodes = nodes + [
+        {
+            "of": "",
+            "op": "moe_combine",
+            "in": ["routed", nodes[-1]["out"], "route"],
+            "out": "routed",
+            "attr": {"expert": "e"},
+        }
+    ]
+    kind = (
+        "ExpertMLPWithGate" if block.stacked else type(model.modules[block.experts + ".0"]).__name__
+    )
     size = model.names.size(block.count(), ("E",) if "E" in model.names.values else ())
-    builder.entries.append({"name": parts or relative + ".{e}", "class": kind, "repeat": size, "nodes": nodes})
+    builder.entries.append(
+        {"name": parts or relative + ".{e}", "class": kind, "repeat": size, "nodes": nodes}
+    )
     builder.add(numpy.einsum("te,etd->td", weights, made), "routed")
     for name, factors in zip(others, left):
         _gated_part(builder, block, name, factors)
@@ -126,9 +154,12 @@ def _router(builder, block, gate, source, x, weights):
     counts = {int(c) for c in chosen.sum(1)}
     if len(counts) != 1:
         raise Unmatched("%s: tokens have %s experts, want one number" % (name, sorted(counts)))
-    biases = [(None, 0)] + [(b, p) for at in (name, block.name) for b, p in
-                            ((at + "." + k, v) for k, v in model.parameters(model.modules[at]).items())
-                            if p.ndim == 1 and p.size == len(own[leaf])]
+    biases = [(None, 0)] + [
+        (b, p)
+        for at in (name, block.name)
+        for b, p in ((at + "." + k, v) for k, v in model.parameters(model.modules[at]).items())
+        if p.ndim == 1 and p.size == len(own[leaf])
+    ]
     k = counts.pop()
     for score in ("softmax", "sigmoid"):
         p = softmax(logits) if score == "softmax" else sigmoid(logits)
@@ -140,18 +171,39 @@ def _router(builder, block, gate, source, x, weights):
             for bias, b in biases:
                 best = numpy.sort(numpy.argsort(-(p + b), 1)[:, :k], 1)
                 if all(chosen[t, best[t]].all() for t in range(len(x))):
-                    _write_router(builder, (name, tail, kind, leaf, bias), source, own, (score, normed, scale, k))
+                    _write_router(
+                        builder,
+                        (name, tail, kind, leaf, bias),
+                        source,
+                        own,
+                        (score, normed, scale, k),
+                    )
                     return
-    raise Unmatched("%s (%s): the weights of experts are neither softmax nor sigmoid of %s" % (name, kind, leaf))
+    raise Unmatched(
+        "%s (%s): the weights of experts are neither softmax nor sigmoid of %s" % (name, kind, leaf)
+    )
 
 
 def _write_router(builder, gate, source, own, how):
     model, (name, tail, kind, leaf, bias), (score, normed, scale, k) = builder.model, gate, how
     builder.show(name)
     size, stored = model.names.size, model.stored(name, leaf, builder.base)
-    shape = [size(own[leaf].shape[0], ("E",) if "E" in model.names.values else ()), size(own[leaf].shape[1], ("D",))]
-    attr = {"top_k": model.counted(k, ("tok", "topk", "top_k", "moe_k")), "norm_topk_prob": model.switch("norm", normed)}
-    entry = {"name": tail, "class": kind, "op": "linear", "in": [source], "out": "router_logits", "weight": shape}
+    shape = [
+        size(own[leaf].shape[0], ("E",) if "E" in model.names.values else ()),
+        size(own[leaf].shape[1], ("D",)),
+    ]
+    attr = {
+        "top_k": model.counted(k, ("tok", "topk", "top_k", "moe_k")),
+        "norm_topk_prob": model.switch("norm", normed),
+    }
+    entry = {
+        "name": tail,
+        "class": kind,
+        "op": "linear",
+        "in": [source],
+        "out": "router_logits",
+        "weight": shape,
+    }
     if score == "softmax" and bias is None and abs(scale - 1) < 1e-4:
         if "bias" in own:
             entry["bias"] = True
@@ -168,7 +220,10 @@ def _write_router(builder, gate, source, own, how):
             if bias.rpartition(".")[0] == name:
                 entry["leaves"] = [leaf, bias.rpartition(".")[2]]
             else:
-                entry["part"] = {"weight": "%s.%s" % (stored or tail, leaf), "bias": builder.relative(bias)}
+                entry["part"] = {
+                    "weight": "%s.%s" % (stored or tail, leaf),
+                    "bias": builder.relative(bias),
+                }
         builder.entries.append(entry)
     if stored and "part" not in entry:
         entry["tensors"] = stored
@@ -184,12 +239,15 @@ def _expert(builder, block, source, x):
     inner = Builder(model, first + ".", {source: x})
     inner.walk([e for e in model.run(first, x) if e.name != first])
     made = numpy.stack([model.call(m, x) for m in model.modules[block.experts]])
-    inner.end(made[0], first, "expert", first)
+    inner.end(made[0], first, "y", first)
     builder.faults += inner.faults
-    for entry in inner.entries:
-        entry["of"] = "" if entry.get("of") in (first, "") else entry.get("of")
-        if entry["of"] is None:
-            del entry["of"]
+    own = {e["out"] for e in inner.entries if "out" in e}
+    for entry in inner.entries:  # names of the expert hide no values around it
+        if "of" in entry:
+            entry["of"] = "" if entry["of"] == first else entry["of"]
+        if "in" in entry:
+            entry["in"] = ["expert_" + n if n in own else n for n in entry["in"]]
+            entry["out"] = "expert_" + entry["out"]
     return inner.grouped(), made, None
 
 
@@ -203,21 +261,34 @@ def _stacked(builder, block, source, x):
             for turned in (False, True):
                 w = own[up].transpose(0, 2, 1) if turned else own[up]
                 d = own[down].transpose(0, 2, 1) if turned else own[down]
-                if up == down or w.shape[2] != width or d.shape[1] != width or w.shape[1] != 2 * d.shape[2]:
+                if (
+                    up == down
+                    or w.shape[2] != width
+                    or d.shape[1] != width
+                    or w.shape[1] != 2 * d.shape[2]
+                ):
                     continue
                 found = _stacked_layout(builder, block, x, w, d)
                 if found:
                     act, first, step, made = found
-                    return _stacked_nodes(builder, block, source, (up, down, turned, act, first, step, d.shape[2])), made, _pattern(builder, block, (w, d, first, step))
+                    return (
+                        _stacked_nodes(
+                            builder, block, source, (up, down, turned, act, first, step, d.shape[2])
+                        ),
+                        made,
+                        _pattern(builder, block, (w, d, first, step)),
+                    )
     raise Unmatched("%s: no layout of its tensors makes its output" % block.experts)
 
 
 def _stacked_layout(builder, block, x, w, d):
     """Returns (activation, first rows of gate and up, step, outputs [E, T, D]), or None."""
-    event = next(e for e in builder.model.trace.events if e.kind == "leave" and e.name == block.experts)
+    event = next(
+        e for e in builder.model.trace.events if e.kind == "leave" and e.name == block.experts
+    )
     y, f = rows(event.outputs[0], builder.model.n_tokens), d.shape[2]
     for first, step in (((0, f), 1), ((f, 0), 1), ((0, 1), 2), ((1, 0), 2)):
-        cut = [w[:, i :: step][:, :f] for i in first]
+        cut = [w[:, i::step][:, :f] for i in first]
         gate, up = (numpy.einsum("td,efd->etf", x, c) for c in cut)
         for act in GATED:
             made = numpy.einsum("etf,edf->etd", ACTS[act](gate) * up, d)
@@ -236,7 +307,9 @@ def _pattern(builder, block, how):
     names = [builder.model.tensor_like(s) for s in _slices(*how)]
     if any(n is None for n in names):
         return None
-    return builder.relative(names[0]).rpartition(".")[0].rpartition(".")[0].rpartition(".")[0] + ".{e}"
+    return (
+        builder.relative(names[0]).rpartition(".")[0].rpartition(".")[0].rpartition(".")[0] + ".{e}"
+    )
 
 
 def _stacked_nodes(builder, block, source, how):
@@ -245,14 +318,35 @@ def _stacked_nodes(builder, block, source, how):
     w, d = (own[k].transpose(0, 2, 1) if turned else own[k] for k in (up, down))
     stored = [model.tensor_like(s) for s in _slices(w, d, first, step)]
     single = all(stored)
-    inner, outer = size(f, ("Fe", "F") if "Fe" in model.names.values else ("F",)), size(d.shape[1], ("D",))
+    inner, outer = size(f, ("Fe", "F") if "Fe" in model.names.values else ("F",)), size(
+        d.shape[1], ("D",)
+    )
     nodes = []
-    for i, (out, shape, tensor) in enumerate((("gate", [inner, outer], up), ("up", [inner, outer], up), ("expert", [outer, inner], down))):
-        name = stored[i].rpartition(".")[0].rpartition(".")[2] if single else ("gate_proj", "up_proj", "down_proj")[i]
-        entry = {"name": name, "class": "Linear" if single else "ExpertSlice", "op": "linear",
-                 "in": [source if i < 2 else "act"], "out": out, "weight": shape}
+    for i, (out, shape, tensor) in enumerate(
+        (
+            ("expert_gate", [inner, outer], up),
+            ("expert_up", [inner, outer], up),
+            ("expert", [outer, inner], down),
+        )
+    ):
+        name = (
+            stored[i].rpartition(".")[0].rpartition(".")[2]
+            if single
+            else ("gate_proj", "up_proj", "down_proj")[i]
+        )
+        entry = {
+            "name": name,
+            "class": "Linear" if single else "ExpertSlice",
+            "op": "linear",
+            "in": [source if i < 2 else "expert_act"],
+            "out": out,
+            "weight": shape,
+        }
         if not single:
-            entry["part"] = {"weight": "%s.%s" % (builder.relative(block.experts), tensor), "at": "e"}
+            entry["part"] = {
+                "weight": "%s.%s" % (builder.relative(block.experts), tensor),
+                "at": "e",
+            }
             if i < 2 and first[i]:
                 entry["part"]["first"] = 1 if step == 2 else inner
             if i < 2 and step == 2:
@@ -261,5 +355,13 @@ def _stacked_nodes(builder, block, source, how):
                 entry["part"]["transposed"] = True
         nodes.append(entry)
         if i == 1:
-            nodes.append({"of": "", "op": "glu", "in": ["gate", "up"], "out": "act", "attr": {"act": model.act(act, GATED)}})
+            nodes.append(
+                {
+                    "of": "",
+                    "op": "glu",
+                    "in": ["expert_gate", "expert_up"],
+                    "out": "expert_act",
+                    "attr": {"act": model.act(act, GATED)},
+                }
+            )
     return nodes

@@ -7,9 +7,31 @@ import math
 CLOSE = 2e-5  # relative difference of a constant that was found from f32 values
 
 # Products and sums that weights have as sizes, in the order of preference.
-SHAPES = ("D", "F", "Fe", "Fs", "V", "H*Dh", "K*Dh", "H*Dh+K*Dh+K*Dh", "D+K*Dh+K*Dh", "F+F", "Fe+Fe",
-          "Fs+Fs", "3*D", "D+D", "E", "Dh", "H", "K", "L", "H*Dh+K*Dh", "D+K*Dh", "H/K*Dh", "H/K*Dh+Dh",
-          "H/K*Dh+Dh+Dh", "Dh+Dh", "Dh+Dh+Dh", "H*Dh+H*Dh")
+SHAPES = (
+    "D",
+    "F",
+    "Fe",
+    "Fs",
+    "V",
+    "H*Dh",
+    "K*Dh",
+    "H*Dh+K*Dh+K*Dh",
+    "D+K*Dh+K*Dh",
+    "F+F",
+    "Fe+Fe",
+    "Fs+Fs",
+    "3*D",
+    "D+D",
+    "E",
+    "Dh",
+    "H",
+    "K",
+    "H*Dh+K*Dh",
+    "D+K*Dh",
+    "H/K*Dh",
+    "H/K*Dh+Dh",
+    "H/K*Dh+Dh+Dh",
+)
 
 
 def evaluate(expression, value):
@@ -50,7 +72,9 @@ class Names:
         if "K" not in self.dims:
             self.dims["K"] = keys["H"]
         if "max_position_embeddings" not in numbers:
-            longest = [k for k in ("n_positions", "seq_length", "max_seq_len", "n_ctx") if k in numbers]
+            longest = [
+                k for k in ("n_positions", "seq_length", "max_seq_len", "n_ctx") if k in numbers
+            ]
             if longest:
                 self.dims["max_position_embeddings"] = longest[0]
         self.values = {symbol: int(evaluate(of, self._key)) for symbol, of in self.dims.items()}
@@ -87,8 +111,12 @@ class Names:
 
     def number(self, x):
         """Returns an expression for a constant, or the number itself."""
-        forms = (("%s", lambda v: v), ("1/%s", lambda v: 1 / v), ("sqrt(%s)", math.sqrt),
-                 ("1/sqrt(%s)", lambda v: 1 / math.sqrt(v)))
+        forms = (
+            ("%s", lambda v: v),
+            ("1/%s", lambda v: 1 / v),
+            ("sqrt(%s)", math.sqrt),
+            ("1/sqrt(%s)", lambda v: 1 / math.sqrt(v)),
+        )
         near = lambda v: abs(v - x) <= CLOSE * abs(x)
         sizes = set(self.dims.values())
         order = sorted(set(self.numbers) - sizes, key=lambda key: (key not in self.changed, key))
@@ -142,7 +170,11 @@ def _every(chosen, numbers):
     others = [i + 1 for i, yes in enumerate(chosen) if not yes]
     for n in range(2, len(chosen) + 1):
         if others == list(range(n, len(chosen) + 1, n)):
-            keys = [k for k, v in numbers.items() if v == n and ("pattern" in k or "step" in k or "every" in k)]
+            keys = [
+                k
+                for k, v in numbers.items()
+                if v == n and ("pattern" in k or "step" in k or "every" in k)
+            ]
             return {"every": keys[0] if keys else n}
     return None
 
@@ -185,10 +217,16 @@ def join_kinds(kinds, rule_of, flags):
         this = [k for k, yes in zip(kinds, chosen) if yes][0]
         rest = [k for k, yes in zip(kinds, chosen) if not yes]
         # the layers of this kind may count as any other
-        joined = join_kinds([rest[0] if yes else k for k, yes in zip(kinds, chosen)], rule_of, flags)
+        joined = join_kinds(
+            [rest[0] if yes else k for k, yes in zip(kinds, chosen)], rule_of, flags
+        )
         if joined is None:
             continue
-        name = row if isinstance(row, str) else next((k for k, v in flags.items() if v == row), "kind%d" % (len(flags) + 1))
+        name = (
+            row
+            if isinstance(row, str)
+            else next((k for k, v in flags.items() if v == row), "kind%d" % (len(flags) + 1))
+        )
         if not isinstance(row, str):
             flags[name] = row
         return _branch(name, *((joined, this) if negated else (this, joined)))
@@ -218,7 +256,10 @@ def print_template(template):
             lines.append('  "%s": [\n%s\n  ]' % (key, _entries(value, 4)))
         elif key == "layer":
             head = {k: v for k, v in value.items() if k != "nodes"}
-            lines.append('  "layer": %s, "nodes": [\n%s\n  ]}' % (json.dumps(head)[:-1], _entries(value["nodes"], 4)))
+            lines.append(
+                '  "layer": %s, "nodes": [\n%s\n  ]}'
+                % (json.dumps(head)[:-1], _entries(value["nodes"], 4))
+            )
         else:
             lines.append('  "%s": %s' % (key, json.dumps(value)))
     return "{\n%s\n}\n" % ",\n".join(lines)
@@ -231,7 +272,12 @@ def _entries(entries, indent):
             lines.append(" " * indent + json.dumps(entry))
             continue
         head = {k: v for k, v in entry.items() if k not in ("nodes", "else")}
-        text = '%s%s, "nodes": [\n%s\n%s]' % (" " * indent, json.dumps(head)[:-1], _entries(entry["nodes"], indent + 2), " " * indent)
+        text = '%s%s, "nodes": [\n%s\n%s]' % (
+            " " * indent,
+            json.dumps(head)[:-1],
+            _entries(entry["nodes"], indent + 2),
+            " " * indent,
+        )
         if "else" in entry:
             text += ', "else": [\n%s\n%s]' % (_entries(entry["else"], indent + 2), " " * indent)
         lines.append(text + "}")

@@ -12,19 +12,52 @@ from safetensors.numpy import save_file
 
 from ._names import print_template
 
-CONFIG = {"architectures": ["ProbeForCausalLM"], "model_type": "probe", "tie_word_embeddings": False,
-          "torch_dtype": "float32", "num_hidden_layers": 1, "max_position_embeddings": 256}
+CONFIG = {
+    "architectures": ["ProbeForCausalLM"],
+    "model_type": "probe",
+    "tie_word_embeddings": False,
+    "torch_dtype": "float32",
+    "num_hidden_layers": 1,
+    "max_position_embeddings": 256,
+}
 
 
 def _graph(entry, width):
-    layer = {"name": "layers.{i}", "class": "Layer", "repeat": 1, "nodes": [
-        {**entry, "in": ["h"], "out": "y"}, {"of": "", "op": "scale", "in": ["y"], "out": "h", "attr": {"by": 1}}]}
+    layer = {
+        "name": "layers.{i}",
+        "class": "Layer",
+        "repeat": 1,
+        "nodes": [
+            {**entry, "in": ["h"], "out": "y"},
+            {"of": "", "op": "scale", "in": ["y"], "out": "h", "attr": {"by": 1}},
+        ],
+    }
     return {
-        "architectures": ["ProbeForCausalLM"], "dims": {"D": width, "V": width, "L": 1}, "head": "lm_head",
-        "before": [{"name": "embed", "class": "Embedding", "op": "embedding", "in": ["input_ids"], "out": "h", "weight": ["V", "D"]},
-                   {"name": "layers", "class": "ModuleList"}],
+        "architectures": ["ProbeForCausalLM"],
+        "dims": {"D": width, "V": width, "L": 1},
+        "head": "lm_head",
+        "before": [
+            {
+                "name": "embed",
+                "class": "Embedding",
+                "op": "embedding",
+                "in": ["input_ids"],
+                "out": "h",
+                "weight": ["V", "D"],
+            },
+            {"name": "layers", "class": "ModuleList"},
+        ],
         "layer": layer,
-        "after": [{"name": "lm_head", "class": "Linear", "op": "linear", "in": ["h"], "out": "logits", "weight": ["V", "D"]}],
+        "after": [
+            {
+                "name": "lm_head",
+                "class": "Linear",
+                "op": "linear",
+                "in": ["h"],
+                "out": "logits",
+                "weight": ["V", "D"],
+            }
+        ],
     }
 
 
@@ -47,7 +80,9 @@ def probe(check, home, entry, weights, call, defaults=None):
     with open(os.path.join(home, "templates", "probe.json"), "w", encoding="utf-8") as f:
         f.write(print_template(graph))
     wanted = os.path.join(home, "logits-of-the-module")
-    save_file({"input_ids": numpy.arange(width), "logits": call(rows).astype(numpy.float32)}, wanted)
+    save_file(
+        {"input_ids": numpy.arange(width), "logits": call(rows).astype(numpy.float32)}, wanted
+    )
     return check(home, "--models-dir", os.path.join(home, "templates"), "--logits", wanted)
 
 

@@ -46,5 +46,8 @@ def wrong_sizes(template, config, shapes):
                 continue
             wanted = [int(evaluate(size, value)) for size in entry["weight"]]
             if wanted != list(shape):
-                wrong.append("%s.weight is %s in the model, and %s by the template, %s" % (name, shape, wanted, entry["weight"]))
+                wrong.append(
+                    "%s.weight is %s in the model, and %s by the template, %s"
+                    % (name, shape, wanted, entry["weight"])
+                )
     return wrong

@@ -5,10 +5,10 @@ import copy
 # Names of sizes in the config.json of many families, and the small values. All products that a
 # weight can have as a size differ, so that the size of a weight has one meaning.
 SIZES = {
-    "D": (("hidden_size", "n_embd", "d_model", "dim"), 120),
+    "D": (("hidden_size", "n_embd", "d_model", "dim"), 130),
     "F": (("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"), 88),
-    "H": (("num_attention_heads", "n_head", "n_heads", "num_heads"), 6),
-    "K": (("num_key_value_heads", "n_head_kv", "num_kv_heads", "num_query_groups"), 3),
+    "H": (("num_attention_heads", "n_head", "n_heads", "num_heads"), 10),
+    "K": (("num_key_value_heads", "n_head_kv", "num_kv_heads", "num_query_groups"), 5),
     "Dh": (("head_dim", "kv_channels", "attention_head_dim"), 16),
     "V": (("vocab_size", "padded_vocab_size"), 131),
     "L": (("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 2),
@@ -17,10 +17,21 @@ SIZES = {
     "Fs": (("shared_expert_intermediate_size", "shared_intermediate_size"), 68),
 }
 LIMITS = {
-    "max_position_embeddings": 256, "n_positions": 256, "seq_length": 256, "max_seq_len": 256,
-    "num_experts_per_tok": 3, "moe_k": 3, "moe_topk": 3, "sliding_window": 7, "n_group": 1,
-    "topk_group": 1, "first_k_dense_replace": 1, "query_pre_attn_scalar": 311,
-    "n_shared_experts": 3, "num_shared_experts": 3, "moe_num_shared_experts": 3,
+    "max_position_embeddings": 256,
+    "n_positions": 256,
+    "seq_length": 256,
+    "max_seq_len": 256,
+    "num_experts_per_tok": 3,
+    "moe_k": 3,
+    "moe_topk": 3,
+    "sliding_window": 7,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "query_pre_attn_scalar": 311,
+    "n_shared_experts": 3,
+    "num_shared_experts": 3,
+    "moe_num_shared_experts": 3,
 }
 TOKENS = 23  # the length of the traced sample, which no size equals
 MOST_LAYERS = 12
@@ -45,8 +56,14 @@ def layers_needed(full, n_layers):
     lists = [v for v in lists if all(isinstance(x, (str, int, bool)) for x in v)]
     kinds = list(zip(*lists))
     least = max((kinds.index(kind) for kind in set(kinds)), default=0) + 1
-    dense = [v for k, v in full.items() if k.startswith("first_k_dense") and isinstance(v, int) and v > 0]
-    every = [v for k, v in full.items() if k.endswith(("sparse_step", "moe_layer_step")) and isinstance(v, int)]
+    dense = [
+        v for k, v in full.items() if k.startswith("first_k_dense") and isinstance(v, int) and v > 0
+    ]
+    every = [
+        v
+        for k, v in full.items()
+        if k.endswith(("sparse_step", "moe_layer_step")) and isinstance(v, int)
+    ]
     return max([2, least] + [3 for _ in dense] + [v for v in every if v <= MOST_LAYERS])
 
 

@@ -29,7 +29,11 @@ def _arrays(value):
             value = torch.view_as_real(value.detach())
             yield numpy.arctan2(*(value[..., i].double().numpy() for i in (1, 0)))
         elif value.dtype != torch.bool:
-            yield value.detach().double().numpy() if value.is_floating_point() else value.detach().numpy()
+            yield (
+                value.detach().double().numpy()
+                if value.is_floating_point()
+                else value.detach().numpy()
+            )
     elif isinstance(value, (tuple, list)):
         for item in value:
             yield from _arrays(item)
@@ -38,25 +42,45 @@ def _arrays(value):
             yield from _arrays(item)
 
 
+def _fused_scores(query, key, _value, attn_mask=None, dropout_p=0.0, is_causal=False, **more):
+    """Returns the scores that scaled_dot_product_attention gives to its softmax."""
+    key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+    scale = more.get("scale") or query.shape[-1] ** -0.5
+    scores = query @ key.transpose(-1, -2) * scale
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if attn_mask is None:
+        return scores
+    if attn_mask.dtype == torch.bool:
+        return scores.masked_fill(~attn_mask, -torch.inf)
+    return scores + attn_mask
+
+
 class _Softmax(torch.overrides.TorchFunctionMode):
-    """Records the scores of every softmax."""
+    """Records the scores of every softmax, and of every call of fused attention."""
 
     def __init__(self, record):
         super().__init__()
         self.record = record
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        if getattr(function, "__name__", "") == "softmax" and isinstance(args[0], torch.Tensor):
+        name = getattr(function, "__name__", "")
+        if name == "softmax" and args and isinstance(args[0], torch.Tensor):
             self.record(args[0])
+        elif name == "scaled_dot_product_attention":
+            self.record(_fused_scores(*args, **(kwargs or {})))
         return function(*args, **(kwargs or {}))
 
 
 class Trace:
-    """The modules of a model, and the events of one forward pass in their order: `enter` and `leave`
-    of each module. prefix: the name of the model in a larger one."""
+    """The modules of a model, and the events of one forward pass in their order: `enter` and
+    `leave` of each module. prefix: the name of the model in a larger one."""
 
     def __init__(self, model, call, prefix=""):
-        named = {(prefix + "." + n if n else prefix) if prefix else n: m for n, m in model.named_modules()}
+        named = {
+            (prefix + "." + n if n else prefix) if prefix else n: m
+            for n, m in model.named_modules()
+        }
         self.modules, self.events, self._stack = named, [], []
         hooks = []
         for name, module in self.modules.items():
@@ -71,16 +95,20 @@ class Trace:
         def hook(module, args, kwargs):
             self._stack.append(name)
             self.events.append(Event("enter", name, _arrays([args, kwargs])))
+
         return hook
 
     def _leave(self, name):
         def hook(module, args, kwargs, output):
             self._stack.pop()
             self.events.append(Event("leave", name, _arrays([args, kwargs]), _arrays(output)))
+
         return hook
 
     def _scores(self, tensor):
-        self.events.append(Event("softmax", self._stack[-1] if self._stack else "", _arrays(tensor)))
+        self.events.append(
+            Event("softmax", self._stack[-1] if self._stack else "", _arrays(tensor))
+        )
 
 
 def events_of(module, name, array):
@@ -99,7 +127,8 @@ def _build(config, trust):
     with contextlib.suppress(Exception):
         config._experts_implementation = "eager"
     return transformers.AutoModelForCausalLM.from_config(
-        config, dtype=torch.float32, attn_implementation="eager", **more).eval()
+        config, dtype=torch.float32, attn_implementation="eager", **more
+    ).eval()
 
 
 def meta_shapes(config, trust):
@@ -112,7 +141,9 @@ def _randomize(model):
     """Gives all weights values that show each of them in the logits."""
     torch.manual_seed(SEED)
     with torch.no_grad():
-        for name, p in list(model.named_parameters()) + [b for b in model.named_buffers() if b[0].endswith("bias")]:
+        for name, p in list(model.named_parameters()) + [
+            b for b in model.named_buffers() if b[0].endswith("bias")
+        ]:
             if p.dim() == 1:
                 p.add_(0.2 * torch.randn(p.shape))
             elif p.dim() > 1:
@@ -134,7 +165,9 @@ class Small:
         os.makedirs(home, exist_ok=True)
         for name in os.listdir(directory):  # code of the model
             if trust and name.endswith(".py"):
-                with open(os.path.join(directory, name), "rb") as of, open(os.path.join(home, name), "wb") as to:
+                with open(os.path.join(directory, name), "rb") as of, open(
+                    os.path.join(home, name), "wb"
+                ) as to:
                     to.write(of.read())
         self._write_config()
         self.config = transformers.AutoConfig.from_pretrained(home, trust_remote_code=trust)
@@ -143,8 +176,13 @@ class Small:
         self.model.save_pretrained(home)
         self._write_config()  # save_pretrained adds keys that the user's file may lack
         generator = numpy.random.default_rng(SEED)
-        self.ids = generator.integers(2, self.model.get_input_embeddings().weight.shape[0], TOKENS).tolist()
-        self.trace = Trace(self.model, lambda m: m(torch.tensor(self.ids)[None], use_cache=False).logits[0].double().numpy())
+        self.ids = generator.integers(
+            2, self.model.get_input_embeddings().weight.shape[0], TOKENS
+        ).tolist()
+        self.trace = Trace(
+            self.model,
+            lambda m: m(torch.tensor(self.ids)[None], use_cache=False).logits[0].double().numpy(),
+        )
 
     def _write_config(self):
         with open(os.path.join(self.home, "config.json"), "w", encoding="utf-8") as f:
@@ -157,13 +195,21 @@ class Small:
     def default(self, key, given):
         """Returns the value of the key if config.json lacks it (given: False), or has null (True).
         Returns None if the class refuses that."""
-        members = {k: v for k, v in self.json.items() if k not in (key, "auto_map", "model_type", "architectures")}
+        first, *rest = key.split(".")
+        members = {
+            k: v
+            for k, v in self.json.items()
+            if k not in (first, "auto_map", "model_type", "architectures")
+        }
         if given:
-            members[key] = None
+            members[first] = None
         try:
-            return getattr(self.kind(**members), key, None)
+            value = getattr(self.kind(**members), first, None)
         except Exception:
             return None
+        for part in rest:  # a member of an object, such as rope_parameters.rope_theta
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
 
     def write_logits(self, path, n=40):
         """Writes the logits of transformers for a sample that is longer than the window."""
@@ -173,7 +219,9 @@ class Small:
         ids = generator.integers(2, self.model.get_input_embeddings().weight.shape[0], n)
         with torch.no_grad():
             logits = self.model(torch.tensor(ids)[None], use_cache=False).logits[0]
-        save_file({"input_ids": ids.astype(numpy.int64), "logits": logits.float().numpy().copy()}, path)
+        save_file(
+            {"input_ids": ids.astype(numpy.int64), "logits": logits.float().numpy().copy()}, path
+        )
 
 
 def call(module, array):
@@ -192,7 +240,10 @@ def rounds_late(module, width):
     """True if a norm rounds 16-bit values once, after the product with its weight."""
     import copy
 
-    half, x = copy.deepcopy(module).to(torch.bfloat16), torch.randn(64, width, generator=torch.Generator().manual_seed(1)).bfloat16()
+    half, x = (
+        copy.deepcopy(module).to(torch.bfloat16),
+        torch.randn(64, width, generator=torch.Generator().manual_seed(1)).bfloat16(),
+    )
     with torch.no_grad():
         got = half(x)
         plain = copy.deepcopy(module).float()

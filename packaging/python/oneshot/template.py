@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-LIMIT = 5e-6  # of the largest |logit|, as for the templates of models/
+# Largest accepted difference of logits, as a share of the largest |logit|.
+LIMIT = 5e-6
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "oneshot")
 
 
@@ -24,12 +25,25 @@ def arguments(words=None):
     parser = argparse.ArgumentParser(
         prog="python -m oneshot.template",
         description="Writes the template of a model that oneshot does not know, and proves it with "
-                    "the logits of transformers.")
-    parser.add_argument("model_dir", metavar="MODEL_DIR", help="directory with config.json; weights are not needed")
-    parser.add_argument("--output", metavar="FILE", help="file of the template (default: standard output)")
-    parser.add_argument("--trust-remote-code", action="store_true", help="runs the Python code of MODEL_DIR (auto_map)")
-    parser.add_argument("--oneshot", metavar="PROGRAM", default=PROGRAM if os.path.exists(PROGRAM) else "oneshot",
-                        help="the program oneshot (default: that of the wheel, else that of PATH)")
+        "the logits of transformers.",
+    )
+    parser.add_argument(
+        "model_dir", metavar="MODEL_DIR", help="directory with config.json; weights are not needed"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help="file of the template (default: standard output)"
+    )
+    parser.add_argument(
+        "--trust-remote-code",
+        action="store_true",
+        help="runs the Python code of MODEL_DIR (auto_map)",
+    )
+    parser.add_argument(
+        "--oneshot",
+        metavar="PROGRAM",
+        default=PROGRAM if os.path.exists(PROGRAM) else "oneshot",
+        help="the program oneshot (default: that of the wheel, else that of PATH)",
+    )
     return parser.parse_args(words)
 
 
@@ -43,7 +57,10 @@ def architecture_of(directory):
         raise SystemExit("template: cannot read %s: %s" % (path, e))
     names = config.get("architectures")
     if not isinstance(names, list) or not names or not isinstance(names[0], str):
-        raise SystemExit("template: %s: architectures is %r, want a list with the name of a class" % (path, names))
+        raise SystemExit(
+            "template: %s: architectures is %r, want a list with the name of a class"
+            % (path, names)
+        )
     return names[0], "auto_map" in config
 
 
@@ -53,8 +70,10 @@ def needed():
         try:
             __import__(name)
         except ImportError as e:
-            raise SystemExit("template: cannot import %s: %s; want torch, transformers and safetensors, such as by "
-                             "`pip install torch transformers`" % (name, e))
+            raise SystemExit(
+                "template: cannot import %s: %s; want torch, transformers and safetensors, such as by "
+                "`pip install torch transformers`" % (name, e)
+            )
 
 
 def run_check(program, *words):
@@ -62,7 +81,9 @@ def run_check(program, *words):
     try:
         done = subprocess.run([program, "check-model", *words], capture_output=True, text=True)
     except OSError as e:
-        raise SystemExit("template: cannot run %s: %s; --oneshot names the program" % (program, e.strerror))
+        raise SystemExit(
+            "template: cannot run %s: %s; --oneshot names the program" % (program, e.strerror)
+        )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -126,7 +147,8 @@ def tell(text):
 
 
 def probes(a, model, home):
-    """Compares each class of norms and activations with its op in liboneshot; prints the results."""
+    """Compares each class of norms and activations with its op in liboneshot, and prints the
+    results."""
     from ._probe import probe_act, probe_norm
 
     check = lambda *words: run_check(a.oneshot, *words)
@@ -135,12 +157,22 @@ def probes(a, model, home):
     for i, (kind, name, op, norm) in enumerate(kinds):
         there, module = os.path.join(home, "probe%d" % i), model.modules[name]
         call = lambda x, module=module: model.call(module, x)
-        done = probe_norm(check, there, norm, model.parameters(module), call) if norm else probe_act(check, there, op, call)
+        done = (
+            probe_norm(check, there, norm, model.parameters(module), call)
+            if norm
+            else probe_act(check, there, op, call)
+        )
         if done:
             off = logits_off(done[1])
-            tell("%s is %s%s: liboneshot differs by %s" % (
-                kind, op, " with offset %g" % norm.offset if norm and norm.offset else "",
-                "%.1e of the largest value" % off if off is not None else done[1].strip()))
+            tell(
+                "%s is %s%s: liboneshot differs by %s"
+                % (
+                    kind,
+                    op,
+                    " with offset %g" % norm.offset if norm and norm.offset else "",
+                    "%.1e of the largest value" % off if off is not None else done[1].strip(),
+                )
+            )
 
 
 def report(architecture, result, proof, wrong):
@@ -161,7 +193,9 @@ def check_source(a, path):
     """Runs check-model on the user's own weights, if the directory has weights."""
     if path is None or not any(n.endswith(".safetensors") for n in os.listdir(a.model_dir)):
         return 0
-    code, said = run_check(a.oneshot, a.model_dir, "--models-dir", os.path.dirname(os.path.abspath(path)))
+    code, said = run_check(
+        a.oneshot, a.model_dir, "--models-dir", os.path.dirname(os.path.abspath(path))
+    )
     tell("check-model %s: %s" % (a.model_dir, said.strip()))
     return code
 
@@ -179,17 +213,23 @@ def main(words=None):
         tries = []
         for perturbed in (True, False):
             try:
-                tries.append(attempt(a, architecture, os.path.join(home, str(perturbed)), perturbed))
+                tries.append(
+                    attempt(a, architecture, os.path.join(home, str(perturbed)), perturbed)
+                )
             except Exception as e:
                 if has_code and not a.trust_remote_code:
-                    raise SystemExit("template: %s: the model is Python code of the directory (auto_map); "
-                                     "--trust-remote-code runs it" % a.model_dir)
+                    raise SystemExit(
+                        "template: %s: the model is Python code of the directory (auto_map); "
+                        "--trust-remote-code runs it" % a.model_dir
+                    )
                 tries.append(e)
             if not isinstance(tries[-1], Exception) and tries[-1][-1].holds:
                 break
         made = [t for t in tries if not isinstance(t, Exception)]
         if not made:
-            raise SystemExit("template: %s: %s: %s" % (a.model_dir, type(tries[0]).__name__, tries[0]))
+            raise SystemExit(
+                "template: %s: %s: %s" % (a.model_dir, type(tries[0]).__name__, tries[0])
+            )
         model, result, text, proof = made[-1] if made[-1][-1].holds else made[0]
         write(a.output, text)
         probes(a, model, home)
