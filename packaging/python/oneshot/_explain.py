@@ -25,6 +25,20 @@ class Unmatched(Exception):
     """A value or a module that no op explains."""
 
 
+class Call:
+    """A call of a module without modules inside: input x and output y [T, W], parameters `own`, and
+    the name of its weight matrix (None: it has none)."""
+
+    def __init__(self, model, event):
+        self.name, self.module = event.name, model.modules[event.name]
+        self.kind, self.tail = type(self.module).__name__, event.name.rpartition(".")[2]
+        made = [[rows(a, model.n_tokens) for a in part] for part in (event.inputs, event.outputs)]
+        self.x, self.y = (next((r for r in part if r is not None), None) for part in made)
+        self.width = event.inputs[0].shape[-1] if event.inputs else 0
+        self.own = model.parameters(self.module)
+        self.weight = next((k for k, p in self.own.items() if p.ndim == 2), None)
+
+
 class Builder(Attention):
     """The entries of one layer, or of the part before or after the layers.
 
@@ -205,34 +219,30 @@ class Builder(Attention):
 
     def leaf(self, event):
         """Writes the entry of a module without modules inside."""
-        module, n = self.model.modules[event.name], self.model.n_tokens
-        x = next((r for r in (rows(a, n) for a in event.inputs) if r is not None), None)
-        y = next((r for r in (rows(a, n) for a in event.outputs) if r is not None), None)
-        if x is None or y is None or off(x, y) == 0:
+        call = Call(self.model, event)
+        if call.x is None or call.y is None or off(call.x, call.y) == 0:
             return
-        own, of = self.model.parameters(module), event.name.rpartition(".")[0]
-        kind = type(module).__name__
-        weights = [k for k, p in own.items() if p.ndim == 2]
-        act = None if weights else act_of(y, x)
+        act = None if call.weight else act_of(call.y, call.x)
         if act:  # a function: the value after it is explained by its op
-            self.model.functions[kind] = (event.name, act)
+            self.model.functions[call.kind] = (event.name, act)
             return
         self.show(event.name)
-        name = self.explain(x, of if of + "." != self.base else of, "%s (%s)" % (event.name, kind))
-        head = {"name": self.relative(event.name), "class": kind}
-        tail = event.name.rpartition(".")[2]
-        if weights:
-            self.linear(event.name, head, name, x, y, own, weights[0], tail)
+        of = event.name.rpartition(".")[0]
+        source = self.explain(call.x, of, "%s (%s)" % (event.name, call.kind))
+        head = {"name": self.relative(event.name), "class": call.kind}
+        if call.weight:
+            self.linear(call, head, source)
         else:
-            self.norm(event, module, head, name, y, own, tail)
+            self.norm(call, head, source)
 
-    def linear(self, full, head, source, x, y, own, leaf, tail):
-        weight, bias = own[leaf], own.get("bias")
+    def linear(self, call, head, source):
+        x, y, full, leaf = call.x, call.y, call.name, call.weight
+        weight, bias = call.own[leaf], call.own.get("bias")
         transposed = linear_off(x, y, weight, bias) > CLOSE
         if transposed and linear_off(x, y, weight.T, bias) > CLOSE:
             raise Unmatched(
                 "%s (%s): not x W^T + b, off by %.1e"
-                % (full, head["class"], linear_off(x, y, weight, bias))
+                % (full, call.kind, linear_off(x, y, weight, bias))
             )
         size = self.model.names.size
         o, i = weight.T.shape if transposed else weight.shape
@@ -240,7 +250,7 @@ class Builder(Attention):
             **head,
             "op": "linear",
             "in": [source],
-            "out": self.add(y, tail),
+            "out": self.add(y, call.tail),
             "weight": [size(o), size(i)],
         }
         if bias is not None or full in self.model.bias_keys:
@@ -254,25 +264,25 @@ class Builder(Attention):
             entry["tensors"] = stored
         self.entries.append(entry)
 
-    def norm(self, event, module, head, source, y, own, tail):
-        width = event.inputs[0].shape[-1]
-        norm = Norm(lambda x: self.model.call(module, x), own, width)
+    def norm(self, call, head, source):
+        width = call.width
+        norm = Norm(lambda x: self.model.call(call.module, x), call.own, width)
         if norm.off > CLOSE:
             raise Unmatched(
                 "%s (%s): no op; the nearest, %s, is off by %.1e"
-                % (event.name, head["class"], norm.op, norm.off)
+                % (call.name, call.kind, norm.op, norm.off)
             )
         size, attr = self.model.names.size, {}
         attr["eps"] = self.model.names.number(norm.eps) if norm.eps > 1e-12 else 0
         if norm.offset:
             attr["offset"] = norm.offset
-        if norm.op == "rms_norm" and self.model.rounds_late(module, width):
+        if norm.op == "rms_norm" and self.model.rounds_late(call.module, width):
             attr["late"] = True
         if width != self.values[source].shape[1]:
             attr["head_dim"] = size(width, ("Dh",))
         if norm.plain:
             attr["plain"] = True
-        entry = {**head, "op": norm.op, "in": [source], "out": self.add(y, tail)}
+        entry = {**head, "op": norm.op, "in": [source], "out": self.add(call.y, call.tail)}
         if not norm.plain:
             entry["weight"] = [size(width, ("Dh",) if "head_dim" in attr else ("D",))]
         if norm.bias:
@@ -280,7 +290,7 @@ class Builder(Attention):
         if norm.leaf != "weight":
             entry["leaves"] = [norm.leaf] + (["bias"] if norm.bias else [])
         entry["attr"] = attr
-        self.model.norms.setdefault(head["class"], (event.name, norm))
+        self.model.norms.setdefault(call.kind, (call.name, norm))
         self.entries.append(entry)
 
     # ---- a span of events ----

@@ -76,8 +76,8 @@ def glu_of(target, gate, up):
 
 
 class Norm:
-    """Holds the op of a norm, with its eps, offset and bias. `plain`: the norm has no weight; `off`:
-    the difference between the module and that formula."""
+    """Holds the op of a norm, with its eps, offset and bias. `plain`: the norm has no weight.
+    `off`: the difference between the module and that formula."""
 
     def __init__(self, call, parameters, width):
         generator = numpy.random.default_rng(3)

@@ -7,7 +7,7 @@ import numpy
 from safetensors.numpy import load_file
 
 from . import _trace
-from ._match import ACTS, angles_of, off, rows
+from ._match import angles_of, off, rows
 from ._names import Names
 from ._small import TOKENS
 

@@ -6,7 +6,6 @@ import numpy
 from ._explain import Builder, Unmatched
 from ._match import ACTS, CLOSE, GATED, off, rows, sigmoid
 
-CHOSEN = 1e-6  # weights of experts below this share of the largest are 0
 
 
 def softmax(x):

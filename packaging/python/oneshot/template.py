@@ -71,8 +71,8 @@ def needed():
             __import__(name)
         except ImportError as e:
             raise SystemExit(
-                "template: cannot import %s: %s; want torch, transformers and safetensors, such as by "
-                "`pip install torch transformers`" % (name, e)
+                "template: cannot import %s: %s; want torch, transformers and safetensors, "
+                "such as by `pip install torch transformers`" % (name, e)
             )
 
 
