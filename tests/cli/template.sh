@@ -7,7 +7,7 @@ export PYTHONPATH=$OSH_SOURCE_DIR/packaging/python ONESHOT_LIBRARY=$(dirname "$O
 python3 - "$OSH_SOURCE_DIR" <<'END'
 import collections, json, sys
 from oneshot._names import SHAPES, Names, evaluate, join_kinds, layer_rule, print_template, window_rule
-from oneshot._sizes import wrong_sizes
+from oneshot._sizes import stored_shape, wrong_sizes
 from oneshot._small import SIZES, TOKENS, layers_needed, make_small
 
 def same(got, want):
@@ -81,6 +81,10 @@ same(wrong_sizes(template, config, shapes), [])
 template["after"][0]["weight"] = ["F"]
 shapes["model.layers.3.self_attn.k_proj.weight"] = [1, 2]
 wrong = wrong_sizes(template, config, shapes)
+stacked = {"weight": ["F", "D"], "part": {"weight": "experts.up", "at": "e", "transposed": True}}
+same(stored_shape("x", stacked, {"layers.0.experts.up": [4, 32, 128]}, "layers.0."), [None, 32])
+del stacked["part"]["at"]
+same(stored_shape("x", stacked, {"layers.0.experts.up": [32, 64]}, "layers.0."), [64, 32])
 assert len(wrong) == 2 and wrong[0].startswith("model.norm.weight is ") and "by the template, ['K*Dh', 'D']" in wrong[1], wrong
 END
 

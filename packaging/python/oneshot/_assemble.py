@@ -4,7 +4,7 @@ import numpy
 
 from ._explain import Builder, Unmatched
 from ._match import CLOSE, off, rows
-from ._moe import explain_block, find_blocks
+from ._moe import explain_block, explain_sum, find_blocks
 from ._names import evaluate, join_kinds, layer_rule, window_rule
 
 NULLS = {"K": "H", "Dh": "D/H"}
@@ -40,6 +40,8 @@ def build_layer(model, name):
     blocks = find_blocks(model, name + ".")
     skipped = [s for b in blocks for s in b.skipped()]
     ends = {b.ends: lambda event, b=b: explain_block(builder, b, event) for b in blocks}
+    for block in (b for b in blocks if b.stacked):
+        ends[block.name] = lambda event, b=block: explain_sum(builder, b, event)
     builder.walk(inside, skipped, ends)
     builder.end(rows(leave.outputs[0], n), name, "h", "the output of " + name)
     return builder
@@ -72,8 +74,9 @@ def build_before(model, layers):
     if stored:
         builder.entries[-1]["tensors"] = stored
     _positions(builder, events[:at], embedding)
+    done = {entry.get("name") for entry in builder.entries}
     rotary = [e.name for e in events[:at] if e.kind == "leave" and "rotary" in e.name.lower()]
-    builder.walk([e for e in events[:at] if e.kind == "leave" and e.name != embedding], rotary)
+    builder.walk([e for e in events[:at] if e.kind == "leave" and e.name not in done], rotary)
     builder.end(
         rows(events[at].inputs[0], n), embedding.rpartition(".")[0], "h", "the input of " + first
     )

@@ -120,6 +120,8 @@ class Model:
             share = [v for k, v in self._given().items() if k.endswith("partial_rotary_factor")]
             if any(int(width * s) == rotated for s in share):
                 attr["partial"] = True
+            elif self._given().get("rotary_dim") == rotated:
+                attr["rotary_dim"] = self.names.use("rotary_dim")
             else:  # the default of a class, which the file lacks
                 attr["rotary_dim"] = (
                     "Dh/%d" % (width // rotated) if width % rotated == 0 else rotated

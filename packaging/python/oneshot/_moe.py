@@ -7,7 +7,6 @@ from ._explain import Builder, Unmatched
 from ._match import ACTS, CLOSE, GATED, off, rows, sigmoid
 
 
-
 def softmax(x):
     e = numpy.exp(x - x.max(1, keepdims=True))
     return e / e.sum(1, keepdims=True)
@@ -127,6 +126,23 @@ def _gated_part(builder, block, name, factors):
             builder.op(block.name, "sigmoid_gate", [gate, name], out)
             return
     raise Unmatched("%s: the factors of %s are no sigmoid of a value" % (block.name, name))
+
+
+def explain_sum(builder, block, event):
+    """Explains the output of a block whose experts are one module: beside their sum, it may have a
+    value that is multiplied by a sigmoid."""
+    y = next(r for r in (rows(a, builder.model.n_tokens) for a in event.outputs) if r is not None)
+    routed = builder.values.get("routed")
+    if routed is None or off(routed, y) < CLOSE:
+        return
+    left = y - routed
+    for name in reversed(list(builder.values)):
+        value = builder.values[name]
+        if value.shape == left.shape:
+            factors = (left * value).sum(1) / (value * value).sum(1)
+            if off(factors[:, None] * value, left) < CLOSE:
+                _gated_part(builder, block, name, factors)
+                return
 
 
 def _weights(y, made, others):

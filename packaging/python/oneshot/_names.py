@@ -21,6 +21,7 @@ SHAPES = (
     "Fe+Fe",
     "Fs+Fs",
     "3*D",
+    "4*D",
     "D+D",
     "E",
     "Dh",

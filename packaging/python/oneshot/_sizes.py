@@ -30,22 +30,37 @@ def values_of(template, config):
     return value
 
 
+def stored_shape(name, entry, shapes, base):
+    """Returns the shape of the weight of an entry in the model; None: it has another name there. Of
+    a tensor with the rows of gate and up, or with other rows, the returned shape has the number of
+    columns, and None as the number of rows."""
+    part = entry.get("part")
+    if not part:
+        return shapes.get(name.replace("{e}", "0") + ".weight")
+    shape = shapes.get(base + part["weight"])
+    if shape is None:
+        return None
+    shape = list(shape[1:] if "at" in part else shape)
+    shape = shape[::-1] if part.get("transposed") else shape
+    return [None, *shape[1:]] if "at" in part else shape
+
+
 def wrong_sizes(template, config, shapes):
     """Returns texts on weights whose size in the model is not that of the template.
 
-    shapes: {name of a parameter: list}. Weights that are parts of tensors are left out."""
+    shapes: {name of a parameter: list}."""
     value, wrong = values_of(template, config), []
-    spans = [_entries(template["before"], ""), _entries(template["after"], "")]
+    spans = [("", template["before"]), ("", template["after"])]
     layer = template["layer"]
     for i in range(int(value("L"))):
-        spans.append(_entries(layer["nodes"], layer["name"].replace("{i}", str(i)) + "."))
-    for span in spans:
-        for name, entry in span:
-            shape = shapes.get(name + ".weight")
-            if "weight" not in entry or shape is None or "part" in entry:
+        spans.append((layer["name"].replace("{i}", str(i)) + ".", layer["nodes"]))
+    for base, entries in spans:
+        for name, entry in _entries(entries, base):
+            shape = stored_shape(name, entry, shapes, base) if "weight" in entry else None
+            if shape is None:
                 continue
             wanted = [int(evaluate(size, value)) for size in entry["weight"]]
-            if wanted != list(shape):
+            if any(n is not None and n != size for n, size in zip(shape, wanted)):
                 wrong.append(
                     "%s.weight is %s in the model, and %s by the template, %s"
                     % (name, shape, wanted, entry["weight"])

@@ -29,6 +29,7 @@ LIMITS = {
     "topk_group": 1,
     "first_k_dense_replace": 1,
     "query_pre_attn_scalar": 311,
+    "rotary_dim": 8,
     "n_shared_experts": 3,
     "num_shared_experts": 3,
     "moe_num_shared_experts": 3,

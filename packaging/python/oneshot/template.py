@@ -228,7 +228,8 @@ def main(words=None):
         made = [t for t in tries if not isinstance(t, Exception)]
         if not made:
             raise SystemExit(
-                "template: %s: %s: %s" % (a.model_dir, type(tries[0]).__name__, tries[0])
+                "template: %s: a small model of its config.json cannot be made or explained: %s: %s"
+                % (a.model_dir, type(tries[0]).__name__, tries[0])
             )
         model, result, text, proof = made[-1] if made[-1][-1].holds else made[0]
         write(a.output, text)
