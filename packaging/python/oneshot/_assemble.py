@@ -164,6 +164,14 @@ def _logits(builder, made, logits):
     return None
 
 
+def not_examined(full):
+    """Returns texts on settings that the small model does not have. full: the configuration."""
+    groups, chosen = full.get("n_group") or 1, full.get("topk_group") or 1
+    if groups > 1 and chosen < groups:
+        return ["n_group is %d: the small model has one group of experts" % groups]
+    return []
+
+
 def assemble(model, architecture):
     """Returns the Result for a model."""
     layers = find_layers(model)
@@ -192,6 +200,7 @@ def assemble(model, architecture):
             return None
         return layer_rule(chosen, model.lists(), model.numbers, model.small.raw)
 
+    faults += not_examined(model.small.full)
     nodes = join_kinds(kinds, rule_of, flags)
     if nodes is None:
         faults.append(
