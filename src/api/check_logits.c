@@ -9,7 +9,7 @@
 
 #include "api/check_logits.h"
 #include "eval/forward.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 #include "ops/kernel.h"
 
 enum { LOGITS_MOST_TOKENS = 4096 };
@@ -23,20 +23,20 @@ typedef struct wanted { // the content of the file
     int64_t n_vocab;    // V
 } wanted;
 
-static osh_status logits_file_find(osh_ctx *cx, const osh_st_entry **out, const osh_st *st,
+static osh_status logits_file_find(osh_ctx *cx, const osh_entry **out, const osh_container *st,
                                    const char *name, const char *path)
 {
-    for (int64_t i = 0; i < osh_st_count(st); i++)
-        if (!strcmp(osh_st_at(st, i)->name, name)) {
-            *out = osh_st_at(st, i);
+    for (int64_t i = 0; i < osh_container_count(st); i++)
+        if (!strcmp(osh_container_at(st, i)->name, name)) {
+            *out = osh_container_at(st, i);
             return OSH_OK;
         }
     return osh_fail(cx, OSH_E_FORMAT, "%s: has no tensor %s, want input_ids [T] and logits [T, V]",
                     path, name);
 }
 
-static osh_status logits_file_ids(osh_ctx *cx, wanted *w, const osh_st *st, const osh_st_entry *e,
-                                  const char *path)
+static osh_status logits_file_ids(osh_ctx *cx, wanted *w, const osh_container *st,
+                                  const osh_entry *e, const char *path)
 {
     osh_status rc = OSH_OK;
     void *raw = NULL; // own [T]
@@ -50,7 +50,7 @@ static osh_status logits_file_ids(osh_ctx *cx, wanted *w, const osh_st *st, cons
         rc = OSH_E_NOMEM;
         goto done;
     }
-    OSH_TRY(osh_st_read(cx, raw, st, e));
+    OSH_TRY(osh_container_read(cx, raw, st, e));
     OSH_NEW(cx, w->sample.offsets, 2);
     w->sample.offsets[1] = n, w->sample.n = 1;
     OSH_NEW(cx, w->sample.ids, n);
@@ -69,10 +69,10 @@ done:
 static osh_status logits_file_read(osh_ctx *cx, wanted *w, const char *path, int64_t n_vocab)
 {
     osh_status rc = OSH_OK;
-    osh_st *st = NULL; // own
-    const osh_st_entry *ids = NULL, *logits = NULL; // views
+    osh_container *st = NULL;                    // own
+    const osh_entry *ids = NULL, *logits = NULL; // views
     w->n_vocab = n_vocab;
-    OSH_TRY(osh_st_open(cx, &st, path));
+    OSH_TRY(osh_container_open(cx, &st, path));
     OSH_TRY(logits_file_find(cx, &ids, st, "input_ids", path));
     OSH_TRY(logits_file_find(cx, &logits, st, "logits", path));
     OSH_TRY(logits_file_ids(cx, w, st, ids, path));
@@ -82,9 +82,9 @@ static osh_status logits_file_read(osh_ctx *cx, wanted *w, const char *path, int
                  path, osh_dtype_name(logits->dtype), logits->ndim,
                  (long long)w->sample.offsets[1], (long long)n_vocab);
     OSH_NEW(cx, w->logits, w->sample.offsets[1] * n_vocab);
-    OSH_TRY(osh_st_read(cx, w->logits, st, logits));
+    OSH_TRY(osh_container_read(cx, w->logits, st, logits));
 done:
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
     return rc;
 }
 
