@@ -46,6 +46,8 @@ NOT_RUN = [  # page, beginning of the command, reason why no test runs it
     ("docs/how-to/packages.md", "cpack", "tests/cli/packages.sh runs it"),
     ("docs/how-to/packages.md", "python3 packaging/wheel.py", "tests/cli/wheel.sh runs it"),
     ("docs/how-to/packages.md", "scripts/release.sh", "needs root, debootstrap and 30 minutes; by hand, for a release"),
+    ("docs/how-to/unknown-model.md", "pip install", "needs pip and the network"),
+    ("docs/how-to/unknown-model.md", "python -m oneshot.template", "tests/cli/template_torch.sh runs it"),
     ("docs/how-to/python.md", "pip install", "needs pip and a wheel; tests/cli/wheel.sh unpacks one"),
     ("docs/explanation/performance.md", "scripts/bench.sh", "an hour, and another program to compare with; by hand"),
     ("docs/internals/measurements.md", "scripts/bench.sh", "an hour, and another program to compare with; by hand"),

@@ -34,6 +34,7 @@ FOREIGN = {
     "bench-gpu.sh": {"like"},
     "site.sh": {"serve"},
     "release.py": {"set", "notes", "tag"},
+    r"oneshot\.template": {"trust-remote-code", "oneshot"},
     "check-gpu.sh": {"out", "steps", "build-dir", "lib-dir", "time-limit", "pack", "results", "scale"},
     "kernel_budgets.py": {"write"},
     "linearity.sh": {"make-model", "samples", "layers", "tokens", "at", "shape", "runs", "out"},

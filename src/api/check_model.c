@@ -5,6 +5,8 @@
  *   272 tensors, 30 layers: 1 wrong, 1 forgotten by the template, 0 aside
  *   one sample of 96 tokens: loss 3.8164; who guesses has ln 49152 = 10.8026
  *
+ * With --logits, the sample is that of the file, and its logits are compared (check_logits.c).
+ *
  * A tensor that no node reads is an error (the template forgets it) if the template has the module
  * of the tensor. In a decoder block the parent of that module is enough. Other unread tensors are
  * listed as aside: tensors of a vision tower, or of layers that text does not use (Mllama's layers
@@ -14,6 +16,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/check_logits.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/rng.h"
@@ -184,8 +187,6 @@ static osh_status sample_run(osh_ctx *cx, osh_buf *b, const char *dir, const osh
     osh_progress pr = {.error = -1};
     double loss = 0;
     bool text = false;
-    OSH_TRY(osh_isa_use(cx, o->isa));
-    OSH_TRY(osh_isa_load(cx));
     OSH_TRY(osh_forward_open(cx, &f, dir, NULL, o->models_dir));
     OSH_TRY(sample_make(cx, &d, &text, dir, f->graph));
     if (d.offsets[1] < 2)
@@ -220,7 +221,12 @@ osh_status osh_check_model(osh_ctx *cx, const char *dir, const osh_check_options
     osh_buf_init(&b, 0);
     osh_buf_init(&c.faults.text, 0);
     OSH_TRY(check_tensors(cx, &c, &b, dir, o->models_dir));
-    if (!c.faults.n) OSH_TRY(sample_run(cx, &b, dir, o));
+    if (!c.faults.n) {
+        OSH_TRY(osh_isa_use(cx, o->isa));
+        OSH_TRY(osh_isa_load(cx));
+        if (o->logits) OSH_TRY(osh_check_logits(cx, &b, dir, o->logits, o->models_dir));
+        else OSH_TRY(sample_run(cx, &b, dir, o));
+    }
     if (c.faults.n || c.n_forgotten)
         OSH_FAIL(
             cx, OSH_E_FORMAT,

@@ -381,10 +381,10 @@ const command osh_commands[] = {
                   "DIR --json"},
      .does = "lists tensors, dtypes and schemes of a checkpoint", .most = 1,
      .want = "checkpoint directory", .more = "--json   prints JSON", .run = run_inspect},
-    {.name = "check-model", .minor = true, .arguments = "DIR [--models-dir DIR]",
+    {.name = "check-model", .minor = true, .arguments = "DIR [--models-dir DIR] [--logits FILE]",
      .examples = {"DIR",
                   "DIR --models-dir my-templates",
-                  "DIR --models-dir my-templates --log-level debug"},
+                  "DIR --models-dir my-templates --logits logits.safetensors"},
      .does = "checks a checkpoint against its template",
      .about = "For authors of templates. Lists tensors that are missing, that differ, or that no "
               "node reads, and computes the loss of a sample. Exit code 1 if checkpoint and "

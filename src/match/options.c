@@ -442,6 +442,9 @@ const osh_field osh_verify_fields[] = {
 #define ROW(field) .name = #field, .offset = offsetof(osh_check_options, field)
 const osh_field osh_check_fields[] = {
     MODELS_DIR_ROW,
+    {ROW(logits), .path = OSH_PATH_READ, .type = OSH_F_STR,
+     .doc = "safetensors file with input_ids [T] and F32 logits [T, V] of another program, to "
+            "compare the logits with. For F32 weights, 5e-6 of the largest logit is the limit"},
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
      .doc = "number of threads. 0: one for each core"},
     ISA_ROW,

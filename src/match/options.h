@@ -148,7 +148,7 @@ typedef struct osh_report_options {
 extern const osh_field osh_report_fields[];
 
 typedef struct osh_check_options {
-    char *models_dir;
+    char *models_dir, *logits;
     int64_t threads;
     char *isa, *progress, *log_level;
 } osh_check_options;

@@ -53,5 +53,39 @@ says '^aside  vision_tower.norm.weight BF16 \[64\]$'
 check 0 seen
 says '^aside  language_model.model.layers.1.cross_attn_attn_gate BF16 \[1\]$'
 says ' 0 wrong, 0 forgotten by the template'
+
+# The logits of a file: those of the program itself, one of them changed, and files of other forms.
+"$OSH_TOOLS/make_model" f32 hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=300 f32=1 samples=1 tokens=8
+"$OSH_TOOLS/logits" f32 5,7,9,11,13 raw
+logits() { # arguments: file, dtype of ids, tokens, vocabulary, number that is added to logit 600
+    python3 - "$@" <<'END'
+import json, struct, sys
+file, dtype, n, vocab, more = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])
+made = list(struct.unpack("<1500f", open("raw", "rb").read()))[: n * vocab]
+if n * vocab > 600:
+    made[600] += more
+ids = struct.pack("<%d%s" % (n, "q" if dtype == "I64" else "i" if dtype == "I32" else "f"), *[5, 7, 9, 11, 13][:n])
+data = ids + struct.pack("<%df" % len(made), *made)
+head = json.dumps({"input_ids": {"dtype": dtype, "shape": [n], "data_offsets": [0, len(ids)]},
+                   "logits": {"dtype": "F32", "shape": [n, vocab], "data_offsets": [len(ids), len(data)]}}).encode()
+open(file, "wb").write(struct.pack("<Q", len(head)) + head + data)
+END
+}
+for dtype in I32 I64; do
+    logits same $dtype 5 300 0
+    check 0 f32 --logits same
+    says '^5 tokens: logits differ from those of same by at most [0-9.]*e[-+]0[0789] of the largest'
+done
+! grep -q guesses out || fail "the sample ran, too"
+logits other I64 5 300 0.1
+check 1 f32 --logits other
+says 'logits differ by [0-9.e+-]* of the largest logit of other, want at most 5e-06'
+logits small I64 5 200 0
+check 1 f32 --logits small
+says 'small: logits is F32 with 2 dimensions, want F32 \[5, 300\]'
+logits words F32 5 300 0
+check 1 f32 --logits words
+says 'words: input_ids is F32 with 1 dimensions, want I32 or I64 \[T\] with 2 to 4096 tokens'
+check 1 f32 --logits f32/model.safetensors.index.json
 check 2 # the directory is not given
 check 1 nowhere
