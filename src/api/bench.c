@@ -12,8 +12,8 @@
 #include "ops/peak.h"
 #include "plan/plan.h"
 
-/* BLOCK: number of bytes of a block; N_BLOCKS, FEW_BLOCKS: number of blocks in the file for the disk
- * (256 MiB), and for a short measurement (OSH_PEAK_SHORT) */
+/* BLOCK: number of bytes of a block; N_BLOCKS: number of blocks in the file for the disk (256 MiB);
+ * FEW_BLOCKS: the number for a short measurement (OSH_PEAK_SHORT) */
 enum { BLOCK = 4 << 20, N_BLOCKS = 64, FEW_BLOCKS = 4 };
 
 /* Matrix multiplications of a decoder layer of SmolLM2-135M. */

@@ -1,6 +1,6 @@
 # families.sh - families with special ops and attributes on the emulated GPU. eval gives the host's
-# numbers except for rounding. An output that is made on the GPU passes verify, and on the host is as
-# near to its source as the host's (eval.sh evaluates outputs on the GPU).
+# numbers except for rounding. An output that is made on the GPU passes verify. On the host, it is
+# as near to its source as an output of the host (eval.sh evaluates outputs on the GPU).
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }
