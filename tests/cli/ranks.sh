@@ -64,7 +64,7 @@ while [ $n -lt $kills ] || [ $killed -lt $((kills / 3)) -a $n -lt 40 ]; do
     start $mpi $ranks ./on $rank LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_WHAT=kill INJECT_AT=$((RANDOM % 50 + 4)) -- \
         "$ONESHOT" $(one rtn out) --progress none >log 2>&1 &
     job_ends $! $mpi 30 || killed=$((killed + 1))
-    [ ! -e out ] || { same out want.rtn "after kills"; }
+    after_kill want.rtn
 done
 [ $killed -ge $((kills / 3)) ] || fail "only $killed of $n runs were killed"
 "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "one process after kills"

@@ -76,7 +76,7 @@ while [ $n -lt $kills ]; do
     # the job may end before the kill
     [ $rank = 0 ] || kill_rank $rank out.oneshot-partial/oneshot.log begin 0.$((RANDOM % 3))$((RANDOM % 10)) || true
     job_ends $! $mpi 30 || killed=$((killed + 1))
-    [ ! -e out ] || same out want.gptq.model "after kills"
+    after_kill want.gptq.model
 done
 [ $killed -ge $((kills / 3)) ] || fail "only $killed of $kills runs were killed"
 "$ONESHOT" $(one gptq model out) >log 2>&1 || fail "one process after kills"
