@@ -78,7 +78,7 @@ static osh_status list_unread(osh_ctx *cx, checked *c, osh_buf *b)
     for (int i = 0; i < c->graph->n_weights; i++)
         if (c->graph->weights[i].tensor >= 0) read[c->graph->weights[i].tensor] = true;
     for (int64_t i = 0; i < ck->n_tensors; i++) {
-        const osh_st_entry *e = ck->tensors[i].e;
+        const osh_entry *e = ck->tensors[i].e;
         if (read[i]) continue;
         bool forgotten = is_forgotten(c, e->name);
         c->n_unread++, c->n_forgotten += forgotten;

@@ -9,7 +9,7 @@
 #include "io/checkpoint.h"
 #include "quant/source.h"
 
-static osh_status entry_shape_text(osh_ctx *cx, osh_buf *b, const osh_st_entry *e)
+static osh_status entry_shape_text(osh_ctx *cx, osh_buf *b, const osh_entry *e)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_buf_append(cx, b, "[", 1));
@@ -26,7 +26,7 @@ static osh_status checkpoint_list(osh_ctx *cx, osh_buf *b, const osh_checkpoint 
     osh_buf shape;
     osh_buf_init(&shape, 0);
     for (int64_t i = 0; i < ck->n_tensors; i++) {
-        const osh_st_entry *e = ck->tensors[i].e;
+        const osh_entry *e = ck->tensors[i].e;
         osh_buf_clear(&shape);
         OSH_TRY(entry_shape_text(cx, &shape, e));
         OSH_TRY(osh_buf_line(cx, b, "%-60s %-8s %s  %s", e->name, osh_dtype_name(e->dtype),
@@ -46,7 +46,7 @@ static osh_status checkpoint_as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoi
     const char *stranger = !arch ? "it" : osh_graph_knows(cx, arch, NULL) ? NULL : arch;
     OSH_TRY(checkpoint_list(cx, b, ck));
     for (int64_t i = 0; i < ck->n_tensors; i++) {
-        const osh_st_entry *e = ck->tensors[i].e;
+        const osh_entry *e = ck->tensors[i].e;
         bytes += e->end - e->begin, of[e->dtype] += e->end - e->begin;
     }
     OSH_TRY(osh_buf_line(cx, b, "architecture %s, %ld tensors in %d files, %ld bytes:",
@@ -84,7 +84,7 @@ static osh_status checkpoint_as_json(osh_ctx *cx, osh_buf *b, const osh_checkpoi
         cJSON_AddItemToObject(root, "quantization_config",
                               cJSON_Duplicate(ck->config->quantization_config, 1));
     for (int64_t i = 0; i < ck->n_tensors; i++) {
-        const osh_st_entry *e = ck->tensors[i].e;
+        const osh_entry *e = ck->tensors[i].e;
         cJSON *o = cJSON_CreateObject();
         cJSON_AddStringToObject(o, "name", e->name);
         cJSON_AddStringToObject(o, "dtype", osh_dtype_name(e->dtype));
@@ -164,7 +164,7 @@ osh_status osh_list_modules(osh_ctx *cx, const char *dir, osh_sink sink, void *u
     OSH_TRY(osh_checkpoint_open(cx, &ck, dir));
     OSH_TRY(classes_print(cx, &b, ck));
     for (int64_t i = 0; i < ck->n_tensors; i++) {
-        const osh_st_entry *e = ck->tensors[i].e;
+        const osh_entry *e = ck->tensors[i].e;
         for (size_t k = 0; k < sizeof leaves / sizeof *leaves && e->ndim == 2; k++)
             if (osh_ends_with(e->name, strlen(e->name), leaves[k]))
                 OSH_TRY(osh_buf_line(cx, &b, "%.*s", (int)(strlen(e->name) - strlen(leaves[k])),

@@ -41,7 +41,7 @@ static const char *main_dtype(const osh_checkpoint *ck)
     int64_t of[OSH_N_DTYPES] = {0};
     int most = 0;
     for (int64_t i = 0; i < ck->n_tensors; i++) {
-        const osh_st_entry *e = ck->tensors[i].e;
+        const osh_entry *e = ck->tensors[i].e;
         of[e->dtype] += e->end - e->begin;
     }
     for (int d = 0; d < OSH_N_DTYPES; d++)
@@ -63,7 +63,7 @@ static osh_status inspect_model(osh_ctx *cx, osh_buf *b, const osh_checkpoint *c
         bytes += ck->tensors[i].e->end - ck->tensors[i].e->begin;
     for (int64_t i = 0; dense && i < dense->n_tensors; i++) {
         double elements = 1;
-        const osh_st_entry *e = dense->tensors[i].e;
+        const osh_entry *e = dense->tensors[i].e;
         for (int k = 0; k < e->ndim; k++) elements *= (double)e->shape[k];
         n += elements;
     }

@@ -148,7 +148,7 @@ int64_t osh_held_reread(const osh_budget *p)
 
 size_t osh_band_row_out(const osh_budget *p, const osh_linear *l)
 {
-    const osh_st_entry *t = &p->manifest->out[l->out.first];
+    const osh_entry *t = &p->manifest->out[l->out.first];
     return (size_t)((t->end - t->begin) / l->O);
 }
 
@@ -226,7 +226,7 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
     osh_linear_job job = {.scheme = l->scheme, .w = &whole, .room = &whole};
     size_t stays = osh_job_result_bytes(&job) + osh_mem_gross(OSH_BAND_ITEM_BYTES);
     for (int k = 1; k < l->out.n; k++) {
-        const osh_st_entry *t = &p->manifest->out[l->out.first + k];
+        const osh_entry *t = &p->manifest->out[l->out.first + k];
         stays += osh_mem_gross((size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES);
     }
     return (int64_t)stays;
@@ -276,7 +276,7 @@ int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int6
         osh_band_room_linear(&linears, p, i);
         band_bytes_widen(&each, p, i);
         any = true;
-        const osh_st_entry *e = p->in->ck->tensors[p->match->linears[i].tensor].e;
+        const osh_entry *e = p->in->ck->tensors[p->match->linears[i].tensor].e;
         n_bytes += e->end - e->begin;
     }
     n_workers = osh_stream_workers(n_workers, n_bytes);

@@ -75,7 +75,7 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
     const osh_budget *p = c->p;
     const osh_graph *g = p->in->graph;
     if (kind == OSH_LAYOUT_WEIGHT) {
-        const osh_st_entry *e = osh_weight_entry(g, p->in->ck, (int)index);
+        const osh_entry *e = osh_weight_entry(g, p->in->ck, (int)index);
         return (int64_t)osh_arena_gross((size_t)(e->end - e->begin));
     }
     if (kind != OSH_LAYOUT_ROWS) {

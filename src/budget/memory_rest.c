@@ -25,7 +25,7 @@ static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *d
         if ((p->in->pipeline != OSH_PIPELINE_DATAFREE && !osh_wants_no_data(l)) ||
             osh_stream_takes(p, i))
             continue;
-        const osh_st_entry *e = p->in->ck->tensors[l->tensor].e;
+        const osh_entry *e = p->in->ck->tensors[l->tensor].e;
         osh_tensor w = osh_tensor_view(l->dtype, 2, (int64_t[]){l->O, l->I}, NULL);
         osh_linear_job job = {.name = l->name, .scheme = l->scheme, .w = &w};
         int64_t weight = (int64_t)osh_tensor_gross((size_t)(e->end - e->begin));
@@ -40,7 +40,7 @@ static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *d
 static void memory_count_io(const osh_budget *p, osh_memory *m, bool *seen)
 {
     for (int i = 0; i < p->match->n_linears; i++) {
-        const osh_st_entry *e = p->in->ck->tensors[p->match->linears[i].tensor].e;
+        const osh_entry *e = p->in->ck->tensors[p->match->linears[i].tensor].e;
         bool datafree =
             p->in->pipeline == OSH_PIPELINE_DATAFREE || osh_wants_no_data(&p->match->linears[i]);
         if (datafree) m->read_bytes += e->end - e->begin;

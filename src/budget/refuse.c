@@ -137,7 +137,7 @@ void osh_memory_enforce(osh_ctx *cx, const osh_budget *p)
 {
     const osh_memory *m = &p->memory;
     for (int s = 0; m->direct && s < p->in->ck->n_shards; s++)
-        osh_st_read_direct(p->in->ck->shards[s]);
+        osh_container_read_direct(p->in->ck->shards[s]);
     if (p->in->opt->device_memory > 0 && !p->in->on_device)
         osh_mem_limit(cx, OSH_MEM_DEVICE, (size_t)p->in->opt->device_memory);
     if (p->in->opt->host_memory > 0)

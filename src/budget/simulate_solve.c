@@ -15,7 +15,7 @@ int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 {
     int64_t n = 0;
     for (int k = 0; k < l->out.n; k++) {
-        const osh_st_entry *e = &p->manifest->out[l->out.first + k];
+        const osh_entry *e = &p->manifest->out[l->out.first + k];
         n += (int64_t)osh_mem_gross((size_t)(e->end - e->begin));
     }
     return n;

@@ -16,7 +16,7 @@ int64_t osh_sim_weight_bytes(const osh_sim *s, int w)
 
 static void sim_load_one(osh_sim *s, int w)
 {
-    const osh_st_entry *e = osh_weight_entry(s->p->in->graph, s->p->in->ck, w);
+    const osh_entry *e = osh_weight_entry(s->p->in->graph, s->p->in->ck, w);
     s->weights.loaded[w] = s->weights.ever[w] = true;
     s->weights.bytes += osh_sim_weight_bytes(s, w);
     if (!s->weights.began)

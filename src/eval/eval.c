@@ -318,7 +318,7 @@ static osh_status scores_write_panel(osh_ctx *cx, scores *sc, const osh_eval_mod
                    .nll = sc->nll / n,
                    .perplexity = osh_math_exp(sc->nll / n)};
     for (int64_t i = 0; i < ck->n_shards; i++)
-        p.model_bytes += osh_st_stamp(ck->shards[i])->n_bytes;
+        p.model_bytes += osh_container_stamp(ck->shards[i])->n_bytes;
     if (m->ref)
         p.reference_perplexity = osh_math_exp(sc->ref_nll / n), p.kl_mean = sc->kl / n,
         p.kl_p99 = sc->kl_p99, p.top1 = (double)sc->agree / n;

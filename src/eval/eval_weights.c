@@ -34,20 +34,20 @@ struct osh_eval_weights {
     char *block;        // view
     bool ahead, direct; // ahead: true if a thread prefetches the next step; direct: true if cuFile
                         // reads files to the GPU
-    const osh_st *shard; // view: shard whose file is open; NULL: none
+    const osh_container *shard; // view: shard whose file is open; NULL: none
     osh_file *file;      // own
     osh_cuda_file *gpu_file; // own: `file`, opened for cuFile
     osh_read_ahead *reader; // own; NULL: the caller's thread reads
 };
 
-static const osh_st_entry *placed_entry(const placed *p)
+static const osh_entry *placed_entry(const placed *p)
 {
     return osh_weight_entry(p->f->graph, osh_source_checkpoint(p->f->source), p->weight);
 }
 
 static int64_t placed_stored_bytes(const placed *p)
 {
-    const osh_st_entry *e = placed_entry(p);
+    const osh_entry *e = placed_entry(p);
     return e->end - e->begin;
 }
 
@@ -159,7 +159,7 @@ void osh_eval_weights_place(osh_eval_weights *e, osh_device *d, char *block, boo
         int64_t at = ahead && s % 2 ? e->pair - e->steps[s].bytes : 0;
         for (int i = e->steps[s].first; i < e->steps[s].first + e->steps[s].n; i++) {
             placed *p = &e->placed[i];
-            const osh_st_entry *from = placed_entry(p);
+            const osh_entry *from = placed_entry(p);
             p->t = osh_tensor_view(from->dtype, from->ndim, from->shape, block + at);
             p->t.device = d;
             at += placed_gross_bytes(p);
@@ -182,12 +182,12 @@ static void shard_close(osh_ctx *cx, osh_eval_weights *e)
 
 /* Opens the file of a shard if it is not open. One file is open at a time, because successive
  * weights are mostly in the same file. */
-static osh_status shard_open(osh_ctx *cx, osh_eval_weights *e, const osh_st *shard)
+static osh_status shard_open(osh_ctx *cx, osh_eval_weights *e, const osh_container *shard)
 {
     osh_status rc = OSH_OK;
     if (e->shard == shard) goto done;
     shard_close(cx, e);
-    OSH_TRY(osh_st_reopen(cx, &e->file, shard));
+    OSH_TRY(osh_container_reopen(cx, &e->file, shard));
     osh_file_use_direct(e->file);
     OSH_TRY(osh_cuda_file_open(cx, &e->gpu_file, e->device, e->file));
     e->shard = shard;
@@ -201,8 +201,8 @@ static osh_status placed_read(osh_ctx *cx, osh_eval_weights *e, placed *p, bool 
     osh_status rc = OSH_OK;
     osh_tensor *h = NULL; // own
     const osh_device_type *type = e->device->type;
-    const osh_st_entry *from = NULL;
-    const osh_st *shard =
+    const osh_entry *from = NULL;
+    const osh_container *shard =
         !e->direct
             ? NULL
             : osh_weight_stored(&from, p->f->graph, osh_source_checkpoint(p->f->source), p->weight);

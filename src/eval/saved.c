@@ -149,9 +149,9 @@ typedef struct saving { // state of the callback that writes model.safetensors
     const osh_eval_models *m; // view
     const char *header;       // view
     size_t header_bytes;
-    const osh_st_entry *hidden; // view
+    const osh_entry *hidden;    // view
     const osh_tensor *of[2];    // views: weight and bias of the head; NULL: no bias
-    const osh_st_entry *at[2];  // views: their entries
+    const osh_entry *at[2];     // views: their entries
 } saving;
 
 /* Receives the rows of a batch of another rank. *row: own. n_tokens: tokens of the batch. */
@@ -216,15 +216,17 @@ static osh_status saved_write_tensors(osh_ctx *cx, const char *path, const osh_e
     const osh_graph *g = m->f->graph;
     const osh_value *v = &g->values[g->hidden];
     char names[3][24] = {"hidden.weight", "lm_head.weight", "lm_head.bias"}, *header = NULL;
-    osh_st_entry e[3] = {{.name = names[0], .dtype = v->dtype, .ndim = 2,
-                          .shape = {m->d.offsets[m->d.n], v->width}},
-                         {.name = names[1], .dtype = head->dtype, .ndim = 2,
-                          .shape = {head->shape[0], head->shape[1]}},
-                         {.name = names[2], .ndim = 1}};
-    osh_st_entry *list[3] = {&e[0], &e[1], &e[2]};
+    osh_entry e[3] = {
+        {.name = names[0], .dtype = v->dtype, .ndim = 2, .shape = {m->d.offsets[m->d.n], v->width}},
+        {.name = names[1],
+         .dtype = head->dtype,
+         .ndim = 2,
+         .shape = {head->shape[0], head->shape[1]}},
+        {.name = names[2], .ndim = 1}};
+    osh_entry *list[3] = {&e[0], &e[1], &e[2]};
     saving s = {.m = m, .hidden = &e[0], .of = {head, bias}, .at = {&e[1], &e[2]}};
     if (bias) e[2].dtype = bias->dtype, e[2].shape[0] = bias->shape[0];
-    OSH_TRY(osh_st_layout_of(cx, &header, &s.header_bytes, list, bias ? 3 : 2));
+    OSH_TRY(osh_safetensors_layout(cx, &header, &s.header_bytes, list, bias ? 3 : 2));
     s.header = header;
     OSH_TRY(osh_file_write_by(cx, path, saving_fill, &s));
 done:

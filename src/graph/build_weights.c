@@ -43,7 +43,7 @@ static bool config_ties(const osh_builder *b)
 static osh_status weight_check_stored(osh_ctx *cx, const osh_ckpt_tensor *t, const char *name,
                                       int ndim, const int64_t *shape)
 {
-    const osh_st_entry *e = t->e;
+    const osh_entry *e = t->e;
     /* A tensor without dimensions has one element. */
     bool same = e->ndim == ndim || (!e->ndim && ndim == 1 && shape[0] == 1);
     for (int i = 0; same && i < e->ndim; i++) same = e->shape[i] == shape[i];

@@ -35,8 +35,8 @@ osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
 bool osh_weight_is_stored(const osh_graph *g, const osh_checkpoint *ck, int weight);
 /* Returns the file that contains the bytes of the weight as bytes [begin, end) of *e. Returns NULL
  * if the weight is computed when it is read, or if its checksum must be recorded. */
-const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g,
-                                const osh_checkpoint *ck, int weight);
+const osh_container *osh_weight_stored(const osh_entry **e, const osh_graph *g,
+                                       const osh_checkpoint *ck, int weight);
 osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g,
                            const osh_checkpoint *ck, int weight);
 /* Returns the bytes of the loaded weight, with the allocator's overhead. */

@@ -46,8 +46,8 @@ typedef struct osh_weight {
     osh_dtype by_rows;
     bool compressed; // true if the weight is stored as codes and scales, and the caller makes the
                      // tensor in osh_weights
-    osh_st_entry *part; // own: the part of the stored tensor that is the weight; NULL: the whole
-                        // tensor
+    osh_entry *part; // own: the part of the stored tensor that is the weight; NULL: the whole
+                     // tensor
 } osh_weight;
 
 typedef struct osh_node {
@@ -164,7 +164,7 @@ osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkp
 bool osh_node_routes(const osh_node *n);
 /* Returns the description of the tensor (or part of a tensor) from which the weight is read
  * (parts.c). */
-const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight);
+const osh_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight);
 /* Returns the index of the module; -1: no module has this name. */
 int osh_graph_module(const osh_graph *g, const char *name);
 /* Adds the original model to the graph of the model that will change. changed[i] is true if the

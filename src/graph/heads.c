@@ -98,7 +98,7 @@ bool osh_head_has_shape(const osh_hf_config *c, const char *name, size_t n, int6
            is_outside_blocks(name) && !is_table(name, n) && !strstr(name, "emb");
 }
 
-bool osh_head_is(const osh_hf_config *c, const osh_st_entry *tensor)
+bool osh_head_is(const osh_hf_config *c, const osh_entry *tensor)
 {
     const char *name = tensor->name;
     size_t n = tensor_module_length(name);

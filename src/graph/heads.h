@@ -20,7 +20,7 @@ typedef struct osh_missing_head {
 bool osh_head_missing(osh_missing_head *out, const osh_checkpoint *ck);
 /* True if the name or shape (osh_head_has_shape) of a tensor shows that it is the weight of the
  * output head, or one of the tensors of the head's compressed weight. */
-bool osh_head_is(const osh_hf_config *c, const osh_st_entry *tensor);
+bool osh_head_is(const osh_hf_config *c, const osh_entry *tensor);
 /* True if a weight [O, I] has vocab_size rows (config.json), and its module is outside of decoder
  * blocks and towers and does not have the name of an embedding table. `name` (n bytes) is the name
  * of the module, or of one of its tensors. */

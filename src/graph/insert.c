@@ -102,7 +102,7 @@ osh_status osh_graph_add_weight(osh_ctx *cx, osh_graph *g, int *index, const osh
                                 int64_t tensor)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *e = ck->tensors[tensor].e;
+    const osh_entry *e = ck->tensors[tensor].e;
     osh_weight *w = osh_realloc(cx, g->weights, (size_t)(g->n_weights + 1) * sizeof *w);
     if (!w) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", e->name);
     g->weights = w;

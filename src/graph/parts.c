@@ -38,7 +38,7 @@ done:
 }
 
 /* Removes the dimensions of 1 from the shape of a vector, such as [1, E] or [1, 1, H, 1]. */
-static void part_flatten(osh_st_entry *e)
+static void part_flatten(osh_entry *e)
 {
     int n = 0;
     for (int d = 0; d < e->ndim; d++)
@@ -49,15 +49,15 @@ static void part_flatten(osh_st_entry *e)
 
 /* Sets offsets and strides of the part. `rows` is the dimension of the tensor along which the rows
  * of the part are numbered; `columns` is the dimension of the columns. */
-static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry *stored,
-                             const rule *r, int ndim, const int64_t *shape)
+static osh_status part_place(osh_ctx *cx, osh_entry *part, const osh_entry *stored, const rule *r,
+                             int ndim, const int64_t *shape)
 {
     osh_status rc = OSH_OK;
     int lead = r->at >= 0, rows = lead + (ndim > 1 && r->transposed),
         columns = lead + !r->transposed;
     // view: the shape without the dimension 1 in the middle of a convolution, or before a bias
-    osh_st_entry whole = *stored;
-    const osh_st_entry *e = &whole;
+    osh_entry whole = *stored;
+    const osh_entry *e = &whole;
     while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)
         whole.shape[1] = whole.shape[2], whole.ndim--;
     if (ndim == 1 && !lead) part_flatten(&whole);
@@ -77,8 +77,8 @@ static osh_status part_place(osh_ctx *cx, osh_st_entry *part, const osh_st_entry
         OSH_FAIL(cx, OSH_E_FORMAT, "tensor %s is %s, want BF16, F16 or F32", e->name,
                  osh_dtype_name(e->dtype));
     for (int d = e->ndim - 1; d >= lead; d--) step[d] = matrix, matrix *= e->shape[d];
-    *part = (osh_st_entry){.dtype = e->dtype, .ndim = ndim,
-                           .shape = {shape[0], ndim > 1 ? shape[1] : 0}};
+    *part =
+        (osh_entry){.dtype = e->dtype, .ndim = ndim, .shape = {shape[0], ndim > 1 ? shape[1] : 0}};
     part->at = e->begin + (lead ? r->at * matrix : 0) + r->first * step[rows];
     if (ndim > 1 && r->column > 0) part->at += r->column * step[columns];
     part->row = r->step * step[rows], part->column = ndim > 1 ? step[columns] : size;
@@ -115,7 +115,7 @@ done:
     return rc;
 }
 
-const osh_st_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight)
+const osh_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight)
 {
     const osh_weight *w = &g->weights[weight];
     return w->part ? w->part : ck->tensors[w->tensor].e;

@@ -104,7 +104,7 @@ static osh_status read_rows(osh_ctx *cx, reading *r, const osh_weight *w)
     int64_t D = w->shape[1], bad;
     osh_tensor rows = room_shape(ROOM_ROWS, w, 0, r->m);
     OSH_TRY(room_tensor(cx, &r->rows, (osh_where){NULL, OSH_LIFE_LONG}, &rows));
-    OSH_TRY(osh_st_reopen(cx, &r->f, r->ck->shards[r->t->shard]));
+    OSH_TRY(osh_container_reopen(cx, &r->f, r->ck->shards[r->t->shard]));
     OSH_TRY(osh_parallel_for(cx, osh_div_up(r->m, PIECE), read_piece, r));
     if ((bad = osh_find_nonfinite(r->rows->data, r->rows->dtype, r->m * D)) >= 0)
         OSH_FAIL(cx, OSH_E_NUMERIC, "tensor %s: element %lld is not finite", w->name,

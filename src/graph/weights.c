@@ -84,8 +84,8 @@ bool osh_weight_is_stored(const osh_graph *g, const osh_checkpoint *ck, int weig
     return stored_tensor(g, ck, weight) != NULL;
 }
 
-const osh_st *osh_weight_stored(const osh_st_entry **e, const osh_graph *g,
-                                const osh_checkpoint *ck, int weight)
+const osh_container *osh_weight_stored(const osh_entry **e, const osh_graph *g,
+                                       const osh_checkpoint *ck, int weight)
 {
     const osh_ckpt_tensor *t = ck->sums ? NULL : stored_tensor(g, ck, weight);
     if (!t) return NULL;
@@ -123,7 +123,7 @@ done:
 size_t osh_weight_bytes(const osh_graph *g, const osh_checkpoint *ck, int weight)
 {
     if (g->weights[weight].tensor < 0 && !g->weights[weight].part) return 0;
-    const osh_st_entry *e = osh_weight_entry(g, ck, weight);
+    const osh_entry *e = osh_weight_entry(g, ck, weight);
     return osh_tensor_gross((size_t)(e->end - e->begin));
 }
 

@@ -93,11 +93,11 @@ static osh_status open_shards(osh_ctx *cx, osh_checkpoint *ck)
             rc = OSH_E_NOMEM;
             goto done;
         }
-        rc = osh_st_open(cx, &ck->shards[i], path);
+        rc = osh_container_open(cx, &ck->shards[i], path);
         if (rc && ck->n_shards > 1)
             osh_note(cx, "opening shard %d of %d named by %s", i + 1, ck->n_shards, index_name);
         if (rc) goto done;
-        ck->n_tensors += osh_st_count(ck->shards[i]);
+        ck->n_tensors += osh_container_count(ck->shards[i]);
     }
 done:
     osh_free(cx, path);
@@ -112,8 +112,8 @@ static osh_status shards_list_tensors(osh_ctx *cx, osh_checkpoint *ck)
     OSH_NEW(cx, ck->tensors, ck->n_tensors);
     OSH_TRY(osh_map_new_views(cx, &ck->by_name, (size_t)ck->n_tensors));
     for (int s = 0; s < ck->n_shards; s++)
-        for (int64_t i = 0; i < osh_st_count(ck->shards[s]); i++) {
-            const osh_st_entry *e = osh_st_at(ck->shards[s], i);
+        for (int64_t i = 0; i < osh_container_count(ck->shards[s]); i++) {
+            const osh_entry *e = osh_container_at(ck->shards[s], i);
             if (osh_map_get(ck->by_name, e->name, strlen(e->name), &other))
                 OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s is twice, in %s and in %s", ck->dir, e->name,
                          ck->shard_names[ck->tensors[other].shard], ck->shard_names[s]);
@@ -244,7 +244,7 @@ void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck)
     osh_checkpoint_free_changes(cx, ck);
     osh_checkpoint_unwatch(cx, ck);
     for (int i = 0; i < ck->n_shards; i++) {
-        osh_st_close(cx, ck->shards[i]);
+        osh_container_close(cx, ck->shards[i]);
         osh_free(cx, ck->shard_names[i]);
     }
     osh_free(cx, ck->shards);
@@ -262,8 +262,9 @@ int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck)
 {
     int64_t sum = 0;
     for (int s = 0; s < ck->n_shards; s++)
-        for (int64_t i = 0; i < osh_st_count(ck->shards[s]); i++)
-            sum += osh_st_at(ck->shards[s], i)->end - osh_st_at(ck->shards[s], i)->begin;
+        for (int64_t i = 0; i < osh_container_count(ck->shards[s]); i++)
+            sum +=
+                osh_container_at(ck->shards[s], i)->end - osh_container_at(ck->shards[s], i)->begin;
     return sum;
 }
 

@@ -4,22 +4,22 @@
 #define OSH_CHECKPOINT_H
 #include "base/map.h"
 #include "io/hf_config.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 #include "tensor/fold.h"
 #include "tensor/rotation.h"
 
 typedef struct osh_ckpt_tensor {
-    const osh_st_entry *e; // view: lives as long as the checkpoint
+    const osh_entry *e;    // view: lives as long as the checkpoint
     int shard;             // index of the shard; < 0: the tensor is virtuals[-1 - shard]
 } osh_ckpt_tensor;
 
 /* Type of a function that computes rows [first, first + n) of a virtual tensor, for example of a
  * weight that is dequantized when it is read. A row is one vector of the last dimension: a tensor
  * [8, 32, 64] has 256 rows. */
-typedef osh_status (*osh_ckpt_make)(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
+typedef osh_status (*osh_ckpt_make)(osh_ctx *cx, void *to, void *user, const osh_entry *e,
                                     int64_t first, int64_t n);
 typedef struct osh_ckpt_virtual {
-    osh_st_entry *e; // own, name own
+    osh_entry *e;       // own, name own
     osh_ckpt_make make; // NULL: the tensor is a second name of a stored tensor
     void *user;
     bool merged;    // true: a LoRA adapter changes this tensor
@@ -35,7 +35,7 @@ typedef struct osh_ckpt_virtual {
 typedef struct osh_checkpoint {
     char *dir;               // own
     osh_hf_config *config;   // own
-    osh_st **shards;         // own
+    osh_container **shards;  // own
     char **shard_names;      // own: file names, sorted
     int n_shards;
     char **aside; // own, each name own: safetensors files that do not belong to the model
@@ -48,8 +48,8 @@ typedef struct osh_checkpoint {
                                 // recorded
     int n_virtuals;
     struct osh_ckpt_changes *changes; // own: changes of tensors; NULL: no tensor is changed
-    osh_st_entry *parts;        // own, each name own: entries for single experts, whose data are a
-                                // part of a tensor with several experts
+    osh_entry *parts; // own, each name own: entries for single experts, whose data are a
+                      // part of a tensor with several experts
     int64_t n_parts;
     char *adapter; // own: directory of the LoRA adapter that is merged into the tensors (set by
                    // quant/source.c); NULL: none
@@ -72,7 +72,7 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
  * If a stored tensor has the same name, osh_checkpoint_find returns the virtual tensor from now on
  * (ckpt_virtual.c). */
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
-                                      const osh_st_entry *like, osh_ckpt_make make, void *user);
+                                      const osh_entry *like, osh_ckpt_make make, void *user);
 /* Removes from the list of tensors the stored tensors from which virtual tensors are computed. by
  * [tensors], for each tensor: >= 0: index of the virtual tensor that replaces it in the list; -1:
  * it remains in the list; < -1: it is removed. The indices of tensors change (ckpt_virtual.c). */
@@ -84,7 +84,7 @@ osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint 
 /* Reads some elements of tensor t to `to`: those of the entry `part`, whose offsets are relative to
  * the first byte of t. */
 osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck,
-                                  const osh_ckpt_tensor *t, const osh_st_entry *part);
+                                  const osh_ckpt_tensor *t, const osh_entry *part);
 /* Returns true if the tensor is virtual and its member `kept` is true. */
 bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor);
 /* Returns the tensor with this name (view) in the form in which the output copies it: for a virtual
@@ -92,7 +92,7 @@ bool osh_checkpoint_is_kept(const osh_checkpoint *ck, int64_t tensor);
  * name. */
 const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, const char *name);
 /* Returns the number of elements of a row, which is the size of the last dimension. */
-int64_t osh_ckpt_columns(const osh_st_entry *e);
+int64_t osh_ckpt_columns(const osh_entry *e);
 /* Returns the bytes of all tensors in the shards. */
 int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck);
 /* Allocates ck->changes for the functions below, which change tensors. Must be called before

@@ -74,9 +74,12 @@ bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor)
     return changes_of(ck, tensor) != NULL;
 }
 
-static int64_t entry_row_width(const osh_st_entry *e) { return e->ndim > 1 ? e->shape[1] : 1; }
+static int64_t entry_row_width(const osh_entry *e)
+{
+    return e->ndim > 1 ? e->shape[1] : 1;
+}
 
-static int64_t rewrite_unit(const osh_rewrite *w, const osh_st_entry *e)
+static int64_t rewrite_unit(const osh_rewrite *w, const osh_entry *e)
 {
     if (w->kind == OSH_REWRITE_FILL) return 1;
     return w->kind == OSH_REWRITE_COLUMNS ? w->r->n * entry_row_width(e) : entry_row_width(e);
@@ -97,7 +100,7 @@ int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor)
 static size_t rewrite_bytes(const osh_checkpoint *ck, const osh_rewrite *w)
 {
     if (w->r) return osh_rotation_room(w->r);
-    const osh_st_entry *e = ck->tensors[w->norm].e;
+    const osh_entry *e = ck->tensors[w->norm].e;
     return w->kind == OSH_REWRITE_NORM ? osh_mem_gross((size_t)(e->end - e->begin)) : 0;
 }
 
@@ -125,7 +128,7 @@ static osh_status multiply_norm(osh_ctx *cx, const osh_checkpoint *ck, const osh
     float x[PIECE], g[PIECE];
     char *norm = osh_alloc(cx, bytes); // own
     if (!norm) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", t->e->name);
-    OSH_TRY(osh_st_read(cx, norm, ck->shards[t->shard], t->e));
+    OSH_TRY(osh_container_read(cx, norm, ck->shards[t->shard], t->e));
     OSH_TRY(osh_checkpoint_saw(cx, ck, w->norm, XXH3_64bits(norm, bytes)));
     for (int64_t c = 0, k; c < width; c += k) {
         k = width - c < PIECE ? width - c : PIECE;
@@ -175,7 +178,7 @@ static void fill_with(void *data, osh_dtype dt, double value, int64_t n)
     }
 }
 
-static osh_status rewrite_part(osh_ctx *cx, const osh_checkpoint *ck, const osh_st_entry *e,
+static osh_status rewrite_part(osh_ctx *cx, const osh_checkpoint *ck, const osh_entry *e,
                                const osh_rewrite *w, void *data, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -196,7 +199,7 @@ osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t t
 {
     osh_status rc = OSH_OK;
     const struct changed *c = changes_of(ck, tensor);
-    const osh_st_entry *e = ck->tensors[tensor].e;
+    const osh_entry *e = ck->tensors[tensor].e;
     if (!c) goto done;
     assert(first % osh_checkpoint_unit(ck, tensor) == 0 &&
            n % osh_checkpoint_unit(ck, tensor) == 0);

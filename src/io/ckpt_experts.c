@@ -29,7 +29,7 @@ static const char *const families[] = {
 };
 
 typedef struct stack { // the two tensors that contain all experts of a layer
-    const osh_st_entry *up, *down; // views; up: the tensor of gate and up; down: the tensor of down
+    const osh_entry *up, *down; // views; up: the tensor of gate and up; down: the tensor of down
     int shard_up, shard_down;
     int64_t n, F, D;
     bool transposed, single; // transposed: true if the layout is [E, D, 2F], [E, F, D]; single:
@@ -42,7 +42,7 @@ typedef struct parting {
     osh_checkpoint *ck;       // view
     osh_ckpt_tensor *tensors; // own: the new list of tensors of the checkpoint
     int64_t n;
-    osh_st_entry *parts;      // own, names own
+    osh_entry *parts; // own, names own
     int64_t n_parts;
 } parting;
 
@@ -138,14 +138,14 @@ static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64
     osh_status rc = OSH_OK;
     bool down = !strcmp(leaf, "down_proj");
     const char *tail = down ? s->kind->down : s->kind->up;
-    const osh_st_entry *of = down ? s->down : s->up;
+    const osh_entry *of = down ? s->down : s->up;
     int64_t size = (int64_t)osh_dtype_bytes(of->dtype),
             width = s->single ? size : of->shape[2] * size;
     int64_t rows = down ? s->D : s->F, columns = s->by_output ? 1 : down ? s->F : s->D;
     int64_t at = of->begin + e * (s->single ? 1 : of->shape[1]) * width;
     size_t stem = strlen(of->name) - strlen(tail);
-    osh_st_entry *part = &p->parts[p->n_parts];
-    *part = (osh_st_entry){.dtype = of->dtype, .ndim = 2, .shape = {rows, columns}};
+    osh_entry *part = &p->parts[p->n_parts];
+    *part = (osh_entry){.dtype = of->dtype, .ndim = 2, .shape = {rows, columns}};
     if (s->single)
         part->ndim = 1, part->shape[0] = 1, part->begin = at, part->end = at + size;
     else if (s->by_output)
@@ -219,7 +219,7 @@ done:
     return rc;
 }
 
-static void experts_free_parts(osh_ctx *cx, osh_st_entry *parts, int64_t n)
+static void experts_free_parts(osh_ctx *cx, osh_entry *parts, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) osh_free(cx, parts[i].name);
     osh_free(cx, parts);

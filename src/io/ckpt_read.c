@@ -6,7 +6,10 @@
 #include "base/xxh3.h"
 #include "io/checkpoint.h"
 
-int64_t osh_ckpt_columns(const osh_st_entry *e) { return e->ndim ? e->shape[e->ndim - 1] : 1; }
+int64_t osh_ckpt_columns(const osh_entry *e)
+{
+    return e->ndim ? e->shape[e->ndim - 1] : 1;
+}
 
 /* Computes bytes [offset, offset + n) of a virtual tensor. The range may begin and end inside a
  * row. */
@@ -38,7 +41,7 @@ done:
  * computes one row of the tensor after the other and copies the elements of e. For stored tensors,
  * st_part.c does this. */
 static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
-                                 const osh_st_entry *e)
+                                 const osh_entry *e)
 {
     osh_status rc = OSH_OK;
     size_t size = osh_dtype_bytes(e->dtype);
@@ -61,10 +64,10 @@ done:
 }
 
 osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck,
-                                  const osh_ckpt_tensor *t, const osh_st_entry *part)
+                                  const osh_ckpt_tensor *t, const osh_entry *part)
 {
     osh_status rc;
-    if (t->shard >= 0) return osh_st_read(cx, to, ck->shards[t->shard], part);
+    if (t->shard >= 0) return osh_container_read(cx, to, ck->shards[t->shard], part);
     if (!part->row)
         return osh_checkpoint_read_part(cx, to, ck, t, part->begin,
                                         (size_t)(part->end - part->begin));
@@ -76,7 +79,8 @@ osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *c
 osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                     const osh_ckpt_tensor *t, int64_t offset, size_t n_bytes)
 {
-    if (t->shard >= 0) return osh_st_read_part(cx, to, ck->shards[t->shard], t->e, offset, n_bytes);
+    if (t->shard >= 0)
+        return osh_container_read_part(cx, to, ck->shards[t->shard], t->e, offset, n_bytes);
     osh_status rc = virtual_read(cx, to, &ck->virtuals[-1 - t->shard], offset, (int64_t)n_bytes);
     if (rc) osh_note(cx, "reading %.200s", t->e->name);
     return rc;
@@ -112,7 +116,7 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
     osh_status rc = OSH_OK;
     osh_tensor *t = NULL; // own
     const osh_ckpt_tensor *found = osh_checkpoint_find(ck, name);
-    const osh_st_entry *e;
+    const osh_entry *e;
 
     if (!found) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no tensor %.200s", ck->dir, name);
     e = found->e;

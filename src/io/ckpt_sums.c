@@ -62,7 +62,7 @@ osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t ten
     const osh_ckpt_tensor *t = &ck->tensors[tensor];
     return osh_fail(cx, OSH_E_IO,
                     "%s changed while it was read: %.200s has checksum %016llx, had %016llx before",
-                    t->shard < 0 ? ck->dir : osh_st_path(ck->shards[t->shard]), t->e->name,
+                    t->shard < 0 ? ck->dir : osh_container_path(ck->shards[t->shard]), t->e->name,
                     (unsigned long long)sum, (unsigned long long)was);
 }
 
@@ -140,7 +140,7 @@ osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t ten
     osh_file *f = NULL; // own
     uint64_t sum;
     if (!ck->sums || osh_checkpoint_seen(ck, tensor, &sum)) goto done;
-    if (t->shard >= 0) OSH_TRY(osh_st_reopen(cx, &f, ck->shards[t->shard]));
+    if (t->shard >= 0) OSH_TRY(osh_container_reopen(cx, &f, ck->shards[t->shard]));
     OSH_TRY(sum_of_tensor(cx, &sum, f, ck, t));
     OSH_TRY(osh_checkpoint_saw(cx, ck, tensor, sum));
 done:
@@ -191,8 +191,8 @@ static osh_status compare_file(osh_ctx *cx, char **diff, osh_file *f, const osh_
 {
     osh_status rc = OSH_OK;
     uint64_t was, now;
-    int64_t n = osh_st_header(ck->shards[shard], &was), size = osh_file_bytes(f);
-    int64_t had = osh_st_stamp(ck->shards[shard])->n_bytes;
+    int64_t n = osh_container_header(ck->shards[shard], &was), size = osh_file_bytes(f);
+    int64_t had = osh_container_stamp(ck->shards[shard])->n_bytes;
     if (size != had) {
         *diff = osh_sprintf(cx, "%s has %lld bytes, had %lld", osh_file_path(f), (long long)size,
                             (long long)had);
@@ -216,7 +216,7 @@ osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
 {
     osh_status rc = OSH_OK;
     osh_file *f = NULL; // own
-    const char *path = osh_st_path(ck->shards[shard]);
+    const char *path = osh_container_path(ck->shards[shard]);
     osh_stamp after;
     *diff = NULL;
     OSH_TRY(osh_file_open(cx, &f, path));

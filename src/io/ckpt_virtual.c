@@ -5,7 +5,7 @@
 #include "io/checkpoint.h"
 
 /* Adds tensor `e` to the list of tensors. Takes ownership of `e` and of e->name. */
-static osh_status virtual_add_entry(osh_ctx *cx, osh_checkpoint *ck, osh_st_entry *e, int shard,
+static osh_status virtual_add_entry(osh_ctx *cx, osh_checkpoint *ck, osh_entry *e, int shard,
                                     const osh_ckpt_virtual *as)
 {
     osh_status rc = OSH_OK;
@@ -25,11 +25,10 @@ done:
     return rc;
 }
 
-static osh_status entry_new(osh_ctx *cx, osh_st_entry **out, const char *name,
-                            const osh_st_entry *like)
+static osh_status entry_new(osh_ctx *cx, osh_entry **out, const char *name, const osh_entry *like)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *e = NULL; // own
+    osh_entry *e = NULL; // own
     OSH_NEW(cx, e, 1);
     *e = *like;
     if (!(e->name = osh_strdup(cx, name))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", name);
@@ -40,11 +39,11 @@ done:
 }
 
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
-                                      const osh_st_entry *like, osh_ckpt_make make, void *user)
+                                      const osh_entry *like, osh_ckpt_make make, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *e = NULL; // own
-    osh_st_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
+    osh_entry *e = NULL; // own
+    osh_entry whole = {.dtype = like->dtype, .ndim = like->ndim};
     // the tensor with the same name, which osh_checkpoint_find does not return after this call
     const osh_ckpt_tensor *old = osh_checkpoint_find(ck, name);
     int64_t numel = 0;
@@ -63,7 +62,7 @@ done:
 osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char *name, int64_t of)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *e = NULL; // own
+    osh_entry *e = NULL; // own
     OSH_TRY(entry_new(cx, &e, name, ck->tensors[of].e));
     OSH_TRY(virtual_add_entry(cx, ck, e, ck->tensors[of].shard, &(osh_ckpt_virtual){0}));
 done:

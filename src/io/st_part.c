@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "io/safetensors.h"
+#include "io/container.h"
 
 enum { ROOM = 32 << 10, STRIPS = 16 };
 
@@ -63,7 +63,7 @@ done:
 
 /* Reads rows [r[0], r[0] + r[1]) and columns [c[0], c[0] + c[1]) of the part e. Writes them to `to`
  * as a matrix [r[1], c[1]]. */
-static osh_status gather_rows(osh_ctx *cx, char *to, osh_file *f, const osh_st_entry *e,
+static osh_status gather_rows(osh_ctx *cx, char *to, osh_file *f, const osh_entry *e,
                               const int64_t r[2], const int64_t c[2])
 {
     size_t size = osh_dtype_bytes(e->dtype);
@@ -74,8 +74,8 @@ static osh_status gather_rows(osh_ctx *cx, char *to, osh_file *f, const osh_st_e
                         &(block){at, size, down ? rows : columns, down ? columns : rows});
 }
 
-osh_status osh_st_gather(osh_ctx *cx, void *to, osh_file *f, const osh_st_entry *e, int64_t offset,
-                         size_t n_bytes)
+osh_status osh_container_gather(osh_ctx *cx, void *to, osh_file *f, const osh_entry *e,
+                                int64_t offset, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     int64_t size = (int64_t)osh_dtype_bytes(e->dtype), columns = e->ndim > 1 ? e->shape[1] : 1;
@@ -94,19 +94,25 @@ done:
     return rc;
 }
 
-osh_status osh_st_read_columns(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e,
-                               int64_t first, int64_t n)
+osh_status osh_container_read_columns(osh_ctx *cx, void *to, const osh_container *st,
+                                      const osh_entry *e, int64_t first, int64_t n)
 {
     int64_t R = e->shape[0], C = e->shape[1], size = (int64_t)osh_dtype_bytes(e->dtype);
-    osh_st_entry turned = {.name = e->name, .dtype = e->dtype, .ndim = 2, .shape = {C, R},
-                           .end = R * C * size, .at = e->begin, .row = size, .column = C * size};
-    return osh_st_read_part(cx, to, st, &turned, first * R * size, (size_t)(n * R * size));
+    osh_entry turned = {.name = e->name,
+                        .dtype = e->dtype,
+                        .ndim = 2,
+                        .shape = {C, R},
+                        .end = R * C * size,
+                        .at = e->begin,
+                        .row = size,
+                        .column = C * size};
+    return osh_container_read_part(cx, to, st, &turned, first * R * size, (size_t)(n * R * size));
 }
 
-osh_status osh_st_read_rows(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e,
-                            int64_t first, int64_t n)
+osh_status osh_container_read_rows(osh_ctx *cx, void *to, const osh_container *st,
+                                   const osh_entry *e, int64_t first, int64_t n)
 {
     int64_t row = (int64_t)osh_dtype_bytes(e->dtype);
     for (int i = 1; i < e->ndim; i++) row *= e->shape[i];
-    return osh_st_read_part(cx, to, st, e, first * row, (size_t)(n * row));
+    return osh_container_read_part(cx, to, st, e, first * row, (size_t)(n * row));
 }

@@ -7,7 +7,7 @@
  *
  * The file is closed after each read, because a checkpoint may have more shards than a process may
  * have descriptors. */
-#include "io/safetensors.h"
+#include "io/container.h"
 #include "base/utf8.h"
 #include "base/xxh3.h"
 #include "text/json.h"
@@ -21,12 +21,12 @@ enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library accepts no lar
 /* 2^53: whole numbers up to this are exact in a JSON number (double) */
 #define EXACT_INT 9007199254740992.0
 
-struct osh_st {
+struct osh_container {
     char *path;            // own
     osh_stamp stamp;       // stamp of the file when it was opened
     int64_t header_bytes;  // number of bytes before the data, including the 8 bytes of the length
     uint64_t header_sum;   // XXH3 of the first header_bytes bytes of the file
-    osh_st_entry *entries; // own, sorted by offset in the file
+    osh_entry *entries;    // own, sorted by offset in the file
     int64_t n;
     bool direct; // true if tensors are read without the page cache
     char *names; // own: the names of all tensors, each with a NUL
@@ -41,7 +41,7 @@ static int64_t u64_le(const uint8_t *b)
 
 /* Reads the header to *text (own). If the length of the header is larger than the file, fails
  * without allocating memory for it. */
-static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_st *st)
+static osh_status read_header(osh_ctx *cx, char **text, size_t *n_text, osh_container *st)
 {
     osh_status rc = OSH_OK;
     osh_file *f = NULL;  // own
@@ -86,7 +86,7 @@ done:
     return rc;
 }
 
-static osh_status check_metadata(osh_ctx *cx, const osh_st *st, const cJSON *meta)
+static osh_status check_metadata(osh_ctx *cx, const osh_container *st, const cJSON *meta)
 {
     if (!cJSON_IsObject(meta))
         return osh_fail(cx, OSH_E_FORMAT, "%s: __metadata__ is not an object of strings", st->path);
@@ -99,7 +99,7 @@ static osh_status check_metadata(osh_ctx *cx, const osh_st *st, const cJSON *met
 
 /* Sets *out to v, an item of the list `key` of a tensor. Fails unless v is a whole number in [0,
  * 2^53]. */
-static osh_status take_size(osh_ctx *cx, int64_t *out, const osh_st *st, const char *name,
+static osh_status take_size(osh_ctx *cx, int64_t *out, const osh_container *st, const char *name,
                             const char *key, const cJSON *v)
 {
     double d = v->valuedouble;
@@ -117,7 +117,7 @@ static osh_status take_size(osh_ctx *cx, int64_t *out, const osh_st *st, const c
 
 /* Reads the description of a tensor from its JSON object. Sets begin and end to offsets from the
  * start of the data. */
-static osh_status parse_entry(osh_ctx *cx, osh_st_entry *e, const osh_st *st, const char *name,
+static osh_status parse_entry(osh_ctx *cx, osh_entry *e, const osh_container *st, const char *name,
                               const cJSON *o)
 {
     osh_status rc = OSH_OK;
@@ -163,7 +163,7 @@ done:
 
 static int by_offset(const void *a, const void *b)
 {
-    const osh_st_entry *x = a, *y = b;
+    const osh_entry *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     // if two tensors begin at the same byte, the empty one is sorted first
     if (x->end != y->end) return x->end < y->end ? -1 : 1;
@@ -172,14 +172,14 @@ static int by_offset(const void *a, const void *b)
 
 /* Checks that the sorted tensors cover all bytes of the data without gap or overlap. Then adds
  * data_begin to the offsets, so that they count from the start of the file. */
-static osh_status check_tiling(osh_ctx *cx, osh_st *st, int64_t data_begin)
+static osh_status check_tiling(osh_ctx *cx, osh_container *st, int64_t data_begin)
 {
     osh_status rc = OSH_OK;
     int64_t at = 0, data_bytes = st->stamp.n_bytes - data_begin;
     const char *before = "the header";
 
     for (int64_t i = 0; i < st->n; i++) {
-        osh_st_entry *e = &st->entries[i];
+        osh_entry *e = &st->entries[i];
         if (e->end > data_bytes)
             OSH_FAIL(cx, OSH_E_FORMAT,
                      "%s: %.200s: needs data bytes [%lld, %lld) but the file has %lld (truncated?)",
@@ -205,12 +205,12 @@ done:
 }
 
 typedef struct taking {
-    osh_st *st;
+    osh_container *st;
     osh_buf names;
     bool has_metadata;
 } taking;
 
-static osh_status header_fail_twice(osh_ctx *cx, const osh_st *st, const char *name)
+static osh_status header_fail_twice(osh_ctx *cx, const osh_container *st, const char *name)
 {
     return osh_fail(cx, OSH_E_FORMAT, "%s: the key '%.200s' occurs twice in one object", st->path,
                     name);
@@ -221,7 +221,7 @@ static osh_status header_take_entry(osh_ctx *cx, void *user, size_t i, size_t n,
 {
     osh_status rc = OSH_OK;
     taking *t = user;
-    osh_st *st = t->st;
+    osh_container *st = t->st;
     if (!strcmp(name, "__metadata__")) {
         if (t->has_metadata) OSH_TRY(header_fail_twice(cx, st, name));
         t->has_metadata = true;
@@ -236,7 +236,7 @@ done:
     return rc;
 }
 
-static osh_status parse_entries(osh_ctx *cx, osh_st *st, const char *text, size_t n_text)
+static osh_status parse_entries(osh_ctx *cx, osh_container *st, const char *text, size_t n_text)
 {
     osh_status rc = OSH_OK;
     taking t = {.st = st};
@@ -247,7 +247,7 @@ static osh_status parse_entries(osh_ctx *cx, osh_st *st, const char *text, size_
     if (st->n) memcpy(st->names, t.names.data, t.names.len);
     char *name = st->names;
     for (int64_t i = 0; i < st->n; i++, name += strlen(name) + 1) st->entries[i].name = name;
-    OSH_TRY(osh_st_twice(cx, &twice, st->entries, st->n));
+    OSH_TRY(osh_entry_twice(cx, &twice, st->entries, st->n));
     if (twice) OSH_TRY(header_fail_twice(cx, st, twice));
     if (st->n) qsort(st->entries, (size_t)st->n, sizeof *st->entries, by_offset);
 done:
@@ -255,10 +255,10 @@ done:
     return rc;
 }
 
-osh_status osh_st_open(osh_ctx *cx, osh_st **out, const char *path)
+osh_status osh_container_open(osh_ctx *cx, osh_container **out, const char *path)
 {
     osh_status rc = OSH_OK;
-    osh_st *st = NULL;    // own
+    osh_container *st = NULL; // own
     char *text = NULL;    // own
     size_t n_text = 0;
 
@@ -274,11 +274,11 @@ osh_status osh_st_open(osh_ctx *cx, osh_st **out, const char *path)
     *out = st, st = NULL; // give
 done:
     osh_free(cx, text);
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
     return rc;
 }
 
-void osh_st_close(osh_ctx *cx, osh_st *st)
+void osh_container_close(osh_ctx *cx, osh_container *st)
 {
     if (!st) return;
     osh_free(cx, st->entries);
@@ -287,36 +287,39 @@ void osh_st_close(osh_ctx *cx, osh_st *st)
     osh_free(cx, st);
 }
 
-void osh_st_read_direct(osh_st *st)
+void osh_container_read_direct(osh_container *st)
 {
     st->direct = true;
 }
 
-int64_t osh_st_count(const osh_st *st)
+int64_t osh_container_count(const osh_container *st)
 {
     return st->n;
 }
-const char *osh_st_path(const osh_st *st)
+const char *osh_container_path(const osh_container *st)
 {
     return st->path;
 }
 
-const osh_stamp *osh_st_stamp(const osh_st *st) { return &st->stamp; }
+const osh_stamp *osh_container_stamp(const osh_container *st)
+{
+    return &st->stamp;
+}
 
-int64_t osh_st_header(const osh_st *st, uint64_t *sum)
+int64_t osh_container_header(const osh_container *st, uint64_t *sum)
 {
     *sum = st->header_sum;
     return st->header_bytes;
 }
 
-const osh_st_entry *osh_st_at(const osh_st *st, int64_t i)
+const osh_entry *osh_container_at(const osh_container *st, int64_t i)
 {
     assert(i >= 0 && i < st->n);
     return &st->entries[i];
 }
 
 /* Opens the file again and checks that its size is unchanged. The caller closes *f. */
-static osh_status open_again(osh_ctx *cx, osh_file **f, const osh_st *st)
+static osh_status open_again(osh_ctx *cx, osh_file **f, const osh_container *st)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(osh_file_open(cx, f, st->path));
@@ -327,8 +330,8 @@ done:
     return rc;
 }
 
-osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e,
-                            int64_t offset, size_t n_bytes)
+osh_status osh_container_read_part(osh_ctx *cx, void *to, const osh_container *st,
+                                   const osh_entry *e, int64_t offset, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     osh_file *f = NULL; // own
@@ -337,7 +340,8 @@ osh_status osh_st_read_part(osh_ctx *cx, void *to, const osh_st *st, const osh_s
            n_bytes <= (uint64_t)(e->end - e->begin - offset));
     if (n_bytes == 0) goto done;
     OSH_TRY(open_again(cx, &f, st));
-    if (e->row) OSH_TRY(osh_st_gather(cx, to, f, e, offset, n_bytes));
+    if (e->row)
+        OSH_TRY(osh_container_gather(cx, to, f, e, offset, n_bytes));
     else if (st->direct) OSH_TRY(osh_file_pread_direct(cx, f, to, n_bytes, e->begin + offset));
     else OSH_TRY(osh_file_pread(cx, f, to, n_bytes, e->begin + offset));
 done:
@@ -346,27 +350,28 @@ done:
     return rc;
 }
 
-osh_status osh_st_reopen(osh_ctx *cx, osh_file **f, const osh_st *st)
+osh_status osh_container_reopen(osh_ctx *cx, osh_file **f, const osh_container *st)
 {
     osh_status rc = open_again(cx, f, st);
     if (!rc && st->direct) osh_file_use_direct(*f);
     return rc;
 }
 
-osh_status osh_st_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_st_entry *e,
-                              int64_t offset, size_t n_bytes)
+osh_status osh_container_read_blocks(osh_ctx *cx, void *room, osh_file *f, const osh_entry *e,
+                                     int64_t offset, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     assert(offset >= 0 && offset <= e->end - e->begin &&
            n_bytes <= (uint64_t)(e->end - e->begin - offset));
     if (n_bytes && e->row)
-        rc = osh_st_gather(cx, (char *)room + offset % OSH_BLOCK_BYTES, f, e, offset, n_bytes);
+        rc = osh_container_gather(cx, (char *)room + offset % OSH_BLOCK_BYTES, f, e, offset,
+                                  n_bytes);
     else if (n_bytes) rc = osh_file_read_blocks(cx, f, room, n_bytes, e->begin + offset);
     if (rc) osh_note(cx, "reading %.200s", e->name);
     return rc;
 }
 
-osh_status osh_st_read(osh_ctx *cx, void *to, const osh_st *st, const osh_st_entry *e)
+osh_status osh_container_read(osh_ctx *cx, void *to, const osh_container *st, const osh_entry *e)
 {
-    return osh_st_read_part(cx, to, st, e, 0, (size_t)(e->end - e->begin));
+    return osh_container_read_part(cx, to, st, e, 0, (size_t)(e->end - e->begin));
 }

@@ -5,7 +5,7 @@
  * Tensors are sorted by dtype (those with the largest alignment first), then by the bytes of their
  * names. */
 #include "base/buf.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,20 +29,20 @@ static int dtype_rank(osh_dtype dt)
 
 static int by_entry_name(const void *a, const void *b)
 {
-    const osh_st_entry *const *x = a, *const *y = b;
+    const osh_entry *const *x = a, *const *y = b;
     return strcmp((*x)->name, (*y)->name);
 }
 
 static int by_dtype_and_name(const void *a, const void *b)
 {
-    const osh_st_entry *const *x = a, *const *y = b;
+    const osh_entry *const *x = a, *const *y = b;
     int d = dtype_rank((*x)->dtype) - dtype_rank((*y)->dtype);
     return d ? d : by_entry_name(a, b);
 }
 
 /* Sorts the list by name. Returns a view of a name that two tensors have, or NULL if all names are
  * different. */
-static const char *twice_in_list(osh_st_entry **list, int64_t n)
+static const char *twice_in_list(osh_entry **list, int64_t n)
 {
     if (n) qsort(list, (size_t)n, sizeof *list, by_entry_name);
     for (int64_t i = 1; i < n; i++)
@@ -51,7 +51,7 @@ static const char *twice_in_list(osh_st_entry **list, int64_t n)
 }
 
 /* Sets *list to an array of pointers to the entries. The caller frees the array. */
-static osh_status entry_list(osh_ctx *cx, osh_st_entry ***list, osh_st_entry *entries, int64_t n)
+static osh_status entry_list(osh_ctx *cx, osh_entry ***list, osh_entry *entries, int64_t n)
 {
     osh_status rc = OSH_OK;
     OSH_NEW(cx, *list, n);
@@ -60,10 +60,10 @@ done:
     return rc;
 }
 
-osh_status osh_st_twice(osh_ctx *cx, const char **name, osh_st_entry *entries, int64_t n)
+osh_status osh_entry_twice(osh_ctx *cx, const char **name, osh_entry *entries, int64_t n)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry **list = NULL; // own: pointers to the entries
+    osh_entry **list = NULL; // own: pointers to the entries
     OSH_TRY(entry_list(cx, &list, entries, n));
     *name = twice_in_list(list, n);
 done:
@@ -100,7 +100,7 @@ done:
     return rc;
 }
 
-static osh_status put_entry(osh_ctx *cx, osh_buf *b, const osh_st_entry *e)
+static osh_status put_entry(osh_ctx *cx, osh_buf *b, const osh_entry *e)
 {
     osh_status rc = OSH_OK;
 
@@ -116,7 +116,7 @@ done:
 }
 
 /* Sorts the tensors and sets their begin and end, in bytes from the start of the data. */
-static osh_status entries_place(osh_ctx *cx, osh_st_entry **list, int64_t n)
+static osh_status entries_place(osh_ctx *cx, osh_entry **list, int64_t n)
 {
     osh_status rc = OSH_OK;
     int64_t at = 0, numel, n_bytes;
@@ -124,7 +124,7 @@ static osh_status entries_place(osh_ctx *cx, osh_st_entry **list, int64_t n)
 
     if (n) qsort(list, (size_t)n, sizeof *list, by_dtype_and_name);
     for (int64_t i = 0; i < n; i++) {
-        osh_st_entry *e = list[i];
+        osh_entry *e = list[i];
         if (!bad && !strcmp(e->name, "__metadata__")) bad = e->name;
         if (bad)
             OSH_FAIL(cx, OSH_E_FORMAT, "cannot write two tensors, or metadata, as '%.200s'", bad);
@@ -141,7 +141,7 @@ done:
 
 /* Appends the whole header. Computes the size of the header first and reserves this size, because a
  * buffer that grows step by step can need three times as much memory. */
-static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_st_entry *const *list, int64_t n)
+static osh_status put_entries(osh_ctx *cx, osh_buf *b, osh_entry *const *list, int64_t n)
 {
     osh_status rc = OSH_OK;
     size_t sum = 0;
@@ -164,8 +164,8 @@ done:
     return rc;
 }
 
-osh_status osh_st_layout_of(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry **list,
-                            int64_t n)
+osh_status osh_safetensors_layout(osh_ctx *cx, char **header, size_t *header_bytes,
+                                  osh_entry **list, int64_t n)
 {
     osh_status rc = OSH_OK;
     osh_buf b; // own
@@ -191,15 +191,15 @@ done:
     return rc;
 }
 
-osh_status osh_st_layout(osh_ctx *cx, char **header, size_t *header_bytes, osh_st_entry *entries,
-                         int64_t n)
+osh_status osh_safetensors_layout_array(osh_ctx *cx, char **header, size_t *header_bytes,
+                                        osh_entry *entries, int64_t n)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry **list = NULL;  // own: pointers to the entries
-    osh_st_entry *sorted = NULL; // own
+    osh_entry **list = NULL;  // own: pointers to the entries
+    osh_entry *sorted = NULL; // own
     OSH_NEW(cx, sorted, n);
     OSH_TRY(entry_list(cx, &list, entries, n));
-    OSH_TRY(osh_st_layout_of(cx, header, header_bytes, list, n));
+    OSH_TRY(osh_safetensors_layout(cx, header, header_bytes, list, n));
     for (int64_t i = 0; i < n; i++) sorted[i] = *list[i];
     if (n) memcpy(entries, sorted, (size_t)n * sizeof *sorted);
 done:

@@ -10,7 +10,7 @@
 #include "base/name.h"
 #include "graph/kind.h"
 
-static bool dense_is_weight(const osh_st_entry *e)
+static bool dense_is_weight(const osh_entry *e)
 {
     size_t n = strlen(e->name);
     return (e->ndim == 2 || e->ndim == 3) && !osh_ends_with(e->name, n, "bias") &&
@@ -18,7 +18,7 @@ static bool dense_is_weight(const osh_st_entry *e)
 }
 
 /* Returns the reason why a tensor that is not the weight of a known module stays dense. */
-static const char *dense_reason_by_shape(const osh_st_entry *e)
+static const char *dense_reason_by_shape(const osh_entry *e)
 {
     if (strstr(e->name, "conv")) return "a convolution";
     if (strstr(e->name, "experts") || (e->ndim == 3 && strstr(e->name, "_moe.")))
@@ -50,7 +50,7 @@ static osh_status dense_row_count(osh_ctx *cx, osh_matching *p, osh_map *rows,
                                   const osh_ckpt_tensor *t, const char *why, osh_buf *key)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *e = t->e;
+    const osh_entry *e = t->e;
     bool decoded = t->shard < 0 && !p->in->ck->virtuals[-1 - t->shard].dense;
     int64_t at;
     OSH_TRY(osh_dense_pattern(cx, key, e->name));
@@ -84,7 +84,7 @@ osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why)
     OSH_TRY(osh_map_new(cx, &rows, 64));
     for (int i = 0; i < p->n_linears; i++) quantized[p->linears[i].tensor] = !p->linears[i].kept;
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
-        const osh_st_entry *e = p->in->ck->tensors[i].e;
+        const osh_entry *e = p->in->ck->tensors[i].e;
         int shard = p->in->ck->tensors[i].shard;
         bool decoded = shard < 0 && !p->in->ck->virtuals[-1 - shard].dense;
         if (!dense_is_weight(e) || osh_checkpoint_is_kept(p->in->ck, i)) continue;

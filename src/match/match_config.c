@@ -164,7 +164,7 @@ static osh_status ignore_experts(osh_ctx *cx, osh_matching *p)
     osh_buf b;
     osh_buf_init(&b, 0);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
-        const osh_st_entry *e = p->in->ck->tensors[i].e;
+        const osh_entry *e = p->in->ck->tensors[i].e;
         bool experts = e->ndim == 3 && e->shape[0] > 1 && e->shape[1] > 1 && e->shape[2] > 1;
         if (!experts || !osh_in_decoder_block(e->name) || strstr(e->name, "conv")) continue;
         OSH_TRY(experts_pattern(cx, &b, e->name));

@@ -31,7 +31,7 @@ done:
 
 /* True if the tensor is a 2-D floating-point `weight`. Sets *n to the length of the module's
  * name. */
-static bool weight_is_module(const osh_st_entry *e, size_t *n)
+static bool weight_is_module(const osh_entry *e, size_t *n)
 {
     *n = strlen(e->name);
     if (e->ndim != 2 || !osh_ends_with(e->name, *n, ".weight")) return false;
@@ -47,7 +47,7 @@ static osh_status check_no_codes(osh_ctx *cx, const osh_kinds *kinds, const osh_
 {
     osh_status rc = OSH_OK;
     if (p->in->only && p->in->ck->config->quantization_config) return rc;
-    const osh_st_entry *e = t->e;
+    const osh_entry *e = t->e;
     const char *why;
     size_t n = osh_before_tail(e->name, ".weight");
     bool codes = e->dtype == OSH_I8 || e->dtype == OSH_U8 || e->dtype == OSH_I32 ||
@@ -105,7 +105,7 @@ static osh_status modules_add_unknown(osh_ctx *cx, osh_plan_modules *cs, const o
     for (int64_t i = 0; i < cs->n; i++)
         OSH_TRY(osh_map_put(cx, known, cs->c[i].name, strlen(cs->c[i].name), i));
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
-        const osh_st_entry *e = p->in->ck->tensors[i].e;
+        const osh_entry *e = p->in->ck->tensors[i].e;
         int64_t at;
         const char *why;
         size_t n;
@@ -182,7 +182,7 @@ done:
 /* Adds a module of a model without a graph. The kind of the module is derived from name, shape and
  * bias (kind.c). */
 static osh_status modules_add_named(osh_ctx *cx, osh_plan_modules *cs, const osh_kinds *kinds,
-                                    const osh_st_entry *e, size_t n, int64_t tensor)
+                                    const osh_entry *e, size_t n, int64_t tensor)
 {
     osh_status rc = OSH_OK;
     const char *why = NULL;

@@ -157,7 +157,7 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
 {
     osh_status rc = OSH_OK;
     osh_linear *l = &p->linears[p->n_linears];
-    const osh_st_entry *e = p->in->ck->tensors[c->tensor].e;
+    const osh_entry *e = p->in->ck->tensors[c->tensor].e;
     const osh_modifier *m = &p->in->recipe->modifiers[modifier];
     bool kept = c->scheme < 0 && c->pruner < 0;
     const osh_q_scheme *s = c->scheme >= 0 ? &p->schemes[c->scheme]

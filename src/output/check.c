@@ -65,7 +65,7 @@ static int check_by_offset(const void *x, const void *y, void *plan)
  * checked its bytes. */
 static bool check_has_sum(const check *c, int64_t out)
 {
-    const osh_st_entry *t = &c->e->plan->manifest.out[out];
+    const osh_entry *t = &c->e->plan->manifest.out[out];
     return t->begin == t->end || osh_early_agrees(c->e->early, out);
 }
 

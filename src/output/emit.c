@@ -171,7 +171,7 @@ static osh_status emit_tick(osh_ctx *cx, osh_emitter *e, int64_t n_bytes)
 static osh_status emit_write_tensor(osh_ctx *cx, osh_emitter *e, int64_t i, const void *data)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *t = &e->plan->manifest.out[i];
+    const osh_entry *t = &e->plan->manifest.out[i];
     int shard = e->plan->manifest.out_info[i].shard;
     size_t n = (size_t)(t->end - t->begin);
     e->dirty[shard] = true;
@@ -233,7 +233,7 @@ static osh_status emit_do_linear(osh_ctx *cx, osh_emitter *e, const osh_emit_job
     const char *at = j->result.cache;
     for (int k = 0; k < n; at += c[k++].bytes) memcpy(j->packed[last - n + k], at, c[k].bytes);
     if (l->out.bias >= 0) {
-        const osh_st_entry *t = &e->plan->manifest.out[l->out.first + last];
+        const osh_entry *t = &e->plan->manifest.out[l->out.first + last];
         memcpy(j->packed[last], j->result.bias, (size_t)(t->end - t->begin));
     }
     for (int k = 0; k < l->out.n; k++)
@@ -251,7 +251,7 @@ osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_j
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     osh_emit_job j = {.kind = OSH_EMIT_LINEAR, .index = linear};
     for (int k = job->packed ? 1 : 0; k < l->out.n; k++) {
-        const osh_st_entry *t = &e->plan->manifest.out[l->out.first + k];
+        const osh_entry *t = &e->plan->manifest.out[l->out.first + k];
         if (!(j.packed[k] = osh_alloc(cx, (size_t)(t->end - t->begin))))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
     }
@@ -285,7 +285,7 @@ static osh_status emit_new_raw(osh_ctx *cx, const osh_emitter *e, const osh_line
 {
     osh_status rc = OSH_OK;
     for (int k = 0; k < l->out.n; k++) {
-        const osh_st_entry *t = &e->plan->manifest.out[l->out.first + k];
+        const osh_entry *t = &e->plan->manifest.out[l->out.first + k];
         OSH_TRY(osh_tensor_new(cx, &raw[k], t->dtype, t->ndim, t->shape));
     }
 done:

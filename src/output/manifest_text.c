@@ -59,7 +59,7 @@ static osh_status manifest_put_tensor(osh_ctx *cx, osh_buf *b, const osh_manifes
                                       const uint64_t *sums)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *t = &p->out[i];
+    const osh_entry *t = &p->out[i];
     const char *source, *rule = manifest_rule(p, i, &source);
     OSH_TRY(osh_buf_printf(cx, b, "{"));
     OSH_TRY(manifest_put_text(cx, b, "name", t->name));

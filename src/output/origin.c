@@ -17,7 +17,7 @@ osh_status osh_origin_open(osh_ctx *cx, osh_emitter *e)
     OSH_TRY(osh_checkpoint_watch(cx, ck));
     OSH_NEW(cx, e->told, ck->n_tensors);
     OSH_NEW(cx, e->stamps, ck->n_shards);
-    for (int s = 0; s < ck->n_shards; s++) e->stamps[s] = *osh_st_stamp(ck->shards[s]);
+    for (int s = 0; s < ck->n_shards; s++) e->stamps[s] = *osh_container_stamp(ck->shards[s]);
 done:
     return rc;
 }
@@ -44,12 +44,12 @@ osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last)
     char *diff = NULL; // own
     for (int s = 0; s < ck->n_shards; s++) {
         osh_stamp now; // stamp of the file on the disk
-        OSH_TRY(osh_path_stamp(cx, &now, osh_st_path(ck->shards[s])));
+        OSH_TRY(osh_path_stamp(cx, &now, osh_container_path(ck->shards[s])));
         if (osh_stamp_same(&now, &e->stamps[s]) && !(last && e->stamps[s].fresh)) continue;
         if (last)
-            OSH_TRY(
-                osh_path_settle(cx, osh_st_path(ck->shards[s]))); // waits until the stamp can be
-                                                                  // trusted
+            OSH_TRY(osh_path_settle(
+                cx, osh_container_path(ck->shards[s]))); // waits until the stamp can be
+                                                         // trusted
         OSH_TRY(origin_reread_shard(cx, &diff, e, s));
         if (diff) OSH_FAIL(cx, OSH_E_IO, "the source changed under the run: %s", diff);
     }

@@ -108,7 +108,7 @@ static void records_update(void *user, const void *p, size_t n)
 osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_t out)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *t = &e->plan->manifest.out[out];
+    const osh_entry *t = &e->plan->manifest.out[out];
     record_sum s = {e, out, XXH3_createState()};
     if (!s.state) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a checksum");
     XXH3_64bits_reset(s.state);

@@ -69,7 +69,7 @@ static int stream_most_workers(const osh_stream *s)
     int64_t n_bytes = 0;
     for (int64_t i = 0; i < s->n; i++) {
         const osh_out_tensor *o = &p->manifest.out_info[s->ids[i]];
-        const osh_st_entry *e =
+        const osh_entry *e =
             p->in.ck->tensors[o->source >= 0 ? o->source : p->match.linears[o->linear].tensor].e;
         n_bytes += e->end - e->begin;
     }

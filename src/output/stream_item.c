@@ -76,14 +76,14 @@ static osh_status item_finish_linear(osh_ctx *cx, osh_emitter *e, osh_item *it)
     uint64_t sums[OSH_FORMAT_MAX_TENSORS] = {XXH3_64bits_digest(it->sum)};
     osh_format_weight weight = osh_linear_stored(l);
     for (int k = 1; k < l->out.n; k++) {
-        const osh_st_entry *t = &p->manifest.out[l->out.first + k];
+        const osh_entry *t = &p->manifest.out[l->out.first + k];
         if (!(blocks[k] = osh_alloc(cx, (size_t)(t->end - t->begin) + 2 * OSH_BLOCK_BYTES)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory to pack %s", l->name);
         packed[k] = (uint8_t *)osh_file_align(blocks[k]) + t->begin % OSH_BLOCK_BYTES;
     }
     OSH_TRY(l->format->pack(cx, packed, &weight, NULL, &it->params, NULL));
     for (int k = 1; k < l->out.n; k++) {
-        const osh_st_entry *t = &p->manifest.out[l->out.first + k];
+        const osh_entry *t = &p->manifest.out[l->out.first + k];
         OSH_TRY(osh_emit_piece(cx, e, l->out.first + k, packed[k], (size_t)(t->end - t->begin),
                                t->begin));
         sums[k] = XXH3_64bits(packed[k], (size_t)(t->end - t->begin));

@@ -131,8 +131,8 @@ static osh_status worker_read_part(osh_ctx *cx, osh_stream_worker *w, const sour
     }
     if (w->source && w->shard != t->shard) osh_file_close(cx, w->source), w->source = NULL;
     w->shard = t->shard;
-    if (!w->source) OSH_TRY(osh_st_reopen(cx, &w->source, p->in.ck->shards[t->shard]));
-    OSH_TRY(osh_st_read_blocks(cx, room, w->source, t->e, r->first, r->n));
+    if (!w->source) OSH_TRY(osh_container_reopen(cx, &w->source, p->in.ck->shards[t->shard]));
+    OSH_TRY(osh_container_read_blocks(cx, room, w->source, t->e, r->first, r->n));
     *from = room + lead;
     if (lead % r->element)
         *from = memmove(room, *from, r->n); // the header in the file has an odd length, so the

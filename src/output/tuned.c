@@ -31,7 +31,7 @@ osh_status osh_emit_read_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_ten
     OSH_TRY(osh_emit_wait(cx, e));
     for (int k = 0; k < l->out.n; k++) {
         int64_t i = l->out.first + k;
-        const osh_st_entry *t = &p->manifest.out[i];
+        const osh_entry *t = &p->manifest.out[i];
         OSH_TRY(osh_tensor_new(cx, &raw[k], t->dtype, t->ndim, t->shape));
         OSH_TRY(osh_file_pread(cx, e->shards[p->manifest.out_info[i].shard], raw[k]->data,
                                osh_tensor_bytes(raw[k]), t->begin));
@@ -88,7 +88,7 @@ done:
 osh_status osh_tuned_tensor(osh_ctx *cx, osh_tuned_writer *w, int64_t out, const void *data)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *t = &w->e->plan->manifest.out[out];
+    const osh_entry *t = &w->e->plan->manifest.out[out];
     size_t n = (size_t)(t->end - t->begin);
     osh_buf head;
     osh_buf_init(&head, 0);

@@ -110,7 +110,7 @@ osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const b
         if (done && done[i]) continue;
         work[o->shard] += (double)(m->out[i].end - m->out[i].begin);
         if (o->source < 0 && o->linear >= 0 && p->match.linears[o->linear].out.first == i) {
-            const osh_st_entry *from = p->in.ck->tensors[p->match.linears[o->linear].tensor].e;
+            const osh_entry *from = p->in.ck->tensors[p->match.linears[o->linear].tensor].e;
             work[o->shard] += (double)(from->end - from->begin);
         }
     }
@@ -205,9 +205,9 @@ osh_status osh_shards_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
     for (int s = 0; s < ck->n_shards; s++) {
-        const osh_stamp *stamp = osh_st_stamp(ck->shards[s]);
+        const osh_stamp *stamp = osh_container_stamp(ck->shards[s]);
         uint64_t sum = 0;
-        osh_st_header(ck->shards[s], &sum);
+        osh_container_header(ck->shards[s], &sum);
         OSH_TRY(osh_buf_line(cx, b, "source %s: changed at %lld ns, %lld bytes, header %016llx",
                              ck->shard_names[s], (long long)stamp->mtime_ns,
                              (long long)stamp->n_bytes, (unsigned long long)sum));

@@ -76,9 +76,9 @@ done:
 static osh_status identity_add_shard(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck, int s)
 {
     osh_status rc = OSH_OK;
-    const osh_stamp *stamp = osh_st_stamp(ck->shards[s]);
+    const osh_stamp *stamp = osh_container_stamp(ck->shards[s]);
     uint64_t sum = 0;
-    osh_st_header(ck->shards[s], &sum);
+    osh_container_header(ck->shards[s], &sum);
     OSH_TRY(identity_add(
         cx, id, osh_sprintf(cx, "source %s", ck->shard_names[s]),
         osh_sprintf(cx, "%lld bytes, header %016llx", (long long)stamp->n_bytes, (ull)sum), false));

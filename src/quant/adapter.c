@@ -135,7 +135,7 @@ done:
 
 /* ---- the tensors ---- */
 
-static bool lora_is_float(const osh_st_entry *e)
+static bool lora_is_float(const osh_entry *e)
 {
     return e->dtype == OSH_F32 || e->dtype == OSH_BF16 || e->dtype == OSH_F16;
 }
@@ -161,7 +161,7 @@ done:
 }
 
 /* Adds a tensor of the adapter to the weight that it changes. */
-static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_st_entry *e)
+static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
 {
     static const struct { const char *tail; bool embedding, is_b; } tails[] = {
         {".lora_A.weight", false, false}, {".lora_B.weight", false, true},
@@ -172,7 +172,7 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_st_entry *e
     size_t n, skip = sizeof prefix - 1;
     if (strncmp(e->name, prefix, skip) || !e->name[skip])
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %.200s: want a name that begins with %s",
-                 osh_st_path(a->st), e->name, prefix);
+                 osh_container_path(a->st), e->name, prefix);
     if (!lora_is_float(e))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s: want F32, BF16 or F16", e->name,
                  osh_dtype_name(e->dtype));
@@ -183,7 +183,7 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_st_entry *e
             OSH_FAIL(cx, OSH_E_FORMAT, "%s has %d dimensions or no elements: want 2 dimensions",
                      e->name, e->ndim);
         OSH_TRY(adapter_weight(cx, &w, a, name, n, ".weight"));
-        const osh_st_entry **part = tails[k].is_b ? &w->b : &w->a;
+        const osh_entry **part = tails[k].is_b ? &w->b : &w->a;
         if (*part || ((w->a || w->b) && w->embedding != tails[k].embedding))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
                      e->name, (*part ? *part : w->a ? w->a : w->b)->name);
@@ -193,7 +193,7 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_st_entry *e
     }
     if (strstr(name, ".lora_"))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %.200s: this variant of LoRA is not merged",
-                 osh_st_path(a->st), e->name);
+                 osh_container_path(a->st), e->name);
     const char *leaf = strrchr(name, '.');
     n = leaf ? (size_t)(leaf - name) : 0;
     bool inner = osh_ends_with(name, n, ".base_layer");
@@ -249,11 +249,11 @@ osh_status osh_adapter_open(osh_ctx *cx, osh_adapter **out, const char *dir)
         OSH_FAIL(cx, OSH_E_IO,
                  "%s: does not exist: want weights as safetensors, which save_pretrained() of PEFT "
                  "writes", path);
-    OSH_TRY(osh_st_open(cx, &a->st, path));
-    OSH_NEW(cx, a->weights, osh_st_count(a->st) + 1);
+    OSH_TRY(osh_container_open(cx, &a->st, path));
+    OSH_NEW(cx, a->weights, osh_container_count(a->st) + 1);
     OSH_TRY(osh_map_new(cx, &a->by_name, 64));
-    for (int64_t i = 0; i < osh_st_count(a->st); i++)
-        OSH_TRY(adapter_add(cx, a, osh_st_at(a->st, i)));
+    for (int64_t i = 0; i < osh_container_count(a->st); i++)
+        OSH_TRY(adapter_add(cx, a, osh_container_at(a->st, i)));
     OSH_TRY(adapter_check_saved(cx, a));
     if (!a->n) OSH_FAIL(cx, OSH_E_FORMAT, "%s: has no tensors: want those of an adapter", path);
     *out = a, a = NULL; // give
@@ -269,7 +269,7 @@ void osh_adapter_close(osh_ctx *cx, osh_adapter *a)
     for (int i = 0; i < a->n; i++) osh_free(cx, a->weights[i].name);
     osh_free(cx, a->weights);
     osh_map_free(cx, a->by_name);
-    osh_st_close(cx, a->st);
+    osh_container_close(cx, a->st);
     cJSON_Delete(a->config);
     osh_free(cx, a->path);
     osh_free(cx, a->dir);
@@ -284,7 +284,7 @@ static osh_status lora_bind(osh_ctx *cx, osh_lora *w, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
     const osh_ckpt_tensor *t = osh_checkpoint_find(ck, w->name);
-    const osh_st_entry *e = w->whole ? w->whole : w->a ? w->a : w->b;
+    const osh_entry *e = w->whole ? w->whole : w->a ? w->a : w->b;
     if (!t)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s has %.200s, but %s has no tensor %s", w->adapter->dir,
                  e->name, ck->dir, w->name);

@@ -52,11 +52,11 @@ size_t osh_lora_bytes(const osh_lora *w) // includes a buffer for direct reads
 static osh_status lora_read_q(osh_ctx *cx, lora_room *room, const osh_lora *w)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *e = w->turned ? w->b : w->a;
+    const osh_entry *e = w->turned ? w->b : w->a;
     int64_t C = osh_ckpt_columns(w->base.e);
     for (int64_t k = 0; k < lora_rank(w); k++) {
-        OSH_TRY((w->turned ? osh_st_read_columns : osh_st_read_rows)(cx, room->raw, w->adapter->st,
-                                                                     e, k, 1));
+        OSH_TRY((w->turned ? osh_container_read_columns
+                           : osh_container_read_rows)(cx, room->raw, w->adapter->st, e, k, 1));
         osh_to_f32(room->q + k * C, room->raw, e->dtype, C);
     }
     for (int64_t i = 0; i < lora_rank(w) * C; i++)
@@ -72,11 +72,11 @@ static osh_status lora_add(osh_ctx *cx, char *to, lora_room *room, const osh_lor
                            int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *e = w->turned ? w->a : w->b;
+    const osh_entry *e = w->turned ? w->a : w->b;
     osh_dtype dt = w->base.e->dtype;
     int64_t r = lora_rank(w), C = osh_ckpt_columns(w->base.e);
-    OSH_TRY((w->turned ? osh_st_read_columns : osh_st_read_rows)(cx, room->raw, w->adapter->st, e,
-                                                                 first, n));
+    OSH_TRY((w->turned ? osh_container_read_columns
+                       : osh_container_read_rows)(cx, room->raw, w->adapter->st, e, first, n));
     osh_to_f32(room->p, room->raw, e->dtype, n * r);
     for (int64_t i = 0; i < n; i++, to += (size_t)C * osh_dtype_bytes(dt)) {
         memset(room->sum, 0, (size_t)C * sizeof *room->sum);
@@ -105,14 +105,15 @@ static osh_status lora_read_base(osh_ctx *cx, char *to, lora_room *room, const o
                                  int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *e = w->base.e;
+    const osh_entry *e = w->base.e;
     int64_t C = osh_ckpt_columns(e);
     size_t row = (size_t)C * osh_dtype_bytes(e->dtype);
     if (w->whole)
         for (int64_t i = 0; i < n; i++, to += row) {
-            OSH_TRY(osh_st_read_part(cx, room->raw, w->adapter->st, w->whole,
-                                     (first + i) * C * (int64_t)osh_dtype_bytes(w->whole->dtype),
-                                     (size_t)C * osh_dtype_bytes(w->whole->dtype)));
+            OSH_TRY(
+                osh_container_read_part(cx, room->raw, w->adapter->st, w->whole,
+                                        (first + i) * C * (int64_t)osh_dtype_bytes(w->whole->dtype),
+                                        (size_t)C * osh_dtype_bytes(w->whole->dtype)));
             osh_to_f32(room->base, room->raw, w->whole->dtype, C);
             osh_from_f32(to, e->dtype, room->base, C);
         }
@@ -124,7 +125,7 @@ done:
     return rc;
 }
 
-osh_status osh_lora_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *e, int64_t first,
+osh_status osh_lora_rows(osh_ctx *cx, void *to, void *user, const osh_entry *e, int64_t first,
                          int64_t n)
 {
     osh_status rc = OSH_OK;

@@ -134,7 +134,7 @@ done:
 
 /* The osh_ckpt_make function of the virtual tensors: computes rows [first, first + n) of a dense
  * weight. */
-static osh_status make_dense_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
+static osh_status make_dense_rows(osh_ctx *cx, void *to, void *user, const osh_entry *e,
                                   int64_t first, int64_t n)
 {
     const osh_source_module *q = user;
@@ -151,9 +151,10 @@ static osh_status add_dense_weight(osh_ctx *cx, osh_source *s, osh_source_module
 {
     osh_status rc = OSH_OK;
     char *name = q->bare ? osh_strdup(cx, q->name) : osh_sprintf(cx, "%s.weight", q->name); // own
-    osh_st_entry linear = {.dtype = q->dtype, .ndim = 2, .shape = {q->O, q->I}};
-    osh_st_entry experts = {.dtype = q->dtype, .ndim = 3,
-                            .shape = {q->experts, q->experts ? q->O / q->experts : 0, q->I}};
+    osh_entry linear = {.dtype = q->dtype, .ndim = 2, .shape = {q->O, q->I}};
+    osh_entry experts = {.dtype = q->dtype,
+                         .ndim = 3,
+                         .shape = {q->experts, q->experts ? q->O / q->experts : 0, q->I}};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", q->name);
     OSH_TRY(osh_checkpoint_add_virtual(cx, s->ck, name, q->experts ? &experts : &linear,
                                        make_dense_rows, q));
@@ -236,7 +237,7 @@ static osh_status hide_parts(osh_ctx *cx, osh_source *s, bool compress, osh_matc
     OSH_NEW(cx, by, s->ck->n_tensors);
     for (int64_t i = 0; i < s->ck->n_tensors; i++) by[i] = -1;
     for (int64_t i = 0; i < n_stored; i++) {
-        const osh_st_entry *e = s->ck->tensors[i].e;
+        const osh_entry *e = s->ck->tensors[i].e;
         int64_t module = module_of_part(s, e->name);
         if (module >= 0 && s->ck->virtuals[module].kept) continue;
         if (module < 0) OSH_TRY(check_beside(cx, s, e->name));

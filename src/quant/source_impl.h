@@ -30,7 +30,7 @@ typedef struct osh_source_type {
     /* True if tensor e belongs to a quantized module. The module's name is the first *n bytes of
      * the tensor's name. The function must return true for every kind of tensor that only quantized
      * modules have, so that a module with missing tensors causes an error. */
-    bool (*claims)(const osh_source *s, const osh_st_entry *e, size_t *n);
+    bool (*claims)(const osh_source *s, const osh_entry *e, size_t *n);
     // Finds and checks the tensors of a module for which `claims` returned true.
     osh_status (*find)(osh_ctx *cx, osh_source_module *q);
     osh_status (*make_rows)(osh_ctx *cx, char *to, const osh_source_module *q, int64_t first,

@@ -75,7 +75,7 @@ osh_status osh_source_check_matrix(osh_ctx *cx, const osh_ckpt_tensor *t, int64_
                                    int64_t columns, const osh_dtype *dtypes)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *e = t->e;
+    const osh_entry *e = t->e;
     bool known = false;
     for (const osh_dtype *d = dtypes; *d != OSH_DTYPE_NONE; d++) known |= e->dtype == *d;
     if (!known)
@@ -96,14 +96,14 @@ osh_status osh_source_read_columns(osh_ctx *cx, void *to, const osh_source_modul
                                    int64_t first, int64_t n)
 {
     const osh_ckpt_tensor *t = &q->parts[part];
-    return osh_st_read_columns(cx, to, q->source->ck->shards[t->shard], t->e, first, n);
+    return osh_container_read_columns(cx, to, q->source->ck->shards[t->shard], t->e, first, n);
 }
 
 osh_status osh_source_read_rows(osh_ctx *cx, void *to, const osh_source_module *q, int part,
                                 int64_t first, int64_t n)
 {
     const osh_ckpt_tensor *t = &q->parts[part];
-    return osh_st_read_rows(cx, to, q->source->ck->shards[t->shard], t->e, first, n);
+    return osh_container_read_rows(cx, to, q->source->ck->shards[t->shard], t->e, first, n);
 }
 
 osh_status osh_source_check_finite(osh_ctx *cx, const osh_source_module *q, int part,

@@ -93,8 +93,8 @@ static osh_status read_part(osh_ctx *cx, osh_tensor **out, const osh_source_modu
     int64_t shape[2] = {n, f->shape[1]},
             row = (t->e->end - t->e->begin) / (f->shape[0] ? f->shape[0] : 1);
     OSH_TRY(osh_tensor_new(cx, out, t->e->dtype, f->ndim, shape));
-    OSH_TRY(osh_st_read_part(cx, (*out)->data, q->source->ck->shards[t->shard], t->e, at * row,
-                             (size_t)(n * row)));
+    OSH_TRY(osh_container_read_part(cx, (*out)->data, q->source->ck->shards[t->shard], t->e,
+                                    at * row, (size_t)(n * row)));
     // weight_shape is not read but set to the shape of the rows that are decoded
     if (!strcmp(f->leaf, "weight_shape")) {
         if (t->e->dtype == OSH_I64) ((int64_t *)(*out)->data)[0] = rows;

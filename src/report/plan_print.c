@@ -33,7 +33,7 @@ int64_t osh_range_weight_bytes(const osh_plan *p, const osh_range *r)
         for (int k = 0; k < OSH_OP_MAX_IN && !g->nodes[n].original; k++) {
             int w = g->nodes[n].w[k];
             if (w < 0 || osh_is_picked(g, &g->nodes[n], k)) continue;
-            const osh_st_entry *e = osh_weight_entry(g, p->in.ck, w);
+            const osh_entry *e = osh_weight_entry(g, p->in.ck, w);
             bytes += e->end - e->begin;
         }
     return bytes;

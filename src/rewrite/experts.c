@@ -114,7 +114,7 @@ done:
 
 /* ---- checkpoint without the removed experts ---- */
 
-static osh_status kept_rows_read(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
+static osh_status kept_rows_read(osh_ctx *cx, void *to, void *user, const osh_entry *e,
                                  int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -145,7 +145,7 @@ static osh_status router_cut(osh_ctx *cx, renaming *r, const osh_expert_layer *l
     const osh_experts *x = r->p->experts;
     const osh_ckpt_tensor from = ck->tensors[tensor];
     osh_kept_rows *rows = &x->rows[r->n_rows++];
-    osh_st_entry like = *from.e;
+    osh_entry like = *from.e;
     if (from.e->shape[0] != x->n_all || from.e->ndim > 2 || r->n_rows > x->n * ROUTER_TENSORS)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is no weight and no bias of a router of %d experts",
                  experts_modifier_name(r->p), from.e->name, x->n_all);

@@ -23,15 +23,15 @@ enum { BESIDE = -2 };
 
 /* Adds an output tensor with the dtype and shape of `like`. Takes ownership of `name`. */
 static osh_status manifest_push(osh_ctx *cx, osh_manifest *p, const builder *b, char *name,
-                                const osh_st_entry *like, osh_out_tensor info)
+                                const osh_entry *like, osh_out_tensor info)
 {
     if (!name) return osh_fail(cx, OSH_E_NOMEM, "no memory for an output tensor's name");
     if (p->n_out >= b->cap) {
         osh_free(cx, name);
         return osh_fail(cx, OSH_E_INTERNAL, "more output tensors than were counted");
     }
-    osh_st_entry *e = &p->out[p->n_out];
-    *e = (osh_st_entry){.name = name, .dtype = like->dtype, .ndim = like->ndim};
+    osh_entry *e = &p->out[p->n_out];
+    *e = (osh_entry){.name = name, .dtype = like->dtype, .ndim = like->ndim};
     for (int i = 0; i < like->ndim; i++) e->shape[i] = like->shape[i];
     p->out_info[p->n_out++] = info;
     return OSH_OK;
@@ -49,13 +49,14 @@ static osh_status manifest_push_linear(osh_ctx *cx, osh_manifest *p, const build
     l->out.first = p->n_out;
     for (int k = 0; k < l->out.n; k++)
         OSH_TRY(manifest_push(cx, p, b, osh_sprintf(cx, "%s.%s", l->name, t[k].leaf),
-                              &(osh_st_entry){.dtype = t[k].dtype, .ndim = t[k].ndim,
-                                              .shape = {t[k].shape[0], t[k].shape[1]}},
+                              &(osh_entry){.dtype = t[k].dtype,
+                                           .ndim = t[k].ndim,
+                                           .shape = {t[k].shape[0], t[k].shape[1]}},
                               (osh_out_tensor){.source = -1, .linear = li, .leaf = k}));
     const char *dot = strrchr(l->name, '.');
     int n = osh_cache_leaves(c, p->match, l), around = dot ? (int)(dot - l->name) : 0;
     for (int k = 0; k < n; k++, l->out.n++) {
-        osh_st_entry like = {.dtype = c[k].dtype, .ndim = c[k].ndim};
+        osh_entry like = {.dtype = c[k].dtype, .ndim = c[k].ndim};
         memcpy(like.shape, c[k].shape, sizeof c[k].shape);
         char *name = osh_sprintf(cx, "%.*s.%s", c[k].of == OSH_OUTPUT ? INT_MAX : around, l->name,
                                  c[k].name);
@@ -63,7 +64,7 @@ static osh_status manifest_push_linear(osh_ctx *cx, osh_manifest *p, const build
                               (osh_out_tensor){.source = -1, .linear = li, .leaf = l->out.n}));
     }
     if (l->out.bias < 0) goto done;
-    const osh_st_entry *e = p->in->ck->tensors[l->out.bias].e;
+    const osh_entry *e = p->in->ck->tensors[l->out.bias].e;
     OSH_TRY(manifest_push(cx, p, b, osh_strdup(cx, e->name), e,
                  (osh_out_tensor){.source = -1, .linear = li, .leaf = l->out.n++}));
 done:
@@ -114,7 +115,7 @@ done:
 }
 
 /* True if the output tensor belongs to the output head. */
-static bool manifest_is_head(const osh_manifest *p, const osh_st_entry *e)
+static bool manifest_is_head(const osh_manifest *p, const osh_entry *e)
 {
     const char *tensor = e->name;
     const osh_graph *g = p->in->graph;
@@ -179,7 +180,7 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     OSH_NEW(cx, p->out, b->cap);
     OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
-        const osh_st_entry *e = p->in->ck->tensors[i].e;
+        const osh_entry *e = p->in->ck->tensors[i].e;
         // the source stores this tensor in another form, whose tensors are copied instead
         if (osh_checkpoint_is_kept(p->in->ck, i)) continue;
         if (b->at_linear[i] == BESIDE) continue;
@@ -201,7 +202,7 @@ static osh_status manifest_check_unique(osh_ctx *cx, const osh_manifest *p)
 {
     osh_status rc = OSH_OK;
     const char *twice;
-    OSH_TRY(osh_st_twice(cx, &twice, p->out, p->n_out));
+    OSH_TRY(osh_entry_twice(cx, &twice, p->out, p->n_out));
     if (twice)
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "the output would hold %s twice: the source has a tensor of that name beside the "
@@ -211,7 +212,7 @@ done:
     return rc;
 }
 
-static size_t entry_bytes(const osh_st_entry *e)
+static size_t entry_bytes(const osh_entry *e)
 {
     int64_t n = 0;
     osh_shape_numel(&n, e->ndim, e->shape);
@@ -248,7 +249,7 @@ static int assign_shards(osh_manifest *p)
 static osh_status shard_lay_out(osh_ctx *cx, osh_manifest *p, int s)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry **part = NULL; // own: pointers to the shard's tensors
+    osh_entry **part = NULL; // own: pointers to the shard's tensors
     osh_shard *sh = &p->shards[s];
     int64_t n = 0;
     for (int64_t i = 0; i < p->n_out; i++) n += p->out_info[i].shard == s;
@@ -256,7 +257,7 @@ static osh_status shard_lay_out(osh_ctx *cx, osh_manifest *p, int s)
     n = 0;
     for (int64_t i = 0; i < p->n_out; i++)
         if (p->out_info[i].shard == s) part[n++] = &p->out[i];
-    OSH_TRY(osh_st_layout_of(cx, &sh->header, &sh->header_bytes, part, n));
+    OSH_TRY(osh_safetensors_layout(cx, &sh->header, &sh->header_bytes, part, n));
     sh->n_bytes = (int64_t)sh->header_bytes;
     for (int64_t i = 0; i < n; i++)
         if (part[i]->end > sh->n_bytes) sh->n_bytes = part[i]->end;

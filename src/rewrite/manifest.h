@@ -23,7 +23,7 @@ typedef struct osh_manifest {
     const osh_inputs *in;         // view
     const osh_matching *match;    // view
     const osh_rewrites *rewrites; // view
-    osh_st_entry *out;         // own [n_out]: entries of all output tensors; also own their names
+    osh_entry *out;            // own [n_out]: entries of all output tensors; also own their names
     osh_out_tensor *out_info;  // own
     int64_t n_out;
     osh_shard *shards;         // own

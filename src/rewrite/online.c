@@ -20,7 +20,7 @@ typedef struct finding {
 static int64_t stored_matrix(const finding *f, const char *leaf, int64_t n)
 {
     for (int64_t i = 0; i < f->ck->n_tensors; i++) {
-        const osh_st_entry *e = f->ck->tensors[i].e;
+        const osh_entry *e = f->ck->tensors[i].e;
         if (osh_ends_with(e->name, strlen(e->name), leaf) && e->ndim == 2 && e->shape[0] == n &&
             e->shape[1] == n && osh_dtype_is_float(e->dtype))
             return i;

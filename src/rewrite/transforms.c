@@ -247,7 +247,7 @@ done:
 
 /* ---- tensors with the matrices ---- */
 
-static osh_status matrix_make_rows(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
+static osh_status matrix_make_rows(osh_ctx *cx, void *to, void *user, const osh_entry *e,
                                    int64_t first, int64_t n)
 {
     osh_status rc = OSH_OK;
@@ -277,7 +277,7 @@ static osh_status matrices_add_tensors(osh_ctx *cx, const grouping *d)
         if (osh_checkpoint_find(p->in->ck, m->name))
             OSH_FAIL(cx, OSH_E_FORMAT, "%s has %s already", p->in->ck->dir, m->name);
         m->tensor = p->in->ck->n_tensors;
-        osh_st_entry like = {
+        osh_entry like = {
             .dtype = d->t->args->f32 ? OSH_F32 : OSH_F64, .ndim = 2, .shape = {m->n, m->n}};
         OSH_TRY(osh_checkpoint_add_virtual(cx, p->in->ck, m->name, &like, matrix_make_rows, m));
     }

@@ -69,7 +69,7 @@ static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget 
     for (int i = f->w0; i < f->w1 && all; i++) {
         if (!f->want[i - f->w0] || !prefetch_has_place(p, visit, solved, i)) continue;
         osh_places_aim(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, i);
-        const osh_st_entry *e = osh_weight_entry(f->g, f->ck, i);
+        const osh_entry *e = osh_weight_entry(f->g, f->ck, i);
         all = !osh_tensor_new_on(cx, &f->w->w[i], (osh_where){f->device, OSH_LIFE_LONG}, e->dtype,
                                  e->ndim, e->shape);
     }

@@ -32,7 +32,7 @@ static void head_set_sizes(head *h, const osh_plan *p, const osh_linear_job *j)
     const osh_linear *l = &p->match.linears[h->linear];
     osh_cache_leaf leaf[OSH_CACHE_LEAVES];
     if (!l->out.n) return; // a survey has losses, and no codes
-    const osh_st_entry *out = &p->manifest.out[l->out.first];
+    const osh_entry *out = &p->manifest.out[l->out.first];
     h->n_codes = j->packed ? (size_t)(out[0].end - out[0].begin) : (size_t)(l->O * l->I);
     for (int k = 0, n = j->cache ? osh_cache_leaves(leaf, &p->match, l) : 0; k < n; k++)
         h->n_cache += leaf[k].bytes;

@@ -120,7 +120,7 @@ static osh_status modules_list(osh_ctx *cx, modules *ms, const osh_verify *v, co
     OSH_NEW(cx, ms->never, v->ck->n_tensors);
     OSH_NEW(cx, ms->which, v->ck->n_tensors);
     for (int64_t i = 0; i < v->ck->n_tensors; i++) {
-        const osh_st_entry *e = v->ck->tensors[i].e;
+        const osh_entry *e = v->ck->tensors[i].e;
         size_t n;
         bool codes = leaf_split(e->name, "weight_packed", &n);
         if (osh_q_is_matrix(&c->transforms, e->name)) continue;
@@ -419,7 +419,7 @@ static osh_status config_check_cache_scales(osh_ctx *cx, osh_verify *v)
     size_t n;
     for (int64_t i = 0; i < v->ck->n_tensors; i++)
         for (size_t k = 0; k < sizeof leaves / sizeof *leaves; k++) {
-            const osh_st_entry *e = v->ck->tensors[i].e;
+            const osh_entry *e = v->ck->tensors[i].e;
             if (!leaf_split(e->name, leaves[k], &n)) continue;
             osh_tensor_free(cx, t), t = NULL;
             OSH_TRY(config_read_leaf(cx, &t, v, &v->ck->tensors[i]));

@@ -31,7 +31,7 @@ static osh_status files_sum(osh_ctx *cx, uint64_t *sum, const osh_checkpoint *ck
     for (int64_t at = 0; at < t->e->end - t->e->begin; at += OSH_EMIT_CHUNK) {
         int64_t left = t->e->end - t->e->begin - at;
         size_t n = left > OSH_EMIT_CHUNK ? OSH_EMIT_CHUNK : (size_t)left;
-        OSH_TRY(osh_st_read_part(cx, chunk, ck->shards[t->shard], t->e, at, n));
+        OSH_TRY(osh_container_read_part(cx, chunk, ck->shards[t->shard], t->e, at, n));
         XXH3_64bits_update(state, chunk, n);
     }
     *sum = XXH3_64bits_digest(state);

@@ -188,7 +188,7 @@ static osh_status source_check_names(osh_ctx *cx, osh_verify *v, bool *present)
     const osh_plan *p = v->plan;
     OSH_TRY(osh_map_new_views(cx, &planned, (size_t)p->manifest.n_out));
     for (int64_t i = 0; i < p->manifest.n_out; i++) {
-        const osh_st_entry *e = &p->manifest.out[i];
+        const osh_entry *e = &p->manifest.out[i];
         const osh_ckpt_tensor *t = osh_checkpoint_find(v->ck, e->name);
         OSH_TRY(osh_map_put(cx, planned, e->name, strlen(e->name), i));
         if (!t) {
@@ -359,7 +359,8 @@ static osh_status source_check_copy(osh_ctx *cx, osh_verify *v, int64_t i)
     for (int64_t at = 0; at < n_bytes; at += half) {
         size_t n = (size_t)(n_bytes - at < half ? n_bytes - at : half), k = 0;
         OSH_TRY(osh_checkpoint_read_part(cx, chunk, p->in.ck, src, at, n));
-        OSH_TRY(osh_st_read_part(cx, chunk + half, v->ck->shards[out->shard], out->e, at, n));
+        OSH_TRY(
+            osh_container_read_part(cx, chunk + half, v->ck->shards[out->shard], out->e, at, n));
         XXH3_64bits_update(state, chunk, n);
         size_t size = osh_dtype_bytes(src->e->dtype);
         OSH_TRY(osh_checkpoint_apply(cx, p->in.ck, src - p->in.ck->tensors, chunk,
@@ -413,7 +414,7 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v)
         OSH_TRY(osh_check_interrupt(cx));
         for (int k = 0; k < p->match.linears[l].out.n; k++)
             all &= present[p->match.linears[l].out.first + k];
-        const osh_st_entry *w = p->in.ck->tensors[p->match.linears[l].tensor].e;
+        const osh_entry *w = p->in.ck->tensors[p->match.linears[l].tensor].e;
         if (!all || !osh_verify_next(v, w->end - w->begin)) continue;
         rc = osh_verify_cache(cx, v, l);
         if (!rc) rc = osh_verify_linear(cx, v, l);

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "io/safetensors.h"
+#include "io/container.h"
 
 /* Makes a file in memory that has a path. Returns the descriptor of the file. */
 static int file_of(char *path, size_t room, const void *p, size_t n)
@@ -20,25 +20,25 @@ static int file_of(char *path, size_t room, const void *p, size_t n)
     return fd;
 }
 
-static void check_again(osh_ctx *cx, const osh_st *st)
+static void check_again(osh_ctx *cx, const osh_container *st)
 {
-    int64_t n = osh_st_count(st);
-    osh_st_entry *e = calloc((size_t)n + 1, sizeof *e);
+    int64_t n = osh_container_count(st);
+    osh_entry *e = calloc((size_t)n + 1, sizeof *e);
     char *header = NULL, path[64];
     size_t n_header = 0;
-    osh_st *again = NULL;
+    osh_container *again = NULL;
 
     CHECK(e);
-    for (int64_t i = 0; i < n; i++) e[i] = *osh_st_at(st, i);
-    CHECK(osh_st_layout(cx, &header, &n_header, e, n) == OSH_OK);
+    for (int64_t i = 0; i < n; i++) e[i] = *osh_container_at(st, i);
+    CHECK(osh_safetensors_layout_array(cx, &header, &n_header, e, n) == OSH_OK);
     int fd = file_of(path, sizeof path, header, n_header);
     CHECK(ftruncate(fd, n ? (off_t)e[n - 1].end : (off_t)n_header) == 0);
-    if (osh_st_open(cx, &again, path)) {
+    if (osh_container_open(cx, &again, path)) {
         fprintf(stderr, "%s\n", osh_error_text(cx));
         abort();
     }
-    CHECK(osh_st_count(again) == n);
-    osh_st_close(cx, again);
+    CHECK(osh_container_count(again) == n);
+    osh_container_close(cx, again);
     osh_free(cx, header);
     close(fd);
     free(e);
@@ -47,29 +47,29 @@ static void check_again(osh_ctx *cx, const osh_st *st)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     osh_ctx *cx = fuzz_ctx();
-    osh_st *st = NULL;
+    osh_container *st = NULL;
     char path[64];
     int fd = file_of(path, sizeof path, data, n);
 
-    osh_status rc = osh_st_open(cx, &st, path);
+    osh_status rc = osh_container_open(cx, &st, path);
     if (rc) {
         CHECK(!st && *osh_error_text(cx));
     } else {
         int64_t at = -1;
-        for (int64_t i = 0; i < osh_st_count(st); i++) {
-            const osh_st_entry *e = osh_st_at(st, i);
+        for (int64_t i = 0; i < osh_container_count(st); i++) {
+            const osh_entry *e = osh_container_at(st, i);
             CHECK(e->begin >= 8 && e->begin <= e->end && (uint64_t)e->end <= n);
             CHECK(at < 0 || e->begin == at);
             at = e->end;
             uint8_t *to = malloc((size_t)(e->end - e->begin) + 1);
-            CHECK(to && osh_st_read(cx, to, st, e) == OSH_OK);
+            CHECK(to && osh_container_read(cx, to, st, e) == OSH_OK);
             CHECK(!memcmp(to, data + e->begin, (size_t)(e->end - e->begin)));
             free(to);
         }
         CHECK(at < 0 || (uint64_t)at == n);
         check_again(cx, st);
     }
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
     fuzz_ctx_free(cx);
     close(fd);
     return 0;

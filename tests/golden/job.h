@@ -52,14 +52,14 @@ static inline void job_ignore(void *user, const char *text, size_t n) { (void)us
 
 /* Returns the tensor with this name (own: osh_tensor_free), or NULL if the file has no such
  * tensor. */
-static inline osh_tensor *job_tensor(osh_ctx *cx, const osh_st *st, const char *name)
+static inline osh_tensor *job_tensor(osh_ctx *cx, const osh_container *st, const char *name)
 {
     osh_tensor *t = NULL;
-    for (int64_t i = 0; i < osh_st_count(st); i++) {
-        const osh_st_entry *e = osh_st_at(st, i);
+    for (int64_t i = 0; i < osh_container_count(st); i++) {
+        const osh_entry *e = osh_container_at(st, i);
         if (strcmp(e->name, name)) continue;
         assert_ok(cx, osh_tensor_new(cx, &t, e->dtype, e->ndim, e->shape));
-        assert_ok(cx, osh_st_read(cx, t->data, st, e));
+        assert_ok(cx, osh_container_read(cx, t->data, st, e));
     }
     return t;
 }

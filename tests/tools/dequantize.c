@@ -13,7 +13,7 @@
 static osh_status write_weights(osh_ctx *cx, osh_checkpoint *ck, const char *path)
 {
     osh_status rc = OSH_OK;
-    osh_st_entry *e = NULL; // own; the names are views
+    osh_entry *e = NULL;    // own; the names are views
     char *header = NULL;    // own
     void *data = NULL;      // own
     size_t n_header = 0;
@@ -22,7 +22,7 @@ static osh_status write_weights(osh_ctx *cx, osh_checkpoint *ck, const char *pat
     if (!f) OSH_FAIL(cx, OSH_E_IO, "cannot write %s", path);
     OSH_NEW(cx, e, ck->n_virtuals + 1);
     for (int i = 0; i < ck->n_virtuals; i++) e[i] = *ck->virtuals[i].e;
-    OSH_TRY(osh_st_layout(cx, &header, &n_header, e, ck->n_virtuals));
+    OSH_TRY(osh_safetensors_layout_array(cx, &header, &n_header, e, ck->n_virtuals));
     if (fwrite(header, 1, n_header, f) != n_header) OSH_FAIL(cx, OSH_E_IO, "cannot write %s", path);
     for (int i = 0; i < ck->n_virtuals; i++) {
         size_t n = (size_t)(e[i].end - e[i].begin);

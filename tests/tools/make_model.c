@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "base/rng.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,14 +28,15 @@ typedef struct model {
 enum { MAX_EXPERTS = 1024, MAX_TENSORS = 16 + 3 * MAX_EXPERTS, BLOCK = 1 << 20 };
 typedef struct shard {
     char names[MAX_TENSORS][128], file[64];
-    osh_st_entry e[MAX_TENSORS];
+    osh_entry e[MAX_TENSORS];
     int n;
 } shard;
 
 static void add(shard *s, const char *name, int64_t rows, int64_t cols)
 {
     snprintf(s->names[s->n], sizeof s->names[0], "%s", name);
-    s->e[s->n] = (osh_st_entry){.name = s->names[s->n], .dtype = OSH_BF16, .ndim = cols ? 2 : 1, .shape = {rows, cols}};
+    s->e[s->n] = (osh_entry){
+        .name = s->names[s->n], .dtype = OSH_BF16, .ndim = cols ? 2 : 1, .shape = {rows, cols}};
     s->n++;
 }
 
@@ -72,7 +73,8 @@ static void add_layer(shard *s, const model *m, int64_t layer)
     add_rows(s, layer, "", norms, 2);
 }
 
-static osh_status write_tensor(osh_ctx *cx, osh_file *f, const osh_st_entry *e, uint16_t *block, uint64_t seed)
+static osh_status write_tensor(osh_ctx *cx, osh_file *f, const osh_entry *e, uint16_t *block,
+                               uint64_t seed)
 {
     osh_status rc = OSH_OK;
     uint64_t x = osh_rng_u64(seed, 7, (uint64_t)e->begin) | 1;
@@ -90,7 +92,7 @@ done:
     return rc;
 }
 
-static osh_status write_outliers(osh_ctx *cx, osh_file *f, const osh_st_entry *e, int64_t n)
+static osh_status write_outliers(osh_ctx *cx, osh_file *f, const osh_entry *e, int64_t n)
 {
     osh_status rc = OSH_OK;
     const uint16_t big[2] = {osh_bf16_of_f32(8), osh_bf16_of_f32(10)};
@@ -108,7 +110,7 @@ static osh_status write_shard(osh_ctx *cx, const char *dir, shard *s, const mode
     size_t n = 0;
     for (int i = 0; m->f32 && i < s->n; i++) s->e[i].dtype = OSH_F32;
     if (!path || !block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a shard");
-    OSH_TRY(osh_st_layout(cx, &header, &n, s->e, s->n));
+    OSH_TRY(osh_safetensors_layout_array(cx, &header, &n, s->e, s->n));
     OSH_TRY(osh_file_create(cx, &f, path));
     OSH_TRY(osh_file_pwrite(cx, f, header, n, 0));
     if (m->holes) OSH_TRY(osh_file_pwrite(cx, f, "\0", 1, s->e[s->n - 1].end - 1));

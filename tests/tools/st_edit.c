@@ -16,7 +16,7 @@
 #include "text/json.h"
 
 typedef struct item {
-    osh_st_entry e; // e.name is own
+    osh_entry e;    // e.name is own
     uint8_t *data;  // own
     int64_t n;
 } item;
@@ -51,18 +51,18 @@ static bool ends_with(const char *s, const char *tail)
 static void load_shard(const char *dir, const char *name)
 {
     shard *s = &shards[n_shards++];
-    osh_st *st = NULL;
+    osh_container *st = NULL;
     snprintf(s->path, sizeof s->path, "%s/%s", dir, name);
-    must(osh_st_open(cx, &st, s->path));
-    for (int64_t i = 0; i < osh_st_count(st); i++) {
-        const osh_st_entry *e = osh_st_at(st, i);
+    must(osh_container_open(cx, &st, s->path));
+    for (int64_t i = 0; i < osh_container_count(st); i++) {
+        const osh_entry *e = osh_container_at(st, i);
         item *t = &s->items[s->n++];
         t->e = *e, t->n = e->end - e->begin;
         t->e.name = strdup(e->name);
         t->data = malloc((size_t)t->n + 1);
-        must(osh_st_read(cx, t->data, st, e));
+        must(osh_container_read(cx, t->data, st, e));
     }
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
 }
 
 static void load(const char *dir)
@@ -89,11 +89,11 @@ static item *find(const char *name, shard **in)
 
 static void save(shard *s)
 {
-    osh_st_entry *e = calloc((size_t)s->n + 1, sizeof *e);
+    osh_entry *e = calloc((size_t)s->n + 1, sizeof *e);
     char *header = NULL;
     size_t n = 0;
     for (int i = 0; i < s->n; i++) e[i] = s->items[i].e;
-    must(osh_st_layout(cx, &header, &n, e, s->n));
+    must(osh_safetensors_layout_array(cx, &header, &n, e, s->n));
     FILE *f = fopen(s->path, "wb");
     if (!f || fwrite(header, 1, n, f) != n) die("cannot write");
     for (int k = 0; k < s->n; k++) // reads the tensors in the order of their bytes in the file

@@ -12,16 +12,17 @@
  * is 'a' + i. */
 static void put_shard(fixture *f, const char *file, const char *names)
 {
-    osh_st_entry e[8] = {0};
+    osh_entry e[8] = {0};
     char text[8][2] = {0}, *header = NULL;
     uint8_t data[4096];
     size_t n = strlen(names), n_header = 0;
 
     for (size_t i = 0; i < n; i++) {
         text[i][0] = names[i];
-        e[i] = (osh_st_entry){text[i], OSH_U8, 2, {2, 3}, 0, 0};
+        e[i] = (osh_entry){text[i], OSH_U8, 2, {2, 3}, 0, 0};
     }
-    assert_int_equal(osh_st_layout(f->cx, &header, &n_header, e, (int64_t)n), OSH_OK);
+    assert_int_equal(osh_safetensors_layout_array(f->cx, &header, &n_header, e, (int64_t)n),
+                     OSH_OK);
     memcpy(data, header, n_header);
     for (size_t i = 0; i < n; i++)
         for (int k = 0; k < 6; k++) data[e[i].begin + k] = (uint8_t)(e[i].name[0] + k);
@@ -307,8 +308,8 @@ static void test_side_files(void **state)
     osh_checkpoint_close(f->cx, ck);
 }
 
-static osh_status make_nines(osh_ctx *cx, void *to, void *user, const osh_st_entry *e,
-                             int64_t first, int64_t n)
+static osh_status make_nines(osh_ctx *cx, void *to, void *user, const osh_entry *e, int64_t first,
+                             int64_t n)
 {
     for (int64_t r = 0; r < n; r++) // each value of row 2 is larger by 1 than that of row 1
         memset((char *)to + r * e->shape[1], *(int *)user + (int)(first + r), (size_t)e->shape[1]);
@@ -323,11 +324,11 @@ static void test_virtual(void **state)
     put_shard(f, "model.safetensors", "ab");
     osh_checkpoint *ck = open_dir(f);
     int64_t shape[] = {1, 4};
-    osh_st_entry like = {.dtype = OSH_I8, .ndim = 2, .shape = {1, 4}};
+    osh_entry like = {.dtype = OSH_I8, .ndim = 2, .shape = {1, 4}};
     assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "v", &like, make_nines, &nine), OSH_OK);
     assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "a", &like, make_nines, &eight), OSH_OK);
     assert_int_equal(ck->n_tensors, 4);
-    const osh_st_entry *made = osh_checkpoint_find(ck, "v")->e;
+    const osh_entry *made = osh_checkpoint_find(ck, "v")->e;
     assert_int_equal(made->end - made->begin, 4); // predictions use these offsets
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 2, shape), OSH_OK);
     assert_int_equal(((int8_t *)t->data)[3], 9);
@@ -346,8 +347,7 @@ static void test_virtual(void **state)
                      OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(f->cx), "v is made twice"));
     osh_error_clear(f->cx);
-    osh_st_entry huge = {
-        .dtype = OSH_F32, .ndim = 2, .shape = {INT64_C(1) << 31, INT64_C(1) << 31}};
+    osh_entry huge = {.dtype = OSH_F32, .ndim = 2, .shape = {INT64_C(1) << 31, INT64_C(1) << 31}};
     assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "w", &huge, make_nines, &nine),
                      OSH_E_FORMAT);
     assert_non_null(strstr(osh_error_text(f->cx), "w is too large"));

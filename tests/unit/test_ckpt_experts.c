@@ -19,7 +19,7 @@ static void put_experts(fixture *f, const char *type, bool transposed, bool bad,
 {
     int rows[2] = {transposed ? D : 2 * F, transposed ? F : D};
     int columns[2] = {transposed ? 2 * F : D, transposed ? D : F};
-    osh_st_entry e[3] = {
+    osh_entry e[3] = {
         {.name = up_name, .dtype = OSH_F32, .ndim = 3, .shape = {E, rows[0], columns[0]}},
         {.name = down_name, .dtype = OSH_F32, .ndim = 3, .shape = {E, rows[1], columns[1]}},
         {.name = other_name, .dtype = OSH_F32, .ndim = 1, .shape = {0}}};
@@ -27,7 +27,7 @@ static void put_experts(fixture *f, const char *type, bool transposed, bool bad,
     char *header = NULL, config[128];
     size_t n = 0;
     if (bad) e[0].shape[1] -= 1, e[0].shape[2] += 1;
-    assert_int_equal(osh_st_layout(f->cx, &header, &n, e, twice ? 3 : 2), OSH_OK);
+    assert_int_equal(osh_safetensors_layout_array(f->cx, &header, &n, e, twice ? 3 : 2), OSH_OK);
     memcpy(data, header, n);
     for (int k = 0; k < 3; k++) {
         float *to = (float *)((char *)data + e[k].begin);
@@ -67,9 +67,9 @@ static void check_part(fixture *f, osh_checkpoint *ck, bool transposed, int e, i
     for (int first = 0; first < rows * columns; first += 101)
         for (int n = 1; first + n <= rows * columns; n = 3 * n + 7) {
             memset(some, 0, sizeof some);
-            assert_int_equal(
-                osh_st_read_part(f->cx, some, ck->shards[0], at->e, 4 * first, (size_t)(4 * n)),
-                OSH_OK);
+            assert_int_equal(osh_container_read_part(f->cx, some, ck->shards[0], at->e, 4 * first,
+                                                     (size_t)(4 * n)),
+                             OSH_OK);
             assert_memory_equal(some, (float *)t->data + first, 4 * n);
         }
     osh_tensor_free(f->cx, t);
@@ -111,7 +111,7 @@ static void test_sums(void **state)
         }
         assert_int_equal(osh_checkpoint_reread(f->cx, &diff, &stamp, ck, 0), OSH_OK);
         assert_null(diff);
-        const osh_st_entry *e =
+        const osh_entry *e =
             osh_checkpoint_find(ck, "model.layers.0.mlp.experts.1.up_proj.weight")->e;
         osh_file *file = NULL;
         snprintf(path, sizeof path, "%s/model.safetensors", f->dir);

@@ -5,7 +5,7 @@
 #include "torture.h"
 
 typedef struct fixture {
-    osh_st_entry source[3], out[5];
+    osh_entry source[3], out[5];
     osh_ckpt_tensor tensors[3];
     osh_out_tensor info[5];
     osh_linear linear;

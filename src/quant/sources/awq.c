@@ -80,7 +80,7 @@ static void awq_close(osh_ctx *cx, void *state) { osh_free(cx, state); }
 
 /* ---- the tensors of a module ---- */
 
-static bool awq_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
+static bool awq_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     static const char *const tails[] = {".qweight", ".qzeros", ".scales"};
     if (s->type != &osh_source_awq && !osh_source_packs_awq(s)) return false;
@@ -93,7 +93,7 @@ static bool awq_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 static osh_status awq_find_shape(osh_ctx *cx, osh_source_module *q, const awq_config *c)
 {
     osh_status rc = OSH_OK;
-    const osh_st_entry *e = q->parts[WEIGHT].e;
+    const osh_entry *e = q->parts[WEIGHT].e;
     if (e->ndim != 2)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s has %d dimensions, want 2", e->name, e->ndim);
     for (int d = 0; d < 2; d++)
@@ -128,7 +128,7 @@ static osh_status awq_find(osh_ctx *cx, osh_source_module *q)
     if (t) OSH_FAIL(cx, OSH_E_FORMAT, "%s has both %s and qweight", q->name, t->e->name);
     OSH_TRY(awq_find_shape(cx, q, c));
     int64_t G = q->I / q->own.weights.group_size, Z = osh_div_up(G, 8);
-    const osh_st_entry *z = q->parts[ZEROS].e;
+    const osh_entry *z = q->parts[ZEROS].e;
     if (c->gemv && z->ndim == 2 && z->shape[1] > Z && z->shape[1] <= Z + 3) Z = z->shape[1];
     OSH_TRY(osh_source_check_matrix(cx, &q->parts[WEIGHT], c->gemv ? q->O : q->I,
                                     (c->gemv ? q->I : q->O) / 8, words));

@@ -61,7 +61,7 @@ static const char *const bnb_tails[] = {".weight.quant_map", ".weight.absmax",
                                         ".weight.quant_state.bitsandbytes__fp4", ".SCB"};
 enum { N_TAILS = sizeof bnb_tails / sizeof *bnb_tails };
 
-static bool bnb_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
+static bool bnb_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     if (s->type != &osh_source_bitsandbytes) return false;
     for (int i = 0; i < N_TAILS; i++)
@@ -128,7 +128,7 @@ static osh_status bnb_load_state(osh_ctx *cx, osh_source_module *q, bnb_module *
                  "%s.weight.quant_state.bitsandbytes__nf4 and %s.weight.quant_state."
                  "bitsandbytes__fp4 are %s: want one of them",
                  q->name, q->name, nf4 ? "both there" : "missing");
-    const osh_st_entry *e = nf4 ? nf4->e : fp4->e;
+    const osh_entry *e = nf4 ? nf4->e : fp4->e;
     if (e->dtype != OSH_U8 || e->ndim != 1 || e->shape[0] > MAX_STATE_BYTES)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s with %d dimensions: want U8 with 1, at most %d bytes",
                  e->name, osh_dtype_name(e->dtype), e->ndim, MAX_STATE_BYTES);
@@ -259,8 +259,8 @@ static osh_status bnb_read(osh_ctx *cx, void *to, const osh_source_module *q, in
 {
     const osh_ckpt_tensor *t = &q->parts[part];
     int64_t size = (int64_t)osh_dtype_bytes(t->e->dtype);
-    return osh_st_read_part(cx, to, q->source->ck->shards[t->shard], t->e, first * size,
-                            (size_t)(n * size));
+    return osh_container_read_part(cx, to, q->source->ck->shards[t->shard], t->e, first * size,
+                                   (size_t)(n * size));
 }
 
 static osh_status bnb_read_floats(osh_ctx *cx, float *to, const osh_source_module *q, int part,

@@ -76,7 +76,7 @@ static const char *const weight_leaves[] = {"weight_scale",        "weight_packe
 enum { N_WEIGHT_LEAVES = sizeof weight_leaves / sizeof *weight_leaves };
 
 /* The function `claims`: true for tensors that only quantized modules have, and for 8-bit codes. */
-static bool ct_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
+static bool ct_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     (void)s;
     for (int k = 0; k < N_WEIGHT_LEAVES; k++) {
@@ -87,7 +87,7 @@ static bool ct_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
     return codes && (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
-static osh_status check_dims(osh_ctx *cx, const osh_st_entry *e)
+static osh_status check_dims(osh_ctx *cx, const osh_entry *e)
 {
     if (e->ndim <= 2) return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,

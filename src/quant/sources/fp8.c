@@ -47,7 +47,7 @@ done:
     return rc;
 }
 
-static bool fp8_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
+static bool fp8_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     (void)s;
     if ((*n = osh_before_tail(e->name, ".weight_scale_inv")) > 0) return true;
@@ -58,7 +58,7 @@ static bool fp8_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 /* The function `claims`, called for tensors for which fp8_claims returns false. True for all FP8
  * tensors, and for scales (names in _scale_inv) whose tensor is missing or is not FP8. bare_find
  * later accepts only tensors of experts and fails for all other tensors. */
-static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
+static bool bare_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     int64_t i;
     *n = strlen(e->name);
@@ -70,7 +70,7 @@ static bool bare_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
 /* Sets `shape` to the shape of the scales of all experts as one matrix: the scales of expert 0,
  * then those of expert 1, and so on. */
 static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_source_module *q,
-                           const osh_st_entry *scale)
+                           const osh_entry *scale)
 {
     int64_t E = q->experts, R = q->O / E, n = scale->ndim == 3 ? scale->shape[1] : 1;
     bool whole =
@@ -87,7 +87,7 @@ static osh_status lay_flat(osh_ctx *cx, int64_t shape[2], int *ndim, const osh_s
 
 /* Derives the scheme from the shape of the scale. Blocks have the size weight_block_size if it is
  * given; if not, all blocks have equal size. */
-static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_st_entry *scale)
+static osh_status fp8_scheme(osh_ctx *cx, osh_source_module *q, const osh_entry *scale)
 {
     osh_status rc = OSH_OK;
     osh_q_args *a = &q->own.weights;
@@ -142,7 +142,7 @@ static osh_status find_codes(osh_ctx *cx, const osh_ckpt_tensor **codes, osh_sou
     if (!*codes)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s%s is missing: want it for the scale that is there", q->name,
                  q->bare ? "" : ".weight");
-    const osh_st_entry *e = (*codes)->e;
+    const osh_entry *e = (*codes)->e;
     if (e->dtype != OSH_FP8)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s although it has a scale, want F8_E4M3", e->name,
                  osh_dtype_name(e->dtype));

@@ -114,7 +114,7 @@ static void gptq_close(osh_ctx *cx, void *state) { osh_free(cx, state); }
 
 /* ---- the tensors of a module ---- */
 
-static bool gptq_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
+static bool gptq_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     static const char *const tails[] = {".qweight", ".qzeros", ".scales", ".g_idx"};
     if (s->type != &osh_source_gptq || osh_source_packs_awq(s)) return false;
@@ -247,7 +247,7 @@ static osh_status gptq_find(osh_ctx *cx, osh_source_module *q)
                                     words));
     OSH_TRY(osh_source_check_matrix(cx, &q->parts[ZEROS], G, osh_pack_words(q->O, (int)bits),
                                     words));
-    const osh_st_entry *g = q->parts[GROUPS].e;
+    const osh_entry *g = q->parts[GROUPS].e;
     if (g && g->dtype != OSH_I32)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is %s: want I32", g->name, osh_dtype_name(g->dtype));
     OSH_TRY(find_group(cx, q, c));
@@ -350,7 +350,7 @@ static osh_status decode_row(osh_ctx *cx, gptq_room *room, const osh_source_modu
     osh_status rc = OSH_OK;
     int bits = q->own.weights.bits;
     const gptq_config *c = *q->state;
-    const osh_st_entry *e = q->parts[SCALES].e;
+    const osh_entry *e = q->parts[SCALES].e;
     int64_t G = e->shape[0];
     const uint32_t *codes = room->codes + at * n_words(q);
     osh_to_f32(room->scale, room->stored + (size_t)(at * G) * osh_dtype_bytes(e->dtype), e->dtype,

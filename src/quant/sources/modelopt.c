@@ -59,7 +59,7 @@ done:
     return rc;
 }
 
-static bool modelopt_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
+static bool modelopt_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     if (s->type != &osh_source_modelopt) return false;
     if ((*n = osh_before_tail(e->name, ".weight_scale_2")) > 0) return true;
@@ -79,7 +79,7 @@ static osh_status modelopt_find(osh_ctx *cx, osh_source_module *q)
         q->parts[i] = *t;
     }
     q->n_leaves = N_PARTS;
-    const osh_st_entry *w = q->parts[WEIGHT].e, *two = q->parts[SCALE_2].e;
+    const osh_entry *w = q->parts[WEIGHT].e, *two = q->parts[SCALE_2].e;
     if (w->ndim != 2 || w->shape[0] < 1 || w->shape[1] < GROUP / 2 || w->shape[1] % (GROUP / 2) ||
         w->shape[1] > INT32_MAX)
         OSH_FAIL(cx, OSH_E_FORMAT,
@@ -126,7 +126,7 @@ static osh_status modelopt_rows(osh_ctx *cx, char *to, const osh_source_module *
     if (!row) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for rows");
     uint8_t *codes = (uint8_t *)(row + q->I), *scales = codes + ROWS * (q->I / 2);
     const osh_ckpt_tensor *t = &q->parts[SCALE_2];
-    OSH_TRY(osh_st_read(cx, &two, q->source->ck->shards[t->shard], t->e));
+    OSH_TRY(osh_container_read(cx, &two, q->source->ck->shards[t->shard], t->e));
     if (!isfinite(two))
         OSH_FAIL(cx, OSH_E_NUMERIC, "%s is %g, want a finite number", t->e->name, (double)two);
     for (int64_t at = first, k; at < first + n; at += k) {

@@ -36,7 +36,7 @@ static void mxfp4_close(osh_ctx *cx, void *state)
     osh_free(cx, cache);
 }
 
-static bool mxfp4_claims(const osh_source *s, const osh_st_entry *e, size_t *n)
+static bool mxfp4_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
     (void)s;
     if ((*n = osh_before_tail(e->name, "_blocks")) > 0) return true;
@@ -55,7 +55,7 @@ static osh_status mxfp4_find(osh_ctx *cx, osh_source_module *q)
     if (!scales)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s_scales is missing: want it for %s", q->name,
                  blocks->e->name);
-    const osh_st_entry *b = blocks->e, *e = scales->e;
+    const osh_entry *b = blocks->e, *e = scales->e;
     if (b->dtype != OSH_U8 || b->ndim != 4 || b->shape[3] != 16)
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s is %s with %d dimensions: want U8 [experts, rows, groups, 16]", b->name,
@@ -95,8 +95,9 @@ static osh_status take_expert(osh_ctx *cx, const osh_source_module *q, int64_t e
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory for an expert's blocks");
     for (int i = 0; i < 2; i++) {
         const osh_ckpt_tensor *t = &q->parts[i];
-        OSH_TRY(osh_st_read_part(cx, cache->blocks + (i ? n : 0), q->source->ck->shards[t->shard],
-                                 t->e, expert * (int64_t)(i ? n_scales : n), i ? n_scales : n));
+        OSH_TRY(osh_container_read_part(cx, cache->blocks + (i ? n : 0),
+                                        q->source->ck->shards[t->shard], t->e,
+                                        expert * (int64_t)(i ? n_scales : n), i ? n_scales : n));
     }
     cache->last = q, cache->last_expert = expert;
 done:

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/rng.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 #include "modifiers/recipe.h"
 #include "ops/op.h"
 #include "text/json.h"
@@ -18,7 +18,7 @@ static const uint64_t seed = 20261122;
 static const int64_t n_rows[LINEARS] = {32, 16};
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/awq";
 static osh_ctx *cx, *many;
-static osh_st *st;
+static osh_container *st;
 
 static const struct { const char *name, *weights; } schemes[] = {
     {"int4_g32", "num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32"},
@@ -90,11 +90,11 @@ static void collect(const awq_case *c, float *mean, osh_tensor *h)
 
 static void wanted(float *to, const char *name)
 {
-    for (int64_t i = 0; i < osh_st_count(st); i++) {
-        const osh_st_entry *e = osh_st_at(st, i);
+    for (int64_t i = 0; i < osh_container_count(st); i++) {
+        const osh_entry *e = osh_container_at(st, i);
         if (strcmp(e->name, name)) continue;
         assert_int_equal(e->end - e->begin, N * (int64_t)sizeof *to);
-        assert_ok(cx, osh_st_read(cx, to, st, e));
+        assert_ok(cx, osh_container_read(cx, to, st, e));
         return;
     }
     fail_msg("no %s", name);
@@ -185,13 +185,13 @@ static int setup(void **state)
     char path[512];
     (void)state;
     snprintf(path, sizeof path, "%s/factors.safetensors", folder);
-    return osh_ctx_new(&cx, 1) || osh_ctx_new(&many, 3) || osh_st_open(cx, &st, path);
+    return osh_ctx_new(&cx, 1) || osh_ctx_new(&many, 3) || osh_container_open(cx, &st, path);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
     int live = osh_mem_live(cx) != 0 || osh_mem_live(many) != 0;
     osh_ctx_free(cx);
     osh_ctx_free(many);

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 
 #define FOLDER OSH_SOURCE_DIR "/tests/golden/bad/"
 
@@ -91,9 +91,9 @@ static void test_bad(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char path[1024];
-        osh_st *st = NULL;
+        osh_container *st = NULL;
         path_of(path, sizeof path, bad[i].name);
-        osh_status rc = osh_st_open(cx, &st, path);
+        osh_status rc = osh_container_open(cx, &st, path);
         const char *text = osh_error_text(cx);
         if (rc != bad[i].rc)
             fail_msg("%s: status %d, wanted %d: %s", bad[i].name, rc, bad[i].rc, text);
@@ -114,15 +114,15 @@ static void test_ok(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     for (size_t i = 0; i < sizeof ok / sizeof *ok; i++) {
         char path[1024];
-        osh_st *st = NULL;
+        osh_container *st = NULL;
         path_of(path, sizeof path, ok[i].name);
-        if (osh_st_open(cx, &st, path)) fail_msg("%s: %s", ok[i].name, osh_error_text(cx));
-        assert_int_equal(osh_st_count(st), ok[i].n);
+        if (osh_container_open(cx, &st, path)) fail_msg("%s: %s", ok[i].name, osh_error_text(cx));
+        assert_int_equal(osh_container_count(st), ok[i].n);
         if (ok[i].n) {
-            assert_string_equal(osh_st_at(st, 0)->name, ok[i].first);
-            assert_string_equal(osh_st_at(st, ok[i].n - 1)->name, ok[i].last);
+            assert_string_equal(osh_container_at(st, 0)->name, ok[i].first);
+            assert_string_equal(osh_container_at(st, ok[i].n - 1)->name, ok[i].last);
         }
-        osh_st_close(cx, st);
+        osh_container_close(cx, st);
         assert_int_equal(osh_mem_live(cx), 0);
     }
     osh_ctx_free(cx);

@@ -9,7 +9,8 @@
 
 enum { D = 32, F = 56, FE = 24, Q = 64, K = 32, E = 6, TOP = 2, TOKENS = 292 };
 
-static osh_tensor *tensor_of(osh_ctx *cx, const osh_st *st, const char *module, const char *leaf)
+static osh_tensor *tensor_of(osh_ctx *cx, const osh_container *st, const char *module,
+                             const char *leaf)
 {
     char name[128];
     snprintf(name, sizeof name, "%s.%s", module, leaf);
@@ -19,7 +20,8 @@ static osh_tensor *tensor_of(osh_ctx *cx, const osh_st *st, const char *module, 
 }
 
 /* Counts the codes that differ. Both files have 4 bits per code, the lowest bits first. */
-static int64_t compare(osh_ctx *cx, const osh_st *out, const osh_st *want, const char *module, int64_t *n)
+static int64_t compare(osh_ctx *cx, const osh_container *out, const osh_container *want,
+                       const char *module, int64_t *n)
 {
     osh_tensor *packed = tensor_of(cx, out, module, "weight_packed"), *codes = tensor_of(cx, want, module, "codes");
     osh_tensor *scale = tensor_of(cx, out, module, "weight_scale"), *theirs = tensor_of(cx, want, module, "scale");
@@ -36,7 +38,7 @@ static void compare_run(const char *all_experts, const char *golden)
 {
     osh_ctx *cx = NULL;
     osh_options opt = {0};
-    osh_st *out = NULL, *want = NULL;
+    osh_container *out = NULL, *want = NULL;
     char dir[] = "experts-XXXXXX", path[300];
     int64_t differ = 0, all = 0;
     int modules = 0;
@@ -46,12 +48,12 @@ static void compare_run(const char *all_experts, const char *golden)
     assert_ok(cx, osh_option_set(cx, &opt, "moe-calibrate-all-experts", all_experts));
     assert_ok(cx, osh_oneshot(cx, &opt, job_ignore, NULL));
     snprintf(path, sizeof path, "%s/out/model.safetensors", dir);
-    assert_ok(cx, osh_st_open(cx, &out, path));
+    assert_ok(cx, osh_container_open(cx, &out, path));
     snprintf(path, sizeof path, "%s/tests/golden/experts/%s", OSH_SOURCE_DIR, golden);
-    assert_ok(cx, osh_st_open(cx, &want, path));
-    for (int64_t i = 0; i < osh_st_count(want); i++) {
+    assert_ok(cx, osh_container_open(cx, &want, path));
+    for (int64_t i = 0; i < osh_container_count(want); i++) {
         char module[128];
-        const osh_st_entry *e = osh_st_at(want, i);
+        const osh_entry *e = osh_container_at(want, i);
         size_t len = strlen(e->name);
         int64_t n = 0;
         if (!tiny_ends(e->name, ".codes")) continue;
@@ -65,7 +67,7 @@ static void compare_run(const char *all_experts, const char *golden)
     assert_int_equal(modules, 3 * 4 + 3 + 2 * 3 * E);
     printf("%lld of %lld codes differ (limit 0.1 %%)\n", (long long)differ, (long long)all);
     assert_true(differ * 1000 <= all);
-    osh_st_close(cx, out), osh_st_close(cx, want);
+    osh_container_close(cx, out), osh_container_close(cx, want);
     tiny_check(cx, osh_dir_remove(cx, dir));
     osh_fields_deinit(cx, osh_option_fields, &opt);
     assert_int_equal(osh_mem_live(cx), 0);

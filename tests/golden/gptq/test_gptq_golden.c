@@ -26,7 +26,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 #include "modifiers/recipe.h"
 #include "quant/format.h"
 #include "text/json.h"
@@ -40,7 +40,7 @@ typedef struct gptq_case {
     bool dead;
     osh_dtype dtype;
     osh_recipe *recipe; // own
-    osh_st *st;         // view: tensors of LLM Compressor
+    osh_container *st;  // view: tensors of LLM Compressor
 } gptq_case;
 
 static int64_t whole(int64_t stream, int64_t i, uint64_t below)
@@ -94,11 +94,11 @@ static osh_tensor *load(osh_ctx *cx, const gptq_case *c, const char *leaf)
     char name[96];
     osh_tensor *t = NULL;
     snprintf(name, sizeof name, "%s.%s", c->name, leaf);
-    for (int64_t i = 0; i < osh_st_count(c->st); i++) {
-        const osh_st_entry *e = osh_st_at(c->st, i);
+    for (int64_t i = 0; i < osh_container_count(c->st); i++) {
+        const osh_entry *e = osh_container_at(c->st, i);
         if (strcmp(e->name, name)) continue;
         assert_ok(cx, osh_tensor_new(cx, &t, e->dtype, e->ndim, e->shape));
-        assert_ok(cx, osh_st_read(cx, t->data, c->st, e));
+        assert_ok(cx, osh_container_read(cx, t->data, c->st, e));
     }
     return t;
 }
@@ -391,14 +391,14 @@ static void test_cases(void **state)
     (void)state;
     osh_ctx *cx = NULL;
     cJSON *cases = NULL;
-    osh_st *st = NULL;
+    osh_container *st = NULL;
     char path[512];
     int n = 0;
 
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     osh_device *d = gpu_open(cx, GPU_BYTES);
     snprintf(path, sizeof path, "%s/codes.safetensors", folder);
-    assert_ok(cx, osh_st_open(cx, &st, path));
+    assert_ok(cx, osh_container_open(cx, &st, path));
     snprintf(path, sizeof path, "%s/cases.json", folder);
     assert_ok(cx, osh_json_read(cx, &cases, path, 1 << 20, 0));
     for (const cJSON *j = cases->child; j; j = j->next, n++) {
@@ -421,7 +421,7 @@ static void test_cases(void **state)
     }
     assert_int_equal(n, 22);
     cJSON_Delete(cases);
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);
     osh_ctx_free(cx);

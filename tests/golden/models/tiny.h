@@ -105,7 +105,7 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
     cJSON *config = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(t->json, "config"), 1);
     const char *key = cJSON_HasObjectItem(config, "dtype") ? "dtype" : "torch_dtype";
     int n = cJSON_GetArraySize(tensors);
-    osh_st_entry *e = calloc((size_t)n, sizeof *e);
+    osh_entry *e = calloc((size_t)n, sizeof *e);
     char path[512], *text, *header = NULL;
     size_t n_header = 0;
     osh_file *f = NULL;
@@ -126,7 +126,7 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
         e[i].ndim = cJSON_GetArraySize(shape);
         for (int d = 0; d < e[i].ndim; d++) e[i].shape[d] = cJSON_GetArrayItem(shape, d)->valueint;
     }
-    tiny_check(cx, osh_st_layout(cx, &header, &n_header, e, n));
+    tiny_check(cx, osh_safetensors_layout_array(cx, &header, &n_header, e, n));
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
     tiny_check(cx, osh_file_create(cx, &f, path));
     tiny_check(cx, osh_file_pwrite(cx, f, header, n_header, 0));

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 #include "modifiers/recipe.h"
 #include "quant/observer.h"
 #include "text/json.h"
@@ -86,17 +86,17 @@ static float *make_importance(const cJSON *c)
     return x;
 }
 
-static void same(const osh_st *st, const char *name, const char *leaf, const osh_tensor *t)
+static void same(const osh_container *st, const char *name, const char *leaf, const osh_tensor *t)
 {
     char full[64];
     snprintf(full, sizeof full, "%s.%s", name, leaf);
-    for (int64_t i = 0; i < osh_st_count(st); i++) {
-        const osh_st_entry *e = osh_st_at(st, i);
+    for (int64_t i = 0; i < osh_container_count(st); i++) {
+        const osh_entry *e = osh_container_at(st, i);
         if (strcmp(e->name, full)) continue;
         size_t n = (size_t)(e->end - e->begin);
         uint8_t *want = malloc(n);
         assert_int_equal(n, osh_tensor_bytes(t));
-        assert_ok(one, osh_st_read(one, want, st, e));
+        assert_ok(one, osh_container_read(one, want, st, e));
         for (size_t k = 0; k < n; k++)
             if (((const uint8_t *)t->data)[k] != want[k])
                 fail_msg("%s: byte %zu is %02x, want %02x", full, k, ((const uint8_t *)t->data)[k], want[k]);
@@ -106,7 +106,8 @@ static void same(const osh_st *st, const char *name, const char *leaf, const osh
     fail_msg("%s is not in the golden", full);
 }
 
-static void check_activation(const osh_st *st, const cJSON *c, const osh_q_args *a, osh_ctx *cx)
+static void check_activation(const osh_container *st, const cJSON *c, const osh_q_args *a,
+                             osh_ctx *cx)
 {
     osh_act_observer o = {0};
     osh_dtype dt = osh_dtype_of_name(cJSON_GetObjectItem(c, "dtype")->valuestring);
@@ -124,7 +125,7 @@ static void check_activation(const osh_st *st, const cJSON *c, const osh_q_args 
     if (!a->symmetric) same(st, c->string, "zero", &z);
 }
 
-static void check(const osh_st *st, const cJSON *c, osh_ctx *cx)
+static void check(const osh_container *st, const cJSON *c, osh_ctx *cx)
 {
     osh_recipe *r = NULL;
     osh_qparams p = {0};
@@ -153,20 +154,20 @@ static void test_weights(void **state)
 {
     cJSON *cases = NULL;
     const cJSON *c;
-    osh_st *st = NULL;
+    osh_container *st = NULL;
     char path[256];
     (void)state;
     snprintf(path, sizeof path, "%s/cases.json", folder);
     assert_ok(one, osh_json_read(one, &cases, path, 1 << 20, 0));
     snprintf(path, sizeof path, "%s/params.safetensors", folder);
-    assert_ok(one, osh_st_open(one, &st, path));
+    assert_ok(one, osh_container_open(one, &st, path));
     assert_int_equal(cJSON_GetArraySize(cases), 77);
     cJSON_ArrayForEach(c, cases)
     {
         check(st, c, one);
         check(st, c, three);
     }
-    osh_st_close(one, st);
+    osh_container_close(one, st);
     cJSON_Delete(cases);
 }
 

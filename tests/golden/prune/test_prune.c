@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 #include "modifiers/prune.h"
 #include "modifiers/recipe.h"
 #include "ops/kernel.h"
@@ -19,7 +19,7 @@ enum { O = 24, I = 64, T = 256, SAMPLES = 4, LATER = 16 };
 static const uint64_t seed = 20261122;
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/prune";
 static osh_ctx *cx;
-static osh_st *st;
+static osh_container *st;
 
 static uint64_t stream_of(const cJSON *o) { return (uint64_t)cJSON_GetObjectItem(o, "stream")->valuedouble; }
 
@@ -71,8 +71,9 @@ static void compare(const char *name, const uint16_t *got)
 {
     uint16_t want[O * I];
     int later = 0;
-    for (int64_t i = 0; i < osh_st_count(st); i++)
-        if (!strcmp(osh_st_at(st, i)->name, name)) assert_ok(cx, osh_st_read(cx, want, st, osh_st_at(st, i)));
+    for (int64_t i = 0; i < osh_container_count(st); i++)
+        if (!strcmp(osh_container_at(st, i)->name, name))
+            assert_ok(cx, osh_container_read(cx, want, st, osh_container_at(st, i)));
     for (int i = 0; i < O * I; i++) {
         int a = got[i] & 0x7fff, b = want[i] & 0x7fff;
         bool near = a && b && got[i] >> 15 == want[i] >> 15 && abs(a - b) == 1;
@@ -119,13 +120,13 @@ static int setup(void **state)
     char path[512];
     (void)state;
     snprintf(path, sizeof path, "%s/pruned.safetensors", folder);
-    return osh_ctx_new(&cx, 1) || osh_st_open(cx, &st, path);
+    return osh_ctx_new(&cx, 1) || osh_container_open(cx, &st, path);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
     int live = osh_mem_live(cx) != 0;
     osh_ctx_free(cx);
     return live;

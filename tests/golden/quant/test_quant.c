@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "base/rng.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 #include "quant/format.h"
 #include "torture.h"
 
@@ -135,33 +135,33 @@ static osh_q_config *config_of(cJSON *scheme)
     return q;
 }
 
-static const osh_st_entry *entry_of(const osh_st *st, const char *name)
+static const osh_entry *entry_of(const osh_container *st, const char *name)
 {
-    for (int64_t i = 0; i < osh_st_count(st); i++)
-        if (!strcmp(osh_st_at(st, i)->name, name)) return osh_st_at(st, i);
+    for (int64_t i = 0; i < osh_container_count(st); i++)
+        if (!strcmp(osh_container_at(st, i)->name, name)) return osh_container_at(st, i);
     return NULL;
 }
 
-static int n_tensors_of(const osh_st *st, const char *prefix)
+static int n_tensors_of(const osh_container *st, const char *prefix)
 {
     int n = 0;
-    for (int64_t i = 0; i < osh_st_count(st); i++)
-        n += !strncmp(osh_st_at(st, i)->name, prefix, strlen(prefix)) &&
-             osh_st_at(st, i)->name[strlen(prefix)] == '.';
+    for (int64_t i = 0; i < osh_container_count(st); i++)
+        n += !strncmp(osh_container_at(st, i)->name, prefix, strlen(prefix)) &&
+             osh_container_at(st, i)->name[strlen(prefix)] == '.';
     return n;
 }
 
-static void same_bytes(const osh_st *st, const char *name, const osh_format_tensor *t,
+static void same_bytes(const osh_container *st, const char *name, const osh_format_tensor *t,
                        const void *data)
 {
-    const osh_st_entry *e = entry_of(st, name);
+    const osh_entry *e = entry_of(st, name);
     if (!e) fail_msg("%s is not in the golden", name);
     size_t n = (size_t)(e->end - e->begin);
     uint8_t *want = malloc(n + 1);
     assert_int_equal(e->dtype, t->dtype);
     assert_int_equal(e->ndim, t->ndim);
     for (int d = 0; d < t->ndim; d++) assert_int_equal(e->shape[d], t->shape[d]);
-    assert_ok(cx, osh_st_read(cx, want, st, e));
+    assert_ok(cx, osh_container_read(cx, want, st, e));
     for (size_t i = 0; i < n; i++)
         if (((const uint8_t *)data)[i] != want[i])
             fail_msg("%s: byte %zu is %02x, want %02x", name, i, ((const uint8_t *)data)[i],
@@ -171,7 +171,7 @@ static void same_bytes(const osh_st *st, const char *name, const osh_format_tens
 
 /* Checks scales, codes and stored tensors of one case. Then unpacks and decodes the stored
  * tensors. */
-static void check_weight_case(const osh_st *st, const cJSON *c)
+static void check_weight_case(const osh_container *st, const cJSON *c)
 {
     osh_q_config *q = config_of(cJSON_GetObjectItem(c, "scheme"));
     const osh_q_scheme *s = &q->schemes[0];
@@ -227,16 +227,16 @@ static void test_weights(void **state)
     int n = 0;
     for (int i = 0; i < 3; i++) {
         char path[256];
-        osh_st *st = NULL;
+        osh_container *st = NULL;
         snprintf(path, sizeof path, HERE "weights_%s.safetensors", tags[i]);
-        assert_ok(cx, osh_st_open(cx, &st, path));
+        assert_ok(cx, osh_container_open(cx, &st, path));
         cJSON_ArrayForEach(
             c, cJSON_GetObjectItem(cases, "weights")) if (!strcmp(string(c, "dtype"), tags[i]))
         {
             check_weight_case(st, c);
             n++;
         }
-        osh_st_close(cx, st);
+        osh_container_close(cx, st);
     }
     assert_int_equal(n, cJSON_GetArraySize(cJSON_GetObjectItem(cases, "weights")));
 }
@@ -284,14 +284,14 @@ static void check_micro(const char *json, const char *tensors, int n_weights, in
 {
     cJSON *micro = NULL;
     const cJSON *c;
-    osh_st *st = NULL;
+    osh_container *st = NULL;
     assert_ok(cx, osh_json_read(cx, &micro, json, 1 << 20, 0));
-    assert_ok(cx, osh_st_open(cx, &st, tensors));
+    assert_ok(cx, osh_container_open(cx, &st, tensors));
     cJSON_ArrayForEach(c, cJSON_GetObjectItem(micro, "weights")) check_weight_case(st, c);
     cJSON_ArrayForEach(c, cJSON_GetObjectItem(micro, "activations")) check_activation_case(c);
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(micro, "weights")), n_weights);
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(micro, "activations")), n_activations);
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
     cJSON_Delete(micro);
 }
 
@@ -304,8 +304,8 @@ static void test_micro(void **state)
 static void test_packing(void **state)
 {
     const cJSON *c;
-    osh_st *st = NULL;
-    assert_ok(cx, osh_st_open(cx, &st, HERE "packing.safetensors"));
+    osh_container *st = NULL;
+    assert_ok(cx, osh_container_open(cx, &st, HERE "packing.safetensors"));
     cJSON_ArrayForEach(c, cJSON_GetObjectItem(cases, "packing"))
     {
         int bits = (int)number(c, "bits");
@@ -324,7 +324,7 @@ static void test_packing(void **state)
         snprintf(name, sizeof name, "%s.packed_dim0", string(c, "name"));
         same_bytes(st, name, &(osh_format_tensor){"", OSH_I32, 2, {n, R}}, words);
     }
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
 }
 
 static void test_activations(void **state)

@@ -10,15 +10,15 @@
 #include <unistd.h>
 
 static osh_ctx *cx;
-static osh_st *st;
+static osh_container *st;
 
-static int compare(osh_plan *p, const char *dtype, const char *leaf, const osh_st_entry *want)
+static int compare(osh_plan *p, const char *dtype, const char *leaf, const osh_entry *want)
 {
     osh_tensor *got = NULL;
     size_t n = (size_t)(want->end - want->begin);
     void *raw = malloc(n);
     assert_ok(cx, osh_checkpoint_load(cx, &got, p->in.ck, leaf, want->ndim, want->shape));
-    assert_ok(cx, osh_st_read(cx, raw, st, want));
+    assert_ok(cx, osh_container_read(cx, raw, st, want));
     assert_int_equal(got->dtype, want->dtype);
     for (size_t i = 0; i < n; i++)
         if (((uint8_t *)raw)[i] != ((uint8_t *)got->data)[i]) fail_msg("%s/%s: byte %zu differs", dtype, leaf, i);
@@ -46,8 +46,8 @@ static int case_of(const char *dtype, osh_dtype dt, bool centred)
     p.in.opt = &opt;
     osh_plan_join(&p);
     assert_ok(cx, osh_plan_rotations(cx, &p.rewrites, &p.in));
-    for (int64_t i = 0; i < osh_st_count(st); i++) {
-        const osh_st_entry *e = osh_st_at(st, i);
+    for (int64_t i = 0; i < osh_container_count(st); i++) {
+        const osh_entry *e = osh_container_at(st, i);
         if (strncmp(e->name, dtype, n_prefix - 1) || e->name[n_prefix - 1] != '/') continue;
         if (strcmp(e->name + n_prefix, "centred") == 0) {
             if (centred) n += compare(&p, dtype, "model.embed_tokens.weight", e);
@@ -78,7 +78,7 @@ static int setup(void **state)
 {
     (void)state;
     static const char path[] = OSH_SOURCE_DIR "/tests/golden/rotate/weights.safetensors";
-    if (osh_ctx_new(&cx, 1) || osh_st_open(cx, &st, path)) return 1;
+    if (osh_ctx_new(&cx, 1) || osh_container_open(cx, &st, path)) return 1;
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
     return 0;
 }
@@ -86,7 +86,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
     int live = osh_mem_live(cx) != 0;
     osh_ctx_free(cx);
     return live;

@@ -28,7 +28,7 @@ static int rows_differ(const osh_tensor *a, const osh_tensor *b)
 
 /* Returns LLM Compressor's tensor for a tensor of the output (own), also if Mixtral's expert has
  * another name. NULL: there is none. */
-static osh_tensor *find_theirs(osh_ctx *cx, const osh_st *want, const char *tensor)
+static osh_tensor *find_theirs(osh_ctx *cx, const osh_container *want, const char *tensor)
 {
     static const char *const names[][2] = {{".w1.", ".gate_proj."}, {".w2.", ".down_proj."}, {".w3.", ".up_proj."}};
     osh_tensor *t = job_tensor(cx, want, tensor);
@@ -43,12 +43,13 @@ static osh_tensor *find_theirs(osh_ctx *cx, const osh_st *want, const char *tens
 
 /* Checks that every quantized module of the output is quantized in LLM Compressor, and compares the
  * codes. Adds the number of rows that differ to *loose. */
-static void compare_all(osh_ctx *cx, const char *name, const osh_st *out, const osh_st *want, int *loose)
+static void compare_all(osh_ctx *cx, const char *name, const osh_container *out,
+                        const osh_container *want, int *loose)
 {
     int64_t codes = 0, differ = 0;
     int modules = 0;
-    for (int64_t i = 0; i < osh_st_count(out); i++) {
-        const char *tensor = osh_st_at(out, i)->name;
+    for (int64_t i = 0; i < osh_container_count(out); i++) {
+        const char *tensor = osh_container_at(out, i)->name;
         if (!tiny_ends(tensor, ".weight_packed")) continue;
         osh_tensor *a = job_tensor(cx, out, tensor), *b = find_theirs(cx, want, tensor); // own
         if (!b) fail_msg("%s: %s has codes here alone", name, tensor);
@@ -68,7 +69,7 @@ static void run_case(void **state)
     const char *name = *state;
     osh_ctx *cx = NULL;
     osh_options opt = {0};
-    osh_st *out = NULL, *want = NULL;
+    osh_container *out = NULL, *want = NULL;
     char dir[] = "runs-XXXXXX", path[300];
     int loose = 0;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
@@ -78,12 +79,12 @@ static void run_case(void **state)
     assert_ok(cx, osh_option_set(cx, &opt, "pipeline", "basic"));
     assert_ok(cx, osh_oneshot(cx, &opt, job_ignore, NULL));
     snprintf(path, sizeof path, "%s/out/model.safetensors", dir);
-    assert_ok(cx, osh_st_open(cx, &out, path));
+    assert_ok(cx, osh_container_open(cx, &out, path));
     snprintf(path, sizeof path, "%s/tests/golden/runs/%s.safetensors", OSH_SOURCE_DIR, name);
-    assert_ok(cx, osh_st_open(cx, &want, path));
+    assert_ok(cx, osh_container_open(cx, &want, path));
     compare_all(cx, name, out, want, &loose);
     assert_true(loose <= LOOSE_ROWS);
-    osh_st_close(cx, out), osh_st_close(cx, want);
+    osh_container_close(cx, out), osh_container_close(cx, want);
     tiny_check(cx, osh_dir_remove(cx, dir));
     osh_fields_deinit(cx, osh_option_fields, &opt);
     assert_int_equal(osh_mem_live(cx), 0);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "base/rng.h"
-#include "io/safetensors.h"
+#include "io/container.h"
 #include "modifiers/recipe.h"
 #include "ops/kernel.h"
 #include "tensor/fold.h"
@@ -19,7 +19,7 @@ enum { N = 129 };
 static const uint64_t seed = 20261122;
 static const char folder[] = OSH_SOURCE_DIR "/tests/golden/smoothquant";
 static osh_ctx *cx;
-static osh_st *st;
+static osh_container *st;
 
 typedef struct smooth_case {
     const char *name;
@@ -48,12 +48,12 @@ static void wanted(float *to, const smooth_case *c, const char *leaf, int64_t n)
 {
     char name[96];
     snprintf(name, sizeof name, "%s.%s", c->name, leaf);
-    for (int64_t i = 0; i < osh_st_count(st); i++) {
-        const osh_st_entry *e = osh_st_at(st, i);
+    for (int64_t i = 0; i < osh_container_count(st); i++) {
+        const osh_entry *e = osh_container_at(st, i);
         if (strcmp(e->name, name)) continue;
         char raw[2 * N * 4];
         assert_int_equal(e->end - e->begin, n * (int64_t)osh_dtype_bytes(e->dtype));
-        assert_ok(cx, osh_st_read(cx, raw, st, e));
+        assert_ok(cx, osh_container_read(cx, raw, st, e));
         osh_to_f32(to, raw, e->dtype, n);
         return;
     }
@@ -130,13 +130,13 @@ static int setup(void **state)
     char path[512];
     (void)state;
     snprintf(path, sizeof path, "%s/factors.safetensors", folder);
-    return osh_ctx_new(&cx, 1) || osh_st_open(cx, &st, path);
+    return osh_ctx_new(&cx, 1) || osh_container_open(cx, &st, path);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
     int live = osh_mem_live(cx) != 0;
     osh_ctx_free(cx);
     return live;

@@ -29,14 +29,15 @@ static void compare_part(osh_ctx *cx, const osh_checkpoint *ck, const osh_ckpt_t
     osh_free(cx, part);
 }
 
-static void compare_tensor(osh_ctx *cx, const osh_checkpoint *ck, const osh_st *st, const osh_st_entry *e)
+static void compare_tensor(osh_ctx *cx, const osh_checkpoint *ck, const osh_container *st,
+                           const osh_entry *e)
 {
     osh_tensor *has = NULL;
     char *want = osh_alloc(cx, (size_t)(e->end - e->begin));
     int64_t numel = 0, steps[] = {1, 7, 61, 1000};
     assert_ok(cx, osh_checkpoint_load(cx, &has, ck, e->name, e->ndim, e->shape));
     assert_int_equal(has->dtype, e->dtype);
-    assert_ok(cx, osh_st_read(cx, want, st, e));
+    assert_ok(cx, osh_container_read(cx, want, st, e));
     assert_memory_equal(has->data, want, (size_t)(e->end - e->begin));
     osh_shape_numel(&numel, e->ndim, e->shape);
     for (size_t k = 0; k < sizeof steps / sizeof *steps; k++)
@@ -51,19 +52,20 @@ static osh_status compare_source(osh_ctx *cx, const char *name, const char *adap
 {
     osh_status rc = OSH_OK;
     osh_source *s = NULL; // own
-    osh_st *st = NULL;    // own
+    osh_container *st = NULL; // own
     char path[300], with[300];
     path_of(path, name, NULL);
     if (adapter) path_of(with, name, adapter);
     OSH_TRY(osh_source_open_merged(cx, &s, path, adapter ? with : NULL));
     path_of(path, name, "expected.safetensors");
-    OSH_TRY(osh_st_open(cx, &st, path));
+    OSH_TRY(osh_container_open(cx, &st, path));
     const osh_checkpoint *ck = osh_source_checkpoint(s);
     // the stored tensors of a quantized weight are not listed
-    assert_int_equal(ck->n_tensors, osh_st_count(st));
-    for (int64_t i = 0; i < osh_st_count(st); i++) compare_tensor(cx, ck, st, osh_st_at(st, i));
+    assert_int_equal(ck->n_tensors, osh_container_count(st));
+    for (int64_t i = 0; i < osh_container_count(st); i++)
+        compare_tensor(cx, ck, st, osh_container_at(st, i));
 done:
-    osh_st_close(cx, st);
+    osh_container_close(cx, st);
     osh_source_close(cx, s);
     return rc;
 }
