@@ -380,7 +380,7 @@ step_budgets() {
 step_disk() {
     local want how seconds
     use_small
-    "$oneshot" bench --device "$device" --dir "$work" --side 64 --seconds "$(awk -v s="$scale" 'BEGIN { print 0.5 / s }')" >"$work/disk.txt" || die "oneshot bench fails"
+    "$oneshot" bench --device "$device" --dir "$work" --side 64 --seconds "$(awk -v s="$scale" 'BEGIN { print (s < 50 ? 0.5 / s : 0.01) }')" >"$work/disk.txt" || die "oneshot bench fails"
     compress "$work/base" --device "$device" || die "the run with values on the GPU fails"
     want=$(sum "$work/base")
     for how in "--num-workers 0" "--num-workers 4" "--num-workers 4 --pin-memory false" "--use-gds true"; do
@@ -423,7 +423,7 @@ bench() {
     await "${to##*/}"
     [ ! -e "$work/peak.json" ] || cp "$work/peak.json" "$to"
     ONESHOT=$oneshot bash "$here/bench-gpu.sh" --build "$build" --out "$to" --device "$device" --like "$like" --shape "$shape" --layers "$layers" \
-        --samples "$n_samples" --tokens "$n_tokens" --targets "$targets" --side $side --seconds "$(awk -v s="$scale" 'BEGIN { print 0.5 / s }')" "$@" \
+        --samples "$n_samples" --tokens "$n_tokens" --targets "$targets" --side $side --seconds "$(awk -v s="$scale" 'BEGIN { print (s < 50 ? 0.5 / s : 0.01) }')" "$@" \
         ${flags[@]+-- "${flags[@]}"} >"$to/table" || { cat "$to/table"; die "bench-gpu.sh fails"; }
     cp "$to/peak.json" "$work"
     while IFS= read -r line; do [ -z "$line" ] || say "$line"; done <"$to/table"

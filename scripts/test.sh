@@ -15,7 +15,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do presets+=("$1"); shift; done
 for preset in "${presets[@]:-release}"; do
     echo "== $preset"
     new=() # for a new build directory: only the targets that the tests need
-    [ -e "build/$preset/CMakeCache.txt" ] || new=(--no-warn-unused-cli -DOSH_DEBUG_INFO=-g1 -DCMAKE_CUDA_ARCHITECTURES=80)
+    [ -e "build/$preset/CMakeCache.txt" ] || new=(--no-warn-unused-cli -DOSH_DEBUG_INFO=-g1 -DCMAKE_CUDA_ARCHITECTURES=80-real)
     cmake --preset "$preset" ${new[@]+"${new[@]}"} >/dev/null &&
         cmake --build --preset "$preset" -- --quiet || { echo "$preset does not build"; exit 1; }
     junit=build/$preset/ctest.xml

@@ -40,7 +40,7 @@ def build():
     subprocess.run(["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DOSH_DEBUG_INFO=-g0",
                     "-DOSH_SANITIZE=address,undefined", f"-DCMAKE_C_FLAGS={flag}", f"-DCMAKE_CXX_FLAGS={flag}", *links],
                    check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["cmake", "--build", BUILD, "--", "--quiet"], check=True)
+    subprocess.run(["cmake", "--build", BUILD, "--target", "all", "covered", "--", "--quiet"], check=True)
 
 
 class Symbols:

@@ -12,9 +12,10 @@
 #include "ops/peak.h"
 #include "plan/plan.h"
 
-/* BLOCK: number of bytes of a block; N_BLOCKS: number of blocks in the file for the disk (256
- * MiB) */
-enum { BLOCK = 4 << 20, N_BLOCKS = 64 };
+/* BLOCK: number of bytes of a block.
+ * N_BLOCKS: number of blocks in the file for the disk (256 MiB).
+ * FEW_BLOCKS: number of blocks for a short measurement (OSH_PEAK_SHORT). */
+enum { BLOCK = 4 << 20, N_BLOCKS = 64, FEW_BLOCKS = 4 };
 
 /* Matrix multiplications of a decoder layer of SmolLM2-135M. */
 static const struct {
@@ -45,8 +46,13 @@ typedef struct peaks { // peak speeds; numbers are operations or bytes per secon
     shape_rates shapes;
 } peaks;
 
-/* Number of bytes of a copy to the GPU, and of a copy inside the GPU's memory. */
-enum { COPIED = 256 << 20 };
+static int64_t blocks_of(double seconds)
+{
+    return seconds < OSH_PEAK_SHORT ? FEW_BLOCKS : N_BLOCKS;
+}
+
+/* Returns the number of bytes of a copy to the GPU, and of a copy inside the GPU's memory. */
+static size_t copied_bytes(double seconds) { return (size_t)(blocks_of(seconds) * BLOCK); }
 
 /* Opens a temporary file without a name in dir, with O_DIRECT if the file system supports it. Sets
  * *direct. */
@@ -64,7 +70,7 @@ static osh_status measure_disk(osh_ctx *cx, peaks *p, const char *dir, double se
     int fd = -1;         // own
     void *block = NULL;  // own
     void *aligned;       // view
-    int64_t n = 0;
+    int64_t n = 0, n_blocks = blocks_of(seconds);
 
     block = osh_calloc(cx, 1, BLOCK + 4096);
     if (!block) OSH_TRY(OSH_E_NOMEM);
@@ -73,16 +79,16 @@ static osh_status measure_disk(osh_ctx *cx, peaks *p, const char *dir, double se
     memset(aligned, 0x5a, BLOCK);
     OSH_TRY(open_scratch(cx, &fd, &p->direct, dir));
     double begin = osh_now();
-    for (int64_t i = 0; i < N_BLOCKS; i++)
+    for (int64_t i = 0; i < n_blocks; i++)
         if (pwrite(fd, aligned, BLOCK, i * BLOCK) != BLOCK)
             OSH_FAIL(cx, OSH_E_IO, "%s: cannot write: %m", dir);
     if (fdatasync(fd)) OSH_FAIL(cx, OSH_E_IO, "%s: cannot write: %m", dir);
-    p->disk_write = (double)N_BLOCKS * BLOCK / (osh_now() - begin);
+    p->disk_write = (double)n_blocks * BLOCK / (osh_now() - begin);
     begin = osh_now();
     do {
-        if (pread(fd, aligned, BLOCK, n % N_BLOCKS * BLOCK) != BLOCK)
+        if (pread(fd, aligned, BLOCK, n % n_blocks * BLOCK) != BLOCK)
             OSH_FAIL(cx, OSH_E_IO, "%s: cannot read: %m", dir);
-    } while (++n < N_BLOCKS || osh_now() - begin < seconds);
+    } while (++n < n_blocks || osh_now() - begin < seconds);
     p->disk_read = (double)n * BLOCK / (osh_now() - begin);
 done:
     if (fd >= 0) close(fd);
@@ -92,7 +98,8 @@ done:
 
 typedef struct gpu_reads {
     osh_device *d;   // view
-    osh_file *f;     // view: a file of N_BLOCKS blocks
+    osh_file *f;     // view: a file of n_blocks blocks
+    int64_t n_blocks;
     char *to;        // view: BLOCK bytes of GPU memory
     double seconds;
 } gpu_reads;
@@ -105,10 +112,10 @@ static osh_status measure_reads(osh_ctx *cx, double *rate, const gpu_reads *r)
     OSH_TRY(osh_cuda_file_open(cx, &f, r->d, r->f));
     double begin = osh_now();
     do {
-        OSH_TRY(osh_cuda_file_read(cx, f, r->to, BLOCK, n % N_BLOCKS * BLOCK, false));
+        OSH_TRY(osh_cuda_file_read(cx, f, r->to, BLOCK, n % r->n_blocks * BLOCK, false));
         // waits for the copies to the GPU
-        if (n % N_BLOCKS == N_BLOCKS - 1) OSH_TRY(r->d->type->sync(cx, r->d));
-    } while (++n % N_BLOCKS || osh_now() - begin < r->seconds);
+        if (n % r->n_blocks == r->n_blocks - 1) OSH_TRY(r->d->type->sync(cx, r->d));
+    } while (++n % r->n_blocks || osh_now() - begin < r->seconds);
     *rate = (double)n * BLOCK / (osh_now() - begin);
 done:
     osh_cuda_file_close(cx, f);
@@ -116,7 +123,7 @@ done:
 }
 
 typedef struct pinned_reads {
-    osh_file *f; // view: a file of N_BLOCKS blocks
+    osh_file *f; // view: a file of blocks
     char *to;    // view: page-locked memory, one block for each worker
 } pinned_reads;
 
@@ -138,6 +145,7 @@ static osh_status measure_pinned(osh_ctx *cx, peaks *p, osh_device *d, osh_file 
     osh_status rc = OSH_OK;
     const char *why = NULL;
     size_t n = (size_t)osh_threads(cx) * BLOCK;
+    int64_t n_blocks = blocks_of(seconds);
     char *room = osh_alloc(cx, n + 4096); // own
     pinned_reads r = {.f = f};
     if (!room) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a block of a file for each thread");
@@ -150,9 +158,9 @@ static osh_status measure_pinned(osh_ctx *cx, peaks *p, osh_device *d, osh_file 
     for (int all = 0; all < 2; all++) {
         double begin = osh_now();
         int64_t blocks = 0;
-        for (; !blocks || osh_now() - begin < seconds; blocks += N_BLOCKS) {
-            if (all) OSH_TRY(osh_parallel_for(cx, N_BLOCKS, pinned_read_block, &r));
-            for (int64_t i = 0; !all && i < N_BLOCKS; i++) OSH_TRY(pinned_read_block(cx, &r, i, 0));
+        for (; !blocks || osh_now() - begin < seconds; blocks += n_blocks) {
+            if (all) OSH_TRY(osh_parallel_for(cx, n_blocks, pinned_read_block, &r));
+            for (int64_t i = 0; !all && i < n_blocks; i++) OSH_TRY(pinned_read_block(cx, &r, i, 0));
         }
         *(all ? &p->pinned_all : &p->pinned) = (double)blocks * BLOCK / (osh_now() - begin);
     }
@@ -169,14 +177,14 @@ static osh_status measure_gpu_reads(osh_ctx *cx, peaks *p, osh_device *d, int or
 {
     osh_status rc = OSH_OK;
     osh_cuda_counters c;
-    gpu_reads r = {.d = d, .seconds = opt->seconds};
+    gpu_reads r = {.d = d, .n_blocks = blocks_of(opt->seconds), .seconds = opt->seconds};
     char *path = osh_sprintf(cx, "%s/oneshot-bench-%d", opt->dir, (int)getpid()); // own
     char *block = osh_alloc(cx, BLOCK); // own
     if (!path || !block) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a block of a file");
     memset(block, 0x5a, BLOCK);
     OSH_TRY(osh_file_create_exclusive(cx, &r.f, path));
     unlink(path);
-    for (int64_t i = 0; i < N_BLOCKS; i++)
+    for (int64_t i = 0; i < r.n_blocks; i++)
         OSH_TRY(osh_file_pwrite(cx, r.f, block, BLOCK, i * BLOCK));
     OSH_TRY(osh_file_sync(cx, r.f));
     osh_file_use_direct(r.f);
@@ -204,7 +212,7 @@ static osh_status measure_gpu(osh_ctx *cx, peaks *p, const osh_bench_options *op
     int ordinal = 0;
     int64_t tokens = opt->side < 2048 ? opt->side : 2048, samples = 2 * opt->side / tokens;
     size_t matrix = osh_arena_gross((size_t)(opt->side * opt->side) * sizeof(float)),
-           copied = osh_arena_gross(COPIED);
+           copied = osh_arena_gross(copied_bytes(opt->seconds));
     size_t most = 3 * matrix > 2 * copied ? 3 * matrix : 2 * copied,
            files = OSH_CUDA_STAGE + 2 * BLOCK;
     if (most < files) most = files;
@@ -218,7 +226,8 @@ static osh_status measure_gpu(osh_ctx *cx, peaks *p, const osh_bench_options *op
     OSH_TRY(osh_cuda_peak_product(cx, &p->gpu_f32, d, OSH_F32, opt->side, opt->seconds));
     OSH_TRY(osh_cuda_peak_product(cx, &p->gpu_bf16, d, OSH_BF16, opt->side, opt->seconds));
     OSH_TRY(osh_cuda_peak_attention(cx, &p->gpu_attention, d, samples, tokens, opt->seconds));
-    OSH_TRY(osh_cuda_peak_copies(cx, &p->gpu_copy, &p->gpu_put, d, COPIED, opt->seconds));
+    OSH_TRY(osh_cuda_peak_copies(cx, &p->gpu_copy, &p->gpu_put, d, copied_bytes(opt->seconds),
+                                  opt->seconds));
     if (opt->dir) OSH_TRY(measure_gpu_reads(cx, p, d, ordinal, opt));
 done:
     osh_device_close(cx, d);

@@ -408,7 +408,7 @@ const osh_field osh_bench_fields[] = {
      .doc = "directory whose disk is measured with a file of 256 MiB, also for reads to a GPU "
             "(default: no disk)"},
     {ROW(seconds), .type = OSH_F_FLOAT, .dflt = "1", .min = 0.01, .max = 3600,
-     .doc = "seconds of each measurement"},
+     .doc = "seconds of each measurement. Below 0.1, buffers and the file have a few MiB"},
     {ROW(threads), .type = OSH_F_INT, .dflt = "0", .min = 0, .max = 4096,
      .doc = "number of threads. 0: one for each core"},
     {ROW(isa), .type = OSH_F_STR, .dflt = "auto",

@@ -4,6 +4,10 @@
 #define OSH_PEAK_H
 #include "ops/op.h"
 
+/* A measurement of fewer seconds is a trial of the command: it uses a few MiB of memory and of a
+ * file instead of hundreds, which may fit in a cache. */
+#define OSH_PEAK_SHORT 0.1
+
 /* Measures floating-point operations per second of all threads together. Each thread multiplies its
  * own square matrices for about `seconds`. F32 uses OpenBLAS or tiles (math/tile.h), whichever is
  * faster; BF16 uses pairs (math/pairs.h). On a processor without BF16 instructions, where kernels

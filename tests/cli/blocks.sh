@@ -7,8 +7,10 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 7 --max-seq-length 48)
-recipe() { printf 's_stage:\n  s_modifiers:\n    AutoRoundModifier: {scheme: %s, ignore: [lm_head, "re:.*layers.[02]"]%s}\n' "$2" "$3" >"$1.yaml"; }
-recipe au W4A16_ASYM ", iters: 30, batch_size: 3, log_period: 20"
+recipe() { # arguments: name, scheme, more keys; layers that are not learned
+    printf 's_stage:\n  s_modifiers:\n    AutoRoundModifier: {scheme: %s, ignore: [lm_head, "re:.*layers.[%s]"]%s}\n' "$2" "${4:-02}" "$3" >"$1.yaml"
+}
+recipe au W4A16_ASYM ", iters: 21, batch_size: 3, log_period: 20"
 recipe block W4A16 ", iters: 2, unit: block"
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
@@ -53,10 +55,10 @@ if [ -z "$SANITIZED" ]; then # killed between the writes of a block's modules
 fi
 # NVFP4: the scales of groups are learned. A resumed run finds the global scale that q, k and v
 # share.
-recipe fp NVFP4A16 ", iters: 30, batch_size: 3"
+recipe fp NVFP4A16 ", iters: 30, batch_size: 3" 023
 one fp plain --threads 1 --log-level info >/dev/null 2>log
 sed -n 's/^model.*output \([0-9.e-]*\) in the last step, \([0-9.e-]*\) in the first$/\1 \2/p' log >losses
-awk '{ n++; if ($1 >= 0.9 * $2) bad = 1 } END { exit !(n == 2 && !bad) }' losses || { cat losses; fail "fp: not nearer"; }
+awk '{ n++; if ($1 >= 0.9 * $2) bad = 1 } END { exit !(n == 1 && !bad) }' losses || { cat losses; fail "fp: not nearer"; }
 sums plain >want
 "$ONESHOT" verify plain --model "$model" >verify.txt || { cat verify.txt; fail "fp: verify"; }
 memory_suffices

@@ -7,7 +7,7 @@ run() { # arguments: output, flags
     out=$1
     shift
     "$ONESHOT" --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
-        --num-calibration-samples 7 --max-seq-length 96 --progress none --output "$out" --overwrite "$@" >/dev/null
+        --num-calibration-samples 4 --max-seq-length 64 --progress none --output "$out" --overwrite "$@" >/dev/null
     sha256sum "$out/model.safetensors" | cut -d' ' -f1
 }
 perplexity() { # argument: instruction set

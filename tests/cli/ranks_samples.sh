@@ -53,7 +53,6 @@ for k in 2 3 4 7; do divided $mpi $k gptq model; done
 divided $other 3 gptq model
 for kind in asym static cache global sparse wanda original quality smooth awq mixed; do
     want $kind model
-    divided $other 2 $kind model
     divided $other 3 $kind model
 done
 want gptq experts
@@ -66,7 +65,7 @@ divided $mpi 3 gptq model --mem-opt-level 2
 # kill -9 of rank 0 at calls that change the disk, of other ranks at random moments; each run has
 # another number of ranks
 RANDOM=11
-kills=10 n=0 killed=0
+kills=6 n=0 killed=0
 [ -z "$SANITIZED" ] || kills=4
 while [ $n -lt $kills ]; do
     mpi=${mpis[RANDOM % ${#mpis[@]}]} ranks=$((RANDOM % 3 + 2))

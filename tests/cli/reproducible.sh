@@ -3,10 +3,11 @@
 # that they propagate.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
+"$OSH_TOOLS/make_model" small hidden=256 intermediate=512 heads=4 kv=2 layers=2 vocab=512 samples=7 tokens=96 ragged=1
 run() { # arguments: output, flags
     out=$1
     shift
-    "$ONESHOT" --model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl" \
+    "$ONESHOT" --model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl \
         --num-calibration-samples 7 --max-seq-length 96 --progress none --output "$out" "$@" >/dev/null
     sha256sum "$out/model.safetensors" | cut -d' ' -f1
 }

@@ -15,7 +15,7 @@ ln -s "$OSH_SOURCE_DIR/examples" examples
 head -n 4 "$model/data/calibration.jsonl" >D.jsonl
 for name in calib.jsonl calib-128x512.jsonl wikitext-calibration.jsonl code.jsonl; do ln -s D.jsonl $name; done
 mkdir data && ln -s "$OSH_SOURCE_DIR/tests/golden/parquet/folder/0.parquet" data/train-00000-of-00001.parquet
-head -c 16000 "$model/data/evaluation.txt" >wiki.txt
+head -c 6000 "$model/data/evaluation.txt" >wiki.txt
 for k in 1 2 3; do
     echo "{\"messages\": [{\"role\": \"user\", \"content\": \"ask $k\"}, {\"role\": \"assistant\", \"content\": \"say $k\"}]}" >>chat.jsonl
     echo "{\"question\": \"$k?\", \"answer\": \"$k\"}" >>gsm8k.jsonl

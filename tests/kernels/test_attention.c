@@ -178,8 +178,10 @@ static void test_definition(void **state)
         const shape *s = &shapes[i];
         int64_t n = 0;
         while (n < 5 && s->T[n]) n++;
-        batch_check(cx, d, &s->at, s->T, n, s->amp, OSH_BF16);
-        batch_check(cx, d, &s->at, s->T, n, s->amp, OSH_F16);
+        // both dtypes have the same addresses
+        bool one = gpu_looks_at_addresses();
+        if (!one || i % 2 == 0) batch_check(cx, d, &s->at, s->T, n, s->amp, OSH_BF16);
+        if (!one || i % 2 == 1) batch_check(cx, d, &s->at, s->T, n, s->amp, OSH_F16);
     }
     osh_device_close(cx, d);
     assert_int_equal(osh_mem_live(cx), 0);

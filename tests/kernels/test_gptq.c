@@ -312,6 +312,7 @@ static void check_nearest(osh_ctx *cx, const problem *p)
 static void test_judged(void **state)
 {
     (void)state;
+    if (gpu_alone()) return;
     for (int64_t O = 1; O < 20000; O += O < 2000 ? 1 : 997) {
         int64_t n = 0, step = osh_gptq_judge_step(O);
         for (int64_t o = 0; o < O; o++) {
@@ -325,6 +326,7 @@ static void test_judged(void **state)
 static void test_nearest(void **state)
 {
     (void)state;
+    if (gpu_alone()) return;
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) check_nearest(cx, &problems[i]);
@@ -347,12 +349,14 @@ static void test_solve(void **state)
         solution_open(one, &ref, p), solution_open(one, &fast, p),
             solution_open(three, &threads, p);
         assert_int_equal(osh_gptq_solve_ref(one, &ref.a), OSH_OK);
-        assert_int_equal(osh_gptq_solve(one, &fast.a), OSH_OK);
-        assert_int_equal(osh_gptq_solve(three, &threads.a), OSH_OK);
-        assert_memory_equal(fast.w, threads.w, (size_t)n * 4);
-        assert_memory_equal(fast.codes, threads.codes, (size_t)n);
-        assert_memory_equal(fast.loss, threads.loss, (size_t)p->O * 8);
-        check_solution(&ref, &fast, p, "CPU");
+        if (!gpu_alone()) {
+            assert_int_equal(osh_gptq_solve(one, &fast.a), OSH_OK);
+            assert_int_equal(osh_gptq_solve(three, &threads.a), OSH_OK);
+            assert_memory_equal(fast.w, threads.w, (size_t)n * 4);
+            assert_memory_equal(fast.codes, threads.codes, (size_t)n);
+            assert_memory_equal(fast.loss, threads.loss, (size_t)p->O * 8);
+            check_solution(&ref, &fast, p, "CPU");
+        }
         if (d[0]) check_gpu(one, d, p, &ref);
         solution_close(one, &ref), solution_close(one, &fast), solution_close(three, &threads);
     }
@@ -484,7 +488,7 @@ static void together_case(osh_ctx *cx, const same_input *c)
                 osh_gptq_solve_cuda_bytes(&g, least) == least);
     open_jobs(cx, alone, a, c);
     // room 0: memory for all rows; 1: for some rows; 2: for the smallest possible number of rows
-    for (int room = 0; room < 3; room++) {
+    for (int room = 0; room < 3; room += gpu_looks_at_addresses() ? 2 : 1) {
         osh_device *d = gpu_open(cx, other + (room == 0   ? most
                                               : room == 1 ? (most + least) / 2
                                                           : least));

@@ -85,6 +85,7 @@ static void test_factor(void **state)
 static void test_factor_threads(void **state)
 {
     (void)state;
+    if (gpu_alone()) return;
     enum { I = 700 };
     static float u[2][I * I];
 
@@ -107,6 +108,7 @@ static void test_factor_threads(void **state)
 static void test_factor_refuses_late(void **state)
 {
     (void)state;
+    if (gpu_alone()) return;
     enum { I = 700 };
     static float h[I * I];
 

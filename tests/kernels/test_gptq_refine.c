@@ -228,6 +228,11 @@ static double search_loss(const solution *s)
     return sum;
 }
 
+/* Returns the first kind to test for problem i. Kinds differ only in values, so problems take the
+ * kinds of even and of odd numbers in turn. With sanitizers only one kind is tested. */
+static kind kind_first(size_t i) { return (kind)(i % (SANITIZED ? N_KINDS : 2)); }
+enum { KIND_STEP = SANITIZED ? N_KINDS : 2 };
+
 static void test_scales(void **state)
 {
     (void)state;
@@ -235,7 +240,7 @@ static void test_scales(void **state)
     osh_ctx *cx;
     assert_int_equal(osh_ctx_new(&cx, 3), OSH_OK);
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
-        for (kind k = RANDOM; k < N_KINDS; k++) {
+        for (kind k = kind_first(i); k < N_KINDS; k += KIND_STEP) {
             solution s = {0};
             // search_loss of each pass; 0: the whole range without a search; 1: the reference's
             // search; 2: the kernel's search
@@ -273,10 +278,6 @@ static osh_status solution_start(osh_ctx *cx, solution *s)
     return OSH_OK;
 }
 
-/* Returns the first kind to test for problem i. With sanitizers only one kind is tested, because
- * kinds differ only in values. */
-static kind kind_first(size_t i) { return SANITIZED ? (kind)(i % N_KINDS) : RANDOM; }
-static int kind_step(int step) { return SANITIZED ? N_KINDS : step; }
 
 /* No step may raise the loss, the reported loss must be right, and each step must lower the loss in
  * some problem. */
@@ -288,7 +289,7 @@ static void test_never_raises(void **state)
     double gain[N_STEPS] = {0};
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
-        for (kind k = kind_first(i); k < N_KINDS; k += kind_step(1)) {
+        for (kind k = kind_first(i); k < N_KINDS; k += KIND_STEP) {
             solution s = {0};
             solution_open(cx, &s, &problems[i], k);
             solution_start(cx, &s);
@@ -321,7 +322,7 @@ static void test_against_reference(void **state)
     (void)state;
     if (gpu_alone()) return;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
-        for (kind k = kind_first(i); k < N_KINDS; k += kind_step(2)) {
+        for (kind k = kind_first(i); k < N_KINDS; k += KIND_STEP) {
             solution s[3] = {{0}};
             double loss[3][N_STEPS + 1], all[3];
             const problem *p = &problems[i];

@@ -816,7 +816,9 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt
     op_run_open_as(cx, &again, c, dt, stored);
     n = osh_tensor_bytes(&ref.out.t);
     assert_int_equal(op->run[OSH_REF](cx, &ref.a), OSH_OK);
-    for (int k = 0; k < (c->n > FAR_TOKENS ? 1 : gpu_orders()); k++) {
+    // F16 has the addresses of BF16, so it runs in one order
+    int n_orders = c->n > FAR_TOKENS || dt == OSH_F16 ? 1 : gpu_orders();
+    for (int k = 0; k < n_orders; k++) {
         op_run *r = k ? &again : &first;
         gpu_order(k);
         size_t most = op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0;
@@ -860,7 +862,9 @@ static void test_gpu(void **state)
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k < n_dts && !osh_op_is(osh_op_find(cases[i].op), OSH_OP_HOST_ONLY); k++) {
             check_gpu(cx, d, &cases[i], dts[k], dts[k]);
-            if (cases[i].w[0][0] && cases[i].n < 200)
+            // weights of another dtype: the first case of an op has all pairs, the others one
+            bool first = !i || strcmp(cases[i].op, cases[i - 1].op);
+            if (cases[i].w[0][0] && cases[i].n < 200 && (first || k == (int)(i % (size_t)n_dts)))
                 check_gpu(cx, d, &cases[i], dts[k], dts[(k + 1) % 3]);
         }
     for (int i = 0; d && i < 7; i++)

@@ -184,13 +184,16 @@ static int64_t at_once(fixture *f, const moe *m, gpu_copy_of *out, const osh_ten
     return found;
 }
 
-static void assert_same(fixture *f, gpu_copy_of *a, gpu_copy_of *b)
+/* Frees the copies. */
+static void assert_same(fixture *f, gpu_copy_of *const c[3])
 {
-    guarded x = guarded_new(f->cx, a->t.dtype, 2, a->t.shape[0], a->t.shape[1]);
-    guarded y = guarded_new(f->cx, a->t.dtype, 2, a->t.shape[0], a->t.shape[1]);
-    gpu_take(f->cx, &x.t, a), gpu_take(f->cx, &y.t, b);
-    assert_memory_equal(x.t.data, y.t.data, osh_tensor_bytes(&x.t));
-    guarded_free(f->cx, &x), guarded_free(f->cx, &y);
+    guarded x[3];
+    for (int i = 0; i < 3; i++) {
+        x[i] = guarded_new(f->cx, c[i]->t.dtype, 2, c[i]->t.shape[0], c[i]->t.shape[1]);
+        gpu_take(f->cx, &x[i].t, c[i]);
+        assert_memory_equal(x[0].t.data, x[i].t.data, osh_tensor_bytes(&x[0].t));
+    }
+    for (int i = 0; i < 3; i++) guarded_free(f->cx, &x[i]);
 }
 
 /* Multiplies the rows of the last expert by the gate of the first expert. The result must equal the
@@ -230,16 +233,13 @@ static void one_shape(fixture *f, shape s)
     moe_open(f, &m, &s);
     lists_are_right(f, &m);
     linear_is_right(f, &m);
-    gpu_copy_of want = empty_new(f, s.dt, s.N, s.D), got = empty_new(f, s.dt, s.N, s.D);
+    gpu_copy_of want = empty_new(f, s.dt, s.N, s.D), got = empty_new(f, s.dt, s.N, s.D),
+                in_place = empty_new(f, s.dt, s.N, s.D); // in_place is both `sum` and the output
     one_by_one(f, &m, &want);
     assert_true(at_once(f, &m, &got, &m.sum.t) == INT64_MAX);
-    assert_same(f, &want, &got);
-    gpu_copy_of again = empty_new(f, s.dt, s.N, s.D),
-                in_place = empty_new(f, s.dt, s.N, s.D); // in_place is both `sum` and the output
     assert_int_equal(osh_tensor_copy(f->cx, &in_place.t, &m.sum.t), OSH_OK);
-    at_once(f, &m, &again, &m.sum.t);
-    at_once(f, &m, &in_place, &in_place.t);
-    assert_same(f, &again, &in_place);
+    assert_true(at_once(f, &m, &in_place, &in_place.t) == INT64_MAX);
+    assert_same(f, (gpu_copy_of *[]){&want, &got, &in_place});
     moe_close(f, &m);
 }
 
@@ -256,8 +256,8 @@ static void experts_at_once(void **state)
         /* All tokens go to all experts: each round computes one expert with two tiles of rows. */
         if (!k) one_shape(f, (shape){129, 136, 72, 2, 0, OSH_BF16});
         // a warp has fewer lanes (threads) than there are experts
-        one_shape(f, (shape){1, 16, 264, 40, 1, OSH_BF16});
-        one_shape(f, (shape){40, 160, 24, 36, 3, OSH_F16});
+        one_shape(f, (shape){1, 16, 264, 33, 1, OSH_BF16});
+        one_shape(f, (shape){30, 160, 24, 33, 3, OSH_F16});
     }
     gpu_order(0);
 }

@@ -191,6 +191,7 @@ static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
 
 static void test_channel_range(void **state)
 {
+    if (gpu_alone()) return;
     const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
     for (int d = 0; d < 3; d++) {
         range_case(*state, 1, 1, 0, dts[d]);
@@ -205,6 +206,7 @@ static void test_channel_range(void **state)
  * bytes in two batches and on three threads. */
 static void test_channel_sum(void **state)
 {
+    if (gpu_alone()) return;
     enum { TOKENS = 40000, WIDTH = 300 };
     fixture *f = *state;
     const osh_op *op = &osh_op_channel_sum;
@@ -241,6 +243,7 @@ static void test_channel_sum(void **state)
  * threads. */
 static void test_channel_squares(void **state)
 {
+    if (gpu_alone()) return;
     enum { N = 70, I = 577, SPLIT = 9 };
     fixture *f = *state;
     const osh_op *op = &osh_op_channel_squares;
@@ -271,6 +274,7 @@ static void test_channel_squares(void **state)
  * depend on batches or threads. */
 static void test_token_peaks(void **state)
 {
+    if (gpu_alone()) return;
     enum { N = 1100, I = 577, SPLIT = 9 };
     fixture *f = *state;
     const osh_op *op = &osh_op_token_peaks;
@@ -304,6 +308,7 @@ static void test_token_peaks(void **state)
  * element. The bits must not depend on batches or threads. */
 static void test_mix(void **state)
 {
+    if (gpu_alone()) return;
     enum { N = 70, I = 577, SPLIT = 9, FIRST = 4 };
     fixture *f = *state;
     const osh_op *op = &osh_op_mix;
@@ -810,6 +815,7 @@ static void test_stat_rows(void **state)
 static void test_groups(void **state)
 {
     (void)state;
+    if (gpu_alone()) return;
     assert_int_equal(osh_groups_of(5, 8).n, 5);
     assert_int_equal(osh_groups_of(0, 8).n, 1);
     for (int64_t n = 1; n < 40; n++)
@@ -830,6 +836,7 @@ static void test_groups(void **state)
 static void test_torture(void **state)
 {
     (void)state;
+    if (gpu_alone()) return;
     static const char *const ops[] = {"hessian_accum", "shift_accum", "kl"};
     for (int which = 0; which < 3; which++) {
         osh_status rc = OSH_E_NOMEM;

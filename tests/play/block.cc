@@ -42,6 +42,9 @@ struct warp {
     osh_play_site site; // call at which the lanes meet; mask of the lanes
     uint32_t mask, arrived;
     int turn;
+    uint64_t ready; // bits of all lanes in word `ready_word` of block.ready; 0: the warp has fewer
+                    // than 32 lanes, or their bits are in two words
+    int ready_word;
     osh_play_slot slots[2][warpSize];
 };
 
@@ -90,6 +93,20 @@ static void set_ready(int thread)
     int place = block.places[thread];
     block.ready[place / 64] |= (uint64_t)1 << place % 64;
     block.first_ready = std::min(block.first_ready, place / 64);
+}
+
+/* Makes some lanes of a warp ready: its threads first + i for each bit i of `lanes`. */
+static void set_lanes_ready(const warp *w, uint32_t lanes, int first)
+{
+    uint32_t rest = ~lanes;
+    if (w->ready && !(rest & (rest - 1))) { // all lanes but one, or all
+        uint64_t bits = w->ready;
+        if (rest) bits &= ~((uint64_t)1 << block.places[first + __builtin_ctz(rest)] % 64);
+        block.ready[w->ready_word] |= bits;
+        block.first_ready = std::min(block.first_ready, w->ready_word);
+        return;
+    }
+    for (; lanes; lanes &= lanes - 1) set_ready(first + __builtin_ctz(lanes));
 }
 
 static void set_all_ready(void)
@@ -177,8 +194,7 @@ static const osh_play_slot *meet(osh_play_site site, uint32_t mask, const osh_pl
         wait_at(AT_WARP, site);
     } else {
         if (orders && osh_race_syncwarp) osh_race_syncwarp(me), osh_race_thread(me);
-        for (uint32_t others = mask & ~(1u << lane); others; others &= others - 1)
-            set_ready(first + __builtin_ctz(others));
+        set_lanes_ready(w, mask & ~(1u << lane), first);
         w->turn = !turn, w->arrived = 0;
     }
     return w->slots[turn];
@@ -313,6 +329,17 @@ static void prepare_threads(const std::vector<int> &order)
         block.places[order[(size_t)i]] = i;
         block.threads[i].id = i;
         block.threads[i].index = {u % blockDim.x, u / blockDim.x % blockDim.y, u / (blockDim.x * blockDim.y)};
+    }
+    for (int first = 0; first < block.n; first += warpSize) {
+        warp *w = &block.warps[first / warpSize];
+        w->ready = 0, w->ready_word = block.places[first] / 64;
+        for (int i = first; i < first + warpSize; i++) {
+            if (i >= block.n || block.places[i] / 64 != w->ready_word) {
+                w->ready = 0;
+                break;
+            }
+            w->ready |= (uint64_t)1 << block.places[i] % 64;
+        }
     }
 }
 

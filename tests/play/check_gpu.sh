@@ -1,5 +1,5 @@
 # check_gpu.sh - scripts/check-gpu.sh with an nvidia-smi that lists a GPU and the program on the
-# emulated GPU: all steps in their order, at a 32nd of the widths, with the findings of each step
+# emulated GPU: all steps in their order, at a 64th of the widths, with the findings of each step
 # and the table. After a failed step the next one still runs, except after env and mma. The tests of
 # kernels are tests of their own, so they are replaced here.
 set -euo pipefail
@@ -33,7 +33,7 @@ check() { # arguments: steps, flags; prints the table
     steps=$1
     shift
     ONESHOT=$PROGRAM bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --out out --build-dir build ${steps:+--steps "$steps"} \
-        --scale 32 "$@" >table || return 1
+        --scale 64 "$@" >table || return 1
 }
 finds() { grep -Eq -- "$1" out/summary.txt || fail "without '$1': $(cat out/summary.txt)"; }
 verdicts() { awk '/^[a-z]/ { print $1, $2 }' out/summary.txt | paste -sd, -; }

@@ -1,6 +1,6 @@
 # families.sh - families with special ops and attributes on the emulated GPU. eval gives the host's
-# numbers except for rounding. An output that is made on the GPU passes verify, and is as near to
-# its source as the host's.
+# numbers except for rounding. An output that is made on the GPU passes verify. On the host, it is
+# as near to its source as an output of the host (eval.sh evaluates outputs on the GPU).
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }
@@ -16,7 +16,7 @@ for case in gemma2 phi3_longrope glm4 ministral3 gpt_neox granite opt qwen2_moe 
     "$PLAY" --model $case --recipe recipe.yaml --dataset $case/calibration.jsonl --device cuda --threads 1 --progress none \
         --output $case.out >/dev/null || fail "$case does not run"
     "$PLAY" verify $case.out --model $case >log || fail "$case: $(cat log)"
-    awk -v host="$(perplexity cpu $case)" -v gpu="$(perplexity cuda $case)" -v out="$(perplexity cuda $case.out)" -v name=$case \
+    awk -v host="$(perplexity cpu $case)" -v gpu="$(perplexity cuda $case)" -v out="$(perplexity cpu $case.out)" -v name=$case \
         'BEGIN { print name, host, gpu, out; exit !(gpu > host * 0.9999 && gpu < host * 1.0001 && out < host * 1.02) }' ||
         fail "$case: perplexity"
 done

@@ -73,7 +73,7 @@ grep -q 'warning: --pin-memory true: .*nothing runs on a GPU' err || fail "$(cat
 
 # Values are on the disk. The bytes are those of a run with values on the GPU, for any kind of read
 # and any failure.
-"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=6 tokens=48
+"$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=5 tokens=40
 job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1
      --progress none --output out)
 run() { # arguments: options of the emulated GPU, flags; prints the checksum; messages to log

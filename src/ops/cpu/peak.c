@@ -16,13 +16,15 @@
  * kernel reads together fit in any L2 cache.
  * COLS: columns of b that are packed together. */
 enum { SIDE = 768, COLS = 96 };
-/* Bytes that each thread reads or copies; larger than the caches. */
-static const size_t MEMORY_BYTES = (size_t)96 << 20;
+/* Bytes that each thread reads or copies; larger than the caches. FEW_BYTES: for a short
+ * measurement. */
+static const size_t MEMORY_BYTES = (size_t)96 << 20, FEW_BYTES = (size_t)8 << 20;
 
 typedef struct peak_worker {
     osh_tensor *a, *b, *c;  // matrices of a product c = a b^T; own
     float *packed;          // packed columns of b, [COLS / 16][SIDE][16]; own
-    unsigned char *from, *to; // own: MEMORY_BYTES each
+    unsigned char *from, *to; // own: n_bytes each
+    size_t n_bytes;
     double done, seconds;
     uint64_t sum; // sum of the words that are read, so that the compiler does not remove the reads
 } peak_worker;
@@ -62,9 +64,9 @@ static void peak_by_tiles(const peak_worker *w)
 
 static osh_status peak_once(osh_ctx *cx, peak_worker *w, peak_kind kind)
 {
-    if (kind == READ) w->sum += sum_words(w->from, MEMORY_BYTES);
-    if (kind == COPY) memcpy(w->to, w->from, MEMORY_BYTES);
-    w->done += kind >= PRODUCT ? 2.0 * SIDE * SIDE * SIDE : (double)MEMORY_BYTES;
+    if (kind == READ) w->sum += sum_words(w->from, w->n_bytes);
+    if (kind == COPY) memcpy(w->to, w->from, w->n_bytes);
+    w->done += kind >= PRODUCT ? 2.0 * SIDE * SIDE * SIDE : (double)w->n_bytes;
     if (kind == TILES) peak_by_tiles(w);
     if (kind != PRODUCT) return OSH_OK;
     if (w->a->dtype == OSH_BF16)
@@ -192,11 +194,12 @@ osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, 
 
     OSH_NEW(cx, w, osh_threads(cx));
     for (int i = 0; i < osh_threads(cx); i++) {
-        if (!(w[i].from = osh_calloc(cx, 1, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
-        if (!(w[i].to = osh_alloc(cx, MEMORY_BYTES))) OSH_TRY(OSH_E_NOMEM);
+        w[i].n_bytes = seconds < OSH_PEAK_SHORT ? FEW_BYTES : MEMORY_BYTES;
+        if (!(w[i].from = osh_calloc(cx, 1, w[i].n_bytes))) OSH_TRY(OSH_E_NOMEM);
+        if (!(w[i].to = osh_alloc(cx, w[i].n_bytes))) OSH_TRY(OSH_E_NOMEM);
         // Writes to every page: all pages that were never written are mapped to the one zero page
         // of the system, and reading them would be too fast.
-        memset(w[i].from, i + 1, MEMORY_BYTES);
+        memset(w[i].from, i + 1, w[i].n_bytes);
     }
     OSH_TRY(peak_measure(cx, read_per_s, w, READ, seconds));
     OSH_TRY(peak_measure(cx, copy_per_s, w, COPY, seconds));
