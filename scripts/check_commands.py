@@ -48,6 +48,7 @@ NOT_RUN = [  # page, beginning of the command, reason why no test runs it
     ("docs/how-to/packages.md", "scripts/release.sh", "needs root, debootstrap and 30 minutes; by hand, for a release"),
     ("docs/how-to/unknown-model.md", "pip install", "needs pip and the network"),
     ("docs/how-to/unknown-model.md", "python -m oneshot.template", "tests/cli/template_torch.sh runs it"),
+    ("docs/how-to/unknown-model.md", "oneshot --model MODEL_DIR", "needs the template of the command before it; tests/cli/template_torch.sh makes one"),
     ("docs/how-to/python.md", "pip install", "needs pip and a wheel; tests/cli/wheel.sh unpacks one"),
     ("docs/explanation/performance.md", "scripts/bench.sh", "an hour, and another program to compare with; by hand"),
     ("docs/internals/measurements.md", "scripts/bench.sh", "an hour, and another program to compare with; by hand"),

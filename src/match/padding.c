@@ -404,7 +404,7 @@ done:
 bool osh_padding_json(cJSON *o, const osh_inputs *in)
 {
     const osh_hf_config *c = in->ck->config;
-    if (!c->n_sizes) return true;
+    if (!c || !c->n_sizes) return true;
     cJSON *p = cJSON_AddObjectToObject(o, "padding"), *list = NULL;
     bool ok = p && (list = cJSON_AddArrayToObject(p, "sizes"));
     for (int i = 0; ok && i < c->n_sizes; i++) {
