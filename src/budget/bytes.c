@@ -1,7 +1,6 @@
 /* bytes.c - computes the sizes of statistics, and has the table of the statistics that are sums. */
 #include "budget/bytes.h"
 
-
 const osh_sum_type osh_sums[OSH_N_SUMS] = {
     [OSH_SUM_HESSIAN] = {.type = &osh_stat_hessian, .stat = OSH_STAT_HESSIAN, .mixed = true,
                          .on_gpu = true, .layout = OSH_LAYOUT_HESSIAN,

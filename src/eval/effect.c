@@ -28,10 +28,38 @@ struct osh_effect {
     int n_units;        // unit u belongs to rank u modulo the number of ranks
     osh_ranks *ranks;   // view: the ranks that divide the units; NULL: this process has all units
     osh_forward *f;     // own
+    /* Node and weight of each Linear in f->graph. The plan's graph has other indices if experts are
+     * calibrated by route. node < 0: the graph does not have the Linear. */
+    struct place { int node, weight; } *at; // own [Linears of the plan]
     osh_dataset d;      // own: first tokens of the first samples
     stream clean;
     stream *of;         // own [units]: a stream for each unit
 };
+
+/* Finds the Linears of the plan in f->graph. Both graphs have the same modules. */
+static osh_status effect_find_linears(osh_ctx *cx, osh_effect *e)
+{
+    osh_status rc = OSH_OK;
+    const osh_graph *g = e->f->graph, *planned = e->p->in.graph;
+    int *module_of = NULL; // own [nodes of the plan's graph]: index of the module; -1: none
+    OSH_NEW(cx, module_of, planned->n_nodes);
+    memset(module_of, 0xff, (size_t)planned->n_nodes * sizeof *module_of);
+    for (int m = 0; m < planned->n_modules; m++)
+        if (planned->modules[m].node >= 0) module_of[planned->modules[m].node] = m;
+    OSH_NEW(cx, e->at, e->p->match.n_linears);
+    for (int i = 0; i < e->p->match.n_linears; i++) {
+        const osh_linear *l = &e->p->match.linears[i];
+        int m = l->node < 0 ? -1 : module_of[l->node];
+        e->at[i] = (struct place){-1, -1};
+        if (m < 0) continue;
+        if (m >= g->n_modules || strcmp(g->modules[m].name, planned->modules[m].name))
+            OSH_FAIL(cx, OSH_E_INTERNAL, "%s: the measured model has other modules", l->name);
+        e->at[i] = (struct place){g->modules[m].node, g->nodes[g->modules[m].node].w[0]};
+    }
+done:
+    osh_free(cx, module_of);
+    return rc;
+}
 
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
                            int n_units)
@@ -44,6 +72,7 @@ osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, con
                              p->in.opt->models_dir));
     OSH_TRY(osh_graph_need_head(cx, e->f->graph, osh_source_checkpoint(e->f->source),
                                 "a choice of bits by predictions"));
+    OSH_TRY(effect_find_linears(cx, e));
     OSH_TRY(osh_dataset_head(cx, &e->d, &p->in.data, OSH_EFFECT_SAMPLES, OSH_EFFECT_LENGTH));
     OSH_NEW(cx, e->of, n_units);
     *out = e, e = NULL; // passes ownership
@@ -71,6 +100,7 @@ void osh_effect_close(osh_ctx *cx, osh_effect *e)
     osh_forward_close(cx, e->f);
     osh_dataset_deinit(cx, &e->d);
     osh_free(cx, e->of);
+    osh_free(cx, e->at);
     osh_free(cx, e);
 }
 
@@ -127,10 +157,12 @@ done:
     return rc;
 }
 
-static bool linear_is_within(const osh_effect *e, const osh_linear *l, int subgraph)
+/* Returns true if the Linear with index i of the plan is in the subgraph and is not the head. */
+static bool linear_is_within(const osh_effect *e, int i, int subgraph)
 {
     const osh_subgraph *s = &e->f->parts->parts[subgraph];
-    return l->node >= s->first && l->node < s->first + s->n_nodes && l->node != e->f->graph->head;
+    int node = e->at[i].node;
+    return node >= s->first && node < s->first + s->n_nodes && node != e->f->graph->head;
 }
 
 /* Makes the stream of a unit (the batches of the model in which only this unit is rounded). Rounds
@@ -143,14 +175,12 @@ static osh_status unit_fork(osh_ctx *cx, osh_effect *e, int unit, osh_forward_pa
     osh_weights *w = part->w; // view
     OSH_TRY(stream_new(cx, &e->of[unit], e, &e->clean));
     for (int i = 0; i < p->match.n_linears; i++)
-        if (e->unit_of[i] == unit && linear_is_within(e, &p->match.linears[i], part->index) &&
-            w->w[p->match.linears[i].weight])
-            OSH_TRY(
-                effect_round_weight(cx, p, &p->match.linears[i], w->w[p->match.linears[i].weight]));
+        if (e->unit_of[i] == unit && linear_is_within(e, i, part->index) && w->w[e->at[i].weight])
+            OSH_TRY(effect_round_weight(cx, p, &p->match.linears[i], w->w[e->at[i].weight]));
     OSH_TRY(stream_run(cx, e, &e->of[unit], part));
     for (int i = 0; i < p->match.n_linears; i++) {
-        if (e->unit_of[i] != unit || p->match.linears[i].weight < 0) continue;
-        osh_tensor **t = &w->w[p->match.linears[i].weight];
+        if (e->unit_of[i] != unit || e->at[i].weight < 0) continue;
+        osh_tensor **t = &w->w[e->at[i].weight];
         osh_tensor_free(cx, *t), *t = NULL;
     }
     OSH_TRY(osh_forward_load(cx, part));
@@ -167,7 +197,7 @@ static osh_status effect_pass(osh_ctx *cx, void *user, osh_forward_part *p)
         if (e->of[u].batch[0]) OSH_TRY(stream_run(cx, e, &e->of[u], p));
     for (int i = 0; i < e->p->match.n_linears; i++) {
         int u = e->unit_of[i];
-        if (linear_is_within(e, &e->p->match.linears[i], p->index) && !e->of[u].batch[0] &&
+        if (linear_is_within(e, i, p->index) && !e->of[u].batch[0] &&
             unit_is_here(e, u))
             OSH_TRY(unit_fork(cx, e, u, p));
     }
@@ -206,7 +236,7 @@ static osh_status effect_score_head(osh_ctx *cx, double *sum, const osh_effect *
     osh_tensor *w = NULL; // own
     *sum = 0;
     for (int i = 0; i < p->match.n_linears; i++) {
-        if (e->unit_of[i] != unit || p->match.linears[i].node != e->f->graph->head) continue;
+        if (e->unit_of[i] != unit || e->at[i].node != e->f->graph->head) continue;
         OSH_TRY(osh_tensor_new(cx, &w, e->f->head->dtype, 2, e->f->head->shape));
         OSH_TRY(osh_tensor_copy(cx, w, e->f->head));
         OSH_TRY(effect_round_weight(cx, p, &p->match.linears[i], w));
@@ -243,7 +273,7 @@ static osh_status effect_count_streams(osh_ctx *cx, double *times, const osh_eff
     for (int i = 0; i < e->f->parts->n; i++) {
         for (int l = 0; l < e->p->match.n_linears; l++) {
             int u = e->unit_of[l];
-            if (u < 0 || runs[u] || !linear_is_within(e, &e->p->match.linears[l], i)) continue;
+            if (u < 0 || runs[u] || !linear_is_within(e, l, i)) continue;
             runs[u] = true, n++;
         }
         times[i] = n;
@@ -293,7 +323,7 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
     OSH_TRY(osh_forward_bytes(cx, &m, e->f, &e->d, e->d.n, 1));
     for (int i = 0; i < e->p->match.n_linears; i++) {
         const osh_linear *l = &e->p->match.linears[i];
-        int64_t n = l->O * l->I * (l->node == g->head ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
+        int64_t n = l->O * l->I * (e->at[i].node == g->head ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
         // upper bound for the bytes of scales and ranges: one scale and one range for every 4
         // weights
         n += 2 * l->O * l->I / 4;

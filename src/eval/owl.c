@@ -108,7 +108,7 @@ static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modif
     m->p = p, m->owl = modifier->type->pruner->owl(modifier);
     m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
     if (m->groups.n > 1) m->ranks = p->in.opt->ranks; // each rank measures a single group alone
-        OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->adapter,
+    OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->adapter,
                              p->in.opt->models_dir));
     const osh_graph *g = m->f->graph;
     OSH_NEW(cx, m->layer_of, g->n_nodes);

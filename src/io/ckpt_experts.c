@@ -154,7 +154,8 @@ static bool stack_read(stack *s, const struct stack_kind *kind, const osh_ckpt_t
     }
     if (kind->whole) {
         s->n = a[0];
-        return up->e->ndim == down->e->ndim && up->e->ndim > 1 && a[0] == b[0] && a[0] > 0;
+        return up->e->ndim == down->e->ndim && up->e->ndim > 1 && a[0] == b[0] && n[0] > 0 &&
+               n[1] > 0;
     }
     if (up->e->ndim != 3 || down->e->ndim != 3 || a[0] != b[0] || a[0] < 1) return false;
     s->n = a[0];

@@ -64,8 +64,9 @@ static osh_status take_ties(osh_ctx *cx, osh_hf_config *c)
     osh_status rc = OSH_OK;
     static const char key[] = "tie_word_embeddings";
     bool inside = c->model != c->json, inner = false;
-    // a family without a record has the default of transformers 4
-    bool dflt = c->type ? cJSON_IsTrue(hf_member(c->type, "tied")) : !inside;
+    // a type without a template has the default of transformers 4, if its record has no other
+    const cJSON *tied = hf_member(c->type, "tied");
+    bool dflt = tied ? cJSON_IsTrue(tied) : !inside && !hf_member(c->type, "text");
     OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, key, dflt, c->path));
     if (inside) OSH_TRY(osh_json_bool_or(cx, &inner, c->model, key, false, c->path));
     c->tie_word_embeddings |= inner;
@@ -93,7 +94,7 @@ static osh_rope_defaults rope_defaults(const cJSON *type)
     }
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         const cJSON *v = hf_member(type, lengths[i].key);
-        if (cJSON_IsNumber(v)) *lengths[i].to = (int64_t)v->valuedouble;
+        if (cJSON_IsNumber(v)) *lengths[i].to = (int64_t)v->valuedouble; // checked by model_types.c
     }
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         *flags[i].to = cJSON_IsTrue(hf_member(type, flags[i].key));

@@ -8,6 +8,7 @@
 #include "base/name.h"
 
 enum { MAX_MODEL_BYTES = 1 << 20 };
+#define MAX_NUMBER 1e15 // fits in an int64_t
 
 static osh_status type_find_embedded(osh_ctx *cx, cJSON **out, const char *type,
                                      const char *architecture)
@@ -62,7 +63,9 @@ static const char *record_fault(const cJSON *m)
     const char *key = m->string;
     if (record_is_flag(key)) return cJSON_IsBool(m) ? NULL : "true or false";
     if (record_is_number(key))
-        return cJSON_IsNumber(m) && m->valuedouble > 0 ? NULL : "a number above 0";
+        return cJSON_IsNumber(m) && m->valuedouble > 0 && m->valuedouble <= MAX_NUMBER
+                   ? NULL
+                   : "a number above 0, at most 1e15";
     if (!strcmp(key, "text") || !strcmp(key, "head") || !strcmp(key, "text_config"))
         return cJSON_IsString(m) ? NULL : "a text";
     if (!strcmp(key, "tower_entries") || !strcmp(key, "dense_entries"))

@@ -35,17 +35,22 @@ static osh_status refuse_joint(osh_ctx *cx, const osh_matching *p)
         if (!osh_q_joint_loads(l->scheme, l->format))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                      "%s: vLLM 0.32 takes experts of gpt-oss only as packed symmetric integers, "
-                     "and this is %s%s: want such a scheme, or --target both",
-                     l->name, l->scheme->weights.symmetric ? "" : "asymmetric ", l->format->name);
+                     "and this is %s%s: want such a scheme%s",
+                     l->name, l->scheme->weights.symmetric ? "" : "asymmetric ", l->format->name,
+                     osh_target_is(p->in->opt, "vllm") ? ", or --target both" : "");
     }
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         const osh_entry *e = p->in->ck->tensors[i].e;
-        dense += e->ndim == 2 && osh_expert_prefix(e->name);
+        dense += osh_expert_prefix(e->name) && osh_ends_with(e->name, strlen(e->name), ".weight") &&
+                 !osh_checkpoint_is_kept(p->in->ck, i);
     }
     if (dense > 0)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "with --target vllm, gpt-oss has all of its experts quantized: want them all "
-                 "among the targets, or --target both, which leaves them all dense");
+                 "in vLLM, either all experts of gpt-oss are quantized or none: want them all "
+                 "among the targets%s",
+                 osh_target_is(p->in->opt, "vllm")
+                     ? ", or --target both, which leaves them all dense"
+                     : "");
 done:
     return rc;
 }
@@ -69,11 +74,25 @@ done:
     return rc;
 }
 
+/* Fails if experts are split for vLLM and a choice of bits measures the model, because the
+ * measurements read the source, whose experts are not split. */
+static osh_status refuse_measured(osh_ctx *cx, const osh_matching *p)
+{
+    const osh_options *o = p->in->opt;
+    bool measured = o->survey || o->target_bits > 0 || o->target_size;
+    if (!measured || !p->in->ck->n_parts || !osh_checkpoint_parts_for_vllm(p->in->ck))
+        return OSH_OK;
+    return osh_fail(cx, OSH_E_UNSUPPORTED,
+                    "--target vllm: --target-bits and --target-size measure a model whose experts "
+                    "are in one tensor: want --target both, or a --scheme without a target");
+}
+
 osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
     int at = -1, warned = -1; // warned: index of the last scheme with a warning
     const char *fault;
+    OSH_TRY(refuse_measured(cx, p));
     OSH_TRY(refuse_joint(cx, p));
     OSH_TRY(refuse_input_scales(cx, p));
     while ((fault = osh_experts_fault(&at, p, at + 1))) {

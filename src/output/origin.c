@@ -46,10 +46,8 @@ osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last)
         osh_stamp now; // stamp of the file on the disk
         OSH_TRY(osh_path_stamp(cx, &now, osh_container_path(ck->shards[s])));
         if (osh_stamp_same(&now, &e->stamps[s]) && !(last && e->stamps[s].fresh)) continue;
-        if (last)
-            OSH_TRY(osh_path_settle(
-                cx, osh_container_path(ck->shards[s]))); // waits until the stamp can be
-                                                         // trusted
+        // waits until the stamp can be trusted
+        if (last) OSH_TRY(osh_path_settle(cx, osh_container_path(ck->shards[s])));
         OSH_TRY(origin_reread_shard(cx, &diff, e, s));
         if (diff) OSH_FAIL(cx, OSH_E_IO, "the source changed under the run: %s", diff);
     }

@@ -64,14 +64,19 @@ done:
     return rc;
 }
 
-static void entry_grow(osh_entry *e, const struct osh_padding *p)
+static osh_status entry_grow(osh_ctx *cx, osh_entry *e, const struct osh_padding *p)
 {
-    int64_t n = (int64_t)osh_dtype_bytes(e->dtype);
+    osh_status rc = OSH_OK;
+    int64_t n = 0;
     int last = e->ndim - 1;
     e->shape[last] = e->shape[last] / p->columns.from * p->columns.to;
     if (last > 0) e->shape[last - 1] = e->shape[last - 1] / p->rows.from * p->rows.to;
-    for (int d = 0; d < e->ndim; d++) n *= e->shape[d];
+    if (!osh_shape_numel(&n, e->ndim, e->shape) ||
+        __builtin_mul_overflow(n, (int64_t)osh_dtype_bytes(e->dtype), &n))
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: with the zeros, its size is too large to address", e->name);
     e->begin = 0, e->end = n, e->at = e->row = e->column = 0;
+done:
+    return rc;
 }
 
 /* Makes the tensor virtual. */
@@ -89,11 +94,11 @@ static osh_status tensor_pad(osh_ctx *cx, osh_checkpoint *ck, struct osh_padding
                  t.e->name);
     if (v) {
         p->make = v->make, p->user = v->user;
-        entry_grow(v->e, p);
+        OSH_TRY(entry_grow(cx, v->e, p));
     } else {
         osh_entry like = *t.e;
         p->of = t;
-        entry_grow(&like, p);
+        OSH_TRY(entry_grow(cx, &like, p));
         OSH_TRY(osh_checkpoint_replace(cx, &v, ck, of->tensor, &like));
         v->dense = true;
     }

@@ -46,8 +46,9 @@ refused() { # arguments: message, arguments of oneshot
     has err "$1"
 }
 refused 'only as packed symmetric integers, and this is asymmetric pack-quantized' --scheme W4A16_ASYM --group-size 8 --quality fast
+refused 'measure a model whose experts are in one tensor' --scheme W4A16 --group-size 8 --quality gptq --dataset gpt_oss/calibration.jsonl --target-bits 5
 refused 'only as packed symmetric integers, and this is float-quantized' --scheme FP8_DYNAMIC
-refused 'gpt-oss has all of its experts quantized' --scheme W4A16 --group-size 8 --quality fast --ignore 're:.*1.mlp.experts.*'
+refused 'either all experts of gpt-oss are quantized or none' --scheme W4A16 --group-size 8 --quality fast --ignore 're:.*1.mlp.experts.*'
 
 if "$ONESHOT" plan --model granite_hybrid_moe --target vllm --scheme NVFP4 --quality gptq --dataset gpt_oss/calibration.jsonl --indivisible dense >log 2>err; then
     fail "NVFP4 inputs of Granite's experts are not refused"

@@ -109,6 +109,11 @@ static void test_fields(void **state)
                 !c->has_tie_word_embeddings); // for an unknown family the rule of transformers 4
                                               // applies
     assert_int_equal(c->rope.max_position_embeddings, 0);
+    // a type with a record, but without a template
+    osh_hf_config *other = open_text(f, "{\"architectures\": [\"OpenAIGPTLMHeadModel\"],"
+                                        " \"model_type\": \"openai-gpt\"}");
+    assert_true(other->tie_word_embeddings && osh_hf_config_has_conv1d(other));
+    osh_hf_config_close(f->cx, other);
     assert_int_equal(c->dtype, OSH_DTYPE_NONE);
     assert_non_null(c->quantization_config);
     assert_string_equal(osh_hf_config_str(c, "hidden_act"), "silu");

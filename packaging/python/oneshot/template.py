@@ -193,9 +193,9 @@ def check_source(a, path):
     """Runs check-model on the user's own weights, if the directory has weights."""
     if path is None or not any(n.endswith(".safetensors") for n in os.listdir(a.model_dir)):
         return 0
-    code, said = run_check(
-        a.oneshot, a.model_dir, "--models-dir", os.path.dirname(os.path.abspath(path))
-    )
+    with tempfile.TemporaryDirectory(prefix="oneshot-template-") as models:
+        shutil.copy(path, os.path.join(models, "template.json"))
+        code, said = run_check(a.oneshot, a.model_dir, "--models-dir", models)
     tell("check-model %s: %s" % (a.model_dir, said.strip()))
     return code
 
