@@ -323,7 +323,8 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
     OSH_TRY(osh_forward_bytes(cx, &m, e->f, &e->d, e->d.n, 1));
     for (int i = 0; i < e->p->match.n_linears; i++) {
         const osh_linear *l = &e->p->match.linears[i];
-        int64_t n = l->O * l->I * (e->at[i].node == g->head ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
+        bool last = e->at[i].node == g->head;
+        int64_t n = l->O * l->I * (last ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
         // upper bound for the bytes of scales and ranges: one scale and one range for every 4
         // weights
         n += 2 * l->O * l->I / 4;

@@ -227,29 +227,34 @@ static const char *text_config_key(const osh_hf_config *c)
     return own && !strchr(own, '.') ? own : "text_config";
 }
 
-/* Removes quantization_config from the text model's config, which is an object of config.json. If
- * `untie` is true, sets tie_word_embeddings in it to false. If this or osh_hf_config_set_size
- * changes anything, replaces the old object in *text by the new one. */
+static osh_status edit_within(osh_ctx *cx, char **text, const osh_hf_config *c, const char *key,
+                              const char *value)
+{
+    char *old = *text; // own
+    *text = NULL;
+    osh_status rc = osh_json_edit_within(cx, text, old, strlen(old), text_config_key(c),
+                                         (osh_json_member){key, value}, c->path);
+    osh_free(cx, old);
+    return rc;
+}
+
+/* Removes quantization_config from the text model's config, if this is an object of config.json. If
+ * `untie` is true, sets tie_word_embeddings in it to false. Sets the sizes of
+ * osh_hf_config_set_size. All other bytes stay, because transformers distinguishes 1 from 1.0. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;
-    const char *key = text_config_key(c);
-    const cJSON *inner = hf_member(c->json, key);
-    cJSON *copy = NULL;    // own
-    char *printed = NULL;  // own
-    untie &= cJSON_IsTrue(hf_member(inner, "tie_word_embeddings"));
-    bool sized = inner && inner == c->model && c->n_sizes;
-    if (!hf_member(inner, "quantization_config") && !untie && !sized) goto done;
-    if (!(copy = cJSON_Duplicate(inner, 1))) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
-    cJSON_DeleteItemFromObjectCaseSensitive(copy, "quantization_config");
-    if (untie &&
-        !cJSON_ReplaceItemInObjectCaseSensitive(copy, "tie_word_embeddings", cJSON_CreateFalse()))
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for config.json");
-    OSH_TRY(osh_json_print(cx, &printed, copy, 2));
-    OSH_TRY(edit_again(cx, text, key, printed, c->path));
+    const cJSON *inner = hf_member(c->json, text_config_key(c));
+    char n[24];
+    if (hf_member(inner, "quantization_config"))
+        OSH_TRY(edit_within(cx, text, c, "quantization_config", NULL));
+    if (untie && cJSON_IsTrue(hf_member(inner, "tie_word_embeddings")))
+        OSH_TRY(edit_within(cx, text, c, "tie_word_embeddings", "false"));
+    for (int i = 0; inner && inner == c->model && i < c->n_sizes; i++) {
+        snprintf(n, sizeof n, "%lld", (long long)c->sizes[i].to);
+        OSH_TRY(edit_within(cx, text, c, c->sizes[i].key, n));
+    }
 done:
-    cJSON_Delete(copy);
-    osh_free(cx, printed);
     return rc;
 }
 

@@ -6,15 +6,20 @@
 #include "match/padding.h"
 #include "match/parallel.h"
 
+/* Returns true if the groups of `a` divide I columns, or if it has no groups. */
+static bool groups_divide(const osh_q_args *a, int64_t I)
+{
+    return !a->present || !osh_q_in_groups(a) || I % a->group_size == 0;
+}
+
 void osh_indivisible_leave(const osh_matching *p, osh_plan_module *c, int *modifier)
 {
     const osh_options *o = p->in->opt;
-    const osh_q_args *a = *modifier >= 0 ? &p->schemes[c->scheme].weights : NULL;
+    const osh_q_scheme *s = *modifier >= 0 ? &p->schemes[c->scheme] : NULL;
     int64_t I = p->in->ck->tensors[c->tensor].e->shape[1];
-    if (!a || !a->present || !osh_q_in_groups(a) || !o->indivisible ||
-        strcmp(o->indivisible, "dense") ||
-        osh_parallel_columns(o, c->name, I) % a->group_size == 0)
-        return;
+    if (!s || !s->weights.present || !o->indivisible || strcmp(o->indivisible, "dense")) return;
+    I = osh_parallel_columns(o, c->name, I);
+    if (groups_divide(&s->weights, I) && groups_divide(&s->inputs, I)) return;
     c->scheme = *modifier = -1, c->why = "its groups do not divide its columns";
 }
 
@@ -80,8 +85,14 @@ osh_status osh_indivisible_check(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
     for (int i = 0; i < p->n_linears && !p->smaller_groups; i++) {
-        const osh_q_args *a = &p->linears[i].scheme->weights;
-        if (!osh_q_in_groups(a) || p->linears[i].I % a->group_size == 0) continue;
+        const osh_linear *l = &p->linears[i];
+        const osh_q_args *a = &l->scheme->weights;
+        if (l->scheme_index >= 0 && !groups_divide(&l->scheme->inputs, l->I))
+            OSH_FAIL(cx, OSH_E_USAGE,
+                     "%s has %lld input features, which the groups of %lld of its quantized input "
+                     "do not divide: want it in ignore, or --indivisible dense",
+                     l->name, (long long)l->I, (long long)l->scheme->inputs.group_size);
+        if (!osh_q_in_groups(a) || l->I % a->group_size == 0) continue;
         p->smaller_groups = smaller_groups(p, a, common_columns(p, p->linears[i].scheme));
         if (!p->smaller_groups) OSH_TRY(refuse_groups(cx, p, &p->linears[i]));
     }

@@ -75,18 +75,6 @@ done:
     return rc;
 }
 
-/* Returns the number that must divide the columns of the Linear, 1 if it has no groups. */
-static int64_t linear_unit(const sizing *s, int i)
-{
-    const osh_linear *l = &s->trial.linears[i];
-    const osh_q_args *a = &l->scheme->weights;
-    int64_t n = osh_parallel_parts(s->in->opt, l->name), unit = 1;
-    if (l->scheme_index < 0 || !a->present) return 1;
-    if (osh_q_in_groups(a)) unit = a->group_size;
-    if (a->strategy == OSH_Q_BLOCK && n > 1) unit = a->block[1];
-    return unit > 1 && unit <= MOST / n ? unit * n : 1;
-}
-
 /* Returns the least common multiple, or 0 if it is too large. */
 static int64_t common_multiple(int64_t a, int64_t b)
 {
@@ -96,6 +84,21 @@ static int64_t common_multiple(int64_t a, int64_t b)
         x = y, y = rest;
     }
     return a / x > MOST / b ? 0 : a / x * b;
+}
+
+/* Returns the number that must divide the columns of the Linear, 1 if neither its weight nor its
+ * input has groups. */
+static int64_t linear_unit(const sizing *s, int i)
+{
+    const osh_linear *l = &s->trial.linears[i];
+    const osh_q_args *a = &l->scheme->weights;
+    int64_t n = osh_parallel_parts(s->in->opt, l->name), unit = 1;
+    if (l->scheme_index < 0 || !a->present) return 1;
+    if (osh_q_in_groups(a)) unit = a->group_size;
+    if (a->strategy == OSH_Q_BLOCK && n > 1) unit = a->block[1];
+    if (osh_q_in_groups(&l->scheme->inputs))
+        unit = common_multiple(unit, l->scheme->inputs.group_size);
+    return unit > 1 && unit <= MOST / n ? unit * n : 1;
 }
 
 /* Sets key_of for the Linears whose columns double with the key, and the unit of the key. */

@@ -111,6 +111,15 @@ qwen3_moe_stacked mlp.*_proj$ 32 24
 mllama language_model.*mlp.down_proj$ 32 9
 CASES
 
+# The groups of an input must divide, too.
+"$OSH_TOOLS/make_model" blocks hidden=256 intermediate=352 heads=4 kv=2 layers=1 vocab=64 samples=2 tokens=16
+refused 'mlp.down_proj has 352 input features, which the groups of 128 of its quantized input do not divide' \
+    --model blocks --scheme FP8_BLOCK --group-size 0 --indivisible refuse
+for how in dense pad; do
+    made --model blocks --output blocks.$how --scheme FP8_BLOCK --group-size 0 --indivisible $how
+    like blocks.$how blocks 0.001
+done
+
 # Other modules and models are refused.
 refused 'q_proj has 128 input features, which groups of 256 do not divide, and pad adds zeros only to MLPs' --model model --group-size 256
 refused 'pad adds zeros only to MLPs of decoder layers' --model model --group-size 48 --targets 're:.*self_attn.o_proj$'

@@ -144,6 +144,29 @@ static void test_fields(void **state)
     osh_hf_config_close(f->cx, c);
 }
 
+/* Changes of text_config keep all other bytes: transformers refuses 1 for a key that is 1.0. */
+static void test_edit_text_config(void **state)
+{
+    fixture *f = *state;
+    static const char before[] =
+        "{\"architectures\": [\"LlavaForConditionalGeneration\"],"
+        " \"text_config\": {\"model_type\": \"llama\", \"logit_scale\": 1.0, \"big\":9007199254740993,"
+        " \"intermediate_size\" : 96,\n \"tie_word_embeddings\": true, \"nan\": NaN,"
+        " \"quantization_config\": {}},\n\"tie_word_embeddings\": true}";
+    static const char after[] =
+        "{\"architectures\": [\"LlavaForConditionalGeneration\"],"
+        " \"text_config\": {\"model_type\": \"llama\", \"logit_scale\": 1.0, \"big\":9007199254740993,"
+        " \"intermediate_size\" : 128,\n \"tie_word_embeddings\": false, \"nan\": NaN},\n"
+        "\"tie_word_embeddings\": false}";
+    char *text = NULL; // own
+    osh_hf_config *c = open_text(f, before);
+    assert_int_equal(osh_hf_config_set_size(f->cx, c, "intermediate_size", 128), OSH_OK);
+    assert_int_equal(osh_hf_config_with_quantization(f->cx, &text, c, "", true), OSH_OK);
+    assert_string_equal(text, after);
+    osh_free(f->cx, text);
+    osh_hf_config_close(f->cx, c);
+}
+
 /* Unknown kinds of rope: a graph must refuse them, and a recipe without data must accept them. */
 static void test_rope_unknown(void **state)
 {
@@ -392,6 +415,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_like_transformers, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_fields, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(test_edit_text_config, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_rope_unknown, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_rope_of_families, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(test_text_model, setup_dir, teardown_dir),
