@@ -210,12 +210,12 @@ const char *osh_hf_config_str(const osh_hf_config *c, const char *key)
     return v && cJSON_IsString(v) ? v->valuestring : NULL;
 }
 
-static osh_status edit_again(osh_ctx *cx, char **text, const char *key, const char *value,
-                             const char *path)
+/* Sets a member in *text, which is replaced. */
+static osh_status edit_again(osh_ctx *cx, char **text, osh_json_member m, const char *path)
 {
     char *old = *text; // own
     *text = NULL;
-    osh_status rc = osh_json_edit(cx, text, old, strlen(old), (osh_json_member){key, value}, path);
+    osh_status rc = osh_json_edit(cx, text, old, strlen(old), m, path);
     osh_free(cx, old);
     return rc;
 }
@@ -227,32 +227,23 @@ static const char *text_config_key(const osh_hf_config *c)
     return own && !strchr(own, '.') ? own : "text_config";
 }
 
-static osh_status edit_within(osh_ctx *cx, char **text, const osh_hf_config *c, const char *key,
-                              const char *value)
-{
-    char *old = *text; // own
-    *text = NULL;
-    osh_status rc = osh_json_edit_within(cx, text, old, strlen(old), text_config_key(c),
-                                         (osh_json_member){key, value}, c->path);
-    osh_free(cx, old);
-    return rc;
-}
-
 /* Removes quantization_config from the text model's config, if this is an object of config.json. If
  * `untie` is true, sets tie_word_embeddings in it to false. Sets the sizes of
  * osh_hf_config_set_size. All other bytes stay, because transformers distinguishes 1 from 1.0. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;
-    const cJSON *inner = hf_member(c->json, text_config_key(c));
+    const char *at = text_config_key(c);
+    const cJSON *inner = hf_member(c->json, at);
     char n[24];
     if (hf_member(inner, "quantization_config"))
-        OSH_TRY(edit_within(cx, text, c, "quantization_config", NULL));
+        OSH_TRY(edit_again(cx, text, (osh_json_member){"quantization_config", NULL, at}, c->path));
     if (untie && cJSON_IsTrue(hf_member(inner, "tie_word_embeddings")))
-        OSH_TRY(edit_within(cx, text, c, "tie_word_embeddings", "false"));
+        OSH_TRY(
+            edit_again(cx, text, (osh_json_member){"tie_word_embeddings", "false", at}, c->path));
     for (int i = 0; inner && inner == c->model && i < c->n_sizes; i++) {
         snprintf(n, sizeof n, "%lld", (long long)c->sizes[i].to);
-        OSH_TRY(edit_within(cx, text, c, c->sizes[i].key, n));
+        OSH_TRY(edit_again(cx, text, (osh_json_member){c->sizes[i].key, n, at}, c->path));
     }
 done:
     return rc;
@@ -295,7 +286,7 @@ static osh_status edit_experts(osh_ctx *cx, char **text, const osh_hf_config *c)
     for (int k = 0; c->n_experts && k < N_EXPERT_KEYS; k++) {
         const cJSON *v = hf_member(c->json, expert_keys[k]);
         if (cJSON_IsNumber(v) && v->valuedouble == (double)c->n_experts)
-            OSH_TRY(edit_again(cx, text, expert_keys[k], n, c->path));
+            OSH_TRY(edit_again(cx, text, (osh_json_member){expert_keys[k], n, NULL}, c->path));
     }
 done:
     return rc;
@@ -329,7 +320,7 @@ static osh_status edit_sizes(osh_ctx *cx, char **text, const osh_hf_config *c)
     char n[24];
     for (int i = 0; c->model == c->json && i < c->n_sizes; i++) {
         snprintf(n, sizeof n, "%lld", (long long)c->sizes[i].to);
-        OSH_TRY(edit_again(cx, text, c->sizes[i].key, n, c->path));
+        OSH_TRY(edit_again(cx, text, (osh_json_member){c->sizes[i].key, n, NULL}, c->path));
     }
 done:
     return rc;
@@ -345,11 +336,13 @@ osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf
                           (osh_json_member){"quantization_config",
                                             *quantization_json ? quantization_json : NULL},
                           c->path));
-    OSH_TRY(edit_again(cx, &text, "compression_config", NULL, c->path));
+    OSH_TRY(edit_again(cx, &text, (osh_json_member){"compression_config", NULL, NULL}, c->path));
     OSH_TRY(edit_text_config(cx, &text, c, untie));
     OSH_TRY(edit_experts(cx, &text, c));
     OSH_TRY(edit_sizes(cx, &text, c));
-    if (untie) OSH_TRY(edit_again(cx, &text, "tie_word_embeddings", "false", c->path));
+    if (untie)
+        OSH_TRY(edit_again(cx, &text, (osh_json_member){"tie_word_embeddings", "false", NULL},
+                           c->path));
     *out = text, text = NULL; // give
 done:
     osh_free(cx, text);

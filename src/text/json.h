@@ -31,16 +31,16 @@ osh_status osh_json_bool_or(osh_ctx *cx, bool *out, const cJSON *o, const char *
 osh_status osh_json_str_or(osh_ctx *cx, const char **out, const cJSON *o, const char *key,
                            const char *dflt,
                            const char *what); // *out: view of o
-/* A member to set. value: JSON text; NULL: remove the member. */
-typedef struct osh_json_member { const char *key, *value; } osh_json_member;
-/* Returns the text of a JSON object in which one top-level member is set. All other bytes are
- * copied unchanged. An absent member is added at the end. */
+/* A member to set. value: JSON text; NULL: remove the member. within: key of the object that has
+ * the member; NULL: the member is at the top level. */
+typedef struct osh_json_member {
+    const char *key, *value, *within;
+} osh_json_member;
+/* Returns the text of a JSON object in which one member is set. All other bytes are copied
+ * unchanged. An absent member is added at the end of its object. If there is no object
+ * `m.within`, the text is copied unchanged. */
 osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, osh_json_member m,
                          const char *what);
-/* Sets a member of the object that is the value of the top-level member `object`, like
- * osh_json_edit. If there is no such object, the text is copied unchanged. */
-osh_status osh_json_edit_within(osh_ctx *cx, char **out, const char *text, size_t n,
-                                const char *object, osh_json_member m, const char *what);
 /* Prints a tree like Python's json.dumps(indent=2, sort_keys=True) (ensure_ascii). *out: own.
  * indent_level is the level of the members of o: 1 or 0 for a whole text, 2 for the value of a
  * top-level member that osh_json_edit inserts. A whole number prints as an int, any other number as

@@ -1,4 +1,4 @@
-/* json_edit.c - sets, adds or removes one top-level member in the text of a JSON object. All other
+/* json_edit.c - sets, adds or removes one member in the text of a JSON object. All other
  * bytes are copied unchanged.
  *
  *   { "a": 1, "b": [2], "c": 3 }
@@ -155,9 +155,38 @@ done:
     return rc;
 }
 
+static osh_status edit_within(osh_ctx *cx, char **out, const char *text, size_t n,
+                              osh_json_member m, const char *what)
+{
+    osh_status rc = OSH_OK;
+    layout l = {.text = text, .n = n};
+    char *inner = NULL; // own
+    osh_buf b;          // own
+    osh_buf_init(&b, 0);
+    OSH_TRY(layout_read(cx, &l, text, n, m.within, what));
+    if (!l.found.key || text[l.found.value] != '{') {
+        OSH_TRY(osh_buf_append(cx, &b, text, n));
+    } else {
+        size_t size = l.found.end - l.found.value;
+        osh_json_member own = {m.key, m.value, NULL};
+        OSH_TRY(osh_json_edit(cx, &inner, text + l.found.value, size, own, what));
+        OSH_TRY(osh_buf_append(cx, &b, text, l.found.value));
+        OSH_TRY(osh_buf_append(cx, &b, inner, strlen(inner)));
+        OSH_TRY(osh_buf_append(cx, &b, text + l.found.end, n - l.found.end));
+    }
+    *out = b.data, b.data = NULL; // give
+    osh_buf_init(&b, 0);
+done:
+    if (rc) osh_note(cx, "in '%s'", m.within);
+    osh_free(cx, inner);
+    osh_buf_deinit(cx, &b);
+    return rc;
+}
+
 osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, osh_json_member m,
                          const char *what)
 {
+    if (m.within) return edit_within(cx, out, text, n, m, what);
     osh_status rc = OSH_OK;
     const char *key = m.key, *value = m.value;
     layout l = {.text = text, .n = n};
@@ -180,33 +209,6 @@ osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, os
     osh_buf_init(&b, 0);
 done:
     if (rc) osh_note(cx, "setting '%s'", key);
-    osh_buf_deinit(cx, &b);
-    return rc;
-}
-
-osh_status osh_json_edit_within(osh_ctx *cx, char **out, const char *text, size_t n,
-                                const char *object, osh_json_member m, const char *what)
-{
-    osh_status rc = OSH_OK;
-    layout l = {.text = text, .n = n};
-    char *inner = NULL; // own
-    osh_buf b;          // own
-    osh_buf_init(&b, 0);
-    OSH_TRY(layout_read(cx, &l, text, n, object, what));
-    if (!l.found.key || text[l.found.value] != '{') {
-        OSH_TRY(osh_buf_append(cx, &b, text, n));
-    } else {
-        size_t size = l.found.end - l.found.value;
-        OSH_TRY(osh_json_edit(cx, &inner, text + l.found.value, size, m, what));
-        OSH_TRY(osh_buf_append(cx, &b, text, l.found.value));
-        OSH_TRY(osh_buf_append(cx, &b, inner, strlen(inner)));
-        OSH_TRY(osh_buf_append(cx, &b, text + l.found.end, n - l.found.end));
-    }
-    *out = b.data, b.data = NULL; // give
-    osh_buf_init(&b, 0);
-done:
-    if (rc) osh_note(cx, "in '%s'", object);
-    osh_free(cx, inner);
     osh_buf_deinit(cx, &b);
     return rc;
 }

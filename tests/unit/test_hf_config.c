@@ -150,13 +150,15 @@ static void test_edit_text_config(void **state)
     fixture *f = *state;
     static const char before[] =
         "{\"architectures\": [\"LlavaForConditionalGeneration\"],"
-        " \"text_config\": {\"model_type\": \"llama\", \"logit_scale\": 1.0, \"big\":9007199254740993,"
-        " \"intermediate_size\" : 96,\n \"tie_word_embeddings\": true, \"nan\": NaN,"
+        " \"text_config\": {\"model_type\": \"llama\", \"logit_scale\": 1.0,"
+        " \"big\":9007199254740993, \"intermediate_size\" : 96,\n \"tie_word_embeddings\": true, "
+        "\"nan\": NaN,"
         " \"quantization_config\": {}},\n\"tie_word_embeddings\": true}";
     static const char after[] =
         "{\"architectures\": [\"LlavaForConditionalGeneration\"],"
-        " \"text_config\": {\"model_type\": \"llama\", \"logit_scale\": 1.0, \"big\":9007199254740993,"
-        " \"intermediate_size\" : 128,\n \"tie_word_embeddings\": false, \"nan\": NaN},\n"
+        " \"text_config\": {\"model_type\": \"llama\", \"logit_scale\": 1.0,"
+        " \"big\":9007199254740993, \"intermediate_size\" : 128,\n \"tie_word_embeddings\": false, "
+        "\"nan\": NaN},\n"
         "\"tie_word_embeddings\": false}";
     char *text = NULL; // own
     osh_hf_config *c = open_text(f, before);
