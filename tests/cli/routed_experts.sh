@@ -88,3 +88,16 @@ code=0
 "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --output strict "${routed[@]}" --strict >log 2>&1 ||
     code=$?
 [ $code = 1 ] && grep -q 'strict allows no fallback' log || { cat log; fail "exit $code with --strict"; }
+
+# Choosing bits measures each unit in the model, whatever calibrates the experts.
+"$OSH_TOOLS/make_model" bits hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=256 samples=6 tokens=32 experts=4 topk=2
+for all in true false; do
+    "$ONESHOT" --model bits --scheme W4A16 --group-size 32 --quality gptq --dataset bits/calibration.jsonl --progress none \
+        --target-bits 5 --targets Linear --targets lm_head --ignore 're:.*gate$' --moe-calibrate-all-experts $all --output bits.$all >log 2>&1 || { cat log; exit 1; }
+done
+python3 - <<'P'
+import json
+loss = [{u["name"]: u["candidates"] for u in json.load(open(f"bits.{a}/oneshot-report.json"))["choice"]["units"]} for a in ("true", "false")]
+units = [n for n in loss[0] if "experts" not in n]
+assert len(units) > 3 and all(loss[0][n] == loss[1][n] for n in units), loss
+P
