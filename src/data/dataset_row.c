@@ -133,12 +133,23 @@ static osh_status ids_append(osh_ctx *cx, osh_ids *ids, const int32_t *more, int
     return OSH_OK;
 }
 
+static osh_status text_refuse(osh_ctx *cx, const char *model_dir)
+{
+    const char *other = NULL;
+    if (model_dir && osh_tokenizer_other(cx, &other, model_dir)) return OSH_E_NOMEM;
+    if (other)
+        return osh_fail(cx, OSH_E_USAGE,
+                        "the rows hold text, and the model's %s is not read: want input_ids in the "
+                        "rows, or " OSH_TOKENIZER_WANTED,
+                        other);
+    return osh_fail(cx, OSH_E_USAGE,
+                    "the rows hold text and there is no tokenizer: want tokenizer.json in the "
+                    "model's directory, or input_ids in the rows");
+}
+
 static osh_status text_begin(osh_ctx *cx, row *w)
 {
-    if (!w->r->tok)
-        return osh_fail(cx, OSH_E_USAGE,
-                        "the rows hold text and there is no tokenizer: want tokenizer.json in the "
-                        "model's directory, or input_ids in the rows");
+    if (!w->r->tok) return text_refuse(cx, w->r->opt->model_dir);
     osh_tokenizer_begin(w->r->tok);
     return w->bare ? OSH_OK : ids_append(cx, w->ids, w->r->special.ids, w->r->n_before);
 }

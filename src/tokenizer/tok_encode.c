@@ -107,28 +107,36 @@ done:
     return rc;
 }
 
-/* Fails if the directory has no tokenizer.json. The message names a tokenizer file of another
- * library if there is one. */
-static osh_status check_tokenizer_file(osh_ctx *cx, const char *path, const char *model_dir)
+osh_status osh_tokenizer_other(osh_ctx *cx, const char **name, const char *model_dir)
 {
     static const char *const others[] = {"tokenizer.model", "tiktoken.model", "tekken.json",
                                          "vocab.json", "vocab.txt", "spiece.model"};
     osh_status rc = OSH_OK;
-    char *other = NULL; // own
-    if (osh_file_exists(path)) goto done;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        osh_free(cx, other);
-        if (!(other = osh_path_join(cx, model_dir, others[i]))) OSH_TRY(OSH_E_NOMEM);
-        if (osh_file_exists(other))
-            OSH_FAIL(cx, OSH_E_FORMAT,
-                     "%s is missing, and %s is not read: want tokenizer.json, which `python -c "
-                     "\"from transformers import AutoTokenizer as T; "
-                     "T.from_pretrained('DIR').save_pretrained('DIR')\"` writes",
-                     path, others[i]);
+    char *path = NULL; // own
+    *name = NULL;
+    for (size_t i = 0; i < sizeof others / sizeof *others && !*name; i++) {
+        osh_free(cx, path);
+        if (!(path = osh_path_join(cx, model_dir, others[i]))) OSH_TRY(OSH_E_NOMEM);
+        if (osh_file_exists(path)) *name = others[i];
     }
+done:
+    osh_free(cx, path);
+    return rc;
+}
+
+/* Fails if the directory has no tokenizer.json. The message names a tokenizer file of another
+ * library if there is one. */
+static osh_status check_tokenizer_file(osh_ctx *cx, const char *path, const char *model_dir)
+{
+    osh_status rc = OSH_OK;
+    const char *other;
+    if (osh_file_exists(path)) goto done;
+    OSH_TRY(osh_tokenizer_other(cx, &other, model_dir));
+    if (other)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s is missing, and %s is not read: want " OSH_TOKENIZER_WANTED,
+                 path, other);
     OSH_FAIL(cx, OSH_E_IO, "%s is missing: want the tokenizer of the model", path);
 done:
-    osh_free(cx, other);
     return rc;
 }
 

@@ -13,6 +13,13 @@ typedef struct osh_tokenizer osh_tokenizer;
 typedef struct osh_ids { int32_t *ids; int64_t n, cap; } osh_ids; // own
 /* Opens a tokenizer. Reads tokenizer.json and, if it exists, tokenizer_config.json. */
 osh_status osh_tokenizer_open(osh_ctx *cx, osh_tokenizer **out, const char *model_dir);
+/* Sets *name to the name (a static string) of a tokenizer file of another library in the directory,
+ * such as tiktoken.model, or to NULL if there is none. */
+osh_status osh_tokenizer_other(osh_ctx *cx, const char **name, const char *model_dir);
+/* End of a message that names such a file, after "want ". */
+#define OSH_TOKENIZER_WANTED                                                                      \
+    "tokenizer.json, which `python -c \"from transformers import AutoTokenizer as T; "            \
+    "T.from_pretrained('DIR').save_pretrained('DIR')\"` writes"
 /* Makes a tokenizer from the text of a tokenizer.json; `what` names the text in messages. */
 osh_status osh_tokenizer_parse(osh_ctx *cx, osh_tokenizer **out, const char *text, size_t n,
                                const char *what);

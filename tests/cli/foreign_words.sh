@@ -80,5 +80,8 @@ says 1 "none: is not a directory, wanted a model's: there is nothing of that nam
 rm -rf m && cp -r "$model" m && mv m/tokenizer.json m/tokenizer.model
 says 1 "m/tokenizer.json is missing, and tokenizer.model is not read: want tokenizer.json, which" \
     tokenize --model m m/data/evaluation.txt
+says 2 "the rows hold text, and the model's tokenizer.model is not read: want input_ids in the rows, or tokenizer.json, which" \
+    --model m --scheme W4A16 --method gptq --dataset m/data/calibration.jsonl --output o
+rm m/tokenizer.model
 says 2 "there is no tokenizer: want tokenizer.json in the model's directory, or input_ids" \
     --model m --scheme W4A16 --method gptq --dataset m/data/calibration.jsonl --output o
