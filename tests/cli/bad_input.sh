@@ -44,6 +44,17 @@ P
 }
 gq() { want "$1" "$2" --model m --recipe "$gptq" --dataset "$calib" --num-calibration-samples 2 --max-seq-length 32; }
 
+# A directory of templates is checked in a job that reads no template, too.
+mkdir -p odd/{json,list,extends,types}
+echo '{' >odd/json/a.json
+echo '{"a": 1}' >odd/list/b.json
+echo '{"architectures": ["A"], "extends": "B"}' >odd/extends/c.json
+echo '{"architectures": ["A"], "model_types": {"a": {"tied": 1}}}' >odd/types/d.json
+for row in 'nosuch|cannot list .*nosuch' 'json|a.json: line 2' 'list|b.json: no list "architectures"' \
+    'extends|c.json: no template has the architecture B' 'types|d.json: want model_types.a.tied to be true or false'; do
+    want 1 "${row#*|}" --model "$model" --scheme W8A16 --models-dir "odd/${row%%|*}"
+done
+
 fresh; truncate -s -1000 m/model.safetensors;                           gq 1 'model.safetensors.*(bytes|end)'
 fresh; edit 'h[first]["data_offsets"][0] -= 64; h[first]["data_offsets"][1] -= 64'; gq 1 'up_proj|overlap|hole|offset'
 fresh; edit 'max((v for k, v in h.items() if k[0] != "_"), key=lambda v: v["data_offsets"][1])["data_offsets"][1] += 4096'; gq 1 'bytes|past|end'
