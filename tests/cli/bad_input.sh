@@ -54,6 +54,11 @@ for row in 'nosuch|cannot list .*nosuch' 'json|a.json: line 2' 'list|b.json: no 
     'extends|c.json: no template has the architecture B' 'types|d.json: want model_types.a.tied to be true or false'; do
     want 1 "${row#*|}" --model "$model" --scheme W8A16 --models-dir "odd/${row%%|*}"
 done
+for command in "verify $model" "graph --dot --model $model" "generate $model" "check-model $model" "eval --model $model --dataset $calib"; do
+    # shellcheck disable=SC2086
+    ! "$ONESHOT" $command --models-dir odd/list >log 2>&1 </dev/null && grep -q '^oneshot: odd/list/b.json: no list' log || {
+        cat log; echo "$command: a wrong template is no error"; exit 1; }
+done
 
 fresh; truncate -s -1000 m/model.safetensors;                           gq 1 'model.safetensors.*(bytes|end)'
 fresh; edit 'h[first]["data_offsets"][0] -= 64; h[first]["data_offsets"][1] -= 64'; gq 1 'up_proj|overlap|hole|offset'
