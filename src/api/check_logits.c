@@ -66,6 +66,17 @@ done:
     return rc;
 }
 
+/* Fails if a logit [T, V] is not finite. */
+static osh_status logits_file_check(osh_ctx *cx, const wanted *w, const char *path)
+{
+    int64_t V = w->n_vocab;
+    for (int64_t i = 0; i < w->sample.offsets[1] * V; i++)
+        if (!isfinite(w->logits[i]))
+            return osh_fail(cx, OSH_E_FORMAT, "%s: logits[%lld, %lld] is %g, want a finite number",
+                            path, (long long)(i / V), (long long)(i % V), (double)w->logits[i]);
+    return OSH_OK;
+}
+
 static osh_status logits_file_read(osh_ctx *cx, wanted *w, const char *path, int64_t n_vocab)
 {
     osh_status rc = OSH_OK;
@@ -83,24 +94,29 @@ static osh_status logits_file_read(osh_ctx *cx, wanted *w, const char *path, int
                  (long long)w->sample.offsets[1], (long long)n_vocab);
     OSH_NEW(cx, w->logits, w->sample.offsets[1] * n_vocab);
     OSH_TRY(osh_container_read(cx, w->logits, st, logits));
+    OSH_TRY(logits_file_check(cx, w, path));
 done:
     osh_container_close(cx, st);
     return rc;
 }
 
 /* Sets *largest to the largest |logit| of the file, and *off to the largest difference between the
- * file and `made` [T, V]. *off is infinite if a logit is not a number. */
-static void logits_compare(double *off, double *largest, const osh_forward *f, const wanted *w,
-                           const osh_tensor *made)
+ * file and `made` [T, V]. Fails if a logit of `made` is not finite. */
+static osh_status logits_compare(osh_ctx *cx, double *off, double *largest, const osh_forward *f,
+                                 const wanted *w, const osh_tensor *made)
 {
     *off = *largest = 0;
     for (int64_t i = 0; i < osh_tensor_numel(made); i++) {
         float here = osh_logit_of((float)osh_tensor_at(made, i), &f->graph->logits,
                                   f->graph->dtype);
-        double difference = fabs((double)here - w->logits[i]);
-        *off = difference <= *off ? *off : isnan(difference) ? INFINITY : difference;
+        if (!isfinite(here))
+            return osh_fail(cx, OSH_E_NUMERIC,
+                            "the model's logits[%lld, %lld] is %g, want a finite number",
+                            (long long)(i / w->n_vocab), (long long)(i % w->n_vocab), (double)here);
+        *off = fmax(*off, fabs((double)here - w->logits[i]));
         *largest = fmax(*largest, fabs((double)w->logits[i]));
     }
+    return OSH_OK;
 }
 
 static osh_status logits_make(osh_ctx *cx, osh_tensor **made, const osh_forward *f)
@@ -132,7 +148,7 @@ osh_status osh_check_logits(osh_ctx *cx, osh_buf *b, const char *dir, const char
     OSH_TRY(logits_file_read(cx, &w, file, f->graph->n_vocab));
     OSH_TRY(osh_forward_run(cx, f, &w.sample, 1, true, &pr));
     OSH_TRY(logits_make(cx, &made, f));
-    logits_compare(&off, &largest, f, &w, made);
+    OSH_TRY(logits_compare(cx, &off, &largest, f, &w, made));
     share = largest > 0 ? off / largest : off;
     OSH_TRY(osh_buf_line(cx, b,
                          "%lld tokens: logits differ from those of %s by at most %.2e of the "

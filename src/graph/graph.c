@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "graph/template.h"
+#include "graph/templates.h"
 
 #include <string.h>
 
@@ -18,6 +19,7 @@ static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *fau
     const cJSON *wraps;                       // view
 
     if (models_dir) {
+        OSH_TRY(osh_templates_check(cx, models_dir));
         OSH_TRY(osh_hf_config_in(cx, &own, config, models_dir));
         config = with_own.config = &own, ck = &with_own;
     }

@@ -6,9 +6,12 @@
 #include "graph/template.h"
 
 #include "base/file.h"
+#include "base/name.h"
 #include "graph/extends.h"
 #include "graph/models.h"
 #include "graph/rope_freq.h"
+#include "graph/templates.h"
+#include "io/model_types.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -62,31 +65,36 @@ static void offer_take(osh_ctx *cx, osh_template **out, osh_template *t, const c
     osh_template_free(cx, t);
 }
 
+/* Reads the file of a directory. *out is NULL if the name does not end with ".json". */
+static osh_status template_read(osh_ctx *cx, osh_template **out, const char *dir, const char *name)
+{
+    osh_status rc = OSH_OK;
+    char *path = NULL, *text = NULL; // own
+    size_t n = 0;
+    *out = NULL;
+    if (!osh_ends_with(name, strlen(name), ".json")) goto done;
+    if (!(path = osh_path_join(cx, dir, name))) OSH_TRY(OSH_E_NOMEM);
+    OSH_TRY(osh_file_read_all(cx, &text, &n, path, MAX_TEMPLATE_BYTES));
+    OSH_TRY(osh_template_parse(cx, out, path, text, n));
+done:
+    osh_free(cx, text);
+    osh_free(cx, path);
+    return rc;
+}
+
 static osh_status offer_dir(osh_ctx *cx, osh_template **out, const char *architecture,
                             const char *dir)
 {
     osh_status rc = OSH_OK;
-    char **names = NULL, *path = NULL, *text = NULL; // own
-    size_t n = 0, n_text = 0;
+    char **names = NULL; // own
+    size_t n = 0;
     OSH_TRY(osh_dir_list(cx, &names, &n, dir));
     for (size_t i = 0; i < n && !*out; i++) {
-        size_t len = strlen(names[i]);
         osh_template *t = NULL;
-        if (len < 5 || strcmp(names[i] + len - 5, ".json") != 0) continue;
-        path = osh_path_join(cx, dir, names[i]);
-        if (!path) {
-            rc = OSH_E_NOMEM;
-            goto done;
-        }
-        OSH_TRY(osh_file_read_all(cx, &text, &n_text, path, MAX_TEMPLATE_BYTES));
-        OSH_TRY(osh_template_parse(cx, &t, path, text, n_text));
-        offer_take(cx, out, t, architecture);
-        osh_free(cx, text), text = NULL;
-        osh_free(cx, path), path = NULL;
+        OSH_TRY(template_read(cx, &t, dir, names[i]));
+        if (t) offer_take(cx, out, t, architecture);
     }
 done:
-    osh_free(cx, text);
-    osh_free(cx, path);
     osh_strings_free(cx, names, n);
     return rc;
 }
@@ -152,6 +160,26 @@ done:
 osh_status osh_template_complete(osh_ctx *cx, osh_template *t, const char *models_dir)
 {
     return template_extend(cx, t, models_dir, 0);
+}
+
+osh_status osh_templates_check(osh_ctx *cx, const char *models_dir)
+{
+    osh_status rc = OSH_OK;
+    char **names = NULL;    // own
+    osh_template *t = NULL; // own
+    size_t n = 0;
+    OSH_TRY(osh_dir_list(cx, &names, &n, models_dir));
+    for (size_t i = 0; i < n; i++) {
+        OSH_TRY(template_read(cx, &t, models_dir, names[i]));
+        if (!t) continue;
+        OSH_TRY(osh_model_types_check(cx, t->json, t->name));
+        OSH_TRY(osh_template_complete(cx, t, models_dir));
+        osh_template_free(cx, t), t = NULL;
+    }
+done:
+    osh_template_free(cx, t);
+    osh_strings_free(cx, names, n);
+    return rc;
 }
 
 osh_status osh_template_find(osh_ctx *cx, osh_template **out, const char *architecture,

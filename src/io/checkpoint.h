@@ -191,9 +191,10 @@ char *osh_checkpoint_name_of(osh_ctx *cx, const osh_checkpoint *ck, const char *
 const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
 /* Lists the files of the directory that the output copies unchanged, sorted. The caller frees the
- * list with osh_strings_free. Not in the list: directories, weights (*.safetensors, *.bin, *.pt,
- * *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json, recipe.yaml, config.json,
- * files that describe the quantization of the source (hf_quant.h), oneshot.log or oneshot-*. */
+ * list with osh_strings_free. Not in the list: directories, shards, other weights (*.safetensors,
+ * *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json, config.json,
+ * recipe.yaml, files that describe the source's quantization (hf_quant.h), oneshot.log, oneshot-*.
+ * If ck has only `dir`, the shards are those that the index names. */
 #define OSH_README_NAME "README.md" // not in the list, because each output gets a new README
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);

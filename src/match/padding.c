@@ -213,6 +213,9 @@ static osh_status node_take_parts(osh_ctx *cx, sizing *s, int node)
     if (osh_node_is(n, OSH_OP_LINEAR)) parts = 1;
     else if (osh_node_is(n, OSH_OP_PASSES) && n->attr) parts = slice_parts(s, node);
     else if (osh_node_is(n, by_element)) parts = s->parts[n->out[0]] ? s->parts[n->out[0]] : 1;
+    if (!parts && osh_node_is(n, OSH_OP_PASSES) && n->attr)
+        OSH_TRY(sizing_refuse(cx, s, node_name(s, n),
+                              "takes columns that are not one of several equal parts of a row"));
     if (!parts)
         OSH_TRY(sizing_refuse(cx, s, node_name(s, n), "does not compute element by element"));
     for (int k = 0; k < n->op->n_in; k++)

@@ -54,15 +54,16 @@ done:
 }
 
 /* Adds the side files of the source of an earlier run. The identity in that run's journal names
- * these files. */
+ * these files. Earlier versions could write a key twice, so the keys are not checked here; the
+ * record has a checksum. */
 static osh_status known_add_identity(osh_ctx *cx, osh_known *k, const osh_journal *was)
 {
     osh_status rc = OSH_OK;
     cJSON *id = NULL; // own
     const osh_journal_record *r = osh_journal_count(was) ? osh_journal_at(was, 0) : NULL;
     if (!r || r->type != OSH_REC_IDENTITY) goto done;
-    OSH_TRY(osh_json_parse(cx, &id, (const char *)r->data, r->n, OSH_JOURNAL_NAME, 0));
-    for (const cJSON *f = id->child; f; f = f->next)
+    id = cJSON_ParseWithLength((const char *)r->data, r->n);
+    for (const cJSON *f = id ? id->child : NULL; f; f = f->next)
         if (f->string && !strncmp(f->string, "source ", 7))
             OSH_TRY(known_put(cx, k, f->string + 7, LASTING));
 done:

@@ -140,7 +140,10 @@ static osh_status resume_check_identity(osh_ctx *cx, osh_emitter *e, bool *found
         goto done;
     const osh_journal_record *rec = osh_journal_at(e->journal, 0);
     if (rec->type != OSH_REC_IDENTITY) goto done;
-    OSH_TRY(osh_json_parse(cx, &was, (const char *)rec->data, rec->n, OSH_JOURNAL_NAME, 0));
+    rc = osh_json_parse(cx, &was, (const char *)rec->data, rec->n, OSH_JOURNAL_NAME, 0);
+    if (rc == OSH_E_FORMAT)
+        osh_note(cx, "reading the journal of %s; --restart discards the directory", e->partial);
+    OSH_TRY(rc);
     OSH_TRY(osh_identity_differs(cx, &diff, e->id, was));
     if (diff)
         OSH_FAIL(cx, OSH_E_USAGE,

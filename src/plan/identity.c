@@ -103,15 +103,26 @@ done:
     return rc;
 }
 
-/* Adds the file of the source if it exists. */
+/* Returns the value of the field `name`; NULL: the field does not exist. */
+static const char *identity_value(const osh_identity *id, const char *name)
+{
+    for (size_t i = 0; i < id->n; i++)
+        if (!strcmp(id->names[i], name)) return id->values[i];
+    return NULL;
+}
+
+/* Adds the file of the source if it exists and is not a shard, which is already a field. */
 static osh_status identity_add_if_there(osh_ctx *cx, osh_identity *id, const char *dir,
                                         const char *name)
 {
     osh_status rc = OSH_OK;
-    char *path = osh_path_join(cx, dir, name); // own
-    if (!path) OSH_TRY(OSH_E_NOMEM);
-    if (osh_file_exists(path)) OSH_TRY(identity_add_file(cx, id, "source", dir, name));
+    char *path = osh_path_join(cx, dir, name);       // own
+    char *field = osh_sprintf(cx, "source %s", name); // own
+    if (!path || !field) OSH_TRY(OSH_E_NOMEM);
+    if (osh_file_exists(path) && !identity_value(id, field))
+        OSH_TRY(identity_add_file(cx, id, "source", dir, name));
 done:
+    osh_free(cx, field);
     osh_free(cx, path);
     return rc;
 }
@@ -327,14 +338,6 @@ osh_status osh_identity_json(osh_ctx *cx, char **out, const osh_identity *id,
 done:
     cJSON_Delete(root);
     return rc;
-}
-
-/* Returns the value of the field `name`; NULL: the field does not exist. */
-static const char *identity_value(const osh_identity *id, const char *name)
-{
-    for (size_t i = 0; i < id->n; i++)
-        if (!strcmp(id->names[i], name)) return id->values[i];
-    return NULL;
 }
 
 bool osh_identity_has_stamp(const osh_identity *id, const char *file, const cJSON *was)

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/name.h"
 #include "base/profile.h"
+#include "graph/templates.h"
 #include "modifiers/survey.h"
 #include "plan/best.h"
 #include "schedule/blocks.h"
@@ -66,7 +67,8 @@ static osh_status plan_open_source(osh_ctx *cx, osh_plan *p)
          * plan_choose_pipeline fails if data is needed. */
         if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, osh_error_clear(cx);
         if (rc) goto done;
-    }
+    } else if (p->in.opt->models_dir)
+        OSH_TRY(osh_templates_check(cx, p->in.opt->models_dir));
 done:
     return rc;
 }

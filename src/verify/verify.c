@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "graph/templates.h"
 #include "output/emit_impl.h"
 
 static osh_status verify_look(osh_ctx *cx, osh_verify *v)
@@ -15,6 +16,7 @@ static osh_status verify_look(osh_ctx *cx, osh_verify *v)
     if (!osh_dir_exists(v->dir)) OSH_FAIL(cx, OSH_E_USAGE, "%s is not a directory", v->dir);
     if (v->opt->model && !osh_dir_exists(v->opt->model))
         OSH_FAIL(cx, OSH_E_USAGE, "%s is not a directory", v->opt->model);
+    if (v->opt->models_dir) OSH_TRY(osh_templates_check(cx, v->opt->models_dir));
     rc = osh_checkpoint_open(cx, &v->ck, v->dir);
     OSH_TRY(osh_verify_failed(cx, v, rc, v->dir, "a checkpoint"));
     OSH_TRY(osh_verify_agree(cx, v, "another output", v->ck));

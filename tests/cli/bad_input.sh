@@ -44,6 +44,22 @@ P
 }
 gq() { want "$1" "$2" --model m --recipe "$gptq" --dataset "$calib" --num-calibration-samples 2 --max-seq-length 32; }
 
+# A directory of templates is checked in a job that reads no template, too.
+mkdir -p odd/{json,list,extends,types}
+echo '{' >odd/json/a.json
+echo '{"a": 1}' >odd/list/b.json
+echo '{"architectures": ["A"], "extends": "B"}' >odd/extends/c.json
+echo '{"architectures": ["A"], "model_types": {"a": {"tied": 1}}}' >odd/types/d.json
+for row in 'nosuch|cannot list .*nosuch' 'json|a.json: line 2' 'list|b.json: no list "architectures"' \
+    'extends|c.json: no template has the architecture B' 'types|d.json: want model_types.a.tied to be true or false'; do
+    want 1 "${row#*|}" --model "$model" --scheme W8A16 --models-dir "odd/${row%%|*}"
+done
+for command in "verify $model" "graph --dot --model $model" "generate $model" "check-model $model" "eval --model $model --dataset $calib"; do
+    # shellcheck disable=SC2086
+    ! "$ONESHOT" $command --models-dir odd/list >log 2>&1 </dev/null && grep -q '^oneshot: odd/list/b.json: no list' log || {
+        cat log; echo "$command: a wrong template is no error"; exit 1; }
+done
+
 fresh; truncate -s -1000 m/model.safetensors;                           gq 1 'model.safetensors.*(bytes|end)'
 fresh; edit 'h[first]["data_offsets"][0] -= 64; h[first]["data_offsets"][1] -= 64'; gq 1 'up_proj|overlap|hole|offset'
 fresh; edit 'max((v for k, v in h.items() if k[0] != "_"), key=lambda v: v["data_offsets"][1])["data_offsets"][1] += 4096'; gq 1 'bytes|past|end'

@@ -80,6 +80,18 @@ done
 logits other I64 5 300 0.1
 check 1 f32 --logits other
 says 'logits differ by [0-9.e+-]* of the largest logit of other, want at most 5e-06'
+for added in inf -inf nan; do
+    logits wrong I64 5 300 $added
+    for of in f32 bf16; do
+        [ -e $of ] || "$OSH_TOOLS/make_model" $of hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=300 samples=1 tokens=8
+        check 1 $of --logits wrong
+        says "wrong: logits\[2, 0\] is -*$(tr -d - <<<$added), want a finite number"
+    done
+done
+"$OSH_TOOLS/st_edit" bf16 fill lm_head.weight 0 2 807f # an infinity
+logits same I64 5 300 0
+check 1 bf16 --logits same
+says "the model's logits\[0, 0\] is -*inf, want a finite number"
 logits small I64 5 200 0
 check 1 f32 --logits small
 says 'small: logits is F32 with 2 dimensions, want F32 \[5, 300\]'

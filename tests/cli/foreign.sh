@@ -81,6 +81,14 @@ killed $((calls - 3)) o # the run is killed after the seal
 [ -e $p/side.txt ] || fail "the side file is not there yet"
 rm m/side.txt; one o --restart >/dev/null; rm -r o
 
+# --restart discards a directory whose journal has a key twice, and its files only.
+echo side >m/side.txt; killed $((calls - 3)) o; [ -e $p/side.txt ] || fail "no side file"; rm m/side.txt
+"$OSH_TOOLS/journal_twice" $p/oneshot-journal side.txt
+code=0; one o >../log 2>&1 || code=$?
+[ $code = 1 ] && grep -q "'source side.txt' occurs twice.*of $p; --restart discards" ../log || fail "exit $code"
+echo mine >$p/notes.txt; refused "$p/notes.txt is a file that oneshot did not make" o --restart; rm $p/notes.txt
+one o --restart >/dev/null; [ ! -e o/side.txt ] || fail "side.txt stayed"; rm -r o
+
 # A file that another program makes during the run.
 INJECT_AT=$half INJECT_WHAT=stop LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB \
     --progress none --threads 1 --output o >../log 2>&1 &

@@ -104,6 +104,17 @@ grep -q 'model.embed_tokens.weight ' list
 ppl() { "$ONESHOT" eval --model "$1" --dataset src/data/evaluation.txt --max-seq-length 256 --max-windows 8 --progress none | tail -n 1 | cut -d' ' -f2; }
 python3 -c "import sys; a, b = map(float, sys.argv[1:]); assert a > 1 and abs(b / a - 1) < 0.02, (a, b)" "$(ppl src)" "$(ppl head)"
 
+# The names of shards in the index may have any ending. Shards are not copied.
+"$OSH_TOOLS/make_model" named hidden=32 intermediate=32 heads=2 kv=2 layers=1 vocab=32 samples=1 tokens=8 >/dev/null
+for name in noext .hidden x.safetensors.tmp X.SAFETENSORS x.json README.md config.jsonx; do
+    last=$(sed -n 's/.*": "\(.*\)".*/\1/p' named/model.safetensors.index.json | tail -n 1)
+    mv "named/$last" "named/$name"
+    sed -i "s/\"$last\"/\"$name\"/" named/model.safetensors.index.json
+    "$ONESHOT" --model named --scheme W8A16 --group-size 32 --output any --overwrite --progress none >/dev/null
+    [ $name = README.md ] || [ ! -e any/$name ] || { echo "the shard $name was copied"; exit 1; }
+    "$ONESHOT" verify any --model named >/dev/null
+done
+
 mkdir disk disk/real
 ln -s disk/real link
 ln -s disk/later dangling

@@ -127,6 +127,9 @@ refused 'measure the model without zeros' --model model --target-bits 5 --datase
 cp -r model unknown
 sed -i 's/LlamaForCausalLM/UnknownForCausalLM/' unknown/config.json
 refused 'pad needs the architecture' --model unknown
+"$OSH_TOOLS/tiny_model" gpt_oss gpt_oss
+refused 'intermediate_size cannot grow, because model.layers.1.mlp.experts.3 takes columns that are not one of several equal parts of a row' \
+    --model gpt_oss --scheme W8A16 --group-size 48 --target vllm
 mkdir models
 sed 's/{"name": "mlp.down_proj"/{"of": "mlp", "op": "rms_norm", "in": ["f"], "out": "f", "attr": {"eps": "rms_norm_eps", "plain": true}},\n    &/' \
     "$OSH_SOURCE_DIR/models/llama.json" >models/llama.json

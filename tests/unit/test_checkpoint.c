@@ -309,6 +309,28 @@ static void test_side_files(void **state)
     osh_checkpoint_close(f->cx, ck);
 }
 
+/* A shard is no side file, whatever its name is, also if only the directory is given. */
+static void test_side_files_shards(void **state)
+{
+    fixture *f = *state;
+    put_shard(f, "noext", "a");
+    put_shard(f, "x.json", "b");
+    put_text(f, INDEX, "{\"weight_map\": {\"a\": \"noext\", \"b\": \"x.json\"}}");
+    put_text(f, "LICENSE", "x");
+    osh_checkpoint *ck = open_dir(f), closed = {.dir = f->dir};
+    for (int k = 0; k < 3; k++) {
+        char **names = NULL;
+        size_t n = 0;
+        if (k == 2) put_text(f, INDEX, "{"); // names no shard, and is no error here
+        if (osh_checkpoint_side_files(f->cx, &names, &n, k ? &closed : ck))
+            fail_msg("%s", osh_error_text(f->cx));
+        assert_int_equal(n, k < 2 ? 1 : 3);
+        assert_string_equal(names[0], "LICENSE");
+        osh_strings_free(f->cx, names, n);
+    }
+    osh_checkpoint_close(f->cx, ck);
+}
+
 static osh_status make_nines(osh_ctx *cx, void *to, void *user, const osh_entry *e, int64_t first,
                              int64_t n)
 {
@@ -436,6 +458,7 @@ int main(void)
         CASE(test_single),     CASE(test_sharded), CASE(test_both),  CASE(test_aside),
         CASE(test_load),       CASE(test_refused), CASE(test_refused_index),
         CASE(test_side_files), CASE(test_virtual), CASE(test_sums),
+        CASE(test_side_files_shards),
         CASE(test_torture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
