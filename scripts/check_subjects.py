@@ -41,7 +41,7 @@ VERBS = set("""
     state stop store stream strike strip subtract suggest sum support survive swap switch sync
     take teach tell test throw tie tighten time tokenize trace track translate treat trim
     truncate try tune turn unify unite unlock unpack untie update upgrade use validate vary
-    verify wait walk warn weigh widen wire work wrap write yield
+    verify wait walk warn weigh widen wire work wrap write yield preload
 """.split())
 # A word of VERBS before one of these is a noun: "state of a run", "time is measured".
 AFTER_NOUNS = set("""are can could does had has have is may must of should was were will
