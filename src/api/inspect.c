@@ -7,6 +7,7 @@
 #include "base/name.h"
 #include "graph/graph.h"
 #include "io/checkpoint.h"
+#include "match/loaders.h"
 #include "quant/source.h"
 
 static osh_status entry_shape_text(osh_ctx *cx, osh_buf *b, const osh_entry *e)
@@ -44,6 +45,7 @@ static osh_status checkpoint_as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoi
     osh_status rc = OSH_OK;
     int64_t bytes = 0, of[OSH_N_DTYPES] = {0};
     const char *arch = ck->config->architecture;
+    const char *fault = NULL, *name;
     const char *stranger = !arch ? "it" : osh_graph_knows(cx, arch, NULL) ? NULL : arch;
     OSH_TRY(checkpoint_list(cx, b, ck));
     for (int64_t i = 0; i < ck->n_tensors; i++) {
@@ -68,10 +70,9 @@ static osh_status checkpoint_as_text(osh_ctx *cx, osh_buf *b, const osh_checkpoi
         osh_free(cx, who);
         if (rc) goto done;
     }
-    bool apart = false; // true if transformers finds no codes of the experts
-    for (int64_t i = 0; q && osh_checkpoint_parts_for_vllm(ck) && i < ck->n_tensors; i++)
-        apart |= osh_expert_prefix(ck->tensors[i].e->name) > 0;
-    if (apart) OSH_TRY(osh_buf_line(cx, b, "transformers 5.17 finds no codes of experts"));
+    if (q) OSH_TRY(osh_experts_of_file(cx, &fault, &name, ck, q));
+    if (fault)
+        OSH_TRY(osh_buf_line(cx, b, "transformers 5.17 %s experts (such as %s)", fault, name));
 done:
     return rc;
 }

@@ -215,6 +215,17 @@ static const char *special_kind(const osh_kinds *k, const char *name, size_t n, 
     return NULL;
 }
 
+static bool is_after_blocks(const osh_kinds *k, const char *name, size_t n)
+{
+    int64_t block = name_block(name, n);
+    return any_part(name, n, part_is_mtp) || (k->n_layers >= 0 && block >= k->n_layers);
+}
+
+bool osh_after_blocks(const osh_kinds *k, const char *name)
+{
+    return is_after_blocks(k, name, strlen(name));
+}
+
 static osh_kind kind_in_block(const osh_kinds *k, const char *name, size_t n, part leaf, bool head,
                               const char **why)
 {
@@ -223,7 +234,7 @@ static osh_kind kind_in_block(const osh_kinds *k, const char *name, size_t n, pa
     if (block < 0)
         *why = head ? "a head" : "outside the decoder blocks";
     else if (any_part(name, n, part_is_tower)) *why = "in a tower for images or sound";
-    else if (any_part(name, n, part_is_mtp) || (k->n_layers >= 0 && block >= k->n_layers))
+    else if (is_after_blocks(k, name, n))
         *why = "in a block after the model's last block";
     else if (part_ends(leaf, "gate")) *why = "a gate";
     else if (!part_is_linear(leaf) && !part_is_conv1d(leaf))

@@ -39,5 +39,8 @@ const char *osh_kind_lasting_name(const char *name, size_t *n);
 /* True if a name has the number of a decoder block: "model.layers.3.mlp.gate". False in towers for
  * images and sound. */
 bool osh_in_decoder_block(const char *name);
+/* True if a name has the number of a block after the model's last block, such as a block for
+ * multi-token prediction. transformers leaves such blocks out. */
+bool osh_after_blocks(const osh_kinds *k, const char *name);
 bool osh_in_tower(const char *name); // true if the module is in a tower for images or sound
 #endif

@@ -30,7 +30,8 @@ static bool record_is_flag(const char *key)
 {
     static const char *const keys[] = {"tied", "longrope", "rope_required", "rope_alpha",
                                        "partial_without_rope", "conv1d", "split_experts",
-                                       "split_for_vllm", "joint_experts"};
+                                       "split_for_vllm", "joint_experts", "experts_for_vllm",
+                                       "expert_modules"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strcmp(key, keys[i])) return true;
     return false;

@@ -1,23 +1,212 @@
-/* loaders.c - finds quantized experts that transformers or vLLM does not load. The plan refuses
- * them if --target names the engine. */
+/* loaders.c - finds experts that transformers or vLLM does not load. The plan refuses them if
+ * --target names the engine.
+ *
+ * transformers 5.17 stacks the experts of a quantized model in one tensor. It takes one scheme for
+ * all of them (integrations/compressed_tensors.py, get_experts_scheme): that of the first group
+ * with a target "re:..." that contains "experts"; else of the first group with a target that is no
+ * regex; else of the first group. If this scheme is FP8, experts may also be dense. With every
+ * other scheme, only tensors with the names of codes are found. */
 #include "match/loaders.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/name.h"
+#include "graph/kind.h"
+#include "quant/groups.h"
 #include "quant/joint.h"
+#include "quant/source.h"
 
-const char *osh_experts_fault(int *at, const osh_matching *p, int from)
+static const char another_group[] = "takes another group's scheme for"; // a verb phrase
+
+static bool experts_have(const osh_checkpoint *ck, const char *flag)
 {
-    bool apart = osh_checkpoint_parts_for_vllm(p->in->ck);
+    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(ck->config->text_type, flag));
+}
+
+/* True if only vLLM finds the codes of single experts of such a checkpoint. */
+static bool experts_need_vllm(const osh_checkpoint *ck)
+{
+    return osh_checkpoint_parts_for_vllm(ck) || experts_have(ck, "experts_for_vllm");
+}
+
+/* Rule 0: a regex contains "experts". Rule 1: a target is no regex. Rule 2: all groups. */
+static bool group_has_rule(const osh_q_scheme *s, int rule)
+{
+    bool yes = rule == 2;
+    for (size_t t = 0; t < s->targets.n && !yes; t++) {
+        bool regex = !strncmp(s->targets.items[t], "re:", 3);
+        yes = rule ? !regex : regex && strstr(s->targets.items[t], "experts");
+    }
+    return yes;
+}
+
+/* True if the file has group a before group b. */
+static bool group_is_before(const osh_q_scheme *schemes, size_t a, size_t b)
+{
+    char names[2][32];
+    const char *name_a = schemes[a].group_name, *name_b = schemes[b].group_name;
+    snprintf(names[0], sizeof names[0], "group_%zu", a);
+    snprintf(names[1], sizeof names[1], "group_%zu", b);
+    return strcmp(name_a ? name_a : names[0], name_b ? name_b : names[1]) < 0;
+}
+
+/* Returns the group whose scheme transformers takes for all experts, or NULL. sorted: the file has
+ * the groups in the byte order of their names, as in an output; else in the order of `schemes`. */
+static const osh_q_scheme *group_taken(const osh_q_scheme *schemes, size_t n, bool sorted)
+{
+    for (int rule = 0; n && rule < 3; rule++) {
+        size_t first = n;
+        for (size_t i = 0; i < n; i++)
+            if (group_has_rule(&schemes[i], rule) &&
+                (first == n || (sorted && group_is_before(schemes, i, first))))
+                first = i;
+        if (first < n) return &schemes[first];
+    }
+    return NULL;
+}
+
+static bool weights_are_fp8(const osh_q_scheme *s)
+{
+    return s->weights.present && s->weights.type == OSH_Q_FLOAT && s->weights.bits == 8;
+}
+
+/* True if the codes of an expert in scheme `s` are decoded correctly with scheme `taken`. */
+static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
+{
+    const osh_q_args *a = &s->weights, *b = &taken->weights;
+    if (!a->present || !b->present) return false;
+    if (weights_are_fp8(s) && weights_are_fp8(taken)) return true; // codes times stored scales
+    return a->type == b->type && a->bits == b->bits && a->strategy == b->strategy &&
+           a->symmetric == b->symmetric && a->scale_dtype == b->scale_dtype &&
+           (!osh_q_in_groups(a) || a->group_size == b->group_size) &&
+           (a->strategy != OSH_Q_BLOCK || !memcmp(a->block, b->block, sizeof a->block)) &&
+           (a->type != OSH_Q_INT || s->inputs.present == taken->inputs.present); // other format
+}
+
+typedef struct experts_loader { // how transformers loads the experts of a model
+    const osh_q_scheme *taken; // scheme for all experts; NULL: there are no groups
+    bool need_vllm, modules;   // only vLLM finds single experts; each expert is a module
+    osh_kinds kinds;
+} experts_loader;
+
+static void experts_loader_init(experts_loader *of, const osh_checkpoint *ck,
+                                const osh_q_scheme *taken)
+{
+    *of = (experts_loader){taken, experts_need_vllm(ck), experts_have(ck, "expert_modules")};
+    osh_kinds_init(&of->kinds, ck);
+}
+
+/* Returns what transformers does wrong with an expert in scheme s, or NULL. */
+static const char *codes_fault(const experts_loader *of, const osh_q_scheme *s, const char *name)
+{
+    if (of->modules) return NULL;
+    const char *fault = of->need_vllm ? "finds no codes of" : osh_q_experts_fault(s);
+    if (fault || osh_after_blocks(&of->kinds, name)) return fault;
+    return of->taken && experts_decode(s, of->taken) ? NULL : another_group;
+}
+
+/* True if transformers finds the dense weights of single experts. */
+static bool dense_is_found(const experts_loader *of)
+{
+    if (of->modules) return true;
+    return !of->need_vllm && (!of->taken || weights_are_fp8(of->taken));
+}
+
+/* True if the tensor is the weight of an expert in a block that transformers has. */
+static bool is_expert_weight(const experts_loader *of, const char *name)
+{
+    return osh_expert_prefix(name) && osh_ends_with(name, strlen(name), ".weight") &&
+           !osh_after_blocks(&of->kinds, name);
+}
+
+/* Like osh_experts_fault, with a given loader. */
+static const char *fault_of(int *at, const osh_matching *p, int from, const experts_loader *of)
+{
     for (int i = from; i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->scheme_index < 0 || !osh_expert_prefix(l->name)) continue;
-        const char *fault = apart ? "finds no codes of" : osh_q_experts_fault(l->scheme);
+        const char *fault = codes_fault(of, l->scheme, l->name);
         *at = i;
         if (fault) return fault;
     }
     return NULL;
+}
+
+static experts_loader experts_loader_of(const osh_matching *p)
+{
+    experts_loader of;
+    experts_loader_init(&of, p->in->ck, group_taken(p->schemes, p->n_schemes, true));
+    return of;
+}
+
+const char *osh_experts_fault(int *at, const osh_matching *p, int from)
+{
+    experts_loader of = experts_loader_of(p);
+    return fault_of(at, p, from, &of);
+}
+
+osh_status osh_match_kept_experts(osh_ctx *cx, const char **fault, const char **name,
+                                  const osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_checkpoint *ck = p->in->ck;
+    experts_loader of = experts_loader_of(p);
+    char *module = NULL; // own
+    bool *coded = NULL;  // own
+    *fault = *name = NULL;
+    OSH_NEW(cx, coded, ck->n_tensors);
+    for (int i = 0; i < p->n_linears; i++)
+        coded[p->linears[i].tensor] |= p->linears[i].scheme_index >= 0;
+    for (int64_t i = 0; i < ck->n_tensors && !*fault; i++) {
+        const osh_tensor *scale, *zero;
+        const osh_q_scheme *s = NULL; // scheme of codes that stay
+        *name = ck->tensors[i].e->name;
+        if (coded[i] || !is_expert_weight(&of, *name)) continue;
+        osh_free(cx, module);
+        module = osh_sprintf(cx, "%.*s", (int)osh_before_tail(*name, ".weight"), *name);
+        if (!module) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of an expert");
+        if (osh_checkpoint_is_kept(ck, i))
+            s = osh_source_scheme(p->in->source, module, &scale, &zero);
+        *fault = s ? codes_fault(&of, s, *name) : dense_is_found(&of) ? NULL : "finds no dense";
+    }
+done:
+    osh_free(cx, module);
+    osh_free(cx, coded);
+    return rc;
+}
+
+osh_status osh_experts_of_file(osh_ctx *cx, const char **fault, const char **name,
+                               const osh_checkpoint *ck, const osh_q_config *q)
+{
+    osh_status rc = OSH_OK;
+    experts_loader of;
+    osh_groups *groups = NULL; // own
+    char *module = NULL;       // own
+    int group;
+    experts_loader_init(&of, ck, group_taken(q->schemes, q->n, false));
+    *fault = *name = NULL;
+    OSH_TRY(osh_groups_new(cx, &groups, q));
+    for (int64_t i = 0; i < ck->n_tensors && !*fault; i++) {
+        const osh_entry *e = ck->tensors[i].e;
+        size_t codes = osh_before_tail(e->name, ".weight_packed");
+        bool dense = !codes && is_expert_weight(&of, e->name) &&
+                     osh_dtype_is_float(e->dtype) && e->dtype != OSH_FP8;
+        bool part = ck->parts && e >= ck->parts && e < ck->parts + ck->n_parts;
+        *name = e->name;
+        if (!codes) codes = osh_before_tail(e->name, ".weight");
+        if (dense && !part && !dense_is_found(&of)) *fault = "finds no dense";
+        if (dense || !codes || !osh_expert_prefix(e->name)) continue;
+        osh_free(cx, module);
+        module = osh_sprintf(cx, "%.*s", (int)codes, e->name);
+        if (!module) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the name of an expert");
+        OSH_TRY(osh_groups_find(cx, &group, groups, module, "Linear"));
+        if (group >= 0) *fault = codes_fault(&of, &q->schemes[group], e->name);
+    }
+done:
+    osh_groups_free(cx, groups);
+    osh_free(cx, module);
+    return rc;
 }
 
 /* Fails if vLLM's loader of joint experts (gpt-oss) does not take them. The loader leaves out zero
@@ -90,24 +279,48 @@ static osh_status refuse_measured(osh_ctx *cx, const osh_matching *p)
 osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
-    int at = -1, warned = -1; // warned: index of the last scheme with a warning
-    const char *fault;
     OSH_TRY(refuse_measured(cx, p));
     OSH_TRY(refuse_joint(cx, p));
     OSH_TRY(refuse_input_scales(cx, p));
-    while ((fault = osh_experts_fault(&at, p, at + 1))) {
+done:
+    return rc;
+}
+
+osh_status osh_match_transformers(osh_ctx *cx, const osh_matching *p)
+{
+    osh_status rc = OSH_OK;
+    int at = -1, warned = -1; // warned: index of the last scheme with a warning
+    const char *fault, *name;
+    experts_loader of = experts_loader_of(p);
+    osh_log_level level = osh_target_is(p->in->opt, "vllm") ? OSH_LOG_INFO : OSH_LOG_WARN;
+    bool strict = osh_target_is(p->in->opt, "transformers");
+    while ((fault = fault_of(&at, p, at + 1, &of))) {
         const osh_linear *l = &p->linears[at];
-        if (osh_target_is(p->in->opt, "transformers"))
+        if (strict)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "transformers 5.17 %s experts in %s (%s, such as %s): want another scheme, "
-                     "or --target vllm",
-                     fault, l->scheme->group_name, l->format->name, l->name);
+                     "transformers 5.17 %s experts in %s (%s, such as %s): want %s, or --target "
+                     "vllm",
+                     fault, l->scheme->group_name, l->format->name, l->name,
+                     fault == another_group
+                         ? "all experts in one group, the first by name with a target such as "
+                           "re:.*mlp.experts.*"
+                         : "another scheme");
         if (l->scheme_index <= warned) continue;
         warned = l->scheme_index;
-        osh_log(cx, osh_target_is(p->in->opt, "vllm") ? OSH_LOG_INFO : OSH_LOG_WARN,
+        osh_log(cx, level,
                 "transformers 5.17 %s experts in %s (%s, such as %s): load the output with vLLM",
                 fault, l->scheme->group_name, l->format->name, l->name);
     }
+    OSH_TRY(osh_match_kept_experts(cx, &fault, &name, p));
+    if (fault && strict)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED,
+                 "transformers 5.17 %s experts (such as %s): want all experts quantized in one "
+                 "group, or --target vllm",
+                 fault, name);
+    if (fault)
+        osh_log(cx, level,
+                "transformers 5.17 %s experts (such as %s): load the output with vLLM", fault,
+                name);
 done:
     return rc;
 }
@@ -116,11 +329,14 @@ char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, con
 {
     char *who = osh_q_who_loads(cx, &p->schemes[scheme], stranger), *out = who; // own
     int at = -1;
-    const char *fault, *end = who ? strstr(who, "; transformers") : NULL;
-    do fault = osh_experts_fault(&at, p, at + 1);
+    const char *fault, *name, *end = who ? strstr(who, "; transformers") : NULL;
+    experts_loader of = experts_loader_of(p);
+    do fault = fault_of(&at, p, at + 1, &of);
     while (fault && p->linears[at].scheme_index != (int)scheme);
-    if (!fault || !end) return who;
-    out = osh_sprintf(cx, "%.*s; transformers 5.17 %s experts", (int)(end - who), who, fault);
-    osh_free(cx, who);
+    if (!end) return who;
+    if (!fault && osh_match_kept_experts(cx, &fault, &name, p)) out = NULL;
+    else if (fault)
+        out = osh_sprintf(cx, "%.*s; transformers 5.17 %s experts", (int)(end - who), who, fault);
+    if (out != who) osh_free(cx, who);
     return out;
 }

@@ -502,6 +502,7 @@ osh_status osh_plan_match(osh_ctx *cx, osh_matching *p)
     OSH_TRY(osh_match_ignore(cx, p, &cs));
     OSH_TRY(osh_match_config(cx, p));
     if (p->n_schemes) OSH_TRY(osh_match_vllm(cx, p, &cs));
+    OSH_TRY(osh_match_transformers(cx, p));
 done:
     osh_modules_deinit(cx, &cs);
     return rc;

@@ -474,5 +474,7 @@ const char *osh_q_experts_fault(const osh_q_scheme *s)
     if (w->type == OSH_Q_INT) return w->symmetric ? NULL : "does not load";
     if (w->scale_dtype == OSH_Q_SCALE_E8M0) return w->bits == 4 ? NULL : "does not load";
     if (w->scale_dtype) return "drops the global scales of";
+    // codes of FP8 are multiplied by scales that must broadcast: one for each row or weight
+    if (w->strategy == OSH_Q_BLOCK || w->strategy == OSH_Q_GROUP) return "does not load";
     return s->inputs.present && !s->inputs.dynamic ? "drops the input scales of" : NULL;
 }

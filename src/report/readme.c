@@ -223,13 +223,20 @@ done:
 /* Appends whether transformers loads the output. */
 static osh_status put_transformers(osh_ctx *cx, osh_buf *b, const osh_matching *m)
 {
+    osh_status rc = OSH_OK;
     int at = -1;
-    const char *fault = osh_experts_fault(&at, m, 0);
-    return fault ? osh_buf_printf(cx, b,
-                                  "Transformers 5.17 %s the experts (such as `%s`), so use vLLM. ",
-                                  fault, m->linears[at].name)
-                 : osh_buf_printf(cx, b,
-                                  "Transformers loads it with the package compressed-tensors. ");
+    const char *fault = osh_experts_fault(&at, m, 0), *name = fault ? m->linears[at].name : NULL;
+    const char *the = fault ? "the " : "";
+    if (!fault) OSH_TRY(osh_match_kept_experts(cx, &fault, &name, m));
+    if (fault)
+        OSH_TRY(osh_buf_printf(cx, b,
+                               "Transformers 5.17 %s %sexperts (such as `%s`), so use vLLM. ",
+                               fault, the, name));
+    else
+        OSH_TRY(osh_buf_printf(cx, b,
+                               "Transformers loads it with the package compressed-tensors. "));
+done:
+    return rc;
 }
 
 osh_status osh_readme_make(osh_ctx *cx, char **out, const osh_run *r)

@@ -86,3 +86,54 @@ has err 'transformers 5.17 does not load experts'
 if grep -q transformers err; then fail "a warning about transformers for vLLM: $(cat err)"; fi
 if "$ONESHOT" "${job[@]}" --target transformers >log 2>err; then fail "--target transformers does not refuse"; fi
 has err 'want another scheme, or --target vllm'
+
+# transformers takes one scheme for all experts, and finds dense experts only beside FP8. The plan,
+# the run, README.md and inspect say what it misreads, and --target transformers refuses it.
+misread() { # arguments: message or "" (none), arguments of oneshot
+    rm -rf out
+    "$ONESHOT" --model q --output out --progress none "${@:2}" >log 2>err || fail "$*: $(cat err)"
+    "$ONESHOT" inspect out >inspect
+    "$ONESHOT" plan --model q --verbose "${@:2}" >plan 2>&1
+    "$ONESHOT" verify out --model q >log || fail "$*: $(cat log)"
+    if [ -z "$1" ]; then
+        if grep -h 'transformers 5.17' err plan inspect; then fail "transformers loads $*"; fi
+        has out/README.md 'Transformers loads it'
+        "$ONESHOT" plan --model q --target transformers "${@:2}" >log 2>err || fail "$*: $(cat err)"
+        return
+    fi
+    has err "warning: transformers 5.17 $1 experts"
+    has plan "; transformers 5.17 $1 experts"
+    has inspect "transformers 5.17 $1 experts"
+    has out/README.md "Transformers 5.17 $1 "
+    if "$ONESHOT" plan --model q --target transformers "${@:2}" >log 2>err; then fail "not refused: $*"; fi
+    has err 'want all experts'
+}
+mixed() { # arguments: target, bits, target, bits; writes mixed.yaml
+    gptq_recipe "$2" 8 | sed "s/GPTQModifier/QuantizationModifier/; s/\[Linear\]/['$1']/" >mixed.yaml
+    gptq_recipe "$4" 8 | sed "s/\[Linear\]/['$3']/; s/group_0/group_1/" | tail -3 >>mixed.yaml
+}
+case="one scheme of experts"
+other="takes another group's scheme for"
+mixed 're:.*self_attn.*' 8 're:.*mlp.*_proj$' 4
+misread "$other" --recipe mixed.yaml
+mixed 're:.*layers.[01].*' 4 're:.*layers.2.*' 8
+misread "$other" --recipe mixed.yaml
+mixed 're:.*self_attn.*' 8 're:.*mlp.experts.*' 4
+misread "" --recipe mixed.yaml
+mixed 're:.*self_attn.*' 8 Linear 4
+misread "" --recipe mixed.yaml
+rm -rf out
+"$ONESHOT" --model q --output out --scheme W4A16 --group-size 8 --quality gptq --dataset gpt_oss/calibration.jsonl --target-bits 5 >log 2>err || fail "$(cat err)"
+has err "$other"
+has out/README.md "$other"
+case="dense experts"
+misread 'finds no dense' --scheme W8A16 --group-size 8 --quality fast --ignore 're:.*experts.*'
+misread 'finds no dense' --scheme W8A16 --group-size 8 --quality fast --ignore 're:.*layers.0.mlp.experts.*'
+misread "" --scheme FP8_DYNAMIC --ignore 're:.*layers.0.mlp.experts.*'
+case="qwen3_vl_moe" # transformers finds only the tensors with all experts of this family
+sed -i 's/"qwen3_moe"/"qwen3_vl_moe_text"/' q/config.json
+misread 'finds no dense' --scheme FP8_DYNAMIC --ignore 're:.*experts.*'
+"$ONESHOT" --model q --output codes --progress none --scheme FP8_DYNAMIC >log 2>err || fail "$(cat err)"
+has err 'warning: transformers 5.17 finds no codes of experts'
+if "$ONESHOT" plan --model q --scheme FP8_DYNAMIC --target transformers >log 2>err; then fail "not refused"; fi
+has err 'transformers 5.17 finds no codes of experts'
