@@ -290,40 +290,18 @@ static bool shards_have(const osh_checkpoint *ck, const char *name)
     return false;
 }
 
-/* Sets the shard names of `ck`, of which only `dir` is set, to those of its index. There are none
- * if the index is missing or cannot be read. */
-static osh_status shards_of_dir(osh_ctx *cx, osh_checkpoint *ck)
-{
-    osh_status rc = OSH_OK;
-    cJSON *index = NULL; // own
-    char *path = osh_path_join(cx, ck->dir, OSH_SAFETENSORS_INDEX); // own
-
-    if (!path) OSH_TRY(OSH_E_NOMEM);
-    if (!osh_file_exists(path)) goto done;
-    rc = osh_json_read(cx, &index, path, MAX_INDEX_BYTES, 0);
-    const cJSON *weights = cJSON_GetObjectItemCaseSensitive(index, "weight_map");
-    if (!rc && cJSON_IsObject(weights)) rc = shards_of_index(cx, ck, weights, path);
-    if (rc == OSH_E_FORMAT) rc = OSH_OK, osh_error_clear(cx);
-done:
-    cJSON_Delete(index);
-    osh_free(cx, path);
-    return rc;
-}
-
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
     char **all = NULL, *path = NULL; // own
     size_t n_all = 0, kept = 0;
-    osh_checkpoint found = {.dir = ck->dir}; // own: shard_names, if ck is not open
 
-    if (!ck->n_shards) OSH_TRY(shards_of_dir(cx, &found));
     OSH_TRY(osh_dir_list(cx, &all, &n_all, ck->dir));
     for (size_t i = 0; i < n_all; i++) {
         struct stat st;
         // the names of shards may have any ending
-        bool keep = !is_replaced(all[i]) && !shards_have(ck->n_shards ? ck : &found, all[i]);
+        bool keep = !is_replaced(all[i]) && !shards_have(ck, all[i]);
         if (keep) {
             osh_free(cx, path);
             path = osh_path_join(cx, ck->dir, all[i]);
@@ -349,6 +327,5 @@ osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
 done:
     osh_free(cx, path);
     osh_strings_free(cx, all, n_all);
-    shards_forget(cx, &found);
     return rc;
 }

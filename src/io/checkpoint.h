@@ -194,7 +194,7 @@ void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoi
  * list with osh_strings_free. Not in the list: directories, shards, other weights (*.safetensors,
  * *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json, config.json,
  * recipe.yaml, files that describe the source's quantization (hf_quant.h), oneshot.log, oneshot-*.
- * If ck has only `dir`, the shards are those that the index names. */
+ * If ck has only `dir`, no file counts as a shard. */
 #define OSH_README_NAME "README.md" // not in the list, because each output gets a new README
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);

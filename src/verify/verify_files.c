@@ -219,9 +219,8 @@ static osh_status files_list_known(osh_ctx *cx, osh_map *known, const osh_verify
     for (int s = 0; v->ck && s < v->ck->n_shards; s++)
         OSH_TRY(files_known_add(cx, known, v->ck->shard_names[s]));
     if (v->opt->model) {
-        // enough for osh_checkpoint_side_files, which reads only the directory and the index
-        osh_checkpoint source = {.dir = v->opt->model};
-        OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, &source));
+        osh_checkpoint closed = {.dir = v->opt->model}; // without a plan, no file is a shard
+        OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, v->plan ? v->plan->in.ck : &closed));
     }
     for (size_t i = 0; i < n; i++) OSH_TRY(files_known_add(cx, known, names[i]));
     if (!v->plan) goto done;
@@ -265,16 +264,15 @@ osh_status osh_verify_side_files(osh_ctx *cx, osh_verify *v)
     osh_status rc = OSH_OK;
     char **names = NULL, *from = NULL, *to = NULL; // own
     size_t n = 0;
-    // enough for osh_checkpoint_side_files, which reads only the directory and the index
-    osh_checkpoint source = {.dir = v->opt->model};
-    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, &source));
+    osh_checkpoint closed = {.dir = v->opt->model}; // without a plan, no file is a shard
+    OSH_TRY(osh_checkpoint_side_files(cx, &names, &n, v->plan ? v->plan->in.ck : &closed));
     for (size_t i = 0; i < n; i++) {
         uint64_t a = 0, b = 0;
         int64_t n_a = 0, n_b = 0;
         if (!osh_verify_next(v, 0)) continue;
         osh_free(cx, from);
         osh_free(cx, to);
-        from = osh_path_join(cx, source.dir, names[i]), to = osh_path_join(cx, v->dir, names[i]);
+        from = osh_path_join(cx, v->opt->model, names[i]), to = osh_path_join(cx, v->dir, names[i]);
         if (!from || !to) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a path");
         if (!osh_file_exists(to)) {
             OSH_TRY(osh_verify_add(cx, v, names[i], "the file of the source", "is not there"));
