@@ -123,8 +123,8 @@ typedef struct osh_rewrite {
     int64_t norm;          // index of the tensor of the norm's weight, for OSH_REWRITE_NORM
     double value;
 } osh_rewrite;
-/* Adds a step to a tensor. Reads apply the steps before all factors, in the order in which the
- * steps were added. */
+/* Adds a step to a tensor. When the tensor is read, its steps are applied in the order in which
+ * they were added, and then all factors. */
 osh_status osh_checkpoint_rewrite(osh_ctx *cx, osh_checkpoint *ck, int64_t tensor,
                                   const osh_rewrite *w);
 /* Returns the unit of a tensor: the number of consecutive elements that must be changed together,

@@ -12,8 +12,8 @@ enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, s
 enum { TOKENS = 2048 };
 
 typedef struct block_bias { // bias of a Linear, as f32
-    osh_ada_vector v; // own: v.x, which begins the one allocation of all arrays of v and of `first`
-    float *first;     // view: the original bias, in the allocation that begins at v.x
+    osh_ada_vector v; // one allocation has all arrays of v, and `first`; v.x (own) is its address
+    float *first;     // view: the original bias
 } block_bias;
 
 typedef struct learning {

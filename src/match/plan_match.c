@@ -242,9 +242,8 @@ static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *
     p->n_schemes = kept, p->n_kept_schemes = kept_source;
 }
 
-/* Looks up all modules in the ignore list of the modifier, also modules that no target matches: a
- * recipe for the MLPs may ignore "lm_head". The matcher counts the modules that match each
- * entry. */
+/* Counts the modules that match each entry of the modifier's ignore list. Modules that no target
+ * matches count too, because a recipe for the MLPs may ignore "lm_head". */
 static osh_status match_ignored(osh_ctx *cx, const osh_matching *p, const osh_modifier *mod,
                                 const osh_plan_modules *cs)
 {

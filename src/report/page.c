@@ -142,7 +142,7 @@ void osh_page_bytes(osh_page *pg, double n)
     char text[32];
     osh_bytes_text(text, n);
     int digits = (int)strcspn(text, " ");
-    /* A line may break before the number. */
+    /* A line may not break between number and unit. */
     OSH_PUT(pg, "%.*s&nbsp;%s", digits, text, text + digits + 1);
 }
 

@@ -93,7 +93,8 @@ static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *li
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    // [3, I], own: errors; row with columns as in the checkpoint; row with columns in solving order
+    /* [3, I], own. Row 0: errors. Row 1: one row of the weight, with the columns of the checkpoint.
+     * Row 2: the same row, with its columns in solving order. */
     float *err = NULL;
 
     OSH_NEW(cx, err, 3 * a->I);

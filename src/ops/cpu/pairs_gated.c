@@ -20,8 +20,8 @@ enum {
      * channels fit in the L2 cache. */
     COLS = 96,
     ROWS = 512,
-    /* Largest I; for a larger I the op linear adds several partial sums, which gives other
-     * bytes. */
+    /* Largest I. The results must have the bytes of the op linear, which adds several partial sums
+     * if I is larger. */
     DEPTH = 2048
 };
 

@@ -100,7 +100,8 @@ static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
     return m;
 }
 
-/* m->grad = E H - C for the n rows of the block, which is T / 2 times the gradient of the loss. */
+/* Sets m->grad, for the n rows of the block, to E H - C. This is T / 2 times the gradient of the
+ * loss (solver/ada.h defines E, H, C and T). */
 static void ada_pull(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
 {
     const osh_ada_args *a = j->a;
