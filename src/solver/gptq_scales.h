@@ -53,8 +53,8 @@ void osh_scale_search_ref(float *scale, float *zero, const osh_scale_rule *r, co
 /* Returns the number of bytes of scratch of osh_gptq_scales. */
 size_t osh_gptq_scales_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
 
-/* Returns the fraction of the range that the k-th candidate scale covers: 1 for k = 0, else one of the
- * shares that the comment of OSH_SCALE_STEPS lists. */
+/* Returns the fraction of the range that the k-th candidate scale covers: 1 for k = 0, else one of
+ * the fractions that the comment of OSH_SCALE_STEPS lists. */
 OSH_EVERYWHERE float osh_scale_share(osh_scale_kind kind, int k)
 {
     int whole = kind == OSH_SCALE_PLAIN ? 2 : 11, i = k == 0 ? whole : k <= whole ? k - 1 : k;
