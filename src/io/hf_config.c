@@ -228,23 +228,18 @@ static const char *text_config_key(const osh_hf_config *c)
 }
 
 /* Removes quantization_config from the text model's config, if this is an object of config.json. If
- * `untie` is true, sets tie_word_embeddings in it to false. Sets the sizes of
- * osh_hf_config_set_size. All other bytes stay, because transformers distinguishes 1 from 1.0. */
+ * `untie` is true, sets tie_word_embeddings in it to false. All other bytes stay, because
+ * transformers distinguishes 1 from 1.0. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;
     const char *at = text_config_key(c);
     const cJSON *inner = hf_member(c->json, at);
-    char n[24];
     if (hf_member(inner, "quantization_config"))
         OSH_TRY(edit_again(cx, text, (osh_json_member){"quantization_config", NULL, at}, c->path));
     if (untie && cJSON_IsTrue(hf_member(inner, "tie_word_embeddings")))
         OSH_TRY(
             edit_again(cx, text, (osh_json_member){"tie_word_embeddings", "false", at}, c->path));
-    for (int i = 0; inner && inner == c->model && i < c->n_sizes; i++) {
-        snprintf(n, sizeof n, "%lld", (long long)c->sizes[i].to);
-        OSH_TRY(edit_again(cx, text, (osh_json_member){c->sizes[i].key, n, at}, c->path));
-    }
 done:
     return rc;
 }
@@ -314,13 +309,15 @@ done:
     return rc;
 }
 
+/* Sets the sizes of osh_hf_config_set_size, which has checked where they are. */
 static osh_status edit_sizes(osh_ctx *cx, char **text, const osh_hf_config *c)
 {
     osh_status rc = OSH_OK;
+    const char *within = c->model == c->json ? NULL : text_config_key(c);
     char n[24];
-    for (int i = 0; c->model == c->json && i < c->n_sizes; i++) {
+    for (int i = 0; i < c->n_sizes; i++) {
         snprintf(n, sizeof n, "%lld", (long long)c->sizes[i].to);
-        OSH_TRY(edit_again(cx, text, (osh_json_member){c->sizes[i].key, n, NULL}, c->path));
+        OSH_TRY(edit_again(cx, text, (osh_json_member){c->sizes[i].key, n, within}, c->path));
     }
 done:
     return rc;
