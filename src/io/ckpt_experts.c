@@ -71,18 +71,13 @@ static const struct stack_kind {
      true, false, GRANITE "experts"},
 };
 
-/* True if the record of the text model's type has the flag `key`: split_experts (transformers and
- * vLLM find the codes of single experts), split_for_vllm (only vLLM 0.32 does, as in
- * RoutedExperts.load_weights; such experts are split only if the output is for vLLM), or
- * joint_experts. */
-static bool family_has(const osh_hf_config *c, const char *key)
-{
-    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(c->text_type, key));
-}
+/* This file reads three flags of a model type: split_experts (transformers and vLLM find the codes
+ * of single experts), split_for_vllm (only vLLM 0.32 does, as in RoutedExperts.load_weights; such
+ * experts are split only if the output is for vLLM), and joint_experts. */
 
 bool osh_experts_are_joint(const osh_checkpoint *ck)
 {
-    return family_has(ck->config, "joint_experts");
+    return osh_hf_config_has_flag(ck->config, "joint_experts");
 }
 
 /* Names of the codes of joint experts in the file, after the name of the expert, and names of the
@@ -122,7 +117,7 @@ const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor
 
 bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck)
 {
-    return family_has(ck->config, "split_for_vllm");
+    return osh_hf_config_has_flag(ck->config, "split_for_vllm");
 }
 
 /* Sets *other to the tensor whose name is `name` with its suffix `from` replaced by the suffix
@@ -370,7 +365,7 @@ done:
 
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck)
 {
-    bool split = family_has(ck->config, "split_experts");
+    bool split = osh_hf_config_has_flag(ck->config, "split_experts");
     return split || osh_experts_are_joint(ck) ? checkpoint_part(cx, ck, split) : OSH_OK;
 }
 

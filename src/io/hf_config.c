@@ -51,9 +51,14 @@ static osh_status take_architecture(osh_ctx *cx, osh_hf_config *c)
     return OSH_OK;
 }
 
+bool osh_hf_config_has_flag(const osh_hf_config *c, const char *flag)
+{
+    return cJSON_IsTrue(hf_member(c->text_type, flag));
+}
+
 bool osh_hf_config_has_conv1d(const osh_hf_config *c)
 {
-    return cJSON_IsTrue(hf_member(c->text_type, "conv1d"));
+    return osh_hf_config_has_flag(c, "conv1d");
 }
 
 /* Reads tie_word_embeddings, which config.json has for the whole model or for the text model.

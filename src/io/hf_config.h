@@ -86,6 +86,8 @@ void osh_hf_config_drop(osh_ctx *cx, osh_hf_config *out);
  * there is no such member, searches the family's other name of the key. Returns NULL if there is
  * none. */
 const cJSON *osh_hf_config_member(const osh_hf_config *c, const char *name);
+/* True if the record of the text model's type has this flag (model_types.h). */
+bool osh_hf_config_has_flag(const osh_hf_config *c, const char *flag);
 /* True if the model type has modules of the class Conv1D, which store weights as [in, out]. */
 bool osh_hf_config_has_conv1d(const osh_hf_config *c);
 /* Changes the number of experts from n_all to n in *c, and in the text that

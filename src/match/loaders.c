@@ -19,15 +19,11 @@
 
 static const char another_group[] = "takes another group's scheme for"; // a verb phrase
 
-static bool experts_have(const osh_checkpoint *ck, const char *flag)
-{
-    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(ck->config->text_type, flag));
-}
-
 /* True if only vLLM finds the codes of single experts of such a checkpoint. */
 static bool experts_need_vllm(const osh_checkpoint *ck)
 {
-    return osh_checkpoint_parts_for_vllm(ck) || experts_have(ck, "experts_for_vllm");
+    return osh_checkpoint_parts_for_vllm(ck) ||
+           osh_hf_config_has_flag(ck->config, "experts_for_vllm");
 }
 
 /* Rule 0: a regex contains "experts". Rule 1: a target is no regex. Rule 2: all groups. */
@@ -93,7 +89,8 @@ typedef struct experts_loader { // how transformers loads the experts of a model
 static void experts_loader_init(experts_loader *of, const osh_checkpoint *ck,
                                 const osh_q_scheme *taken)
 {
-    *of = (experts_loader){taken, experts_need_vllm(ck), experts_have(ck, "expert_modules")};
+    *of = (experts_loader){taken, experts_need_vllm(ck),
+                           osh_hf_config_has_flag(ck->config, "expert_modules")};
     osh_kinds_init(&of->kinds, ck);
 }
 
