@@ -186,6 +186,8 @@ bool osh_experts_are_joint(const osh_checkpoint *ck);
 /* Returns the name (own) that an output has for tensor `leaf` of a module. NULL: no memory. */
 char *osh_checkpoint_name_of(osh_ctx *cx, const osh_checkpoint *ck, const char *module,
                              const char *leaf);
+/* True if osh_checkpoint_part_experts or osh_checkpoint_part_for_vllm has made the entry. */
+bool osh_checkpoint_is_part(const osh_checkpoint *ck, const osh_entry *e);
 /* Returns the name of a tensor in the file: experts.3.w13_weight_packed for the tensor that this
  * program calls experts.3.gate_up_proj.weight_packed. osh_checkpoint_find finds both names. */
 const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor);

@@ -108,10 +108,15 @@ char *osh_checkpoint_name_of(osh_ctx *cx, const osh_checkpoint *ck, const char *
     return osh_sprintf(cx, "%s.%s", module, leaf);
 }
 
+bool osh_checkpoint_is_part(const osh_checkpoint *ck, const osh_entry *e)
+{
+    return ck->parts && e >= ck->parts && e < ck->parts + ck->n_parts;
+}
+
 const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor)
 {
     const osh_entry *e = ck->tensors[tensor].e;
-    bool part = ck->parts && e >= ck->parts && e < ck->parts + ck->n_parts;
+    bool part = osh_checkpoint_is_part(ck, e);
     return part && ck->in_file[e - ck->parts] ? ck->in_file[e - ck->parts] : e->name;
 }
 

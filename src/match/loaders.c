@@ -189,7 +189,7 @@ osh_status osh_experts_of_file(osh_ctx *cx, const char **fault, const char **nam
         size_t codes = osh_before_tail(e->name, ".weight_packed");
         bool dense = !codes && is_expert_weight(&of, e->name) &&
                      osh_dtype_is_float(e->dtype) && e->dtype != OSH_FP8;
-        bool part = ck->parts && e >= ck->parts && e < ck->parts + ck->n_parts;
+        bool part = osh_checkpoint_is_part(ck, e);
         *name = e->name;
         if (!codes) codes = osh_before_tail(e->name, ".weight");
         if (dense && !part && !dense_is_found(&of)) *fault = "finds no dense";
