@@ -3,7 +3,7 @@
  *
  *   x[c] = mean |X[., c]|
  *   w[c] = mean over all rows of |W[., c]| / (largest |W| that shares the scale)
- *   s = x^r / (w^(1 - r) + 1e-4) with duo scaling, x^r without, at least 1e-4;
+ *   s = x^r / (w^(1 - r) + 1e-4) with duo scaling, x^r without; at least 1e-4;
  *       then s / sqrt(max s min s)
  *   W' = Q(W s) / s    Q: rounded to nearest, scales of the whole range
  *   loss = sum over the Linears of |X (W' - W)^T|^2 = tr(dW H dW^T)

@@ -1,7 +1,8 @@
 /* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative
- * Pre-trained Transformers" (arXiv 2210.17323), which behaves like
- * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py. For the Linears that read one input X, with
- * the Hessian H = X^T X (the factor 2/n of the reference has no effect, except in dead columns):
+ * Pre-trained Transformers" (arXiv 2210.17323), as in
+ * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py. The reference multiplies the Hessian H =
+ * X^T X by 2/n, which has no effect except in dead columns. The steps for the Linears that read one
+ * input X:
  *
  *   - sort columns by descending diag H (actorder static; ties by index)
  *   - dead columns (diag 0): diag := 1, weights := 0
@@ -114,7 +115,7 @@ static unsigned gptq_freedom(const osh_modifier *m)
     return scales | zeros | (free ? OSH_FREE_TARGET : 0);
 }
 
-/* Returns the scale column of a weight column. */
+/* Returns the index, in the scales of a row, of the scale that weight column `column` uses. */
 static int64_t scale_column(const osh_q_args *a, int64_t column, int64_t I)
 {
     return column / osh_q_scale_cols(a, I);
@@ -301,8 +302,8 @@ done:
     return rc;
 }
 
-/* Some jobs of a call: those whose columns have one of the two orderings. Only these jobs are
- * solved. */
+/* The jobs of a call with one of the two orderings of columns: if `ordered` is true, by descending
+ * diagonal of H, else as in the checkpoint. Other jobs of the call are skipped. */
 typedef struct ordered_jobs {
     const osh_modifier *m;
     const factor *f;

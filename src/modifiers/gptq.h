@@ -26,8 +26,8 @@ typedef struct osh_gptq { // arguments of the modifier
 
 enum { OSH_GPTQ_STEPS = 4 };
 typedef struct osh_gptq_ladder { // the dampings that are tried one after the other (gptq_ladder.c)
-    /* Damping divided by the mean of the diagonal and, if dampening_frac is above 0, also by
-     * dampening_frac. */
+    /* share[k]: damping number k, divided by the mean of the diagonal. If dampening_frac is above
+     * 0, share[k] is also divided by dampening_frac. */
     double share[OSH_GPTQ_STEPS];
     /* Message for modules whose Hessian could be factored with this damping. */
     const char *says[OSH_GPTQ_STEPS];
@@ -171,8 +171,8 @@ static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_searc
  * it needs in the device's arena. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
-/* Returns the host bytes that a factor needs in addition to GPTQ without scale_search and refine.
- * If `arena` is NULL, H is in host memory. Otherwise H is on a device, and *arena is set to the
- * bytes in the device's arena. */
+/* Returns the host bytes that a factor needs for scale_search and refine, in addition to the bytes
+ * of plain GPTQ. If `arena` is NULL, H is in host memory. Otherwise H is on a device, and *arena is
+ * set to the bytes in the device's arena. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

@@ -192,7 +192,7 @@ static size_t apart_result(const osh_linear_job *j)
 static size_t apart_run(const gptq *g, const osh_linear_job *j)
 {
     if (!j->scheme->weights.present) return 0;
-    // apart_result counts the bytes of the scales
+    // subtracts the bytes of the scales, because apart_result counts them
     size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j);
     return needs_larger(found,
                         needs_larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));

@@ -27,7 +27,8 @@ enum { OSH_LOSSES = 9 };
 typedef struct osh_losses {
     int n;
     double of[OSH_LOSSES];
-    double all; // loss with all weights 0
+    /* Loss with all weights 0; after a survey: loss with weights of OSH_SURVEY_BITS bits. */
+    double all;
 } osh_losses;
 
 typedef struct osh_linear_job osh_linear_job;
@@ -49,10 +50,11 @@ struct osh_linear_job { // one Linear to quantize
      * the modifier does not propagate. */
     bool pruned;
     double sparsity; // for a modifier that prunes: fraction of the weights that becomes 0
-    /* Cost for the model's loss of a squared error of each output; NULL: 1. */
+    /* For each output, the increase of the model's loss per squared error of the output; NULL:
+     * 1. */
     const double *care;         // view [O]
-    /* Cost for the model's loss of a squared error of each input element, summed over all Linears
-     * that read the input; NULL: unknown. */
+    /* For each element of the input, the increase of the model's loss per squared error of the
+     * element, summed over all Linears that read the input; NULL: unknown. */
     const double *care_in;      // view [I]
     double peaks;               // OSH_STAT_PEAKS of the input; 0: unknown
     /* Scales and zero points of keys and values, one after the other, as they are stored in the
@@ -62,7 +64,8 @@ struct osh_linear_job { // one Linear to quantize
     /* Memory for codes, [O, I] bytes, which the caller of a modifier with by_rows passes. NULL: the
      * modifier allocates memory for codes. */
     void *room;                 // view
-    /* Result, view: [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: they are not stored. */
+    /* Result, view: |w - dq|^2 and |w|^2 of each row, [O, 2], where dq is the dequantized weight;
+     * NULL: not stored. */
     double *sums;
     int64_t n_tokens;           // number of tokens of the statistics
     /* Read only in the first job of a call. True: there is memory for osh_jobs_at_once jobs at the
@@ -74,7 +77,7 @@ struct osh_linear_job { // one Linear to quantize
      * tensor; NULL: the codes are in `room`. */
     void *codes;
     osh_qparams params;         // own, result
-    double nmse;                // result: |w - dq|^2 / |w|^2
+    double nmse;                // result: |w - dq|^2 / |w|^2, dq: dequantized weight
     /* Sum of the squares of the weights that pruning set to 0, divided by |w|^2 before pruning. It
      * is 0 if pruning set no weight to 0, and also if pruning changed other weights. */
     double removed;
@@ -82,7 +85,7 @@ struct osh_linear_job { // one Linear to quantize
      * 0: there is no Hessian. */
     double objective;
     /* Result: the objective that rounding the target to nearest would have, with the scales before
-     * any search. If there are more than 255 rows, it is estimated from some of them
+     * any search. If there are more than 255 rows, `nearest` is estimated from some of the rows
      * (solver/gptq_solve.h). < 0: unknown. */
     double nearest;
     osh_losses losses; // result: objective after each step; empty if the solve has only one step
@@ -90,7 +93,7 @@ struct osh_linear_job { // one Linear to quantize
      * reason; NULL: the modifier's method was used. */
     const char *fallback;
     /* Called when the results of the job are complete. It may take ownership of the results, but
-     * not of w. Thus not all results of many jobs must be in memory at the same time. NULL: the job
+     * not of w. So the results of many jobs need not be in memory at the same time. NULL: the job
      * keeps the results. */
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j);
     void *user;                 // view: passed to `done`
@@ -125,8 +128,7 @@ static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
 // returns the bytes of scratch of osh_job_finish
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads);
 /* Returns the grid of the job's codes and the scales that its format can store. Dequantized weights
- * are rounded to its dtype, which is that of the scales, or F32 if the scales are FP8. Requires
- * j->params. */
+ * are rounded to the dtype of the scales, or to F32 if the scales are FP8. Requires j->params. */
 osh_scale_rule osh_job_scale_rule(const osh_linear_job *j);
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 // returns the bytes of codes and params

@@ -188,7 +188,7 @@ static osh_status owl_resolve(osh_ctx *cx, prune *p, const char *name)
 {
     osh_status rc = OSH_OK;
     osh_owl *o = &p->owl;
-    /* False for 0, and for NAN, which means that the key is absent. */
+    /* true if the key is above 0; a missing key is NAN, for which the comparison is false */
     bool m = o->m > 0, lmbda = o->lmbda > 0;
     if ((o->asked || m || lmbda || o->n_shares) && !(o->asked && m && lmbda))
         OSH_FAIL(cx, OSH_E_USAGE,

@@ -11,7 +11,7 @@ typedef struct osh_layer_share { // sparsity of a layer according to OWL
 /* Arguments for sparsity_profile owl, with which each decoder layer gets its own sparsity, from the
  * layer's outliers (eval/owl.c). */
 struct osh_owl {
-    /* m, lmbda: NAN if the key is not given.
+    /* m, lmbda: the keys owl_m and owl_lmbda; NAN: the key is not given.
      * sparsity: the mean sparsity over all layers. */
     double m, lmbda, sparsity;
     /* Own [n_shares]: sparsity of each layer, from the key layer_sparsities. n_shares 0: not

@@ -8,5 +8,6 @@ typedef struct osh_topic {
     const char *does, *text;
 } osh_topic;
 extern const osh_topic osh_topics[];            // a row whose name is NULL ends the table
-const osh_topic *osh_topic_find(const char *name); // ignores case; NULL: there is none
+/* Returns the topic called `name` (ignoring case), or NULL. */
+const osh_topic *osh_topic_find(const char *name);
 #endif
