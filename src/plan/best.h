@@ -6,8 +6,9 @@
 #define OSH_BEST_H
 #include "plan/plan.h"
 
-void osh_best_begin(osh_inputs *in);  // sets `best` and `targets`; in->recipe must be set
-/* Limits in->max_seq_length, which must be the limit of the model; `best` must be set. */
+void osh_best_begin(osh_inputs *in);  // sets in->best and in->targets; in->recipe must be set
+/* If in->best is true and --max-seq-length is not given, lowers in->max_seq_length to at most 2048.
+ * On entry in->max_seq_length must be the limit of the model. */
 void osh_best_length(osh_inputs *in);
 /* Appends the command-line flags that would give the same settings, separated by commas. Appends
  * nothing if `quality best` has decided nothing. */

@@ -13,7 +13,7 @@ typedef enum {
 } osh_division_kind;
 typedef struct osh_division {
     osh_division_kind kind;
-    const char *not; // static text: why nothing is divided
+    const char *not; // static text: the reason why nothing is divided
 } osh_division;
 osh_division osh_divide(const osh_plan *p);
 /* Returns a text such as "the files of the output are divided". If `not` is set, it completes the
@@ -34,7 +34,7 @@ static inline bool osh_divide_sample(const osh_groups *g, const osh_ranks *ranks
 }
 /* Sets owner [n] to the rank that does each piece of work. The most costly piece is assigned first,
  * and each piece is assigned to the rank with the least work so far. Pieces of cost 0 are assigned
- * to rank 0. cost [n] */
+ * to rank 0. cost [n]: cost of each piece, in any unit. */
 osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks);
 /* Sets writer [shards of the output] to the rank that writes each file, balanced by bytes. done
  * [output tensors]: true for tensors that need no more work; NULL: none. */

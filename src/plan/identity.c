@@ -111,7 +111,8 @@ static const char *identity_value(const osh_identity *id, const char *name)
     return NULL;
 }
 
-/* Adds the file of the source if it exists and is not a shard, which is already a field. */
+/* Adds a field for a file of the source. Adds nothing if the file does not exist or is a shard;
+ * shards have their own fields. */
 static osh_status identity_add_if_there(osh_ctx *cx, osh_identity *id, const char *dir,
                                         const char *name)
 {

@@ -217,7 +217,8 @@ done:
     return rc;
 }
 
-/* Fails if no token counts. Warns about samples without a counted token. */
+/* For --loss-mask answers: fails if no token counts in the statistics. Warns about samples without
+ * such a token. */
 static osh_status plan_check_answers(osh_ctx *cx, osh_inputs *in)
 {
     int64_t none = 0;
@@ -316,7 +317,7 @@ done:
 }
 
 /* With --indivisible pad, adds zeros to the source. The recipe is opened again, because its
- * matchers have counted, and it may name modules of the former graph. */
+ * matchers have already counted matches, and because it may name modules of the former graph. */
 static osh_status plan_pad(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;

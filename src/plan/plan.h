@@ -19,7 +19,8 @@ typedef struct osh_traversal {
     /* Owns the lists passes, seen, visits and batch_at; other members are copies of the plan's. */
     osh_schedule schedule;
     osh_budget budget;     // owns the list places; other members are copies or views
-    /* work (osh_cost) to observe, to solve and to propagate, summed over all subgraphs. */
+    /* Work in the unit of osh_cost, summed over all subgraphs: [0] to observe, [1] to solve, [2] to
+     * propagate. */
     double work[3];
     double seconds;        // measured duration in seconds
 } osh_traversal;
