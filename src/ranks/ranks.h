@@ -14,14 +14,14 @@
 
 typedef struct osh_ranks osh_ranks;
 typedef struct osh_rank { // one rank
-    char node[256];   // name of its node
+    char node[256];   // name of the rank's node
     /* local: number of this rank among the ranks of its node; n_local: their number. */
     int local, n_local;
     int n_cores;      // processors that the rank may use
     /* Number of ranks of the node that may use exactly these processors, including this rank. */
     int n_alike;
     uint64_t program; // checksum of the program's file
-    osh_process guard; // parent of its process
+    osh_process guard; // guard of the rank: the parent of the rank's process
 } osh_rank;
 
 /* True if a launcher has started several processes, according to the environment. */
@@ -49,7 +49,7 @@ int64_t osh_deal_item(const osh_ranks *r, int64_t local);
 int osh_ranks_per_node(const osh_ranks *r); // largest number of ranks on one node
 const char *osh_ranks_version(const osh_ranks *r); // version of MPI; r must not be NULL
 /* Returns the default number of threads of a rank: its processors, divided by the ranks that share
- * them. All ranks get the same number, the smallest. */
+ * them. All ranks get the smallest of these numbers. */
 int osh_ranks_threads(const osh_ranks *r);
 
 /* Sets the name of the current work, for the message of osh_ranks_fail. `of` may be NULL. */
@@ -60,8 +60,8 @@ void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of);
 void osh_ranks_watch(osh_ranks *r, osh_watch *to);
 /* Called at the end of a job, with its status and the error in cx. On a rank other than 0 that has
  * failed, sends the error to rank 0 and waits some seconds. In this time rank 0 prints the error
- * and ends this process. If it does not, the function returns, and the error of cx names rank, node
- * and phase. Does nothing on rank 0, or if rc is 0. */
+ * and ends this process. If rank 0 does not do so, the function returns, and the error of cx names
+ * rank, node and phase. Does nothing on rank 0, or if rc is 0. */
 void osh_ranks_fail(osh_ctx *cx, osh_ranks *r, osh_status rc);
 /* Rank 0: fails with the error of another rank that has failed. */
 osh_status osh_ranks_hear(osh_ctx *cx, osh_ranks *r);
@@ -71,7 +71,7 @@ osh_status osh_ranks_hear(osh_ctx *cx, osh_ranks *r);
 osh_status osh_ranks_agree(osh_ctx *cx, osh_ranks *r, const char *what, const char *text);
 
 /* The next functions transfer n bytes. They return when the bytes have arrived, and sleep while
- * they wait. */
+ * they wait. root: rank that sends the bytes. */
 osh_status osh_ranks_broadcast(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n, int root);
 osh_status osh_ranks_send(osh_ctx *cx, osh_ranks *r, const void *from, size_t n, int to);
 osh_status osh_ranks_recv(osh_ctx *cx, osh_ranks *r, void *to, size_t n, int from);

@@ -36,8 +36,8 @@ typedef struct osh_ranks_table {
     int (*broadcast)(void *bytes, size_t n, int root, void **request);
     int (*barrier)(void **request);
     int (*test)(void **request, int *done); // *done: 1 if complete, then *request is NULL
-    /* Asks for a message with this tag that was not received yet. *any is 1 if there is one; then
-     * *from and *n are its sender and its bytes. */
+    /* Looks for a message with this tag that has arrived but was not received yet. Sets *any to 1
+     * if there is one, and *from and *n to the message's sender and number of bytes. */
     int (*probe)(int tag, int *any, int *from, size_t *n);
     void (*end)(int code); // ends all processes; does not return
     int (*close)(void);    // ends MPI; all processes call it

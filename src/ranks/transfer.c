@@ -9,7 +9,8 @@
 
 enum { SPINS = 64, LONGEST_NS = 1000000 }; // questions without sleep; longest sleep
 
-/* Sleeps before question number *n, 1, 2, ... */
+/* Sleeps before question number *n (from 0) and adds 1 to *n. The first SPINS questions have no
+ * sleep. */
 static void wait_a_little(int *n)
 {
     if (++*n < SPINS) {
@@ -218,7 +219,7 @@ done:
     return rc;
 }
 
-/* Receives a message, or a part of one, that is probed by a tag below 0. */
+/* Receives a posted message, or the next part of it. */
 static osh_status message_recv(osh_ctx *cx, osh_ranks *r, void *to, size_t n, int from)
 {
     void *request = NULL;
