@@ -152,7 +152,7 @@ done:
     return rc;
 }
 
-/* Writes " of 512 asked for" if the data has fewer samples than that, else "". */
+/* Writes " of 512 asked for" if the data has fewer samples than the user asked for, else "". */
 static const char *samples_asked(char to[48], const osh_plan *p)
 {
     int64_t asked = p->in.opt->num_calibration_tokens ? 0 : osh_samples_asked(p->in.opt);
