@@ -24,7 +24,8 @@ osh_fold_rule osh_fold_taking(const osh_rewrites *p, const osh_fold *f, int k);
 /* Registers the factors in f->s. All later reads of the fold's weights return weights with the
  * factors folded in. */
 osh_status osh_fold_known(osh_ctx *cx, const osh_rewrites *p, int fold);
-/* A weight that is not in memory is read in chunks of this number of bytes to compute factors. */
+/* Number of bytes that are read at a time to compute factors from a weight that is not in
+ * memory. */
 enum { OSH_FOLD_PIECE = 1 << 20 };
 /* True if the factors come from a search over the inputs of the Linears. f->value is then the input
  * of these Linears, and not the output of the smooth layer. */
