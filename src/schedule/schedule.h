@@ -127,8 +127,8 @@ static inline bool osh_fold_in(const osh_schedule *p, const osh_fold *f, int sub
 bool osh_folds_known(const osh_schedule *p, int subgraph, int n_subgraphs);
 /* looks.c: sets the members `seen` and `looks_twice` of p. */
 osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p);
-/* cut.c, called before osh_plan_cut: if a modifier compares with the original model, adds its
- * values to the graph, and updates the nodes of Linears. */
+/* cut.c, called before osh_plan_cut: if a modifier compares with the original model, adds the
+ * original model's values to the graph, and updates the nodes of Linears. */
 osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *match);
 /* cut.c: cuts the graph into subgraphs at the targets (at decoder layers if there are no targets),
  * assigns Linears and folds to subgraphs, and sets p->passes. */

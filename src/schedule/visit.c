@@ -213,8 +213,8 @@ static osh_status walk_add_nodes(osh_ctx *cx, walk *w, osh_step_kind kind, int f
     return walk_add(cx, w, kind, &(osh_step){.first = first, .n = n}, NULL);
 }
 
-/* True if an earlier run has solved the Linears that read `values`; NULL: all Linears of the
- * range. */
+/* True if an earlier run has solved all Linears that read one of `values` (NULL: all Linears of the
+ * range). */
 static bool walk_solved(const walk *w, const bool *values)
 {
     return w->done && w->done->solved && w->done->solved(w->done->user, &w->r, values);
@@ -243,9 +243,9 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* Runs the first pass of two-pass observers, for values that the store does not keep until their
- * second pass. The next pass of the subgraph is their second pass, and also collects all other
- * statistics. n 0: the values are inputs of the range. */
+/* For two-pass observers whose values the store does not keep: runs the observers' first pass. The
+ * next pass of the subgraph is the observers' second pass, and also collects all other statistics.
+ * n 0: the values are inputs of the range. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
