@@ -199,7 +199,8 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
     bool inner = osh_ends_with(name, n, ".base_layer");
     OSH_TRY(adapter_weight(cx, &w, a, name, inner ? n - strlen(".base_layer") : strlen(name),
                            inner ? leaf : ""));
-    if (w->whole || (!inner && (w->a || w->b))) // base_layer is the weight below the update
+    /* base_layer: the weight to which the update is added. */
+    if (w->whole || (!inner && (w->a || w->b)))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
                  e->name, (w->whole ? w->whole : w->a ? w->a : w->b)->name);
     w->whole = e;
@@ -311,7 +312,8 @@ done:
     return rc;
 }
 
-/* True if A and B give an update of the shape of the weight (turned: of its transpose). */
+/* True if A and B give an update with the shape of the weight, or, if `turned` is true, with the
+ * shape of the transposed weight. */
 static bool lora_fits(const osh_lora *w, bool turned)
 {
     const int64_t *s = w->base.e->shape;

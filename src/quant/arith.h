@@ -42,7 +42,7 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
                     const osh_q_scaling *how);
 /* Returns scale i as F32, divided by `global` if the strategy is tensor_group. */
 float osh_q_scale_value(const osh_qparams *p, int64_t i);
-/* Scale i = `value`, rounded to the dtype of the scales. */
+/* Sets scale i to `value`, rounded to the dtype of the scales. */
 void osh_q_scale_put(osh_qparams *p, int64_t i, float value);
 /* Returns the global scale of values whose largest magnitude is amax: rnd(rnd(1 / amax) * 448 * 6)
  * in dt, so that the largest scale of a group is near the largest FP8 number. Returns 1 if the

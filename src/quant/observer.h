@@ -54,9 +54,9 @@ typedef struct osh_observer {
     double (*exact)(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
 } osh_observer;
 
-/* Returns NULL if no observer has this name. */
+/* Returns the observer with this name; NULL: there is none. */
 const osh_observer *osh_observer_find(const char *name);
-/* Returns the observer minmax if `a` names no observer. */
+/* Returns the observer that `a` names, or minmax if `a` names none. */
 const osh_observer *osh_observer_of(const osh_q_args *a);
 /* If `a` names no observer, sets the observer that LLM Compressor writes to config.json after
  * calibration: memoryless_minmax for weights, minmax for static activations, no observer for

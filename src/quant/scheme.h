@@ -123,8 +123,8 @@ osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const cha
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name);
 enum { OSH_Q_NAME = 32 }; // bytes for the name of a scheme
 /* Sets `to` to the name of the preset with these arguments. Groups of integers may have any size.
- * If several presets have them, `prefer` is chosen if it is one of them; may be NULL. A scheme
- * without a preset gets a name of the same form, such as W3A16_ASYM. */
+ * If several presets have these arguments, and `prefer` (may be NULL) names one of them, writes
+ * `prefer`. A scheme without a preset gets a name of the same form, such as W3A16_ASYM. */
 void osh_q_name(char to[OSH_Q_NAME], const osh_q_scheme *s, const char *prefer);
 const char *osh_q_preset_name(size_t i); // name of preset i; NULL: there are no more
 /* Checks arguments, brings them into a normal form, and infers the strategy. Fails if they are
