@@ -319,7 +319,8 @@ done:
     return rc;
 }
 
-/* 7 operations for each element of a head's matrix S: decay, query, correction, output. */
+/* Returns the number of operations: 7 for each element of a head's matrix S and each token (decay,
+ * query, correction, output). */
 static double delta_rule_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                                const osh_op_load *load)
 {

@@ -216,7 +216,8 @@ static size_t mamba_grad_scratch(const void *attr, const int64_t *in_width, int6
            (size_t)n_tokens * sizeof(osh_tile);
 }
 
-/* Operations per token and element of the state; exp counts as one operation. */
+/* Returns the number of operations: 7 for each element of the state and each token; exp counts as
+ * one. */
 static double mamba_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                           const osh_op_load *load)
 {

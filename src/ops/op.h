@@ -56,8 +56,8 @@ typedef struct osh_op_args {
     const void *attr;                    // attributes of the op
     const osh_seqs *seqs;                // NULL: the batch is one sample
     const osh_op_rows *rows; // rows to compute, for ops with `by_rows` on a device; NULL: all rows
-    /* If it is not NULL, in[] contains the next tokens of one sample, and `past` describes its
-     * earlier tokens (on the host only). NULL: in[] contains whole samples. */
+    /* Not NULL: in[] contains the next tokens of one sample, and `past` describes its earlier
+     * tokens (on the host only). NULL: in[] contains whole samples. */
     const osh_op_past *past;
 } osh_op_args;
 
