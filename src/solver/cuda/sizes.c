@@ -77,8 +77,8 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
     return sum;
 }
 
-/* Returns the largest number of panels of a tile that is useful; less memory means fewer panels.
- * The panels are divided evenly among the tiles. */
+/* Returns the number of panels of a tile if memory does not limit it. The panels are divided evenly
+ * among the tiles. */
 static int64_t solve_most_panels(const osh_gptq_group *g)
 {
     int64_t most = TILE_ELEMENTS / (g->I * osh_gptq_panel_rows(g->I));
