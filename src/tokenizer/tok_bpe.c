@@ -28,9 +28,11 @@ typedef struct candidate {
 typedef struct bpe {
     osh_map *vocab;      // own: maps a token to its id
     osh_tok_pairs pairs; // own; (left id, right id) -> rank and merged id
-    /* [BMP] id of the token that is the character alone; -1: none; NULL: not cached. */
+    /* For each character of the BMP, the id of the token that is only this character; -1: there is
+     * none. NULL: not cached. */
     int32_t *char_ids;   // own
-    /* [JOINED_BITS / 8] a bit for each pair of characters that a merge joins (hashed). */
+    /* [JOINED_BITS / 8] bits, one for each hash of two characters: set if a merge makes two
+     * characters with this hash neighbours. */
     uint8_t *joined;     // own
     int32_t byte_ids[256];
     int32_t max_id, unk_id;

@@ -401,7 +401,7 @@ osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_i
     /* Normalizes most of the text, so that little is left to copy. */
     OSH_TRY(raw_normalize(cx, t, false));
     OSH_TRY(norm_encode(cx, t, ids, false));
-    osh_tokenizer kept = *t; // view: the flags
+    osh_tokenizer kept = *t; // a copy of the flags and sizes; its pointers are not used
     OSH_TRY(text_copy(cx, &raw, &t->raw));
     OSH_TRY(text_copy(cx, &norm, &t->norm));
     OSH_TRY(osh_tokenizer_end(cx, t, tail));
