@@ -27,7 +27,7 @@ void osh_verify_alone(osh_verify *v)
     osh_ranks_phase(v->opt->ranks, "verify", NULL);
 }
 
-/* Appends the sizes of the files of an output that each rank reads itself. */
+/* Every rank reads some small files of the output itself. Appends the sizes of these files. */
 static osh_status files_tell(osh_ctx *cx, osh_buf *b, const char *dir)
 {
     static const char *const names[] = {"config.json", "oneshot-manifest.json"};
