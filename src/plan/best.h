@@ -1,7 +1,7 @@
 /* best.h - the decisions of `quality best` for settings that no option sets. The sequential targets
  * are Linear. A sample has at most 2048 tokens. If the group size of the scheme does not divide the
- * columns of the modules, it becomes 64 or 32 (match/plan_match.c). An option that is set is never
- * changed. */
+ * columns of the modules, the group size becomes 64 or 32 (match/plan_match.c). An option that is
+ * set is never changed. */
 #ifndef OSH_BEST_H
 #define OSH_BEST_H
 #include "plan/plan.h"

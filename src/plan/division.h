@@ -20,7 +20,7 @@ osh_division osh_divide(const osh_plan *p);
  * text. */
 const char *osh_division_text(const osh_division *d);
 /* The next two functions return the number of ranks of the job, and the largest number on one
- * node. In a run these are the ranks that run; in `oneshot plan` they are --ranks and
+ * node. In a run they count the processes that run; in `oneshot plan` they return --ranks and
  * --ranks-per-node. */
 int osh_plan_n_ranks(const osh_plan *p);
 int osh_plan_ranks_per_node(const osh_plan *p);
@@ -45,7 +45,7 @@ osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const b
  * appends the checksums of the other files. */
 osh_status osh_shards_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck);
 osh_status osh_source_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck);
-/* Fails on each rank whose plan differs from that of rank 0: other files of the source, or other
- * steps. */
+/* Fails on each rank whose plan differs from the plan of rank 0: the files of the source differ, or
+ * the steps differ. */
 osh_status osh_plan_agree(osh_ctx *cx, const osh_plan *p, osh_ranks *ranks);
 #endif

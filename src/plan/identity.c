@@ -1,5 +1,5 @@
-/* identity.c - lists and compares the fields that decide the bytes of an output. A shard is
- * identified by its size and header. Its tensors are identified when they are read
+/* identity.c - lists and compares the fields that decide the bytes of an output. A field identifies
+ * a shard by its size and header. The tensors of a shard are identified when they are read
  * (output/origin.c). */
 #include "plan/identity.h"
 
@@ -129,7 +129,7 @@ done:
 }
 
 /* Adds all files of the source except config.json. README.md is included, because the output's
- * README.md repeats its licence. */
+ * README.md repeats the licence of the source. */
 static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;

@@ -73,7 +73,7 @@ done:
     return rc;
 }
 
-/* Replaces the recipe by the one in opt->chosen, in which a survey has chosen a scheme for each
+/* Replaces the recipe by the recipe opt->chosen, in which a survey has chosen a scheme for each
  * module. */
 static osh_status recipe_take_choice(osh_ctx *cx, osh_plan *p)
 {
@@ -283,8 +283,8 @@ done:
     return rc;
 }
 
-/* Warns about modules whose inputs are not compared with the original model, but would be with
- * smaller subgraphs. */
+/* Warns about modules whose inputs are not compared with the original model, but would be compared
+ * if subgraphs were smaller. */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;
@@ -317,7 +317,8 @@ done:
 }
 
 /* With --indivisible pad, adds zeros to the source. The recipe is opened again, because its
- * matchers have already counted matches, and because it may name modules of the former graph. */
+ * matchers have already counted matches, and because the recipe may name modules of the former
+ * graph. */
 static osh_status plan_pad(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;

@@ -61,7 +61,7 @@ osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text);
 
 /* Two functions of place.c that choose and open the device. */
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p); // Sets p->in.on_device from --device
-/* Opens the GPU and allocates its block of memory: the device budget if there is one, else the
- * predicted bytes. */
+/* Opens the GPU and allocates one block of its memory. The size of the block is the device budget
+ * if there is one, else the prediction of the plan. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
 #endif
