@@ -1,5 +1,5 @@
-/* ranks.c - opens the module for a launcher's MPI, exchanges data with the other ranks, checks what
- * must be equal on all ranks, and reports failures to rank 0. */
+/* ranks.c - opens the module for a launcher's MPI, exchanges data with the other ranks, checks data
+ * that must be equal on all ranks, and reports failures to rank 0. */
 #include "ranks/ranks.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,8 @@
 #include "ranks/launcher.h"
 #include "ranks/ranks_impl.h"
 
-/* Seconds that a failed rank waits for rank 0 to end the job; then it ends the job itself. */
+/* Seconds that a failed rank waits for rank 0 to end the job; then the failed rank ends the job
+ * itself. */
 enum { PATIENCE_S = 8 };
 
 int osh_ranks_me(const osh_ranks *r) { return r ? r->facts.rank : 0; }

@@ -2,10 +2,10 @@
  * src/mpi/module.c against one MPI (Open MPI, MPICH). The program opens the module with dlopen(3)
  * and sees only this table, so the program itself links no MPI.
  *
- * No function waits: a function begins a transfer, and `test` asks whether it is complete. The
- * program itself waits (ranks.c), because it sleeps and checks for failures meanwhile. Only the
- * main thread calls these functions. Each function returns 0, or the error code of MPI, which
- * `text` describes. */
+ * No function waits: a function begins a transfer, and `test` asks whether the transfer is
+ * complete. The program itself waits (ranks.c), because it sleeps and checks for failures
+ * meanwhile. Only the main thread calls these functions. Each function returns 0, or the error code
+ * of MPI, which `text` describes. */
 #ifndef OSH_RANKS_TABLE_H
 #define OSH_RANKS_TABLE_H
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* watch.h - memory that a rank shares with its guard (cli/guard.c), by which the guards of a node
- * notice the end of another guard. If a rank is killed, the launcher should end all other ranks. If
- * the launcher hangs, the guards end them. */
+/* watch.h - memory that a rank shares with its guard (cli/guard.c). In this memory the guards of a
+ * node are listed, so that each guard notices the end of another guard. If a rank is killed, the
+ * launcher should end all other ranks. If the launcher hangs, the guards end them. */
 #ifndef OSH_RANKS_WATCH_H
 #define OSH_RANKS_WATCH_H
 #include <stdatomic.h>
@@ -23,7 +23,7 @@ typedef struct osh_watch { // memory of a rank and its guard
     osh_process peers[OSH_PEERS]; // guards of the node's other ranks
 } osh_watch;
 
-/* Sets *to to process `pid`; its start is 0 if there is no such process here. */
+/* Sets *to to process `pid`; to->start is 0 if there is no such process here. */
 void osh_process_find(osh_process *to, pid_t pid);
 /* True if the process runs. False if it has ended, even if its parent has not collected it yet (a
  * zombie). */
