@@ -195,8 +195,8 @@ static void solve_conclude(osh_linear_job *j, const solve *s, const factor *f)
         j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    // Loss of the solved codes, summed over the judged rows: those for which the loss of rounding
-    // to nearest was computed.
+    // Loss of the solved codes, summed over the judged rows (the rows for which the loss of
+    // rounding to nearest was computed).
     double judged = 0;
     for (int64_t o = 0, O = j->w->shape[0]; o < O; o++) {
         j->objective += 2 * s->loss[o];

@@ -37,8 +37,8 @@ typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of 
     int64_t I;
     int32_t *perm; // own: [I] index of the column at each position of the solving order
     bool *dead;    // own: [I] true for dead columns, whose input is always 0
-    /* [I]: diagonal of H in solving order, without damping. For dead columns it has a positive
-     * number instead of 0. */
+    /* [I]: diagonal of H in solving order, without damping. Dead columns have a positive number
+     * instead of 0. */
     float *diag;   // own
     osh_device *device; // view: device of H; NULL: H is in host memory
     const float *u; // view: [I, I] U, in the memory of H; NULL: H could not be factored
@@ -81,8 +81,8 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, 
                                 const osh_gptq *g, float dead);
 
 /* Sets cost [I] of each column to the amount by which GPTQ's loss grows per squared rounding error
- * in the column. h is the Hessian; it is overwritten. On entry `cost` contains the diagonal of h.
- * If h cannot be factored, `cost` does not change. */
+ * in the column. Overwrites the Hessian h. On entry `cost` contains the diagonal of h. If h cannot
+ * be factored, `cost` does not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
@@ -95,13 +95,13 @@ bool osh_gptq_is_original(const osh_gptq *g);
 bool osh_gptq_is_ordered(const osh_linear_job *j);
 /* True if a device can solve both jobs of one input in one call. */
 bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
-/* True if jobs[k] is the first of the jobs that can be solved in one call with it. */
+/* True if no job before jobs[k] can be solved in one call with jobs[k]. */
 bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
 /* Divides jobs [from, n) into calls of the device's solver, and returns the end e of the first
- * call. The call solves those of the jobs [from, e) that can be solved together with jobs[lead]
+ * call. The call solves all jobs of [from, e) that can be solved together with jobs[lead]
  * (osh_gptq_together). */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
-/* One call on a device. It solves those of the jobs [from, end) that can be solved together with
+/* One call on a device. The call solves all jobs of [from, end) that can be solved together with
  * jobs[lead] (osh_gptq_together). */
 typedef struct osh_gptq_piece {
     int lead, from, end;

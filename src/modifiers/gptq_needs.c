@@ -128,7 +128,7 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
 
 /* Returns the host bytes that the solve of one weight needs in addition to the bytes of its
  * results. If `device` is true, all jobs of a call need their bytes at the same time, so the caller
- * must add them. */
+ * must add the results of this function. */
 static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
 {
     int64_t O = j->w->shape[0], I = j->w->shape[1];

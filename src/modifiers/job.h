@@ -36,8 +36,8 @@ struct osh_linear_job { // one Linear to quantize
     const char *name;           // view: name of the module
     const osh_q_scheme *scheme; // view
     osh_tensor *w;              // view: the weight [O, I] in its stored dtype, in host memory
-    /* Copy of w on the device on which the Hessian is; NULL: the Hessian is in host memory, or
-     * there is no Hessian. */
+    /* Copy of w on the device that has the Hessian in its memory; NULL: the Hessian is in host
+     * memory, or there is no Hessian. */
     osh_tensor *device_w;       // view
     /* View: OSH_STAT_SHIFT of the input, in the same memory as the Hessian; may be overwritten.
      * NULL: the shift is 0, or no modifier needs it. */
@@ -78,8 +78,8 @@ struct osh_linear_job { // one Linear to quantize
     void *codes;
     osh_qparams params;         // own, result
     double nmse;                // result: |w - dq|^2 / |w|^2, dq: dequantized weight
-    /* Sum of the squares of the weights that pruning set to 0, divided by |w|^2 before pruning. It
-     * is 0 if pruning set no weight to 0, and also if pruning changed other weights. */
+    /* Sum of the squares of the weights that pruning set to 0, divided by |w|^2 before pruning. 0:
+     * pruning set no weight to 0, or pruning also changed other weights. */
     double removed;
     /* Result: tr(dW H dW^T), where H is damped and dW is the dequantized weight minus the target. <
      * 0: there is no Hessian. */
@@ -92,9 +92,9 @@ struct osh_linear_job { // one Linear to quantize
     /* Result, static text: the method that was used instead of the modifier's method, and the
      * reason; NULL: the modifier's method was used. */
     const char *fallback;
-    /* Called when the results of the job are complete. It may take ownership of the results, but
-     * not of w. So the results of many jobs need not be in memory at the same time. NULL: the job
-     * keeps the results. */
+    /* Called when the results of the job are complete. The callback may take ownership of the
+     * results, but not of w. So the results of many jobs need not be in memory at the same time.
+     * NULL: the job keeps the results. */
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j);
     void *user;                 // view: passed to `done`
 };
@@ -117,9 +117,9 @@ enum { OSH_GROUPS_AT_ONCE = 32 };
 osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
 /* Returns 1 if all threads solve one job together. Small Linears, such as those of experts, have
  * too few chunks for all threads, so each is solved on one thread. In this case the result is the
- * largest number of jobs that are in memory at the same time. It exceeds the number of threads,
- * because results are used in the order of the jobs, and a finished job waits for earlier ones.
- * With 128 experts and 2 threads, at most 8 jobs are in memory. */
+ * largest number of jobs that are in memory at the same time. The result exceeds the number of
+ * threads, because results are used in the order of the jobs, and a finished job waits for earlier
+ * ones. With 128 experts and 2 threads, at most 8 jobs are in memory. */
 int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads);
 /* True if there are enough small Linears to solve each on one thread. all, largest: number of
  * weights of all Linears together, and of the largest Linear. */
@@ -127,8 +127,9 @@ bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads);
 static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
 // returns the bytes of scratch of osh_job_finish
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads);
-/* Returns the grid of the job's codes and the scales that its format can store. Dequantized weights
- * are rounded to the dtype of the scales, or to F32 if the scales are FP8. Requires j->params. */
+/* Returns a rule with the grid of the job's codes and the scales that the job's format can store.
+ * Dequantized weights are rounded to the dtype of the scales, or to F32 if the scales are FP8.
+ * Requires j->params. */
 osh_scale_rule osh_job_scale_rule(const osh_linear_job *j);
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 // returns the bytes of codes and params

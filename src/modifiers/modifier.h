@@ -34,7 +34,7 @@ struct osh_modifier {
     /* Arguments of the keys and values of attention: kv_cache_scheme, or the input_activations of a
      * config group for attention. */
     osh_q_args cache;
-    /* True: `cache` also applies to queries, because it is from a config group. */
+    /* True: `cache` is from a config group and also applies to queries. */
     bool queries;
     bool has_config;        // true: the recipe has `scheme` or `config_groups` for the modifier
     bool best;              // true: the quality of the modifier is best
@@ -111,7 +111,7 @@ const struct osh_tune_rule *osh_modifier_tunes(const osh_modifier *m);
 const char *osh_modifier_step(const osh_modifier *m, int k); // returns the name of step k, or NULL
 /* Quantizes n jobs by rounding to nearest, with the schemes and the arithmetic of m. */
 osh_status osh_modifier_round(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n);
-/* Returns what the check of the output requires of a weight that m has pruned. */
+/* Returns the properties that the check of the output requires of a weight that m has pruned. */
 static inline osh_prune_rule osh_modifier_prune_rule(const osh_modifier *m, double sparsity)
 {
     return m->type->pruner->rule(m, sparsity);

@@ -1,7 +1,7 @@
 /* smoothquant.c - SmoothQuantModifier: Xiao et al., "SmoothQuant: Accurate and Efficient
  * Post-Training Quantization for Large Language Models" (arXiv 2211.10438), as in
- * llmcompressor/modifiers/transform/smoothquant/base.py. s is the factor of channel c of a layer's
- * output x, which Linears with weights W read:
+ * llmcompressor/modifiers/transform/smoothquant/base.py. x is the output of a layer, W are the
+ * weights of the Linears that read x, and s is the factor of channel c:
  *
  *   a = max x[c] - min x[c]              over all tokens
  *   w = 2 max |W[., c]|                  over all Linears that read x
