@@ -3,8 +3,8 @@
 #define OSH_VERDICT_H
 #include "report/page.h"
 
-/* Comments of the page before and after the verdict. An evaluation replaces the verdict, which is
- * the text between them. */
+/* HTML comments before and after the verdict. An evaluation replaces the text between these
+ * comments. */
 #define OSH_VERDICT_BEGINS "<!-- verdict -->"
 #define OSH_VERDICT_ENDS "<!-- end of verdict -->"
 
@@ -17,7 +17,8 @@ typedef struct osh_verdict { // results of an evaluation
     const char *text;        // view: name of the text that was evaluated
 } osh_verdict;
 
-const char *osh_verdict_word(double kl); // such as "The output is close to the source."
+/* Returns a sentence such as "The output is close to the source.". */
+const char *osh_verdict_word(double kl);
 /* Appends the verdict that follows from the KL divergence of the samples that tuning held back, and
  * begins a paragraph. */
 void osh_verdict_held(osh_page *pg, double before, double after, int64_t n_samples);
