@@ -1,6 +1,6 @@
 /* folds.h - finds folds, for modifiers that are transforms. A fold divides the weights of a layer
- * (smooth layer) by factors, and multiplies the weights of the Linears that read its output
- * (balance layers) by them.
+ * (smooth layer) by factors, and multiplies the weights of the Linears that read the layer's output
+ * (balance layers) by the same factors.
  *
  *   input_layernorm ── a ──► q_proj, k_proj, v_proj   norm's weight / s, columns of the three * s
  *   up_proj ── u ──► glu ── f ──► down_proj           rows of up_proj / s, columns of down_proj * s
