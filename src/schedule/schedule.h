@@ -27,7 +27,7 @@ typedef struct osh_peaks { // peaks or budgets in bytes; a budget of INT64_MAX i
     int64_t device, host, scratch; // device memory, host memory, scratch files
 } osh_peaks;
 
-typedef struct osh_phases { // how a visit is done
+typedef struct osh_phases { // decisions about the steps of a visit
     bool segments; // true if the subgraph is run in segments, each with the Linears of one input
     bool prefetch;       // true if the first weights of the next visit are read during this visit
     bool prefetch_device; // true if the prefetched weights are also copied to the device
@@ -49,7 +49,8 @@ typedef struct osh_visit {
     int64_t weight_bytes, stats_bytes, live_bytes;
     int64_t first_load;  // bytes of the weights that the visit loads before its first pass
     osh_peaks peak;      // peaks; host: without the base (osh_memory.base_bytes) but with prefetch
-    osh_peaks apart;     // peaks while small Linears are solved in parallel; 0: they are not
+    /* Peaks while small Linears are solved in parallel; 0: Linears are not solved in parallel. */
+    osh_peaks apart;
     int64_t read_bytes;  // bytes that the visit reads from the source
 } osh_visit;
 

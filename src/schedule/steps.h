@@ -1,5 +1,5 @@
 /* steps.h - a list of the steps of a visit, in the order in which the run executes them. visit.h
- * makes the list. The run, the count of bytes and the count of operations read it. */
+ * makes the list. The run, the count of bytes and the count of operations read the list. */
 #ifndef OSH_STEPS_H
 #define OSH_STEPS_H
 #include "schedule/range.h"
