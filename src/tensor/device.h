@@ -22,8 +22,8 @@ typedef enum { OSH_LANE_WORK, OSH_LANE_IN, OSH_LANE_OUT, OSH_N_LANES } osh_lane;
 typedef struct osh_device_type {
     const char *name; // name of the kind of device, such as "cuda"
     void (*close)(osh_ctx *cx, osh_device *d);
-    /* put copies to the device. It may return before the copy is done, but has then already read
-     * `from`. get copies to the host and waits for the copy. */
+    /* put copies to the device. When put returns, `from` has been read, but the copy may still run.
+     * get copies to the host and waits for the copy. */
     osh_status (*put)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*get)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     /* Copies within the memory of the device. */
