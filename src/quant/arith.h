@@ -49,8 +49,8 @@ void osh_q_scale_put(osh_qparams *p, int64_t i, float value);
  * result is not finite. Source: generate_gparam. */
 float osh_q_global_scale(float amax, osh_dtype dt);
 /* Finds the ranges of w [O, I] with the observer of `a`. Allocates and sets p->scale and p->zero.
- * With strategy tensor_group p->global is an input; if it is 0, it is set to the global scale of
- * w. */
+ * With strategy tensor_group p->global is an input; if it is 0, the function sets p->global to the
+ * global scale of w. */
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_args *a, osh_arithmetic ar, const char *what);
 /* Like osh_q_weight_params, for w [O, I] F32 with scales and ranges rounded to how->dt. */

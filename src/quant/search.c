@@ -1,4 +1,4 @@
-/* search.c - searches ranges of a weight with smaller errors by narrowing them step by step
+/* search.c - searches ranges with smaller errors for a weight: narrows the ranges step by step
  * (llmcompressor/observers/mse_quant.py _grid_search_mse on a CPU). A group with values x in [-1,
  * 0.6], 4 bits, symmetric, grid 100:
  *

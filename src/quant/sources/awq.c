@@ -32,7 +32,7 @@ typedef struct awq_config {
 
 /* ---- the config ---- */
 
-/* Returns the first of two keys that q has, or the first one if it has neither. */
+/* Returns `old` if q has only this one of the two keys, else `key`. */
 static const char *awq_config_key(const cJSON *q, const char *key, const char *old)
 {
     return !cJSON_HasObjectItem(q, key) && cJSON_HasObjectItem(q, old) ? old : key;
