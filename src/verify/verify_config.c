@@ -267,8 +267,9 @@ done:
 }
 
 /* Returns the dtype of a module's scales: the dtype of the first scale of a float dtype. All other
- * scales of the module must have the same dtype. The config does not have this dtype for each
- * module; the checks of manifest and plan compare it with the source. */
+ * scales of the module must have the same dtype. Scales have the dtype of the source's weight,
+ * which may differ from the dtype in config.json. The checks of manifest and plan compare the dtype
+ * with the source. */
 static osh_dtype config_scale_dtype(osh_ctx *cx, const osh_verify *v, const char *module)
 {
     static const char *const leaves[] = {"weight_scale", "input_scale", "output_scale"};
@@ -308,8 +309,8 @@ done:
     return rc;
 }
 
-/* Reads a tensor of a module that has one element to *out. *there is false if the module has no
- * such tensor. */
+/* Reads a tensor with one element, which belongs to a module, to *out. *there is false if the
+ * module has no such tensor. */
 static osh_status config_read_scalar(osh_ctx *cx, float *out, bool *there, const osh_verify *v,
                               const char *module, const char *leaf)
 {
