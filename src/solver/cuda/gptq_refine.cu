@@ -293,7 +293,8 @@ typedef struct block_rows { // rows [first, first + n) of H
     int64_t first, n, I, group;
 } block_rows;
 
-/* Returns the position of row i of its group's block in the list of all blocks. */
+/* Returns the number of elements before row i in the list of all diagonal blocks. (Row i of H is a
+ * row of the block of its group.) */
 static __host__ __device__ inline int64_t block_row_at(const block_rows &r, int64_t i)
 {
     int64_t first = i / r.group * r.group, rest = r.I - first;
