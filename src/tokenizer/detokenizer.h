@@ -7,7 +7,7 @@
 
 typedef struct osh_detokenizer osh_detokenizer;
 /* Opens a detokenizer: reads the vocabulary and the decoder of tokenizer.json. `t` is the tokenizer
- * of the same file; it may be closed before *out (own). Fails with the name of a decoder that is
+ * of the same file; `t` may be closed before *out (own). Fails with the name of a decoder that is
  * not known. */
 osh_status osh_detokenizer_open(osh_ctx *cx, osh_detokenizer **out, const osh_tokenizer *t,
                                 const char *model_dir);

@@ -212,7 +212,7 @@ static void text_drop_begin(osh_tok_text *t, size_t n)
 }
 
 /* Returns the number of bytes in a buffer (raw or norm) at which its stage runs again. n_left is
- * the number of bytes that the stage could not process the last time. This number is chosen so that
+ * the number of bytes that the stage could not process the last time. The result is chosen so that
  * at most half of the text is processed twice. */
 static size_t enough_bytes(const osh_tokenizer *t, size_t n_left)
 {

@@ -287,8 +287,8 @@ const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t);
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // returns the highest id; -1: no tokens
 /* Sets *at to the last position where s may be cut, in the second half of s and before its last
  * character; 0: there is none. Whatever text follows, no added token touches this position or
- * removes white space across it. `cuts` tells where the normalizers allow a cut; it is NULL if `s`
- * is already normalized. */
+ * removes white space across it. `cuts` tells where the normalizers allow a cut; NULL: `s` is
+ * already normalized. */
 osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s,
                              size_t n, size_t *at);
 

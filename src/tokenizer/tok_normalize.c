@@ -28,9 +28,9 @@ done:
     return rc;
 }
 
-/* Normalizes text to the form. Characters that the tables of the tokenizers library do not have yet
- * are copied unchanged. No character composes with them or moves across them, so the text between
- * two of them is normalized by itself. */
+/* Converts text to the normal form `form`. Characters that the tables of the tokenizers library do
+ * not have yet are copied unchanged. No character composes with them or moves across them, so the
+ * text between two of them is normalized by itself. */
 static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
 {
     osh_status rc = OSH_OK;

@@ -79,8 +79,8 @@ static osh_status match_word(osh_ctx *cx, const osh_tok_step *st, const osh_hays
     return OSH_OK;
 }
 
-/* Matches a run of one script. A character of no particular script belongs to the run before it. If
- * no run is before it, it is removed. */
+/* Matches a run of one script. A character of no particular script belongs to the run before it, or
+ * is removed if there is no run before it. */
 static osh_status match_script(osh_ctx *cx, const osh_tok_step *st, const osh_haystack *h,
                                size_t from, size_t *start, size_t *end)
 {

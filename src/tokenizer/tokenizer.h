@@ -1,10 +1,10 @@
 /* tokenizer.h - converts text to token ids with a tokenizer.json, as the Hugging Face tokenizers
  * library does.
  *
- * Only tokenizer.json decides the ids. Only the maximum length is read from tokenizer_config.json;
- * transformers 5, too, ignores its add_bos_token if there is a tokenizer.json. The truncation, the
- * padding and the decoder of tokenizer.json are ignored. An unknown component is an error that
- * names it. A tokenizer contains caches: only one thread may use it at a time. */
+ * Only tokenizer.json decides the ids. Only the maximum length is read from tokenizer_config.json.
+ * The key add_bos_token of that file is ignored, as in transformers 5 if there is a tokenizer.json.
+ * The truncation, the padding and the decoder of tokenizer.json are ignored. An unknown component
+ * is an error that names it. A tokenizer contains caches: only one thread may use it at a time. */
 #ifndef OSH_TOKENIZER_H
 #define OSH_TOKENIZER_H
 #include "base/base.h"
