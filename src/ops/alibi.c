@@ -1,5 +1,5 @@
 /* alibi.c - appends two channels to each head of q or of k. Their product adds a bias to each
- * attention score that is linear in the position of the key (ALiBi).
+ * attention score. The bias is linear in the position of the key (ALiBi).
  *
  *   in[0] x [N, H*Dh]     out y [N, H*(Dh + 2)]
  *

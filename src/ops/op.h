@@ -39,8 +39,8 @@ typedef struct osh_op_rows {
 
 /* The earlier tokens of a sample that is computed in several calls. Each call gets some tokens (a
  * piece) in in[]: row r of in[] is token n + r of the sample. The state contains values of earlier
- * tokens that the op needs, such as keys and values. It is 0 before the first piece, and the op
- * updates it. */
+ * tokens that the op needs, such as keys and values. The state is 0 before the first piece, and the
+ * op updates the state. */
 typedef struct osh_op_past {
     int64_t n;    // number of earlier tokens
     int64_t room; // capacity: largest number of tokens of the sample, all pieces together
@@ -191,7 +191,8 @@ typedef struct osh_op {
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 
     unsigned traits;    // OSH_OP_* bits: properties of the op that other folders ask for
-    /* Returns the number of floating-point operations for `load`. NULL: they are not counted. */
+    /* Returns the number of floating-point operations for `load`. NULL: operations of this op are
+     * not counted. */
     double (*flops)(const void *attr, const int64_t *in_width, int64_t out_width,
                     const osh_op_load *load);
     /* Returns true if factors of the channels of in[k] become the same factors of the channels of
@@ -220,7 +221,8 @@ const osh_op *osh_op_find(const char *name); // returns NULL if no op has this n
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
 /* Runs the CUDA kernel if out[0] is on a device, else the fastest kernel of the host. If a->past is
- * set, runs osh_op.next. Fails with OSH_E_INTERNAL if the op has no such function. */
+ * set, runs osh_op.next. Fails with OSH_E_INTERNAL if the op does not have the function that is
+ * needed. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
 /* Returns an upper bound of the host bytes that osh_op_grad allocates for n_tokens tokens, in at
  * most 8 blocks, without the allocator's overhead per block. */
