@@ -302,8 +302,8 @@ done:
     return rc;
 }
 
-/* The jobs of a call with one of the two orderings of columns: if `ordered` is true, by descending
- * diagonal of H, else as in the checkpoint. Other jobs of the call are skipped. */
+/* The jobs of a call that are solved with one ordering of columns. ordered true: the descending
+ * diagonal of H; false: the order of the checkpoint. Other jobs of the call are skipped. */
 typedef struct ordered_jobs {
     const osh_modifier *m;
     const factor *f;
@@ -374,8 +374,8 @@ typedef struct collected { // statistics of an input over n_samples samples
     int64_t n_samples;
 } collected;
 
-/* Solves the jobs that have one of the two orderings of columns: by descending diagonal of H if
- * `ordered` is true, else as in the checkpoint. Overwrites the tensors of s. */
+/* Solves the jobs with one ordering of columns: the descending diagonal of H if `ordered` is true,
+ * else the order of the checkpoint. Overwrites the tensors of s. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                    const collected *s, bool ordered)
 {

@@ -198,9 +198,9 @@ static size_t apart_run(const gptq *g, const osh_linear_job *j)
                         needs_larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));
 }
 
-/* Returns the host bytes if each job is solved on one thread and at most at_once adjacent jobs are
- * in memory at the same time: the maximum over all runs of at_once adjacent jobs. `kept`: bytes of
- * data that are in memory during all jobs. */
+/* Returns the host bytes if each job is solved on one thread. At most at_once adjacent jobs are in
+ * memory at the same time, so the result is the maximum over all runs of at_once adjacent jobs.
+ * `kept`: bytes of data that are in memory during all jobs. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
                           int n_threads, size_t kept)
 {

@@ -50,11 +50,10 @@ struct osh_linear_job { // one Linear to quantize
      * the modifier does not propagate. */
     bool pruned;
     double sparsity; // for a modifier that prunes: fraction of the weights that becomes 0
-    /* For each output, the increase of the model's loss per squared error of the output; NULL:
-     * 1. */
+    /* Increase of the model's loss per squared error of each output; NULL: 1. */
     const double *care;         // view [O]
-    /* For each element of the input, the increase of the model's loss per squared error of the
-     * element, summed over all Linears that read the input; NULL: unknown. */
+    /* Increase of the model's loss per squared error of each element of the input, summed over all
+     * Linears that read the input; NULL: unknown. */
     const double *care_in;      // view [I]
     double peaks;               // OSH_STAT_PEAKS of the input; 0: unknown
     /* Scales and zero points of keys and values, one after the other, as they are stored in the

@@ -13,12 +13,12 @@
  * bits, c_j is always H_jj. The run can measure how this rounding changes the model's loss. The
  * measured change divided by this estimate is the importance of the Linear.
  *
- * Candidates that are named schemes may also round inputs. The loss from rounding an input is the
- * sum over all columns j of v_j, the variance of the rounding error, times the mean square of the
+ * Candidates that are named schemes may also round inputs. Rounding an input loses the sum over all
+ * columns j of v_j times g_j. v_j is the variance of the rounding error, g_j the mean square of the
  * gradient of the loss at column j (care_in). If care_in is unknown, this loss is the sum above
- * with W instead of Q - W and v_j instead of c_j. s is the distance between neighbouring codes and
- * t the largest code. Inputs have groups of g columns. A is, for the group of column j, the sum
- * over all tokens of the token's largest squared input in the group:
+ * with W in the place of Q - W and v_j in the place of c_j. s is the distance between neighbouring
+ * codes and t the largest code. Inputs have groups of g columns. A is, for the group of column j,
+ * the sum over all tokens of the token's largest squared input in the group:
  *
  *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj)
  *

@@ -507,8 +507,8 @@ done:
     return rc;
 }
 
-/* Fails if quantization_config has keys that change the meaning of the stored tensors and that this
- * program does not support. */
+/* Fails if quantization_config has an unsupported key that changes the meaning of the stored
+ * tensors. */
 static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
 {
     osh_status rc = OSH_OK;

@@ -83,8 +83,8 @@ static inline bool osh_q_in_groups(const osh_q_args *a)
     return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP;
 }
 /* True if scales may be negative: integer codes without zero points, with a scale for each group or
- * row. A negative scale is useful because the smallest code has a magnitude that is greater by one
- * than that of the largest code. */
+ * row. A negative scale is useful because the magnitude of the smallest code exceeds the largest
+ * code by one. */
 static inline bool osh_q_may_be_signed(const osh_q_args *a)
 {
     return a->type == OSH_Q_INT && a->symmetric &&

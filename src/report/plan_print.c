@@ -425,7 +425,7 @@ done:
     return rc;
 }
 
-/* Prints the lines about the source: files that are not read, zeros that are added. */
+/* Prints lines about the source: unread files, added zeros. */
 static osh_status print_source(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

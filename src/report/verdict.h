@@ -17,10 +17,10 @@ typedef struct osh_verdict { // results of an evaluation
     const char *text;        // view: name of the text that was evaluated
 } osh_verdict;
 
-/* Returns a sentence such as "The output is close to the source.". */
+/* Returns a sentence such as "The output is close to the source." */
 const char *osh_verdict_word(double kl);
-/* Appends the verdict that follows from the KL divergence of the samples that tuning held back, and
- * begins a paragraph. */
+/* Begins a paragraph with the verdict for the samples that tuning held back. before, after: mean KL
+ * divergence of the predictions before and after tuning. */
 void osh_verdict_held(osh_page *pg, double before, double after, int64_t n_samples);
 void osh_verdict_limits(osh_page *pg); // appends the limits of the words
 /* Appends the verdict of an evaluation, without the comments. */

@@ -76,7 +76,7 @@ typedef struct osh_schedule {
     bool *seen;              // own [graph values]: true if statistics of the value may be collected
     bool looks_twice;        // true if the run has a two-pass observer (looks.h)
     bool apart;  // true if each Linear runs as its own kernel (osh_exec_span.joins)
-    bool rounds; // true if copies of inputs of Linears are rounded while a model runs
+    bool rounds; // true if Linears read rounded copies of their inputs while a model runs
     /* True if outputs of Linears are rounded, too: then experts run on all tokens. */
     bool all_rows;
     osh_tune_rule tune; // settings of the tuning after all solves (tuning.h); steps 0: no tuning

@@ -68,7 +68,7 @@ enum { OSH_STEP_LISTS = 10 };
 bool *osh_steps_list(osh_steps *s, int k); // k: 0 to OSH_STEP_LISTS - 1
 int *osh_steps_numbers(osh_steps *s);
 
-/* Sets want[w] to true for the weights that a step loads: weights of nodes that run, and weights of
- * the Linears to be solved that read one of step->values. */
+/* Sets want[w] to true for the weights that a step loads: weights of nodes that run, and, if
+ * step->values is set, weights of the Linears to be solved that read one of these values. */
 void osh_step_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *step);
 #endif

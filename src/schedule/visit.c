@@ -142,8 +142,8 @@ static void walk_want_routes(walk *w)
             w->want[w->g->nodes[i].out[0]] = true;
 }
 
-/* Returns a step with nodes [first, first + n). The list `in` has the values that nodes and
- * statistics of the step need and that the step does not compute. */
+/* Returns a step with nodes [first, first + n). The list `in` has the values that the nodes and
+ * statistics of the step need from outside the step. */
 static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
 {
     walk_clear(w, w->in), walk_clear(w, w->out), walk_clear(w, w->consume);

@@ -5,8 +5,8 @@
  *         -> pre-tokenizers -> model -> ids, with the post-processor's ids before and after
  *
  * The text between two stages is a byte array and a list of its pieces. A piece is either text or
- * an added token that was already found (id >= 0), which no later stage changes. The order of the
- * stages is that of tokenizers' TokenizerImpl::encode. */
+ * an added token that was already found (id >= 0). No later stage changes such a token. The order
+ * of the stages is that of tokenizers' TokenizerImpl::encode. */
 #ifndef OSH_TOK_IMPL_H
 #define OSH_TOK_IMPL_H
 #include "text/json.h"

@@ -75,7 +75,8 @@ osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, con
     osh_status rc = OSH_OK;
     int n = 0;
     bool floats = a->type == OSH_Q_FLOAT;
-    // without a plan the modifier is unknown, so both signs are accepted if any modifier makes them
+    // without a plan the modifier is unknown, so negative scales are accepted if the scheme may
+    // have them
     bool signs = osh_q_may_be_signed(a);
     if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g",
