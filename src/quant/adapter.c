@@ -199,7 +199,7 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
     bool inner = osh_ends_with(name, n, ".base_layer");
     OSH_TRY(adapter_weight(cx, &w, a, name, inner ? n - strlen(".base_layer") : strlen(name),
                            inner ? leaf : ""));
-    /* base_layer: the weight to which the update is added. */
+    /* A base_layer tensor may have an A and a B, which are then added to it. */
     if (w->whole || (!inner && (w->a || w->b)))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
                  e->name, (w->whole ? w->whole : w->a ? w->a : w->b)->name);

@@ -107,7 +107,7 @@ bool osh_observer_counts(const osh_q_args *a);
 bool osh_observer_twice(const osh_q_args *a);
 /* Returns the initial number of bins for one sign in the histogram. */
 int64_t osh_observer_bins(const osh_q_args *a);
-/* True if the range of a row does not depend on other rows. False for a search that may end early:
- * it ends for all rows of a tensor in the same step. */
+/* True if the range of a row does not depend on other rows. False for a search with an early end,
+ * because the search ends at the same step for all rows. */
 bool osh_observer_by_rows(const osh_q_args *a);
 #endif

@@ -36,7 +36,8 @@ static size_t matter_fence(const char *s)
  * none. The text ends with a NUL. */
 static size_t matter_find(size_t *from, const char *text)
 {
-    const char *start = !strncmp(text, "\xef\xbb\xbf", 3) ? text + 3 : text; // byte order mark
+    /* Skips a byte order mark. */
+    const char *start = !strncmp(text, "\xef\xbb\xbf", 3) ? text + 3 : text;
     size_t n = matter_fence(start);
     if (!n) return 0;
     *from = (size_t)(start - text) + n;

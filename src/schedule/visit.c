@@ -326,7 +326,7 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, NULL);
     s.again = true;
     walk_take_routed(w, &s);
-    // the store may free these inputs after the last step
+    // inputs of the step, so that the store may free them after it
     for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x];
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, x);

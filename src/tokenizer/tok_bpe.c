@@ -477,7 +477,7 @@ static osh_status index_chars(osh_ctx *cx, bpe *m)
         char code[6] = {'<', '0', 'x', hex[b >> 4], hex[b & 15], '>'};
         if (!bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
     }
-    // a character has up to four forms if there is a prefix or suffix
+    // with a prefix or suffix a character has up to four ids: char_ids stays NULL
     if (m->prefix || m->suffix) goto done;
     OSH_NEW(cx, m->char_ids, BMP);
     for (uint32_t cp = 0; cp < BMP; cp++)

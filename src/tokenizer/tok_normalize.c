@@ -217,7 +217,7 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
         if (!again) {
             OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
             OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
-            // the replacement belongs to the last character of the match
+            // only the last character of the match is replaced; the ones before it are deleted
             if (start == 0 && end > 0)
                 p->first &= st->n_content > 0 && osh_utf8_next(s, n, &cp) == end;
             done_to = end;
