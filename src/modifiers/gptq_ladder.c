@@ -1,5 +1,5 @@
 /* gptq_ladder.c - computes the factor of one Hessian H: sorts the columns, adds damping to the
- * diagonal, and tries larger dampings if H cannot be factored (gptq.c). */
+ * diagonal, and tries larger dampings if H cannot be factored. gptq.c describes the steps. */
 #include "modifiers/gptq.h"
 #include "solver/cuda/solver.h"
 

@@ -1,4 +1,4 @@
-/* joint.c - repeats a decision of vLLM 0.32 (models/gpt_oss.py): vLLM's loader of gpt-oss experts
+/* joint.c - repeats the loader of gpt-oss experts in vLLM 0.32 (models/gpt_oss.py). This loader
  * copies weight_packed, weight_scale and bias, and ignores zero points and global scales. */
 #include "quant/joint.h"
 

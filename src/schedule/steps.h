@@ -15,7 +15,7 @@ typedef enum osh_step_kind {
     OSH_STEP_RELEASE,   // free the weights of nodes [first, first + n)
     OSH_STEP_DROP,      // remove all values from the store that are not in `values`
     OSH_STEP_FOLD_OPEN, // begin the statistics for the factors of the range
-    OSH_STEP_FOLD,      // compute the factors, fold them into the weights, end these statistics
+    OSH_STEP_FOLD,      // compute the factors, fold them into the weights, end the statistics
     OSH_N_STEP_KINDS
 } osh_step_kind;
 

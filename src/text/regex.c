@@ -1,5 +1,5 @@
-/* regex.c - calls PCRE2: patterns are compiled once, with a JIT if there is one, and every limit is
- * an error.
+/* regex.c - calls PCRE2: patterns are compiled once, with a JIT if there is one. A match that
+ * exceeds a limit is an error.
  *
  * With the options UTF and UCP, \d, \w, \s and case follow Unicode, as in Python's re and in the
  * patterns of tokenizer.json. Limits: 10 million steps and 64 MiB of backtracking state for one
