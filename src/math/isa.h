@@ -38,8 +38,8 @@ int64_t osh_isa_uncounted(osh_ctx *cx);
  * Messages add it to the smallest budget that they name. */
 enum { OSH_ISA_NOISE_BYTES = 256 << 10 };
 /* Bytes that osh_isa_uncounted adds for each thread that computes matrix products: the stack, the
- * heap, and the bytes of OpenBLAS's packing buffer that the thread writes (P x Q and Q x 256
- * floats, 1.3 MB with SkylakeX, 0.8 MB with Haswell). */
+ * heap, and the bytes of OpenBLAS's packing buffer that the thread writes (P x Q and Q x 256 floats
+ * with OpenBLAS's block sizes P and Q: 1.3 MB with SkylakeX, 0.8 MB with Haswell). */
 enum { OSH_ISA_THREAD_BYTES = 3 << 19 };
 /* Sets *text to a description of the instruction set and of the library, such as "isa=avx2
  * openblas=0.3.21/Haswell". Two processes with equal descriptions compute matrix products with

@@ -237,8 +237,8 @@ done:
     return rc;
 }
 
-/* Returns tr(dW H dW^T), computed as the sum of the elements of dW o (dW L). L is the lower
- * triangle of H with the elements below the diagonal doubled. */
+/* Returns tr(dW H dW^T), computed as the sum over all elements of dW, each times the same element
+ * of dW L. L is the lower triangle of H with the elements below the diagonal doubled. */
 static double band_loss(const room *r, const float *h, int64_t n, int64_t I)
 {
     double sum[LANES] = {0};

@@ -118,13 +118,15 @@ osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gp
  * count[1] to the number of jobs whose columns are solved in the order of descending diagonal. */
 void osh_gptq_count_orderings(int count[2], const osh_linear_job *jobs, int n);
 
-/* The functions `needs` and `needs_groups` of the modifier (modifier.h), in gptq_needs.c. */
+/* The functions `needs` and `needs_groups` of the modifier (osh_solver of kinds.h), in
+ * gptq_needs.c. */
 size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
                       size_t *device);
 size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, int n, int n_threads,
                              size_t *device);
 
-/* The functions `gathers` and `compress_groups` of the modifier (modifier.h), in gptq_groups.c. */
+/* The functions `gathers` and `compress_groups` of the modifier (osh_solver of kinds.h), in
+ * gptq_groups.c. */
 bool osh_gptq_gathers(const osh_modifier *m, const osh_linear_job *jobs, int n);
 osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
                                     int n, int64_t n_samples);

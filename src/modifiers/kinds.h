@@ -95,6 +95,7 @@ typedef struct osh_learner {
  * dtype of w, and `packed` is true. The modifier has one scheme, which has targets (Linears, or
  * modules that contain Linears) but no quantization arguments. A quantizer may follow in the
  * recipe. */
+
 /* Properties that the check of the output requires of a pruned weight. */
 typedef struct osh_prune_rule {
     double sparsity; // at least this fraction of the elements is 0
@@ -147,10 +148,9 @@ struct osh_search {
     /* Reads rows [first, first + n) of the stored weight of the k-th Linear, multiplied by the
      * factors that are already known from earlier searches. Any thread may call `rows`. */
     osh_status (*rows)(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first, int64_t n);
+    const void *user;           // view: data for `rows`
     /* Results. before: |X dW^T|^2 without factors, where dW is the rounding error of the weights;
      * after: the same with the best factors. */
-    const void *user;
-    /* Results: before: |X dW^T|^2 without factors; after: with the best factors. */
     double before, after;
 };
 

@@ -74,7 +74,7 @@ typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 typedef struct osh_grad_args {
     const osh_tensor *in[OSH_OP_MAX_IN];
     const osh_tensor *dout[OSH_OP_MAX_OUT];
-    osh_tensor *din[OSH_OP_MAX_IN]; // NULL: this gradient is not computed
+    osh_tensor *din[OSH_OP_MAX_IN]; // F32: gradients of in[]; NULL: not computed
     const void *attr;
     const osh_seqs *seqs;
     bool rough;     // true: the kernel may round dout to the dtype of in[0] before it multiplies
@@ -123,7 +123,8 @@ enum { // traits of an op, as bits that can be combined
     /* A router: out[0] has the weights of experts for each token; attr begins with an
      * osh_moe_router_attr. */
     OSH_OP_ROUTES = 1 << 14,
-    /* out[0] = in[0] + in[1] times the expert's weight in in[2], in[1] the output of an expert. */
+    /* out[0] = in[0] + in[1] times the expert's weight in in[2]; in[1] is the output of an
+     * expert. */
     OSH_OP_COMBINES = 1 << 15,
     /* Rows of out[0] are 0 for tokens that the router does not send to the expert. */
     OSH_OP_PICKS_ROWS = 1 << 16,
@@ -209,7 +210,7 @@ static inline bool osh_op_is(const osh_op *op, unsigned traits) // true if op ha
 {
     return (op->traits & traits) != 0;
 }
-/* The rows of the table of ops. Code that runs an op itself uses them. */
+/* The rows of the table of ops, for code that runs an op without a graph. */
 #define OSH_OP(x) extern const osh_op osh_op_##x;
 #include "ops/ops.def"
 #undef OSH_OP

@@ -49,7 +49,7 @@ typedef struct osh_q_kernels {
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y[i] = rnd((code - zero) * scale), for y [n] of dtype dt. */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
-    /* Encode and decode consecutive segments. They do not use c->scale and c->zero. */
+    /* Encode and decode consecutive segments. Both ignore c->scale and c->zero. */
     void (*encode_run)(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
                        const osh_q_code *c);
     void (*decode_run)(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,

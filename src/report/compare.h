@@ -5,7 +5,7 @@
 
 /* Reads the results of an output directory for the table, and its evaluation if the run had one. */
 osh_status osh_compare_output(osh_ctx *cx, osh_panel *p, const char *dir);
-/* Fails with OSH_E_USAGE if two panels with scores have other tokens or another reference. */
+/* Fails with OSH_E_USAGE if two panels with scores differ in their tokens or in their reference. */
 osh_status osh_compare_check(osh_ctx *cx, const osh_panel *of, int n);
 osh_status osh_compare_text(osh_ctx *cx, char **text, const osh_panel *of, int n); // *text: own
 osh_status osh_compare_html(osh_ctx *cx, char **html, const osh_panel *of, int n); // *html: own

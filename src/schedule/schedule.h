@@ -65,7 +65,7 @@ typedef struct osh_schedule {
     /* If n_traversals > 0: index of the current traversal, and index of the modifier that it
      * serves. */
     int traversal, modifier;
-    osh_visit *visits; // own [n_visits]: the phases of each visit, which budget/memory.c chooses
+    osh_visit *visits; // own [n_visits]; budget/memory.c chooses the phases of each
     int n_visits;
     osh_look looks; // how values are kept for two-pass observers; chosen by budget/memory.c
     int64_t *batch_at;       // own [n_batches + 1]: index of the first sample of each batch

@@ -113,7 +113,8 @@ static osh_status modelopt_decode(osh_ctx *cx, float *row, const osh_source_modu
     return OSH_OK;
 }
 
-static size_t modelopt_room(const osh_source_module *q) // bytes of a row, codes and scales of ROWS
+/* Bytes of one row, and of the codes and scales of ROWS rows. */
+static size_t modelopt_room(const osh_source_module *q)
 {
     return (size_t)q->I * sizeof(float) + (size_t)(ROWS * (q->I / 2 + q->I / GROUP));
 }
