@@ -15,8 +15,8 @@
  *   MPT      2^(-most (k + 1) / n), with n the least power of 2 that is at least H: k = h if
  *            n = H, else k = 1, 3, 5, ... for the first heads, then 0, 2, 4, ...
  *
- * transformers' build_alibi_tensor and build_mpt_alibi_tensor. N: tokens of the batch, H: heads,
- * Dh: channels of a head. */
+ * The slopes are those of transformers' build_alibi_tensor and build_mpt_alibi_tensor. N: tokens of
+ * the batch, H: heads, Dh: channels of a head. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"

@@ -11,9 +11,9 @@
  *   S = S + k (sigmoid(b) (v - k S))
  *   y = q S
  *
- * transformers' recurrent_kimi_delta_attention. The state and all sums are double. q, k and the
- * factors of the state are rounded to f32, and sigmoid(b) to the dtype of x. y is rounded to f32
- * and then to its dtype. N: tokens of the batch. */
+ * The formulas are those of transformers' recurrent_kimi_delta_attention. The state and all sums
+ * are double. q, k and the factors of the state are rounded to f32, and sigmoid(b) to the dtype of
+ * x. y is rounded to f32 and then to its dtype. N: tokens of the batch. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"

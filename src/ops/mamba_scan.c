@@ -7,9 +7,9 @@
  *
  *   d = softplus(dt + dt_bias)     Z = exp(-exp(A_log) d) Z + d x B     y = Z C + D x
  *
- * Z is 0 before the sample's first token. transformers' mamba_selective_scan (Mamba, Falcon Mamba,
- * Jamba). dt + dt_bias and softplus are rounded to the dtype of x; all else is double, and y is
- * rounded once. N: tokens of the batch, I: channels. */
+ * Z is 0 before the sample's first token. The formulas are those of transformers'
+ * mamba_selective_scan (Mamba, Falcon Mamba, Jamba). dt + dt_bias and softplus are rounded to the
+ * dtype of x; all else is double, and y is rounded once. N: tokens of the batch, I: channels. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"

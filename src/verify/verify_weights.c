@@ -10,9 +10,9 @@
  *                 where dq is decoded from the codes, rtn is w rounded to nearest, s is the scale.
  *                 The bound of a row uses ROW_FACTOR instead of FACTOR. One row in ROWS may exceed
  *                 the bound: if the output of a row is large for every token, the other weights
- *                 of the row compensate the error of that output. No element is off by more than
- *                 half of the range of its codes, or by more than 16 scales if that is larger
- *                 (clamping can cause 16 scales at 4 bits).
+ *                 of the row compensate the error of that output. The error of an element is at
+ *                 most half of the range of its codes or 16 scales, whichever is larger (clamping
+ *                 can cause an error of 16 scales at 4 bits).
  *                 Columns of dq that have only zeros do not count: GPTQ sets a column to 0 if its
  *                 input is 0 for all tokens.
  *                 Measured over 2 to 8 bits, groups of 16 to channels, 8 to 16384 tokens of two
