@@ -7,12 +7,12 @@
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* A large Hessian is cut into at least this number of blocks per thread. With fewer blocks the load
- * of the threads would be less balanced. */
+/* Smallest number of blocks per thread into which a large Hessian is cut. With fewer blocks the
+ * load of the threads would be less balanced. */
 enum { OSH_BLOCKS_EACH = 4 };
 
-/* Sets row *i and column *j of tile number c. The tiles of the lower triangle are numbered row by
- * row: c = i (i + 1) / 2 + j. */
+/* Sets *i and *j to the row and the column of tile number c. The tiles of the lower triangle are
+ * numbered row by row: c = i (i + 1) / 2 + j. */
 static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
 {
     *i = 0;
@@ -20,15 +20,16 @@ static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
     *j = c - *i * (*i + 1) / 2;
 }
 
-/* Sets row *i and column *j of tile number c. n x n tiles are numbered row by row: c = i n + j. */
+/* Sets *i and *j to the row and the column of tile number c. n x n tiles are numbered row by row: c
+ * = i n + j. */
 static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
 {
     *i = c / n, *j = c % n;
 }
 
-/* Matrix products c [m, n] = a b, or c += a b if c.add is true. The first letter at the end of a
- * name is for a, the second for b: t means that the matrix is stored transposed, n that it is not.
- * Requires an earlier call of osh_blas_open (math/blas.h). */
+/* Matrix products c [m, n] = a b, or c += a b if c.add is true. The last two letters of a name
+ * describe a and b: t means that the matrix is stored transposed, n that it is not. Requires an
+ * earlier call of osh_blas_open (math/blas.h). */
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [n,k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [k,n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [k,n]

@@ -1,4 +1,5 @@
-/* grid.h - number grids: the values that codes can represent, before zero point and scale.
+/* grid.h - number grids: the values that codes can represent, before a zero point and a scale are
+ * applied.
  *
  *   int4      -8 ... 7, whole numbers
  *             {.lo = -8, .hi = 7, .bits = 4}
@@ -58,7 +59,8 @@ static inline int8_t osh_grid_code(const osh_grid *g, float value)
     int e = 0, fraction = g->digits - 1;
     float a = fabsf(value);
     frexpf(a, &e);
-    /* Near |value|, neighbouring values of the grid differ by 2^(least + above). */
+    /* If above >= 0, the distance of neighbouring values of the grid near |value| is 2^(least +
+     * above), else 2^least. */
     int above = e - g->digits - g->least;
     bool whole = above < 0 || a == 0;
     int bits = whole ? (int)ldexpf(a, -g->least)

@@ -9,9 +9,9 @@
  *   amx            SkylakeX
  *
  * An OpenBLAS core is a group of kernels for one CPU family. `--isa auto` selects the best set of
- * the CPU and the OpenBLAS core of that set. It gives the same bytes as `--isa` with the name of
- * that set. If nobody selects a core, OpenBLAS chooses one by CPU model (Zen, Haswell, Cooperlake),
- * and two CPU models with the same instruction set could give different last bits. */
+ * the CPU and the OpenBLAS core of that set. `--isa auto` and `--isa` with the name of that set
+ * give the same bytes. If nobody selects a core, OpenBLAS chooses one by CPU model (Zen, Haswell,
+ * Cooperlake), and two CPU models with the same instruction set could give different last bits. */
 #ifndef OSH_OPS_ISA_H
 #define OSH_OPS_ISA_H
 #include "base/isa.h"
@@ -34,12 +34,12 @@ osh_status osh_isa_load(osh_ctx *cx);
 /* Returns osh_mem_uncounted, the bytes that the program does not count, plus an estimate of the
  * bytes that libraries allocate later. */
 int64_t osh_isa_uncounted(osh_ctx *cx);
-/* Two runs of one command can have values of osh_isa_uncounted that differ by this number of bytes.
- * A message that names the least budget adds the number. */
+/* Largest difference, in bytes, of the values of osh_isa_uncounted in two runs of one command.
+ * Messages add it to the smallest budget that they name. */
 enum { OSH_ISA_NOISE_BYTES = 256 << 10 };
 /* Bytes that osh_isa_uncounted adds for each thread that computes matrix products: the stack, the
- * heap, and the bytes of OpenBLAS's packing buffer that the thread writes (P x Q and Q x 256
- * floats, 1.3 MB with SkylakeX, 0.8 MB with Haswell). */
+ * heap, and the bytes of OpenBLAS's packing buffer that the thread writes (P x Q and Q x 256 floats
+ * with OpenBLAS's block sizes P and Q: 1.3 MB with SkylakeX, 0.8 MB with Haswell). */
 enum { OSH_ISA_THREAD_BYTES = 3 << 19 };
 /* Sets *text to a description of the instruction set and of the library, such as "isa=avx2
  * openblas=0.3.21/Haswell". Two processes with equal descriptions compute matrix products with

@@ -18,7 +18,7 @@
  * of a in one call. */
 enum { OSH_PAIRS_SIDE = 16, OSH_PAIRS_STEP = 32, OSH_PAIRS_BAND = 32 };
 
-/* True if the instruction set in use multiplies pairs. */
+/* True if the instruction set in use has instructions that multiply pairs of BF16 values. */
 bool osh_pairs_used(void);
 /* True if x is BF16 and osh_pairs_used is true. */
 bool osh_pairs_take(const osh_tensor *x);
@@ -30,9 +30,9 @@ static inline int64_t osh_pairs_pad(int64_t k)
 /* Returns the number of 32-bit words of a panel, and also of a packed block of 16 rows. */
 static inline int64_t osh_pairs_panel(int64_t k) { return osh_pairs_pad(k) / 2 * OSH_PAIRS_SIDE; }
 
-/* Matrix a: up to two blocks of 16 rows. Each is a part of a row-major matrix (step 32) or a packed
- * block. Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The second
- * block begins `block` elements after the first. */
+/* Matrix a: one or two blocks of 16 rows, either in a row-major matrix (`step` is 32) or packed.
+ * Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The second block
+ * begins `block` elements after the first. */
 typedef struct osh_pairs_a { // `p` is a view
     const uint16_t *p;
     int64_t row, step, block;

@@ -1,5 +1,5 @@
-/* span512.h - AVX-512 versions of some loops of span.h: those that take the most time for a BF16
- * model. Both versions give the same bytes. */
+/* span512.h - AVX-512 versions of the loops of span.h that take the most time in a BF16 model. Both
+ * versions give the same bytes. */
 #ifndef OSH_SPAN512_H
 #define OSH_SPAN512_H
 #include "math/span.h"
@@ -7,9 +7,10 @@
 /* True if the instruction set in use has AVX-512 and dt is BF16. The functions below may be called
  * only in this case, because they round to BF16. */
 bool osh_span512_takes(osh_dtype dt);
-/* act: not OSH_ACT_GELU. */
+/* Like osh_span_glu with dt BF16. `act` must not be OSH_ACT_GELU. */
 void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act);
-/* `to` = act(x) y (glu) or x + y (add). All values are BF16. n need not be a multiple of 8. */
+/* osh_span512_glu_bf16 writes act(x) y to `to`, osh_span512_add_bf16 writes x + y. All values are
+ * BF16. n need not be a multiple of 8. */
 void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                           osh_act_kind act);
 void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n);

@@ -11,10 +11,11 @@
 #define WIDE_FN                                                                                    \
     static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
 
-/* SIDE vectors are processed at a time: each instruction is applied to all SIDE vectors before the
- * next instruction. An exponential is a chain of twenty instructions. With a single vector each
- * instruction would wait for the result of the instruction before it. The last vectors of a row are
- * processed one by one. n, the number of vectors, is a compile-time constant at each call. */
+/* LANES: number of f32 values in a vector. SIDE: number of vectors that are processed at a time:
+ * each instruction is applied to all SIDE vectors before the next instruction. An exponential is a
+ * chain of twenty instructions. With a single vector each instruction would wait for the result of
+ * the instruction before it. The last vectors of a row are processed one by one. n, the number of
+ * vectors, is a compile-time constant at each call. */
 enum { LANES = 16, SIDE = 8 };
 #ifdef __clang__
 #define EVERY(n) _Pragma("clang loop unroll(full)") for (int k = 0; k < (n); k++)

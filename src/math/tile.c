@@ -44,7 +44,7 @@ void tile_body(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, in
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++) s[i][0] = s[i][1] = _mm256_setzero_ps();
     for (int i = 0; c.add && i < m; i++)
-        /* Prefetches the row of c, to which the sums are added after the loop. */
+        /* Prefetches row i of c, because the sums are added to this row after the loop. */
         __builtin_prefetch(c.p + i * c.ld, 1);
     for (int64_t l = 0; l < k; l++) {
         __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);

@@ -242,7 +242,7 @@ static size_t ada_needs(const osh_modifier *m, const osh_linear_job *jobs, int n
 }
 
 /* Returns the number of operations of all steps. For each element of the weight a step needs 2 I
- * operations for the matrix product with H. About 20 slower operations count as 80. */
+ * operations for the matrix product with H, and about 20 slower operations, which count as 80. */
 static double ada_flops(const osh_modifier *m, int64_t O, int64_t I)
 {
     return (double)((const ada *)m->args)->num_iterations * (double)O * (double)I *

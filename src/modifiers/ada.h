@@ -11,8 +11,8 @@ typedef struct ada { // arguments of the modifier
     bool early_stop, selective_update, update_bias;
     double bias_learning_rate;
     char *target, *mode; // own
-    /* The key beta. osh_ada_key reads it, because the table of fields cannot describe lists; so it
-     * does with the key lr_adjust. */
+    /* The key beta. osh_ada_key reads the keys beta and lr_adjust, because the table of fields
+     * cannot describe lists. */
     double beta[2];
     /* The key lr_adjust: if the error of rounding to nearest exceeds adjust[0], the learning rate
      * is adjust[1]. adjust[1] 0: the key is not given. */
@@ -46,7 +46,7 @@ osh_status osh_ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_
  * false if `key` is none of them. */
 osh_status osh_auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
                         bool *known, const char *what);
-// check and complete keys that depend on each other
+// checks and completes keys that depend on each other
 osh_status osh_ada_resolve(osh_ctx *cx, osh_modifier *m);
 osh_status osh_auto_resolve(osh_ctx *cx, osh_modifier *m);
 // true if the target is the output of the original model

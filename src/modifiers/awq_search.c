@@ -3,15 +3,15 @@
  *
  *   x[c] = mean |X[., c]|
  *   w[c] = mean over all rows of |W[., c]| / (largest |W| that shares the scale)
- *   s = x^r / (w^(1 - r) + 1e-4) with duo scaling, x^r without, at least 1e-4;
+ *   s = x^r / (w^(1 - r) + 1e-4) with duo scaling, x^r without; at least 1e-4;
  *       then s / sqrt(max s min s)
  *   W' = Q(W s) / s    Q: rounded to nearest, scales of the whole range
  *   loss = sum over the Linears of |X (W' - W)^T|^2 = tr(dW H dW^T)
  *
  * LLM Compressor instead runs the module around the Linears on all inputs, for each point of the
- * grid. If one Linear reads X (o_proj, down_proj), its loss equals the loss above. For q, k, v, and
- * for gate and up, its loss is that of the output of attention or of the MLP, while this file adds
- * the losses of the Linears' outputs.
+ * grid. If one Linear reads X (o_proj, down_proj), the loss of LLM Compressor equals the loss
+ * above. For q, k, v, and for gate and up, the loss of LLM Compressor is that of the output of
+ * attention or of the MLP, while this file adds the losses of the Linears' outputs.
  *
  * Weights are read in bands of rows. One thread computes all points of the grid for a band; the
  * sums of the bands are added in order. */
@@ -40,7 +40,8 @@ typedef struct search {
     /* n_rows: number of rows of all quantized Linears.
      * widest: largest number of rows of a band. */
     int64_t n_bands, n_rows, widest;
-    /* [bands, n]: for each band, the sum over its rows from which w of the formula is computed. */
+    /* [bands, n]: for each band, a sum over its rows; w of the formula is computed from these
+     * sums. */
     double *sums;   // own
     /* [bands, n]: largest |W| of each column in a band. find_mean replaces the first n elements by
      * the largest over all bands. */
@@ -236,8 +237,8 @@ done:
     return rc;
 }
 
-/* Returns tr(dW H dW^T), computed as the sum of the elements of dW o (dW L). L is the lower
- * triangle of H with the elements below the diagonal doubled. */
+/* Returns tr(dW H dW^T), computed as the sum over all elements of dW, each times the same element
+ * of dW L. L is the lower triangle of H with the elements below the diagonal doubled. */
 static double band_loss(const room *r, const float *h, int64_t n, int64_t I)
 {
     double sum[LANES] = {0};
@@ -276,7 +277,7 @@ done:
 }
 
 /* Sets *best to the index of the point of the grid with the smallest loss. If several points have
- * this loss, it is the first of them. */
+ * this loss, chooses the first of these points. */
 static osh_status choose_point(osh_ctx *cx, int *best, const search *t)
 {
     osh_status rc = OSH_OK;
@@ -341,7 +342,7 @@ size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads)
     bytes += osh_mem_gross((size_t)n_grid * sizeof(float)) +
              osh_mem_gross(n * (size_t)n_grid * sizeof(double));
     /* A band needs four arrays of at most 4 bytes per element: the weights in the stored dtype and
-     * in F32, dw, and the matrix product. It also needs three arrays of one byte per element: the
-     * codes, and two for scales, ranges and zero points (an upper bound). */
+     * in F32, dw, and the matrix product. A band also needs three arrays of one byte per element:
+     * the codes, and two for scales, ranges and zero points (an upper bound). */
     return bytes + at_once * (4 * osh_mem_gross(each * sizeof(float)) + 3 * osh_mem_gross(each));
 }

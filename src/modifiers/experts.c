@@ -70,7 +70,8 @@ static osh_status reap_key(osh_ctx *cx, osh_modifier *m, const char *key, const 
                      v->line, v->column);
         OSH_NEW(cx, a->kept, v->n);
         for (; a->n_kept < v->n;) {
-            // the layer is counted first, because reap_end must free its list if reading it fails
+            // counts the layer before its list is read: after an error, reap_end frees the lists of
+            // all counted layers
             a->n_kept++;
             OSH_TRY(read_kept_experts(cx, &a->kept[a->n_kept - 1], v->keys[a->n_kept - 1],
                                       v->items[a->n_kept - 1], what));

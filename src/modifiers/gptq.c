@@ -1,7 +1,8 @@
 /* gptq.c - GPTQModifier: Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative
- * Pre-trained Transformers" (arXiv 2210.17323), which behaves like
- * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py. For the Linears that read one input X, with
- * the Hessian H = X^T X (the factor 2/n of the reference has no effect, except in dead columns):
+ * Pre-trained Transformers" (arXiv 2210.17323), as in
+ * llmcompressor/modifiers/gptq/{base,gptq_quantize}.py. The reference multiplies the Hessian H =
+ * X^T X by 2/n, which has no effect except in dead columns. The steps for the Linears that read one
+ * input X:
  *
  *   - sort columns by descending diag H (actorder static; ties by index)
  *   - dead columns (diag 0): diag := 1, weights := 0
@@ -114,7 +115,7 @@ static unsigned gptq_freedom(const osh_modifier *m)
     return scales | zeros | (free ? OSH_FREE_TARGET : 0);
 }
 
-/* Returns the scale column of a weight column. */
+/* Returns the index, in the scales of a row, of the scale that weight column `column` uses. */
 static int64_t scale_column(const osh_q_args *a, int64_t column, int64_t I)
 {
     return column / osh_q_scale_cols(a, I);
@@ -194,8 +195,8 @@ static void solve_conclude(osh_linear_job *j, const solve *s, const factor *f)
         j->fallback = "target 'original' is not finite: solved without";
     j->nmse = s->squares[1] > 0 ? s->squares[0] / s->squares[1] : 0;
     j->objective = 0;
-    // Loss of the solved codes, summed over the judged rows: those for which the loss of rounding
-    // to nearest was computed.
+    // Loss of the solved codes, summed over the judged rows (the rows for which the loss of
+    // rounding to nearest was computed).
     double judged = 0;
     for (int64_t o = 0, O = j->w->shape[0]; o < O; o++) {
         j->objective += 2 * s->loss[o];
@@ -301,8 +302,8 @@ done:
     return rc;
 }
 
-/* Some jobs of a call: those whose columns have one of the two orderings. Only these jobs are
- * solved. */
+/* The jobs of a call that are solved with one ordering of columns. ordered true: the descending
+ * diagonal of H; false: the order of the checkpoint. Other jobs of the call are skipped. */
 typedef struct ordered_jobs {
     const osh_modifier *m;
     const factor *f;
@@ -373,8 +374,8 @@ typedef struct collected { // statistics of an input over n_samples samples
     int64_t n_samples;
 } collected;
 
-/* Solves the jobs that have one of the two orderings of columns: by descending diagonal of H if
- * `ordered` is true, else as in the checkpoint. Overwrites the tensors of s. */
+/* Solves the jobs with one ordering of columns: the descending diagonal of H if `ordered` is true,
+ * else the order of the checkpoint. Overwrites the tensors of s. */
 static osh_status compress_ordered(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                    const collected *s, bool ordered)
 {

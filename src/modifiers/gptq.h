@@ -26,8 +26,8 @@ typedef struct osh_gptq { // arguments of the modifier
 
 enum { OSH_GPTQ_STEPS = 4 };
 typedef struct osh_gptq_ladder { // the dampings that are tried one after the other (gptq_ladder.c)
-    /* Damping divided by the mean of the diagonal and, if dampening_frac is above 0, also by
-     * dampening_frac. */
+    /* share[k]: damping number k, divided by the mean of the diagonal. If dampening_frac is above
+     * 0, share[k] is also divided by dampening_frac. */
     double share[OSH_GPTQ_STEPS];
     /* Message for modules whose Hessian could be factored with this damping. */
     const char *says[OSH_GPTQ_STEPS];
@@ -37,8 +37,8 @@ typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of 
     int64_t I;
     int32_t *perm; // own: [I] index of the column at each position of the solving order
     bool *dead;    // own: [I] true for dead columns, whose input is always 0
-    /* [I]: diagonal of H in solving order, without damping. For dead columns it has a positive
-     * number instead of 0. */
+    /* [I]: diagonal of H in solving order, without damping. Dead columns have a positive number
+     * instead of 0. */
     float *diag;   // own
     osh_device *device; // view: device of H; NULL: H is in host memory
     const float *u; // view: [I, I] U, in the memory of H; NULL: H could not be factored
@@ -81,8 +81,8 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, osh_gptq_factor *f, osh_tensor *h, 
                                 const osh_gptq *g, float dead);
 
 /* Sets cost [I] of each column to the amount by which GPTQ's loss grows per squared rounding error
- * in the column. h is the Hessian; it is overwritten. On entry `cost` contains the diagonal of h.
- * If h cannot be factored, `cost` does not change. */
+ * in the column. Overwrites the Hessian h. On entry `cost` contains the diagonal of h. If h cannot
+ * be factored, `cost` does not change. */
 osh_status osh_gptq_costs(osh_ctx *cx, float *cost, const osh_modifier *m, osh_linear_job *jobs,
                           osh_tensor *h, int64_t n_samples);
 size_t osh_gptq_costs_bytes(int64_t I, int n_threads);
@@ -95,13 +95,13 @@ bool osh_gptq_is_original(const osh_gptq *g);
 bool osh_gptq_is_ordered(const osh_linear_job *j);
 /* True if a device can solve both jobs of one input in one call. */
 bool osh_gptq_together(const osh_linear_job *a, const osh_linear_job *b);
-/* True if jobs[k] is the first of the jobs that can be solved in one call with it. */
+/* True if no job before jobs[k] can be solved in one call with jobs[k]. */
 bool osh_gptq_is_first(const osh_linear_job *jobs, int k);
 /* Divides jobs [from, n) into calls of the device's solver, and returns the end e of the first
- * call. The call solves those of the jobs [from, e) that can be solved together with jobs[lead]
+ * call. The call solves all jobs of [from, e) that can be solved together with jobs[lead]
  * (osh_gptq_together). */
 int osh_gptq_piece_end(const osh_linear_job *jobs, int n, int lead, int from);
-/* One call on a device. It solves those of the jobs [from, end) that can be solved together with
+/* One call on a device. The call solves all jobs of [from, end) that can be solved together with
  * jobs[lead] (osh_gptq_together). */
 typedef struct osh_gptq_piece {
     int lead, from, end;
@@ -118,13 +118,15 @@ osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gp
  * count[1] to the number of jobs whose columns are solved in the order of descending diagonal. */
 void osh_gptq_count_orderings(int count[2], const osh_linear_job *jobs, int n);
 
-/* The functions `needs` and `needs_groups` of the modifier (modifier.h), in gptq_needs.c. */
+/* The functions `needs` and `needs_groups` of the modifier (osh_solver of kinds.h), in
+ * gptq_needs.c. */
 size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
                       size_t *device);
 size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, int n, int n_threads,
                              size_t *device);
 
-/* The functions `gathers` and `compress_groups` of the modifier (modifier.h), in gptq_groups.c. */
+/* The functions `gathers` and `compress_groups` of the modifier (osh_solver of kinds.h), in
+ * gptq_groups.c. */
 bool osh_gptq_gathers(const osh_modifier *m, const osh_linear_job *jobs, int n);
 osh_status osh_gptq_compress_groups(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
                                     int n, int64_t n_samples);
@@ -171,8 +173,8 @@ static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_searc
  * it needs in the device's arena. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
-/* Returns the host bytes that a factor needs in addition to GPTQ without scale_search and refine.
- * If `arena` is NULL, H is in host memory. Otherwise H is on a device, and *arena is set to the
- * bytes in the device's arena. */
+/* Returns the host bytes that a factor needs for scale_search and refine, in addition to the bytes
+ * of plain GPTQ. If `arena` is NULL, H is in host memory. Otherwise H is on a device, and *arena is
+ * set to the bytes in the device's arena. */
 size_t osh_gptq_kept_bytes(const osh_gptq *g, int64_t I, size_t *arena);
 #endif

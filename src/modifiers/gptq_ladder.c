@@ -1,5 +1,5 @@
 /* gptq_ladder.c - computes the factor of one Hessian H: sorts the columns, adds damping to the
- * diagonal, and tries larger dampings if H cannot be factored (gptq.c). */
+ * diagonal, and tries larger dampings if H cannot be factored. gptq.c describes the steps. */
 #include "modifiers/gptq.h"
 #include "solver/cuda/solver.h"
 
@@ -138,8 +138,8 @@ done:
 }
 
 /* After ladder_permute both triangles of h contain H in solving order. The factorization overwrites
- * the lower triangle. If it fails, ladder_restore makes the lower triangle again from the upper
- * triangle, for the next damping. */
+ * the lower triangle. If the factorization fails, ladder_restore makes the lower triangle again
+ * from the upper triangle, for the next damping. */
 osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool ordered, const gptq *g,
                                 float dead)
 {

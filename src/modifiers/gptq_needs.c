@@ -128,7 +128,7 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
 
 /* Returns the host bytes that the solve of one weight needs in addition to the bytes of its
  * results. If `device` is true, all jobs of a call need their bytes at the same time, so the caller
- * must add them. */
+ * must add the results of this function. */
 static size_t needs_of_job(const gptq *g, const osh_linear_job *j, int n_threads, bool device)
 {
     int64_t O = j->w->shape[0], I = j->w->shape[1];
@@ -192,15 +192,15 @@ static size_t apart_result(const osh_linear_job *j)
 static size_t apart_run(const gptq *g, const osh_linear_job *j)
 {
     if (!j->scheme->weights.present) return 0;
-    // apart_result counts the bytes of the scales
+    // subtracts the bytes of the scales, because apart_result counts them
     size_t found = needs_of_params(g, j) - osh_job_scales_bytes(j);
     return needs_larger(found,
                         needs_larger(needs_of_job(g, j, 1, false), osh_job_finish_bytes(j, 1)));
 }
 
-/* Returns the host bytes if each job is solved on one thread and at most at_once adjacent jobs are
- * in memory at the same time: the maximum over all runs of at_once adjacent jobs. `kept`: bytes of
- * data that are in memory during all jobs. */
+/* Returns the host bytes if each job is solved on one thread. At most at_once adjacent jobs are in
+ * memory at the same time, so the result is the maximum over all runs of at_once adjacent jobs.
+ * `kept`: bytes of data that are in memory during all jobs. */
 static size_t needs_apart(const gptq *g, const osh_linear_job *jobs, int n, int at_once,
                           int n_threads, size_t kept)
 {

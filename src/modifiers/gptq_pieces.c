@@ -1,5 +1,5 @@
-/* gptq_pieces.c - decides which jobs of one input are solved with one ordering of columns, and
- * which jobs a device solves in one call. */
+/* gptq_pieces.c - decides which jobs of one input share an ordering of columns, and which jobs a
+ * device solves in one call. */
 #include "modifiers/gptq.h"
 
 bool osh_gptq_is_ordered(const osh_linear_job *j)

@@ -56,7 +56,8 @@ typedef struct finish {
     osh_linear_job *j;
     bool store;
     uint8_t *decoded; // own: [threads, I] a row in the dtype of w
-    /* For each row, |w - dq|^2 and |w|^2, [O, 2]; view of j->sums, or own if j->sums is NULL. */
+    /* |w - dq|^2 and |w|^2 of each row, [O, 2]; dq: dequantized weight. View of j->sums, or own if
+     * j->sums is NULL. */
     double *sum;
 } finish;
 

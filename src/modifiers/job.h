@@ -27,7 +27,8 @@ enum { OSH_LOSSES = 9 };
 typedef struct osh_losses {
     int n;
     double of[OSH_LOSSES];
-    double all; // loss with all weights 0
+    /* Loss with all weights 0; after a survey: loss with weights of OSH_SURVEY_BITS bits. */
+    double all;
 } osh_losses;
 
 typedef struct osh_linear_job osh_linear_job;
@@ -35,8 +36,8 @@ struct osh_linear_job { // one Linear to quantize
     const char *name;           // view: name of the module
     const osh_q_scheme *scheme; // view
     osh_tensor *w;              // view: the weight [O, I] in its stored dtype, in host memory
-    /* Copy of w on the device on which the Hessian is; NULL: the Hessian is in host memory, or
-     * there is no Hessian. */
+    /* Copy of w on the device that has the Hessian in its memory; NULL: the Hessian is in host
+     * memory, or there is no Hessian. */
     osh_tensor *device_w;       // view
     /* View: OSH_STAT_SHIFT of the input, in the same memory as the Hessian; may be overwritten.
      * NULL: the shift is 0, or no modifier needs it. */
@@ -49,10 +50,10 @@ struct osh_linear_job { // one Linear to quantize
      * the modifier does not propagate. */
     bool pruned;
     double sparsity; // for a modifier that prunes: fraction of the weights that becomes 0
-    /* Cost for the model's loss of a squared error of each output; NULL: 1. */
+    /* Increase of the model's loss per squared error of each output; NULL: 1. */
     const double *care;         // view [O]
-    /* Cost for the model's loss of a squared error of each input element, summed over all Linears
-     * that read the input; NULL: unknown. */
+    /* Increase of the model's loss per squared error of each element of the input, summed over all
+     * Linears that read the input; NULL: unknown. */
     const double *care_in;      // view [I]
     double peaks;               // OSH_STAT_PEAKS of the input; 0: unknown
     /* Scales and zero points of keys and values, one after the other, as they are stored in the
@@ -62,7 +63,8 @@ struct osh_linear_job { // one Linear to quantize
     /* Memory for codes, [O, I] bytes, which the caller of a modifier with by_rows passes. NULL: the
      * modifier allocates memory for codes. */
     void *room;                 // view
-    /* Result, view: [O, 2] |w - dq|^2 and |w|^2 of each row; NULL: they are not stored. */
+    /* Result, view: |w - dq|^2 and |w|^2 of each row, [O, 2], where dq is the dequantized weight;
+     * NULL: not stored. */
     double *sums;
     int64_t n_tokens;           // number of tokens of the statistics
     /* Read only in the first job of a call. True: there is memory for osh_jobs_at_once jobs at the
@@ -74,24 +76,24 @@ struct osh_linear_job { // one Linear to quantize
      * tensor; NULL: the codes are in `room`. */
     void *codes;
     osh_qparams params;         // own, result
-    double nmse;                // result: |w - dq|^2 / |w|^2
-    /* Sum of the squares of the weights that pruning set to 0, divided by |w|^2 before pruning. It
-     * is 0 if pruning set no weight to 0, and also if pruning changed other weights. */
+    double nmse;                // result: |w - dq|^2 / |w|^2, dq: dequantized weight
+    /* Sum of the squares of the weights that pruning set to 0, divided by |w|^2 before pruning. 0:
+     * pruning set no weight to 0, or pruning also changed other weights. */
     double removed;
     /* Result: tr(dW H dW^T), where H is damped and dW is the dequantized weight minus the target. <
      * 0: there is no Hessian. */
     double objective;
     /* Result: the objective that rounding the target to nearest would have, with the scales before
-     * any search. If there are more than 255 rows, it is estimated from some of them
+     * any search. If there are more than 255 rows, `nearest` is estimated from some of the rows
      * (solver/gptq_solve.h). < 0: unknown. */
     double nearest;
     osh_losses losses; // result: objective after each step; empty if the solve has only one step
     /* Result, static text: the method that was used instead of the modifier's method, and the
      * reason; NULL: the modifier's method was used. */
     const char *fallback;
-    /* Called when the results of the job are complete. It may take ownership of the results, but
-     * not of w. Thus not all results of many jobs must be in memory at the same time. NULL: the job
-     * keeps the results. */
+    /* Called when the results of the job are complete. The callback may take ownership of the
+     * results, but not of w. So the results of many jobs need not be in memory at the same time.
+     * NULL: the job keeps the results. */
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j);
     void *user;                 // view: passed to `done`
 };
@@ -114,9 +116,9 @@ enum { OSH_GROUPS_AT_ONCE = 32 };
 osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
 /* Returns 1 if all threads solve one job together. Small Linears, such as those of experts, have
  * too few chunks for all threads, so each is solved on one thread. In this case the result is the
- * largest number of jobs that are in memory at the same time. It exceeds the number of threads,
- * because results are used in the order of the jobs, and a finished job waits for earlier ones.
- * With 128 experts and 2 threads, at most 8 jobs are in memory. */
+ * largest number of jobs that are in memory at the same time. The result exceeds the number of
+ * threads, because results are used in the order of the jobs, and a finished job waits for earlier
+ * ones. With 128 experts and 2 threads, at most 8 jobs are in memory. */
 int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads);
 /* True if there are enough small Linears to solve each on one thread. all, largest: number of
  * weights of all Linears together, and of the largest Linear. */
@@ -124,9 +126,9 @@ bool osh_jobs_are_many(int64_t all, int64_t largest, int n_threads);
 static inline int osh_jobs_waiting(int n_threads) { return 2 * n_threads + 4; }
 // returns the bytes of scratch of osh_job_finish
 size_t osh_job_finish_bytes(const osh_linear_job *j, int n_threads);
-/* Returns the grid of the job's codes and the scales that its format can store. Dequantized weights
- * are rounded to its dtype, which is that of the scales, or F32 if the scales are FP8. Requires
- * j->params. */
+/* Returns a rule with the grid of the job's codes and the scales that the job's format can store.
+ * Dequantized weights are rounded to the dtype of the scales, or to F32 if the scales are FP8.
+ * Requires j->params. */
 osh_scale_rule osh_job_scale_rule(const osh_linear_job *j);
 size_t osh_job_codes_bytes(const osh_linear_job *j, bool packed);
 // returns the bytes of codes and params

@@ -1,7 +1,7 @@
 /* kinds.h - the kinds of modifiers. A kind is a small table of functions; the row of a modifier
  * (modifier.h) points to the tables of the kinds that it has:
  *
- *   solver      changes the weights of Linears. A quantizer and a pruner have it, too
+ *   solver      changes the weights of Linears; quantizers and pruners are solvers, too
  *   quantizer   its solver returns codes
  *   learner     its solver can learn from the output of a whole block
  *   pruner      its solver sets weights to 0
@@ -55,8 +55,8 @@ typedef struct osh_solver {
     bool propagates;
 } osh_solver;
 
-/* Ways in which the output of a modifier may differ from rounding to nearest, as bits that can be
- * combined. The check of the output allows them. */
+/* Differences between the output of a modifier and rounding to nearest, as bits that can be
+ * combined. The check of the output accepts these differences. */
 enum {
     OSH_FREE_ZEROS = 4,  // zeros of a pruned weight may get other values
     OSH_FREE_SCALES = 1, // scales and zero points may differ from those that the observer finds
@@ -95,6 +95,7 @@ typedef struct osh_learner {
  * dtype of w, and `packed` is true. The modifier has one scheme, which has targets (Linears, or
  * modules that contain Linears) but no quantization arguments. A quantizer may follow in the
  * recipe. */
+
 /* Properties that the check of the output requires of a pruned weight. */
 typedef struct osh_prune_rule {
     double sparsity; // at least this fraction of the elements is 0
@@ -147,8 +148,9 @@ struct osh_search {
     /* Reads rows [first, first + n) of the stored weight of the k-th Linear, multiplied by the
      * factors that are already known from earlier searches. Any thread may call `rows`. */
     osh_status (*rows)(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first, int64_t n);
-    const void *user;           // view: passed to `rows`
-    /* Results: before: |X dW^T|^2 without factors; after: with the best factors. */
+    const void *user;           // view: data for `rows`
+    /* Results. before: |X dW^T|^2 without factors, where dW is the rounding error of the weights;
+     * after: the same with the best factors. */
     double before, after;
 };
 

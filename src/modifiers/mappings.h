@@ -1,8 +1,8 @@
-/* mappings.h - the key "mappings" of SmoothQuant and AWQ. A mapping names a smooth layer, whose
- * output is divided by factors, and its balance layers: the Linears that read this output, whose
- * weights are multiplied by the factors. The value is a list of pairs [[balance layers], smooth
- * layer], or of {smooth_layer: ..., balance_layers: [...]}. This header is only for
- * src/modifiers. */
+/* mappings.h - the key "mappings" of SmoothQuant and AWQ. A mapping names a smooth layer and
+ * balance layers. The output of the smooth layer is divided by factors. The balance layers are the
+ * Linears that read this output; their weights are multiplied by the factors. The value is a list
+ * of pairs [[balance layers], smooth layer], or of {smooth_layer: ..., balance_layers: [...]}. This
+ * header is only for src/modifiers. */
 #ifndef OSH_MAPPINGS_H
 #define OSH_MAPPINGS_H
 #include "modifiers/modifier.h"

@@ -15,8 +15,8 @@
 /* Largest number of candidates of a survey: 2 to 8 bits, or named schemes. */
 enum { OSH_CANDIDATES = 7 };
 typedef struct osh_candidate {
-    /* Number of bits of the weights; the scheme has all other arguments. 0: the candidate is a
-     * named scheme. */
+    /* Number of bits of the weights; all other arguments are those of the scheme. 0: the candidate
+     * is a named scheme. */
     int bits;
     char name[16];              // name of the scheme, such as "NVFP4A16"; "" if bits is not 0
     osh_q_args weights, inputs; // arguments of a named scheme
@@ -31,10 +31,13 @@ struct osh_modifier {
     osh_matcher *ignored;   // own
     osh_matcher *targets; // own: matcher of the targets of all schemes, one scheme after the other
     int *target_scheme;     // own: index of the scheme of each target
-    osh_q_args cache;       // kv_cache_scheme, or the input_activations of the group for attention
-    bool queries;           // `cache` comes from a group for attention
-    bool has_config;        // the recipe has `scheme` or `config_groups` for the modifier
-    bool best;              // its quality is best
+    /* Arguments of the keys and values of attention: kv_cache_scheme, or the input_activations of a
+     * config group for attention. */
+    osh_q_args cache;
+    /* True: `cache` is from a config group and also applies to queries. */
+    bool queries;
+    bool has_config;        // true: the recipe has `scheme` or `config_groups` for the modifier
+    bool best;              // true: the quality of the modifier is best
     /* True if a later GPTQModifier without schemes of its own uses the schemes of this modifier. */
     bool replaced;
     osh_candidate *candidates; // own: candidates for --target-bits; n 0: any number of bits
@@ -108,7 +111,7 @@ const struct osh_tune_rule *osh_modifier_tunes(const osh_modifier *m);
 const char *osh_modifier_step(const osh_modifier *m, int k); // returns the name of step k, or NULL
 /* Quantizes n jobs by rounding to nearest, with the schemes and the arithmetic of m. */
 osh_status osh_modifier_round(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n);
-/* Returns what the check of the output requires of a weight that m has pruned. */
+/* Returns the properties that the check of the output requires of a weight that m has pruned. */
 static inline osh_prune_rule osh_modifier_prune_rule(const osh_modifier *m, double sparsity)
 {
     return m->type->pruner->rule(m, sparsity);
@@ -117,7 +120,7 @@ static inline osh_asks osh_modifier_asks(const osh_modifier *m)
 {
     return m->type->asks ? m->type->asks(m) : (osh_asks){0};
 }
-/* Returns NULL if no modifier has this name. */
+/* Returns the type of the modifier with this name; NULL: there is none. */
 const osh_modifier_type *osh_modifier_find(const char *name);
 /* Returns the quantizer that rounds to nearest, without a Hessian. */
 const osh_modifier_type *osh_modifier_nearest(void);

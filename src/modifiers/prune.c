@@ -188,7 +188,7 @@ static osh_status owl_resolve(osh_ctx *cx, prune *p, const char *name)
 {
     osh_status rc = OSH_OK;
     osh_owl *o = &p->owl;
-    /* False for 0, and for NAN, which means that the key is absent. */
+    /* true if the key is above 0; a missing key is NAN, for which the comparison is false */
     bool m = o->m > 0, lmbda = o->lmbda > 0;
     if ((o->asked || m || lmbda || o->n_shares) && !(o->asked && m && lmbda))
         OSH_FAIL(cx, OSH_E_USAGE,
@@ -363,8 +363,8 @@ static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const p
     *u = NULL;
     for (int64_t i = 0; i < I; i++) {
         dead[i] = d[i * (I + 1)] == 0;
-        // H of the reference is 2 / n_samples X^T X. Its diagonal is set to 1, which is n_samples /
-        // 2 in X^T X.
+        // The reference sets the diagonal of 2 / n_samples X^T X to 1. In X^T X this is n_samples /
+        // 2.
         if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples;
         mean += d[i * (I + 1)];
     }

@@ -1,7 +1,7 @@
 /* recipe.c - reads the stages of a recipe, the modifiers of each stage and the keys of each
  * modifier (llmcompressor/recipe/recipe.py). Keys of the top level end in _stage, keys of a stage
- * in _modifiers. Modifiers have the order in which they are in the file. Other keys and an empty
- * recipe are errors, although LLM Compressor ignores them. */
+ * in _modifiers. Modifiers keep the order of the file. Other keys and an empty recipe are errors,
+ * although LLM Compressor ignores them. */
 #include "modifiers/recipe.h"
 
 #include <string.h>
@@ -121,8 +121,8 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     return rc;
 }
 
-/* Sets *out to the quality of a modifier: the value of its key `quality`, or the default dflt if it
- * does not have this key. Sets *out to NULL if dflt is NULL, too. */
+/* Sets *out to the quality of a modifier: the value of its key `quality`, or the default dflt if
+ * the modifier does not have this key. Sets *out to NULL if dflt is NULL, too. */
 static osh_status modifier_quality(osh_ctx *cx, const struct quality **out, const osh_yaml *body,
                                    const char *dflt, const char *what)
 {

@@ -4,7 +4,7 @@
 #include "modifiers/modifier.h"
 
 typedef struct osh_recipe {
-    osh_modifier *modifiers; // own: modifiers in the order in which they are in the file
+    osh_modifier *modifiers; // own: modifiers in the order of the file
     size_t n;
     /* Text of the recipe that the user gave, or of the recipe made from command line flags. */
     char *text;              // own
@@ -33,8 +33,8 @@ typedef struct osh_recipe_flags {
     // scale for each row
     int64_t num_bits, group_size;
     const char *symmetric;        // "true" or "false"; NULL: the value of the scheme
-    /* Name of the output head. It is added to the ignore list unless a target has this name. NULL:
-     * the model has no head. */
+    /* Name of the output head. The name is added to the ignore list unless a target has this name.
+     * NULL: the model has no head. */
     const char *head;
 } osh_recipe_flags;
 osh_status osh_recipe_of_flags(osh_ctx *cx, osh_recipe **out, bool *spared,

@@ -6,8 +6,8 @@
 #include "base/buf.h"
 #include "modifiers/recipe.h"
 
-/* Writes `indent` spaces, the key and the list s. If `more` is not NULL, it is the last item of the
- * list. */
+/* Writes `indent` spaces, the key and the list s. `more`: an additional last item of the list;
+ * NULL: none. */
 static osh_status put_list(osh_ctx *cx, osh_buf *b, int indent, const char *key, const osh_strs *s,
                            const char *more)
 {
@@ -84,7 +84,7 @@ static osh_status flags_put_group(osh_ctx *cx, osh_buf *b, const osh_q_scheme *s
     if (w->strategy == OSH_Q_GROUP)
         OSH_TRY(osh_buf_printf(cx, b, ", group_size: %lld", (long long)w->group_size));
     OSH_TRY(osh_buf_printf(cx, b, "}\n"));
-    // if a preset with integer weights quantizes inputs, they are dynamic with strategy token
+    // if a preset with integer weights quantizes inputs, the inputs are dynamic with strategy token
     if (in->present)
         OSH_TRY(osh_buf_printf(
             cx, b,

@@ -301,8 +301,8 @@ static osh_status read_cache(osh_ctx *cx, osh_modifier *m, const osh_yaml *y, co
     snprintf(where, sizeof where, "%.100s:%d:%d", what, y->line, y->column);
     OSH_TRY(read_args(cx, &m->cache, y, "kv_cache_scheme", false, what));
     OSH_TRY(osh_q_cache_check(cx, &m->cache, where));
-    // True if the recipe names an observer. If it does not, the observer in config.json is null, as
-    // in LLM Compressor, and scales are found with minmax.
+    // True if the recipe names an observer. If the recipe names none, the observer in config.json
+    // is null, as in LLM Compressor, and scales are found with minmax.
     bool named = false;
     for (size_t i = 0; y->kind == OSH_Y_MAP && i < y->n; i++)
         named |= y->keys[i]->text && !strcmp(y->keys[i]->text, "observer") &&

@@ -77,7 +77,7 @@ static osh_status rotate_key(osh_ctx *cx, osh_rotate *a, const char *key, const 
     *known = true;
     if (!strcmp(key, "transform_block_size")) {
         OSH_TRY(block_read(cx, a, v, what));
-    // LLM Compressor does not support `true` for these keys; here it is an error, too
+    // `true` is an error: LLM Compressor does not support this value for these keys either
     } else if (!strcmp(key, "randomize") || !strcmp(key, "learnable")) {
         if (v->kind != OSH_Y_BOOL || v->b)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,

@@ -1,11 +1,11 @@
 /* smoothquant.c - SmoothQuantModifier: Xiao et al., "SmoothQuant: Accurate and Efficient
  * Post-Training Quantization for Large Language Models" (arXiv 2211.10438), as in
- * llmcompressor/modifiers/transform/smoothquant/base.py. s is the factor of channel c of a layer's
- * output x, which Linears with weights W read:
+ * llmcompressor/modifiers/transform/smoothquant/base.py. x is the output of a layer, W are the
+ * weights of the Linears that read x, and s is the factor of channel c:
  *
  *   a = max x[c] - min x[c]              over all tokens
  *   w = 2 max |W[., c]|                  over all Linears that read x
- *   s = a^strength / w^(1 - strength)    a if w is 0; at least 1e-5
+ *   s = a^strength / w^(1 - strength)    or a if w is 0; at least 1e-5
  *
  * a = 64, w = 4 and strength 0.5 give s = 4: channel c of the layer's weight is divided by 4, and
  * column c of the Linears is multiplied by 4. With algorithm log_equalization (arXiv 2308.15987) s

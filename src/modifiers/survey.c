@@ -1,5 +1,5 @@
-/* survey.c - estimates the loss of a weight under several schemes. A candidate that rounds a weight
- * W [O, I] with inputs of Hessian H to Q loses about
+/* survey.c - estimates the loss of a weight under several schemes. If a candidate rounds a weight W
+ * [O, I] to Q, and the inputs have the Hessian H, the loss is about
  *
  *   sum over rows and columns of (Q - W)^2 c_j
  *
@@ -10,15 +10,15 @@
  * large as that of rounding to nearest. Later columns compensate a part of it; the remaining loss
  * is c_j times the squared error. So one factorization is enough for all candidates. Rounding to
  * nearest: c_j = H_jj, as if the errors of different columns were independent. For OSH_SURVEY_BITS
- * bits, c_j = H_jj is always used. The effect of this rounding on the model's predictions can be
- * measured, and from the effect and this loss follows the importance of the Linear.
+ * bits, c_j is always H_jj. The run can measure how this rounding changes the model's loss. The
+ * measured change divided by this estimate is the importance of the Linear.
  *
- * Candidates that are named schemes may also round inputs. The loss from rounding an input is the
- * sum over all columns j of v_j, the variance of the rounding error, times the mean square of the
+ * Candidates that are named schemes may also round inputs. Rounding an input loses the sum over all
+ * columns j of v_j times g_j. v_j is the variance of the rounding error, g_j the mean square of the
  * gradient of the loss at column j (care_in). If care_in is unknown, this loss is the sum above
- * with W instead of Q - W and v_j instead of c_j. s is the distance between neighbouring codes and
- * t the largest code. Inputs have groups of g columns. A is, for the group of column j, the sum
- * over all tokens of the token's largest squared input in the group:
+ * with W in the place of Q - W and v_j in the place of c_j. s is the distance between neighbouring
+ * codes and t the largest code. Inputs have groups of g columns. A is, for the group of column j,
+ * the sum over all tokens of the token's largest squared input in the group:
  *
  *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj)
  *

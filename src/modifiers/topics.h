@@ -4,9 +4,10 @@
 
 typedef struct osh_topic {
     const char *name, *also; // also: another name, or NULL
-    /* does: line for the list of topics; text: without the newline at its end. */
+    /* does: line for the list of topics; text: the topic, without a newline at the end. */
     const char *does, *text;
 } osh_topic;
 extern const osh_topic osh_topics[];            // a row whose name is NULL ends the table
-const osh_topic *osh_topic_find(const char *name); // ignores case; NULL: there is none
+/* Returns the topic called `name` (ignoring case), or NULL. */
+const osh_topic *osh_topic_find(const char *name);
 #endif

@@ -2,8 +2,9 @@
  *
  *   in[0] x [N, F]     out y [N, F]     y may be x
  *
- *   relu    max(x, 0)
- *   relu2   max(x, 0)^2 others  the functions of glu.c
+ *   relu     max(x, 0)
+ *   relu2    max(x, 0)^2
+ *   others   the functions of glu.c
  *
  * The result is computed in f32 and rounded once. Shapes: N tokens of the batch, F
  * intermediate_size. */

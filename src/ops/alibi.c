@@ -1,5 +1,5 @@
 /* alibi.c - appends two channels to each head of q or of k. Their product adds a bias to each
- * attention score that is linear in the position of the key (ALiBi).
+ * attention score. The bias is linear in the position of the key (ALiBi).
  *
  *   in[0] x [N, H*Dh]     out y [N, H*(Dh + 2)]
  *
@@ -12,11 +12,11 @@
  * most H:
  *
  *   Bloom    2^(-8 (h + 1) / n) for h < n, then 2^(-4 (2 (h - n) + 1) / n)
- *   MPT      2^(-most (h + 1) / n), with n the least power of 2 that is at least H. If n is not
- *            H, first for odd h, then for even h
+ *   MPT      2^(-most (k + 1) / n), with n the least power of 2 that is at least H: k = h if
+ *            n = H, else k = 1, 3, 5, ... for the first heads, then 0, 2, 4, ...
  *
- * transformers' build_alibi_tensor and build_mpt_alibi_tensor. N: tokens of the batch, H: heads,
- * Dh: channels of a head. */
+ * The slopes are those of transformers' build_alibi_tensor and build_mpt_alibi_tensor. N: tokens of
+ * the batch, H: heads, Dh: channels of a head. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"

@@ -263,7 +263,7 @@ static bool attention_limits(const void *attr, int k)
     return k == 0 && ((const osh_attention_attr *)attr)->softcap > 0;
 }
 
-/* Returns the number of unmasked pairs (query, key) over all samples.|window: tokens of a sliding
+/* Returns the number of unmasked pairs (query, key) over all samples. window: tokens of a sliding
  * window; chunk: tokens of a chunk; 0: none. */
 static double attended_pairs(const osh_seqs *d, int64_t window, int64_t chunk)
 {

@@ -11,9 +11,9 @@
  *   S = S + k (sigmoid(b) (v - k S))
  *   y = q S
  *
- * transformers' recurrent_kimi_delta_attention. The state and all sums are double. q, k and the
- * factors of the state are rounded to f32, and sigmoid(b) to the dtype of x. y is rounded to f32
- * and then to its dtype. N: tokens of the batch. */
+ * The formulas are those of transformers' recurrent_kimi_delta_attention. The state and all sums
+ * are double. q, k and the factors of the state are rounded to f32, and sigmoid(b) to the dtype of
+ * x. y is rounded to f32 and then to its dtype. N: tokens of the batch. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
@@ -81,7 +81,8 @@ static void channel_load(channel_token *to, const osh_op_args *a, int64_t t, int
     }
 }
 
-/* Computes head h of one sample. `room`: the state [D, D] in double, in floats. */
+/* Computes head h of one sample. The memory `room`, an array of floats, contains the state [D, D]
+ * in double. */
 static void channel_head(const osh_op_args *a, const osh_tile *seq, int64_t h, float *room)
 {
     const osh_channel_delta_attr *at = a->attr;
@@ -136,7 +137,8 @@ static size_t channel_state(const void *attr, const int64_t *in_width, int64_t n
     return (size_t)(at->heads * at->dim * at->dim) * sizeof(double);
 }
 
-/* 7 operations for each element of a head's matrix S: decay, query, correction, output. */
+/* Returns the number of operations: 7 for each element of a head's matrix S and each token (decay,
+ * query, correction, output). */
 static double channel_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                             const osh_op_load *load)
 {

@@ -3,7 +3,7 @@
  *   in[0] x [N, D]     out s F32 [2, D], in place: sum = row 0 - row 1
  *
  * This is the statistic of AWQ (llmcompressor awq/base.py cache_smooth_activations_hook). Row 1 is
- * the sum of the rounding errors of row 0 (Kahan summation). Without it, a sum over a million
+ * the sum of the rounding errors of row 0 (Kahan summation). Without row 1, a sum over a million
  * tokens would lose digits. Values are added token by token, so the result does not depend on
  * batches. Shapes: N tokens of the batch, D elements per token. */
 #include "ops/kernel.h"

@@ -43,8 +43,8 @@ static osh_status clamp_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const float *dy = a->dout[0]->data;
     osh_dtype dt = a->in[0]->dtype;
+    /* x: own, in f32, [N, D]. */
     float *x = NULL, limit = osh_round_to((float)((const osh_clamp_attr *)a->attr)->limit, dt);
-    // x: in f32, [N, D]; own
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     for (int64_t i = 0; i < osh_tensor_numel(a->in[0]); i++)

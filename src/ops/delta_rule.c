@@ -59,7 +59,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 void osh_delta_gates(float gates[2], const float in[4], const osh_delta_rule_attr *at, osh_dtype dt)
 {
     double x = (double)in[0] + in[3];
-    // softplus; above torch's threshold 20 it is x
+    // softplus(x), for which torch uses x above the threshold 20
     double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
     gates[0] = (float)osh_math_exp(-osh_math_exp(in[2]) * soft);
     gates[1] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)in[1]))), dt);
@@ -319,7 +319,8 @@ done:
     return rc;
 }
 
-/* 7 operations for each element of a head's matrix S: decay, query, correction, output. */
+/* Returns the number of operations: 7 for each element of a head's matrix S and each token (decay,
+ * query, correction, output). */
 static double delta_rule_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                                const osh_op_load *load)
 {

@@ -2,9 +2,10 @@
  *
  *   in[0] ids I32 [N]     in[1] w [V, D]     out y [N, D]
  *
- * Like torch.nn.Embedding. A row is copied bit for bit if w has the dtype of y; if not, the row is
- * rounded to the dtype of y. An id outside [0, V) is an error, because the tokenizer then does not
- * fit the model. Shapes: N tokens of the batch, V vocabulary size, D elements per token. */
+ * The op does the same as torch.nn.Embedding. A row is copied bit for bit if w has the dtype of y;
+ * if not, the row is rounded to the dtype of y. An id outside [0, V) is an error, because the
+ * tokenizer then does not fit the model. Shapes: N tokens of the batch, V vocabulary size, D
+ * elements per token. */
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 

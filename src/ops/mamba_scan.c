@@ -7,9 +7,9 @@
  *
  *   d = softplus(dt + dt_bias)     Z = exp(-exp(A_log) d) Z + d x B     y = Z C + D x
  *
- * Z is 0 before the sample's first token. transformers' mamba_selective_scan (Mamba, Falcon Mamba,
- * Jamba). dt + dt_bias and softplus are rounded to the dtype of x; all else is double, and y is
- * rounded once. N: tokens of the batch, I: channels. */
+ * Z is 0 before the sample's first token. The formulas are those of transformers'
+ * mamba_selective_scan (Mamba, Falcon Mamba, Jamba). dt + dt_bias and softplus are rounded to the
+ * dtype of x; all else is double, and y is rounded once. N: tokens of the batch, I: channels. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
@@ -216,7 +216,8 @@ static size_t mamba_grad_scratch(const void *attr, const int64_t *in_width, int6
            (size_t)n_tokens * sizeof(osh_tile);
 }
 
-/* Operations per token and element of the state; exp counts as one operation. */
+/* Returns the number of operations: 7 for each element of the state and each token; exp counts as
+ * one. */
 static double mamba_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                           const osh_op_load *load)
 {

@@ -4,10 +4,11 @@
  *
  *   first    m = max(s); the weight of the expert is softmax over the e with
  *            (m - s_e) / max(|s_e|, m) <= 2 jitter
- *   second   the same without the first expert, of the largest remaining logit
+ *   second   the same without the first expert: m is the largest remaining logit
  *
- * transformers' PhimoeTopKRouter (Phi-3.5-MoE) without training. Of equal logits the lower index is
- * first. The two weights do not sum to 1. Shapes: N tokens of the batch, E experts. */
+ * The choice is that of transformers' PhimoeTopKRouter (Phi-3.5-MoE) without training. Of equal
+ * logits the lower index is first. The two weights do not sum to 1. Shapes: N tokens of the batch,
+ * E experts. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"

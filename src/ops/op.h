@@ -39,8 +39,8 @@ typedef struct osh_op_rows {
 
 /* The earlier tokens of a sample that is computed in several calls. Each call gets some tokens (a
  * piece) in in[]: row r of in[] is token n + r of the sample. The state contains values of earlier
- * tokens that the op needs, such as keys and values. It is 0 before the first piece, and the op
- * updates it. */
+ * tokens that the op needs, such as keys and values. The state is 0 before the first piece, and the
+ * op updates the state. */
 typedef struct osh_op_past {
     int64_t n;    // number of earlier tokens
     int64_t room; // capacity: largest number of tokens of the sample, all pieces together
@@ -56,8 +56,8 @@ typedef struct osh_op_args {
     const void *attr;                    // attributes of the op
     const osh_seqs *seqs;                // NULL: the batch is one sample
     const osh_op_rows *rows; // rows to compute, for ops with `by_rows` on a device; NULL: all rows
-    /* If it is not NULL, in[] contains the next tokens of one sample, and `past` describes its
-     * earlier tokens (on the host only). NULL: in[] contains whole samples. */
+    /* Not NULL: in[] contains the next tokens of one sample, and `past` describes its earlier
+     * tokens (on the host only). NULL: in[] contains whole samples. */
     const osh_op_past *past;
 } osh_op_args;
 
@@ -74,7 +74,7 @@ typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 typedef struct osh_grad_args {
     const osh_tensor *in[OSH_OP_MAX_IN];
     const osh_tensor *dout[OSH_OP_MAX_OUT];
-    osh_tensor *din[OSH_OP_MAX_IN]; // NULL: this gradient is not computed
+    osh_tensor *din[OSH_OP_MAX_IN]; // F32: gradients of in[]; NULL: not computed
     const void *attr;
     const osh_seqs *seqs;
     bool rough;     // true: the kernel may round dout to the dtype of in[0] before it multiplies
@@ -123,7 +123,8 @@ enum { // traits of an op, as bits that can be combined
     /* A router: out[0] has the weights of experts for each token; attr begins with an
      * osh_moe_router_attr. */
     OSH_OP_ROUTES = 1 << 14,
-    /* out[0] = in[0] + in[1] times the expert's weight in in[2], in[1] the output of an expert. */
+    /* out[0] = in[0] + in[1] times the expert's weight in in[2]; in[1] is the output of an
+     * expert. */
     OSH_OP_COMBINES = 1 << 15,
     /* Rows of out[0] are 0 for tokens that the router does not send to the expert. */
     OSH_OP_PICKS_ROWS = 1 << 16,
@@ -191,7 +192,8 @@ typedef struct osh_op {
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 
     unsigned traits;    // OSH_OP_* bits: properties of the op that other folders ask for
-    /* Returns the number of floating-point operations for `load`. NULL: they are not counted. */
+    /* Returns the number of floating-point operations for `load`. NULL: operations of this op are
+     * not counted. */
     double (*flops)(const void *attr, const int64_t *in_width, int64_t out_width,
                     const osh_op_load *load);
     /* Returns true if factors of the channels of in[k] become the same factors of the channels of
@@ -208,7 +210,7 @@ static inline bool osh_op_is(const osh_op *op, unsigned traits) // true if op ha
 {
     return (op->traits & traits) != 0;
 }
-/* The rows of the table of ops. Code that runs an op itself uses them. */
+/* The rows of the table of ops, for code that runs an op without a graph. */
 #define OSH_OP(x) extern const osh_op osh_op_##x;
 #include "ops/ops.def"
 #undef OSH_OP
@@ -220,7 +222,8 @@ const osh_op *osh_op_find(const char *name); // returns NULL if no op has this n
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
 /* Runs the CUDA kernel if out[0] is on a device, else the fastest kernel of the host. If a->past is
- * set, runs osh_op.next. Fails with OSH_E_INTERNAL if the op has no such function. */
+ * set, runs osh_op.next. Fails with OSH_E_INTERNAL if the op does not have the function that is
+ * needed. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
 /* Returns an upper bound of the host bytes that osh_op_grad allocates for n_tokens tokens, in at
  * most 8 blocks, without the allocator's overhead per block. */

@@ -4,8 +4,8 @@
 #define OSH_PEAK_H
 #include "ops/op.h"
 
-/* A measurement of fewer seconds is a trial of the command: it uses a few MiB of memory and of a
- * file instead of hundreds, which may fit in a cache. */
+/* A measurement of fewer seconds only tries the command. Instead of hundreds of MiB of memory and
+ * of a file, it uses a few MiB, which may fit in a cache. */
 #define OSH_PEAK_SHORT 0.1
 
 /* Measures floating-point operations per second of all threads together. Each thread multiplies its

@@ -1,5 +1,5 @@
 /* position_scale.c - multiplies each row by a factor that grows with the position of the token.
- * Llama 4 multiplies the queries of layers without rope.
+ * Llama 4 multiplies the queries of layers without rope by this factor.
  *
  *   in[0] x [N, D]     out y [N, D] = x * (1 + beta ln(1 + floor((position + 1) / original)))
  *   position: index of the token in its sample

@@ -101,8 +101,8 @@ static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_att
 }
 
 /* Rotates all heads of x, a tensor with the shape of `like`. `way` is the factor of the angle. If
- * it is 1, the result is rounded to the dtype of `like`. If it is -1 (for gradients), the result is
- * not rounded. */
+ * `way` is 1, the result is rounded to the dtype of `like`. If `way` is -1 (for gradients), the
+ * result is not rounded. */
 static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const osh_seqs *seqs,
                                 const osh_rope_attr *at, int way)
 {

@@ -227,7 +227,8 @@ done:
     return rc;
 }
 
-/* 5 operations for each element of a head's state: decay, update, output. */
+/* Returns the number of operations: 5 for each element of a head's state and each token (decay,
+ * update, output). */
 static double ssm_scan_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                              const osh_op_load *load)
 {

@@ -55,7 +55,7 @@ extern const osh_stat_type osh_stat_channel_range;
 extern const osh_stat_type osh_stat_sample_ranges;
 /* Number of tokens that a router sends to each expert, I64 [n]. */
 extern const osh_stat_type osh_stat_routes;
-/* Sums that the collector itself computes (no op `feed`), F64 [n]. */
+/* Sums, F64 [n]. `feed` is NULL: the collector itself computes the sums. */
 extern const osh_stat_type osh_stat_sums;
 size_t osh_stat_type_count(void);
 const osh_stat_type *osh_stat_type_at(size_t i);

@@ -6,8 +6,8 @@
  *   x > 0    y = p x^2 + beta x                            p = log(1 + e^alpha_p)
  *   else     y = n (e^min(x, eps) - 1 - x) + beta x        n = beta + log(1 + e^alpha_n)
  *
- * transformers' XIELUActivation without its CUDA library. The result is computed in double and
- * rounded once. Shapes: N tokens of the batch, F intermediate_size. */
+ * The formulas are those of transformers' XIELUActivation without its CUDA library. The result is
+ * computed in double and rounded once. Shapes: N tokens of the batch, F intermediate_size. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"

@@ -9,7 +9,7 @@ void osh_best_begin(osh_inputs *in)
 {
     static char linear[] = "Linear", *items[] = {linear};
     static const osh_strs linears = {items, 1};
-    bool layers = false; // true if some modifier learns from the output of decoder layers
+    bool layers = false; // true if a modifier learns from the output of decoder layers
     in->best = false;
     for (size_t i = 0; i < in->recipe->n; i++) {
         const osh_modifier *m = &in->recipe->modifiers[i];

@@ -31,7 +31,7 @@ static bool blocks_learn(const osh_plan *p)
     return false;
 }
 
-/* Returns why the samples of a calibrated run are not divided; NULL: they are. */
+/* Returns the reason why samples are not divided in a calibrated run; NULL: they are divided. */
 static const char *samples_not(const osh_plan *p)
 {
     if (p->in.on_device) return "work on a GPU is not divided";
@@ -177,8 +177,8 @@ done:
     return rc;
 }
 
-/* Returns a hash of the decisions on which the steps depend. It must be equal on all ranks. h: hash
- * of earlier steps. */
+/* Continues the hash h with the decisions on which the steps of schedule s depend. The result must
+ * be equal on all ranks. */
 static uint64_t steps_sum(const osh_schedule *s, const osh_memory *m, uint64_t h)
 {
     for (int i = 0; i < s->n_visits; i++) {

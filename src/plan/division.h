@@ -13,14 +13,14 @@ typedef enum {
 } osh_division_kind;
 typedef struct osh_division {
     osh_division_kind kind;
-    const char *not; // static text: why nothing is divided
+    const char *not; // static text: the reason why nothing is divided
 } osh_division;
 osh_division osh_divide(const osh_plan *p);
 /* Returns a text such as "the files of the output are divided". If `not` is set, it completes the
  * text. */
 const char *osh_division_text(const osh_division *d);
 /* The next two functions return the number of ranks of the job, and the largest number on one
- * node. In a run these are the ranks that run; in `oneshot plan` they are --ranks and
+ * node. In a run they count the processes that run; in `oneshot plan` they return --ranks and
  * --ranks-per-node. */
 int osh_plan_n_ranks(const osh_plan *p);
 int osh_plan_ranks_per_node(const osh_plan *p);
@@ -34,7 +34,7 @@ static inline bool osh_divide_sample(const osh_groups *g, const osh_ranks *ranks
 }
 /* Sets owner [n] to the rank that does each piece of work. The most costly piece is assigned first,
  * and each piece is assigned to the rank with the least work so far. Pieces of cost 0 are assigned
- * to rank 0. cost [n] */
+ * to rank 0. cost [n]: cost of each piece, in any unit. */
 osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks);
 /* Sets writer [shards of the output] to the rank that writes each file, balanced by bytes. done
  * [output tensors]: true for tensors that need no more work; NULL: none. */
@@ -45,7 +45,7 @@ osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const b
  * appends the checksums of the other files. */
 osh_status osh_shards_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck);
 osh_status osh_source_tell(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck);
-/* Fails on each rank whose plan differs from that of rank 0: other files of the source, or other
- * steps. */
+/* Fails on each rank whose plan differs from the plan of rank 0: the files of the source differ, or
+ * the steps differ. */
 osh_status osh_plan_agree(osh_ctx *cx, const osh_plan *p, osh_ranks *ranks);
 #endif

@@ -3,7 +3,8 @@
 
 #include "plan/division.h"
 
-/* Number of bytes of a sum that are sent at once, or one row if it has more. */
+/* Size in bytes of a tile, the rows of a sum that are sent at once. If one row is larger, a tile is
+ * one row. */
 enum { TILE_BYTES = 1 << 20 };
 
 /* Returns the first row after a tile that begins with row `first`. */

@@ -1,6 +1,6 @@
 /* gradients.h - decides whether a survey uses gradients. A survey is a run that measures the losses
- * of candidate schemes. It can multiply these losses by gradients, which show how much the loss of
- * the next token depends on an output of a Linear (eval/gradients.h measures them). */
+ * of candidate schemes. The run can multiply these losses by gradients, which show how much the
+ * loss of the next token depends on an output of a Linear (eval/gradients.h measures them). */
 #ifndef OSH_PLAN_GRADIENTS_H
 #define OSH_PLAN_GRADIENTS_H
 #include "plan/plan.h"

@@ -1,5 +1,5 @@
-/* identity.c - lists and compares the fields that decide the bytes of an output. A shard is
- * identified by its size and header. Its tensors are identified when they are read
+/* identity.c - lists and compares the fields that decide the bytes of an output. A field identifies
+ * a shard by its size and header. The tensors of a shard are identified when they are read
  * (output/origin.c). */
 #include "plan/identity.h"
 
@@ -111,7 +111,8 @@ static const char *identity_value(const osh_identity *id, const char *name)
     return NULL;
 }
 
-/* Adds the file of the source if it exists and is not a shard, which is already a field. */
+/* Adds a field for a file of the source. Adds nothing if the file does not exist or is a shard;
+ * shards have their own fields. */
 static osh_status identity_add_if_there(osh_ctx *cx, osh_identity *id, const char *dir,
                                         const char *name)
 {
@@ -128,7 +129,7 @@ done:
 }
 
 /* Adds all files of the source except config.json. README.md is included, because the output's
- * README.md repeats its licence. */
+ * README.md repeats the licence of the source. */
 static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
@@ -300,7 +301,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
         draws |= (p->match.linears[i].wants & OSH_STAT_BLOCK) != 0;
     if (draws) FIELD("seed", "%lld", (long long)p->in.opt->seed);
     FIELD("arithmetic", "%s", p->in.arithmetic == OSH_ARITH_F32 ? "f32" : "reference");
-    // with --indivisible pad, the template decides where zeros are added
+    // adds the templates also with --indivisible pad: they decide where zeros are added
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE || p->in.ck->config->n_sizes)
         OSH_TRY(identity_add_templates(cx, id, p));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {

@@ -6,7 +6,7 @@
 #include "plan/plan.h"
 
 /* Version of the records in the journal. It increases when the layout of a record changes, because
- * a run cannot continue with other records. */
+ * a run cannot continue with records of another layout. */
 enum { OSH_IDENTITY_JOURNAL = 2 };
 
 typedef struct osh_identity {

@@ -14,7 +14,7 @@ typedef struct osh_mark {
 const char *osh_mark_pattern(const char *item);
 /* Returns the length of NAME in bytes; 0: the item has no NAME. */
 int osh_mark_name_length(const char *item);
-/* Returns -1 if no subgraph has the name. */
+/* Returns the index of the subgraph with this name; -1: there is none. */
 int osh_mark_index(const osh_plan *p, const char *subgraph);
 /* Sets p->marks from --checkpoint. Fails if a pattern matches nothing. */
 osh_status osh_plan_marks(osh_ctx *cx, osh_plan *p);

@@ -6,7 +6,8 @@
  * loss.
  *
  * The bound is the smallest loss if a step may be done in part. At the first step that does not
- * fit, the fraction of the step that fits is done, and the bound is the loss after it. */
+ * fit, the fraction of the step that fits is done, and the bound is the loss after this
+ * fraction. */
 #include "plan/mixed.h"
 
 #include <ctype.h>

@@ -16,10 +16,10 @@ typedef struct osh_mixed_unit {
     /* Loss that the survey measured; after osh_mixed_weigh or osh_mixed_by_gradients: change of the
      * model's loss. */
     double loss[OSH_CANDIDATES];
-    /* Loss that the survey measured for the rounding of `effect`: sum of osh_losses.all over the
-     * unit's Linears. */
+    /* Loss that the survey measured for rounding to OSH_SURVEY_BITS bits, the rounding of `effect`:
+     * sum of osh_losses.all over the unit's Linears. */
     double rounded;
-    double effect;       // measured change of the model's loss when only this unit is rounded
+    double effect;       // change of the model's loss when only this unit is rounded
     int chosen;
 } osh_mixed_unit;
 
@@ -35,7 +35,7 @@ typedef struct osh_mixed {
     /* n_weights: number of weights of all units.
      * bytes: size of the chosen candidates, at most `limit`. */
     int64_t n_weights, limit, bytes;
-    /* loss: of the chosen candidates.
+    /* loss: sum of the losses of the chosen candidates.
      * bound: no choice within the limit has a smaller loss. */
     double loss, bound;
     /* Points along the convex hull, from the smallest size to the largest. */

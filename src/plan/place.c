@@ -108,8 +108,8 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
                    : osh_cuda_stage_open(cx, p->in.device, p->in.opt->use_gds);
     }
     if (device_is_auto(p->in.opt->device) || !strcmp(p->in.opt->device, "cpu")) return OSH_OK;
-    /* own: a GPU that does no work. It is opened to fail if the user asked for a GPU and there is
-     * none. */
+    /* own: a GPU that does no work. osh_cuda_open fails if there is no GPU, and a user who asked
+     * for a GPU must get this error. */
     osh_device *asked = NULL;
     osh_status rc = osh_cuda_open(cx, &asked, p->in.ordinal, 0);
     osh_device_close(cx, asked);

@@ -73,7 +73,7 @@ done:
     return rc;
 }
 
-/* Replaces the recipe by the one in opt->chosen, in which a survey has chosen a scheme for each
+/* Replaces the recipe by the recipe opt->chosen, in which a survey has chosen a scheme for each
  * module. */
 static osh_status recipe_take_choice(osh_ctx *cx, osh_plan *p)
 {
@@ -217,7 +217,8 @@ done:
     return rc;
 }
 
-/* Fails if no token counts. Warns about samples without a counted token. */
+/* For --loss-mask answers: fails if no token counts in the statistics. Warns about samples without
+ * such a token. */
 static osh_status plan_check_answers(osh_ctx *cx, osh_inputs *in)
 {
     int64_t none = 0;
@@ -282,8 +283,8 @@ done:
     return rc;
 }
 
-/* Warns about modules whose inputs are not compared with the original model, but would be with
- * smaller subgraphs. */
+/* Warns about modules whose inputs are not compared with the original model, but would be compared
+ * if subgraphs were smaller. */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;
@@ -316,7 +317,8 @@ done:
 }
 
 /* With --indivisible pad, adds zeros to the source. The recipe is opened again, because its
- * matchers have counted, and it may name modules of the former graph. */
+ * matchers have already counted matches, and because the recipe may name modules of the former
+ * graph. */
 static osh_status plan_pad(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;

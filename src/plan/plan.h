@@ -19,7 +19,8 @@ typedef struct osh_traversal {
     /* Owns the lists passes, seen, visits and batch_at; other members are copies of the plan's. */
     osh_schedule schedule;
     osh_budget budget;     // owns the list places; other members are copies or views
-    /* work (osh_cost) to observe, to solve and to propagate, summed over all subgraphs. */
+    /* Work in the unit of osh_cost, summed over all subgraphs: [0] to observe, [1] to solve, [2] to
+     * propagate. */
     double work[3];
     double seconds;        // measured duration in seconds
 } osh_traversal;
@@ -60,7 +61,7 @@ osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text);
 
 /* Two functions of place.c that choose and open the device. */
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p); // Sets p->in.on_device from --device
-/* Opens the GPU and allocates its block of memory: the device budget if there is one, else the
- * predicted bytes. */
+/* Opens the GPU and allocates one block of its memory. The size of the block is the device budget
+ * if there is one, else the prediction of the plan. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
 #endif

@@ -97,9 +97,9 @@ static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, 
     v->budget.memory = (osh_memory){.load_bytes = p->budget.memory.load_bytes};
 }
 
-/* Makes the plan's schedule and budget copies of the traversal with the highest host peak. Peaks
- * are the maximum over all traversals. read_bytes is the sum, because each traversal reads its
- * weights again. */
+/* Copies the schedule and the budget of the traversal with the highest host peak to the plan. Then
+ * sets the peaks to the maximum over all traversals, and read_bytes to the sum, because each
+ * traversal reads its weights again. */
 static void traversals_summarize(osh_ctx *cx, osh_plan *p)
 {
     osh_memory *all = &p->budget.memory;

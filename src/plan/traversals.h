@@ -8,7 +8,7 @@
  *
  * Each traversal has its own schedule and budget. The subgraphs and the output are the same in all
  * traversals. For display, the plan shows the schedule and the budget of the traversal with the
- * highest peak, but its peaks are the maximum over all traversals, and its read bytes are the
+ * highest peak. Only the peaks are the maximum over all traversals, and the read bytes are the
  * sum. */
 #ifndef OSH_TRAVERSALS_H
 #define OSH_TRAVERSALS_H

@@ -1,4 +1,4 @@
-/* adapter.c - opens a LoRA adapter of PEFT and finds the weights that it changes.
+/* adapter.c - opens a LoRA adapter of PEFT and finds the weights that the adapter changes.
  *
  *   base_model.model.X.lora_A.weight [r, I]         with lora_B.weight [O, r]: update of X.weight
  *   base_model.model.X.lora_embedding_A [r, V]      with lora_embedding_B [D, r]: of an embedding
@@ -23,7 +23,7 @@ enum { MAX_CONFIG_BYTES = 16 << 20, MAX_RANK = 1 << 20 };
 
 /* ---- the config ---- */
 
-/* True if the key does not change how the adapter is merged, or is read below. */
+/* True if the key has no effect on the merge, or if this file reads the key. */
 static bool adapter_knows(const char *key)
 {
     static const char *const known[] = {
@@ -78,8 +78,8 @@ done:
     return rc;
 }
 
-/* Reads the number of the first key of the object `pattern` that matches the module's name as PEFT
- * matches it. Leaves *out unchanged if no key matches. */
+/* The keys of the object `pattern` are patterns of module names. Reads the number of the first key
+ * that matches the module by the rules of PEFT. Leaves *out unchanged if no key matches. */
 static osh_status adapter_take_pattern(osh_ctx *cx, double *out, const osh_adapter *a,
                                        const char *pattern, const char *module)
 {
@@ -140,7 +140,7 @@ static bool lora_is_float(const osh_entry *e)
     return e->dtype == OSH_F32 || e->dtype == OSH_BF16 || e->dtype == OSH_F16;
 }
 
-/* Gets the changed weight <module><tail>, or adds it. */
+/* Sets *out to the changed weight <module><tail>. Adds the weight to the list if it is new. */
 static osh_status adapter_weight(osh_ctx *cx, osh_lora **out, osh_adapter *a, const char *module,
                                  size_t n, const char *tail)
 {
@@ -160,7 +160,7 @@ done:
     return rc;
 }
 
-/* Adds a tensor of the adapter to the weight that it changes. */
+/* Assigns a tensor of the adapter to the weight that the tensor changes. */
 static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
 {
     static const struct { const char *tail; bool embedding, is_b; } tails[] = {
@@ -199,7 +199,8 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
     bool inner = osh_ends_with(name, n, ".base_layer");
     OSH_TRY(adapter_weight(cx, &w, a, name, inner ? n - strlen(".base_layer") : strlen(name),
                            inner ? leaf : ""));
-    if (w->whole || (!inner && (w->a || w->b))) // base_layer is the weight below the update
+    /* A base_layer tensor may have an A and a B, which are then added to it. */
+    if (w->whole || (!inner && (w->a || w->b)))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
                  e->name, (w->whole ? w->whole : w->a ? w->a : w->b)->name);
     w->whole = e;
@@ -311,15 +312,16 @@ done:
     return rc;
 }
 
-/* True if A and B give an update of the shape of the weight (turned: of its transpose). */
+/* True if A and B give an update with the shape of the weight, or, if `turned` is true, with the
+ * shape of the transposed weight. */
 static bool lora_fits(const osh_lora *w, bool turned)
 {
     const int64_t *s = w->base.e->shape;
     return s[turned ? 1 : 0] == w->b->shape[0] && s[turned ? 0 : 1] == w->a->shape[1];
 }
 
-/* Decides which updates are transposed. PEFT decides by the class of the module, whatever
- * fan_in_fan_out is: embeddings, and Conv1Ds, which store [in, out]. */
+/* Decides which updates are transposed: those of embeddings, and those of Conv1Ds, which store [in,
+ * out]. Like PEFT, decides by the class of the module and ignores fan_in_fan_out. */
 static osh_status adapter_turn(osh_ctx *cx, osh_adapter *a)
 {
     osh_status rc = OSH_OK;

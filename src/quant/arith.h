@@ -42,15 +42,15 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
                     const osh_q_scaling *how);
 /* Returns scale i as F32, divided by `global` if the strategy is tensor_group. */
 float osh_q_scale_value(const osh_qparams *p, int64_t i);
-/* Scale i = `value`, rounded to the dtype of the scales. */
+/* Sets scale i to `value`, rounded to the dtype of the scales. */
 void osh_q_scale_put(osh_qparams *p, int64_t i, float value);
 /* Returns the global scale of values whose largest magnitude is amax: rnd(rnd(1 / amax) * 448 * 6)
  * in dt, so that the largest scale of a group is near the largest FP8 number. Returns 1 if the
  * result is not finite. Source: generate_gparam. */
 float osh_q_global_scale(float amax, osh_dtype dt);
 /* Finds the ranges of w [O, I] with the observer of `a`. Allocates and sets p->scale and p->zero.
- * With strategy tensor_group p->global is an input; if it is 0, it is set to the global scale of
- * w. */
+ * With strategy tensor_group p->global is an input; if it is 0, the function sets p->global to the
+ * global scale of w. */
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_args *a, osh_arithmetic ar, const char *what);
 /* Like osh_q_weight_params, for w [O, I] F32 with scales and ranges rounded to how->dt. */

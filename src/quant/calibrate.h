@@ -16,12 +16,12 @@ void osh_calibrate_least(double *lo, double *hi, const osh_histogram *h, const o
 void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                             const double *losses);
 /* Sets [*lo, *hi] to a range that contains `percentile` percent of the values. If `a` is symmetric,
- * it is a percentage of |x|; if not, half of the values outside the range are below the range and
- * half are above it. The range is inside [min, max] of all values. */
+ * `percentile` refers to the values |x|; if not, half of the values outside the range are below the
+ * range and half are above it. The range is inside [min, max] of all values. */
 void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                               double percentile);
-/* Returns hi / scale of a symmetric range [-hi, hi], which is the largest code, or for integers the
- * largest code + 0.5. */
+/* Returns hi / scale for a symmetric range [-hi, hi]: the largest code, or for integers the largest
+ * code + 0.5. */
 double osh_calibrate_top(const osh_q_args *a);
 /* Largest number of bins of an activation's histogram, as a multiple of the initial number of
  * bins. */

@@ -142,7 +142,7 @@ static cJSON *group_object(const osh_q_scheme *s, const char *format)
 }
 
 /* Returns the JSON object of kv_cache_scheme. If `a` names no observer, the value of `observer` is
- * null, unlike in a config group of weights, which then gets the default observer. */
+ * null. (In a config group of weights the value is then the default observer.) */
 static cJSON *cache_object(const osh_q_args *a)
 {
     cJSON *o = a ? args_object(a, false) : cJSON_CreateNull();

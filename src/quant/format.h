@@ -73,8 +73,8 @@ void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64
 void osh_unpack_row(int8_t *codes, int64_t code_step, const uint32_t *words, int64_t word_step,
                     int64_t n, int bits);
 const osh_format *osh_format_find(const char *name); // returns NULL if no format has this name
-/* Returns the format of a scheme. If s->format is set, returns that format, and fails if it cannot
- * store the weights. `what` names the scheme in errors. */
+/* Returns the format of a scheme. If s->format is set, returns that format, and fails if this
+ * format cannot store the weights. `what` names the scheme in errors. */
 osh_status osh_format_infer(osh_ctx *cx, const osh_format **out, const osh_q_scheme *s,
                             const char *what);
 #endif

@@ -2,12 +2,13 @@
  * values.
  *
  * A histogram has two arrays of bins, called halves: for values >= 0 and for values < 0. All bins
- * have the same width: x is in bin floor(|x| / width) of one half. The first values that are not
- * all 0 set the width to their largest |x| divided by the initial number of bins. Later, larger
- * values add bins of the same width. So counts never move between bins, no value is lost, and the
- * order of the values inside a sample has no effect. Example: 4 bins, and samples with largest |x|
- * 2, then 3.2. The width is 0.5. A half has 4 bins after the first sample and 7 after the second.
- * If no more bins are allowed, pairs of bins are merged and the width doubles. */
+ * have the same width: x is in bin floor(|x| / width) of one half. The first sample with a value
+ * other than 0 sets the width: the largest |x| of the sample, divided by the initial number of
+ * bins. Later, larger values add bins of the same width. As long as bins can be added, counts stay
+ * in their bins, no value is lost, and the order of the values inside a sample has no effect.
+ * Example: 4 bins, and samples with largest |x| 2, then 3.2. The width is 0.5. A half has 4 bins
+ * after the first sample and 7 after the second. If no more bins are allowed, pairs of bins are
+ * merged and the width doubles. */
 #ifndef OSH_HISTOGRAM_H
 #define OSH_HISTOGRAM_H
 #include "tensor/tensor.h"

@@ -1,4 +1,5 @@
-/* joint.h - which schemes vLLM's loader of joint experts takes (osh_experts_are_joint). */
+/* joint.h - tells whether vLLM can load joint experts (osh_experts_are_joint) with a given
+ * scheme. */
 #ifndef OSH_JOINT_H
 #define OSH_JOINT_H
 #include "quant/format.h"

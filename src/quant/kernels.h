@@ -19,7 +19,7 @@ typedef struct osh_q_code { // parameters for encoding and decoding a segment
 } osh_q_code;
 
 typedef struct osh_q_run { // consecutive segments of one length, each with its own scale and zero
-    int64_t seg, n;           // elements of a segment; segments
+    int64_t seg, n;           // seg: elements of a segment; n: segments
     const float *scale, *zero; // views [n]
 } osh_q_run;
 enum { OSH_Q_RUN = 64 }; // most segments of a run
@@ -49,7 +49,7 @@ typedef struct osh_q_kernels {
     void (*encode)(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, const osh_q_code *c);
     /* y[i] = rnd((code - zero) * scale), for y [n] of dtype dt. */
     void (*decode)(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, const osh_q_code *c);
-    /* Encode and decode consecutive segments. They do not use c->scale and c->zero. */
+    /* Encode and decode consecutive segments. Both ignore c->scale and c->zero. */
     void (*encode_run)(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
                        const osh_q_code *c);
     void (*decode_run)(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
@@ -60,8 +60,8 @@ typedef struct osh_q_kernels {
 } osh_q_kernels;
 
 extern const osh_q_kernels osh_q_kernels_c;
-/* Call k->encode or k->decode for each segment of a run: the columns of kernels without a faster
- * loop over runs. */
+/* Call k->encode or k->decode for each segment of a run. Kernels without a faster loop over runs
+ * use these functions for encode_run and decode_run. */
 void osh_q_encode_each(uint8_t *codes, const void *x, osh_dtype dt, const osh_q_run *r,
                        const osh_q_code *c, const osh_q_kernels *k);
 void osh_q_decode_each(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
@@ -71,7 +71,7 @@ void osh_q_decode_each(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_
  * not built for x86-64. */
 const osh_q_kernels *osh_q_kernels_avx2(void);
 const osh_q_kernels *osh_q_kernels_avx512(void);
-/* Columns of the AVX2 kernels that the AVX-512 kernels share. */
+/* Functions of the AVX2 kernels that are also members of the AVX-512 kernels. */
 void osh_q_range_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
 void osh_q_ranges_avx2(float *min, float *max, const void *x, osh_dtype dt, int64_t seg, int64_t n);
 int64_t osh_q_params_avx2(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,

@@ -11,7 +11,7 @@
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,f16c")))
 #define INLINE AVX512 __attribute__((always_inline)) static inline
 
-/* ---- 16 values of dtype dt <-> f32; m: elements that exist, all others are 0 ---- */
+/* ---- 16 values of dtype dt <-> f32; m: mask of the elements that exist, all others are 0 ---- */
 INLINE __m512 load16(const void *x, osh_dtype dt, __mmask16 m)
 {
     if (dt == OSH_F32) return _mm512_maskz_loadu_ps(m, x);

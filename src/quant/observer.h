@@ -41,10 +41,10 @@ typedef struct osh_observer {
      * from -max |x| to max |x| if `halves` returns true, else from 0 to max |x|. */
     void (*choose)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a);
     bool (*halves)(const osh_q_args *a);
-    /* For an observer that chooses the range with the smallest loss (osh_calibrate_least):
-     * functions that return the number of candidate ranges, candidate i, and the power of errors in
-     * the loss. An observer with `exact` makes a second pass over all values, when the candidates
-     * are known. */
+    /* Only for observers that choose the range with the smallest loss (osh_calibrate_least). The
+     * next three functions return the number of candidate ranges, candidate i, and the power of
+     * errors in the loss. If `exact` is not NULL, the observer makes a second pass over all values
+     * after the candidates are known. */
     int64_t (*candidates)(const osh_q_args *a);
     void (*candidate)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a,
                       int64_t i);
@@ -54,9 +54,9 @@ typedef struct osh_observer {
     double (*exact)(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
 } osh_observer;
 
-/* Returns NULL if no observer has this name. */
+/* Returns the observer with this name; NULL: there is none. */
 const osh_observer *osh_observer_find(const char *name);
-/* Returns the observer minmax if `a` names no observer. */
+/* Returns the observer that `a` names, or minmax if `a` names none. */
 const osh_observer *osh_observer_of(const osh_q_args *a);
 /* If `a` names no observer, sets the observer that LLM Compressor writes to config.json after
  * calibration: memoryless_minmax for weights, minmax for static activations, no observer for
@@ -72,7 +72,7 @@ osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *g
  * of the message. */
 osh_status osh_q_observer_known(osh_ctx *cx, const char *name, const char *where);
 /* Fails if the observer of `a` does not support the arguments `a`, or if a key of observer_kwargs
- * is unknown or the value of the key is out of range. */
+ * is unknown or has a value out of range. */
 osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where);
 /* Returns the value of a key of observer_kwargs, or the default value of the key. */
 double osh_observer_value(const osh_q_args *a, const char *key);
@@ -107,7 +107,7 @@ bool osh_observer_counts(const osh_q_args *a);
 bool osh_observer_twice(const osh_q_args *a);
 /* Returns the initial number of bins for one sign in the histogram. */
 int64_t osh_observer_bins(const osh_q_args *a);
-/* True if the range of a row does not depend on other rows. False for a search that may end early:
- * it ends for all rows of a tensor in the same step. */
+/* True if the range of a row does not depend on other rows. False for a search with an early end,
+ * because the search ends at the same step for all rows. */
 bool osh_observer_by_rows(const osh_q_args *a);
 #endif

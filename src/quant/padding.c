@@ -13,7 +13,7 @@ struct osh_padding {     // a tensor with zeros
     osh_checkpoint *ck;  // view
     osh_ckpt_tensor of;  // the stored tensor; of.e is NULL if `make` is not NULL
     osh_entry base;      // the tensor without zeros; name: view
-    osh_ckpt_make make;  // computes rows of a virtual tensor without zeros; NULL: it is stored
+    osh_ckpt_make make;  // computes rows of a virtual tensor without zeros; NULL: not virtual
     void *user;          // argument of `make`
     osh_grown rows, columns;
 };

@@ -3,8 +3,8 @@
 #define OSH_QUANT_PADDING_H
 #include "quant/source.h"
 
-/* Sizes of the equal parts of a dimension: a fused gate and up has rows in two parts. Zeros are
- * added after each part. */
+/* A dimension consists of equal parts; the rows of a fused gate and up are two parts. from: size of
+ * a part; to: size after zeros are added at the end of the part. */
 typedef struct osh_grown { int64_t from, to; } osh_grown;
 typedef struct osh_padded {
     int64_t tensor;          // index of the tensor in the checkpoint

@@ -267,8 +267,8 @@ done:
     return rc;
 }
 
-/* Checks scale_dtype. Two families set it: NVFP4 has FP8 scales relative to a global scale, and MX
- * has scales that are powers of two. */
+/* Checks scale_dtype. Two families set scale_dtype: NVFP4 has FP8 scales relative to a global
+ * scale, and MX has scales that are powers of two. */
 static osh_status check_scale_dtype(osh_ctx *cx, const osh_q_args *a, const char *where)
 {
     osh_status rc = OSH_OK;
@@ -507,8 +507,8 @@ done:
     return rc;
 }
 
-/* Fails if quantization_config has keys that change the meaning of the stored tensors and that this
- * program does not support. */
+/* Fails if quantization_config has an unsupported key that changes the meaning of the stored
+ * tensors. */
 static osh_status refuse_foreign(osh_ctx *cx, const cJSON *q, const char *what)
 {
     osh_status rc = OSH_OK;

@@ -23,12 +23,14 @@ typedef enum {
     OSH_Q_ATTN_HEAD,    // one scale for each head of queries, keys or values
     OSH_Q_STRATEGY_NONE
 } osh_q_strategy;
-/* LOCAL: the global scale is stored; the scales of groups are computed while the model runs. */
+/* Values of `dynamic`. LOCAL: the global scale is stored; the scales of groups are computed while
+ * the model runs. */
 typedef enum { OSH_Q_STATIC, OSH_Q_DYNAMIC, OSH_Q_LOCAL } osh_q_dynamic;
-/* PLAIN: null, the weight's dtype; E4M3: torch.float8_e4m3fn (NVFP4); E8M0: torch.uint8, powers of
- * two (MX). */
+/* Values of scale_dtype. PLAIN: null; scales have the weight's dtype. E4M3: torch.float8_e4m3fn
+ * (NVFP4). E8M0: torch.uint8; scales are powers of two (MX). */
 typedef enum { OSH_Q_SCALE_PLAIN, OSH_Q_SCALE_E4M3, OSH_Q_SCALE_E8M0 } osh_q_scale_dtype;
-/* STATIC and WEIGHT have the same effect. config.json gets the one that the recipe has. */
+/* Values of actorder. STATIC and WEIGHT have the same effect; config.json gets the value of the
+ * recipe. */
 typedef enum { OSH_ACTORDER_UNSET, OSH_ACTORDER_STATIC, OSH_ACTORDER_WEIGHT } osh_actorder;
 
 enum { OSH_Q_KWARGS = 8 };
@@ -81,8 +83,8 @@ static inline bool osh_q_in_groups(const osh_q_args *a)
     return a->strategy == OSH_Q_GROUP || a->strategy == OSH_Q_TENSOR_GROUP;
 }
 /* True if scales may be negative: integer codes without zero points, with a scale for each group or
- * row. A negative scale is useful because the smallest code has a magnitude that is greater by one
- * than that of the largest code. */
+ * row. A negative scale is useful because the magnitude of the smallest code exceeds the largest
+ * code by one. */
 static inline bool osh_q_may_be_signed(const osh_q_args *a)
 {
     return a->type == OSH_Q_INT && a->symmetric &&
@@ -122,9 +124,10 @@ osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const cha
  * preset has this name; the error message lists the presets. */
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name);
 enum { OSH_Q_NAME = 32 }; // bytes for the name of a scheme
-/* Sets `to` to the name of the preset with these arguments. Groups of integers may have any size.
- * If several presets have them, `prefer` is chosen if it is one of them; may be NULL. A scheme
- * without a preset gets a name of the same form, such as W3A16_ASYM. */
+/* Sets `to` to the name of the preset with these arguments. For integers, the group size may differ
+ * from that of the preset. If several presets have these arguments, and `prefer` (may be NULL)
+ * names one of them, writes `prefer`. A scheme without a preset gets a name of the same form, such
+ * as W3A16_ASYM. */
 void osh_q_name(char to[OSH_Q_NAME], const osh_q_scheme *s, const char *prefer);
 const char *osh_q_preset_name(size_t i); // name of preset i; NULL: there are no more
 /* Checks arguments, brings them into a normal form, and infers the strategy. Fails if they are
@@ -165,8 +168,8 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
 /* True if a config group quantizes the inputs of attention. */
 bool osh_q_config_queries(const osh_q_config *c);
 /* Checks a kv_cache_scheme, or a config group for attention. Fails unless the arguments have 8
- * bits, are static, and have one scale for all keys or values or one per head. Sets the strategy if
- * it is not set. */
+ * bits, are static, and have one scale for all keys or values, or one scale per head. Sets the
+ * strategy if none is set. */
 osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
 /* Appends a description such as "weights 4-bit integer, a scale for each group of 128" to b. `of`
  * is the first word of the description, in the example "weights". Appends nothing if the arguments
@@ -177,8 +180,8 @@ osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_
  * `stranger`: name of an architecture without template, whose layers in these engines are unknown;
  * NULL: the architecture is known. */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
-/* Returns a verb phrase, such as "does not load", that says what transformers 5.17 does wrong with
- * experts in this scheme; NULL: nothing. The string is static. transformers stacks the experts in
+/* Returns a verb phrase, such as "does not load", for the fault of transformers 5.17 with experts
+ * in this scheme; NULL: there is no fault. The string is static. transformers stacks the experts in
  * one tensor and converts the codes of each expert; vLLM does not. */
 const char *osh_q_experts_fault(const osh_q_scheme *s);
 typedef struct osh_q_modules { // the modules of a model; all arrays have n elements and are views

@@ -1,6 +1,7 @@
-/* search.c - searches ranges of a weight with smaller errors by narrowing them step by step
- * (llmcompressor/observers/mse_quant.py _grid_search_mse on a CPU). A group with values x in [-1,
- * 0.6], 4 bits, symmetric, grid 100:
+/* search.c - searches ranges with smaller errors for a weight: narrows the ranges step by step
+ * (llmcompressor/observers/mse_quant.py _grid_search_mse on a CPU). Step i multiplies the ranges by
+ * p = expand (1 - i / grid); s is the scale. A group with values x in [-1, 0.6], 4 bits, symmetric,
+ * grid 100:
  *
  *   step 0   p = 1.00   [-1.00, 0.600]   s = 0.1333   sum |x - dq(x)|^2.4 = 0.0021   best so far
  *   step 1   p = 0.99   [-0.99, 0.594]   s = 0.1320                         0.0020   better

@@ -71,7 +71,7 @@ osh_status osh_source_method(osh_ctx *cx, const char **method, const osh_hf_conf
 }
 
 /* True if row k of sources.def is used: if the quant_method of the config has config groups, only
- * its row is used, else all rows of methods without config groups. */
+ * the row of this method is used; else all rows of methods without config groups are used. */
 static bool is_asked(const osh_source *s, int k)
 {
     return types[k]->groups ? types[k] == s->type : !s->type->groups;

@@ -139,7 +139,8 @@ osh_status osh_source_decode(osh_ctx *cx, char *to, const osh_source_module *q, 
                              int64_t n, const osh_source_pieces *p);
 /* Returns the bytes of osh_source_decode, with a buffer for direct reads. */
 size_t osh_source_decode_bytes(size_t block_bytes);
-/* Returns the address of the next n_bytes of the block, and adds them to *at. Returns NULL if the
- * block is NULL, to compute its size. */
+/* Returns the address of the next n_bytes of the block, and adds n_bytes to *at. If `block` is
+ * NULL, returns NULL and adds n_bytes to *at, so that the caller can compute the size of the
+ * block. */
 void *osh_source_slice(char *block, size_t *at, size_t n_bytes);
 #endif

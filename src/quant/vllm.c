@@ -181,8 +181,8 @@ static void layer_of(layer *l, const lookup *k, const osh_q_modules *all, size_t
         l->cls = !strcmp(module_leaf(l->name), "lm_head") ? "ParallelLMHead" : "RowParallelLinear";
 }
 
-/* Writes the last parts of the names of some shards to `to`, separated by commas. `which` has a bit
- * for each shard; set bits select. */
+/* Writes the last parts of the names of some shards to `to`, separated by commas. The shards are
+ * those whose bit is set in `which`. */
 static void layer_parts(char *to, size_t cap, const layer *l, unsigned which)
 {
     size_t at = 0;

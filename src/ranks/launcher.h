@@ -7,9 +7,9 @@ typedef struct osh_launcher {
     const char *name;   // "mpirun of Open MPI"; NULL: no launcher, or one process
     int size; // number of processes that the launcher has started, according to the environment
     const char *module; // file name of the module; NULL: no module serves this launcher
-    const char *library; // name of the MPI
+    const char *library; // name of the MPI library
 } osh_launcher;
-/* Reads the environment. Fails if a number in it is wrong, or if srun has started several tasks
- * without MPI. */
+/* Reads the environment. Fails if a variable has a wrong number, or if srun has started several
+ * tasks without MPI. */
 osh_status osh_launcher_find(osh_ctx *cx, osh_launcher *to, osh_env_fn env);
 #endif

@@ -1,5 +1,5 @@
-/* ranks.c - opens the module for a launcher's MPI, exchanges data with the other ranks, checks what
- * must be equal on all ranks, and reports failures to rank 0. */
+/* ranks.c - opens the module for a launcher's MPI, exchanges data with the other ranks, checks data
+ * that must be equal on all ranks, and reports failures to rank 0. */
 #include "ranks/ranks.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,8 @@
 #include "ranks/launcher.h"
 #include "ranks/ranks_impl.h"
 
-/* Seconds that a failed rank waits for rank 0 to end the job; then it ends the job itself. */
+/* Seconds that a failed rank waits for rank 0 to end the job; then the failed rank ends the job
+ * itself. */
 enum { PATIENCE_S = 8 };
 
 int osh_ranks_me(const osh_ranks *r) { return r ? r->facts.rank : 0; }
@@ -55,8 +56,9 @@ int osh_ranks_threads(const osh_ranks *r)
 
 /* ---- the start ---- */
 
-/* Opens the module. Its libraries stay open, because their threads and data remain. RTLD_GLOBAL,
- * because the plugins of Open MPI look for its functions among all libraries. */
+/* Opens the module. The module's libraries are never closed, because their threads and data remain.
+ * RTLD_GLOBAL is needed, because the plugins of Open MPI look for functions of Open MPI among all
+ * libraries. */
 static osh_status module_find(osh_ctx *cx, const osh_ranks_table **to, const osh_launcher *l)
 {
     osh_status rc = OSH_OK;
@@ -189,8 +191,8 @@ void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of)
                  r->facts.size, r->facts.node, r->phase);
 }
 
-/* In a container of its own, a rank does not see the other processes of its node. osh_process_runs
- * is then false at the start, and the guard does not watch them. */
+/* If each rank runs in a container of its own, osh_process_runs is false for the guards of other
+ * ranks from the start. Then this rank's guard does not watch the other guards. */
 void osh_ranks_watch(osh_ranks *r, osh_watch *to)
 {
     int n = 0;

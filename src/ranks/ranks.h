@@ -14,14 +14,15 @@
 
 typedef struct osh_ranks osh_ranks;
 typedef struct osh_rank { // one rank
-    char node[256];   // name of its node
-    /* local: number of this rank among the ranks of its node; n_local: their number. */
+    char node[256];   // name of the rank's node
+    /* local: number of this rank among the ranks of its node; n_local: number of ranks of the
+     * node. */
     int local, n_local;
     int n_cores;      // processors that the rank may use
     /* Number of ranks of the node that may use exactly these processors, including this rank. */
     int n_alike;
     uint64_t program; // checksum of the program's file
-    osh_process guard; // parent of its process
+    osh_process guard; // guard of the rank: the parent of the rank's process
 } osh_rank;
 
 /* True if a launcher has started several processes, according to the environment. */
@@ -49,7 +50,7 @@ int64_t osh_deal_item(const osh_ranks *r, int64_t local);
 int osh_ranks_per_node(const osh_ranks *r); // largest number of ranks on one node
 const char *osh_ranks_version(const osh_ranks *r); // version of MPI; r must not be NULL
 /* Returns the default number of threads of a rank: its processors, divided by the ranks that share
- * them. All ranks get the same number, the smallest. */
+ * them. All ranks get the smallest of these numbers. */
 int osh_ranks_threads(const osh_ranks *r);
 
 /* Sets the name of the current work, for the message of osh_ranks_fail. `of` may be NULL. */
@@ -60,22 +61,22 @@ void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of);
 void osh_ranks_watch(osh_ranks *r, osh_watch *to);
 /* Called at the end of a job, with its status and the error in cx. On a rank other than 0 that has
  * failed, sends the error to rank 0 and waits some seconds. In this time rank 0 prints the error
- * and ends this process. If it does not, the function returns, and the error of cx names rank, node
- * and phase. Does nothing on rank 0, or if rc is 0. */
+ * and ends this process. If rank 0 does not do so, the function returns, and the error of cx names
+ * rank, node and phase. Does nothing on rank 0, or if rc is 0. */
 void osh_ranks_fail(osh_ctx *cx, osh_ranks *r, osh_status rc);
 /* Rank 0: fails with the error of another rank that has failed. */
 osh_status osh_ranks_hear(osh_ctx *cx, osh_ranks *r);
-/* Fails on each rank whose text differs from that of rank 0, and then on rank 0. The message has
- * the first line that differs. `what` describes the text in the message "rank 1 has other WHAT than
- * rank 0". */
+/* Compares a text of each rank. Fails on each rank whose text differs from the text of rank 0, and
+ * then on rank 0. The message has the first line that differs. `what` describes the text in the
+ * message "rank 1 has other WHAT than rank 0". */
 osh_status osh_ranks_agree(osh_ctx *cx, osh_ranks *r, const char *what, const char *text);
 
 /* The next functions transfer n bytes. They return when the bytes have arrived, and sleep while
- * they wait. */
+ * they wait. root: rank that sends the bytes. */
 osh_status osh_ranks_broadcast(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n, int root);
 osh_status osh_ranks_send(osh_ctx *cx, osh_ranks *r, const void *from, size_t n, int to);
 osh_status osh_ranks_recv(osh_ctx *cx, osh_ranks *r, void *to, size_t n, int from);
-/* Sets all [ranks * n] on rank 0 to the bytes of all ranks, in their order. */
+/* Sets all [ranks * n] on rank 0 to the bytes of all ranks, in the order of the ranks. */
 osh_status osh_ranks_gather(osh_ctx *cx, osh_ranks *r, void *all, const void *mine, size_t n);
 osh_status osh_ranks_barrier(osh_ctx *cx, osh_ranks *r);
 /* Sets *n of each rank to the largest *n of all ranks. */
@@ -91,14 +92,14 @@ double osh_ranks_waited(const osh_ranks *r);
 
 /* Messages to rank 0, with records and results. Rank 0 takes them when it has time. The messages of
  * a rank arrive in the order in which they were posted. osh_ranks_post begins to send `bytes` (from
- * osh_alloc) and takes its ownership, also after a failure. osh_ranks_posted frees the messages
- * that have arrived, and returns the number of the others. */
+ * osh_alloc) and takes ownership of `bytes`, also after a failure. osh_ranks_posted frees the
+ * messages that have arrived, and returns the number of messages that have not arrived. */
 osh_status osh_ranks_post(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n);
 osh_status osh_ranks_posted(osh_ctx *cx, osh_ranks *r, int *n_left);
 /* Waits until at most `most` messages are not sent yet. */
 osh_status osh_ranks_post_wait(osh_ctx *cx, osh_ranks *r, int most);
-/* Rank 0: takes a message of rank *from that has arrived. If *from < 0, takes one of any rank and
- * sets *from. Sets *bytes (own) to NULL if there is no message. If `wait` is true, waits for
- * one. */
+/* Rank 0: takes a message of rank *from that has arrived. If *from < 0, takes a message of any rank
+ * and sets *from. Sets *bytes (own) to NULL if there is no message. If `wait` is true, waits for a
+ * message. */
 osh_status osh_ranks_take(osh_ctx *cx, osh_ranks *r, void **bytes, size_t *n, int *from, bool wait);
 #endif

@@ -16,12 +16,12 @@ typedef struct osh_post { // a message to rank 0 that is being sent: its length,
 } osh_post;
 
 struct osh_ranks {
-    const osh_ranks_table *t; // view: of the module, which stays open
+    const osh_ranks_table *t; // view: functions of the module, which stays open
     osh_ranks_facts facts;
     osh_rank *at;        // own [size]
-    char phase[256];     // work of this rank, for messages
+    char phase[256];     // current work of this rank, for messages
     osh_watch *watch;    // view: memory of osh_ranks_watch; NULL: none
-    osh_post *first, *last; // own: in the order in which they were posted
+    osh_post *first, *last; // own: messages in the order in which they were posted
     int64_t sent;        // bytes
     double waited;       // seconds
     char told[4096];     // message of osh_ranks_fail

@@ -2,10 +2,10 @@
  * src/mpi/module.c against one MPI (Open MPI, MPICH). The program opens the module with dlopen(3)
  * and sees only this table, so the program itself links no MPI.
  *
- * No function waits: a function begins a transfer, and `test` asks whether it is complete. The
- * program itself waits (ranks.c), because it sleeps and checks for failures meanwhile. Only the
- * main thread calls these functions. Each function returns 0, or the error code of MPI, which
- * `text` describes. */
+ * No function waits: a function begins a transfer, and `test` asks whether the transfer is
+ * complete. The program itself waits (ranks.c), because it sleeps and checks for failures
+ * meanwhile. Only the main thread calls these functions. Each function returns 0, or the error code
+ * of MPI, which `text` describes. */
 #ifndef OSH_RANKS_TABLE_H
 #define OSH_RANKS_TABLE_H
 #include <stddef.h>
@@ -36,8 +36,8 @@ typedef struct osh_ranks_table {
     int (*broadcast)(void *bytes, size_t n, int root, void **request);
     int (*barrier)(void **request);
     int (*test)(void **request, int *done); // *done: 1 if complete, then *request is NULL
-    /* Asks for a message with this tag that was not received yet. *any is 1 if there is one; then
-     * *from and *n are its sender and its bytes. */
+    /* Looks for a message with this tag that has arrived but was not received yet. Sets *any to 1
+     * if there is one, and *from and *n to the message's sender and number of bytes. */
     int (*probe)(int tag, int *any, int *from, size_t *n);
     void (*end)(int code); // ends all processes; does not return
     int (*close)(void);    // ends MPI; all processes call it

@@ -1,15 +1,17 @@
-/* transfer.c - moves bytes between ranks. A waiting function asks MPI often at first. Later it
- * sleeps between two questions, so that a rank that waits for long leaves its processor to other
- * ranks. */
+/* transfer.c - moves bytes between ranks. A waiting function repeatedly asks MPI whether the
+ * transfer is complete: often at first, later with a sleep between two questions, so that a rank
+ * that waits for long leaves its processor to other ranks. */
 #include <sched.h>
 #include <string.h>
 #include <time.h>
 
 #include "ranks/ranks_impl.h"
 
-enum { SPINS = 64, LONGEST_NS = 1000000 }; // questions without sleep; longest sleep
+/* SPINS: questions without sleep; LONGEST_NS: longest sleep. */
+enum { SPINS = 64, LONGEST_NS = 1000000 };
 
-/* Sleeps before question number *n, 1, 2, ... */
+/* Sleeps before question number *n (from 0) and adds 1 to *n. The first SPINS questions have no
+ * sleep. */
 static void wait_a_little(int *n)
 {
     if (++*n < SPINS) {
@@ -218,7 +220,7 @@ done:
     return rc;
 }
 
-/* Receives a message, or a part of one, that is probed by a tag below 0. */
+/* Receives a posted message, or the next part of it. */
 static osh_status message_recv(osh_ctx *cx, osh_ranks *r, void *to, size_t n, int from)
 {
     void *request = NULL;

@@ -1,6 +1,6 @@
-/* watch.h - memory that a rank shares with its guard (cli/guard.c), by which the guards of a node
- * notice the end of another guard. If a rank is killed, the launcher should end all other ranks. If
- * the launcher hangs, the guards end them. */
+/* watch.h - memory that a rank shares with its guard (cli/guard.c). In this memory the guards of a
+ * node are listed, so that each guard notices the end of another guard. If a rank is killed, the
+ * launcher should end all other ranks. If the launcher hangs, the guards end them. */
 #ifndef OSH_RANKS_WATCH_H
 #define OSH_RANKS_WATCH_H
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 /* Identifies a process, even if its number is later used for another process. */
 typedef struct osh_process {
     pid_t pid;
-    uint64_t start; // time of its start, in ticks since the system's start; 0: not known
+    uint64_t start; // start time of the process, in ticks since the system's start; 0: not known
 } osh_process;
 
 /* OSH_WHERE_BYTES: size of a text that names a rank, its node and its work.
@@ -23,12 +23,12 @@ typedef struct osh_watch { // memory of a rank and its guard
     osh_process peers[OSH_PEERS]; // guards of the node's other ranks
 } osh_watch;
 
-/* Sets *to to process `pid`; its start is 0 if there is no such process here. */
+/* Sets *to to process `pid`; to->start is 0 if there is no such process here. */
 void osh_process_find(osh_process *to, pid_t pid);
 /* True if the process runs. False if it has ended, even if its parent has not collected it yet (a
  * zombie). */
 bool osh_process_runs(const osh_process *p);
-/* Waits until the readers of standard output and error have taken what was written, at most a
- * second. A launcher may drop what is still in a pipe when it ends a job. */
+/* Waits, at most a second, until the readers of standard output and error have read all written
+ * bytes. A launcher that ends a job may drop the bytes that are still in a pipe. */
 void osh_watch_drain(void);
 #endif

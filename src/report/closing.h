@@ -1,12 +1,12 @@
-/* closing.h - the last lines of a run: what was lost, and what to do next. */
+/* closing.h - the last lines of a run: the loss of the outputs, and the next commands. */
 #ifndef OSH_CLOSING_H
 #define OSH_CLOSING_H
 #include "run/run.h"
 
-/* Sets *share to the loss of the modules' outputs divided by that of rounding to nearest. Returns
- * the number of modules with a known loss; 0: *share is not set. */
+/* Sets *share to the loss of the modules' outputs divided by their loss after rounding to nearest.
+ * Returns the number of modules with a known loss; 0: *share is not set. */
 int osh_closing_share(double *share, const osh_run *r);
-/* Appends the loss compared with rounding to nearest, if the run knows it. */
+/* Appends the loss compared with rounding to nearest, if the loss is known. */
 osh_status osh_closing_loss(osh_ctx *cx, osh_buf *b, const osh_run *r);
 /* Appends the path of the report, and commands for the finished output. */
 osh_status osh_closing_next(osh_ctx *cx, osh_buf *b, const osh_options *opt);

@@ -24,7 +24,7 @@ static const char about_loss[] =
 static const char about_unscored[] =
     "no evaluation: want runs with --eval TEXT, or files of `oneshot eval --panel`";
 
-typedef struct table { // a table of panels
+typedef struct table { // a table with a row for each panel (osh_panel, the results of one output)
     const osh_panel *of;
     int n;
     const osh_panel *scored; // first panel with scores; NULL: there is none
@@ -73,7 +73,7 @@ static const char *compare_name(const char *path)
     return before;
 }
 
-/* Prints the cells of a row. An empty cell does not apply. */
+/* Prints the cells of a row. A cell is empty if the panel has no such value. */
 static void compare_cells(char cells[N_CELLS][CELL_BYTES], const osh_panel *p)
 {
     memset(cells, 0, (size_t)N_CELLS * CELL_BYTES);
@@ -157,7 +157,8 @@ static void compare_html_row(osh_page *pg, const char *name, char cells[N_CELLS]
     OSH_PUT(pg, "</tr>\n");
 }
 
-/* Prints the tokens and the reference of the scores. */
+/* Prints the number of scored tokens, the name and the checksum of their text, and the
+ * reference. */
 static void compare_html_scored(osh_page *pg, const osh_panel *p)
 {
     OSH_PUT(pg, "<p>%lld tokens of ", (long long)p->n_scored);

@@ -3,10 +3,9 @@
 #define OSH_COMPARE_H
 #include "eval/panel.h"
 
-/* Reads the figures of an output directory, and of its evaluation if the run had one. */
+/* Reads the results of an output directory for the table, and its evaluation if the run had one. */
 osh_status osh_compare_output(osh_ctx *cx, osh_panel *p, const char *dir);
-/* Fails with OSH_E_USAGE unless all panels with scores are of the same tokens and the same
- * reference. */
+/* Fails with OSH_E_USAGE if two panels with scores differ in their tokens or in their reference. */
 osh_status osh_compare_check(osh_ctx *cx, const osh_panel *of, int n);
 osh_status osh_compare_text(osh_ctx *cx, char **text, const osh_panel *of, int n); // *text: own
 osh_status osh_compare_html(osh_ctx *cx, char **html, const osh_panel *of, int n); // *html: own

@@ -1,5 +1,6 @@
-/* compare_output.c - reads the figures of an output directory from its oneshot-report.json, which
- * has an evaluation if the run had --eval or measured rows that did not calibrate. */
+/* compare_output.c - reads the results of an output directory from its oneshot-report.json. The
+ * file has an evaluation if the run had --eval, or if tuning held samples back and measured
+ * them. */
 #include "report/compare.h"
 
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "io/container.h"
 #include "text/json.h"
 
-typedef struct module_losses { // sums over the modules with both losses
+typedef struct module_losses { // sums over the modules whose report has both losses
     double lost, nearest;
 } module_losses;
 

@@ -82,7 +82,7 @@ void osh_page_end(osh_page *pg, char **html)
  * after each dot. */
 static void page_put(osh_page *pg, const char *text, bool name)
 {
-    char shown[512]; // a piece of the escaped text
+    char shown[512]; // a part of the escaped text
     while (*text) {
         osh_show(shown, sizeof shown, text, &text);
         for (const char *s = shown; *s; s++) {

@@ -33,8 +33,8 @@ void osh_page_end(osh_page *pg, char **html);
 void osh_page_bare(osh_page *pg, osh_ctx *cx);
 void osh_page_style(osh_page *pg);
 void osh_page_escape(osh_page *pg, const char *text);
-/* Appends a name of a module or tensor, escaped. A line may break after its dots, and not inside of
- * a word. */
+/* Appends a name of a module or tensor, escaped. A line may break after each dot of the name, but
+ * not inside a word. */
 void osh_page_name(osh_page *pg, const char *name);
 void osh_page_command(osh_page *pg, const char *command); // appends a command that can be copied
 void osh_page_percent(osh_page *pg, double share);        // appends a share such as "42.3 %"
@@ -51,7 +51,7 @@ const char *osh_page_colour(const char *phase);
 void osh_page_times(osh_page *pg, const osh_profile_data *d);
 /* Draws memory over time as a separate SVG, with stages, names of subgraphs and checkpoints. */
 void osh_page_picture(osh_page *pg, const osh_profile_data *d);
-/* Draws memory over time in a page, with lines for the predicted peak and the budget, each unless
- * it is 0. */
+/* Draws memory over time in a page, with a line for the predicted peak and a line for the budget
+ * (0: no line). */
 void osh_page_memory(osh_page *pg, const osh_profile_data *d, int64_t predicted, int64_t budget);
 #endif

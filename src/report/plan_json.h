@@ -6,7 +6,8 @@
 
 /* plan_json.c: prints the plan to *out (own). */
 osh_status osh_plan_print_json(osh_ctx *cx, char **out, const osh_plan *p);
-/* plan_print.c: properties of a visit, and of a range of subgraphs. */
+/* plan_print.c: osh_visit_way_text returns a description of a visit, such as "statistics in several
+ * rounds". */
 const char *osh_visit_way_text(const osh_visit *v);
 int osh_range_n_linears(const osh_plan *p, const osh_range *r); // number of quantized Linears
 int64_t osh_range_weight_bytes(const osh_plan *p, const osh_range *r);

@@ -1,5 +1,5 @@
-/* plan_print.c - prints the plan as text: subgraphs with their weights, live values and
- * passes, schemes and the programs that load them, output files. */
+/* plan_print.c - prints the plan as text: subgraphs (weights, live values, passes), schemes with
+ * the programs that load them, and output files. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -94,8 +94,8 @@ static osh_status print_visit(osh_ctx *cx, osh_buf *b, const osh_visit *v)
         v->how.apart ? ", small Linears apart" : "");
 }
 
-/* Prints the weights, live values and passes of a subgraph. The caller prints its number and
- * name. */
+/* Prints the weights, live values and passes of a subgraph. The caller prints the number and the
+ * name of the subgraph. */
 static osh_status print_subgraph(osh_ctx *cx, osh_buf *b, const osh_plan *p, const osh_range *r,
                                  int i)
 {
@@ -425,7 +425,7 @@ done:
     return rc;
 }
 
-/* Prints the lines about the source: files that are not read, zeros that are added. */
+/* Prints lines about the source: unread files, added zeros. */
 static osh_status print_source(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

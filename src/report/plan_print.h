@@ -13,9 +13,10 @@ osh_status osh_plan_summary(osh_ctx *cx, char **out, const osh_plan *p, const ch
 /* Appends lines about several devices: the division of the work among ranks, and the number of GPUs
  * that can serve the output. */
 osh_status osh_plan_devices(osh_ctx *cx, osh_buf *b, const osh_plan *p);
-/* Appends the first lines of a run: its decisions, and a lack of samples. */
+/* Appends the first lines of a run: its decisions, and the number of samples if there are fewer
+ * than asked for. */
 osh_status osh_run_opening(osh_ctx *cx, osh_buf *b, const osh_plan *p);
 /* Estimates the seconds of the job on the threads of this process. cost.c estimates the work for
- * one core with AVX2. All bytes are read from and written to one disk. */
+ * one core with AVX2. The estimate assumes that one disk does all reads and writes. */
 osh_status osh_plan_seconds(osh_ctx *cx, double *seconds, const osh_plan *p);
 #endif

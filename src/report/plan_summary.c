@@ -126,7 +126,7 @@ done:
     return rc;
 }
 
-/* Prints how many modules can be split if --tensor-parallel asks for it. */
+/* With --tensor-parallel: prints the number of modules that can be split. */
 static osh_status summary_parallel(osh_ctx *cx, osh_rows *r, const osh_plan *p)
 {
     const osh_matching *m = &p->match;
@@ -139,7 +139,7 @@ static osh_status summary_parallel(osh_ctx *cx, osh_rows *r, const osh_plan *p)
                         (long long)p->in.opt->tensor_parallel, other);
 }
 
-/* Prints what quality best has decided. */
+/* Prints the decisions of quality best. */
 static osh_status summary_best(osh_ctx *cx, osh_rows *r, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -152,7 +152,7 @@ done:
     return rc;
 }
 
-/* Writes " of 512 asked for" if the data has fewer samples than that, else "". */
+/* Writes " of 512 asked for" if the data has fewer samples than the user asked for, else "". */
 static const char *samples_asked(char to[48], const osh_plan *p)
 {
     int64_t asked = p->in.opt->num_calibration_tokens ? 0 : osh_samples_asked(p->in.opt);

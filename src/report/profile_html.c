@@ -107,7 +107,7 @@ enum { STRIP_H = 7, LABEL_CHARS = 18, LEAST_W = 1, ROW_H = 14, MAX_MARKS = 50 };
 
 typedef struct axes {
     double seconds, top;  // seconds: time at the right edge; top: number of bytes at the upper edge
-    int y0, y1, height;   // y0, y1: upper and lower edge of the lines; height: of the chart
+    int y0, y1, height;   // y0, y1: upper and lower edge of the lines; height: height of the chart
     osh_labels labels;    // the texts
 } axes;
 
@@ -259,7 +259,7 @@ static void draw_picture(osh_page *pg, const osh_profile_data *d, axes *a, int64
     draw_checkpoints(pg, d, a);
 }
 
-/* Appends the sample of a dashed line and its meaning. */
+/* Appends a short dashed line and its meaning, for the text below the chart. */
 static void key_line(osh_page *pg, const char *style, const char *what, int64_t bytes)
 {
     OSH_PUT(pg,

@@ -275,7 +275,7 @@ static void profile_read_summary(osh_profiled *out, const osh_yaml *y)
 }
 
 /* Parses the file. If the file does not parse, drops its last record and the text after that, and
- * parses again: Quark does not write its files record by record. */
+ * parses again: Quark does not write whole records, so a killed run can leave a part of one. */
 static osh_status profile_parse(osh_ctx *cx, osh_yaml **y, const char *text, size_t n,
                                 const char *path)
 {

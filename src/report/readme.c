@@ -17,7 +17,9 @@
 #include "report/report_mix.h"
 #include "text/yaml.h"
 
-enum { MOST_MATTER = 1 << 16 }; // bytes; larger front matter would need memory that no plan counts
+/* Largest size of front matter in bytes. Larger front matter would need memory that no plan
+ * counts. */
+enum { MOST_MATTER = 1 << 16 };
 
 /* Returns the bytes of a line "---", with its trailing spaces, at `s`. Returns 0 if the line has
  * other text. */
@@ -29,11 +31,13 @@ static size_t matter_fence(const char *s)
     return s[n] == '\n' || !s[n] ? n : 0;
 }
 
-/* Finds the front matter of a text between its two lines of "---". *from: the offset of its first
- * line. Returns its bytes, or 0 if the text has none. The text ends with a NUL. */
+/* Finds the front matter of a text between its two lines of "---". Sets *from to the offset of the
+ * first line of the front matter. Returns the number of bytes of the front matter, or 0 if there is
+ * none. The text ends with a NUL. */
 static size_t matter_find(size_t *from, const char *text)
 {
-    const char *start = !strncmp(text, "\xef\xbb\xbf", 3) ? text + 3 : text; // byte order mark
+    /* Skips a byte order mark. */
+    const char *start = !strncmp(text, "\xef\xbb\xbf", 3) ? text + 3 : text;
     size_t n = matter_fence(start);
     if (!n) return 0;
     *from = (size_t)(start - text) + n;

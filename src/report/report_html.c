@@ -266,7 +266,7 @@ static int ranked_by_error(const void *a, const void *b)
     return x->i < y->i ? -1 : x->i > y->i;
 }
 
-typedef struct columns { // columns of the table of modules that have values
+typedef struct columns { // columns of the table of modules: true if a column has values
     bool shares, steps, outputs;
     double lost; // sum of the losses of all modules
 } columns;

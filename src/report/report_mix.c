@@ -9,7 +9,8 @@
 #include "report/report_lists.h"
 #include "report/rows.h"
 
-/* Writes the number of samples and tokens of a data set, and its share if there are several. */
+/* Writes the number of samples and tokens of a data set, and its share if there are several data
+ * sets. */
 static void set_text(char to[120], const osh_mix *m, const osh_data_set *s)
 {
     int n = snprintf(to, 120, "%lld samples, %lld tokens", (long long)s->n_samples,
@@ -34,7 +35,8 @@ bool osh_mix_json(cJSON *root, const osh_mix *m)
            (!m->n_counted || osh_report_number(root, "answer_tokens", (double)m->n_counted));
 }
 
-/* Writes the number of tokens that statistics count; an empty text: they count all. */
+/* Writes the number of tokens that statistics count, or an empty text if statistics count all
+ * tokens. */
 static void counted_text(char to[120], const osh_mix *m)
 {
     *to = 0;

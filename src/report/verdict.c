@@ -1,4 +1,4 @@
-/* verdict.c - says in words how good an output is, and from which limits the words follow.
+/* verdict.c - says in words how good an output is, and prints the limits on which the words depend.
  *
  * The limits are values of KL in nats per token. On text that is like the text of the source model,
  * the perplexity of the output is about e^KL times the perplexity of the source. So the limits

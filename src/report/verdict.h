@@ -3,23 +3,24 @@
 #define OSH_VERDICT_H
 #include "report/page.h"
 
-/* Comments of the page before and after the verdict. An evaluation replaces the verdict, which is
- * the text between them. */
+/* HTML comments before and after the verdict. An evaluation replaces the text between these
+ * comments. */
 #define OSH_VERDICT_BEGINS "<!-- verdict -->"
 #define OSH_VERDICT_ENDS "<!-- end of verdict -->"
 
 typedef struct osh_verdict { // results of an evaluation
-    /* kl: mean KL divergence of a token's predictions.
-     * agreement: fraction of tokens with the same most likely prediction. */
+    /* kl: mean KL divergence of the output's predictions from the source's, in nats per token.
+     * agreement: fraction of tokens for which both have the same most likely prediction. */
     double kl, agreement;
     double before, after;    // perplexity of the source and of the output
     int64_t n_tokens;        // number of scored tokens
     const char *text;        // view: name of the text that was evaluated
 } osh_verdict;
 
-const char *osh_verdict_word(double kl); // such as "The output is close to the source."
-/* Appends the verdict that follows from the KL divergence of the samples that tuning held back, and
- * begins a paragraph. */
+/* Returns a sentence such as "The output is close to the source." */
+const char *osh_verdict_word(double kl);
+/* Begins a paragraph with the verdict for the samples that tuning held back. before, after: mean KL
+ * divergence of the predictions before and after tuning. */
 void osh_verdict_held(osh_page *pg, double before, double after, int64_t n_samples);
 void osh_verdict_limits(osh_page *pg); // appends the limits of the words
 /* Appends the verdict of an evaluation, without the comments. */

@@ -131,7 +131,8 @@ done:
 
 typedef struct renaming {
     osh_rewrites *p;
-    /* Index of the tensor that replaces the tensor; argument `by` of osh_checkpoint_hide. */
+    /* For each tensor, the index of the tensor that replaces it: argument `by` of
+     * osh_checkpoint_hide. */
     int64_t *by; // own [tensors of the source and added tensors]
     int64_t n;   // number of tensors of the source
     int n_rows;

@@ -1,7 +1,7 @@
 /* experts.h - removes the experts that a recipe names. Before the other parts of the plan are made,
- * the view of the checkpoint is changed: the kept experts get new numbers, the router has only
- * their rows, and config.json has their number. The run, a quantizer of the same recipe and
- * `oneshot verify` read the changed checkpoint. */
+ * the view of the checkpoint is changed: the kept experts get new numbers, the router has only the
+ * rows of these experts, and config.json has the number of these experts. The run, a quantizer of
+ * the same recipe and `oneshot verify` read the changed checkpoint. */
 #ifndef OSH_PLAN_EXPERTS_H
 #define OSH_PLAN_EXPERTS_H
 #include "rewrite/rewrites.h"

@@ -64,8 +64,8 @@ static bool node_reads(const osh_node *n, int value)
     return any && !osh_node_is(n, OSH_OP_ZEROS);
 }
 
-/* True if factors of the channels of the value, which the node reads, are also factors of the
- * channels of the node's output. */
+/* True if factors of the channels of the value become factors of the channels of the node's output.
+ * The node must read the value. */
 static bool passes_on(const osh_node *n, int value)
 {
     if (!n->op->passes_factors) return false;

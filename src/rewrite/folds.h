@@ -1,6 +1,6 @@
 /* folds.h - finds folds, for modifiers that are transforms. A fold divides the weights of a layer
- * (smooth layer) by factors, and multiplies the weights of the Linears that read its output
- * (balance layers) by them.
+ * (smooth layer) by factors, and multiplies the weights of the Linears that read the layer's output
+ * (balance layers) by the same factors.
  *
  *   input_layernorm ── a ──► q_proj, k_proj, v_proj   norm's weight / s, columns of the three * s
  *   up_proj ── u ──► glu ── f ──► down_proj           rows of up_proj / s, columns of down_proj * s
@@ -24,7 +24,8 @@ osh_fold_rule osh_fold_taking(const osh_rewrites *p, const osh_fold *f, int k);
 /* Registers the factors in f->s. All later reads of the fold's weights return weights with the
  * factors folded in. */
 osh_status osh_fold_known(osh_ctx *cx, const osh_rewrites *p, int fold);
-/* A weight that is not in memory is read in chunks of this number of bytes to compute factors. */
+/* Number of bytes that are read at a time to compute factors from a weight that is not in
+ * memory. */
 enum { OSH_FOLD_PIECE = 1 << 20 };
 /* True if the factors come from a search over the inputs of the Linears. f->value is then the input
  * of these Linears, and not the output of the smooth layer. */

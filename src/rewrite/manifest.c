@@ -1,6 +1,6 @@
 /* manifest.c - lists every output tensor before any is written, with its file and offset, and finds
- * what happens to each source tensor. All tensors of a module are in one shard. Inside a shard,
- * tensors have the order of the safetensors library. */
+ * the fate of each source tensor (quantized, copied or changed). All tensors of a module are in one
+ * shard. Inside a shard, tensors have the order of the safetensors library. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -181,7 +181,7 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         const osh_entry *e = p->in->ck->tensors[i].e;
-        // the source stores this tensor in another form, whose tensors are copied instead
+        // skips the dense form of a module whose stored tensors are copied
         if (osh_checkpoint_is_kept(p->in->ck, i)) continue;
         if (b->at_linear[i] == BESIDE) continue;
         if (b->at_linear[i] >= 0)
@@ -225,8 +225,8 @@ static size_t module_length(const char *name)
     return dot ? (size_t)(dot - name) : strlen(name);
 }
 
-/* Assigns output tensors to shards in order. If a module does not fit into a shard, it begins the
- * next one. Returns the number of shards. */
+/* Assigns output tensors to shards in order. If a module does not fit into a shard, the module
+ * begins the next shard. Returns the number of shards. */
 static int assign_shards(osh_manifest *p)
 {
     int shard = 0;

@@ -1,6 +1,6 @@
 /* online.h - finds the nodes of a graph whose inputs or outputs are rotated while the model runs,
- * from transform_config (quant/transform.h). The plan uses it for a recipe, and evaluation for an
- * output. */
+ * from transform_config (quant/transform.h). The plan uses these functions for a recipe, and the
+ * evaluation uses them for an output. */
 #ifndef OSH_ONLINE_H
 #define OSH_ONLINE_H
 #include "graph/graph.h"
@@ -34,7 +34,7 @@ typedef struct osh_online {
 } osh_online;
 
 /* Finds the Linears and attentions of the graph that are targets of `t`. Random-hadamard matrices
- * are computed from *seed. If `seed` is NULL, they are tensors of ck. */
+ * are computed from *seed. If `seed` is NULL, these matrices are tensors of ck. */
 osh_status osh_online_find(osh_ctx *cx, osh_online *o, const osh_graph *g, const osh_checkpoint *ck,
                            const osh_q_transforms *t, const int64_t *seed);
 /* Inserts nodes for the rotations into the graph. Matrices that are tensors of ck become weights of

@@ -250,7 +250,8 @@ done:
 /* ---- checks and preparation ---- */
 
 /* Fails if the source has a weight that no node of the graph uses (such as a vision tower, or a
- * head for multi-token prediction), because its module may read the residual stream. */
+ * head for multi-token prediction), because the module of this weight may read the residual
+ * stream. */
 static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;
@@ -275,9 +276,9 @@ done:
     return rc;
 }
 
-/* If the head shares the weight of the embedding, gives it its own weight, with its own name. If
- * the source has a tensor for a head that the config ties, this tensor is used and is written to
- * the output. */
+/* If the head shares the weight of the embedding, gives the head a weight of its own, with the
+ * head's name. If the source has a tensor for a head that the config ties, this tensor is used and
+ * is written to the output. */
 static osh_status rotation_untie_head(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;

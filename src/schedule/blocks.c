@@ -32,8 +32,8 @@ static bool targets_are_layers(const osh_schedule *p)
     return are;
 }
 
-/* Returns the reason why no Linear can learn by block; NULL: they can. n_users [weights of the
- * graph]: number of Linears with this weight. */
+/* Returns the reason why no Linear can learn by block; NULL: Linears can learn by block. n_users
+ * [weights of the graph]: number of Linears with this weight. */
 static const char *block_hindrance(const osh_schedule *p, const int *n_users)
 {
     int modifier = -1;

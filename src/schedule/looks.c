@@ -57,8 +57,8 @@ osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p)
     }
     for (int i = 0; i < p->rewrites->n_inherits; i++) p->seen[p->rewrites->inherits[i].from] = true;
     for (int i = 0; i < p->rewrites->n_folds; i++) p->seen[p->rewrites->folds[i].value] = true;
-    /* if both models have the same value, observers read that of the original model, so p->seen
-     * must be true for it, too */
+    /* if both models have a value, observers read the value of the original model, so p->seen must
+     * be true for that value, too */
     for (int v = 0; v < g->n_values; v++)
         if (p->seen[v] && g->values[v].original >= 0) p->seen[g->values[v].original] = true;
 done:

@@ -27,7 +27,7 @@ typedef struct osh_peaks { // peaks or budgets in bytes; a budget of INT64_MAX i
     int64_t device, host, scratch; // device memory, host memory, scratch files
 } osh_peaks;
 
-typedef struct osh_phases { // how a visit is done
+typedef struct osh_phases { // decisions about the steps of a visit
     bool segments; // true if the subgraph is run in segments, each with the Linears of one input
     bool prefetch;       // true if the first weights of the next visit are read during this visit
     bool prefetch_device; // true if the prefetched weights are also copied to the device
@@ -49,7 +49,8 @@ typedef struct osh_visit {
     int64_t weight_bytes, stats_bytes, live_bytes;
     int64_t first_load;  // bytes of the weights that the visit loads before its first pass
     osh_peaks peak;      // peaks; host: without the base (osh_memory.base_bytes) but with prefetch
-    osh_peaks apart;     // peaks while small Linears are solved in parallel; 0: they are not
+    /* Peaks while small Linears are solved in parallel; 0: Linears are not solved in parallel. */
+    osh_peaks apart;
     int64_t read_bytes;  // bytes that the visit reads from the source
 } osh_visit;
 
@@ -64,7 +65,7 @@ typedef struct osh_schedule {
     /* If n_traversals > 0: index of the current traversal, and index of the modifier that it
      * serves. */
     int traversal, modifier;
-    osh_visit *visits; // own [n_visits]: the phases of each visit, which budget/memory.c chooses
+    osh_visit *visits; // own [n_visits]; budget/memory.c chooses the phases of each
     int n_visits;
     osh_look looks; // how values are kept for two-pass observers; chosen by budget/memory.c
     int64_t *batch_at;       // own [n_batches + 1]: index of the first sample of each batch
@@ -75,7 +76,7 @@ typedef struct osh_schedule {
     bool *seen;              // own [graph values]: true if statistics of the value may be collected
     bool looks_twice;        // true if the run has a two-pass observer (looks.h)
     bool apart;  // true if each Linear runs as its own kernel (osh_exec_span.joins)
-    bool rounds; // true if copies of inputs of Linears are rounded while a model runs
+    bool rounds; // true if Linears read rounded copies of their inputs while a model runs
     /* True if outputs of Linears are rounded, too: then experts run on all tokens. */
     bool all_rows;
     osh_tune_rule tune; // settings of the tuning after all solves (tuning.h); steps 0: no tuning
@@ -127,8 +128,8 @@ static inline bool osh_fold_in(const osh_schedule *p, const osh_fold *f, int sub
 bool osh_folds_known(const osh_schedule *p, int subgraph, int n_subgraphs);
 /* looks.c: sets the members `seen` and `looks_twice` of p. */
 osh_status osh_plan_seen(osh_ctx *cx, osh_schedule *p);
-/* cut.c, called before osh_plan_cut: if a modifier compares with the original model, adds its
- * values to the graph, and updates the nodes of Linears. */
+/* cut.c, called before osh_plan_cut: if a modifier compares with the original model, adds the
+ * original model's values to the graph, and updates the nodes of Linears. */
 osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *match);
 /* cut.c: cuts the graph into subgraphs at the targets (at decoder layers if there are no targets),
  * assigns Linears and folds to subgraphs, and sets p->passes. */

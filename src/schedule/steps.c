@@ -30,7 +30,7 @@ struct osh_steps {
     size_t n_nodes, nodes_room;
     /* The first N_SETS: sets of the step `at`; all other entries: false. */
     bool *set[OSH_STEP_LISTS]; // own [graph values]
-    int *numbers;      // own [graph values]: -1
+    int *numbers;      // own [graph values]: all -1 unless a caller uses it
     int at;            // step that osh_steps_at returned; -1: none
     osh_step now;      // that step
 };
@@ -183,8 +183,8 @@ done:
     return rc;
 }
 
-/* All passes of the visit use the weights that are multiplied by factors. If `s` is the fold pass,
- * sets want[w] to true for these weights. */
+/* If `s` is the fold pass over the whole range, sets want[w] to true for the weights that are
+ * multiplied by factors. All passes of the visit use these weights. */
 static void fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
 {
     // true if the step runs the whole range; if not, the fold reads the weights from the checkpoint

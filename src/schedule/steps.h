@@ -1,5 +1,5 @@
 /* steps.h - a list of the steps of a visit, in the order in which the run executes them. visit.h
- * makes the list. The run, the count of bytes and the count of operations read it. */
+ * makes the list. The run, the count of bytes and the count of operations read the list. */
 #ifndef OSH_STEPS_H
 #define OSH_STEPS_H
 #include "schedule/range.h"
@@ -15,7 +15,7 @@ typedef enum osh_step_kind {
     OSH_STEP_RELEASE,   // free the weights of nodes [first, first + n)
     OSH_STEP_DROP,      // remove all values from the store that are not in `values`
     OSH_STEP_FOLD_OPEN, // begin the statistics for the factors of the range
-    OSH_STEP_FOLD,      // compute the factors, fold them into the weights, end these statistics
+    OSH_STEP_FOLD,      // compute the factors, fold them into the weights, end the statistics
     OSH_N_STEP_KINDS
 } osh_step_kind;
 
@@ -68,7 +68,7 @@ enum { OSH_STEP_LISTS = 10 };
 bool *osh_steps_list(osh_steps *s, int k); // k: 0 to OSH_STEP_LISTS - 1
 int *osh_steps_numbers(osh_steps *s);
 
-/* Sets want[w] to true for the weights that a step loads: weights of nodes that run, and weights of
- * the Linears to be solved that read one of step->values. */
+/* Sets want[w] to true for the weights that a step loads: weights of nodes that run, and, if
+ * step->values is set, weights of the Linears to be solved that read one of these values. */
 void osh_step_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *step);
 #endif

@@ -12,9 +12,9 @@ bool osh_stream_takes(const osh_schedule *p, int linear);
 /* True if a stream does all work of the run, so that no subgraph is run. */
 bool osh_streams_all(const osh_schedule *p);
 /* True if the stream itself finds the largest magnitude of the weights that share the Linear's
- * global scale. The stream then reads all bands of these weights before it rounds one. It keeps as
- * many bands in memory as fit, and reads the other bands a second time for the rounding. If false,
- * osh_globals_find runs before the stream. */
+ * global scale. The stream then reads all bands of these weights before it rounds a band. The
+ * stream keeps as many bands in memory as fit, and reads the other bands a second time for the
+ * rounding. If false, osh_globals_find runs before the stream. */
 bool osh_stream_looks(const osh_schedule *p, int linear);
 
 /* Number of rows that must be rounded together: rows that share a block scale, else 1. */

@@ -5,7 +5,8 @@
 #include <string.h>
 
 
-/* Largest number of operations of tuning with `quality best`. They take minutes. */
+/* Largest number of operations of tuning with `quality best`. This number of operations takes
+ * minutes. */
 #define MOST_WORK 2e13
 /* Limits for `quality best`: largest number of passes over the data, smallest number of rows of
  * data. */
@@ -38,7 +39,8 @@ double osh_tuning_flops(const osh_schedule *p)
     return 6 * weights * (double)tuning_tokens(p) / rows * (double)(p->tune.rows * p->tune.steps);
 }
 
-/* Returns the reason why the model, the recipe or the data cannot be tuned; NULL: they can. */
+/* Returns the reason why the model, the recipe or the data cannot be tuned; NULL: tuning is
+ * possible. */
 static const char *tuning_hindrance(const osh_schedule *p, const osh_graph *g)
 {
     if (p->in->on_device) return "it runs on the CPU alone, want --device cpu";

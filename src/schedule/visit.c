@@ -142,8 +142,8 @@ static void walk_want_routes(walk *w)
             w->want[w->g->nodes[i].out[0]] = true;
 }
 
-/* Returns a step with nodes [first, first + n). The list `in` has the values that nodes and
- * statistics of the step need and that the step does not compute. */
+/* Returns a step with nodes [first, first + n). The list `in` has the values that the nodes and
+ * statistics of the step need from outside the step. */
 static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
 {
     walk_clear(w, w->in), walk_clear(w, w->out), walk_clear(w, w->consume);
@@ -213,8 +213,8 @@ static osh_status walk_add_nodes(osh_ctx *cx, walk *w, osh_step_kind kind, int f
     return walk_add(cx, w, kind, &(osh_step){.first = first, .n = n}, NULL);
 }
 
-/* True if an earlier run has solved the Linears that read `values`; NULL: all Linears of the
- * range. */
+/* True if an earlier run has solved all Linears that read one of `values` (NULL: all Linears of the
+ * range). */
 static bool walk_solved(const walk *w, const bool *values)
 {
     return w->done && w->done->solved && w->done->solved(w->done->user, &w->r, values);
@@ -243,9 +243,9 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* Runs the first pass of two-pass observers, for values that the store does not keep until their
- * second pass. The next pass of the subgraph is their second pass, and also collects all other
- * statistics. n 0: the values are inputs of the range. */
+/* For two-pass observers whose values the store does not keep: runs the observers' first pass. The
+ * next pass of the subgraph is the observers' second pass, and also collects all other statistics.
+ * n 0: the values are inputs of the range. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
@@ -326,7 +326,7 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, NULL);
     s.again = true;
     walk_take_routed(w, &s);
-    // the store may free these inputs after the last step
+    // inputs of the step, so that the store may free them after it
     for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x];
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, x);

@@ -1,5 +1,5 @@
 /* visit.h - makes the list of the steps of a visit, in which a subgraph is observed, solved and
- * run. The run executes the list; the plan counts the bytes that it needs.
+ * run. The run executes the list; the plan counts the bytes that its steps need.
  *
  *   whole      load | observe | solve | reload | propagate | release
  *   rounds     load | (observe, solve) for each round of statistics | reload | propagate | release

@@ -1,6 +1,6 @@
 /* windows.c - finds the calls and windows of a solve. On the host, a window has consecutive calls
- * of similar size. On a GPU, it has calls with equal shapes from the whole range; they are not
- * consecutive, because a range has several layers with different Linears. */
+ * of similar size. On a GPU, a window has calls with equal shapes from the whole range; these calls
+ * are not consecutive, because a range has several layers with different Linears. */
 #include "schedule/windows.h"
 
 static bool windows_done(const osh_windows *w, int linear)
@@ -8,8 +8,8 @@ static bool windows_done(const osh_windows *w, int linear)
     return w->taken[linear - w->of.first] || (w->done && w->done(w->user, linear));
 }
 
-/* True if the Linear may be the first one of a call: it wants data, its statistic is complete, and
- * it is not solved or in another call. */
+/* True if the Linear may be the first one of a call: the Linear needs data, its statistic is
+ * complete, and it is neither solved nor in another call. */
 static bool windows_has(const osh_windows *w, int linear)
 {
     const osh_linear *l = &w->p->match->linears[linear];

@@ -33,7 +33,8 @@ typedef struct osh_windows {
     const bool *open;      // view [graph values]: true if the statistics of the value are complete
     /* Returns true if the Linear is solved; NULL: no Linear is solved. */
     bool (*done)(const void *user, int linear);
-    /* True if Linears that read this value are solved here; NULL: all are. */
+    /* Returns true if this process solves the Linears that read value `input`; NULL: it solves
+     * all. */
     bool (*mine)(const void *user, int input);
     const void *user;      // view: argument of `done` and `mine`
     int n_threads;

@@ -1,5 +1,5 @@
 /* ada.h - learns the codes of one weight by gradients, with AdaRound, AdaQuant or AutoRound, so
- * that its outputs are near those of the original layer.
+ * that the outputs of the weight are near those of the original layer.
  *
  * The layer's input over T tokens is x in the quantized model and x0 in the original one. All
  * methods minimize
@@ -99,19 +99,19 @@ typedef struct osh_block_rule { // rule for learning a block (learn/block.h)
     // A window is this many steps. Learning stops when the mean loss of a window is not below that
     // of the previous window. 0: learning never stops early.
     int64_t window;
-    double warm; // fraction of all steps, the first ones, in which learning does not stop
+    double warm; // fraction of all steps, counted from the first, in which learning does not stop
     /* True: the block is rounded to nearest if learning does not lower the loss over all samples.
      * False: the block keeps the learned codes. */
     bool selective;
     double bias_rate;       // Adam's learning rate of biases; 0: biases do not change
     /* If the error of rounding the block to nearest exceeds `above`, the learning rate is `rate`.
-     * Otherwise, and if `above` is 0, it is the learning rate of the method. */
+     * In all other cases, and if `above` is 0, the learning rate is that of the method. */
     double above, rate;
     // The input of the block is a mixture: each element comes from the quantized model with this
     // probability, else from the original model.
     double share;
-    /* If a block cannot be learned as a whole: true: its Linears are learned one by one; false:
-     * this is an error. */
+    /* Only used if a block cannot be learned as a whole. True: the Linears of the block are learned
+     * one by one. False: this is an error. */
     bool may;
 } osh_block_rule;
 
@@ -146,9 +146,9 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
 typedef struct osh_ada_learner osh_ada_learner;
 osh_status osh_ada_learner_new(osh_ctx *cx, osh_ada_learner **out, const osh_ada_args *a);
 void osh_ada_learner_free(osh_ctx *cx, osh_ada_learner *l);
-/* Returns an F32 tensor [O, I] into which the caller may write the gradient and which it then
- * passes to osh_ada_learner_add. Returns NULL if a gradient was already added or if I is not a
- * multiple of 8. View: lives as long as l. */
+/* Returns an F32 tensor [O, I] for the gradient. The caller may write the gradient to this tensor,
+ * and then passes the tensor to osh_ada_learner_add. Returns NULL if a gradient was already added
+ * or if I is not a multiple of 8. View: lives as long as l. */
 osh_tensor *osh_ada_learner_place(osh_ada_learner *l);
 /* True if osh_ada_learner_place can return a tensor: I is a multiple of 8. */
 bool osh_ada_learner_places(const osh_ada_args *a);
@@ -160,9 +160,9 @@ osh_status osh_ada_learner_step(osh_ctx *cx, osh_ada_learner *l, int64_t t, osh_
 /* Writes the final codes, scales and zero points to the arrays of the arguments, and the final
  * weight to `to`. */
 osh_status osh_ada_learner_end(osh_ctx *cx, osh_ada_learner *l, osh_tensor *to);
-/* If `learned` is true, sets `to` to the weight that osh_ada_learner_end would write now. If it is
- * false, sets `to` to the weight rounded to nearest. Changes nothing in the learner or the
- * arguments. */
+/* If `learned` is true, sets `to` to the weight that osh_ada_learner_end would write now. If
+ * `learned` is false, sets `to` to the weight rounded to nearest. Changes nothing in the learner or
+ * the arguments. */
 osh_status osh_ada_learner_show(osh_ctx *cx, osh_ada_learner *l, bool learned, osh_tensor *to);
 /* Sets the learning rate of all later steps. */
 void osh_ada_learner_rate(osh_ada_learner *l, double rate);

@@ -44,8 +44,8 @@ static float solve_dequantize(const osh_gptq_solve_args *a, float q, float s, fl
 }
 
 /* Replaces w [I] by the error d of rounding the row to nearest. If the column loop then runs on d
- * and sets all codes to 0, it computes the loss of rounding to nearest: its errors are e = d U^-1
- * with U^T U = H^-1, and the sum of e^2 is d H d^T. */
+ * and sets all codes to 0, the errors of the loop are e = d U^-1 with U^T U = H^-1. The sum of e^2
+ * is d H d^T, the loss of rounding to nearest. */
 static void solve_leave_rest(const osh_gptq_solve_args *a, int64_t row, float *w)
 {
     int64_t scale_row = row / a->row_block * a->n_scale_cols;

@@ -32,8 +32,8 @@ typedef struct osh_prune_share { // determines how many weights of a row become 
     int64_t n, m;    // n of each m columns become 0; if n is 0, `sparsity` applies
 } osh_prune_share;
 /* Sets the weights with the smallest |w| sqrt(weight) of each row to 0, in place. Of weights with
- * equal values of this measure those with the smallest index become 0. `weight` [I]: factors of the
- * columns; NULL: 1. */
+ * equal values of this measure those with the smallest index become 0 first. `weight` [I]: factors
+ * of the columns; NULL: 1. */
 osh_status osh_prune_rows(osh_ctx *cx, float *w, const float *weight, int64_t O, int64_t I,
                           osh_prune_share share);
 /* Returns the number of bytes of scratch of osh_prune_rows. */

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-/* bytes: offsets and sizes are multiples of GRAIN, because copies and tensor cores need aligned
+/* Offsets and sizes in bytes are multiples of GRAIN, because copies and tensor cores need aligned
  * addresses. */
 enum { GRAIN = 512 };
 

@@ -22,8 +22,8 @@ typedef enum { OSH_LANE_WORK, OSH_LANE_IN, OSH_LANE_OUT, OSH_N_LANES } osh_lane;
 typedef struct osh_device_type {
     const char *name; // name of the kind of device, such as "cuda"
     void (*close)(osh_ctx *cx, osh_device *d);
-    /* put copies to the device. It may return before the copy is done, but has then already read
-     * `from`. get copies to the host and waits for the copy. */
+    /* put copies to the device. When put returns, `from` has been read, but the copy may still run.
+     * get copies to the host and waits for the copy. */
     osh_status (*put)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*get)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     /* Copies within the memory of the device. */
@@ -31,7 +31,7 @@ typedef struct osh_device_type {
     osh_status (*fill)(osh_ctx *cx, osh_device *d, void *to, int byte, size_t n_bytes);
     /* put_ahead copies to the device while other requests run. Only one thread at a time may call
      * it. The copy begins after all requests that were made before osh_cuda_follow. Requests that
-     * are made after fence wait for the copy. */
+     * are made after a call of `fence` wait for the copy. */
     osh_status (*put_ahead)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*fence)(osh_ctx *cx, osh_device *d);
     /* `move` queues a copy between page-locked host memory and the device on the lane IN or OUT,
@@ -64,15 +64,16 @@ struct osh_device {
 };
 
 /* An arena is the list of blocks of one range of addresses; the list is in host memory. A new block
- * is taken from the first free block that is large enough, counted from one end of the range. Free
- * neighbours are merged. Each call locks a mutex. Offsets and sizes are multiples of 512 bytes. */
+ * is taken from the first free block that is large enough, counted from the start (OSH_LIFE_LONG)
+ * or the end (OSH_LIFE_SHORT) of the range. Free neighbours are merged. Each call locks a mutex.
+ * Offsets and sizes are multiples of 512 bytes. */
 osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes);
 void osh_arena_free(osh_ctx *cx, osh_arena *a);
 /* Takes a block and sets *offset. Returns false if no free block is large enough. */
 bool osh_arena_take(osh_arena *a, size_t *offset, size_t n_bytes, osh_life life);
 void osh_arena_give(osh_arena *a, size_t offset);
-/* Requests that the next OSH_LIFE_LONG block is at `offset`. If the bytes there are not free, that
- * block is elsewhere. OSH_ANYWHERE cancels the request. */
+/* Requests that the next OSH_LIFE_LONG block is at `offset`. If the bytes there are not free, the
+ * block is taken as without the request. OSH_ANYWHERE cancels the request. */
 void osh_arena_aim(osh_arena *a, size_t offset);
 #define OSH_ANYWHERE SIZE_MAX
 /* Returns the number of OSH_LIFE_LONG blocks for which osh_arena_aim requested no offset, or

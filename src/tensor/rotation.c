@@ -7,8 +7,8 @@
 
 #include "base/rng.h"
 
-/* LANES: number of vectors that are multiplied together; GROUPS: number of groups of LANES rows or
- * columns in a chunk of parallel work. */
+/* LANES: number of vectors that are multiplied together. GROUPS: number of groups of LANES rows or
+ * columns in a chunk of parallel work. MOST_DEGREE: largest degree e of a field of p^e elements. */
 enum { LANES = 8, GROUPS = 8, MOST_DEGREE = 3 };
 
 /* ---- Hadamard matrices by Paley: R. E. A. C. Paley, "On Orthogonal Matrices", 1933 ---- */
@@ -107,8 +107,8 @@ static osh_status paley_make(osh_ctx *cx, int8_t *h, int64_t K)
                 h[i * K + k] = (int8_t)(i == k ? 1 : i && !k ? -1 : c);
                 continue;
             }
-            // 1 on the diagonal, for the second construction: C x [1 1; 1 -1] + I x [1 -1; -1 -1]
-            // with a symmetric C
+            // second construction: C x [1 1; 1 -1] + I x [1 -1; -1 -1] with a symmetric C; `same`
+            // is an element of I
             int same = i == k;
             int8_t *at = h + 2 * i * K + 2 * k;
             at[0] = (int8_t)(c + same), at[1] = (int8_t)(c - same);

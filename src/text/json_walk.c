@@ -310,6 +310,7 @@ void osh_json_walk_seek(osh_json_walk *w, int64_t place)
         w->s.at = (size_t)place - w->s.base;
         return;
     }
-    w->at = place, w->n = 0; // a position outside the piece: the text is a file
+    /* The position is outside the piece, so the next bytes are read from the file. */
+    w->at = place, w->n = 0;
     w->s.base = (size_t)place, w->s.text = w->piece, w->s.n = w->s.at = 0, w->s.ended = false;
 }

@@ -1,5 +1,5 @@
-/* python_regex.c - checks that Python's re accepts a pattern, and gives it the same meaning as
- * PCRE2. Errors that osh_regex_new finds are not checked. */
+/* python_regex.c - checks that Python's re accepts a pattern and that both Python's re and PCRE2
+ * give the pattern the same meaning. Errors that osh_regex_new finds are not checked. */
 #include "text/python_regex.h"
 #include <stdlib.h>
 #include <string.h>

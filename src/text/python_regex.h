@@ -1,4 +1,4 @@
-/* python_regex.h - patterns that Python's re and PCRE2 read alike. */
+/* python_regex.h - rejects patterns whose meaning differs between Python's re and PCRE2. */
 #ifndef OSH_PYTHON_REGEX_H
 #define OSH_PYTHON_REGEX_H
 #include "base/base.h"

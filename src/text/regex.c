@@ -1,14 +1,14 @@
-/* regex.c - calls PCRE2: patterns are compiled once, with a JIT if there is one, and every limit is
- * an error.
+/* regex.c - calls PCRE2: patterns are compiled once, with a JIT if there is one. A match that
+ * exceeds a limit is an error.
  *
  * With the options UTF and UCP, \d, \w, \s and case follow Unicode, as in Python's re and in the
  * patterns of tokenizer.json. Limits: 10 million steps and 64 MiB of backtracking state for one
  * match.
  *
- * Callers continue after a match and rely on its beginning and end being between two characters.
- * Therefore \C, which matches one byte, does not compile. \K moves the start of a match. If \K is
- * in a group that is called from a lookbehind, the match can begin before the start of the search;
- * such a match is an error. */
+ * Callers continue after a match, so the beginning and the end of a match must be between two
+ * characters. Therefore \C, which matches one byte, does not compile. \K moves the start of a
+ * match. If \K is in a group that is called from a lookbehind, the match can begin before the start
+ * of the search; such a match is an error. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/regex.h"
 #include <pcre2.h>

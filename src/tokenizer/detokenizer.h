@@ -7,16 +7,17 @@
 
 typedef struct osh_detokenizer osh_detokenizer;
 /* Opens a detokenizer: reads the vocabulary and the decoder of tokenizer.json. `t` is the tokenizer
- * of the same file; it may be closed before *out (own). Fails with the name of a decoder that is
+ * of the same file; `t` may be closed before *out (own). Fails with the name of a decoder that is
  * not known. */
 osh_status osh_detokenizer_open(osh_ctx *cx, osh_detokenizer **out, const osh_tokenizer *t,
                                 const char *model_dir);
 void osh_detokenizer_close(osh_ctx *cx, osh_detokenizer *d); // accepts NULL
-/* Appends the text that no later id can change, in whole characters of UTF-8. Appends nothing for
- * an id that is not in the vocabulary. */
+/* Decodes the next id, and appends the text that no later id can change, in whole characters of
+ * UTF-8. Appends nothing for an id that is not in the vocabulary. */
 osh_status osh_detokenizer_feed(osh_ctx *cx, osh_detokenizer *d, osh_buf *out, int32_t id);
-/* Appends the text that depended on later ids. Bytes that form no character become U+FFFD. */
+/* Ends the text: appends the remaining text, which could depend on later ids. Bytes that form no
+ * character become U+FFFD. */
 osh_status osh_detokenizer_end(osh_ctx *cx, osh_detokenizer *d, osh_buf *out);
-/* Returns the id, or -1 if no token has this text. */
+/* Returns the id of the token with this text, or -1 if there is none. */
 int32_t osh_detokenizer_find(const osh_detokenizer *d, const char *token);
 #endif

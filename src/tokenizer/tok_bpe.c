@@ -28,9 +28,11 @@ typedef struct candidate {
 typedef struct bpe {
     osh_map *vocab;      // own: maps a token to its id
     osh_tok_pairs pairs; // own; (left id, right id) -> rank and merged id
-    /* [BMP] id of the token that is the character alone; -1: none; NULL: not cached. */
+    /* For each character of the BMP, the id of the token that is only this character; -1: there is
+     * none. NULL: not cached. */
     int32_t *char_ids;   // own
-    /* [JOINED_BITS / 8] a bit for each pair of characters that a merge joins (hashed). */
+    /* [JOINED_BITS / 8] bits, one for each hash of two characters: set if a merge makes two
+     * characters with this hash neighbours. */
     uint8_t *joined;     // own
     int32_t byte_ids[256];
     int32_t max_id, unk_id;
@@ -475,7 +477,7 @@ static osh_status index_chars(osh_ctx *cx, bpe *m)
         char code[6] = {'<', '0', 'x', hex[b >> 4], hex[b & 15], '>'};
         if (!bpe_find(m, code, 6, &m->byte_ids[b])) m->byte_ids[b] = -1;
     }
-    // a character has up to four forms if there is a prefix or suffix
+    // with a prefix or suffix a character has up to four ids: char_ids stays NULL
     if (m->prefix || m->suffix) goto done;
     OSH_NEW(cx, m->char_ids, BMP);
     for (uint32_t cp = 0; cp < BMP; cp++)

@@ -5,7 +5,7 @@
 #include "tokenizer/tok_unicode.h"
 #include <utf8proc.h>
 
-/* Characters of category C, without Cn and white space, in unicode_categories 0.1. */
+/* Characters that unicode_categories 0.1 has in category C, except Cn and white space. */
 static const osh_uni_range others[] = {
     {0x0, 0x8, ""}, {0xB, 0xC, ""}, {0xE, 0x1F, ""}, {0x7F, 0x9F, ""}, {0xAD, 0xAD, ""},
     {0x600, 0x605, ""}, {0x61C, 0x61C, ""}, {0x6DD, 0x6DD, ""}, {0x70F, 0x70F, ""},

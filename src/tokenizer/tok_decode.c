@@ -48,7 +48,7 @@ struct osh_detokenizer {
     decode_step steps[MOST_STEPS]; // own
     int n_steps;
     /* fused: true if Fuse is in the chain.
-     * spaced: true if there is no decoder, and a space is between two tokens. */
+     * spaced: true if the file has no decoder; a space is then written between two tokens. */
     bool fused, spaced;
     bool begun;          // true after the first token
     /* Number of characters that DECODE_BEGIN has removed; -1: DECODE_BEGIN is done. */

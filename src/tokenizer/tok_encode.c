@@ -212,7 +212,7 @@ static void text_drop_begin(osh_tok_text *t, size_t n)
 }
 
 /* Returns the number of bytes in a buffer (raw or norm) at which its stage runs again. n_left is
- * the number of bytes that the stage could not process the last time. This number is chosen so that
+ * the number of bytes that the stage could not process the last time. The result is chosen so that
  * at most half of the text is processed twice. */
 static size_t enough_bytes(const osh_tokenizer *t, size_t n_left)
 {
@@ -401,7 +401,7 @@ osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_i
     /* Normalizes most of the text, so that little is left to copy. */
     OSH_TRY(raw_normalize(cx, t, false));
     OSH_TRY(norm_encode(cx, t, ids, false));
-    osh_tokenizer kept = *t; // view: the flags
+    osh_tokenizer kept = *t; // a copy of the flags and sizes; its pointers are not used
     OSH_TRY(text_copy(cx, &raw, &t->raw));
     OSH_TRY(text_copy(cx, &norm, &t->norm));
     OSH_TRY(osh_tokenizer_end(cx, t, tail));

@@ -5,8 +5,8 @@
  *         -> pre-tokenizers -> model -> ids, with the post-processor's ids before and after
  *
  * The text between two stages is a byte array and a list of its pieces. A piece is either text or
- * an added token that was already found (id >= 0), which no later stage changes. The order of the
- * stages is that of tokenizers' TokenizerImpl::encode. */
+ * an added token that was already found (id >= 0). No later stage changes such a token. The order
+ * of the stages is that of tokenizers' TokenizerImpl::encode. */
 #ifndef OSH_TOK_IMPL_H
 #define OSH_TOK_IMPL_H
 #include "text/json.h"
@@ -287,8 +287,8 @@ const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t);
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // returns the highest id; -1: no tokens
 /* Sets *at to the last position where s may be cut, in the second half of s and before its last
  * character; 0: there is none. Whatever text follows, no added token touches this position or
- * removes white space across it. `cuts` tells where the normalizers allow a cut; it is NULL if `s`
- * is already normalized. */
+ * removes white space across it. `cuts` tells where the normalizers allow a cut; NULL: `s` is
+ * already normalized. */
 osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s,
                              size_t n, size_t *at);
 

@@ -28,9 +28,9 @@ done:
     return rc;
 }
 
-/* Normalizes text to the form. Characters that the tables of the tokenizers library do not have yet
- * are copied unchanged. No character composes with them or moves across them, so the text between
- * two of them is normalized by itself. */
+/* Converts text to the normal form `form`. Characters that the tables of the tokenizers library do
+ * not have yet are copied unchanged. No character composes with them or moves across them, so the
+ * text between two of them is normalized by itself. */
 static osh_status unicode_form(osh_ctx *cx, osh_tok_text *out, const char *s, size_t n, int form)
 {
     osh_status rc = OSH_OK;
@@ -217,7 +217,7 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
         if (!again) {
             OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));
             OSH_TRY(osh_tok_text_add(cx, out, st->content, st->n_content));
-            // the replacement belongs to the last character of the match
+            // only the last character of the match is replaced; the ones before it are deleted
             if (start == 0 && end > 0)
                 p->first &= st->n_content > 0 && osh_utf8_next(s, n, &cp) == end;
             done_to = end;

@@ -1,5 +1,5 @@
-/* tok_pretokenize.c - pre-tokenizers of tokenizer.json: they cut pieces; each piece is then
- * processed by itself.
+/* tok_pretokenize.c - the pre-tokenizers of tokenizer.json. They cut the text into pieces, which
+ * later stages process one by one.
  *
  * tok_split.c makes all cuts. ByteLevel and Metaspace also change the bytes. The patterns are those
  * of tokenizers/src/pre_tokenizers. */
@@ -79,8 +79,8 @@ static osh_status match_word(osh_ctx *cx, const osh_tok_step *st, const osh_hays
     return OSH_OK;
 }
 
-/* Matches a run of one script. A character of no particular script belongs to the run before it. If
- * no run is before it, it is removed. */
+/* Matches a run of one script. A character of no particular script belongs to the run before it, or
+ * is removed if there is no run before it. */
 static osh_status match_script(osh_ctx *cx, const osh_tok_step *st, const osh_haystack *h,
                                size_t from, size_t *start, size_t *end)
 {

@@ -68,7 +68,7 @@ done:
 }
 
 /* Adds the matches and the gaps between them as segments. Sets *done to the end of the last match,
- * and *known to a position such that no further match begins before it. */
+ * and *known to a position before which no further match begins. */
 static osh_status cut_matches(cutter *c, const osh_tok_step *st, const osh_haystack *h,
                               osh_match_fn next_match, size_t *known, size_t *done)
 {

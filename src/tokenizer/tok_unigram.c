@@ -62,8 +62,8 @@ static int32_t unigram_max_id(const void *state)
     return (int32_t)((const unigram *)state)->n - 1;
 }
 
-/* A path to p has been found whose last token begins at `from`. Stores it if p has no path yet or
- * if its score is higher. */
+/* Stores a path to p whose last token begins at `from`, if p has no path yet or if `score` is
+ * higher than the score of p's path. */
 static void place_offer(place *p, uint32_t from, int32_t id, double score)
 {
     if (p->id >= 0 && !(score > p->score)) return;

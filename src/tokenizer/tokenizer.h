@@ -1,10 +1,10 @@
 /* tokenizer.h - converts text to token ids with a tokenizer.json, as the Hugging Face tokenizers
  * library does.
  *
- * Only tokenizer.json decides the ids. Only the maximum length is read from tokenizer_config.json;
- * transformers 5, too, ignores its add_bos_token if there is a tokenizer.json. The truncation, the
- * padding and the decoder of tokenizer.json are ignored. An unknown component is an error that
- * names it. A tokenizer contains caches: only one thread may use it at a time. */
+ * Only tokenizer.json decides the ids. Only the maximum length is read from tokenizer_config.json.
+ * The key add_bos_token of that file is ignored, as in transformers 5 if there is a tokenizer.json.
+ * The truncation, the padding and the decoder of tokenizer.json are ignored. An unknown component
+ * is an error that names it. A tokenizer contains caches: only one thread may use it at a time. */
 #ifndef OSH_TOKENIZER_H
 #define OSH_TOKENIZER_H
 #include "base/base.h"
@@ -16,7 +16,7 @@ osh_status osh_tokenizer_open(osh_ctx *cx, osh_tokenizer **out, const char *mode
 /* Sets *name to the name (a static string) of a tokenizer file of another library in the directory,
  * such as tiktoken.model, or to NULL if there is none. */
 osh_status osh_tokenizer_other(osh_ctx *cx, const char **name, const char *model_dir);
-/* End of a message that names such a file, after "want ". */
+/* Text after "want " in a message about a tokenizer file of another library. */
 #define OSH_TOKENIZER_WANTED                                                                      \
     "tokenizer.json, which `python -c \"from transformers import AutoTokenizer as T; "            \
     "T.from_pretrained('DIR').save_pretrained('DIR')\"` writes"
@@ -45,7 +45,7 @@ osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_i
 osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool behind);
 /* Sets the size of a part (osh_tokenizer_feed) in bytes; for tests. The default is 64 KiB. */
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n);
-/* Returns 0 if the length is unknown, or above 1e9. */
+/* Returns the maximum length of a text in tokens; 0: the length is unknown, or above 1e9. */
 int64_t osh_tokenizer_model_max_length(const osh_tokenizer *t);
 /* Returns the highest id + 1, including added tokens. */
 int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t);

@@ -10,7 +10,7 @@
 
 typedef struct osh_finding {
     char *where, *found, *wanted; // own
-    int64_t item;                 // check that found it
+    int64_t item;                 // number of the check that found the problem
     size_t nth;                   // order of the findings of one check
 } osh_finding;
 
@@ -51,13 +51,13 @@ osh_status osh_verify_failed(osh_ctx *cx, osh_verify *v, osh_status rc, const ch
 
 
 /* verify_share.c: divides the checks among ranks. osh_verify_next assigns the next check to the
- * rank that has read the fewest bytes so far. It returns true if that is this rank. `bytes`: cost
- * of the check. osh_verify_alone begins checks that every rank does, because later checks need
- * their results; only rank 0 keeps the findings of these checks. */
+ * rank that has read the fewest bytes so far. osh_verify_next returns true if this rank does the
+ * check. `bytes`: cost of the check. osh_verify_alone begins checks that every rank does, because
+ * later checks need their results; only rank 0 keeps the findings of these checks. */
 bool osh_verify_next(osh_verify *v, int64_t bytes);
 void osh_verify_alone(osh_verify *v);
-/* Fails on each rank that sees another checkpoint than rank 0. ck NULL: it cannot be opened. `what`
- * names the checkpoint in the message. */
+/* Fails on each rank that sees another checkpoint than rank 0. ck NULL: the checkpoint cannot be
+ * opened. `what` names the checkpoint in the message. */
 osh_status osh_verify_agree(osh_ctx *cx, const osh_verify *v, const char *what,
                             const osh_checkpoint *ck);
 /* Sends the checksums of the source that each rank has read to rank 0. */

@@ -1,8 +1,9 @@
 /* verify_config.c - checks the tensors against config.json, without the source:
  *
- *   - a module is quantized if and only if the config says so - a quantized module has every tensor
- *   of its format, with dtype and shape, and no other - scales, zero points and codes have valid
- *   values - modules that runtimes fuse have one scheme and one global scale */
+ *   - a module is quantized if and only if the config says so
+ *   - a quantized module has exactly the tensors of its format, with dtype and shape
+ *   - scales, zero points and codes have valid values
+ *   - modules that runtimes fuse have one scheme and one global scale */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -184,7 +185,7 @@ done:
     return rc;
 }
 
-/* Finds the group of each module that is not ignored, in the way compressed-tensors does. */
+/* Finds the group of each module that is not ignored, as compressed-tensors does. */
 static osh_status modules_find_groups(osh_ctx *cx, osh_verify *v, modules *ms,
                                       const osh_q_config *c)
 {
@@ -266,8 +267,9 @@ done:
 }
 
 /* Returns the dtype of a module's scales: the dtype of the first scale of a float dtype. All other
- * scales of the module must have the same dtype. It is the dtype of the source's weight, which can
- * differ from the config's; the checks of manifest and plan compare it with the source. */
+ * scales of the module must have the same dtype. Scales have the dtype of the source's weight,
+ * which may differ from the dtype in config.json. The checks of manifest and plan compare the dtype
+ * with the source. */
 static osh_dtype config_scale_dtype(osh_ctx *cx, const osh_verify *v, const char *module)
 {
     static const char *const leaves[] = {"weight_scale", "input_scale", "output_scale"};
@@ -307,8 +309,8 @@ done:
     return rc;
 }
 
-/* Reads a tensor of a module that has one element to *out. *there is false if the module has no
- * such tensor. */
+/* Reads a tensor with one element, which belongs to a module, to *out. *there is false if the
+ * module has no such tensor. */
 static osh_status config_read_scalar(osh_ctx *cx, float *out, bool *there, const osh_verify *v,
                               const char *module, const char *leaf)
 {
@@ -390,7 +392,7 @@ done:
     return rc;
 }
 
-/* Finds tensors of a quantized module, such as scales, whose module has no weight. */
+/* Finds tensors such as scales that have the name of a module without a weight. */
 static osh_status config_check_strays(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;

@@ -16,7 +16,7 @@ bool osh_verify_next(osh_verify *v, int64_t bytes)
     int owner = 0;
     for (int k = 1; k < osh_ranks_n(v->opt->ranks); k++)
         if (v->load[k] < v->load[owner]) owner = k;
-    v->load[owner] += (double)bytes + 1; // checks without bytes are divided, too
+    v->load[owner] += (double)bytes + 1; // + 1: so that the ranks divide checks of 0 bytes, too
     v->item++, v->here = owner == osh_ranks_me(v->opt->ranks);
     return v->here;
 }
@@ -27,7 +27,7 @@ void osh_verify_alone(osh_verify *v)
     osh_ranks_phase(v->opt->ranks, "verify", NULL);
 }
 
-/* Appends the sizes of the files of an output that each rank reads itself. */
+/* Every rank reads some small files of the output itself. Appends the sizes of these files. */
 static osh_status files_tell(osh_ctx *cx, osh_buf *b, const char *dir)
 {
     static const char *const names[] = {"config.json", "oneshot-manifest.json"};

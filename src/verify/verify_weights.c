@@ -9,9 +9,10 @@
  *                     sum (w - dq)^2 <= FACTOR sum ((w - rtn)^2 + s^2 / 12)
  *                 where dq is decoded from the codes, rtn is w rounded to nearest, s is the scale.
  *                 The bound of a row uses ROW_FACTOR instead of FACTOR. One row in ROWS may exceed
- *                 the bound: if an output is large for every token, the rest of the row compensates
- *                 its error. No element is off by more than half of the range of its codes, or by
- *                 more than 16 scales if that is larger (clamping can cause 16 scales at 4 bits).
+ *                 the bound: if the output of a row is large for every token, the other weights
+ *                 of the row compensate the error of that output. The error of an element is at
+ *                 most half of the range of its codes or 16 scales, whichever is larger (clamping
+ *                 can cause an error of 16 scales at 4 bits).
  *                 Columns of dq that have only zeros do not count: GPTQ sets a column to 0 if its
  *                 input is 0 for all tokens.
  *                 Measured over 2 to 8 bits, groups of 16 to channels, 8 to 16384 tokens of two
@@ -74,7 +75,8 @@ osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, con
     osh_status rc = OSH_OK;
     int n = 0;
     bool floats = a->type == OSH_Q_FLOAT;
-    // without a plan the modifier is unknown, so both signs are accepted if any modifier makes them
+    // without a plan the modifier is unknown, so negative scales are accepted if the scheme may
+    // have them
     bool signs = osh_q_may_be_signed(a);
     if (a->strategy == OSH_Q_TENSOR_GROUP && !(p->global > 0 && isfinite(p->global)))
         OSH_TRY(osh_verify_add(cx, v, module, "a positive number", "weight_global_scale is %g",
@@ -220,8 +222,8 @@ typedef struct errors {
     bool *live;          // own [I]: true for columns of dq with a value that is not 0
     double err, norm;    // |w - dq|^2 and |w|^2 of the whole weight
     double removed;      // fraction of the source's |w|^2 that pruning removed
-    /* Over the live columns: squared error; squared error of rounding, plus s^2 / 12 for each
-     * element. */
+    /* Over the live columns. live_err: squared error of dq. expected: squared error of rtn, plus
+     * s^2 / 12 for each element. */
     double live_err, expected;
     /* worst_row: largest squared error of a row, relative to `expected`.
      * worst_steps: largest error of an element, in scales. */

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* PIECE: elements that are computed together, which fit in the L1 cache; PIECES: number of PIECE
- * per chunk of parallel work. */
+/* PIECE: elements that are computed together, which fit in the L1 cache; PIECES: number of groups
+ * of PIECE elements per chunk of parallel work. */
 enum { PIECE = 2048, PIECES = 16 };
 
 typedef struct elementwise_job elementwise_job;

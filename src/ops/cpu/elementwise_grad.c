@@ -15,7 +15,7 @@ enum { PIECE = 2048, ROWS = 32 };
 
 typedef struct grad_job {
     const osh_grad_args *a;
-    int64_t n, D;    // n: number of elements of the tensor; D: of a row
+    int64_t n, D;    // n: elements of the tensor; D: elements of a row
     const float *f;  // factors of the norm (weight plus offset), [D]; view
     float *rows;     // scratch: [threads, D]
     double eps;

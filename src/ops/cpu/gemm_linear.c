@@ -46,7 +46,7 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* Number of floats of linear_worker.w for `cols` columns of y, and of linear_worker.y. */
+/* Return the number of floats of linear_worker.w and of linear_worker.y for `cols` columns of y. */
 static int64_t linear_weight_floats(int64_t cols, int64_t I) { return cols * I; }
 static int64_t linear_tile_floats(int64_t cols) { return cols * OSH_GEMM_ROWS; }
 

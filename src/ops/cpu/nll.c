@@ -134,7 +134,8 @@ static osh_status vocab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     return OSH_OK;
 }
 
-/* lse: log of the sum of e^logit.
+/* Results of one row over all blocks of the vocabulary.
+ * lse: log of the sum of e^logit.
  * diff: mean of r - x with the weights softmax(r).
  * best: index of the largest logit. */
 typedef struct joined {

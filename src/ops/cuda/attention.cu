@@ -19,8 +19,8 @@
  *
  * A matrix product has three indices: sample, kv head, and query head in the group of the kv head.
  * One call of osh_cuda_gemm computes a batch: the products for all values of one of these indices.
- * This is the kv head or the query head, whichever has more values. For short samples it may be the
- * sample; the call then uses the algorithm of a single product.
+ * This is the kv head or the query head, whichever has more values. For short samples the index may
+ * be the sample; the call then uses the algorithm of a single product.
  *
  * Shapes: N tokens of the batch, H heads, K kv heads, Dh head_dim, ld elements from row to row of
  * scores. */

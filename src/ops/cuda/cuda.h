@@ -119,7 +119,7 @@ osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Multiplies the tokens of all samples at once. */
 osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a);
-/* The two functions merge two states of a statistic (ops/merge.c). */
+/* The next two functions merge two states of a statistic (ops/merge.c). */
 osh_status osh_merge_lower_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // supports only states of F32
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);

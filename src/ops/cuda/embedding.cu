@@ -4,7 +4,8 @@
  *
  * A row is copied bit for bit if w has the dtype of y; if not, the row is rounded to the dtype of
  * y. Ids in host memory are checked before the launch. A wrong id in GPU memory cannot be reported
- * by the kernel. It gives a row of NaN, which the search for non-finite values finds later. */
+ * by the kernel. A wrong id gives a row of NaN, which the search for non-finite values finds
+ * later. */
 #include "ops/cuda/pack.cuh"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* peak.cu - measures the speed of the GPU for products of square matrices, attention, and copies
  * inside GPU memory and from page-locked host memory. Each measurement repeats its call until the
  * given seconds are over. The clock rate falls while a GPU gets warm, so a measurement should take
- * several seconds. A shorter one gives too high a speed. */
+ * several seconds. A shorter measurement gives a speed that is too high. */
 #include "ops/cuda/op.cuh"
 
 #include "base/rng.h"

@@ -91,7 +91,7 @@ size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens
 {
     int64_t row = osh_attention_row(n_tokens) * (int64_t)sizeof(float),
             rows = at->n_heads * n_tokens;
-    // the scores of one query need more than the limit
+    // one row alone exceeds the limit
     if (row > OSH_ATTENTION_SCORES) return (size_t)row;
     return (size_t)(rows > OSH_ATTENTION_SCORES / row ? OSH_ATTENTION_SCORES : rows * row);
 }

@@ -4,9 +4,9 @@
  *   logits = x W^T + bias     x [N, D]     w [V, D]     bias [V] or none
  *   block [rows, OSH_VOCAB_COLS]
  *
- * A block has the dtype of x, because logits are rounded when they are stored. Without a bias the
- * product rounds them; with a bias the kernel rounds that adds the bias to the f32 sums of the
- * product. Rows are cut into panels, and each sample begins a new panel, so that the shape of a
+ * A block has the dtype of x, because logits are rounded when they are stored. Without a bias, the
+ * matrix product rounds them. With a bias, the product is f32, and the kernel that adds the bias
+ * rounds. Rows are cut into panels, and each sample begins a new panel, so that the shape of a
  * product depends only on the sample. Consecutive panels of equal size are one batch of a matrix
  * product. The results of the blocks of a row are combined in the order of the vocabulary, in
  * double. N tokens, D hidden_size, V vocabulary size. */

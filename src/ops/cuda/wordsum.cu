@@ -1,5 +1,5 @@
 /* wordsum.cu - computes osh_wordsum (ops/wordsum.h) of GPU memory. Threads add integers, so the sum
- * does not depend on their order. */
+ * does not depend on the order of the threads. */
 #include "ops/cuda/op.cuh"
 
 extern "C" {

@@ -6,7 +6,7 @@
  *                  X.scales  float [G, O]
  *   version gemv   X.qweight I32 [O, I / 8]    a word holds the codes of 8 input features
  *                  X.qzeros  I32 [O, Z]        a word holds the zero points of 8 groups
- *                  X.scales  float [O, 8 Z]    8 Z is at least G; the rest is not used
+ *                  X.scales  float [O, 8 Z]    8 Z >= G; scales from G on are not used
  *
  *   gemm, a word   bit 31                              0
  *                  | o7 | o5 | o3 | o1 | o6 | o4 | o2 | o0 |     gemv: | 7 | 6 | ... | 0 |
@@ -32,7 +32,7 @@ typedef struct awq_config {
 
 /* ---- the config ---- */
 
-/* Returns the first of two keys that q has, or the first one if it has neither. */
+/* Returns `old` if q has only this one of the two keys, else `key`. */
 static const char *awq_config_key(const cJSON *q, const char *key, const char *old)
 {
     return !cJSON_HasObjectItem(q, key) && cJSON_HasObjectItem(q, old) ? old : key;

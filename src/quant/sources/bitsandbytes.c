@@ -30,7 +30,8 @@ enum { PIECE = 1 << 20, MAX_STATE_BYTES = 1 << 16 };
 
 typedef struct bnb_module { // description of a module, from its quant_state
     bool four;              // 4 bits, else 8
-    int64_t block, nested;  // elements of a block; factors of a nested block, 0: not nested
+    /* block: elements of a block; nested: factors of a nested block, 0: not nested. */
+    int64_t block, nested;
     float offset;           // nested_offset
     osh_dtype dtype;        // dtype to which values are rounded first
 } bnb_module;
@@ -224,10 +225,10 @@ done:
 /* ---- decoding ---- */
 
 typedef struct bnb_room { // memory for a piece of rows
-    float *map, *nested_map, *nested; // [16], [256], factors of nested blocks
+    float *map, *nested_map, *nested; // [16], [256]; nested: factors of nested blocks
     float *factor;        // factors of the piece's blocks
     float *row;           // [I]
-    uint8_t *absmax, *codes; // nested codes of factors; codes of the piece
+    uint8_t *absmax, *codes; // absmax: codes of the factors; codes: codes of the piece
 } bnb_room;
 
 static int64_t bnb_piece_rows(const osh_source_module *q)

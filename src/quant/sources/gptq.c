@@ -185,9 +185,9 @@ done:
     return rc;
 }
 
-/* Returns the size of the groups of a module whose size is not known, if I features in G groups can
- * have only one of: the size of the config, the size that divides the features evenly, and powers
- * of two. 0: they can have none of these. -1: they can have several. */
+/* Guesses the group size of a module from I features in G groups. Candidates are the size of the
+ * config, the size that divides the features evenly, and powers of two. Returns the only candidate
+ * that is possible; 0: none is possible; -1: several are. */
 static int64_t group_guess(int64_t I, int64_t G, int64_t config)
 {
     int64_t found = osh_div_up(I, config) == G ? config : 0;

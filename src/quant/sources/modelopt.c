@@ -18,8 +18,8 @@ extern const osh_source_type osh_source_modelopt;
 enum { WEIGHT, SCALES, SCALE_2, N_PARTS }; // indices of stored tensors in q->parts
 enum { GROUP = 16, ROWS = 64 };            // ROWS: number of rows that are read together
 
-/* Fails if a tensor of the checkpoint changes the inputs or the products of a module, which the
- * program does not read. */
+/* Fails if the checkpoint has tensors that change the inputs or the products of a module, because
+ * this program does not read such tensors. */
 static osh_status modelopt_check_extra(osh_ctx *cx, const osh_source *s)
 {
     static const char *const words[] = {"pre_quant_scale", "svdquant_lora"};
@@ -113,7 +113,8 @@ static osh_status modelopt_decode(osh_ctx *cx, float *row, const osh_source_modu
     return OSH_OK;
 }
 
-static size_t modelopt_room(const osh_source_module *q) // bytes of a row, codes and scales of ROWS
+/* Bytes of one row, and of the codes and scales of ROWS rows. */
+static size_t modelopt_room(const osh_source_module *q)
 {
     return (size_t)q->I * sizeof(float) + (size_t)(ROWS * (q->I / 2 + q->I / GROUP));
 }

@@ -37,7 +37,7 @@
  *   AdaQuant     q = round(clip(u, lo, hi))                        round: nearest value
  *   AutoRound    q = round(clip(w / s + v, lo, hi))    s = rnd(b max(-least, most) / hi)
  *
- * v is added to w / s and is not a fraction of a step, as in auto-round: near 0 it can move a code
+ * v is added to w / s and is not a fraction of a step, as in auto-round: near 0, v can move a code
  * by several values, near hi by none. Only one share b is learned, as in auto-round. rnd rounds to
  * a scale that can be stored: for NVFP4 an E4M3 value divided by the global scale, which does not
  * change.
@@ -83,8 +83,7 @@ size_t osh_ada_bytes(int64_t O, int64_t I, int64_t group, int64_t points, int n_
 
 /* ---- a block of rows ---- */
 
-/* Returns views of the worker's scratch, whose elements it sets to 0, and a view of the block's
- * curve. */
+/* Sets the worker's scratch to 0. Returns views of the scratch and of the block's curve. */
 static osh_ada_room ada_room_of(const osh_ada_job *j, int worker, int64_t block)
 {
     osh_ada_room m;

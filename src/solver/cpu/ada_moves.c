@@ -25,8 +25,8 @@ float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, 
 
 static bool ada_is_float(const osh_ada_args *a) { return a->scales.grid.digits > 0; }
 
-/* Returns the largest value of the grid up to x, and in *step the distance between values of the
- * grid in the binade of x, as v8_grid_step does. */
+/* Returns the largest value of the grid that is at most x. Sets *step to the distance between
+ * values of the grid in the binade of x, as v8_grid_step does. */
 static float ada_grid_floor(const osh_ada_args *a, float x, float *step)
 {
     const osh_grid *g = &a->scales.grid;

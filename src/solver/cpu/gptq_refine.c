@@ -139,7 +139,7 @@ static double refine_row_loss(const osh_refine_tile *t, const float *g, int64_t 
 
 /* Accepts or undoes a step for rows [r, r + n). If n > 1, these rows share scales. If the sum of
  * their losses rose, restores their codes and scales and returns false. Otherwise keeps the new
- * ones and returns true. */
+ * codes and scales and returns true. */
 static bool refine_keep_better(osh_refine_tile *t, const float *values, int64_t r, int64_t n)
 {
     size_t bytes = (size_t)t->a->I * sizeof(float);

@@ -85,7 +85,7 @@ typedef struct column { // one column of the strip (OSH_PANEL_STRIP columns)
     int64_t at, scale_at; // index of the element of row 0 in `w`, and in `scale`
     /* Elements of U for the column, one for each earlier column of the strip; view of p->strip. */
     const float *u;
-    /* Index of the column in the strip, which is the number of its already quantized columns. */
+    /* Index of the column in the strip; all columns before it are already quantized. */
     int before;
     bool bf16;
 } column;

@@ -8,7 +8,7 @@
 #include "ops/kernel.h"
 
 enum { OSH_DESCEND_BLOCK = 64 }; // number of columns of a block in osh_tile_descend
-/* W^ changes by `by` in column `column`. */
+/* A change of one element of a row of w^: the element in column `column` changes by `by`. */
 typedef struct osh_change { int32_t column; float by; } osh_change;
 
 typedef struct osh_refine_tile {

@@ -98,7 +98,7 @@ typedef struct refiner {
     int64_t rows;
     float *scales;       // scales and zero points of a tile, on the host, [2, rows, groups]; own
     double *figures;     // losses of a tile, on the host, [rows]; own
-    /* True until the loss with all weights 0 is computed, if the caller requests this loss. */
+    /* true if the caller requests the loss with all weights 0 and the loss is not computed yet */
     bool wants_all;
 } refiner;
 
@@ -293,15 +293,16 @@ typedef struct block_rows { // rows [first, first + n) of H
     int64_t first, n, I, group;
 } block_rows;
 
-/* Returns the position of row i of its group's block in the list of all blocks. */
+/* Returns the number of elements before row i in the list of all diagonal blocks. (Row i of H is a
+ * row of the block of its group.) */
 static __host__ __device__ inline int64_t block_row_at(const block_rows &r, int64_t i)
 {
     int64_t first = i / r.group * r.group, rest = r.I - first;
     return first * r.group + (i - first) * (r.group < rest ? r.group : rest);
 }
 
-/* Copies, for each of the rows, the columns of its group's diagonal block in H [I, I]. `to`:
- * results, from the first of these rows on. */
+/* For each of the rows: copies the part of the row of H [I, I] that is in the diagonal block of the
+ * row's group. `to` begins with the result for the first of these rows. */
 static __global__ void refine_blocks_of_rows(float *to, const float *h, block_rows r)
 {
     int64_t i = r.first + blockIdx.x, first = i / r.group * r.group;

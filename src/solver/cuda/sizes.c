@@ -59,7 +59,7 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
     bytes[OSH_GPTQ_W] = rows * I * sizeof(float);
     bytes[OSH_GPTQ_ERR] = rows * (size_t)block * sizeof(float);
     /* The size always includes the array SPLIT. A plan is made without the GPU, so it is not known
-     * whether TF32 is faster there. */
+     * whether TF32 is faster on that GPU. */
     bool tf32 = osh_gptq_splits(0, block, g->I);
     bytes[OSH_GPTQ_SPLIT] = tf32 ? 3 * bytes[OSH_GPTQ_ERR] : 0;
     size_t split_u =
@@ -77,8 +77,8 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
     return sum;
 }
 
-/* Returns the largest number of panels of a tile that is useful; less memory means fewer panels.
- * The panels are divided evenly among the tiles. */
+/* Returns the number of panels of a tile if memory does not limit it. The panels are divided evenly
+ * among the tiles. */
 static int64_t solve_most_panels(const osh_gptq_group *g)
 {
     int64_t most = TILE_ELEMENTS / (g->I * osh_gptq_panel_rows(g->I));
