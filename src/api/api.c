@@ -225,7 +225,8 @@ done:
     return rc;
 }
 
-/* Refuses flags that only `oneshot plan` reads. A run of the largest subgraph reads --json. */
+/* Refuses flags that only `oneshot plan` reads. With --only-largest-layer, a run also reads
+ * --json. */
 static osh_status refuse_plan_flags(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
@@ -338,7 +339,8 @@ static void others_add(osh_ctx *cx, others *o, int64_t host, char *of)
     osh_free(cx, of);
 }
 
-/* Finds the passes before and after the run. Only a budget or a plan needs this. */
+/* Finds the passes before and after the run, and the memory that they need. Called for a plan, for
+ * a run with a budget, and for a run with --sample. */
 static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bool chosen,
                               bool measured)
 {
@@ -426,8 +428,8 @@ done:
     return rc;
 }
 
-/* Changes the options of a rank: it gets its part of the node's budget, and only rank 0 writes log
- * and profile. */
+/* Changes the options of a rank. Each rank of a node gets an equal part of the node's budget. Only
+ * rank 0 writes the log and the profile. */
 static void options_of_rank(osh_options *o)
 {
     o->host_memory /= osh_ranks_per_node(o->ranks);

@@ -68,10 +68,10 @@ osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user);
 /* Prints a list; `what` is "schemes", "modifiers" or "models". */
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
 const char *osh_list_scheme_name(size_t i); // name of the scheme i; NULL: there are no more
-/* Describes a scheme: its numbers, its format, and who loads it. *is is false if no scheme has the
- * name. */
+/* Prints a description of a scheme: its arguments, its format, and the programs that load it. *is
+ * is false if no scheme has the name. */
 osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user);
 /* Prints the properties of this machine and the defaults of a run on it. With several ranks, all
- * call it, and rank 0 also prints a table of them. */
+ * ranks call this function, and rank 0 also prints a table of the ranks. */
 osh_status osh_doctor(osh_ctx *cx, osh_ranks *ranks, osh_sink sink, void *user);
 #endif

@@ -139,7 +139,7 @@ static osh_status pinned_read_block(osh_ctx *cx, void *user, int64_t chunk, int 
 }
 
 /* Measures reads from the disk to page-locked memory, by one thread and by all --num-workers
- * threads, which read values for a GPU (store/loaders.h). */
+ * threads. A run uses these threads to read values for a GPU. */
 static osh_status measure_pinned(osh_ctx *cx, peaks *p, osh_device *d, osh_file *f, double seconds)
 {
     osh_status rc = OSH_OK;

@@ -14,7 +14,7 @@
 
 enum { LOGITS_MOST_TOKENS = 4096 };
 
-/* Largest accepted difference of an F32 model, as a share of the largest |logit|. */
+/* Largest accepted difference of the logits of an F32 model, divided by the largest |logit|. */
 static const double logits_limit = 5e-6;
 
 typedef struct wanted { // the content of the file

@@ -13,8 +13,7 @@
 #include "report/verdict.h"
 #include "text/json.h"
 
-/* Comments of the page. The results are between them. Without results the second comment is
- * absent. */
+/* HTML comments around the results in the report. Without results the second comment is absent. */
 static const char marker[] = "<!-- evaluation -->", marker_end[] = "<!-- end of evaluation -->";
 enum { MAX_REPORT_BYTES = 1 << 30 };
 
@@ -34,13 +33,13 @@ static void keep_text(void *user, const char *text, size_t n)
     if (k->n + n < sizeof k->text) memcpy(k->text + k->n, text, n), k->n += n;
 }
 
-/* Returns the file that is evaluated. */
+/* Returns the path of the data that is evaluated. */
 static const char *evaluated_path(const osh_options *opt)
 {
     return opt->eval ? opt->eval : opt->dataset.items[0];
 }
 
-/* Returns the name of the evaluated data for a person (own). NULL: out of memory. */
+/* Returns the name of the evaluated data for messages (own). NULL: out of memory. */
 static char *evaluated_name(osh_ctx *cx, const osh_options *opt)
 {
     if (opt->eval) return osh_strdup(cx, opt->eval);
@@ -110,7 +109,7 @@ static double evaluation_number(const cJSON *o, const char *key)
     return cJSON_IsNumber(v) ? v->valuedouble : NAN;
 }
 
-/* Appends the tiles of the evaluation. */
+/* Appends the tiles (boxes with one number each) of the evaluation. */
 static void evaluation_tiles(osh_page *pg, const osh_verdict *v)
 {
     OSH_PUT(pg,
@@ -195,7 +194,7 @@ done:
     return rc;
 }
 
-/* Returns the evaluation of a report if it used this data; NULL: there is no such evaluation.
+/* Returns the evaluation of a report if it used the data `name`; NULL: there is no such evaluation.
  * Reports of earlier versions do not name the data. */
 static const cJSON *evaluation_known(const cJSON *root, const osh_options *opt, const char *name)
 {
@@ -253,7 +252,7 @@ done:
     return rc;
 }
 
-/* True if the report has an evaluation of other data, for which the user asked with --eval. */
+/* True if the report has an evaluation with --eval of other data than `name`. */
 static bool evaluation_of_other(const cJSON *root, const char *name)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(

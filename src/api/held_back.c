@@ -1,6 +1,6 @@
-/* held_back.c - chooses rows of the calibration data for the evaluation after a run: the rows after
- * those that calibrate, one for each SAMPLES_PER_ROW samples. So the two models run on about
- * 1 / SAMPLES_PER_ROW of the tokens that calibrated. */
+/* held_back.c - chooses rows of the data set for the evaluation after a run: the rows directly
+ * after the calibration rows, one row for every SAMPLES_PER_ROW calibration samples. So source and
+ * output are evaluated on about 1 / SAMPLES_PER_ROW as many tokens as the calibration has. */
 #include "api/held_back.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 enum { SAMPLES_PER_ROW = 128 };
 
-/* Returns why the rows cannot be chosen; NULL: they can. */
+/* Returns the reason why no rows can be chosen; NULL: rows can be chosen. */
 static const char *held_not(const osh_options *opt)
 {
     if (opt->dataset.n > 1) return "several data sets calibrate";

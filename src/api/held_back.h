@@ -6,7 +6,7 @@
 typedef struct osh_held_back {
     char splits[64];  // the rows, such as "rows[512:516]"; "": no rows are evaluated
     char name[96];    // such as "rows 513 to 516"
-    const char *not;  // view: why there are no rows; NULL: there are, or the run asks for none
+    const char *not;  // view: reason why a run that needs rows has none; NULL: no such reason
     int64_t host;     // smallest --host-memory for their evaluation
 } osh_held_back;
 

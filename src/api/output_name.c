@@ -32,7 +32,7 @@ done:
     return rc;
 }
 
-/* Sets *s to the scheme that the flags make of a preset. */
+/* Sets *s to the preset that the flags name, with the changes that other flags make. */
 static osh_status scheme_of_flags(osh_ctx *cx, osh_q_scheme *s, const osh_options *o)
 {
     osh_status rc = OSH_OK;
@@ -44,7 +44,7 @@ done:
     return rc;
 }
 
-/* Sets *s to the only scheme of a recipe. The other results are freed with *r. */
+/* Sets *s to the only scheme of a recipe. *r owns the strings of *s. */
 static osh_status scheme_of_recipe(osh_ctx *cx, osh_q_scheme *s, osh_recipe **r,
                                    const osh_options *o)
 {

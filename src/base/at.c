@@ -123,7 +123,7 @@ static osh_status at_file(osh_ctx *cx, osh_file **out, int fd, const osh_at *d, 
 {
     osh_status rc = OSH_OK;
     char *path = NULL;                    // own
-    if (fd >= 0 && fd <= STDERR_FILENO) { // standard descriptors are not used: see osh_fd_open
+    if (fd >= 0 && fd <= STDERR_FILENO) { // descriptors 0 to 2 are for messages
         int low = fd;
         fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
         close(low);

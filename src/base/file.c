@@ -305,7 +305,7 @@ osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, 
         // the file system refuses direct access although it accepted O_DIRECT, or the file ends
         if (k <= 0) break;
         have += (size_t)k;
-        // the remaining bytes are read through the page cache, or the file ends
+        // after a partial block, osh_file_pread below reads the remaining bytes
         if (k % OSH_BLOCK_BYTES) break;
     }
     size_t got = have < lead ? 0 : have - lead < n ? have - lead : n;

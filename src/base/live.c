@@ -154,7 +154,7 @@ static void shorten_name(char *name, int room)
     memset(name, '.', (size_t)dots);
 }
 
-/* Returns the text that is printed before piece k. */
+/* Returns the text that is printed before field k of the line. */
 static const char *piece_gap(char piece[N_PIECES][PIECE], int k)
 {
     for (int i = 0; i < k; i++)

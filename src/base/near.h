@@ -5,7 +5,8 @@
 
 typedef struct osh_near {
     const char *word; // view: the mistyped word
-    int distance;     // distance between `name` and `word`; above the limit while `name` is empty
+    /* distance between `name` and `word`; while `name` is empty, more than the largest allowed */
+    int distance;
     char name[200];   // nearest name so far; of equally near names, the first
     char hint[240];
 } osh_near;

@@ -1,5 +1,5 @@
-/* number.h - parses a text that is one finite decimal number, or a number of bytes in the form of
- * OSH_F_BYTES. */
+/* number.h - parses a text that is one finite decimal number, or a number of bytes such as
+ * "20GB". */
 #ifndef OSH_NUMBER_H
 #define OSH_NUMBER_H
 #include "base/base.h"
