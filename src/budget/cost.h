@@ -55,9 +55,9 @@ typedef struct osh_visited { // one step of a visit; the pointers are views
  * from osh_cost_new. */
 osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const osh_cost *cost,
                           const osh_visited *v);
-/* osh_cost_of_nodes returns the work of one pass of a dataset through those nodes of the span `s`
- * (nodes [first, first + n) of the graph) that run. osh_cost_of_head returns the work of the output
- * head. */
+/* osh_cost_of_nodes returns the work of one pass of a dataset through the span `s` (nodes [first,
+ * first + n) of the graph). Nodes that do not run cost nothing. osh_cost_of_head returns the work
+ * of the output head. */
 double osh_cost_of_nodes(const osh_exec_span *s, const osh_dataset *d);
 double osh_cost_of_head(const osh_graph *g, const osh_dataset *d);
 #endif

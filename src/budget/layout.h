@@ -28,8 +28,8 @@ void osh_layout_record(osh_layout *c, bool on);
 /* *out (own): the recorded addresses. */
 osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
 
-/* Frees the planned addresses. Planned addresses keep a resumed run, which skips steps, within the
- * planned memory: each step allocates its blocks at the addresses of the whole run. */
+/* Frees the planned addresses. A resumed run skips steps, but allocates its blocks at the planned
+ * addresses, so it stays within the planned memory. */
 void osh_places_free(osh_ctx *cx, osh_places *l);
 size_t osh_places_bytes(const osh_places *l);
 bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,

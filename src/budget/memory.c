@@ -33,7 +33,7 @@ enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
 /* ---- tiers and phases ---- */
 
-/* True if the visit fits with more_host more bytes of host memory. */
+/* True if the visit fits in the budget b, together with more_host bytes of host memory. */
 static bool visit_fits(const osh_visit *v, const osh_peaks *b, int64_t more_host)
 {
     osh_peaks need = v->peak;
@@ -148,9 +148,10 @@ done:
     return rc;
 }
 
-/* *On entry, *least is the largest of the visits' smallest peaks. Keeps *least if the phases of the
- * visits can be chosen so that no visit exceeds *least. Otherwise sets *least to `same`, the peak
- * of the best phases that are equal for all visits. */
+/* On entry, *least is the largest of the visits' smallest peaks, in device bytes if `device` is
+ * true, otherwise in host bytes. Keeps *least if the phases of the visits can be chosen so that no
+ * visit exceeds *least. Otherwise sets *least to `same`, the peak of the best phases that are equal
+ * for all visits. */
 static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_t *least,
                                int64_t same, bool device)
 {
@@ -228,7 +229,7 @@ static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_peak
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    // number of attempts, because the blocks of a visit also move the blocks of other visits
+    // number of attempts; one fails if the blocks of a visit move the blocks of another visit
     enum { TRIES = 4 };
     for (int i = 0; i < s->n_visits; i++)
         s->visits[i].how.prefetch_device = s->visits[i].how.prefetch;
@@ -298,9 +299,9 @@ static bool asks_f16(const osh_budget *p)
     return p->in->opt->calib_cache && !strcmp(p->in->opt->calib_cache, "disk_f16");
 }
 
-/* Sets *first and *last to the range of osh_look values that --calib-cache allows: how values are
- * kept for the second pass of two-pass observers (schedule/looks.h). If the run has no such
- * observer, *first == *last. */
+/* Sets *first and *last to the first and the last osh_look that --calib-cache allows. An osh_look
+ * says how values are kept for the second pass of two-pass observers (schedule/looks.h). If the run
+ * has no such observer, *first == *last. */
 static void looks(const osh_budget *p, osh_look *first, osh_look *last)
 {
     *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
@@ -438,8 +439,8 @@ static int64_t budget_of_option(int64_t bytes, int64_t base)
     return bytes > 0 ? bytes - base : INT64_MAX;
 }
 
-/* Sets m->peak and m->least from the visits and from *outside, the smallest memory outside of
- * visits. */
+/* Computes m->peak and raises m->least. Both include tuning, and the reading of source and data.
+ * Raises *outside, the smallest memory outside of visits, in the same way. */
 static osh_status memory_sum_up(osh_ctx *cx, osh_budget *p, osh_peaks *outside)
 {
     osh_status rc = OSH_OK;

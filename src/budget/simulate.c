@@ -1,20 +1,5 @@
-/* simulate.c - counts the bytes of every step of a run before it starts: it reads the list of steps
- * (schedule/visit.h) with callbacks that only count.
- *
- *   device = loaded weights + Hessians + batch (values, scratch) or solver
- *            + values of the batches that are kept
- *   host   = base + device + stored values (tiers device and host) + packing buffers
- *            + prefetched weights
- *
- * On a GPU the device bytes are those of its arena, with the addresses that the run will use, and
- * are not a part of the host bytes:
- *
- *   device = from the front: to the end of (the workspace of products, weights, statistics,
- *            stored values of tier device, prefetched weights)
- *            + from the back: to the end of (the batch, or the memory of a solve)
- *   host   = base + weights in transfer or to be solved + a solve's results
- *            + the maximum of stored values so far (tier host: freed blocks wait for new values)
- *            + packing buffers + prefetched weights */
+/* simulate.c - counts the bytes of every step of a run before the run starts. It reads the list of
+ * steps (schedule/visit.h) with callbacks that only count. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -278,7 +263,7 @@ done:
     return rc;
 }
 
-/* bytes. most: peak of a step; left: values that remain after the step. */
+/* Numbers of bytes. most: peak of a step; left: values that remain after the step. */
 typedef struct step_bytes { int64_t most, left; } step_bytes;
 
 /* Computes the bytes of a step, including the token ids of the batch. */

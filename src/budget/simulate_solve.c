@@ -50,7 +50,7 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
     return before > work + kept ? before : work + kept;
 }
 
-/* Marks the Linears that read these values as solved, and frees their ranges on the GPU. */
+/* Marks the Linears that read the values as solved, and frees their ranges on the GPU. */
 static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 {
     for (int i = r->l0; i < r->l1; i++) {
@@ -110,7 +110,8 @@ typedef struct solving { // a call, and the bytes for solving it
     osh_tensor shift; // shape of the shift, without data
 } solving;
 
-/* Sets the jobs of the call, and *x except for `work` and `on_gpu`. keep: member of osh_step. */
+/* Sets the jobs of the call, and *x except for `work` and `on_gpu`. keep: true if the weights in
+ * memory must stay unchanged. */
 static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool keep)
 {
     const osh_linear *lead = &s->p->match->linears[c->which[0]];
@@ -209,8 +210,8 @@ static void sim_note_window(osh_sim *s, const osh_windows *w, bool keep)
 }
 
 /* Counts the bytes of calls that a GPU solves together. A resumed run may solve other calls
- * together, but not more. If the Hessian of a call cannot be factored, the call is solved alone at
- * this time. */
+ * together, but not more calls. A call whose Hessian cannot be factored is solved alone while the
+ * others wait, and this is counted, too. */
 static osh_status sim_note_gathered(osh_ctx *cx, osh_sim *s, const osh_windows *w, bool keep)
 {
     osh_status rc = OSH_OK;
@@ -229,9 +230,9 @@ done:
     return rc;
 }
 
-/* Counts the windows of calls that a GPU solves together. Called before any call is solved: the
- * order of the calls depends on the visit's member `apart`, which is not chosen yet, and no other
- * time needs more memory. */
+/* Counts the windows of calls that a GPU solves together. Called before any call is simulated,
+ * because no later moment needs more memory. The order of the calls is not known yet: it depends on
+ * the visit's member `apart`. */
 static osh_status sim_gather(osh_ctx *cx, osh_sim *s, osh_windows w, bool keep)
 {
     osh_status rc = OSH_OK;
