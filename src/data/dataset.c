@@ -3,8 +3,8 @@
  * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, with four differences.
  * Rows keep the order of the file (LLM Compressor sorts them by descending length). A shuffle has a
  * seed. Padding is not stored (in LLM Compressor padding is part of every statistic). Concatenation
- * drops tokens that do not fill a block only at the end (LLM Compressor drops such tokens after
- * each 1000 rows). */
+ * drops tokens only once, after the last full block (LLM Compressor drops tokens after each 1000
+ * rows). */
 #include "data/dataset.h"
 #include "base/rng.h"
 #include "data/dataset_row.h"
@@ -111,7 +111,7 @@ done:
     return rc;
 }
 
-/* True if at least `limit` rows (0: any number), or all wanted tokens were read. */
+/* True if `limit` rows or blocks (0: no limit), or the wanted number of tokens, were read. */
 static bool loader_is_full(const loader *l, int64_t limit)
 {
     if (l->opt->concatenate) return limit && l->ids.n / l->opt->max_seq_length >= limit;
@@ -269,8 +269,8 @@ done:
     return rc;
 }
 
-/* Returns the number of rows to read next. If a number of tokens or blocks is wanted, estimates it
- * from the average length of the rows so far. */
+/* Returns the number of rows to read next. If a number of tokens or blocks is wanted, estimates the
+ * number of rows from the average length of the rows so far. */
 static int64_t loader_next_rows(const loader *l, int64_t limit, int64_t n_left)
 {
     int64_t n = limit && !l->opt->concatenate ? limit - l->n_seen : INT64_MAX;
@@ -410,7 +410,7 @@ osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_toke
     *out = (osh_dataset){0};
     OSH_TRY(dataset_check_options(cx, opt));
     OSH_TRY(loader_init(cx, &l, tok, opt));
-    /* LLM Compressor cuts text when it tokenizes it, before concatenation. It cuts ids in its
+    /* LLM Compressor cuts text before concatenation, when it tokenizes the text. Ids are cut in its
      * collators, except in the padding collator. */
     l.rows.cut_ids = !opt->concatenate && !collator_is(opt, "padding");
     OSH_TRY(opt->shuffle ? loader_read_shuffled(cx, &l, asked)

@@ -430,7 +430,7 @@ static osh_status note_line(osh_ctx *cx, const osh_lines *lines, osh_status rc)
 
 /* ---- answers ---- */
 
-typedef struct row_prefix { // the first bytes of a row's text, which grow
+typedef struct row_prefix { // a prefix of a row's text, which is extended several times
     const char *text;     // view
     size_t n;             // number of bytes
     osh_ids ids;          // own: ids that later bytes cannot change

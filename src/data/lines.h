@@ -7,10 +7,11 @@
 typedef struct osh_lines osh_lines;
 /* Opens a file. A .zst or .gz is decompressed. */
 osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path);
-/* Opens the lines of a data file, or of the files of a directory (folder.h has the use of
- * `splits`). Rows of a .json, a .csv (with their field in `column`, shape.h) or a .parquet
- * (parquet.h) become lines of JSON objects. `column` must live as long as *out. A byte order mark
- * of UTF-8 is removed; NUL, UTF-16, UTF-32 and other bytes that are not UTF-8 are errors. */
+/* Opens the lines of a data file, or of the files of a directory (`splits`: splits of the user,
+ * which choose files by their names; folder.h). Rows of a .json, a .csv (with their field in
+ * `column`, shape.h) or a .parquet (parquet.h) become lines of JSON objects. `column` must live as
+ * long as *out. A byte order mark of UTF-8 is removed; NUL, UTF-16, UTF-32 and other bytes that are
+ * not UTF-8 are errors. */
 osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column,
                                const char *splits);
 void osh_lines_close(osh_ctx *cx, osh_lines *l);

@@ -92,8 +92,8 @@ static osh_status bytes_grow(osh_ctx *cx, uint8_t **p, size_t *cap, size_t n)
     return OSH_OK;
 }
 
-/* Reads the header at c->at, and moves c->at to its end. A header has no length, so more bytes are
- * read while it is not complete. */
+/* Reads the header at c->at, and moves c->at to the end of the header. A header has no length, so
+ * more bytes are read until the header is complete. */
 static osh_status column_read_head(osh_ctx *cx, osh_pq_column *c, page_head *h)
 {
     osh_status rc = OSH_OK;

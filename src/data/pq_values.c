@@ -121,7 +121,7 @@ bool osh_pq_delta_next(osh_pq_delta *d, int64_t *v)
     if (d->i++) {
         if (!d->in && !delta_mini(d)) return false;
         d->in--;
-        /* The sum wraps around, as in writers. */
+        /* The sum wraps around, as in programs that write the format. */
         d->last += d->least + bits_read(d->bits, d->bit, d->width);
         d->bit += (uint64_t)d->width;
     }
