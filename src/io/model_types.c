@@ -57,7 +57,8 @@ static bool is_list_of_texts(const cJSON *list)
     return true;
 }
 
-/* Returns what the value of a record's key must be, or NULL if it is that. */
+/* Returns a description of the values that the record's key allows, or NULL if its value is
+ * allowed. */
 static const char *record_fault(const cJSON *m)
 {
     const cJSON *v;

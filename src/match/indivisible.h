@@ -1,5 +1,5 @@
-/* indivisible.h - modules whose columns the groups of their scheme do not divide. padding.h adds
- * zeros to such modules. */
+/* indivisible.h - finds modules whose columns are not a multiple of the group size of their scheme.
+ * padding.h adds zeros to such modules. */
 #ifndef OSH_INDIVISIBLE_H
 #define OSH_INDIVISIBLE_H
 #include "match/modules.h"

@@ -94,7 +94,8 @@ static void experts_loader_init(experts_loader *of, const osh_checkpoint *ck,
     osh_kinds_init(&of->kinds, ck);
 }
 
-/* Returns what transformers does wrong with an expert in scheme s, or NULL. */
+/* Returns a verb phrase about the fault of transformers with an expert in scheme s, such as "finds
+ * no codes of"; NULL: no fault. */
 static const char *codes_fault(const experts_loader *of, const osh_q_scheme *s, const char *name)
 {
     if (of->modules) return NULL;
@@ -117,7 +118,7 @@ static bool is_expert_weight(const experts_loader *of, const char *name)
            !osh_after_blocks(&of->kinds, name);
 }
 
-/* Like osh_experts_fault, with a given loader. */
+/* Works like osh_experts_fault, with a given loader. */
 static const char *fault_of(int *at, const osh_matching *p, int from, const experts_loader *of)
 {
     for (int i = from; i < p->n_linears; i++) {

@@ -70,7 +70,7 @@ static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_
     return false;
 }
 
-/* Sets *yes if a quantized module has the name `name`, or a name that ends in `.name`. */
+/* Sets *yes to true if a quantized module has the name `name`, or a name that ends in `.name`. */
 static osh_status has_codes_at_end(osh_ctx *cx, bool *yes, renamed_seen *seen,
                                    const osh_plan_modules *cs, const char *name)
 {

@@ -12,8 +12,7 @@ osh_status osh_only_open(osh_ctx *cx, osh_inputs *in);
 osh_status osh_only_check(osh_ctx *cx, const osh_matching *p);
 /* Sets *yes to true if --only names the module or is not given. */
 osh_status osh_only_takes(osh_ctx *cx, bool *yes, const osh_matching *p, const char *module);
-/* Inserts the source's groups that modules keep into p->schemes, in front of the recipe's
- * groups. */
+/* Inserts the source's groups that modules keep into p->schemes, before the recipe's groups. */
 osh_status osh_only_schemes(osh_ctx *cx, osh_matching *p);
 /* Returns the index in p->schemes of the source's group that the module keeps; -1: none. */
 int osh_only_kept(const osh_matching *p, int64_t tensor, const char *module);

@@ -182,8 +182,8 @@ static osh_status value_set_parts(osh_ctx *cx, sizing *s, const osh_node *n, int
     return OSH_OK;
 }
 
-/* Returns the number of parts of the input of a slice that outputs one of them; 0: the slice
- * outputs something else. */
+/* Returns the number of equal parts of a slice's input if the slice outputs exactly one part;
+ * otherwise 0. */
 static int64_t slice_parts(const sizing *s, int node)
 {
     const osh_node *n = &s->graph->nodes[node];
@@ -253,7 +253,8 @@ done:
     return rc;
 }
 
-/* Finds the weights to which zeros are added. Fails if the function would change. */
+/* Finds the weights to which zeros are added. Fails if the zeros would change the output of the
+ * model. */
 static osh_status sizing_find_zeros(osh_ctx *cx, sizing *s)
 {
     osh_status rc = OSH_OK;
