@@ -14,8 +14,8 @@
  * complete program.
  *
  * A context runs one job at a time; contexts of several threads run concurrently. Structs that the
- * caller fills begin with their size, so a program works with a library that is newer than its
- * header. */
+ * caller fills begin with their size, so a program works with a library that is newer than the
+ * program's header. */
 #ifndef ONESHOT_H
 #define ONESHOT_H
 #include <stddef.h>
@@ -70,7 +70,8 @@ typedef struct oneshot_options {
     void (*on_text)(void *user, const char *text, size_t n);    /* gets results; NULL: dropped */
     void *user;       /* passed as the first argument of each callback */
     /* Not 0: the library may set options of malloc for the whole process, so host_memory is exact
-     * to a page. 0: malloc is not changed, and may use some more memory than host_memory. */
+     * to a page. 0: malloc is not changed, and the process may use some more memory than
+     * host_memory. */
     int owns_process;
     /* Returns the value of an environment variable, like getenv. Models and data sets may then be
      * names such as "org/name", which are looked up in the cache of the Hugging Face Hub. NULL:
@@ -101,12 +102,12 @@ ONESHOT_API void oneshot_free(oneshot *o); /* accepts NULL */
 ONESHOT_API const char *oneshot_error(const oneshot *o);
 ONESHOT_API const char *oneshot_version(void);
 
-/* The jobs. The arguments threads, log_level and progress are errors: they are members of
- * oneshot_options. Before the first matrix multiplication of a process, a job sets the environment
- * variables OPENBLAS_CORETYPE and OPENBLAS_NUM_THREADS (argument isa). oneshot_compress: after a
- * failure, an interrupt or a kill, the same call continues the work. oneshot_verify: dir is an
- * output, and the argument model is its source. Findings are passed to on_text; if there are any,
- * the function returns ONESHOT_E_FORMAT. */
+/* The jobs. The names threads, log_level and progress are errors: they are members of
+ * oneshot_options and not arguments of a job. Before the first matrix multiplication of a process,
+ * a job sets two environment variables: OPENBLAS_CORETYPE (from the argument isa) and
+ * OPENBLAS_NUM_THREADS (to 1). oneshot_compress: after a failure, an interrupt or a kill, the same
+ * call continues the work. oneshot_verify: dir is an output, and the argument model is its source.
+ * Findings are passed to on_text; if there are any, the function returns ONESHOT_E_FORMAT. */
 /* Without the argument output, oneshot_compress names the output by the model and the scheme:
  * SmolLM2-135M-W4A16, in the current directory. */
 ONESHOT_API int oneshot_compress(oneshot *o, const oneshot_argument *args);

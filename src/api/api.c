@@ -35,7 +35,7 @@ static osh_status job_copy(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
     OSH_TRY(osh_stream_copies(cx, r->emitter, NULL));
-    // needed if nothing is copied, because then no other check runs
+    // if nothing is copied, only this call notices an interrupt
     OSH_TRY(osh_check_interrupt(cx));
 done:
     osh_run_end(cx, r, scope);
@@ -316,8 +316,8 @@ done:
     return rc;
 }
 
-/* The smallest host memory for the passes before and after the run (survey, measurement,
- * evaluation). A plan with these options fails if the budget is too small for any of these
+/* The smallest host memory that the passes before and after the run (survey, measurement,
+ * evaluation) need. A plan with these options fails if the budget is too small for any of these
  * passes. */
 typedef struct others {
     /* Views of the job's options, except for the members `others` and `others_host`, which this

@@ -15,7 +15,8 @@
 #include "verify/verify_output.h"
 
 /* Calls osh_isa_select and sets the environment variables of OpenBLAS. Must be called before the
- * first job that multiplies matrices, because OpenBLAS reads the variables when it is opened. */
+ * first job that multiplies matrices, because OpenBLAS reads the variables only once, when it is
+ * opened. */
 osh_status osh_isa_of_process(osh_ctx *cx, const char *isa);
 typedef struct osh_named { // options of a job that may name a model or a data set of the Hub
     const osh_field *fields;

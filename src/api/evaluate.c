@@ -1,5 +1,6 @@
-/* evaluate.c - evaluates a finished output (--eval, or on rows that do not calibrate): adds the
- * perplexity of the output and of its source to the reports of the output. */
+/* evaluate.c - evaluates a finished output on the text of --eval, or on rows of the data set that
+ * did not calibrate. Adds the perplexity of the output and of its source to the reports of the
+ * output. */
 #include "api/evaluate.h"
 
 #include <math.h>

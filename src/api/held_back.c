@@ -70,8 +70,8 @@ osh_status osh_held_back_find(osh_ctx *cx, osh_held_back *h, const osh_options *
     if (opt->host_memory > 0 && h->host > opt->host_memory)
         h->not = "--host-memory is too small for it", *h->splits = 0;
 done:
-    /* A run that reads the model and the data reports their errors itself. A run that does not read
-     * them must not fail. */
+    /* Errors of the model or of the data are ignored here. If the run reads the model and the data,
+     * it reports these errors itself. */
     if (rc && rc != OSH_E_NOMEM && rc != OSH_E_INTERRUPTED) {
         osh_error_clear(cx);
         rc = OSH_OK, *h = (osh_held_back){.host = 0};

@@ -6,10 +6,10 @@
 typedef struct osh_held_back {
     char splits[64];  // the rows, such as "rows[512:516]"; "": no rows are evaluated
     char name[96];    // such as "rows 513 to 516"
-    const char *not;  // view: reason why a run that needs rows has none; NULL: no such reason
+    const char *not;  // view: reason why no rows can be chosen; NULL: they can, or were not wanted
     int64_t host;     // smallest --host-memory for their evaluation
 } osh_held_back;
 
-/* Chooses the rows. Reads the data as far as these rows, without tokenizing it. */
+/* Chooses the rows. Reads the data only up to the last of these rows, and does not tokenize it. */
 osh_status osh_held_back_find(osh_ctx *cx, osh_held_back *h, const osh_options *opt);
 #endif

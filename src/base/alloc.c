@@ -107,8 +107,8 @@ static void peak_raise(_Atomic size_t *peak, size_t now)
 }
 
 /* Counts `gross` bytes (with the allocator's overhead) of class `c`. If a large block raises the
- * bytes in use above give_above, waits until other threads have freed memory, or until no thread
- * will free any. Returns false if the limit is exceeded. */
+ * bytes in use above give_above, waits until other threads have freed memory, or until no other
+ * thread will free memory. Returns false if the limit is exceeded. */
 static bool mem_reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
     osh_shared *sh = cx->sh;
@@ -318,7 +318,7 @@ void osh_mem_trim(osh_ctx *cx)
 
 void osh_mem_tune(void)
 {
-    // without this call, malloc would raise this threshold itself when large blocks are freed
+    // without this call, malloc raises M_MMAP_THRESHOLD when large blocks are freed
     mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
     mallopt(M_TRIM_THRESHOLD, MMAP_BYTES);
     mallopt(M_ARENA_MAX, 1);

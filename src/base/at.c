@@ -202,7 +202,7 @@ osh_status osh_at_open_lock(osh_ctx *cx, osh_file **out, osh_at *d, const char *
     }
     if (fd < 0 && errno == EACCES) {
         fd = openat(d->fd, name, O_RDONLY | flags);
-        // the message must say that the file cannot be made, not that it is missing
+        // EACCES: the message must say that the file cannot be made, not that it is missing
         if (fd < 0) errno = EACCES;
     }
     OSH_TRY(at_file(cx, out, fd, d, name));

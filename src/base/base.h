@@ -191,8 +191,8 @@ typedef struct osh_progress {
     double loss;
     /* True if the subgraph is complete. A line is then printed for it if stderr is no terminal. */
     bool finished;
-    /* True if the line of the subgraph is only in the log file and in JSON, because the job has a
-     * very large number of subgraphs. */
+    /* True if stderr shows no line for the subgraph, because the job has a very large number of
+     * subgraphs. The log file and JSON have the line. */
     bool small;
 } osh_progress;
 /* Shows the progress; on a terminal at most ten times per second. */

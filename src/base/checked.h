@@ -1,6 +1,6 @@
 /* checked.h - speeds up inner loops over large arrays under AddressSanitizer.
  *
- * In such a loop, checking each value takes ten times as long as the multiplication. A function
+ * In such a loop, checking each value takes ten times as long as computing with it. A function
  * marked OSH_RANGES_CHECKED is not instrumented. The caller of such a function first calls
  * osh_check_range for the ranges that the function reads and writes. Without the sanitizer,
  * OSH_RANGES_CHECKED and osh_check_range do nothing. */

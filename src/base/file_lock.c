@@ -83,7 +83,7 @@ static const char *foreign_text(const struct stat *st)
 }
 
 /* Removes the file at `path` that a killed process left: a regular file of this user with one hard
- * link that no process has locked. Fails if there is anything else. */
+ * link that no process has locked. Fails if `path` is anything else. */
 static osh_status leftover_remove(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;

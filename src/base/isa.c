@@ -34,9 +34,9 @@ static uint32_t saved_states(void)
     return lo;
 }
 
-/* Asks Linux to permit AMX and returns true if it does (arch_prctl, since 5.16). Linux saves the
- * tile registers (8 KiB) only for a process that asks. The call fails if the kernel is too old, if
- * a filter of system calls is active, or if a thread's signal stack is too small. */
+/* Asks Linux to permit AMX (arch_prctl, since 5.16). Returns true if Linux permits it. Linux saves
+ * the tile registers (8 KiB) only for a process that asks. The call fails if the kernel is too old,
+ * if a filter of system calls is active, or if a thread's signal stack is too small. */
 static bool tiles_granted(void)
 {
     enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };

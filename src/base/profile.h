@@ -63,8 +63,8 @@ int64_t osh_mem_anon(void);
  * not count. */
 int64_t osh_mem_uncounted(osh_ctx *cx);
 /* Limits the process to n_bytes (0: no limit) while data is read. The limit for allocations is
- * n_bytes minus osh_mem_uncounted minus a reserve for libraries, but at least `least`, because the
- * error that names the needed budget needs the data. */
+ * n_bytes minus osh_mem_uncounted minus a reserve for libraries. It is at least `least`, because a
+ * job that fails before the data is read cannot name the budget that it needs. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
 /* Value of `least`, in bytes, for jobs that read data. It includes the memory of the program
  * itself. Every such job needs more. */

@@ -1,5 +1,5 @@
-/* bands.h - sizes of the bands of rows in which tensors pass through memory (schedule/stream.h),
- * and of the chunks in which the output is read back (output/check.c). */
+/* bands.h - computes the sizes of the bands of rows in which tensors pass through memory
+ * (schedule/stream.h), and of the chunks in which the output is read back (output/check.c). */
 #ifndef OSH_BANDS_H
 #define OSH_BANDS_H
 #include "budget/budget.h"

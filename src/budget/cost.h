@@ -36,8 +36,9 @@ typedef struct osh_cost { // costs of one subgraph
     double factor_flops;
 } osh_cost;
 
-/* *out (own): one element for each subgraph (for the whole graph if the pipeline is basic), and a
- * last element for the phases that belong to no subgraph. *n: number of elements. */
+/* Computes the costs of a plan. *out (own): one element for each subgraph (for the whole graph if
+ * the pipeline is basic), and a last element for the phases that belong to no subgraph. *n: number
+ * of elements. */
 osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_budget *p);
 /* Returns the work (seconds) of the Linear: its share of work[OSH_PHASE_SOLVE] if it is solved with
  * data, else of work[OSH_PHASE_ROUND]. */

@@ -18,8 +18,10 @@ int64_t osh_layout_extent(const osh_layout *c);
 /* osh_layout_enter sets the visit and the part of the visit (osh_way) for the blocks that are
  * allocated after the call. The addresses of these blocks are recorded if osh_layout_record was
  * called with `on` true. */
-/* Part of a visit (the work on one subgraph): the first pass; later passes; loads for the visit
- * that are made during the previous visit. */
+/* Part of a visit (the work on one subgraph).
+ * FIRST: the first pass.
+ * AGAIN: later passes.
+ * AHEAD: loads for the visit during the previous visit. */
 typedef enum {
     OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD
 } osh_way;

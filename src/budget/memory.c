@@ -133,7 +133,7 @@ static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
     *last = asked ? *first : OSH_TIER_DISK;
 }
 
-/* Chooses phases that keep the budget b. Sets *fit to true if they do. On a GPU, other phases give
+/* Chooses phases that keep the budget b. Sets *fit to true on success. On a GPU, other phases give
  * other gaps between blocks, so a choice can miss the budget. The last attempts use equal phases
  * for all visits. */
 static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *fit)
@@ -245,7 +245,7 @@ done:
 }
 
 /* Chooses the number of threads that prefetch values from the disk: the largest number that fits in
- * memory beside the prefetched weights. */
+ * memory together with the prefetched weights. */
 static osh_status memory_choose_loaders(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;

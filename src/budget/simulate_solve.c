@@ -101,7 +101,8 @@ static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 typedef struct solving { // a call, and the bytes for solving it
     const osh_call *call;   // view
     const osh_linear *lead; // view: first Linear of the call
-    /* work: for the whole call.
+    /* Numbers of bytes.
+     * work: for the whole call.
      * pack: for packing one result.
      * copy: for copies of Hessian and shift, if another call needs them.
      * results: results of the whole call. */

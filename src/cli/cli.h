@@ -64,14 +64,14 @@ bool osh_flag_shown(const command *c, const osh_field *f);
 const char *osh_flag_kind(const osh_field *f);
 
 /* guard.c: splits this process into a rank, which returns, and a guard, which waits for the rank.
- * *watch: memory that both processes share. The rank writes to it the work that it does and the
- * guards to watch. */
+ * *watch: memory that both processes share. The rank writes its current work and the processes of
+ * the other guards to this memory. */
 osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch);
 /* ranks.c: if a launcher has started several processes, connects to the others and checks that all
  * have the same arguments, working directory and environment. *out (own) is also set after a
  * failure. */
 osh_status osh_line_meet(osh_ctx *cx, osh_ranks **out, int argc, char **argv);
-/* True if this rank runs the command. Logs that other ranks wait, if they do. */
+/* True if this rank runs the command. If other ranks wait for this rank, logs a message. */
 bool osh_line_runs_here(osh_ctx *cx, const line *l, const osh_ranks *r);
 void osh_line_quiet(osh_ctx *work, const osh_ranks *r); // drops messages of ranks other than 0
 

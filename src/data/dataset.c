@@ -215,8 +215,8 @@ typedef struct reading { // tokens of the rows that one pass over the file reads
 } reading;
 
 /* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them. r->ids
- * gets the tokens in the order of the file; r->spans finds them by position. place[i] is the
- * position of row i of the split after the shuffle. */
+ * gets the tokens in the order of the file; r->spans has their positions in r->ids, in shuffled
+ * order. place[i] is the position of row i of the split after the shuffle. */
 static osh_status loader_read_positions(osh_ctx *cx, loader *l, reading *r, const uint32_t *place,
                                      int64_t first, int64_t end)
 {
@@ -410,8 +410,8 @@ osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_toke
     *out = (osh_dataset){0};
     OSH_TRY(dataset_check_options(cx, opt));
     OSH_TRY(loader_init(cx, &l, tok, opt));
-    /* LLM Compressor cuts text before concatenation, when it tokenizes the text. Ids are cut in its
-     * collators, except in the padding collator. */
+    /* LLM Compressor cuts text before concatenation, when it tokenizes the text. The collators of
+     * LLM Compressor cut ids, except the padding collator. */
     l.rows.cut_ids = !opt->concatenate && !collator_is(opt, "padding");
     OSH_TRY(opt->shuffle ? loader_read_shuffled(cx, &l, asked)
                          : loader_read_in_order(cx, &l, asked));

@@ -30,7 +30,8 @@ static osh_status refuse_kind(osh_ctx *cx, const char *path)
                     path);
 }
 
-/* Moves the names of data files to the front and makes them paths. *n becomes their number. */
+/* Moves the names of data files to the front and makes them paths. Sets *n to the number of data
+ * files. */
 static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const char **kind,
                                    const char *dir)
 {

@@ -10,8 +10,8 @@ typedef struct osh_hub_rows { // a request for rows of a data set
     const char *splits;      // splits and ranges of rows, such as "train" or "train[:512]"
     /* Template for the key "text" of a line, with "{column}"; NULL: rows are not changed. */
     const char *text;
-    /* Name of the column with a conversation; a line has only this column; NULL: `text` makes the
-     * line. */
+    /* Name of the column with a conversation. A line then has only this column. NULL: `text` makes
+     * the line. */
     const char *chat;
     /* True if conversations that do not begin with a system message get an empty one. */
     bool system_first;

@@ -171,8 +171,8 @@ static osh_status look_in_list(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return wanted ? osh_json_walk_members(w, look_for_entry, user) : osh_json_walk_skip(w);
 }
 
-/* Adds missing files to the list l: those in huggingface_hub's list of the commit's files, if this
- * list exists. */
+/* Adds the missing files among those that huggingface_hub's list of the commit names to the list l.
+ * Does nothing if huggingface_hub has stored no such list. */
 static osh_status look_for_listed(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
                                   const char *dir)
 {

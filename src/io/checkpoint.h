@@ -59,8 +59,8 @@ typedef struct osh_checkpoint {
 } osh_checkpoint;
 
 /* Opens model.safetensors or, if it does not exist, the shards that model.safetensors.index.json
- * names. If both exist and it is not clear which is the model, fails (ckpt_files.h). A tensor is an
- * error if it is only in the index, only in a shard, or in two shards. */
+ * names. If both exist and it is not clear which of them is the model, fails (ckpt_files.h). A
+ * tensor is an error if it is only in the index, only in a shard, or in two shards. */
 osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir);
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
 /* Returns the tensor with this name (view), or NULL if there is none. */
@@ -179,7 +179,7 @@ osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
 /* Splits tensors with several experts for families of which only vLLM, and not transformers, finds
  * experts by name. */
 osh_status osh_checkpoint_part_for_vllm(osh_ctx *cx, osh_checkpoint *ck);
-/* True if the checkpoint's family is one of those of osh_checkpoint_part_for_vllm. */
+/* True if osh_checkpoint_part_for_vllm splits the experts of the checkpoint's family. */
 bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck);
 /* True for gpt-oss: gate and up of a split expert are one module, gate_up_proj, with the
  * alternating rows of the source. vLLM wants the codes of gate_up_proj and down_proj under other

@@ -16,8 +16,8 @@ typedef struct osh_entry { // an entry: describes one tensor of a file, or a par
     int64_t begin, end; // offsets in bytes from the start of the file
     /* If row is 0, the data of the entry are the contiguous range [begin, end) of the file. If not,
      * the entry is a part of a stored tensor, whose elements are not contiguous in the file. `at`
-     * is the offset of its first element in the file, `row` and `column` are the bytes from one row
-     * or column to the next, and `begin` is 0. */
+     * is the offset of the part's first element in the file, `row` and `column` are the bytes from
+     * one row or column to the next, and `begin` is 0. */
     int64_t at, row, column;
 } osh_entry;
 

@@ -300,15 +300,15 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
     osh_free(cx, t);
 }
 
-/* Element i of the returned array is 1 if the loss counts the prediction at token i of the row,
- * which predicts token i + 1. NULL: all predictions except the last count. */
+/* Returns an array (view). Its element i is 1 if the loss counts the prediction at token i of the
+ * row, which predicts token i + 1. NULL: all predictions except the last count. */
 static const uint8_t *tune_counted(const osh_dataset *d, int64_t row)
 {
     return d->counted ? d->counted + d->offsets[row] + 1 : NULL;
 }
 
-/* Returns the number of predictions of the row that the loss counts. No token follows the last one,
- * so its prediction does not count. */
+/* Returns the number of predictions of the row that the loss counts. The prediction at the last
+ * token does not count, because no token follows. */
 static int64_t tune_n_counted(const osh_dataset *d, int64_t row)
 {
     const uint8_t *counted = tune_counted(d, row);

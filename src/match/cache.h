@@ -23,7 +23,7 @@ typedef struct osh_cache_leaf {
  * OSH_RANGED). */
 const osh_q_args *osh_ranged_args(const osh_matching *p, const osh_linear *l, int k);
 /* Lists the Linear's scale tensors in `out`, in the order of the output. In the output they follow
- * the other tensors of the Linear. Returns their number. */
+ * the other tensors of the Linear. Returns the number of scale tensors. */
 int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p,
                      const osh_linear *l);
 /* Returns the index of the attention node whose output the Linear `node` reads, also through a gate

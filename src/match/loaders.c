@@ -2,10 +2,10 @@
  * --target names the engine.
  *
  * transformers 5.17 stacks the experts of a quantized model in one tensor. It takes one scheme for
- * all of them (integrations/compressed_tensors.py, get_experts_scheme): that of the first group
- * with a target "re:..." that contains "experts"; else of the first group with a target that is no
- * regex; else of the first group. If this scheme is FP8, experts may also be dense. With every
- * other scheme, only tensors with the names of codes are found. */
+ * all of them (integrations/compressed_tensors.py, get_experts_scheme): the scheme of the first
+ * group with a target "re:..." that contains "experts"; else of the first group with a target that
+ * is no regex; else of the first group. If this scheme is FP8, experts may also be dense. With
+ * every other scheme, only tensors with the names of codes are found. */
 #include "match/loaders.h"
 
 #include <stdio.h>

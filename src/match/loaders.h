@@ -23,7 +23,8 @@ osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p);
  * transformers, fails. With --target vllm, logs only a message of level info. Called after the
  * groups of the output have their names and targets. */
 osh_status osh_match_transformers(osh_ctx *cx, const osh_matching *p);
-/* Returns a line (own) that names the engines which load scheme `scheme` of the output
- * (osh_q_who_loads), with the fault of transformers with its experts. NULL: no memory. */
+/* Returns a line (own) that names the engines that load scheme `scheme` of the output
+ * (osh_q_who_loads). If transformers has a fault with experts of the scheme, the line says so.
+ * NULL: no memory. */
 char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, const char *stranger);
 #endif

@@ -30,8 +30,8 @@ typedef struct osh_linear { // a module that is quantized or pruned
     int node, weight, input;
     int subgraph;           // index of the Linear's subgraph; -1: the Linear is not in the graph
     struct {
-        /* Indices (lookup.h): reader: of the next Linear with the same input; user: of the next
-         * Linear with the same weight. */
+        /* reader: index of the next Linear with the same input (lookup.h).
+         * user: index of the next Linear with the same weight. */
         int reader, user;
         int joint;          // index of the next Linear with the same global scale (globals.h)
     } next;                 // -1: there is no next Linear
@@ -42,9 +42,10 @@ typedef struct osh_linear { // a module that is quantized or pruned
      * -1: the Linear needs no data. */
     int traversal;
     int joint;              // index of the first Linear with the same global scale; -1: none
-    /* Index of the graph value whose range gives the static scales of value k; -1: none. It may be
-     * another value than k's own (passthrough.h). k < OSH_CACHED: values of the attention before
-     * the Linear (cache.h). */
+    /* Index of the graph value whose range gives the static scales of the Linear's value k; -1:
+     * none. This is value k itself, or a value from which an op computes value k without changing
+     * the range (rewrite/passthrough.h). k < OSH_CACHED: values of the attention before the Linear
+     * (cache.h). */
     int ranged[OSH_RANGED]; // [k]
     int64_t heads[OSH_RANGED]; // [k]: number of scales of value k
     /* True if no modifier quantizes or prunes the Linear: it is listed only for scales of an
@@ -104,8 +105,9 @@ typedef struct osh_matching {
     bool outputs; // true if the output of some Linear is observed for static output_activations
     osh_linear *linears;     // own: the quantized or pruned Linears, in the order of execution
     int n_linears;
-    /* Indices of Linears. [graph values] first Linear that reads the value; [graph weights] first
-     * Linear that uses the weight; -1: none (lookup.h); NULL: the graph is not cut. */
+    /* readers [graph values]: index of the first Linear that reads the value (lookup.h).
+     * users [graph weights]: index of the first Linear that uses the weight.
+     * -1: none. NULL: the graph is not cut. */
     int *readers, *users;    // own
     osh_strs ignore;         // own: ignore list of the output's config
     osh_dense *dense;        // own: weights of two and three dimensions that stay dense

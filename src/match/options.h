@@ -72,9 +72,10 @@ typedef struct osh_options {
     /* Text for messages that names the pass that needs others_host, such as "the effects of 9 units
      * are measured". */
     const char *others; // view
-    /* Rows of the only data set that do not calibrate and are evaluated after the run, such as
-     * "rows[512:516]", and their name for a person; NULL: none. held_host: the smallest
-     * --host-memory for their evaluation. */
+    /* held_splits: rows of the only data set that do not calibrate and are evaluated after the run,
+     * such as "rows[512:516]"; NULL: none.
+     * held_name: name of these rows for messages.
+     * held_host: smallest --host-memory for their evaluation. */
     const char *held_splits, *held_name; // views
     int64_t held_host;
     struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
