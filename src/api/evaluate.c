@@ -253,7 +253,8 @@ done:
     return rc;
 }
 
-/* True if the report has an evaluation with --eval of other data than `name`. */
+/* True if the report has an evaluation that --eval requested, and it used other data than
+ * `name`. */
 static bool evaluation_of_other(const cJSON *root, const char *name)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(

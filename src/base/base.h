@@ -189,7 +189,8 @@ typedef struct osh_progress {
     double error;                 // relative squared error of the weights so far; < 0: none yet
     /* Squared error of the outputs, relative to that of rounding to nearest; <= 0: unknown. */
     double loss;
-    /* True if the subgraph is complete. A line is then printed for it if stderr is no terminal. */
+    /* True if the subgraph is complete. If stderr is no terminal, a line is then printed for the
+     * subgraph. */
     bool finished;
     /* True if stderr shows no line for the subgraph, because the job has a very large number of
      * subgraphs. The log file and JSON have the line. */

@@ -93,7 +93,7 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
     int64_t peak_bytes, live_bytes;
 } osh_profile_row;
 typedef struct osh_profile_total { // rows of one phase or stage
-    const char *name; // view: name of the phase or stage
+    const char *name; // totals over the rows of one phase or stage
     double seconds, flops;
     int64_t n, peak_bytes, live_bytes; // n: number of scopes; the other two as in osh_profile_row
     bool background;

@@ -11,5 +11,5 @@ osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p);
  * thread that reads whole tensors. */
 bool osh_base_has_blocks(const osh_budget *p);
 int64_t osh_base_blocks(void);
-size_t osh_base_lists(void); // returns the part of base_bytes that lists of any run need at most
+size_t osh_base_lists(void); // upper bound of the bytes of lists in base_bytes
 #endif

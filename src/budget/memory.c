@@ -25,7 +25,8 @@
 #include "store/loaders.h"
 #include "tensor/scalar.h"
 
-/* Size in bytes from which the reads of a source bypass the page cache if it is read only once. */
+/* A source of at least this size in bytes is read without the page cache if it is read only
+ * once. */
 #define DIRECT_SOURCE (1ll << 26)
 /* Without a device budget the arena (the block of GPU memory from which the program allocates) gets
  * 1/ARENA_SPARE more bytes than predicted, at least LEAST_SPARE more. */
@@ -440,7 +441,8 @@ static int64_t budget_of_option(int64_t bytes, int64_t base)
 }
 
 /* Computes m->peak and raises m->least. Both include tuning, and the reading of source and data.
- * Raises *outside, the smallest memory outside of visits, in the same way. */
+ * Raises *outside, the smallest memory outside of visits, so that it includes tuning and reading,
+ * too. */
 static osh_status memory_sum_up(osh_ctx *cx, osh_budget *p, osh_peaks *outside)
 {
     osh_status rc = OSH_OK;

@@ -14,8 +14,8 @@ osh_status osh_chat_open(osh_ctx *cx, osh_chat **out, const char *model_dir, con
 /* Makes a template whose variables are the columns of a row. Printing a column that the row does
  * not have is an error. */
 osh_status osh_chat_of_columns(osh_ctx *cx, osh_chat **out, const char *text, const char *date);
-/* Sets the variable add_generation_prompt to true: the text then ends where the model's answer
- * begins. Its default is false. */
+/* Sets the variable add_generation_prompt to true (default: false). The text then ends where the
+ * model's answer begins. */
 void osh_chat_ask(osh_chat *c);
 bool osh_chat_has_template(const osh_chat *c); // false: the directory has no template
 /* Sets *has to true if the directory has a template. */

@@ -28,7 +28,7 @@ struct osh_parquet {
     bool all;               // true if all columns are wanted
     int group;              // number of row groups that were begun
     int64_t n_left;         // rows left in the row group
-    int64_t n_rows;         // rows so far
+    int64_t n_rows;         // rows appended so far
     osh_buf *to;            // view
     size_t row;             // position in `to` of the current row
     bool left_out;          // true: the last value cannot be written as JSON
@@ -253,7 +253,8 @@ static int list_element(const osh_pq_schema *s, int list, int i)
     return i + 1;
 }
 
-/* Fails unless all columns below the node continue at the same level of repetition. */
+/* Sets *goes_on to true if the next value of the columns below the node continues the list. Fails
+ * if the columns disagree. */
 static osh_status parquet_check_together(osh_ctx *cx, osh_parquet *p, const osh_pq_node *n,
                                          bool *goes_on)
 {

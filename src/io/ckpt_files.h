@@ -11,7 +11,7 @@
 osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint *ck);
 /* Lists in ck->aside the safetensors files that are not shards, such as adapters and Mistral's
  * consolidated.safetensors. The caller must have set ck->shards before. Fails if vLLM would perhaps
- * read such a file as a shard: its name is numbered like the names of the shards, or it is numbered
- * and the model is model.safetensors without an index. */
+ * read such a file as a shard: its name is numbered like the names of the shards, or its name is
+ * numbered and the model is model.safetensors without an index. */
 osh_status osh_ckpt_files_leave(osh_ctx *cx, osh_checkpoint *ck);
 #endif

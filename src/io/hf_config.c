@@ -216,7 +216,7 @@ const char *osh_hf_config_str(const osh_hf_config *c, const char *key)
     return v && cJSON_IsString(v) ? v->valuestring : NULL;
 }
 
-/* Sets a member in *text, which is replaced. */
+/* Sets a member of the JSON object in *text (own), and replaces *text by the result. */
 static osh_status edit_again(osh_ctx *cx, char **text, osh_json_member m, const char *path)
 {
     char *old = *text; // own

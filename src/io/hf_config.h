@@ -83,8 +83,8 @@ osh_status osh_hf_config_in(osh_ctx *cx, osh_hf_config *out, const osh_hf_config
                             const char *models_dir);
 void osh_hf_config_drop(osh_ctx *cx, osh_hf_config *out);
 /* Returns a member of the text model's config. A name with dots is a member of an inner object. If
- * there is no such member, searches the family's other name of the key. Returns NULL if there is
- * none. */
+ * there is no such member, searches by the other name that the family has for the key. Returns NULL
+ * if there is none. */
 const cJSON *osh_hf_config_member(const osh_hf_config *c, const char *name);
 /* True if the record of the text model's type has this flag (model_types.h). */
 bool osh_hf_config_has_flag(const osh_hf_config *c, const char *flag);

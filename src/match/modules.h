@@ -41,8 +41,9 @@ static inline bool osh_is_embedding(const osh_plan_module *c)
 /* Entries of the ignore list for dense modules of a family that have other names in transformers
  * than their tensors. */
 typedef struct osh_other_names {
-    const cJSON *tower; // view: entries of the ignore list for modules of towers, of which no
-                        // module is then quantized; NULL: none
+    /* view: entries of the ignore list for modules of towers, which are then never quantized; NULL:
+     * none */
+    const cJSON *tower;
     const cJSON *dense; // view: entries for other modules; NULL: none
 } osh_other_names;
 
