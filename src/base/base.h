@@ -34,8 +34,8 @@ typedef void (*osh_sink)(void *user, const char *text, size_t n);
  * use. */
 osh_status osh_ctx_new(osh_ctx **out, int n_threads);
 void osh_ctx_free(osh_ctx *cx);
-/* Resets the context for another job: clears the error and the memory limits, and restarts peaks
- * and times. */
+/* Resets the context for another job: clears the error and the memory limits, and starts new
+ * measurements of peaks and times. */
 void osh_ctx_anew(osh_ctx *cx);
 /* Makes a context for another thread. The new context has its own errors and shares everything else
  * with `parent`, which must outlive it. The caller joins the thread, then frees the context with
@@ -142,7 +142,7 @@ typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_lo
 /* Sets the highest level of messages that are shown, and the form of the progress. progress_mode is
  * an osh_progress_mode. */
 void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode);
-/* Turns colours of the live line on or off; only a terminal shows them. */
+/* Turns colours of the live line on or off. Without a terminal there are no colours. */
 void osh_log_colour(osh_ctx *cx, bool on);
 /* Opens the log file. Each line has seconds, level and text. The file gets every message from INFO
  * on, every stage of the profile and every finished subgraph. A line is one write(2), so a kill

@@ -49,7 +49,7 @@ osh_status osh_file_remove(osh_ctx *cx, const char *path)
 osh_status osh_dir_make(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
-    // own: a copy of the path; for each slash, the loop ends the text there for a moment
+    // own: a copy of the path, which the loop cuts at each slash to make one directory
     char *p = osh_strdup(cx, path);
     if (!p) return OSH_E_NOMEM;
 

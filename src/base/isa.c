@@ -82,7 +82,7 @@ osh_isa osh_isa_of_cpu(void) { return OSH_ISA_GENERIC; }
 osh_isa osh_isa_auto(void) { return OSH_ISA_GENERIC; }
 #endif
 
-static atomic_int used = -1; // set in use; -1: not determined yet
+static atomic_int used = -1; // instruction set in use; -1: not determined yet
 static atomic_bool pinned;
 
 osh_isa osh_isa_used(void)

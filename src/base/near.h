@@ -5,7 +5,8 @@
 
 typedef struct osh_near {
     const char *word; // view: the mistyped word
-    /* distance between `name` and `word`; while `name` is empty, more than the largest allowed */
+    /* distance between `name` and `word`; while `name` is empty, a number above the allowed
+     * distances */
     int distance;
     char name[200];   // nearest name so far; of equally near names, the first
     char hint[240];

@@ -4,7 +4,7 @@
 #define OSH_NUMBER_H
 #include "base/base.h"
 
-/* Set *v to the number. Return false if the whole text is not such a number. */
+/* Set *v to the number. Return false if `text` has any other form. */
 bool osh_text_is_number(const char *text, double *v);
 bool osh_text_is_bytes(const char *text, int64_t *v);
 #endif

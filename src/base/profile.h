@@ -51,7 +51,7 @@ typedef struct osh_profile_gpu { // bytes
     int64_t driver;    // bytes in use on the whole GPU, as the driver reports it; < 0: unknown
 } osh_profile_gpu;
 /* Sets the function that reports the device's memory for records. Any thread that writes a record
- * calls it. If `fn` is NULL, records have no memory of the device. */
+ * calls the function. If `fn` is NULL, records have no memory of the device. */
 typedef void (*osh_profile_gauge)(void *user, osh_profile_gpu *out);
 void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 
@@ -92,8 +92,8 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
      * live_bytes: allocated bytes. */
     int64_t peak_bytes, live_bytes;
 } osh_profile_row;
-typedef struct osh_profile_total { // rows of one phase or stage
-    const char *name; // totals over the rows of one phase or stage
+typedef struct osh_profile_total { // rows of one phase or stage, added up
+    const char *name; // view: name of the phase or stage
     double seconds, flops;
     int64_t n, peak_bytes, live_bytes; // n: number of scopes; the other two as in osh_profile_row
     bool background;

@@ -27,7 +27,7 @@ int64_t osh_stream_stays_most(int64_t largest, int n_workers);
 int osh_held_most(const osh_budget *p);
 size_t osh_held_slot_bytes(const osh_budget *p); // bytes of memory for one kept band
 enum { OSH_HELD_SLOT = 24 }; // upper bound of the bytes of the struct that describes a kept band
-int64_t osh_held_reread(const osh_budget *p); // Returns the bytes of the source that are read twice
+int64_t osh_held_reread(const osh_budget *p); // bytes of the source that are read twice
 /* Returns the host memory of a stream with n_workers threads that keeps p->memory.n_held bands.
  * *device: the part of this memory that counts against the device budget. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device);

@@ -27,7 +27,7 @@ typedef enum {
 } osh_way;
 void osh_layout_enter(osh_layout *c, int visit, osh_way way);
 void osh_layout_record(osh_layout *c, bool on);
-/* *out (own): the recorded addresses. */
+/* Sets *out (own) to the recorded addresses. */
 osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
 
 /* Frees the planned addresses. A resumed run skips steps, but allocates its blocks at the planned

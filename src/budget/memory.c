@@ -57,8 +57,7 @@ static bool reads_long(const osh_budget *p, int i)
     return p->in->opt->prefetch && osh_range_at(p->schedule, i).observe;
 }
 
-/* True if every visit fits together with the weights of the next visit that are prefetched during
- * it. */
+/* True if, during every visit, the weights that are prefetched for the next visit also fit. */
 static bool visits_fit_ahead(const osh_budget *p, const osh_peaks *b)
 {
     const osh_schedule *s = p->schedule;
@@ -125,7 +124,7 @@ static void memory_summarize(osh_budget *p)
     }
 }
 
-/* Returns the tiers that --mem-opt-level allows. */
+/* Sets *first and *last to the tiers that --mem-opt-level allows. */
 static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
 {
     const char *level = p->in->opt->mem_opt_level;

@@ -19,7 +19,7 @@ typedef struct osh_sim_weights {
 } osh_sim_weights;
 
 typedef struct osh_sim_values {
-    bool *stored;   // own [values]: true if in the store
+    bool *stored;   // own [values]: true if the store has the value
     bool *held; // own [values]: true if the first n_kept batches of the value are kept in memory
     /* True if the current step uses the store's tensor of the value without a copy. */
     bool *lent;     // own [values]

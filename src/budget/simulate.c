@@ -79,7 +79,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->stats.lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    // bytes of lists for the ranges of samples, and of a buffer for a sample between GPU and disk
+    // adds the bytes of the lists for the ranges of samples; s->frame also gets a buffer for a
+    // sample between GPU and disk
     if (s->gpu) {
         s->stats.lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
@@ -246,7 +247,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
          v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    // bytes of the blocks for copies, at the end of the GPU's memory
+    // bytes of the blocks of copies, which are at the end of the GPU's memory
     size_t ways = sim_way_bytes(s, st);
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));

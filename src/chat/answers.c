@@ -17,7 +17,7 @@
 #include "chat/chat_impl.h"
 
 typedef struct turn { // a message
-    bool answers;     // true if it is a message of the assistant
+    bool answers;     // true for a message of the assistant
     char *text; // own: the content without white space at both ends; NULL: the content is no string
 } turn;
 

@@ -174,8 +174,8 @@ osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Returns zeroed memory of the arena; the bytes count as steps. */
 void *osh_jrun_get(osh_jrun *r, size_t n);
-/* Adds a scope whose variables are the entries of `dict`. These hide variables of outer scopes with
- * equal names. */
+/* Adds a scope whose variables are the entries of `dict`. A variable of `dict` hides variables of
+ * outer scopes with the same name. */
 void osh_jrun_vars(osh_jrun *r, osh_jv dict);
 /* osh_jrun_step and osh_jrun_step_chars count steps. The number of steps is limited, to limit the
  * time for a row. Every function that reads n bytes or n items must call one of the two. Decoding a

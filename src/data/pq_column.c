@@ -20,7 +20,7 @@ enum { DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 };
 typedef struct page_head {
     int64_t kind, n_bytes, n_packed, crc; // n_bytes: size after decompression; n_packed: as stored
     int64_t n_values, encoding, def_encoding, rep_encoding;
-    int64_t def_bytes, rep_bytes; // version 2
+    int64_t def_bytes, rep_bytes; // size of the levels in bytes; only for DATA_PAGE_V2
     bool has_crc, has_data, is_packed;
 } page_head;
 

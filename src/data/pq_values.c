@@ -172,7 +172,7 @@ bool osh_pq_encoding_is_known(int type, int encoding)
     }
 }
 
-/* Opens the decoder of lengths, and moves to the bytes after them. */
+/* Opens the decoder `d` of lengths, and moves v->b to the first byte after the lengths. */
 static bool values_open_lengths(osh_pq_values *v, osh_pq_delta *d)
 {
     return osh_pq_delta_open(d, v->b) && osh_pq_delta_end(d, &v->b.at);

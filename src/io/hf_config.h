@@ -78,7 +78,8 @@ osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf
 /* Returns a view, or NULL if the key is absent. */
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key);
 /* Sets *out to a copy of c for which the files of models_dir have precedence over the embedded
- * records. The copy has views of c, so c must live longer. osh_hf_config_drop frees the rest. */
+ * records. The copy has views of c, so c must live longer. osh_hf_config_drop frees the other
+ * members of the copy. */
 osh_status osh_hf_config_in(osh_ctx *cx, osh_hf_config *out, const osh_hf_config *c,
                             const char *models_dir);
 void osh_hf_config_drop(osh_ctx *cx, osh_hf_config *out);

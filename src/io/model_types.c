@@ -57,8 +57,8 @@ static bool is_list_of_texts(const cJSON *list)
     return true;
 }
 
-/* Returns a description of the values that the record's key allows, or NULL if its value is
- * allowed. */
+/* Returns NULL if `m`, a member of a record, has an allowed value. Otherwise, returns a description
+ * of the allowed values. */
 static const char *record_fault(const cJSON *m)
 {
     const cJSON *v;

@@ -67,12 +67,14 @@ static bool weights_are_fp8(const osh_q_scheme *s)
     return s->weights.present && s->weights.type == OSH_Q_FLOAT && s->weights.bits == 8;
 }
 
-/* True if the codes of an expert in scheme `s` are decoded correctly with scheme `taken`. */
+/* True if the codes of an expert in scheme `s` are decoded correctly with scheme `taken`. The
+ * format of integers depends on whether `inputs` is present. */
 static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
 {
     const osh_q_args *a = &s->weights, *b = &taken->weights;
     if (!a->present || !b->present) return false;
-    if (weights_are_fp8(s) && weights_are_fp8(taken)) return true; // codes times stored scales
+    /* the stored scales decode such codes, whatever the scheme is */
+    if (weights_are_fp8(s) && weights_are_fp8(taken)) return true;
     return a->type == b->type && a->bits == b->bits && a->strategy == b->strategy &&
            a->symmetric == b->symmetric && a->scale_dtype == b->scale_dtype &&
            (!osh_q_in_groups(a) || a->group_size == b->group_size) &&
@@ -158,7 +160,7 @@ osh_status osh_match_kept_experts(osh_ctx *cx, const char **fault, const char **
         coded[p->linears[i].tensor] |= p->linears[i].scheme_index >= 0;
     for (int64_t i = 0; i < ck->n_tensors && !*fault; i++) {
         const osh_tensor *scale, *zero;
-        const osh_q_scheme *s = NULL; // scheme of codes that stay
+        const osh_q_scheme *s = NULL; // scheme of the source's codes, if the output keeps the codes
         *name = ck->tensors[i].e->name;
         if (coded[i] || !is_expert_weight(&of, *name)) continue;
         osh_free(cx, module);
@@ -207,9 +209,9 @@ done:
     return rc;
 }
 
-/* Fails if vLLM's loader of joint experts (gpt-oss) does not take them. The loader leaves out zero
- * points and global scales without a message, and reads a dense expert in another layout
- * (GptOssRoutedExperts, _load_weights_other). */
+/* Fails if vLLM's loader of joint experts (gpt-oss) would load the experts wrongly. The loader
+ * leaves out zero points and global scales without a message, and reads a dense expert in another
+ * layout (GptOssRoutedExperts, _load_weights_other). */
 static osh_status refuse_joint(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;

@@ -17,7 +17,8 @@ osh_status osh_match_kept_experts(osh_ctx *cx, const char **fault, const char **
  * 5.17 does not load correctly. *fault, *name: as in osh_match_kept_experts. */
 osh_status osh_experts_of_file(osh_ctx *cx, const char **fault, const char **name,
                                const osh_checkpoint *ck, const osh_q_config *q);
-/* Fails if vLLM does not load the experts that are chosen for it. */
+/* Fails if the output has experts that vLLM does not load, or if a choice of bits would have to
+ * measure experts that are split for vLLM. */
 osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p);
 /* Warns about experts that transformers does not load, or loads wrongly. With --target
  * transformers, fails. With --target vllm, logs only a message of level info. Called after the

@@ -11,8 +11,8 @@
 #include "match/only.h"
 #include "quant/source.h"
 
-/* Turns the name of a tensor with all experts of a layer into a regex for them:
- * "model.layers.3.mlp.experts.gate_up_proj" into "re:.*\.mlp\.experts\..*". */
+/* Turns the name of a tensor with all experts of a layer into a regex for such experts in all
+ * layers: "model.layers.3.mlp.experts.gate_up_proj" into "re:.*\.mlp\.experts\..*". */
 static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;

@@ -94,11 +94,12 @@ typedef struct osh_matching {
     osh_q_scheme *schemes;   // own: groups of the output's config
     size_t n_schemes;
     size_t n_kept_schemes;   // number of groups of the source; they are the first of `schemes`
-    /* kv_cache_scheme, or the scheme of a group for attention; if not present: neither. */
+    /* kv_cache_scheme, or the scheme of a group for attention. cache.present is false if there is
+     * neither. */
     osh_q_args cache;
     bool queries;            // true if `cache` also applies to queries
-    /* Group size with which the matching must be repeated, because the scheme's does not divide the
-     * columns of all modules; 0: none. */
+    /* Group size with which the matching must be repeated, because the scheme's group size does not
+     * divide the columns of all modules; 0: none. */
     int64_t smaller_groups;
     int n_split, n_split_other; // with --tensor-parallel: number of Linears that can be split, and
                              // of Linears whose name has no known role

@@ -38,8 +38,8 @@ static inline bool osh_is_embedding(const osh_plan_module *c)
     return !strcmp(c->cls, "Embedding");
 }
 
-/* Entries of the ignore list for dense modules of a family that have other names in transformers
- * than their tensors. */
+/* Entries of the ignore list for dense modules whose names in transformers differ from the names of
+ * their tensors. Each family has its own entries. */
 typedef struct osh_other_names {
     /* view: entries of the ignore list for modules of towers, which are then never quantized; NULL:
      * none */

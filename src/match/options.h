@@ -83,8 +83,9 @@ typedef struct osh_options {
 extern const osh_field osh_option_fields[];
 /* True if several ranks do the job. */
 static inline bool osh_is_divided(const osh_options *o) { return o->ranks || o->n_ranks > 1; }
-bool osh_target_is(const osh_options *o, const char *engine); // false for "both"
-bool osh_scratch_is_packed(const osh_options *o); // true if --target names only this engine
+/* True if --target names only this engine. */
+bool osh_target_is(const osh_options *o, const char *engine);
+bool osh_scratch_is_packed(const osh_options *o); // true if values on the disk are compressed
 bool osh_masks_answers(const osh_options *o); // true if statistics count only the tokens of answers
 /* Returns the largest number of calibration samples. 0: no limit, because only the number of tokens
  * is limited. */

@@ -286,7 +286,7 @@ static const char *name_tail(const char *name)
 }
 
 /* True if the tensor is in a list of layers with the tensor `like`, or in a layer that predicts
- * further tokens. Such a layer has the sizes of the others. */
+ * further tokens. The layers of both kinds have the same sizes as the decoder layers. */
 static bool is_layer(const char *name, const char *like)
 {
     const char *layer = strstr(like, "layers.");

@@ -81,7 +81,7 @@ static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
     return false;
 }
 
-/* Fails if a target is exactly the name of the module, which stays dense, because loaders would not
+/* Fails if a target is exactly the name of the module. The module stays dense: loaders would not
  * look for quantized weights there. */
 static osh_status refuse_named(osh_ctx *cx, const osh_modifier *mod, const osh_plan_module *c)
 {
