@@ -51,7 +51,7 @@ static int64_t blocks_of(double seconds)
     return seconds < OSH_PEAK_SHORT ? FEW_BLOCKS : N_BLOCKS;
 }
 
-/* Returns the number of bytes of a copy to the GPU, and of a copy inside the GPU's memory. */
+/* Returns the number of bytes that a measurement copies to the GPU, or inside the GPU's memory. */
 static size_t copied_bytes(double seconds) { return (size_t)(blocks_of(seconds) * BLOCK); }
 
 /* Opens a temporary file without a name in dir, with O_DIRECT if the file system supports it. Sets

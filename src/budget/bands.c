@@ -171,7 +171,7 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* min(n_workers * largest, max(FEW * largest, SMALL)) */
+    /* FEW tensors or SMALL bytes, whichever is more, but at most one tensor for each worker */
     enum { FEW = 2, SMALL = 2 << 20 };
     return osh_min64(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }

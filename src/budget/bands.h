@@ -45,7 +45,7 @@ typedef struct osh_band_room { // sizes of a worker's buffers in bytes
 void osh_band_room_linear(osh_band_room *r, const osh_budget *p, int linear);
 void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out);
 /* Returns the bytes of the smallest group of elements of a source tensor that can be changed
- * without reading others (osh_checkpoint_unit). */
+ * without reading other elements (osh_checkpoint_unit). */
 size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor);
 /* Returns the bytes of the input and output buffers of one worker. */
 size_t osh_band_room_blocks(const osh_band_room *r);

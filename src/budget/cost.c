@@ -304,8 +304,8 @@ static void fed_open_folds(fed *open, const osh_budget *p, const osh_range *r)
             open[p->rewrites->folds[i].value - r->v0].hessian = true;
 }
 
-/* Counts the weights of the nodes that run. Weights that are loaded only to be replaced by solved
- * weights are negligible and not counted. */
+/* Adds the bytes of the weights that the step loads for the nodes that run. Weights that are loaded
+ * only to be replaced by solved weights are negligible and not counted. */
 static void count_load(counter *c, const osh_step *s)
 {
     const osh_graph *g = c->p->in->graph;
@@ -361,7 +361,7 @@ static void count_release(counter *c, const osh_step *s)
             if (g->nodes[i].w[k] >= 0) c->loaded[g->nodes[i].w[k]] = false;
 }
 
-/* Counts a step: passes, and the reading of their weights. All other steps take little time. */
+/* Adds the cost of a step to *c. Only passes, and the reading of their weights, take much time. */
 static void count_step(counter *c, const osh_range *r, const osh_step *s)
 {
     switch (s->kind) {

@@ -245,8 +245,8 @@ done:
     return rc;
 }
 
-/* Reads the rows with positions [first, end), and adds them as samples in the order of their
- * positions. */
+/* Reads the rows with shuffled positions [first, end), and adds them as samples in the order of
+ * their positions. */
 static osh_status loader_add_positions(osh_ctx *cx, loader *l, const uint32_t *place, int64_t first,
                                     int64_t end, int64_t limit)
 {

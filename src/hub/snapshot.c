@@ -186,7 +186,7 @@ done:
     return rc;
 }
 
-/* Adds names in the root of the snapshot to the list l if they are links whose target does not
+/* Adds to the list l the name of each link in the root of the snapshot whose target does not
  * exist. */
 static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
 {

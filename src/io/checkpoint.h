@@ -194,11 +194,11 @@ bool osh_checkpoint_is_part(const osh_checkpoint *ck, const osh_entry *e);
  * program calls experts.3.gate_up_proj.weight_packed. osh_checkpoint_find finds both names. */
 const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
-/* Lists the files of the directory that the output copies unchanged, sorted. The caller frees the
- * list with osh_strings_free. Not in the list: directories, shards, other weights (*.safetensors,
- * *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json, config.json,
- * recipe.yaml, files that describe the source's quantization (hf_quant.h), oneshot.log, oneshot-*.
- * If ck has only `dir`, no file counts as a shard. */
+/* Lists those files of the directory ck->dir that the output copies unchanged, sorted. The caller
+ * frees the list with osh_strings_free. Not in the list: directories, shards, other weights
+ * (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json,
+ * config.json, recipe.yaml, files that describe the source's quantization (hf_quant.h),
+ * oneshot.log, oneshot-*. If ck has only `dir`, no file counts as a shard. */
 #define OSH_README_NAME "README.md" // not in the list, because each output gets a new README
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);

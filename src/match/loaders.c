@@ -79,7 +79,7 @@ static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
            a->symmetric == b->symmetric && a->scale_dtype == b->scale_dtype &&
            (!osh_q_in_groups(a) || a->group_size == b->group_size) &&
            (a->strategy != OSH_Q_BLOCK || !memcmp(a->block, b->block, sizeof a->block)) &&
-           (a->type != OSH_Q_INT || s->inputs.present == taken->inputs.present); // other format
+           (a->type != OSH_Q_INT || s->inputs.present == taken->inputs.present);
 }
 
 typedef struct experts_loader { // how transformers loads the experts of a model
