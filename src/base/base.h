@@ -38,8 +38,8 @@ void osh_ctx_free(osh_ctx *cx);
  * measurements of peaks and times. */
 void osh_ctx_anew(osh_ctx *cx);
 /* Makes a context for another thread. The new context has its own errors and shares everything else
- * with `parent`, which must outlive it. The caller joins the thread, then frees the context with
- * osh_ctx_free. */
+ * with `parent`. `parent` must outlive the new context. The caller joins the thread, then frees the
+ * context with osh_ctx_free. */
 osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent);
 
 /* Marks cx as the context of a thread that other threads wait for. Then osh_parallel_for with cx

@@ -7,7 +7,7 @@
 #include "schedule/visit.h"
 
 typedef struct osh_sim_weights {
-    bool *loaded;   // own [weights]: true if in memory
+    bool *loaded;   // own [weights]: true if the weight is in memory
     bool *ever;     // own [weights]: true if some visit loads the weight
     /* With a GPU: true if host memory has a copy of the weight, until the weight is written or
      * solved. */
@@ -70,8 +70,8 @@ typedef struct osh_sim {
     int64_t frame;
     bool *solved;   // own [linears]: true if the Linear is solved
     osh_exec_marks marks; // own
-    osh_steps *steps, *ahead; // own. steps: of the current visit; ahead: of the next visit, with a
-                              // GPU
+    /* own. Steps of the current visit (`steps`) and, with a GPU, of the next visit (`ahead`). */
+    osh_steps *steps, *ahead;
     osh_sim_weights weights;
     osh_sim_values values;
     osh_sim_stats stats;

@@ -137,8 +137,8 @@ static size_t sim_solve_room(const osh_sim *s, const solving *x)
     return limit > there ? (size_t)(limit - there) : 0;
 }
 
-/* Sets x->work and x->on_gpu. Linears of a block are counted at its first call, because the block
- * learns as a whole. */
+/* Sets x->work and x->on_gpu. All Linears of a block are counted in the first call of the block,
+ * because the block learns as a whole. */
 static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool first_of_block)
 {
     osh_status rc = OSH_OK;
@@ -193,7 +193,7 @@ done:
     return rc;
 }
 
-/* Counts the bytes of calls that are solved in parallel, each on one thread. */
+/* Counts the bytes of the calls (of solves) in `w`, which run in parallel, each on one thread. */
 static void sim_note_window(osh_sim *s, const osh_windows *w, bool keep)
 {
     int64_t results = 0, run = 0, most_run = 0, pack = 0;

@@ -27,8 +27,9 @@ typedef struct talk {
     const osh_buf *whole;    // view: text of the whole conversation
     turn *turns;             // own
     size_t n;
-    /* Texts of the messages before an answer, with the generation prompt and without it; text of
-     * the messages up to the answer. */
+    /* asked: text of the messages before an answer, with the generation prompt.
+     * before: the same without the generation prompt.
+     * upto: text of the messages up to and with the answer. */
     osh_buf asked, before, upto;
 } talk;
 

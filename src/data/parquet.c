@@ -340,7 +340,8 @@ done:
     return rc;
 }
 
-/* Fails unless all wanted columns begin a row. *ended: the columns have ended. */
+/* If `ended` is true, fails unless all wanted columns have ended. If not, fails unless all wanted
+ * columns begin a row. */
 static osh_status parquet_check_row(osh_ctx *cx, osh_parquet *p, bool ended)
 {
     osh_status rc = OSH_OK;

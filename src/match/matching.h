@@ -84,7 +84,7 @@ static inline osh_format_weight osh_linear_stored(const osh_linear *l)
 typedef struct osh_dense {
     char *names;          // own: names with * for numbers, such as "model.layers.*.mlp.gate"
     int64_t n, bytes;
-    const char *why;      // static string: reason why they stay dense
+    const char *why;      // static string: reason why the weights stay dense
     bool in_block;        // true if the weights are in decoder layers
     bool decoded;         // true if the source stores the weights quantized
 } osh_dense;
@@ -126,7 +126,7 @@ typedef struct osh_matching {
 static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants; }
 /* plan_match.c: sets schemes, linears, ignore list and config, and checks vLLM's lookup. */
 osh_status osh_plan_match(osh_ctx *cx, osh_matching *p);
-/* plan_match.c: sets only schemes and linears, without a check of their groups. */
+/* plan_match.c: sets only schemes and linears. Does not check that groups divide the columns. */
 osh_status osh_match_trial(osh_ctx *cx, osh_matching *p);
 /* plan_match.c: frees schemes and linears. */
 void osh_match_clear(osh_ctx *cx, osh_matching *p);

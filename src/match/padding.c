@@ -27,7 +27,7 @@ static const char *const keys[] = {
     "intermediate_size_mlp",
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
-#define MOST ((int64_t)1 << 40) // largest size
+#define MOST ((int64_t)1 << 40) // upper limit of a size that is read or computed
 
 typedef struct sizing {
     osh_inputs *in;         // view
