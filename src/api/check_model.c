@@ -5,7 +5,8 @@
  *   272 tensors, 30 layers: 1 wrong, 1 forgotten by the template, 0 aside
  *   one sample of 96 tokens: loss 3.8164; who guesses has ln 49152 = 10.8026
  *
- * With --logits, the sample is that of the file, and its logits are compared (check_logits.c).
+ * With --logits, the file gives the sample, and the model's logits are compared with the logits of
+ * the file (check_logits.c).
  *
  * A tensor that no node reads is an error (the template forgets it) if the template has the module
  * of the tensor. In a decoder block the parent of that module is enough. Other unread tensors are

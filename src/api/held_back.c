@@ -31,7 +31,7 @@ static const char *held_not(const osh_options *opt)
     return NULL;
 }
 
-/* True if the run may use a GPU, where reading both models again would take a large part of the
+/* True if the run may use a GPU. On a GPU, reading both models again would take a large part of the
  * time of a run. */
 static bool held_on_gpu(const osh_options *opt)
 {

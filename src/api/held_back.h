@@ -6,7 +6,8 @@
 typedef struct osh_held_back {
     char splits[64];  // the rows, such as "rows[512:516]"; "": no rows are evaluated
     char name[96];    // such as "rows 513 to 516"
-    const char *not;  // view: reason why no rows can be chosen; NULL: they can, or were not wanted
+    /* view: reason why no rows can be chosen; NULL: rows are chosen, or none are wanted */
+    const char *not;
     int64_t host;     // smallest --host-memory for their evaluation
 } osh_held_back;
 

@@ -138,7 +138,8 @@ done:
     return rc;
 }
 
-/* Returns the reason in the message of a tokenizer.json, without its path and the notes. */
+/* Returns the part of the message `why` that names a fault of tokenizer.json: without the path
+ * before the fault and the notes after it. May shorten `why`. */
 static const char *tokenizer_reason(char why[600])
 {
     static const char file[] = "tokenizer.json: ";

@@ -85,8 +85,8 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
     s->stats.bytes -= s->stats.parts, s->stats.parts = 0;
 }
 
-/* Raises the peaks of the visit for solving in parallel. device, host: bytes besides those that the
- * simulation has counted. */
+/* Raises the peaks of the visit for solving in parallel. device, host: bytes in addition to the
+ * bytes that the simulation has counted. */
 static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
 {
     s->peak = &s->to->apart;

@@ -294,8 +294,8 @@ done:
     return rc;
 }
 
-/* Writes the mark with the state `whole`. If the cache is not writable, this is an error only if a
- * file was missing. */
+/* Writes the mark with the state `whole`. A cache that is not writable is an error only if a file
+ * was missing. */
 static osh_status pull_mark_end(osh_ctx *cx, const batch *b)
 {
     osh_at *dir = NULL; // own

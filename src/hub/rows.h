@@ -20,7 +20,7 @@ typedef struct osh_hub_rows { // a request for rows of a data set
 osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
                             const osh_hub_rows *rows);
 
-/* Sets all members except splits and most for the data set that LLM Compressor calls `name`.
+/* Sets all members except `splits` and `most` for the data set that LLM Compressor calls `name`.
  * Returns false if there is no such name, or if this program cannot make the texts of the data
  * set. */
 bool osh_hub_rows_registered(osh_hub_rows *rows, const char *name);

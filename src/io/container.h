@@ -1,8 +1,8 @@
-/* container.h - files that contain tensors. A container kind is a file format. Its row reads the
- * entries of a file, lays out a new file, and gives the names of a checkpoint's files. All other
- * code uses entries and does not know the format. A new kind is one file and one row of the table
- * in container.c. An osh_container does not keep its file open, so a checkpoint may have more
- * shards than a process may have file descriptors. */
+/* container.h - files that contain tensors. A container kind is a file format, a row of the table
+ * in container.c. The functions of the row read the entries of a file and lay out a new file. All
+ * other code uses entries and does not know the format. A new kind is one file and one row of the
+ * table. An osh_container does not keep its file open, so a checkpoint may have more shards than a
+ * process may have file descriptors. */
 #ifndef OSH_CONTAINER_H
 #define OSH_CONTAINER_H
 #include "base/file.h"
@@ -49,7 +49,7 @@ bool osh_container_is_file_name(const osh_container_kind *kind, const char *name
 /* Opens a file and checks every offset and size. Overlaps and gaps are errors. The file's name
  * decides the kind: safetensors if it has no known tail. */
 osh_status osh_container_open(osh_ctx *cx, osh_container **out, const char *path);
-/* All later reads of tensors bypass the page cache (osh_file_pread_direct) */
+/* Makes all later reads of tensors bypass the page cache (osh_file_pread_direct). */
 void osh_container_read_direct(osh_container *st);
 void osh_container_close(osh_ctx *cx, osh_container *st);
 int64_t osh_container_count(const osh_container *st);

@@ -435,7 +435,7 @@ done:
 }
 
 /* Does step `at`. If `loss` is not NULL, sets *loss to the mean KL divergence per prediction over
- * the rows of the step, which is computed before the weights change. */
+ * the rows of the step. *loss is computed before the weights change. */
 static osh_status tune_one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *loss)
 {
     osh_status rc = OSH_OK;

@@ -19,7 +19,7 @@
 
 static const char another_group[] = "takes another group's scheme for"; // a verb phrase
 
-/* True if only vLLM finds the codes of single experts of such a checkpoint. */
+/* True if only vLLM, and not transformers, finds the codes of the checkpoint's single experts. */
 static bool experts_need_vllm(const osh_checkpoint *ck)
 {
     return osh_checkpoint_parts_for_vllm(ck) ||
@@ -84,7 +84,9 @@ static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
 
 typedef struct experts_loader { // how transformers loads the experts of a model
     const osh_q_scheme *taken; // scheme for all experts; NULL: there are no groups
-    bool need_vllm, modules;   // only vLLM finds single experts; each expert is a module
+    /* need_vllm: only vLLM finds single experts.
+     * modules: each expert is a module. */
+    bool need_vllm, modules;
     osh_kinds kinds;
 } experts_loader;
 
