@@ -297,7 +297,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         osh_run_no_error(&r);
     }
     if (others && r.ranks) goto done; // rank 0 completes the output
-    /* Runs in every pipeline: a recipe with data may have modifiers that need none. */
+    /* Runs in every pipeline: a recipe with data may also have modifiers that need no data. */
     if (!learned) OSH_TRY(osh_run_datafree(cx, &r));
     if (others) goto done; // rank 0 completes the output
     r.progress.step = r.progress.n_steps, r.progress.name = "the output";

@@ -22,7 +22,8 @@ typedef struct osh_named { // options of a job that may name a model or a data s
     const osh_field *fields;
     void *options; // the struct that the fields fill
     bool headers;  // true if the job reads no weights, so only the headers are needed
-    /* view: rank 0 downloads before the other ranks search the cache; NULL: one process. */
+    /* view: the ranks of the job; rank 0 downloads before the others search the cache; NULL: one
+     * process */
     osh_ranks *ranks;
 } osh_named;
 /* Replaces names of models by directories and names of data sets by files. Downloads missing files

@@ -195,7 +195,7 @@ static osh_status measure_gpu_reads(osh_ctx *cx, peaks *p, osh_device *d, int or
     OSH_TRY(osh_cuda_stage_open(cx, d, "true"));
     OSH_TRY(measure_reads(cx, &p->gpu_cufile, &r));
     OSH_TRY(osh_cuda_count(cx, d, &c));
-    // cuFile was not used; a message has given the reason
+    // cuFile has no speed if it was not used; a message has given the reason
     if (c.detours[OSH_DETOUR_FILE]) p->gpu_cufile = 0;
 done:
     if (r.to) osh_device_free(d, r.to);
@@ -368,7 +368,7 @@ osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, v
     rc = osh_peak_product(cx, &p.bf16, OSH_BF16, opt->seconds);
     if (rc && rc != OSH_E_UNSUPPORTED) goto done;
     OSH_TRY(osh_peak_attention(cx, &p.attention, opt->seconds));
-    /* All shapes together take about as long as the other measurements. */
+    /* Each shape takes a quarter of the time of another measurement. */
     OSH_TRY(measure_shapes(cx, &p.shapes, opt->seconds / 4));
     OSH_TRY(osh_peak_memory(cx, &p.read, &p.copy, opt->seconds));
     if (opt->dir) OSH_TRY(measure_disk(cx, &p, opt->dir, opt->seconds));

@@ -121,7 +121,7 @@ static void evaluation_tiles(osh_page *pg, const osh_verdict *v)
     OSH_PUT(pg, " agree on the next token</span></div>\n");
 }
 
-/* Copies the page `text` of n bytes, with the verdict and the tiles of the evaluation. */
+/* Copies the page `text` of n bytes, and adds the verdict and the tiles of the evaluation. */
 static osh_status evaluation_page(osh_ctx *cx, char **out, const char *text, size_t n,
                                   const char *path, const osh_verdict *v)
 {
@@ -284,7 +284,8 @@ osh_status osh_evaluate_held(osh_ctx *cx, const osh_options *opt, const char *no
         OSH_TRY(osh_row(cx, &b, "perplexity", "not measured: %s; --eval TEXT measures it", not));
     if (sink && b.len) sink(user, b.data, b.len);
 done:
-    if (rc && rc != OSH_E_NOMEM && rc != OSH_E_INTERRUPTED) { // the output is complete
+    /* the output is complete, so the failure is only a warning */
+    if (rc && rc != OSH_E_NOMEM && rc != OSH_E_INTERRUPTED) {
         osh_log(cx, OSH_LOG_WARN, "%s: the perplexity is not measured: %s", opt->output,
                 osh_error_text(cx));
         osh_error_clear(cx);

@@ -8,7 +8,7 @@ typedef struct osh_held_back {
     char name[96];    // such as "rows 513 to 516"
     /* view: reason why no rows can be chosen; NULL: rows are chosen, or none are wanted */
     const char *not;
-    int64_t host;     // smallest --host-memory for their evaluation
+    int64_t host;     // smallest --host-memory for the evaluation of the rows
 } osh_held_back;
 
 /* Chooses the rows. Reads the data only up to the last of these rows, and does not tokenize it. */

@@ -4,7 +4,8 @@
 #define OSH_NUMBER_H
 #include "base/base.h"
 
-/* Set *v to the number. Return false if `text` has any other form. */
+/* osh_text_is_number reads a decimal number, and osh_text_is_bytes a number of bytes. Both set *v,
+ * and return false for any other text. */
 bool osh_text_is_number(const char *text, double *v);
 bool osh_text_is_bytes(const char *text, int64_t *v);
 #endif

@@ -157,7 +157,7 @@ static osh_status talk_find_end(osh_ctx *cx, size_t *end, talk *t, size_t k, siz
     for (size_t i = 0; (i = text_find(&t->upto, i, text)) != SIZE_MAX; i++) rest = i;
     if (at == SIZE_MAX || rest == SIZE_MAX) return talk_fail(cx, k);
     *end = at + strlen(text), rest += strlen(text);
-    size_t n = t->upto.len - rest; // length of the end of turn
+    size_t n = t->upto.len - rest; // length of the text that ends the turn
     if (n <= t->whole->len - *end && !memcmp(t->whole->data + *end, t->upto.data + rest, n))
         *end += n;
 done:

@@ -183,7 +183,7 @@ void osh_jrun_vars(osh_jrun *r, osh_jv dict);
 bool osh_jrun_step(osh_jrun *r, size_t n);       // counts 1 step, and 1 more for each 64 bytes
 bool osh_jrun_step_chars(osh_jrun *r, size_t n); // counts the steps for decoding n bytes
 
-/* The last token has the kind END. */
+/* Returns the tokens of a source. The last token has the kind END. */
 osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n);
 osh_jnode *osh_jinja_parse(osh_jrun *r, osh_jtoken *tokens);
 void osh_jinja_exec(osh_jrun *r, const osh_jnode *list);

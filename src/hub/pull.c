@@ -218,7 +218,7 @@ static osh_status index_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_members(w, shards_add, s);
 }
 
-/* Adds the shards that the index names to b->files. The index is already in the cache. */
+/* Adds to b->files the shards that the index names. The index is already in the cache. */
 static osh_status pull_add_shards(osh_ctx *cx, batch *b, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;

@@ -127,7 +127,7 @@ done:
     return rc;
 }
 
-/* Adds the shards that the index names and the snapshot lacks to the list l. */
+/* Adds to the list l the shards that the index names and the snapshot lacks. */
 static osh_status look_for_shards(osh_ctx *cx, lacking *l, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -171,8 +171,8 @@ static osh_status look_in_list(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return wanted ? osh_json_walk_members(w, look_for_entry, user) : osh_json_walk_skip(w);
 }
 
-/* Adds the missing files among those that huggingface_hub's list of the commit names to the list l.
- * Does nothing if huggingface_hub has stored no such list. */
+/* Adds to the list l those missing files that huggingface_hub's list of the commit names. Does
+ * nothing if huggingface_hub has stored no such list. */
 static osh_status look_for_listed(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
                                   const char *dir)
 {

@@ -75,7 +75,7 @@ typedef struct osh_options {
     /* held_splits: rows of the only data set that do not calibrate and are evaluated after the run,
      * such as "rows[512:516]"; NULL: none.
      * held_name: name of these rows for messages.
-     * held_host: smallest --host-memory for their evaluation. */
+     * held_host: smallest --host-memory for the evaluation of these rows. */
     const char *held_splits, *held_name; // views
     int64_t held_host;
     struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
