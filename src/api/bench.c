@@ -368,7 +368,7 @@ osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, v
     rc = osh_peak_product(cx, &p.bf16, OSH_BF16, opt->seconds);
     if (rc && rc != OSH_E_UNSUPPORTED) goto done;
     OSH_TRY(osh_peak_attention(cx, &p.attention, opt->seconds));
-    /* Each shape takes a quarter of the time of another measurement. */
+    /* There are several shapes, so each gets only a quarter of the time. */
     OSH_TRY(measure_shapes(cx, &p.shapes, opt->seconds / 4));
     OSH_TRY(osh_peak_memory(cx, &p.read, &p.copy, opt->seconds));
     if (opt->dir) OSH_TRY(measure_disk(cx, &p, opt->dir, opt->seconds));

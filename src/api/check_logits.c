@@ -17,8 +17,7 @@ enum { LOGITS_MOST_TOKENS = 4096 };
 /* Largest accepted difference of the logits of an F32 model, divided by the largest |logit|. */
 static const double logits_limit = 5e-6;
 
-/* content of the file: a sample and its logits */
-typedef struct wanted {
+typedef struct wanted { // content of the file: a sample and its logits
     osh_dataset sample; // own: one sample
     float *logits;      // own [T, V]
     int64_t n_vocab;    // V

@@ -1,5 +1,20 @@
 /* simulate.c - counts the bytes of every step of a run before the run starts. It reads the list of
- * steps (schedule/visit.h) with callbacks that only count. */
+ * steps (schedule/visit.h) with callbacks that only count. On the CPU:
+ *
+ *   device = loaded weights + Hessians + batch (values, scratch) or solver
+ *            + values of the batches that are kept
+ *   host   = base + device + stored values (tiers device and host) + packing buffers
+ *            + prefetched weights
+ *
+ * On a GPU, the device bytes are the bytes of the GPU's arena, with the addresses that the run will
+ * use. They are not a part of the host bytes:
+ *
+ *   device = bytes from the front of the arena to the end of the last of these blocks: workspace of
+ *            products, weights, statistics, stored values of tier device, prefetched weights
+ *            + bytes from the back of the arena to the end of the batch, or of a solve's memory
+ *   host   = base + weights in transfer or to be solved + results of a solve
+ *            + highest bytes of stored values so far (tier host: freed blocks wait for new values)
+ *            + packing buffers + prefetched weights */
 #include <stdlib.h>
 #include <string.h>
 

@@ -42,8 +42,8 @@ struct osh_lines {
     int64_t part_bytes, part_lines;
     int64_t mark;       // bytes of the byte order mark
     osh_utf8 utf8;      // UTF-8 decoder for the bytes after the mark
-    const char *column; // true: opened by osh_lines_open_rows; false: by osh_lines_open
-    bool rows;          // true: the file has rows of any kind; false: the file has lines
+    const char *column; // view: wanted column of a .csv
+    bool rows;          // true: opened by osh_lines_open_rows; false: by osh_lines_open
     char last;          // last byte that was appended to `text`
     char *packed;       // own [CHUNK]; compressed bytes
     char *chunk;        // own [CHUNK]

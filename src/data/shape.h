@@ -1,4 +1,9 @@
-/* shape.h - converts files whose rows are not lines to lines of JSON objects, chunk by chunk. */
+/* shape.h - converts files whose rows are not lines to lines of JSON objects, chunk by chunk.
+ *
+ *   .json    [{"text": "a"}, {"text": "b"}], or objects one after the other, also over several
+ *            lines. Each object becomes one line.
+ *   .csv     a header, then records of RFC 4180. Each record becomes {"text": "a"}, with the wanted
+ *            column or all columns. */
 #ifndef OSH_SHAPE_H
 #define OSH_SHAPE_H
 #include "base/buf.h"

@@ -167,7 +167,8 @@ osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
                                  const osh_checkpoint *ck, int shard);
 /* Sets *sum to the XXH3 checksum of a whole file and *n_bytes to its size. */
 osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path);
-/* Like osh_sum_of_file, but sets `text` to the checksum in 16 hex digits, as in a manifest. */
+/* osh_sum_text_of_file works like osh_sum_of_file, but sets `text` to the checksum in 16 hex
+ * digits, as in a manifest. */
 enum { OSH_SUM_TEXT = 17 };
 osh_status osh_sum_text_of_file(osh_ctx *cx, char text[OSH_SUM_TEXT], int64_t *n_bytes,
                                 const char *path);
