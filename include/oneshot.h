@@ -14,8 +14,8 @@
  * complete program.
  *
  * A context runs one job at a time; contexts of several threads run concurrently. Structs that the
- * caller fills begin with their size, so a program works with a library that is newer than its
- * header. */
+ * caller fills begin with their size, so a program works with a library that is newer than the
+ * program's header. */
 #ifndef ONESHOT_H
 #define ONESHOT_H
 #include <stddef.h>
@@ -28,7 +28,7 @@ extern "C" {
 
 typedef struct oneshot oneshot;
 
-enum { /* results of all functions that return int */
+enum { /* results of all functions that can fail */
     ONESHOT_OK = 0,
     ONESHOT_E_NOMEM = -1,       /* no memory */
     ONESHOT_E_IO = -2,          /* the operating system refused a read, write, open or rename */
@@ -46,13 +46,15 @@ typedef struct oneshot_progress {
     int64_t step, n_steps; /* number of the subgraph, from 1; number of subgraphs */
     const char *name;      /* name of the subgraph, such as "model.layers.2"; NULL: none */
     const char *phase;     /* "observe", "solve", ...; NULL: none */
-    int64_t done, total;   /* finished steps and all steps of the phase; total 0: not counted */
+    /* done, total: finished work and all work of the phase; total 0: not counted */
+    int64_t done, total;
     double fraction;       /* finished part of the whole job, in [0, 1]; < 0: unknown */
     double eta_s;          /* seconds left; < 0: unknown */
     double tokens_per_s;   /* tokens of the data / seconds of the whole job; <= 0: unknown */
     double error;          /* relative squared error of the weights so far; < 0: none yet */
     int finished;          /* 1 when the subgraph is complete, otherwise 0 */
-    double loss;           /* loss of the outputs relative to rounding to nearest; <= 0: unknown */
+    /* squared error of the outputs; 1: as large as with rounding to nearest; <= 0: unknown */
+    double loss;
 } oneshot_progress;
 
 /* Callbacks must be quick. A callback may call only these functions of the library:
@@ -68,15 +70,16 @@ typedef struct oneshot_options {
     void (*on_text)(void *user, const char *text, size_t n);    /* gets results; NULL: dropped */
     void *user;       /* passed as the first argument of each callback */
     /* Not 0: the library may set options of malloc for the whole process, so host_memory is exact
-     * to a page. 0: malloc is not changed, and may use some more memory than host_memory. */
+     * to a page. 0: malloc is not changed, and the process may use some more memory than
+     * host_memory. */
     int owns_process;
     /* Returns the value of an environment variable, like getenv. Models and data sets may then be
      * names such as "org/name", which are looked up in the cache of the Hugging Face Hub. NULL:
      * models and data sets must be directories and files. */
     const char *(*variable)(const char *name);
-    /* Directory of files that the caller removes after the job, such as a recipe. The command in a
-     * log file names these files without the directory: when the log is read, only a copy such as
-     * OUT/recipe.yaml remains. NULL: none. */
+    /* Directory of files that the caller removes after the job, such as a recipe. A log file has
+     * the command of the job. The command names these files without the directory, because only
+     * copies such as OUT/recipe.yaml remain after the job. NULL: none. */
     const char *temporary;
 } oneshot_options;
 #define ONESHOT_OPTIONS_INIT                                                                       \
@@ -99,12 +102,12 @@ ONESHOT_API void oneshot_free(oneshot *o); /* accepts NULL */
 ONESHOT_API const char *oneshot_error(const oneshot *o);
 ONESHOT_API const char *oneshot_version(void);
 
-/* The jobs. The arguments threads, log_level and progress are errors: they are members of
- * oneshot_options. Before the first matrix multiplication of a process, a job sets the environment
- * variables OPENBLAS_CORETYPE and OPENBLAS_NUM_THREADS (argument isa). oneshot_compress: after a
- * failure, an interrupt or a kill, the same call continues the work. oneshot_verify: dir is an
- * output, and the argument model is its source. Findings are passed to on_text; if there are any,
- * the function returns ONESHOT_E_FORMAT. */
+/* The jobs. The names threads, log_level and progress are errors: they are members of
+ * oneshot_options and not arguments of a job. Before the first matrix multiplication of a process,
+ * a job sets two environment variables: OPENBLAS_CORETYPE (from the argument isa) and
+ * OPENBLAS_NUM_THREADS (to 1). oneshot_compress: after a failure, an interrupt or a kill, the same
+ * call continues the work. oneshot_verify: dir is an output, and the argument model is its source.
+ * Findings are passed to on_text; if there are any, the function returns ONESHOT_E_FORMAT. */
 /* Without the argument output, oneshot_compress names the output by the model and the scheme:
  * SmolLM2-135M-W4A16, in the current directory. */
 ONESHOT_API int oneshot_compress(oneshot *o, const oneshot_argument *args);
@@ -120,13 +123,12 @@ ONESHOT_API const char *oneshot_output(const oneshot *o);
  * a signal handler. */
 ONESHOT_API void oneshot_interrupt(oneshot *o);
 
-/* Functions for a profile (docs/how-to/profile.md) of jobs, with the caller's own stages and
- * checkpoints. Stages nest; oneshot_stage_end also ends the inner stages. Without
+/* Functions that write a profile of jobs (docs/how-to/profile.md). The caller can add stages and
+ * checkpoints of its own. Stages nest; oneshot_stage_end also ends the inner stages. Without
  * oneshot_profile_start, the other functions do nothing. */
 ONESHOT_API int oneshot_profile_start(oneshot *o, const char *path);
 ONESHOT_API void oneshot_profile_stop(oneshot *o);
-ONESHOT_API int oneshot_stage_begin(oneshot *o, const char *name); /* returns the number of the
-                                                                    * stage */
+ONESHOT_API int oneshot_stage_begin(oneshot *o, const char *name); /* returns the stage's number */
 ONESHOT_API void oneshot_stage_end(oneshot *o, int stage);
 ONESHOT_API void oneshot_checkpoint(oneshot *o, const char *name);
 

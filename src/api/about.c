@@ -87,8 +87,8 @@ done:
     return rc;
 }
 
-/* Appends the bits per weight, including the weight's part of a 16-bit scale. Appends nothing for
- * schemes whose scales have another dtype or are few. */
+/* For groups of integer codes with 16-bit scales, appends the bits per weight, including the
+ * weight's part of a scale. For other arguments, appends nothing. */
 static osh_status scheme_put_bits(osh_ctx *cx, osh_buf *b, const osh_q_args *w)
 {
     if (w->type != OSH_Q_INT || w->strategy != OSH_Q_GROUP || w->scale_dtype) return OSH_OK;

@@ -35,7 +35,7 @@ static osh_status job_copy(osh_ctx *cx, osh_run *r)
     osh_status rc = OSH_OK;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_COPY, -1);
     OSH_TRY(osh_stream_copies(cx, r->emitter, NULL));
-    // needed if nothing is copied, because then no other check runs
+    // if nothing is copied, only this call notices an interrupt
     OSH_TRY(osh_check_interrupt(cx));
 done:
     osh_run_end(cx, r, scope);
@@ -225,7 +225,8 @@ done:
     return rc;
 }
 
-/* Refuses flags that only `oneshot plan` reads. A run of the largest subgraph reads --json. */
+/* Refuses flags that only `oneshot plan` reads. With --only-largest-layer, a run also reads
+ * --json. */
 static osh_status refuse_plan_flags(osh_ctx *cx, const osh_options *opt)
 {
     osh_status rc = OSH_OK;
@@ -296,7 +297,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         osh_run_no_error(&r);
     }
     if (others && r.ranks) goto done; // rank 0 completes the output
-    /* Runs in every pipeline: a recipe with data may have modifiers that need none. */
+    /* Runs in every pipeline: a recipe with data may also have modifiers that need no data. */
     if (!learned) OSH_TRY(osh_run_datafree(cx, &r));
     if (others) goto done; // rank 0 completes the output
     r.progress.step = r.progress.n_steps, r.progress.name = "the output";
@@ -315,8 +316,8 @@ done:
     return rc;
 }
 
-/* The smallest host memory for the passes before and after the run (survey, measurement,
- * evaluation). A plan with these options fails if the budget is too small for any of these
+/* The smallest host memory that the passes before and after the run (survey, measurement,
+ * evaluation) need. A plan with these options fails if the budget is too small for any of these
  * passes. */
 typedef struct others {
     /* Views of the job's options, except for the members `others` and `others_host`, which this
@@ -338,7 +339,8 @@ static void others_add(osh_ctx *cx, others *o, int64_t host, char *of)
     osh_free(cx, of);
 }
 
-/* Finds the passes before and after the run. Only a budget or a plan needs this. */
+/* Finds the passes before and after the run, and the memory that they need. Called for a plan, for
+ * a run with a budget, and for a run with --sample. */
 static osh_status others_find(osh_ctx *cx, others *o, const osh_options *opt, bool chosen,
                               bool measured)
 {
@@ -426,8 +428,8 @@ done:
     return rc;
 }
 
-/* Changes the options of a rank: it gets its part of the node's budget, and only rank 0 writes log
- * and profile. */
+/* Changes the options of a rank. Each rank of a node gets an equal part of the node's budget. Only
+ * rank 0 writes the log and the profile. */
 static void options_of_rank(osh_options *o)
 {
     o->host_memory /= osh_ranks_per_node(o->ranks);

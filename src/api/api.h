@@ -15,13 +15,15 @@
 #include "verify/verify_output.h"
 
 /* Calls osh_isa_select and sets the environment variables of OpenBLAS. Must be called before the
- * first job that multiplies matrices, because OpenBLAS reads the variables when it is opened. */
+ * first job that multiplies matrices, because OpenBLAS reads the variables only once, when it is
+ * opened. */
 osh_status osh_isa_of_process(osh_ctx *cx, const char *isa);
 typedef struct osh_named { // options of a job that may name a model or a data set of the Hub
     const osh_field *fields;
     void *options; // the struct that the fields fill
     bool headers;  // true if the job reads no weights, so only the headers are needed
-    /* view: rank 0 downloads before the other ranks search the cache; NULL: one process. */
+    /* view: the ranks of the job; rank 0 downloads before the others search the cache; NULL: one
+     * process */
     osh_ranks *ranks;
 } osh_named;
 /* Replaces names of models by directories and names of data sets by files. Downloads missing files
@@ -68,10 +70,10 @@ osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user);
 /* Prints a list; `what` is "schemes", "modifiers" or "models". */
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
 const char *osh_list_scheme_name(size_t i); // name of the scheme i; NULL: there are no more
-/* Describes a scheme: its numbers, its format, and who loads it. *is is false if no scheme has the
- * name. */
+/* Prints a description of a scheme: its arguments, its format, and the programs that load it. *is
+ * is false if no scheme has the name. */
 osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user);
 /* Prints the properties of this machine and the defaults of a run on it. With several ranks, all
- * call it, and rank 0 also prints a table of them. */
+ * ranks call this function, and rank 0 also prints a table of the ranks. */
 osh_status osh_doctor(osh_ctx *cx, osh_ranks *ranks, osh_sink sink, void *user);
 #endif

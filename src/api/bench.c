@@ -51,7 +51,7 @@ static int64_t blocks_of(double seconds)
     return seconds < OSH_PEAK_SHORT ? FEW_BLOCKS : N_BLOCKS;
 }
 
-/* Returns the number of bytes of a copy to the GPU, and of a copy inside the GPU's memory. */
+/* Returns the number of bytes that a measurement copies to the GPU, or inside the GPU's memory. */
 static size_t copied_bytes(double seconds) { return (size_t)(blocks_of(seconds) * BLOCK); }
 
 /* Opens a temporary file without a name in dir, with O_DIRECT if the file system supports it. Sets
@@ -139,7 +139,7 @@ static osh_status pinned_read_block(osh_ctx *cx, void *user, int64_t chunk, int 
 }
 
 /* Measures reads from the disk to page-locked memory, by one thread and by all --num-workers
- * threads, which read values for a GPU (store/loaders.h). */
+ * threads. A run uses these threads to read values for a GPU. */
 static osh_status measure_pinned(osh_ctx *cx, peaks *p, osh_device *d, osh_file *f, double seconds)
 {
     osh_status rc = OSH_OK;
@@ -195,7 +195,7 @@ static osh_status measure_gpu_reads(osh_ctx *cx, peaks *p, osh_device *d, int or
     OSH_TRY(osh_cuda_stage_open(cx, d, "true"));
     OSH_TRY(measure_reads(cx, &p->gpu_cufile, &r));
     OSH_TRY(osh_cuda_count(cx, d, &c));
-    // cuFile was not used; a message has given the reason
+    // cuFile has no speed if it was not used; a message has given the reason
     if (c.detours[OSH_DETOUR_FILE]) p->gpu_cufile = 0;
 done:
     if (r.to) osh_device_free(d, r.to);
@@ -368,7 +368,7 @@ osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, v
     rc = osh_peak_product(cx, &p.bf16, OSH_BF16, opt->seconds);
     if (rc && rc != OSH_E_UNSUPPORTED) goto done;
     OSH_TRY(osh_peak_attention(cx, &p.attention, opt->seconds));
-    /* All shapes together take about as long as the other measurements. */
+    /* There are several shapes, so each gets only a quarter of the time. */
     OSH_TRY(measure_shapes(cx, &p.shapes, opt->seconds / 4));
     OSH_TRY(osh_peak_memory(cx, &p.read, &p.copy, opt->seconds));
     if (opt->dir) OSH_TRY(measure_disk(cx, &p, opt->dir, opt->seconds));

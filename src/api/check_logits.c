@@ -14,10 +14,10 @@
 
 enum { LOGITS_MOST_TOKENS = 4096 };
 
-/* Largest accepted difference of an F32 model, as a share of the largest |logit|. */
+/* Largest accepted difference of the logits of an F32 model, divided by the largest |logit|. */
 static const double logits_limit = 5e-6;
 
-typedef struct wanted { // the content of the file
+typedef struct wanted { // content of the file: a sample and its logits
     osh_dataset sample; // own: one sample
     float *logits;      // own [T, V]
     int64_t n_vocab;    // V
@@ -66,7 +66,7 @@ done:
     return rc;
 }
 
-/* Fails if a logit [T, V] is not finite. */
+/* Fails if one of the logits of the file is not finite. */
 static osh_status logits_file_check(osh_ctx *cx, const wanted *w, const char *path)
 {
     int64_t V = w->n_vocab;

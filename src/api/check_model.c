@@ -5,7 +5,8 @@
  *   272 tensors, 30 layers: 1 wrong, 1 forgotten by the template, 0 aside
  *   one sample of 96 tokens: loss 3.8164; who guesses has ln 49152 = 10.8026
  *
- * With --logits, the sample is that of the file, and its logits are compared (check_logits.c).
+ * With --logits, the file gives the sample, and the model's logits are compared with the logits of
+ * the file (check_logits.c).
  *
  * A tensor that no node reads is an error (the template forgets it) if the template has the module
  * of the tensor. In a decoder block the parent of that module is enough. Other unread tensors are
@@ -63,7 +64,7 @@ static size_t without_last(const char *name, size_t n)
 static bool is_forgotten(const checked *c, const char *name)
 {
     size_t module = without_last(name, strlen(name)), around = without_last(name, module);
-    // older files have this buffer, which is not a weight
+    // older checkpoints have this buffer, which is not a weight
     if (strstr(name, "inv_freq")) return false;
     /* True if the module is an item of a list, such as a decoder layer. */
     bool of_list =
@@ -106,7 +107,8 @@ static osh_status check_tensors(osh_ctx *cx, checked *c, osh_buf *b, const char 
     OSH_TRY(osh_graph_check(cx, &c->graph, &c->faults, ck, models_dir));
     OSH_TRY(osh_map_new(cx, &c->modules, (size_t)c->graph->n_modules));
     const char *inner = c->graph->wrapped ? c->graph->inner : "";
-    size_t n_inner = strlen(inner); // shorter names with this prefix are not of the text model
+    /* modules with names shorter than this prefix are outside of the text model */
+    size_t n_inner = strlen(inner);
     for (int i = 0; i < c->graph->n_nodes; i++) {
         const char *name =
             c->graph->nodes[i].module < 0 ? "" : c->graph->modules[c->graph->nodes[i].module].name;

@@ -18,7 +18,8 @@ osh_status osh_compare(osh_ctx *cx, const char *const *files, int n, const osh_c
     OSH_NEW(cx, of, n);
     while (n_read < n) {
         osh_panel *p = &of[n_read];
-        const char *file = files[n_read++]; // a panel that is read in part is freed, too
+        /* counted before the read, so that a panel is freed even if its read fails */
+        const char *file = files[n_read++];
         OSH_TRY((osh_dir_exists(file) ? osh_compare_output : osh_panel_read)(cx, p, file));
     }
     OSH_TRY(osh_compare_check(cx, of, n));

@@ -1,5 +1,6 @@
-/* evaluate.c - evaluates a finished output (--eval, or on rows that do not calibrate): adds the
- * perplexity of the output and of its source to the reports of the output. */
+/* evaluate.c - evaluates a finished output on the text of --eval, or on rows of the data set that
+ * did not calibrate. Adds the perplexity of the output and of its source to the reports of the
+ * output. */
 #include "api/evaluate.h"
 
 #include <math.h>
@@ -13,8 +14,7 @@
 #include "report/verdict.h"
 #include "text/json.h"
 
-/* Comments of the page. The results are between them. Without results the second comment is
- * absent. */
+/* HTML comments around the results in the report. Without results the second comment is absent. */
 static const char marker[] = "<!-- evaluation -->", marker_end[] = "<!-- end of evaluation -->";
 enum { MAX_REPORT_BYTES = 1 << 30 };
 
@@ -34,13 +34,13 @@ static void keep_text(void *user, const char *text, size_t n)
     if (k->n + n < sizeof k->text) memcpy(k->text + k->n, text, n), k->n += n;
 }
 
-/* Returns the file that is evaluated. */
+/* Returns the path of the data that is evaluated. */
 static const char *evaluated_path(const osh_options *opt)
 {
     return opt->eval ? opt->eval : opt->dataset.items[0];
 }
 
-/* Returns the name of the evaluated data for a person (own). NULL: out of memory. */
+/* Returns the name of the evaluated data for messages (own). NULL: out of memory. */
 static char *evaluated_name(osh_ctx *cx, const osh_options *opt)
 {
     if (opt->eval) return osh_strdup(cx, opt->eval);
@@ -110,7 +110,7 @@ static double evaluation_number(const cJSON *o, const char *key)
     return cJSON_IsNumber(v) ? v->valuedouble : NAN;
 }
 
-/* Appends the tiles of the evaluation. */
+/* Appends the tiles (boxes with one number each) of the evaluation. */
 static void evaluation_tiles(osh_page *pg, const osh_verdict *v)
 {
     OSH_PUT(pg,
@@ -121,7 +121,7 @@ static void evaluation_tiles(osh_page *pg, const osh_verdict *v)
     OSH_PUT(pg, " agree on the next token</span></div>\n");
 }
 
-/* Copies the page `text` of n bytes, with the verdict and the tiles of the evaluation. */
+/* Copies the page `text` of n bytes, and adds the verdict and the tiles of the evaluation. */
 static osh_status evaluation_page(osh_ctx *cx, char **out, const char *text, size_t n,
                                   const char *path, const osh_verdict *v)
 {
@@ -195,7 +195,7 @@ done:
     return rc;
 }
 
-/* Returns the evaluation of a report if it used this data; NULL: there is no such evaluation.
+/* Returns the evaluation of a report if it used the data `name`; NULL: there is no such evaluation.
  * Reports of earlier versions do not name the data. */
 static const cJSON *evaluation_known(const cJSON *root, const osh_options *opt, const char *name)
 {
@@ -205,8 +205,8 @@ static const cJSON *evaluation_known(const cJSON *root, const osh_options *opt, 
     return NULL;
 }
 
-/* Evaluates the output, and writes the results to its reports: the page before the JSON. So if the
- * JSON has an evaluation, the page has it too, and no new evaluation is made. *made: own. */
+/* Evaluates the output, and writes the results to its reports. Writes the page before the JSON, so
+ * an evaluation in the JSON is also in the page and need not be made again. *made: own. */
 static osh_status evaluation_make(osh_ctx *cx, cJSON **made, const osh_options *opt,
                                   const char *name, const json_report *r)
 {
@@ -253,7 +253,8 @@ done:
     return rc;
 }
 
-/* True if the report has an evaluation of other data, for which the user asked with --eval. */
+/* True if the report has an evaluation that --eval requested, and it used other data than
+ * `name`. */
 static bool evaluation_of_other(const cJSON *root, const char *name)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(
@@ -283,7 +284,8 @@ osh_status osh_evaluate_held(osh_ctx *cx, const osh_options *opt, const char *no
         OSH_TRY(osh_row(cx, &b, "perplexity", "not measured: %s; --eval TEXT measures it", not));
     if (sink && b.len) sink(user, b.data, b.len);
 done:
-    if (rc && rc != OSH_E_NOMEM && rc != OSH_E_INTERRUPTED) { // the output is complete
+    /* the output is complete, so the failure is only a warning */
+    if (rc && rc != OSH_E_NOMEM && rc != OSH_E_INTERRUPTED) {
         osh_log(cx, OSH_LOG_WARN, "%s: the perplexity is not measured: %s", opt->output,
                 osh_error_text(cx));
         osh_error_clear(cx);

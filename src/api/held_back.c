@@ -1,6 +1,6 @@
-/* held_back.c - chooses rows of the calibration data for the evaluation after a run: the rows after
- * those that calibrate, one for each SAMPLES_PER_ROW samples. So the two models run on about
- * 1 / SAMPLES_PER_ROW of the tokens that calibrated. */
+/* held_back.c - chooses rows of the data set for the evaluation after a run: the rows directly
+ * after the calibration rows, one row for every SAMPLES_PER_ROW calibration samples. So source and
+ * output are evaluated on about 1 / SAMPLES_PER_ROW as many tokens as the calibration has. */
 #include "api/held_back.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 enum { SAMPLES_PER_ROW = 128 };
 
-/* Returns why the rows cannot be chosen; NULL: they can. */
+/* Returns the reason why no rows can be chosen; NULL: rows can be chosen. */
 static const char *held_not(const osh_options *opt)
 {
     if (opt->dataset.n > 1) return "several data sets calibrate";
@@ -31,7 +31,7 @@ static const char *held_not(const osh_options *opt)
     return NULL;
 }
 
-/* True if the run may use a GPU, where reading both models again would take a large part of the
+/* True if the run may use a GPU. On a GPU, reading both models again would take a large part of the
  * time of a run. */
 static bool held_on_gpu(const osh_options *opt)
 {
@@ -70,8 +70,8 @@ osh_status osh_held_back_find(osh_ctx *cx, osh_held_back *h, const osh_options *
     if (opt->host_memory > 0 && h->host > opt->host_memory)
         h->not = "--host-memory is too small for it", *h->splits = 0;
 done:
-    /* A run that reads the model and the data reports their errors itself. A run that does not read
-     * them must not fail. */
+    /* Errors of the model or of the data are ignored here. If the run reads the model and the data,
+     * it reports these errors itself. */
     if (rc && rc != OSH_E_NOMEM && rc != OSH_E_INTERRUPTED) {
         osh_error_clear(cx);
         rc = OSH_OK, *h = (osh_held_back){.host = 0};

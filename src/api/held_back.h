@@ -6,10 +6,11 @@
 typedef struct osh_held_back {
     char splits[64];  // the rows, such as "rows[512:516]"; "": no rows are evaluated
     char name[96];    // such as "rows 513 to 516"
-    const char *not;  // view: why there are no rows; NULL: there are, or the run asks for none
-    int64_t host;     // smallest --host-memory for their evaluation
+    /* view: reason why no rows can be chosen; NULL: rows are chosen, or none are wanted */
+    const char *not;
+    int64_t host;     // smallest --host-memory for the evaluation of the rows
 } osh_held_back;
 
-/* Chooses the rows. Reads the data as far as these rows, without tokenizing it. */
+/* Chooses the rows. Reads the data only up to the last of these rows, and does not tokenize it. */
 osh_status osh_held_back_find(osh_ctx *cx, osh_held_back *h, const osh_options *opt);
 #endif

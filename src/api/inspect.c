@@ -145,8 +145,8 @@ done:
     return rc;
 }
 
-/* Appends the classes that recipes use as targets. An architecture without a template has none
- * that are known. */
+/* Appends the classes that recipes use as targets. Without a template for the architecture, no
+ * class is known. */
 static osh_status classes_print(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck)
 {
     osh_graph *g = NULL; // own

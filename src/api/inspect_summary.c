@@ -49,7 +49,8 @@ static const char *main_dtype(const osh_checkpoint *ck)
     return osh_dtype_name((osh_dtype)most);
 }
 
-/* `dense` has the parameters of a quantized checkpoint as weights. NULL: it cannot be read. */
+/* `dense` lists the weights of `ck` as they are without quantization. NULL: the weights cannot be
+ * read. */
 static osh_status inspect_model(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck,
                                 const osh_checkpoint *dense)
 {
@@ -77,7 +78,8 @@ done:
     return rc;
 }
 
-/* Finds the first of the keys in config.json. 0: it has none of them. */
+/* Sets *out to the value of the first key that config.json has, or to 0 if it has none of the
+ * keys. */
 static osh_status config_count(osh_ctx *cx, double *out, const osh_hf_config *c,
                                const char *const *keys)
 {
@@ -104,7 +106,7 @@ static osh_status inspect_layers(osh_ctx *cx, osh_buf *b, const osh_hf_config *c
     OSH_TRY(config_count(cx, &n_experts, c, experts));
     OSH_TRY(config_count(cx, &n_active, c, active));
     if (g) n = (double)g->n_layers;
-    bool routes = !g; // false: a key of config.json that the architecture does not use
+    bool routes = !g; // false: the architecture has no experts, although config.json may count some
     for (int i = 0; g && i < g->n_nodes && !routes; i++) routes = osh_node_routes(&g->nodes[i]);
     if (n_experts > 1 && routes)
         snprintf(moe, sizeof moe, "; %.0f experts, %.0f of them for a token", n_experts,
@@ -136,7 +138,8 @@ done:
     return rc;
 }
 
-/* Returns the reason in the message of a tokenizer.json, without its path and the notes. */
+/* Returns the part of the message `why` that names a fault of tokenizer.json: without the path
+ * before the fault and the notes after it. May shorten `why`. */
 static const char *tokenizer_reason(char why[600])
 {
     static const char file[] = "tokenizer.json: ";

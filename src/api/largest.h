@@ -1,5 +1,5 @@
-/* largest.h - finds the subgraph with the highest predicted memory, for the plan, or to run it
- * alone and measure its peak. */
+/* largest.h - finds the subgraph with the highest predicted memory. The plan prints this subgraph;
+ * a trial run runs it alone and measures the peak. */
 #ifndef OSH_LARGEST_H
 #define OSH_LARGEST_H
 #include "run/run.h"

@@ -36,7 +36,7 @@ typedef struct survey {
     int64_t peak;    // predicted peak of host memory, in bytes
     int64_t least;   // the smallest --host-memory for the survey
     int64_t at_most; // largest size of the output's tensors that the target allows, in bytes
-    char *pass;      // own: text for the pass that needs `least`
+    char *pass;      // own: description of the pass that needs `least`
     /* Recipe that gives each unit the candidate scheme with the most bits; NULL: not needed. */
     char *largest;   // own
 } survey;
@@ -359,7 +359,7 @@ static osh_status choice_give(osh_ctx *cx, osh_choice *c, osh_ranks *ranks)
     OSH_TRY(osh_ranks_broadcast(cx, ranks, &n, sizeof n, 0));
     if (osh_ranks_me(ranks)) OSH_NEW(cx, c->recipe, n + 1);
     OSH_TRY(osh_ranks_broadcast(cx, ranks, c->recipe, n, 0));
-    /* C->mixed has no losses on other ranks than 0. */
+    /* c->mixed has losses on rank 0 only. */
     if (osh_ranks_me(ranks)) osh_mixed_free(cx, c->mixed), c->mixed = NULL;
 done:
     return rc;

@@ -9,8 +9,8 @@
 /* Bytes of host memory that a pass may still use after its end: lists, and gaps of the heap. The
  * plan of the next pass does not count these bytes. */
 #define OSH_PASS_LEFT_BYTES (1 << 20)
-/* A value of --host-memory that is always large enough. Plans use it to count memory in the way
- * that a budget requires. */
+/* A value of --host-memory that is always large enough. Plans use it to count memory as with a real
+ * budget. */
 #define OSH_PASS_HOST_BYTES (1ll << 50)
 bool osh_wants_choice(const osh_options *opt);
 typedef struct osh_choice { // own

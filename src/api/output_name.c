@@ -16,7 +16,7 @@ static osh_status model_name(osh_ctx *cx, char **out, const char *model)
     osh_hub_name hub = {0};           // own
     char *id = NULL, *resolved = NULL; // own
     bool is = false;
-    const char *name = osh_path_last(model); // with trailing slashes
+    const char *name = osh_path_last(model); // may end with slashes
     bool dots = strspn(name, "./") == strlen(name);
     if (!osh_dir_exists(model)) OSH_TRY(osh_hub_name_read(cx, &hub, &is, model));
     if (dots) resolved = realpath(model, NULL); // ".", "..", "/", "dir/./"
@@ -32,7 +32,7 @@ done:
     return rc;
 }
 
-/* Sets *s to the scheme that the flags make of a preset. */
+/* Sets *s to the preset that the flags name, with the changes that other flags make. */
 static osh_status scheme_of_flags(osh_ctx *cx, osh_q_scheme *s, const osh_options *o)
 {
     osh_status rc = OSH_OK;
@@ -44,7 +44,7 @@ done:
     return rc;
 }
 
-/* Sets *s to the only scheme of a recipe. The other results are freed with *r. */
+/* Sets *s to the only scheme of a recipe. *r owns the strings of *s. */
 static osh_status scheme_of_recipe(osh_ctx *cx, osh_q_scheme *s, osh_recipe **r,
                                    const osh_options *o)
 {

@@ -25,7 +25,7 @@ done:
     return rc;
 }
 
-/* Replaces the name of a data set by a file that has only the wanted rows. */
+/* Replaces the name of a data set by the path of a file that has only the requested rows. */
 static osh_status find_data(osh_ctx *cx, osh_ctx *work, char **dataset, char **splits,
                             const osh_hub_data *d, osh_env_fn env)
 {
@@ -68,8 +68,8 @@ typedef struct finding {
     osh_env_fn env;
 } finding;
 
-/* Replaces the name of data set i by a file that has only the wanted rows, and sets its splits to
- * an empty text. */
+/* Replaces the name of data set i by the path of a file that has only the requested rows, and sets
+ * its splits to an empty text. */
 static osh_status find_set(osh_ctx *cx, finding *f, size_t i)
 {
     osh_status rc = OSH_OK;

@@ -10,7 +10,7 @@
 #include "report/page.h"
 #include "text/json.h"
 
-/* Comments of the page. */
+/* HTML comments around the answers in the report. */
 static const char begins[] = "<!-- sample -->", ends[] = "<!-- end of sample -->";
 enum { MOST_REPORT_BYTES = 1 << 30 };
 
@@ -28,7 +28,7 @@ osh_status osh_sample_least(osh_ctx *cx, int64_t *host, const osh_options *opt)
 {
     const osh_question q = sample_question(opt);
     osh_status rc = osh_answer_least(cx, host, opt->model, &q);
-    /* Memory that the run and the source's answer leave in use. */
+    /* the run and the source's answer each may leave OSH_PASS_LEFT_BYTES in use */
     if (!rc) *host += 2 * OSH_PASS_LEFT_BYTES;
     return rc;
 }
@@ -45,7 +45,7 @@ static void sample_put_lines(osh_page *pg, char *text)
     osh_page_escape(pg, text);
 }
 
-/* Makes the part of the page. *out: own. texts: the texts of `a`. */
+/* Makes the HTML of the answers. *out: own. texts: the two answers of `a` as text. */
 static osh_status sample_page(osh_ctx *cx, char **out, const osh_answers *a, char *const texts[2])
 {
     osh_page pg;

@@ -7,7 +7,7 @@
  * the reports of the output. Answers to the same prompt that the reports already have are printed
  * and not made again. */
 osh_status osh_sample_run(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
-/* Sets *host to the smallest --host-memory for osh_sample_run. It needs no output. Fails if the
- * source cannot answer. */
+/* Sets *host to the smallest --host-memory for osh_sample_run. The output need not exist yet. Fails
+ * if the source cannot answer. */
 osh_status osh_sample_least(osh_ctx *cx, int64_t *host, const osh_options *opt);
 #endif

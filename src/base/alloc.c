@@ -10,8 +10,8 @@
  * name of 60 bytes takes 112 bytes; aligned to a cache line it would take 192.
  *
  * aligned_alloc is not used. Before glibc 2.38 aligned_alloc does not reuse fitting holes of the
- * heap, so the heap would grow during the whole run. With 16 layers of 128 tiny experts, one
- * subgraph per Linear, it grew from 67 to 146 MB while 14 MB were in use.
+ * heap, so the heap would grow during the whole run. With 16 layers of 128 tiny experts and one
+ * subgraph per Linear, the heap grew from 67 to 146 MB while 14 MB were in use.
  *
  * A block of PAGES_BYTES or more has pages of its own. Freed pages are kept for the next blocks
  * (kept.c), as long as live blocks and kept pages together do not exceed the peak of the live
@@ -80,7 +80,7 @@ static bool mem_must_fail(osh_shared *sh)
 #endif
 #endif
 #ifdef __SANITIZE_ADDRESS__
-/* With a sanitizer no freed page is kept, so that it finds each use of a freed block. */
+/* With a sanitizer no freed page is kept, so that the sanitizer finds each use of a freed block. */
 enum { KEEPS = 0 };
 #else
 enum { KEEPS = 1 };
@@ -107,8 +107,8 @@ static void peak_raise(_Atomic size_t *peak, size_t now)
 }
 
 /* Counts `gross` bytes (with the allocator's overhead) of class `c`. If a large block raises the
- * bytes in use above give_above, waits until other threads have freed memory, or until no thread
- * will free any. Returns false if the limit is exceeded. */
+ * bytes in use above give_above, waits until other threads have freed memory, or until no other
+ * thread will free memory. Returns false if the limit is exceeded. */
 static bool mem_reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
     osh_shared *sh = cx->sh;
@@ -212,7 +212,7 @@ void *osh_alloc(osh_ctx *cx, size_t n_bytes)
 void *osh_calloc(osh_ctx *cx, size_t n, size_t size)
 {
     size_t n_bytes;
-    if (n == 0) n = 1; // n is at least 1, so that a pointer to an object is valid
+    if (n == 0) n = 1; // for n = 0, one object is allocated
     if (__builtin_mul_overflow(n, size, &n_bytes)) {
         osh_fail(cx, OSH_E_NOMEM, "cannot allocate %zu times %zu bytes", n, size);
         return NULL;
@@ -318,7 +318,7 @@ void osh_mem_trim(osh_ctx *cx)
 
 void osh_mem_tune(void)
 {
-    // without this call, malloc would raise this threshold itself when large blocks are freed
+    // without this call, malloc raises M_MMAP_THRESHOLD when large blocks are freed
     mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
     mallopt(M_TRIM_THRESHOLD, MMAP_BYTES);
     mallopt(M_ARENA_MAX, 1);

@@ -2,7 +2,7 @@
  *
  * An osh_ctx carries five services: errors, memory, log, profile, threads. There are no globals. A
  * worker thread never uses the context of the calling thread: osh_parallel_for gives each worker a
- * fork of it. */
+ * fork of the caller's context. */
 #ifndef OSH_BASE_H
 #define OSH_BASE_H
 
@@ -30,15 +30,16 @@ const char *osh_version(void);
 /* Receives the results of a command; the sink of the program writes them to stdout. */
 typedef void (*osh_sink)(void *user, const char *text, size_t n);
 
-/* Makes a context. If n_threads is 0, it has one thread for each CPU that the process may use. */
+/* Makes a context. If n_threads is 0, the context has one thread for each CPU that the process may
+ * use. */
 osh_status osh_ctx_new(osh_ctx **out, int n_threads);
 void osh_ctx_free(osh_ctx *cx);
-/* Resets the context for another job: clears the error and the memory limits, and restarts peaks
- * and times. */
+/* Resets the context for another job: clears the error and the memory limits, and starts new
+ * measurements of peaks and times. */
 void osh_ctx_anew(osh_ctx *cx);
 /* Makes a context for another thread. The new context has its own errors and shares everything else
- * with `parent`, which must outlive it. The caller joins the thread, then frees the context with
- * osh_ctx_free. */
+ * with `parent`. `parent` must outlive the new context. The caller joins the thread, then frees the
+ * context with osh_ctx_free. */
 osh_status osh_ctx_fork(osh_ctx **out, osh_ctx *parent);
 
 /* Marks cx as the context of a thread that other threads wait for. Then osh_parallel_for with cx
@@ -92,9 +93,9 @@ char *osh_sprintf(osh_ctx *cx, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void osh_free(osh_ctx *cx, void *p);
 /* Memory classes, for budgets. An allocation through cx, or by the chunks of its osh_parallel_for,
- * belongs to the class that was set last. On a CPU, device memory is a part of host memory. All
- * numbers of bytes are "gross": they include the overhead of the allocator, and a large block
- * counts as whole pages. */
+ * belongs to the class that the last osh_mem_use(cx) has set. On a CPU, device memory is a part of
+ * host memory. All numbers of bytes are "gross": they include the overhead of the allocator, and a
+ * large block counts as whole pages. */
 typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
 /* Sets the class of later allocations; returns the previous class. */
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c);
@@ -106,7 +107,7 @@ void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
 /* Sets a callback for memory that another thread will free soon. If an allocation of 64 KiB or more
  * would raise the host class above n_bytes, the allocating thread first calls `give`. `give` waits
  * until memory was freed and returns true. If no memory will be freed, it returns false at once.
- * Contexts marked by osh_ctx_alone never call it. If `give` is NULL, there is no callback. */
+ * Contexts marked by osh_ctx_alone never call `give`. If `give` is NULL, there is no callback. */
 void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *user);
 /* Counts memory that a library allocates, like an allocation of the host class. Fails if the limit
  * is exceeded. */
@@ -120,12 +121,13 @@ size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
 /* Returns the bytes that an allocation of n_bytes takes, with the allocator's overhead. */
 size_t osh_mem_gross(size_t n_bytes);
 void osh_mem_trim(osh_ctx *cx);       // gives free memory back to the system
-/* Sets malloc's options so that it gives memory back: the process must not take more memory than
- * the peak of the counted bytes. Below this peak, malloc may keep freed pages. */
+/* Sets options of malloc so that the memory of the process does not exceed the peak of the counted
+ * bytes. Below this peak, malloc may keep freed pages. */
 void osh_mem_tune(void);
 /* Returns the bytes in use, without the overhead of the allocator. */
 size_t osh_mem_live(const osh_ctx *cx);
-size_t osh_mem_peak(const osh_ctx *cx); // returns the highest osh_mem_live so far
+/* Returns the highest osh_mem_live since osh_ctx_new or osh_ctx_anew. */
+size_t osh_mem_peak(const osh_ctx *cx);
 /* Makes one allocation fail: the n-th from now on, where n = 1 is the next one. n <= 0: no
  * allocation fails. */
 void osh_mem_fail_after(osh_ctx *cx, int64_t n);
@@ -137,9 +139,10 @@ int64_t osh_rss_peak(void);
 /* Log and progress. Messages go to stderr and to the log file, if there is one. Messages above the
  * context's level are dropped. */
 typedef enum { OSH_LOG_ERROR, OSH_LOG_WARN, OSH_LOG_INFO, OSH_LOG_DEBUG } osh_log_level;
-/* progress_mode: an osh_progress_mode. */
+/* Sets the highest level of messages that are shown, and the form of the progress. progress_mode is
+ * an osh_progress_mode. */
 void osh_log_setup(osh_ctx *cx, osh_log_level level, int progress_mode);
-/* Turns colours of the live line on or off; only a terminal shows them. */
+/* Turns colours of the live line on or off. Without a terminal there are no colours. */
 void osh_log_colour(osh_ctx *cx, bool on);
 /* Opens the log file. Each line has seconds, level and text. The file gets every message from INFO
  * on, every stage of the profile and every finished subgraph. A line is one write(2), so a kill
@@ -169,11 +172,11 @@ typedef struct osh_progress {
     int64_t step, n_steps;
     const char *name;             // "model.layers.2"
     const char *phase;            // name of the phase: "observe", "gptq", "propagate", "read", ...
-    /* In any unit.
-     * done: finished work of the phase.
-     * total: all work of the phase. */
+    /* done: finished work of the phase.
+     * total: all work of the phase, in the same unit. */
     int64_t done, total;
-    /* Finished work and all work of the job, in any unit; the ETA is computed from both. */
+    /* work_done: finished work of the job.
+     * work_total: all work of the job, in the same unit. The ETA is computed from both. */
     double work_done, work_total;
     double eta_s; // estimated seconds left; <= 0: computed from work_done and work_total
     double fraction; // finished fraction of the job; <= 0: computed from work_done and work_total
@@ -186,10 +189,11 @@ typedef struct osh_progress {
     double error;                 // relative squared error of the weights so far; < 0: none yet
     /* Squared error of the outputs, relative to that of rounding to nearest; <= 0: unknown. */
     double loss;
-    /* True if the subgraph is complete. A line is then printed for it if stderr is no terminal. */
+    /* True if the subgraph is complete. If stderr is no terminal, a line is then printed for the
+     * subgraph. */
     bool finished;
-    /* True if the line of the subgraph is only in the log file and in JSON, because the job has a
-     * very large number of subgraphs. */
+    /* True if stderr shows no line for the subgraph, because the job has a very large number of
+     * subgraphs. The log file and JSON have the line. */
     bool small;
 } osh_progress;
 /* Shows the progress; on a terminal at most ten times per second. */
@@ -202,7 +206,7 @@ void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 /* Threads. osh_parallel_for calls fn once for each chunk in [0, n_chunks), on any worker and in any
  * order. The result must not depend on which worker runs which chunk. `worker` is in [0,
  * osh_threads(cx)). The call returns the status and the message of the failing chunk with the
- * lowest index. A call from inside a chunk runs inline, as worker 0; so does a call while another
+ * lowest index. A call runs inline, as worker 0, if it comes from inside a chunk or while another
  * thread's call runs. After osh_interrupt no chunk begins. */
 typedef osh_status (*osh_chunk_fn)(osh_ctx *cx, void *user, int64_t chunk, int worker);
 int osh_threads(const osh_ctx *cx);

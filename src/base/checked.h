@@ -1,9 +1,9 @@
 /* checked.h - speeds up inner loops over large arrays under AddressSanitizer.
  *
- * In such a loop, the sanitizer's check of each value takes ten times as long as the
- * multiplication. A function marked OSH_RANGES_CHECKED is not instrumented. Its caller first checks
- * whole ranges: it calls osh_check_range for the ranges that the loop reads and writes. Without the
- * sanitizer both macros do nothing. */
+ * In such a loop, checking each value takes ten times as long as computing with it. A function
+ * marked OSH_RANGES_CHECKED is not instrumented. The caller of such a function first calls
+ * osh_check_range for the ranges that the function reads and writes. Without the sanitizer,
+ * OSH_RANGES_CHECKED and osh_check_range do nothing. */
 #ifndef OSH_CHECKED_H
 #define OSH_CHECKED_H
 #include <stddef.h>

@@ -49,7 +49,7 @@ osh_status osh_file_remove(osh_ctx *cx, const char *path)
 osh_status osh_dir_make(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;
-    // own: a copy of the path; the loop ends it at each slash in turn
+    // own: a copy of the path, which the loop cuts at each slash to make one directory
     char *p = osh_strdup(cx, path);
     if (!p) return OSH_E_NOMEM;
 
@@ -172,7 +172,7 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path)
 {
     char dir[PATH_MAX];
-    /* the kernel refuses such a long name earlier, so this is no error */
+    /* the kernel has already refused such a long path, so this is no error */
     if (!osh_path_parent(dir, sizeof dir, path)) return OSH_OK;
     return osh_dir_sync(cx, dir);
 }
@@ -193,7 +193,7 @@ char *osh_path_join(osh_ctx *cx, const char *dir, const char *name)
     return osh_sprintf(cx, "%s%s%s", dir, n == 0 || dir[n - 1] == '/' ? "" : "/", name);
 }
 
-enum { MAX_LINKS = 40 }; // the kernel's limit
+enum { MAX_LINKS = 40 }; // the kernel's limit of links in one path
 
 /* Sets *out to the path to which the link at `path` points, or to NULL if `path` is not a link. The
  * caller owns *out. */

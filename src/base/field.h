@@ -12,7 +12,7 @@ typedef enum {
     OSH_F_STRS,  // osh_strs
     OSH_F_BYTES  // int64_t; text such as 20GB (decimal) or 512MiB
 } osh_field_type;
-typedef enum { // use of the file or directory that an option's value names
+typedef enum { // use of the path that is the value of an option
     OSH_PATH_NONE,
     OSH_PATH_READ,     // an input: a file, a directory with all its files, or a name of the Hub
     OSH_PATH_OUTPUT,   // an output directory, created or replaced
@@ -42,14 +42,14 @@ typedef struct osh_field {
      * the group of the row above. */
     const char *group;
     const char *brief; // line of text in the help; NULL: the help lists only the name
-    osh_path_use path; // use of the path; only for a value that is the path of a file or directory
+    osh_path_use path; // use of the path; OSH_PATH_NONE: the value is not a path
     bool whole; // only for OSH_F_STRS: true if the whole text is one item, even with commas in it
 } osh_field; // a row whose name is NULL ends the table
 
 osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object);
-/* Sets the member of `object` that the row describes from `text`. For OSH_F_STRS, appends the
- * items, which are separated by commas outside of brackets, or the whole text if the row has
- * `whole`. For OSH_F_STR, text NULL sets NULL. */
+/* Parses `text` into the member of `object` that the row describes. For OSH_F_STRS, appends the
+ * items of `text`. Commas outside of brackets separate items; if the row has `whole`, the whole
+ * text is one item. For OSH_F_STR, text NULL sets NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
 /* Options that a command line or a caller has given so far. */
 enum { OSH_MAX_GIVEN = 192 }; // more than the rows of any two tables

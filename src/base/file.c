@@ -22,9 +22,9 @@ osh_status osh_file_fail(osh_ctx *cx, const char *what, const char *path)
                     strerror_r(errno, why, sizeof why));
 }
 
-/* Opens a file with O_NONBLOCK. Without it, open(2) of a pipe would wait until another process
- * opens the other end. With it, open(2) of a pipe returns at once, and fails if the pipe is opened
- * for writing and no process reads it. */
+/* Opens a file with O_NONBLOCK. Without this flag, open(2) of a pipe would wait until another
+ * process opens the other end. With this flag, open(2) of a pipe returns at once, and fails if the
+ * pipe is opened for writing and no process reads it. */
 int osh_fd_open(const char *path, int flags)
 {
     int fd, high;
@@ -71,8 +71,8 @@ done:
     return rc;
 }
 
-/* Opens a file. It must be regular, because reading a pipe or a device may never end, and opening
- * one can have effects. With O_PATH the file may be of any kind. */
+/* Opens a file. The file must be regular: reading a pipe or a device may never end, and opening a
+ * device can have effects. With O_PATH the file may be of any kind. */
 static osh_status file_open_with(osh_ctx *cx, osh_file **out, const char *path, int flags,
                                  const char *what)
 {
@@ -305,7 +305,7 @@ osh_status osh_file_read_blocks(osh_ctx *cx, osh_file *f, void *room, size_t n, 
         // the file system refuses direct access although it accepted O_DIRECT, or the file ends
         if (k <= 0) break;
         have += (size_t)k;
-        // the remaining bytes are read through the page cache, or the file ends
+        // after a partial block, osh_file_pread below reads the remaining bytes
         if (k % OSH_BLOCK_BYTES) break;
     }
     size_t got = have < lead ? 0 : have - lead < n ? have - lead : n;

@@ -13,10 +13,10 @@ typedef struct osh_file osh_file; // an open file: descriptor and path
 osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // read only
 /* Creates a file for reading and writing; an existing file becomes empty. */
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path);
-/* Creates a temporary file and locks it until it is closed. Never follows a link and never replaces
- * a file of another user. First removes a file that a killed process left: a regular file of this
- * user (for root: of any user) that has one hard link and is not locked. Anything else at `path` is
- * an error. */
+/* Creates a temporary file and locks it until osh_file_close. Never follows a link and never
+ * replaces a file of another user. First removes a file that a killed process left: a regular file
+ * of this user (for root: of any user) that has one hard link and is not locked. Anything else at
+ * `path` is an error. */
 osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *path);
 /* Opens an existing file for reading and writing. */
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path);
@@ -31,7 +31,7 @@ const char *osh_file_path(const osh_file *f);
 /* Reads all n bytes or fails. */
 osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
 /* Reads all n bytes without the page cache, if the file system supports this and n is at least 1
- * MiB. So a file that is read only once does not push other files out of the cache. Allocates a
+ * MiB. Thus a file that is read only once does not push other files out of the cache. Allocates a
  * little more than OSH_DIRECT_BYTES of host memory during the call. */
 enum { OSH_DIRECT_BYTES = 2 << 20 };
 osh_status osh_file_pread_direct(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);

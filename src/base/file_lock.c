@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The files that this process has locked. A forked child shares the open files and so the locks of
- * flock(2): a lock would last until the child closes the file, too. Therefore a handler of fork(2)
- * closes the locked files in the child. (exec closes them anyway.) */
+/* The files that this process has locked. A forked child shares the open files, and a lock of
+ * flock(2) lasts until all processes have closed the file. Therefore a handler of fork(2) closes
+ * the locked files in the child. (exec closes them anyway.) */
 static struct {
     pthread_mutex_t mutex;
     pthread_once_t once;
@@ -65,7 +65,7 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
     int why = errno;
     if (!rc && !f->locked) f->next_locked = locks.first, locks.first = f, f->locked = true;
     pthread_mutex_unlock(&locks.mutex);
-    /* on a file system without locks, *taken is true, too */
+    /* a file system without locks is no error: *taken is true */
     *taken = !rc || why == EOPNOTSUPP || why == ENOLCK || why == ENOSYS;
     errno = why;
     return rc && !*taken && why != EWOULDBLOCK ? osh_file_fail(cx, "lock", f->path) : OSH_OK;
@@ -82,8 +82,8 @@ static const char *foreign_text(const struct stat *st)
     return geteuid() && st->st_uid != geteuid() ? "another user's file" : NULL;
 }
 
-/* Removes the file at `path` that a killed process left: a regular file of this user with one hard
- * link that no process has locked. Fails if there is anything else. */
+/* Removes the file that a killed process left at `path`, if there is one. Fails if it is not a
+ * regular file of this user with one hard link, or if a process has locked it. */
 static osh_status leftover_remove(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;

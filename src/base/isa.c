@@ -34,9 +34,9 @@ static uint32_t saved_states(void)
     return lo;
 }
 
-/* Asks Linux to permit AMX and returns true if it does (arch_prctl, since 5.16). Linux saves the
- * tile registers (8 KiB) only for a process that asks. The call fails if the kernel is too old, if
- * a filter of system calls is active, or if a thread's signal stack is too small. */
+/* Asks Linux to permit AMX (arch_prctl, since 5.16). Returns true if Linux permits it. Linux saves
+ * the tile registers (8 KiB) only for a process that asks. The call fails if the kernel is too old,
+ * if a filter of system calls is active, or if a thread's signal stack is too small. */
 static bool tiles_granted(void)
 {
     enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
@@ -82,7 +82,7 @@ osh_isa osh_isa_of_cpu(void) { return OSH_ISA_GENERIC; }
 osh_isa osh_isa_auto(void) { return OSH_ISA_GENERIC; }
 #endif
 
-static atomic_int used = -1; // set in use; -1: not determined yet
+static atomic_int used = -1; // instruction set in use; -1: not determined yet
 static atomic_bool pinned;
 
 osh_isa osh_isa_used(void)

@@ -20,7 +20,7 @@ typedef enum {           // each set includes the sets above it
 const char *osh_isa_name(osh_isa isa); // returns the set's name as in --isa
 /* Finds the set with this name; "auto" gives osh_isa_auto. Returns false if the name is unknown. */
 bool osh_isa_parse(osh_isa *out, const char *name);
-/* Returns the best set that the CPU and the operating system support. */
+/* Returns the largest set that the CPU and the operating system support. */
 osh_isa osh_isa_of_cpu(void);
 /* Returns the fastest of the supported sets, by a fixed rule for each kind of CPU. */
 osh_isa osh_isa_auto(void);

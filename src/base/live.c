@@ -123,9 +123,9 @@ static void fill_pieces(char piece[N_PIECES][PIECE], const osh_live *live)
     else if (p->error >= 0) snprintf(piece[ERROR], PIECE, "err %.1e", p->error);
 }
 
-/* A name of n bytes that is too long is shown as ".." and its end. Returns the offset of this end,
- * so that both take at most `room` columns. If the part after the last dot fits, the end begins
- * with a dot. A name with a slash is not cut at dots: it is no module's name, and its dots may
+/* Returns the offset of the end of a name (n bytes). A name that is too long is shown as ".." and
+ * this end, together at most `room` columns. If the part after the last dot fits, the end begins
+ * with this dot. A name with a slash is not cut at dots: it is no module's name, and its dots may
  * belong to a version. */
 static int name_cut(const char *name, int n, int room)
 {
@@ -154,7 +154,7 @@ static void shorten_name(char *name, int room)
     memset(name, '.', (size_t)dots);
 }
 
-/* Returns the text that is printed before piece k. */
+/* Returns the text that is printed before field k of the line. */
 static const char *piece_gap(char piece[N_PIECES][PIECE], int k)
 {
     for (int i = 0; i < k; i++)

@@ -191,7 +191,7 @@ static double progress_eta(osh_log_state *l, const osh_progress *p, double now)
         l->counting = true;
         l->t0 = from_start ? l->start : now;
         /* Work of an earlier, killed run took no time in this process, so the estimate does not
-         * count it. */
+         * count that work. */
         l->work0 = from_start ? 0 : p->work_done;
     }
     l->last_work = p->work_done;
@@ -323,7 +323,7 @@ void osh_progress_mute(osh_ctx *cx, bool muted)
 void osh_progress_show(osh_ctx *cx, const osh_progress *p)
 {
     osh_log_state *l = &cx->sh->log;
-    if (l->muted) return; // only the job's thread shows progress and sets this
+    if (l->muted) return; // no lock is needed: only the job's thread uses `muted`
     char text[1400];
     moment m = {.now = osh_now()};
     bool json = l->mode == OSH_PROGRESS_JSON;

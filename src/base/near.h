@@ -5,7 +5,9 @@
 
 typedef struct osh_near {
     const char *word; // view: the mistyped word
-    int distance;     // distance between `name` and `word`; above the limit while `name` is empty
+    /* distance between `name` and `word`; while `name` is empty, a number above the allowed
+     * distances */
+    int distance;
     char name[200];   // nearest name so far; of equally near names, the first
     char hint[240];
 } osh_near;
@@ -16,7 +18,7 @@ void osh_near_init(osh_near *n, const char *word);
 /* Compares a known name with the word. The distance counts missing, extra, wrong and swapped
  * letters; '-' equals '_', and case does not matter. A name that contains the word is near too. */
 void osh_near_see(osh_near *n, const char *name);
-/* Returns a text such as "; did you mean --output?" with `before` ("--") before the nearest name,
- * or "" if no name is near or the word is a name. View: lives as long as n. */
+/* Returns a text such as "; did you mean --output?", in which `before` ("--") precedes the nearest
+ * name. Returns "" if no name is near, or if the word is a known name. View: lives as long as n. */
 const char *osh_near_hint(osh_near *n, const char *before);
 #endif

@@ -1,10 +1,11 @@
-/* number.h - parses a text that is one finite decimal number, or a number of bytes in the form of
- * OSH_F_BYTES. */
+/* number.h - parses a text that is one finite decimal number, or a number of bytes such as
+ * "20GB". */
 #ifndef OSH_NUMBER_H
 #define OSH_NUMBER_H
 #include "base/base.h"
 
-/* Set *v to the number. Return false if the whole text is not such a number. */
+/* osh_text_is_number reads a decimal number, and osh_text_is_bytes a number of bytes. Both set *v,
+ * and return false for any other text. */
 bool osh_text_is_number(const char *text, double *v);
 bool osh_text_is_bytes(const char *text, int64_t *v);
 #endif

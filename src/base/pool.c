@@ -37,13 +37,12 @@ struct osh_pool {
     pthread_cond_t wake, finished;
     _Atomic int n_asleep; // number of sleeping workers
     _Atomic bool caller_asleep;
-    /* Number of the current job (one osh_parallel_for). It is raised after the members of the job
-     * are set. A worker executes each job once. */
+    /* Number of the current job (one osh_parallel_for). The number is raised after the members of
+     * the job are set. A worker executes each job once. */
     _Atomic uint64_t job;
     _Atomic int n_busy;
     _Atomic bool stop;
-    /* number of the next waits in which workers do not spin, because other processes use the
-     * processors */
+    /* Number of later waits without spinning, because other processes use the processors. */
     _Atomic int crowded;
 
     osh_chunk_fn fn; // function that the current call executes for each chunk
@@ -250,7 +249,7 @@ typedef struct apart {
     /* n: number of chunks.
      * at_once: largest number of chunks that are begun and not yet taken. */
     int64_t n, at_once;
-    /* Item chunk % at_once is true if the chunk is finished and not yet taken. */
+    /* made[chunk % at_once] is true if the chunk is finished and not yet taken. */
     bool *made;         // view [at_once]
     pthread_mutex_t lock;
     pthread_cond_t changed;

@@ -1,10 +1,11 @@
 /* profile.c - measures the time, the memory and the operations of a job.
  *
  * A scope is a stage that has begun (osh_profile_begin) and not ended. The wall time of a scope,
- * without the time of inner scopes, is added to the row of its phase. So the rows of the job's
- * thread and the time outside of scopes add up to the whole. The memory curve of the report
- * consists of points. A point is the highest value in an interval of time. When there are 1000
- * points, neighbours are merged and the interval doubles, so no peak is lost. */
+ * without the time of inner scopes, is added to the row of the scope's phase. So the times of the
+ * rows of the job's thread, and the time outside of scopes, add up to the time of the job. The
+ * memory curve of the report consists of points. A point is the highest value in an interval of
+ * time. When there are 1000 points, neighbours are merged and the interval doubles, so no peak is
+ * lost. */
 #include "base/made.h"
 #include "base/profile_impl.h"
 #include "base/quote.h"
@@ -101,8 +102,9 @@ static void point_add(osh_profile *p, double t, int64_t bytes, int64_t live)
         (osh_profile_point){t, bytes, live, p->n_open ? p->open[p->n_open - 1] : -1};
 }
 
-/* Raises the peaks of the profile and of all open rows to `anon`, the current bytes of
- * osh_mem_anon, and to the most allocated bytes since the last call. */
+/* Raises the peaks of the profile and of all open rows. The peaks of process memory are raised to
+ * `anon`, the current result of osh_mem_anon. The peaks of allocated bytes are raised to the
+ * highest value since the last call. */
 static void profile_sample(osh_profile *p, int64_t anon)
 {
     int64_t live = osh_mem_used_high(p->sh);

@@ -26,11 +26,10 @@ void osh_profile_stop(osh_ctx *cx);
  * short and frequent stages. Without osh_profile_start both do nothing. */
 typedef int osh_scope;
 osh_scope osh_profile_begin(osh_ctx *cx, const char *phase, const char *of);
-/* Begins a stage without records. */
 osh_scope osh_profile_time(osh_ctx *cx, const char *phase, const char *of);
 void osh_profile_end(osh_ctx *cx, osh_scope scope); // also ends each open scope inside `scope`
 void osh_profile_flops(osh_ctx *cx, double flops);  // adds operations to the innermost open scope
-/* Writes a record with the name of a moment that the caller chooses. */
+/* Writes a record of this moment, with a name that the caller chooses. */
 void osh_profile_checkpoint(osh_ctx *cx, const char *name);
 
 /* The stages of AMD Quark's profiler. Each phase of this program belongs to one of these stages. */
@@ -52,7 +51,7 @@ typedef struct osh_profile_gpu { // bytes
     int64_t driver;    // bytes in use on the whole GPU, as the driver reports it; < 0: unknown
 } osh_profile_gpu;
 /* Sets the function that reports the device's memory for records. Any thread that writes a record
- * calls it. If `fn` is NULL, records have no memory of the device. */
+ * calls the function. If `fn` is NULL, records have no memory of the device. */
 typedef void (*osh_profile_gauge)(void *user, osh_profile_gpu *out);
 void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
 
@@ -64,11 +63,11 @@ int64_t osh_mem_anon(void);
  * not count. */
 int64_t osh_mem_uncounted(osh_ctx *cx);
 /* Limits the process to n_bytes (0: no limit) while data is read. The limit for allocations is
- * n_bytes minus osh_mem_uncounted minus a reserve for libraries, but at least `least`: an error can
- * name the needed budget only after data were read. */
+ * n_bytes minus osh_mem_uncounted minus a reserve for libraries. It is at least `least`, because a
+ * job that fails before the data is read cannot name the budget that it needs. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
-/* Value of `least`, in bytes, for jobs that read data; every such job needs more than this. It
- * includes the memory of the program itself. */
+/* Value of `least`, in bytes, for jobs that read data. It includes the memory of the program
+ * itself. Every such job needs more. */
 enum { OSH_MEM_LEAST = 24 << 20 };
 /* Returns the highest memory of the process since osh_ctx_new or osh_ctx_anew, including the memory
  * of libraries. */
@@ -88,13 +87,13 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
     /* True if the scopes ran on another thread than the job's. Their time then overlaps the time of
      * other rows. */
     bool background;
-    /* Over the time in which a scope with records was open; 0: no such scope.
-     * peak_bytes: highest memory of the process.
-     * live_bytes: highest number of allocated bytes. */
+    /* Highest values while a scope with records was open; 0: no such scope.
+     * peak_bytes: memory of the process.
+     * live_bytes: allocated bytes. */
     int64_t peak_bytes, live_bytes;
 } osh_profile_row;
-typedef struct osh_profile_total { // sum of the rows of one phase or stage
-    const char *name; // view: the name of the phase
+typedef struct osh_profile_total { // rows of one phase or stage, added up
+    const char *name; // view: name of the phase or stage
     double seconds, flops;
     int64_t n, peak_bytes, live_bytes; // n: number of scopes; the other two as in osh_profile_row
     bool background;

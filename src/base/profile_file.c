@@ -32,8 +32,8 @@ static void profile_put_bytes(osh_ctx *cx, osh_profile *p, const char *text, siz
 }
 
 /* Writes a text so that a kill cannot cut it. A kill can cut a write(2) only at the end of a page
- * of the file, so the text must be within one page. If it does not fit into the current page, a
- * YAML comment fills this page. */
+ * of the file, so the text must be within one page. If the text does not fit into the current page,
+ * a YAML comment fills this page. */
 static void profile_put(osh_ctx *cx, osh_profile *p, const char *text, size_t n)
 {
     char fill[OSH_PAGE];

@@ -8,7 +8,7 @@
 enum { OSH_MAX_POINTS = 1000 };
 
 typedef struct osh_profile_memory { // memory in bytes; < 0: unknown
-    int64_t anon, rss;       // now
+    int64_t anon, rss;       // result of osh_mem_anon, and VmRSS of the process
     int64_t high;            // highest value of anon since the last record
     /* Allocated bytes: now, and highest since the last record; < 0: unknown. */
     int64_t live, live_high;
@@ -23,7 +23,9 @@ typedef struct osh_profile_out { // the profile's file
 } osh_profile_out;
 
 typedef struct osh_profile_peaks { // highest values in bytes
-    /* driver: highest GPU memory that the driver reported at a record; < 0: unknown. */
+    /* host: memory of the process.
+     * live: allocated bytes.
+     * driver: GPU memory that the driver reported at a record; < 0: unknown. */
     int64_t host, live, driver;
     int64_t new_host, new_live; // highest values since the last record
 } osh_profile_peaks;

@@ -1,6 +1,6 @@
-/* quote.h - makes a text safe for a double-quoted JSON or YAML string (one escape serves both), or
- * for a line on a terminal. Names of tensors and files may have any bytes, and a terminal executes
- * control characters. */
+/* quote.h - makes a text safe for a double-quoted JSON or YAML string (the same escapes work in
+ * both), or for a line on a terminal. Names of tensors and files may have any bytes, and a terminal
+ * executes control characters. */
 #ifndef OSH_QUOTE_H
 #define OSH_QUOTE_H
 #include <stdbool.h>
@@ -11,8 +11,8 @@ enum { OSH_QUOTE_MOST = 6 }; // most bytes by which one byte of a text is replac
 /* Escapes a text for a quoted string. Writes at most room - 1 bytes and a NUL, and cuts only
  * between characters. Returns the number of bytes written. */
 size_t osh_quote(char *to, size_t room, const char *text);
-/* Escapes like osh_quote, except quotes and backslashes. Sets *rest to the part of the text that
- * did not fit; rest may be NULL. */
+/* Escapes like osh_quote, but does not change quotes and backslashes. Sets *rest to the part of the
+ * text that did not fit; rest may be NULL. */
 size_t osh_show(char *to, size_t room, const char *text, const char **rest);
 bool osh_is_printable(const char *text); // true if osh_show would write the text unchanged
 #endif

@@ -11,7 +11,7 @@ typedef struct osh_utf8 {
     int64_t start;   // position of the last sequence of several bytes
     uint8_t lead;    // first byte of the sequence at `start`
     uint8_t wants;   // number of bytes that the sequence at `start` still needs
-    uint8_t lo, hi;  // lo, hi: limits of the next byte of that sequence
+    uint8_t lo, hi;  // limits of the next byte of that sequence
 } osh_utf8;
 
 /* Reads n more bytes. Returns false at the first sequence that is not UTF-8, such as a surrogate or

@@ -4,7 +4,7 @@
 #define OSH_XXH3_H
 #include <xxhash.h>
 #if defined __x86_64__ && __has_include(<xxh_x86dispatch.h>)
-/* Replaces XXH3's functions by macros that choose the instructions at run time. */
+/* This header replaces XXH3's functions by macros that choose the instructions at run time. */
 #include <xxh_x86dispatch.h>
 #endif
 #endif

@@ -13,7 +13,7 @@
  * one for every EACH bytes of the output, at most WAITING. A small output gets few waiting threads,
  * because their bands would need most of the memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
-/* Largest number of bytes of the bands that a stream keeps until it reads them again. */
+/* Limit in bytes of the bands that a stream keeps from its first to its second pass. */
 enum { HELD_MOST = 1 << 30 };
 
 static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -64,9 +64,9 @@ int osh_held_most(const osh_budget *p)
     return most ? (int)osh_min64(most, HELD_MOST / room) : 0;
 }
 
-/* Returns the bytes of the bands that are read a second time because memory does not hold them
- * until then. Sums over all groups of Linears that share a global scale. Assumes that all bands of
- * a group have their mean size. */
+/* Returns the bytes of the bands that are read a second time because they are not kept in memory.
+ * Sums over all groups of Linears that share a global scale. Assumes that all bands of a group have
+ * their mean size. */
 int64_t osh_held_reread(const osh_budget *p)
 {
     int64_t all = 0;
@@ -171,7 +171,7 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* min(n_workers * largest, max(FEW * largest, SMALL)) */
+    /* FEW tensors or SMALL bytes, whichever is more, but at most one tensor for each worker */
     enum { FEW = 2, SMALL = 2 << 20 };
     return osh_min64(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }

@@ -1,5 +1,5 @@
-/* bands.h - sizes of the bands of rows in which tensors pass through memory (schedule/stream.h),
- * and of the chunks in which the output is read back (output/check.c). */
+/* bands.h - computes the sizes of the bands of rows in which tensors pass through memory
+ * (schedule/stream.h), and of the chunks in which the output is read back (output/check.c). */
 #ifndef OSH_BANDS_H
 #define OSH_BANDS_H
 #include "budget/budget.h"
@@ -27,13 +27,14 @@ int64_t osh_stream_stays_most(int64_t largest, int n_workers);
 int osh_held_most(const osh_budget *p);
 size_t osh_held_slot_bytes(const osh_budget *p); // bytes of memory for one kept band
 enum { OSH_HELD_SLOT = 24 }; // upper bound of the bytes of the struct that describes a kept band
-int64_t osh_held_reread(const osh_budget *p); // Returns the bytes of the source that are read twice
+int64_t osh_held_reread(const osh_budget *p); // bytes of the source that are read twice
 /* Returns the host memory of a stream with n_workers threads that keeps p->memory.n_held bands.
  * *device: the part of this memory that counts against the device budget. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device);
 
-/* Returns the bytes of one row of a copied tensor, which is handled as a list of bytes: one byte;
- * one element if the tensor is changed; *columns elements if the tensor is dequantized. */
+/* Returns the bytes of one row of a copied tensor. If the tensor is copied unchanged, the row is
+ * one byte. Otherwise the row has *columns elements, because the tensor is changed or
+ * dequantized. */
 size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns);
 size_t osh_band_row_out(const osh_budget *p, const osh_linear *l); // bytes of a row in the output
 
@@ -43,8 +44,8 @@ typedef struct osh_band_room { // sizes of a worker's buffers in bytes
 /* Raises the sizes in r to the sizes that bands of the Linear or of the copied tensor need. */
 void osh_band_room_linear(osh_band_room *r, const osh_budget *p, int linear);
 void osh_band_room_copy(osh_band_room *r, const osh_budget *p, int64_t out);
-/* Returns the size in bytes of the groups of elements of a source tensor that must be changed
- * together (osh_checkpoint_unit). */
+/* Returns the bytes of the smallest group of elements of a source tensor that can be changed
+ * without reading other elements (osh_checkpoint_unit). */
 size_t osh_band_unit_bytes(const osh_budget *p, int64_t tensor);
 /* Returns the bytes of the input and output buffers of one worker. */
 size_t osh_band_room_blocks(const osh_band_room *r);

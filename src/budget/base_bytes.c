@@ -45,7 +45,7 @@ static int64_t still_bytes(const osh_budget *p, int n_threads)
     return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
 }
 
-/* Returns the host bytes for copying the rows that count (graph/counted.h), for statistics. */
+/* Returns the host bytes for copies of the rows that enter statistics (graph/counted.h). */
 static int64_t counted_bytes(const osh_budget *p)
 {
     const osh_schedule *s = p->schedule;
@@ -93,7 +93,7 @@ osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p)
     m->base_bytes += (n + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
     if (osh_is_divided(p->in->opt)) m->base_bytes += OSH_RANKS_BYTES;
     if (osh_is_divided(p->in->opt) && !p->in->opt->ranks) m->base_bytes += OSH_MPI_BYTES;
-    // all ranks must choose the same steps
+    // all ranks get the largest sizes, so that they choose the same steps
     OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->uncounted));
     OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->base_bytes));
 done:

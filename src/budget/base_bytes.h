@@ -7,9 +7,9 @@
 osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p);
 /* True if all reads bypass the page cache; base_bytes then includes osh_base_blocks, the aligned
  * blocks that the reads need. If false, only a large source that is rounded without data may bypass
- * the page cache: a stream reads into its bands, and one thread reads the tensors that are rounded
- * as a whole. */
+ * the page cache. A stream then reads into its bands, and memory_rest.c counts the block of the
+ * thread that reads whole tensors. */
 bool osh_base_has_blocks(const osh_budget *p);
 int64_t osh_base_blocks(void);
-size_t osh_base_lists(void); // returns the part of base_bytes that lists of any run need at most
+size_t osh_base_lists(void); // upper bound of the bytes of lists in base_bytes
 #endif

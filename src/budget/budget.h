@@ -8,11 +8,11 @@
 
 /* Kinds of long-lived blocks in the arena, the GPU memory that the program manages itself
  * (layout.h). */
-/* The index of a block is, for WEIGHT, the index of the graph weight; for ROWS, value * n_batches +
- * batch; for the other kinds, the index of the graph value. */
+/* Index of a block: for WEIGHT, the index of the graph's weight; for ROWS, (index of the value) *
+ * n_batches + (index of the batch); for the other kinds, the index of the graph's value. */
 typedef enum {
     OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
-    /* Partial sum (member `part` of osh_stat) of a Hessian; of a shift. */
+    /* Partial sums (member `part` of osh_stat): of a Hessian, and of a shift. */
     OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART,
     OSH_LAYOUT_N_KINDS
 } osh_layout_kind;
@@ -50,17 +50,18 @@ typedef struct osh_memory {
     int64_t load_bytes;  // peak of the host bytes while source, tokenizer and data are read
     osh_peaks peak;      // peaks of the whole run; peak.host includes base_bytes
     int highest;         // index of the visit with the highest host peak; -1: none
-    /* Bytes that are read from the source; that are written; that are read back from the output
-     * when it is sealed. */
+    /* read_bytes: bytes read from the source.
+     * write_bytes: bytes written.
+     * reread_bytes: bytes read back from the output when it is sealed. */
     int64_t read_bytes, write_bytes, reread_bytes;
     /* With a GPU: peaks of passes, used while the plan is made; NULL after that. */
     osh_device_peaks *peaks; // own
     osh_trials *trials; // own: results of simulations, used while the plan is made; NULL after that
     /* With a GPU: planned addresses of blocks; NULL: blocks get any free address. */
     osh_places *places;  // own
-    /* Smallest budgets with which the run is possible (memory.c: what `host` includes). */
+    /* Smallest budgets with which the run is possible. least.host includes base_bytes. */
     osh_peaks least;
-    /* Limit in bytes of device memory during a solve, which processes more rows at a time if memory
+    /* Limit of the device bytes of a solve. A solve processes more rows at a time if the limit
      * allows; 0: a solve uses the least memory. */
     int64_t solve_limit;
 } osh_memory;

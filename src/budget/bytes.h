@@ -23,6 +23,6 @@ typedef struct osh_sum_type {
 } osh_sum_type;
 extern const osh_sum_type osh_sums[OSH_N_SUMS];
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l);
-/* Bytes of one block of the sum, with the allocator's overhead. */
+/* Returns the bytes of one block of the sum for I input channels, with the allocator's overhead. */
 int64_t osh_sum_bytes(osh_sum sum, int64_t I);
 #endif

@@ -1,11 +1,15 @@
 /* cost.c - counts the floating-point operations and the work of each phase of each subgraph.
  *
- * Operations per token: a Linear 2 I O; attention 2 H Dh (t + 1) at position t for each of its two
- * matrix products, so 2 H Dh T (T + 1) for a sample of T tokens (with a sliding window W, t + 1 is
- * at most W); a Hessian I (I + 1). Per input: the factor 2/3 I^3 (a Cholesky and a triangular
- * inverse). Per Linear: O I^2 for the solve, and for the error of rounding to nearest. Experts run
- * on all tokens for their statistics, and later only on their own tokens. Nothing else is
- * counted. */
+ *   Linear       2 I O for each token: I inputs, O outputs
+ *   attention    2 H Dh (t + 1) at position t for each of the two matrix products: H heads of width
+ *                Dh. So 2 H Dh T (T + 1) for a sample of T tokens. With a sliding window of W
+ *                tokens, t + 1 is at most W
+ *   Hessian      I (I + 1) for each token; 2/3 I^3 once for its factor (a Cholesky and a triangular
+ *                inverse)
+ *   solve        O I^2 for each Linear, and as much for the error of rounding to nearest
+ *
+ * Experts run on all tokens for their statistics, and later only on their own tokens. Nothing else
+ * is counted. */
 #include "budget/cost.h"
 #include "graph/picked.h"
 #include "solver/gptq_solve.h"
@@ -300,8 +304,8 @@ static void fed_open_folds(fed *open, const osh_budget *p, const osh_range *r)
             open[p->rewrites->folds[i].value - r->v0].hessian = true;
 }
 
-/* Counts the weights of the nodes that run. Weights that are loaded only to be replaced by solved
- * weights are negligible and not counted. */
+/* Adds the bytes of the weights that the step loads for the nodes that run. Weights that are loaded
+ * only to be replaced by solved weights are negligible and not counted. */
 static void count_load(counter *c, const osh_step *s)
 {
     const osh_graph *g = c->p->in->graph;
@@ -357,7 +361,7 @@ static void count_release(counter *c, const osh_step *s)
             if (g->nodes[i].w[k] >= 0) c->loaded[g->nodes[i].w[k]] = false;
 }
 
-/* Counts the steps that take long: passes and their reading. */
+/* Adds the cost of a step to *c. Only passes, and the reading of their weights, take much time. */
 static void count_step(counter *c, const osh_range *r, const osh_step *s)
 {
     switch (s->kind) {

@@ -36,8 +36,9 @@ typedef struct osh_cost { // costs of one subgraph
     double factor_flops;
 } osh_cost;
 
-/* *out (own): one element for each subgraph (for the whole graph if the pipeline is basic), and a
- * last element for the phases that belong to no subgraph. *n: number of elements. */
+/* Computes the costs of a plan. *out (own): one element for each subgraph (for the whole graph if
+ * the pipeline is basic), and a last element for the phases that belong to no subgraph. *n: number
+ * of elements. */
 osh_status osh_cost_new(osh_ctx *cx, osh_cost **out, int *n, const osh_budget *p);
 /* Returns the work (seconds) of the Linear: its share of work[OSH_PHASE_SOLVE] if it is solved with
  * data, else of work[OSH_PHASE_ROUND]. */
@@ -55,9 +56,9 @@ typedef struct osh_visited { // one step of a visit; the pointers are views
  * from osh_cost_new. */
 osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const osh_cost *cost,
                           const osh_visited *v);
-/* osh_cost_of_nodes returns the work of one pass of a dataset through those nodes of the span `s`
- * (nodes [first, first + n) of the graph) that run. osh_cost_of_head returns the work of the output
- * head. */
+/* osh_cost_of_nodes returns the work of one pass of a dataset through the span `s` (nodes [first,
+ * first + n) of the graph). Nodes that do not run cost nothing. osh_cost_of_head returns the work
+ * of the output head. */
 double osh_cost_of_nodes(const osh_exec_span *s, const osh_dataset *d);
 double osh_cost_of_head(const osh_graph *g, const osh_dataset *d);
 #endif

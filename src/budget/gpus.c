@@ -22,7 +22,8 @@ enum { BLOCK = 128 };
 static const double block_seconds = 28e-6;
 
 static const osh_gpu_model models[] = {
-    /* Columns: name, title, memory in MiB, tf32_pays, BF16, TF32, F32, memory, bus. */
+    /* Columns: name, title, bytes of memory, tf32_pays, bf16, tf32, f32, memory (bytes per second),
+     * bus. */
     {"b200", "NVIDIA B200 SXM", 171661ll << 20, true,
      2250e12, 1125e12, 75e12, 7.7e12, 64e9},
     {"h200", "NVIDIA H200 SXM", 143771ll << 20, true,

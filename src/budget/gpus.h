@@ -14,7 +14,7 @@ typedef struct osh_gpu_model {
      * bus: bytes per second from the host, in one direction. */
     double bf16, tf32, f32, memory, bus;
 } osh_gpu_model;
-const osh_gpu_model *osh_gpu_model_find(const char *name); // Returns NULL if the name is unknown
+const osh_gpu_model *osh_gpu_model_find(const char *name); // returns NULL if the name is unknown
 
 typedef struct osh_estimate { // seconds of a run, without the time of the disk
     /* Seconds of each phase (observe, solve, propagate), with the copies that do not overlap with

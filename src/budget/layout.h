@@ -18,18 +18,20 @@ int64_t osh_layout_extent(const osh_layout *c);
 /* osh_layout_enter sets the visit and the part of the visit (osh_way) for the blocks that are
  * allocated after the call. The addresses of these blocks are recorded if osh_layout_record was
  * called with `on` true. */
-/* Part of a visit (the work on one subgraph): the first pass; later passes; loads for the visit
- * that are made during the previous visit. */
+/* Part of a visit (the work on one subgraph).
+ * FIRST: the first pass.
+ * AGAIN: later passes.
+ * AHEAD: loads for the visit during the previous visit. */
 typedef enum {
     OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD
 } osh_way;
 void osh_layout_enter(osh_layout *c, int visit, osh_way way);
 void osh_layout_record(osh_layout *c, bool on);
-/* *out (own): the recorded addresses. */
+/* Sets *out (own) to the recorded addresses. */
 osh_status osh_layout_places(osh_ctx *cx, osh_places **out, osh_layout *c);
 
-/* Frees the planned addresses. Planned addresses keep a resumed run, which skips steps, within the
- * planned memory: each step allocates its blocks at the addresses of the whole run. */
+/* Frees the planned addresses. A resumed run skips steps, but allocates its blocks at the planned
+ * addresses, so it stays within the planned memory. */
 void osh_places_free(osh_ctx *cx, osh_places *l);
 size_t osh_places_bytes(const osh_places *l);
 bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,

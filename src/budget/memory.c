@@ -25,7 +25,8 @@
 #include "store/loaders.h"
 #include "tensor/scalar.h"
 
-/* Size in bytes from which the reads of a source bypass the page cache if it is read only once. */
+/* A source of at least this size in bytes is read without the page cache if it is read only
+ * once. */
 #define DIRECT_SOURCE (1ll << 26)
 /* Without a device budget the arena (the block of GPU memory from which the program allocates) gets
  * 1/ARENA_SPARE more bytes than predicted, at least LEAST_SPARE more. */
@@ -33,7 +34,7 @@ enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
 /* ---- tiers and phases ---- */
 
-/* True if the visit fits with more_host more bytes of host memory. */
+/* True if the visit fits in the budget b, together with more_host bytes of host memory. */
 static bool visit_fits(const osh_visit *v, const osh_peaks *b, int64_t more_host)
 {
     osh_peaks need = v->peak;
@@ -56,8 +57,7 @@ static bool reads_long(const osh_budget *p, int i)
     return p->in->opt->prefetch && osh_range_at(p->schedule, i).observe;
 }
 
-/* True if every visit fits together with the weights of the next visit that are prefetched during
- * it. */
+/* True if, during every visit, the weights that are prefetched for the next visit also fit. */
 static bool visits_fit_ahead(const osh_budget *p, const osh_peaks *b)
 {
     const osh_schedule *s = p->schedule;
@@ -124,7 +124,7 @@ static void memory_summarize(osh_budget *p)
     }
 }
 
-/* Returns the tiers that --mem-opt-level allows. */
+/* Sets *first and *last to the tiers that --mem-opt-level allows. */
 static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
 {
     const char *level = p->in->opt->mem_opt_level;
@@ -133,7 +133,7 @@ static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
     *last = asked ? *first : OSH_TIER_DISK;
 }
 
-/* Chooses phases that keep the budget b. Sets *fit to true if they do. On a GPU, other phases give
+/* Chooses phases that keep the budget b. Sets *fit to true on success. On a GPU, other phases give
  * other gaps between blocks, so a choice can miss the budget. The last attempts use equal phases
  * for all visits. */
 static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *fit)
@@ -148,9 +148,10 @@ done:
     return rc;
 }
 
-/* *On entry, *least is the largest of the visits' smallest peaks. Keeps *least if the phases of the
- * visits can be chosen so that no visit exceeds *least. Otherwise sets *least to `same`, the peak
- * of the best phases that are equal for all visits. */
+/* On entry, *least is the largest of the visits' smallest peaks, in device bytes if `device` is
+ * true, otherwise in host bytes. Keeps *least if the phases of the visits can be chosen so that no
+ * visit exceeds *least. Otherwise sets *least to `same`, the peak of the best phases that are equal
+ * for all visits. */
 static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_t *least,
                                int64_t same, bool device)
 {
@@ -228,7 +229,7 @@ static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_peak
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    // number of attempts, because the blocks of a visit also move the blocks of other visits
+    // number of attempts; one fails if the blocks of a visit move the blocks of another visit
     enum { TRIES = 4 };
     for (int i = 0; i < s->n_visits; i++)
         s->visits[i].how.prefetch_device = s->visits[i].how.prefetch;
@@ -244,7 +245,7 @@ done:
 }
 
 /* Chooses the number of threads that prefetch values from the disk: the largest number that fits in
- * memory beside the prefetched weights. */
+ * memory together with the prefetched weights. */
 static osh_status memory_choose_loaders(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
@@ -298,9 +299,9 @@ static bool asks_f16(const osh_budget *p)
     return p->in->opt->calib_cache && !strcmp(p->in->opt->calib_cache, "disk_f16");
 }
 
-/* Sets *first and *last to the range of osh_look values that --calib-cache allows: how values are
- * kept for the second pass of two-pass observers (schedule/looks.h). If the run has no such
- * observer, *first == *last. */
+/* Sets *first and *last to the first and the last osh_look that --calib-cache allows. An osh_look
+ * says how values are kept for the second pass of two-pass observers (schedule/looks.h). If the run
+ * has no such observer, *first == *last. */
 static void looks(const osh_budget *p, osh_look *first, osh_look *last)
 {
     *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
@@ -438,8 +439,9 @@ static int64_t budget_of_option(int64_t bytes, int64_t base)
     return bytes > 0 ? bytes - base : INT64_MAX;
 }
 
-/* Sets m->peak and m->least from the visits and from *outside, the smallest memory outside of
- * visits. */
+/* Computes m->peak and raises m->least. Both include tuning, and the reading of source and data.
+ * Raises *outside, the smallest memory outside of visits, so that it includes tuning and reading,
+ * too. */
 static osh_status memory_sum_up(osh_ctx *cx, osh_budget *p, osh_peaks *outside)
 {
     osh_status rc = OSH_OK;

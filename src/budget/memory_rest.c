@@ -66,7 +66,8 @@ static void stream_peaks(const osh_budget *p, int n_workers, int n_threads, osh_
     if (osh_streams_all(p->schedule)) max_into(&b->host, osh_globals_scan_bytes(p, n_threads));
 }
 
-/* If the chosen stream fits in the budget b, sets *more to its peaks. */
+/* If a stream of p->memory.n_stream threads fits in the budget b, sets *more to its peaks and
+ * returns true. */
 static bool stream_fits(const osh_budget *p, int threads, const osh_peaks *b, osh_peaks *more)
 {
     osh_peaks all = {0};

@@ -8,8 +8,8 @@
 osh_status osh_memory_refuse(osh_ctx *cx, const osh_budget *p, const osh_peaks *b,
                              const osh_peaks *outside);
 /* True if --host-memory is enough for evaluations before and after the run. o->others_host includes
- * OSH_ISA_NOISE_BYTES, which only a recommendation for another process needs, so they are
- * subtracted. */
+ * OSH_ISA_NOISE_BYTES, which only a recommendation for another process needs. This function
+ * subtracts these bytes. */
 bool osh_others_fit(const osh_options *o);
 /* Limits the allocations of the context to the budgets. */
 void osh_memory_enforce(osh_ctx *cx, const osh_budget *p);

@@ -7,7 +7,7 @@
 #include "schedule/visit.h"
 
 typedef struct osh_sim_weights {
-    bool *loaded;   // own [weights]: true if in memory
+    bool *loaded;   // own [weights]: true if the weight is in memory
     bool *ever;     // own [weights]: true if some visit loads the weight
     /* With a GPU: true if host memory has a copy of the weight, until the weight is written or
      * solved. */
@@ -19,14 +19,14 @@ typedef struct osh_sim_weights {
 } osh_sim_weights;
 
 typedef struct osh_sim_values {
-    bool *stored;   // own [values]: true if in the store
+    bool *stored;   // own [values]: true if the store has the value
     bool *held; // own [values]: true if the first n_kept batches of the value are kept in memory
     /* True if the current step uses the store's tensor of the value without a copy. */
     bool *lent;     // own [values]
     int64_t n_kept; // number of batches whose values are kept in memory (osh_memory.n_kept)
     int64_t bytes;  // bytes of values in the store
     int64_t kept;   // bytes of values kept in memory
-    int64_t most;   // largest number of bytes in `bytes` so far
+    int64_t most;   // largest value of `bytes` so far
     /* Host bytes of values that are prefetched from the disk; with a GPU the largest number so far,
      * because blocks are reused and not freed. */
     int64_t ahead;
@@ -47,7 +47,8 @@ typedef struct osh_sim_stats {
 /* Values that are kept for the second pass of two-pass observers (schedule/looks.h) */
 typedef struct osh_sim_looks {
     bool *of;          // own [values]: true if the value is kept
-    /* Bytes of these values, in memory or on the disk: now; that the next pass adds. */
+    /* now: bytes of the kept values, in memory or on the disk.
+     * next: bytes that the next pass adds. */
     int64_t now, next;
 } osh_sim_looks;
 
@@ -69,8 +70,8 @@ typedef struct osh_sim {
     int64_t frame;
     bool *solved;   // own [linears]: true if the Linear is solved
     osh_exec_marks marks; // own
-    osh_steps *steps, *ahead; // own. steps: of the current visit; ahead: of the next visit, with a
-                              // GPU
+    /* own. Steps of the current visit (`steps`) and, with a GPU, of the next visit (`ahead`). */
+    osh_steps *steps, *ahead;
     osh_sim_weights weights;
     osh_sim_values values;
     osh_sim_stats stats;
@@ -109,8 +110,8 @@ int64_t osh_sim_looked_bytes(const osh_sim *s);
 size_t osh_sim_narrow_bytes(const osh_sim *s, const osh_q_args *a, int value);
 /* Returns the bytes of the buffers of the threads that prefetch values. */
 int64_t osh_sim_loaders_bytes(const osh_sim *s);
-/* Simulates the second pass of two-pass observers: before a Linear is solved, they read the kept
- * values again, sample by sample. Marks the values as freed. */
+/* Simulates the second pass of two-pass observers: before a Linear is solved, the observers read
+ * the kept values again, sample by sample. Marks the values as freed. */
 void osh_sim_look(osh_sim *s);
 /* Returns the bytes of the statistics for the factors of a fold. `groups`: groups of samples
  * (ops/stat.h) while the statistics are collected; {0} after the groups are merged. */

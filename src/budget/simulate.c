@@ -1,19 +1,19 @@
-/* simulate.c - counts the bytes of every step of a run before it starts: it reads the list of steps
- * (schedule/visit.h) with callbacks that only count.
+/* simulate.c - counts the bytes of every step of a run before the run starts. It reads the list of
+ * steps (schedule/visit.h) with callbacks that only count. On the CPU:
  *
  *   device = loaded weights + Hessians + batch (values, scratch) or solver
  *            + values of the batches that are kept
  *   host   = base + device + stored values (tiers device and host) + packing buffers
  *            + prefetched weights
  *
- * On a GPU the device bytes are those of its arena, with the addresses that the run will use, and
- * are not a part of the host bytes:
+ * On a GPU, the device bytes are the bytes of the GPU's arena, with the addresses that the run will
+ * use. They are not a part of the host bytes:
  *
- *   device = from the front: to the end of (the workspace of products, weights, statistics,
- *            stored values of tier device, prefetched weights)
- *            + from the back: to the end of (the batch, or the memory of a solve)
- *   host   = base + weights in transfer or to be solved + a solve's results
- *            + the maximum of stored values so far (tier host: freed blocks wait for new values)
+ *   device = bytes from the front of the arena to the end of the last of these blocks: workspace of
+ *            products, weights, statistics, stored values of tier device, prefetched weights
+ *            + bytes from the back of the arena to the end of the batch, or of a solve's memory
+ *   host   = base + weights in transfer or to be solved + results of a solve
+ *            + highest bytes of stored values so far (tier host: freed blocks wait for new values)
  *            + packing buffers + prefetched weights */
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +94,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->stats.lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    // bytes of lists for the ranges of samples, and of a buffer for a sample between GPU and disk
+    // adds the bytes of the lists for the ranges of samples; s->frame also gets a buffer for a
+    // sample between GPU and disk
     if (s->gpu) {
         s->stats.lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
@@ -261,7 +262,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
          v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    // bytes of the blocks for copies, at the end of the GPU's memory
+    // bytes of the blocks of copies, which are at the end of the GPU's memory
     size_t ways = sim_way_bytes(s, st);
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
@@ -278,7 +279,7 @@ done:
     return rc;
 }
 
-/* bytes. most: peak of a step; left: values that remain after the step. */
+/* Numbers of bytes. most: peak of a step; left: values that remain after the step. */
 typedef struct step_bytes { int64_t most, left; } step_bytes;
 
 /* Computes the bytes of a step, including the token ids of the batch. */

@@ -50,7 +50,7 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
     return before > work + kept ? before : work + kept;
 }
 
-/* Marks the Linears that read these values as solved, and frees their ranges on the GPU. */
+/* Marks the Linears that read the values as solved, and frees their ranges on the GPU. */
 static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 {
     for (int i = r->l0; i < r->l1; i++) {
@@ -85,8 +85,8 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
     s->stats.bytes -= s->stats.parts, s->stats.parts = 0;
 }
 
-/* Raises the peaks of the visit for solving in parallel. device, host: bytes besides those that the
- * simulation has counted. */
+/* Raises the peaks of the visit for solving in parallel. device, host: bytes in addition to the
+ * bytes that the simulation has counted. */
 static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
 {
     s->peak = &s->to->apart;
@@ -101,7 +101,8 @@ static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 typedef struct solving { // a call, and the bytes for solving it
     const osh_call *call;   // view
     const osh_linear *lead; // view: first Linear of the call
-    /* work: for the whole call.
+    /* Numbers of bytes.
+     * work: for the whole call.
      * pack: for packing one result.
      * copy: for copies of Hessian and shift, if another call needs them.
      * results: results of the whole call. */
@@ -110,7 +111,8 @@ typedef struct solving { // a call, and the bytes for solving it
     osh_tensor shift; // shape of the shift, without data
 } solving;
 
-/* Sets the jobs of the call, and *x except for `work` and `on_gpu`. keep: member of osh_step. */
+/* Sets the jobs of the call, and *x except for `work` and `on_gpu`. keep: true if the weights in
+ * memory must stay unchanged. */
 static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool keep)
 {
     const osh_linear *lead = &s->p->match->linears[c->which[0]];
@@ -135,8 +137,8 @@ static size_t sim_solve_room(const osh_sim *s, const solving *x)
     return limit > there ? (size_t)(limit - there) : 0;
 }
 
-/* Sets x->work and x->on_gpu. Linears of a block are counted at its first call, because the block
- * learns as a whole. */
+/* Sets x->work and x->on_gpu. All Linears of a block are counted in the first call of the block,
+ * because the block learns as a whole. */
 static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool first_of_block)
 {
     osh_status rc = OSH_OK;
@@ -191,7 +193,7 @@ done:
     return rc;
 }
 
-/* Counts the bytes of calls that are solved in parallel, each on one thread. */
+/* Counts the bytes of the calls (of solves) in `w`, which run in parallel, each on one thread. */
 static void sim_note_window(osh_sim *s, const osh_windows *w, bool keep)
 {
     int64_t results = 0, run = 0, most_run = 0, pack = 0;
@@ -209,8 +211,8 @@ static void sim_note_window(osh_sim *s, const osh_windows *w, bool keep)
 }
 
 /* Counts the bytes of calls that a GPU solves together. A resumed run may solve other calls
- * together, but not more. If the Hessian of a call cannot be factored, the call is solved alone at
- * this time. */
+ * together, but not more calls. A call whose Hessian cannot be factored is solved alone while the
+ * others wait, and this is counted, too. */
 static osh_status sim_note_gathered(osh_ctx *cx, osh_sim *s, const osh_windows *w, bool keep)
 {
     osh_status rc = OSH_OK;
@@ -229,9 +231,9 @@ done:
     return rc;
 }
 
-/* Counts the windows of calls that a GPU solves together. Called before any call is solved: the
- * order of the calls depends on the visit's member `apart`, which is not chosen yet, and no other
- * time needs more memory. */
+/* Counts the windows of calls that a GPU solves together. Called before any call is simulated,
+ * because no later moment needs more memory. The order of the calls is not known yet: it depends on
+ * the visit's member `apart`. */
 static osh_status sim_gather(osh_ctx *cx, osh_sim *s, osh_windows w, bool keep)
 {
     osh_status rc = OSH_OK;

@@ -8,17 +8,17 @@
  *   whole conversation                          <user>Hi<end><assistant>Hello<end><user>...
  *                                                                        ^ begin   ^ end
  *
- * This fails for some templates: they change an earlier answer when later messages follow (they
- * remove its reasoning), or write a system prompt only before the last question. For these, the
- * texts of the messages are searched in the rendered text, in their order. The token or text that
- * ends the model's turn belongs to the answer. */
+ * The comparison fails if the template changes an earlier answer when messages follow (removes its
+ * reasoning), or writes a system prompt only before the last question. Then the texts of the
+ * messages are searched in the rendered text, in their order. The token or text that ends the
+ * model's turn belongs to the answer. */
 #include <string.h>
 
 #include "chat/chat_impl.h"
 
 typedef struct turn { // a message
-    bool answers;     // true if it is a message of the assistant
-    char *text;       // own: the content without white space at both ends; NULL: no string
+    bool answers;     // true for a message of the assistant
+    char *text; // own: the content without white space at both ends; NULL: the content is no string
 } turn;
 
 typedef struct talk {
@@ -27,7 +27,10 @@ typedef struct talk {
     const osh_buf *whole;    // view: text of the whole conversation
     turn *turns;             // own
     size_t n;
-    osh_buf asked, before, upto; // own: texts of first messages
+    /* asked: text of the messages before an answer, with the generation prompt.
+     * before: the same without the generation prompt.
+     * upto: text of the messages up to and including the answer. */
+    osh_buf asked, before, upto;
 } talk;
 
 void osh_chat_spans_deinit(osh_ctx *cx, osh_chat_spans *s)
@@ -107,8 +110,8 @@ static osh_status talk_fail(osh_ctx *cx, size_t k)
                     k + 1);
 }
 
-/* Returns the position of the text of message k: all earlier texts occur before it, in their order.
- * SIZE_MAX: it is not found. */
+/* Returns the position of the text of message k after the texts of all earlier messages. SIZE_MAX:
+ * one of these texts is not found. */
 static size_t talk_find_text(const talk *t, size_t k)
 {
     size_t at = 0;
@@ -150,10 +153,11 @@ static osh_status talk_find_end(osh_ctx *cx, size_t *end, talk *t, size_t k, siz
     *end = t->upto.len;
     if (*end >= begin && equal_bytes(t->whole, &t->upto) == *end) goto done;
     size_t at = text_find(t->whole, begin, text), rest = SIZE_MAX;
-    for (size_t i = 0; (i = text_find(&t->upto, i, text)) != SIZE_MAX; i++) rest = i; // the last
+    /* finds the last occurrence */
+    for (size_t i = 0; (i = text_find(&t->upto, i, text)) != SIZE_MAX; i++) rest = i;
     if (at == SIZE_MAX || rest == SIZE_MAX) return talk_fail(cx, k);
     *end = at + strlen(text), rest += strlen(text);
-    size_t n = t->upto.len - rest; // length of the end of turn
+    size_t n = t->upto.len - rest; // length of the text that ends the turn
     if (n <= t->whole->len - *end && !memcmp(t->whole->data + *end, t->upto.data + rest, n))
         *end += n;
 done:

@@ -270,7 +270,7 @@ static void messages_add_cell(osh_jrun *r, osh_jv out, const osh_jv *cell, const
                       column, osh_jv_type(*cell));
 }
 
-/* A form of rows, by the names of its columns. */
+/* Names of the columns that a data set can have, and their use. */
 typedef struct shape {
     const char *first, *answer; // answer NULL: `first` is the whole conversation
     /* Column with more text of the question, which may be absent; NULL: there is no such column. */

@@ -8,16 +8,16 @@
 typedef struct osh_chat osh_chat;
 /* Reads the template of a model directory: chat_template.jinja, or else chat_template in
  * tokenizer_config.json. If the latter is a list, the template named "default" is used. A directory
- * without a template gets LLM Compressor's default: <|role|>, the content, eos_token. date: see
- * osh_jinja_vars (jinja.h). */
+ * without a template gets LLM Compressor's default: <|role|>, the content, eos_token. date: the
+ * date that the template's strftime_now prints; NULL: OSH_JINJA_DATE. */
 osh_status osh_chat_open(osh_ctx *cx, osh_chat **out, const char *model_dir, const char *date);
 /* Makes a template whose variables are the columns of a row. Printing a column that the row does
  * not have is an error. */
 osh_status osh_chat_of_columns(osh_ctx *cx, osh_chat **out, const char *text, const char *date);
-/* Sets the variable add_generation_prompt to true: the text then ends where the model's answer
- * begins. Its default is false. */
+/* Sets the variable add_generation_prompt to true (default: false). The text then ends where the
+ * model's answer begins. */
 void osh_chat_ask(osh_chat *c);
-bool osh_chat_has_template(const osh_chat *c); // false: the directory has none
+bool osh_chat_has_template(const osh_chat *c); // false: the directory has no template
 /* Sets *has to true if the directory has a template. */
 osh_status osh_chat_find(osh_ctx *cx, bool *has, const char *model_dir);
 void osh_chat_free(osh_ctx *cx, osh_chat *c);
@@ -32,7 +32,9 @@ osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const c
 typedef struct osh_chat_row {
     const char *text; // view [n]: the row, a JSON object
     size_t n;
-    const char *column; // the column of osh_chat_render; NULL: none
+    /* column with which the conversation begins, as in osh_chat_render; NULL: the first that
+     * exists */
+    const char *column;
 } osh_chat_row;
 typedef struct osh_chat_span { size_t begin, end; } osh_chat_span; // bytes [begin, end) of a text
 typedef struct osh_chat_spans { osh_chat_span *at; size_t n, cap; } osh_chat_spans; // own
@@ -42,8 +44,10 @@ typedef struct osh_chat_spans { osh_chat_span *at; size_t n, cap; } osh_chat_spa
 osh_status osh_chat_render_answers(osh_ctx *cx, const osh_chat *c, osh_buf *out,
                                    osh_chat_spans *spans, const osh_chat_row *row);
 void osh_chat_spans_deinit(osh_ctx *cx, osh_chat_spans *s);
-/* True if a row that has these columns has a conversation. */
+/* True if rows with these columns have a conversation. has(user, column): true if the rows have the
+ * column. */
 bool osh_chat_is_shape(bool (*has)(const void *user, const char *column), const void *user);
-/* Returns column i that osh_chat_render may read; NULL: there are fewer. */
+/* Returns the name of column i of the columns that osh_chat_render reads; NULL: there are at most i
+ * columns. */
 const char *osh_chat_column(size_t i);
 #endif

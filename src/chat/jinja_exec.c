@@ -1,6 +1,6 @@
 /* jinja_exec.c - runs statements. A loop, a macro and a block have a scope of their own. A name
- * that is set in a scope is removed at its end. `if` has no scope. A macro reads names from the
- * scope in which it was defined. */
+ * that is set in a scope is removed at the end of the scope. `if` has no scope. A macro reads names
+ * from the scope in which it was defined. */
 #include <string.h>
 
 #include "chat/jinja_impl.h"
@@ -174,7 +174,7 @@ osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_j
     r->scope = own, r->n_loops = 0;
     const osh_jv *caller =
         m->def->kind == OSH_JN_MACRO ? osh_jdict_get(r, named.u.dict, word) : NULL;
-    if (caller) { // a macro has the variable `caller`, which is not a parameter
+    if (caller) { // the argument `caller` sets a variable; it is not a parameter
         set_name(r, word, *caller);
         osh_jv rest = osh_jv_dict(r, OSH_JV_DICT);
         for (size_t i = 0; i < named.u.dict->n && !r->rc; i++)

@@ -37,8 +37,8 @@ typedef enum {
     OSH_JV_STR,   // s, n: the text, always valid UTF-8
     OSH_JV_LIST,
     OSH_JV_TUPLE,
-    OSH_JV_ITER,  // items, keys or values of a dict; if n is 1: a range, which can be indexed
-    OSH_JV_VIEW,  // items, keys or values of a dict; if n is 1: a range, which has an index
+    OSH_JV_ITER,  // result of a filter such as map: an iterator, which has no length and no index
+    OSH_JV_VIEW,  // items, keys or values of a dict; if n is 1: a range, which can be indexed
     OSH_JV_DICT,
     OSH_JV_NS,    // namespace(): a dict whose entries may be set
     OSH_JV_LOOP,
@@ -101,7 +101,8 @@ typedef enum {
     OSH_JN_CONTINUE, OSH_JN_NS_SET, OSH_JN_GENERATION,
 } osh_jnode_kind;
 
-/* Children of a node form a list, which begins with `first` and continues with `next`. They are:
+/* Children of a node form a list, which begins with `first` and continues with `next`. The children
+ * of each kind are:
  *   LIST TUPLE CONCAT AND OR   operands              DICT          key, value, key, value, ...
  *   ATTR  object, name in s    ITEM  object, index   SLICE         three nodes, or CONST none
  *   CALL  callee, arguments    FILTER TEST  operand, arguments; fn
@@ -173,8 +174,8 @@ osh_jv osh_jrun_fail(osh_jrun *r, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Returns zeroed memory of the arena; the bytes count as steps. */
 void *osh_jrun_get(osh_jrun *r, size_t n);
-/* Adds a scope whose variables are the entries of `dict`. These hide variables of outer scopes with
- * equal names. */
+/* Adds a scope whose variables are the entries of `dict`. A variable of `dict` hides variables of
+ * outer scopes with the same name. */
 void osh_jrun_vars(osh_jrun *r, osh_jv dict);
 /* osh_jrun_step and osh_jrun_step_chars count steps. The number of steps is limited, to limit the
  * time for a row. Every function that reads n bytes or n items must call one of the two. Decoding a
@@ -182,7 +183,7 @@ void osh_jrun_vars(osh_jrun *r, osh_jv dict);
 bool osh_jrun_step(osh_jrun *r, size_t n);       // counts 1 step, and 1 more for each 64 bytes
 bool osh_jrun_step_chars(osh_jrun *r, size_t n); // counts the steps for decoding n bytes
 
-/* The last token has the kind END. */
+/* Returns the tokens of a source. The last token has the kind END. */
 osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n);
 osh_jnode *osh_jinja_parse(osh_jrun *r, osh_jtoken *tokens);
 void osh_jinja_exec(osh_jrun *r, const osh_jnode *list);
@@ -242,7 +243,8 @@ const char *osh_jv_type(osh_jv v);
 bool osh_jv_is_range(osh_jv v);
 bool osh_jv_is_num(osh_jv v);  // true for a number or a bool
 double osh_jv_num(osh_jv v);
-/* Returns an int, or a bool as 0 or 1. */
+/* Returns the value of an int, or a bool as 0 or 1. Fails for other kinds; `what` names v in the
+ * message. */
 int64_t osh_jv_whole(osh_jrun *r, osh_jv v, const char *what);
 osh_jv osh_jv_length(osh_jrun *r, osh_jv v);
 osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
@@ -268,7 +270,8 @@ osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides);
  * str.title. */
 osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how);
 osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv from, osh_jv to, int64_t count);
-/* Returns the byte position of `part`; SIZE_MAX: not found. */
+/* Returns the position of the first `part` at or after byte `from`, in bytes; SIZE_MAX: not
+ * found. */
 size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from);
 bool osh_jcp_is_space(uint32_t cp); // true for the characters of Python's str.isspace
 

@@ -15,8 +15,8 @@ typedef struct reader {
 
 static osh_jv json_read_value(reader *p);
 
-/* Returns the string with invalid UTF-8 replaced by U+FFFD. It is replaced here and not in the
- * tokenizer, because functions of a template count code points. */
+/* Returns the string with invalid UTF-8 replaced by U+FFFD. The bytes are replaced here and not in
+ * the tokenizer, because functions of a template count code points. */
 static osh_jv clean_str(osh_jrun *r, const char *s, size_t n)
 {
     uint32_t cp;

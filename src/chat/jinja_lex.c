@@ -1,9 +1,9 @@
 /* jinja_lex.c - splits the source into tokens, and removes white space beside tags:
  *
  *   {%- {{- {#-   remove all white space before    -%} -}} -#}   remove all white space after
- *   {%  {#        remove blanks before, back to the start of the line (lstrip_blocks); {%+ {#+: do
- *   not
- *    %}  #}       remove one newline after (trim_blocks); +%} +#}: do not */
+ *   {%  {#        remove blanks before, back to the start of the line (lstrip_blocks)
+ *    %}  #}       remove one newline after (trim_blocks)
+ *   {%+ {#+ +%} +#}   remove nothing */
 #include <stdlib.h>
 #include <string.h>
 

@@ -353,8 +353,8 @@ static osh_jnode *parse_signed(osh_jparser *p, bool filters)
     return n;
 }
 
-/* Parses left op right op right ... with the operators of one level: 0 is **, 1 is * / // %, 2 is
- * ~, 3 is + -. */
+/* Parses left op right op right ... with the operators of one level: ** at level 0; * / // % at
+ * level 1; ~ at level 2; + - at level 3. */
 static osh_jnode *parse_level(osh_jparser *p, int level)
 {
     static const char *const ops[4][5] = {{"**"}, {"*", "/", "//", "%"}, {"~"}, {"+", "-"}};

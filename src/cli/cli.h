@@ -33,7 +33,7 @@ typedef struct out_state {
 } out_state;
 
 struct command {
-    /* One row of --help. The name "" is the command without a name (compress). */
+    /* Members for the rows of --help. The name "" is the command without a name (compress). */
     bool minor; // true if the usage only names the command
     const char *name, *arguments, *does;
     const char *about;       // text for `oneshot NAME --help`; NULL: use `does`
@@ -64,13 +64,14 @@ bool osh_flag_shown(const command *c, const osh_field *f);
 const char *osh_flag_kind(const osh_field *f);
 
 /* guard.c: splits this process into a rank, which returns, and a guard, which waits for the rank.
- * *watch: memory of both, in which the rank writes its work and names the guards to watch. */
+ * *watch: memory that both processes share. The rank writes its current work and the processes of
+ * the other guards to this memory. */
 osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch);
 /* ranks.c: if a launcher has started several processes, connects to the others and checks that all
  * have the same arguments, working directory and environment. *out (own) is also set after a
  * failure. */
 osh_status osh_line_meet(osh_ctx *cx, osh_ranks **out, int argc, char **argv);
-/* True if this rank runs the command. Logs that other ranks wait, if they do. */
+/* True if this rank runs the command. If other ranks wait for this rank, logs a message. */
 bool osh_line_runs_here(osh_ctx *cx, const line *l, const osh_ranks *r);
 void osh_line_quiet(osh_ctx *work, const osh_ranks *r); // drops messages of ranks other than 0
 

@@ -78,8 +78,8 @@ static void print_words(const osh_field *f)
     else if (f->values) print_values(f->values);
 }
 
-/* Prints the first sentence of `doc`, whole, for a string in single quotes. Characters of `special`
- * get a backslash. `quote` stands for a single quote. */
+/* Prints the first sentence of `doc` for a shell string in single quotes. Prints a backslash before
+ * the characters of `special`, and `quote` for each single quote. */
 static void print_sentence(const char *doc, const char *special, const char *quote)
 {
     for (; *doc && strncmp(doc, ". ", 2); doc++) {
@@ -144,7 +144,8 @@ static bool flag_is_new(const command *c, const osh_field *f)
     return true;
 }
 
-/* Prints the command that completes a value; print: prints the words of VALUE_WORDS. */
+/* Prints the shell command that completes the value of the flag f. If f is NULL, the command
+ * completes the positional arguments of c. */
 static void bash_action(value_kind kind, const osh_field *f, const command *c)
 {
     static const char *const actions[VALUE_N] = {"", "", "", "_oneshot_modules",
@@ -164,7 +165,7 @@ static void bash_values(void)
     for (const command *c = osh_commands; c->name; c++)
         for (const osh_field *f = c->fields; f && f->name; f++) {
             value_kind kind = flag_value(f);
-            /* Another flag may follow a switch. */
+            /* true: a word with dashes after the flag is the next flag and not its value */
             bool alone = osh_flag_is_switch(f);
             if (!flag_is_new(c, f) || (alone && !f->values)) continue;
             osh_flag_name(name, f->name);

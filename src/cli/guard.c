@@ -5,12 +5,13 @@
  *   launcher ── guard ── rank     the guard waits; the rank does the work
  *
  * If a signal other than SIGTERM and SIGINT ends the rank, the guard prints one message with the
- * rank, its node and its phase. It ends by the same signal, so that the launcher ends the job. It
- * passes SIGTERM and SIGINT on to the rank. If the guard is killed, the system kills the rank.
+ * rank, its node and its phase. The guard ends by the same signal, so that the launcher ends the
+ * job. The guard passes SIGTERM and SIGINT on to the rank. If the guard is killed, the system kills
+ * the rank.
  *
  * A launcher can hang (mpirun of Open MPI 4.1 sometimes does) and leave the other ranks waiting. So
  * a guard kills its rank if the guard of another rank of the node has ended and the launcher has
- * not ended this one within GRACE_S. */
+ * not ended this guard within GRACE_S. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -93,8 +94,8 @@ osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch)
     if (guarded < 0) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a process: %s", strerror(errno));
     if (guarded > 0) guard_wait(shared, &child);
     sigprocmask(SIG_SETMASK, &before, NULL);
-    /* The rank gets a process group of its own, so a signal for the guard's group reaches it only
-     * once, through the guard. */
+    /* The rank gets a process group of its own, so a signal for the guard's group reaches the rank
+     * only once, through the guard. */
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != guard) _exit(1); // the guard was killed before prctl

@@ -3,8 +3,8 @@
  * Agrees with llmcompressor/datasets/utils.py and transformers/data/base.py, with four differences.
  * Rows keep the order of the file (LLM Compressor sorts them by descending length). A shuffle has a
  * seed. Padding is not stored (in LLM Compressor padding is part of every statistic). Concatenation
- * drops tokens that do not fill a block only at the end (LLM Compressor drops such tokens after
- * each 1000 rows). */
+ * drops tokens only once, after the last full block (LLM Compressor drops tokens after each 1000
+ * rows). */
 #include "data/dataset.h"
 #include "base/rng.h"
 #include "data/dataset_row.h"
@@ -111,7 +111,7 @@ done:
     return rc;
 }
 
-/* True if at least `limit` rows (0: any number), or all wanted tokens were read. */
+/* True if `limit` rows or blocks (0: no limit), or the wanted number of tokens, were read. */
 static bool loader_is_full(const loader *l, int64_t limit)
 {
     if (l->opt->concatenate) return limit && l->ids.n / l->opt->max_seq_length >= limit;
@@ -215,8 +215,8 @@ typedef struct reading { // tokens of the rows that one pass over the file reads
 } reading;
 
 /* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them. r->ids
- * gets the tokens in the order of the file; r->spans finds them by position. place[i] is the
- * position of row i of the split after the shuffle. */
+ * gets the tokens in the order of the file; r->spans has their positions in r->ids, in shuffled
+ * order. place[i] is the position of row i of the split after the shuffle. */
 static osh_status loader_read_positions(osh_ctx *cx, loader *l, reading *r, const uint32_t *place,
                                      int64_t first, int64_t end)
 {
@@ -245,8 +245,8 @@ done:
     return rc;
 }
 
-/* Reads the rows with positions [first, end), and adds them as samples in the order of their
- * positions. */
+/* Reads the rows with shuffled positions [first, end), and adds them as samples in the order of
+ * their positions. */
 static osh_status loader_add_positions(osh_ctx *cx, loader *l, const uint32_t *place, int64_t first,
                                     int64_t end, int64_t limit)
 {
@@ -269,8 +269,8 @@ done:
     return rc;
 }
 
-/* Returns the number of rows to read next. If a number of tokens or blocks is wanted, estimates it
- * from the average length of the rows so far. */
+/* Returns the number of rows to read next. If a number of tokens or blocks is wanted, estimates the
+ * number of rows from the average length of the rows so far. */
 static int64_t loader_next_rows(const loader *l, int64_t limit, int64_t n_left)
 {
     int64_t n = limit && !l->opt->concatenate ? limit - l->n_seen : INT64_MAX;
@@ -410,8 +410,8 @@ osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_toke
     *out = (osh_dataset){0};
     OSH_TRY(dataset_check_options(cx, opt));
     OSH_TRY(loader_init(cx, &l, tok, opt));
-    /* LLM Compressor cuts text when it tokenizes it, before concatenation. It cuts ids in its
-     * collators, except in the padding collator. */
+    /* LLM Compressor cuts text before concatenation, when it tokenizes the text. The collators of
+     * LLM Compressor cut ids, except the padding collator. */
     l.rows.cut_ids = !opt->concatenate && !collator_is(opt, "padding");
     OSH_TRY(opt->shuffle ? loader_read_shuffled(cx, &l, asked)
                          : loader_read_in_order(cx, &l, asked));

@@ -1,10 +1,10 @@
 /* dataset.h - converts calibration and evaluation text to token sequences.
  *
  * A row of a .jsonl, .json or .parquet has text (in text_column, or "text") or input_ids. If a row
- * has an attention_mask, it selects the input_ids that are used. All rows must be of the kind of
- * the first row. If a row has input_ids and text, and no text_column is given, the input_ids are
- * used. Lines of white space are not rows. A record of a .csv has text in text_column, or "text".
- * A row with a conversation (chat.h), but without text and input_ids, is rendered with the model's
+ * has an attention_mask, the mask selects the input_ids that are used. All rows must be of the kind
+ * of the first row. If a row has input_ids and text, and no text_column is given, the input_ids are
+ * used. Lines of white space are not rows. A record of a .csv has text in text_column, or "text". A
+ * row with a conversation (chat.h), but without text and input_ids, is rendered with the model's
  * chat template, and no special token is added. If text_template is given, rows are rendered from
  * their columns.
  *

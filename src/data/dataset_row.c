@@ -1,11 +1,10 @@
-/* dataset_row.c - converts one line of a data file to token ids in pieces, so the whole line is
- * never in memory.
+/* dataset_row.c - converts one line of a data file to token ids in pieces. So the whole line is not
+ * in memory, except for a row that a template renders.
  *
  * Text is tokenized with special tokens, and cut as a Hugging Face tokenizer truncates it: the
  * special tokens after the text (an end-of-sequence token) stay, and the text before them is
- * shortened. Text after the cut is not tokenized. A row that is rendered by a template is in memory
- * as a whole. A conversation gets no special tokens, because its template has already written
- * them. */
+ * shortened. Text after the cut is not tokenized. A conversation gets no special tokens, because
+ * its template has already written them. */
 #include "data/dataset_row.h"
 #include "base/file.h"
 #include "base/map.h"
@@ -430,15 +429,15 @@ static osh_status note_line(osh_ctx *cx, const osh_lines *lines, osh_status rc)
 
 /* ---- answers ---- */
 
-typedef struct row_prefix { // the first bytes of a row's text, which grow
+typedef struct row_prefix { // a prefix of a row's text, which is extended several times
     const char *text;     // view
     size_t n;             // number of bytes
     osh_ids ids;          // own: ids that later bytes cannot change
     osh_ids tail;         // own: ids of the remaining bytes, if the text ended here
 } row_prefix;
 
-/* Compares `ids` with the ids of the row from its id `at` on. Returns the number of equal ids
- * before the first difference. */
+/* Compares `ids` with the ids of the row, from index `at` of the row on. Returns the number of
+ * equal ids before the first difference. */
 static int64_t row_equal_ids(const row *w, int64_t at, const osh_ids *ids)
 {
     int64_t n = 0, most = w->ids->n - w->start - at;

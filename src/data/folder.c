@@ -30,7 +30,8 @@ static osh_status refuse_kind(osh_ctx *cx, const char *path)
                     path);
 }
 
-/* Moves the names of data files to the front and makes them paths. *n becomes their number. */
+/* Moves the names of data files to the front and makes them paths. Sets *n to the number of data
+ * files. */
 static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const char **kind,
                                    const char *dir)
 {
@@ -48,7 +49,7 @@ static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const c
                          *kind, is);
             *kind = is;
             char *name = names[i];
-            names[i] = names[kept]; // names[i] moves to the end, where the caller frees it
+            names[i] = names[kept]; // this name, of another file, moves back; the caller frees it
             names[kept++] = path, path = NULL;
             osh_free(cx, name);
         } else {
@@ -82,7 +83,7 @@ static bool split_is(const char *path, const char *name, size_t n)
     return split_bytes(path) == n && !strncmp(osh_path_last(path), name, n);
 }
 
-/* Sets *name and *n to the split that the user names, or to "train". Fails if a sum names
+/* Sets *name and *n to the split that the user names, or to "train". Fails if a sum of splits names
  * several. */
 static osh_status folder_wanted_split(osh_ctx *cx, const char **name, size_t *n, const char *dir,
                                       const char *splits)

@@ -43,7 +43,7 @@ struct osh_lines {
     int64_t mark;       // bytes of the byte order mark
     osh_utf8 utf8;      // UTF-8 decoder for the bytes after the mark
     const char *column; // view: wanted column of a .csv
-    bool rows;          // true: the file has rows of any kind; false: the file has lines
+    bool rows;          // true: opened by osh_lines_open_rows; false: by osh_lines_open
     char last;          // last byte that was appended to `text`
     char *packed;       // own [CHUNK]; compressed bytes
     char *chunk;        // own [CHUNK]
@@ -167,8 +167,8 @@ static osh_status part_read(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
     return rc;
 }
 
-/* Counts the memory that the decompressor has allocated since the last call. This depends on the
- * file, which sets the size of zstd's window. */
+/* Counts the memory that the decompressor has allocated since the last call. The size depends on
+ * the file, which sets the size of zstd's window. */
 static osh_status zstd_count_bytes(osh_ctx *cx, osh_lines *l)
 {
     size_t now = ZSTD_sizeof_DCtx(l->zstd);
@@ -277,7 +277,7 @@ static osh_status part_check(osh_ctx *cx, osh_lines *l, const char *bytes, size_
     const char *nul = n ? memchr(bytes, 0, n) : NULL;
     if (nul) return refuse_nul(cx, l, bytes, (size_t)(nul - bytes));
     if (n ? osh_utf8_read(&l->utf8, bytes, n) : osh_utf8_ends(&l->utf8)) return OSH_OK;
-    // a negative number: the character begins before `bytes`
+    // here < 0: the character begins before `bytes`
     int64_t here = l->mark + l->utf8.start - l->part_bytes;
     int64_t line = l->part_lines + 1 + count_newlines(bytes, here > 0 && n ? (size_t)here : 0);
     return osh_fail(cx, OSH_E_FORMAT,
@@ -332,7 +332,7 @@ done:
     return rc;
 }
 
-/* Appends the next rows of a .parquet. *n: their bytes; 0 at the end. */
+/* Appends the next rows of a .parquet. *n: number of appended bytes; 0 at the end. */
 static osh_status parquet_feed(osh_ctx *cx, osh_lines *l, size_t *n)
 {
     size_t had = l->text.len;

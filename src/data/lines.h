@@ -7,10 +7,11 @@
 typedef struct osh_lines osh_lines;
 /* Opens a file. A .zst or .gz is decompressed. */
 osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path);
-/* Opens the lines of a data file, or of the files of a directory (folder.h has the use of
- * `splits`). Rows of a .json, a .csv (with their field in `column`, shape.h) or a .parquet
- * (parquet.h) become lines of JSON objects. `column` must live as long as *out. A byte order mark
- * of UTF-8 is removed; NUL, UTF-16, UTF-32 and other bytes that are not UTF-8 are errors. */
+/* Opens the lines of a data file, or of the data files of a directory. `splits` chooses files of
+ * the directory by their names (folder.h). Rows of a .json, a .csv or a .parquet become lines of
+ * JSON objects. A line of a .csv has only the field of the column `column` (shape.h). `column` must
+ * live as long as *out. A byte order mark of UTF-8 is removed; NUL, UTF-16, UTF-32 and other bytes
+ * that are not UTF-8 are errors. */
 osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column,
                                const char *splits);
 void osh_lines_close(osh_ctx *cx, osh_lines *l);
@@ -20,8 +21,8 @@ void osh_lines_as_they_are(osh_lines *l);
 /* Moves to the first or to the next line. Sets *any to false if there is no such line. */
 osh_status osh_lines_begin(osh_ctx *cx, osh_lines *l, bool *any);
 /* Drops the first `used` bytes of the current text, reads more of the line, and sets *text to the
- * bytes that are not dropped, without \n or \r\n. If no more bytes could be added because the line
- * has ended, *end is true. */
+ * bytes that are not dropped, without \n or \r\n. Sets *end to true if *text reaches the end of the
+ * line. */
 osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **text, size_t *n,
                           bool *end);
 /* Skips the rest of the current line. Sets *blank to true if the rest is only white space. */

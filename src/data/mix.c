@@ -55,7 +55,7 @@ static bool share_read(int64_t *share, const char *s)
     return !*s && v >= LEAST && v <= WHOLE;
 }
 
-/* Sets *name (own) to the name of a data set for people. The path of downloaded rows is
+/* Sets *name (own) to the name of a data set for messages. The path of downloaded rows is
  * HF_HOME/oneshot/rows/org--name/config/split.jsonl (hub/data.c), and its name is "org/name". */
 static osh_status mix_name(osh_ctx *cx, char **name, const char *path)
 {
@@ -98,7 +98,7 @@ done:
     return rc;
 }
 
-/* Computes the weights from the given shares; 0: none is given. */
+/* Computes the weights from the given shares. An item of `shares` is 0 if no share was given. */
 static osh_status mix_weigh(osh_ctx *cx, osh_mix *m, const int64_t *shares)
 {
     int64_t sum = 0, n_rest = 0;

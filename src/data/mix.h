@@ -29,8 +29,9 @@ typedef struct osh_mix {
 } osh_mix;
 
 typedef struct osh_mix_texts {                            // texts of the user; all are views
-    const osh_strs *sets;                                 // such as "b.jsonl:0.3"
-    const osh_strs *splits, *text_column, *text_template; // see osh_mix_item
+    const osh_strs *sets;                                 // data sets, such as "b.jsonl:0.3"
+    /* views; each list has one item for all data sets, or one item for each */
+    const osh_strs *splits, *text_column, *text_template;
 } osh_mix_texts;
 
 /* Reads the texts of data sets and computes the shares. osh_mix_deinit frees *out. */
@@ -43,7 +44,7 @@ size_t osh_mix_path_bytes(const char *text);
 /* Returns the value of data set `i`: the only item of the list, or item i. NULL: the list or the
  * item is empty. */
 const char *osh_mix_item(const osh_strs *list, size_t i);
-/* Fails if the list has neither 0, nor 1, nor n items. `flag` is the name of the list's option. */
+/* Fails unless the list has 0, 1 or n items. `flag` is the name of the list's option. */
 osh_status osh_mix_check_list(osh_ctx *cx, const osh_strs *list, size_t n, const char *flag);
 /* Returns the largest number of samples that data set i gives if `n_samples` are taken together. 0:
  * no limit. */

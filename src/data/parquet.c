@@ -1,10 +1,10 @@
 /* parquet.c - joins the columns of a Parquet file to rows.
  *
- * Each value of a column has two levels. The definition level tells which part of its path exists:
- * if it is below the level of an optional group, the group is null; if it is below the level of a
- * repeated group, the list is empty. The repetition level tells which list the value continues; 0
- * begins a row. All columns below a group must have the same levels for the parts of their paths
- * that they share. This is checked: a wrong file could otherwise shift the columns. */
+ * Each value of a column has two levels. The definition level tells which part of the column's path
+ * exists: if it is below the level of an optional group, the group is null; if it is below the
+ * level of a repeated group, the list is empty. The repetition level tells which list the value
+ * continues; 0 begins a row. All columns below a group must have the same levels for the parts of
+ * their paths that they share. This is checked: a wrong file could otherwise shift the columns. */
 #include "data/parquet.h"
 
 #include <math.h>
@@ -28,10 +28,10 @@ struct osh_parquet {
     bool all;               // true if all columns are wanted
     int group;              // number of row groups that were begun
     int64_t n_left;         // rows left in the row group
-    int64_t n_rows;         // rows so far
+    int64_t n_rows;         // rows appended so far
     osh_buf *to;            // view
     size_t row;             // position in `to` of the current row
-    bool left_out;          // the last value has no form in JSON
+    bool left_out;          // true: the last value cannot be written as JSON
 };
 
 /* ---- columns ---- */
@@ -124,8 +124,8 @@ static osh_status buf_put(osh_ctx *cx, void *user, const char *s, size_t n)
     return osh_buf_append(cx, user, s, n);
 }
 
-/* Writes a string. Bytes without annotation count as text if they are UTF-8. If they are not, and
- * the column was not requested, they are left out. */
+/* Writes a string. Bytes without annotation count as text if they are UTF-8. Other bytes without
+ * annotation are left out if all columns are wanted; otherwise they are an error. */
 static osh_status parquet_put_text(osh_ctx *cx, osh_parquet *p, const osh_pq_node *n,
                                    const osh_pq_value *v)
 {
@@ -253,7 +253,8 @@ static int list_element(const osh_pq_schema *s, int list, int i)
     return i + 1;
 }
 
-/* Fails unless all columns below the node continue at the same level of repetition. */
+/* Sets *goes_on to true if the next value of the columns below the node continues the list. Fails
+ * if the columns disagree. */
 static osh_status parquet_check_together(osh_ctx *cx, osh_parquet *p, const osh_pq_node *n,
                                          bool *goes_on)
 {
@@ -339,7 +340,8 @@ done:
     return rc;
 }
 
-/* Fails unless all wanted columns begin a row. *ended: the columns have ended. */
+/* If `ended` is true, fails unless all wanted columns have ended. If not, fails unless all wanted
+ * columns begin a row. */
 static osh_status parquet_check_row(osh_ctx *cx, osh_parquet *p, bool ended)
 {
     osh_status rc = OSH_OK;

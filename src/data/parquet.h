@@ -1,9 +1,10 @@
 /* parquet.h - reads the rows of a Parquet file as lines of JSON objects.
  *
- *   PAR1 [row group: [column: pages] [column: pages] ...] ... [footer] n PAR1    n: its bytes
+ *   PAR1 [row group: [column: pages] [column: pages] ...] ... [footer] n PAR1
+ *   n: number of bytes of the footer
  *
- * Columns are strings, numbers, booleans, and lists and structs of these. Memory has the footer,
- * and a page of each column that is read. */
+ * Columns are strings, numbers, booleans, and lists and structs of these. Keeps in memory the
+ * footer and, for each column that is read, one page. */
 #ifndef OSH_PARQUET_H
 #define OSH_PARQUET_H
 #include "base/buf.h"

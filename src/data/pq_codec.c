@@ -122,7 +122,7 @@ static osh_status gzip_unpack(osh_ctx *cx, uint8_t *to, size_t n, const osh_pq_p
     int code = inflateInit2(&z, ZLIB_OR_GZIP);
     if (code != Z_OK) OSH_FAIL(cx, OSH_E_NOMEM, "%s: cannot allocate the decompressor", what);
     while ((code = inflate(&z, Z_FINISH)) == Z_STREAM_END && z.avail_in && z.avail_out)
-        inflateReset(&z); // several members, one after the other
+        inflateReset(&z); // gzip data may have several members, one after the other
     if (code == Z_MEM_ERROR)
         rc = osh_fail(cx, OSH_E_NOMEM, "%s: no memory to decompress it", what);
     else if (code != Z_STREAM_END || z.avail_out)

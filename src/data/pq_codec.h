@@ -5,7 +5,8 @@
 
 enum { OSH_PQ_PLAIN_BYTES, OSH_PQ_SNAPPY, OSH_PQ_GZIP, OSH_PQ_ZSTD = 6 }; // numbers of the format
 bool osh_pq_codec_is_known(int64_t codec);
-const char *osh_pq_codec_name(int64_t codec); // returns a name for messages, also of other codecs
+/* Returns a name for messages, also for codecs that are not supported. */
+const char *osh_pq_codec_name(int64_t codec);
 typedef struct osh_pq_packed {                // compressed bytes
     const uint8_t *s;                         // view
     size_t n;

@@ -20,7 +20,7 @@ enum { DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 };
 typedef struct page_head {
     int64_t kind, n_bytes, n_packed, crc; // n_bytes: size after decompression; n_packed: as stored
     int64_t n_values, encoding, def_encoding, rep_encoding;
-    int64_t def_bytes, rep_bytes; // version 2
+    int64_t def_bytes, rep_bytes; // size of the levels in bytes; only for DATA_PAGE_V2
     bool has_crc, has_data, is_packed;
 } page_head;
 
@@ -92,8 +92,8 @@ static osh_status bytes_grow(osh_ctx *cx, uint8_t **p, size_t *cap, size_t n)
     return OSH_OK;
 }
 
-/* Reads the header at c->at, and moves c->at to its end. A header has no length, so more bytes are
- * read while it is not complete. */
+/* Reads the header at c->at, and moves c->at to the end of the header. A header has no length, so
+ * more bytes are read until the header is complete. */
 static osh_status column_read_head(osh_ctx *cx, osh_pq_column *c, page_head *h)
 {
     osh_status rc = OSH_OK;
@@ -183,7 +183,8 @@ static int level_width(int max)
     return width;
 }
 
-/* Opens the levels in the first `n` bytes of *b, and moves b->at to their end. */
+/* Opens the decoder *h of the levels in the first `n` bytes of *b, and moves b->at to the end of
+ * the levels. max: largest level. */
 static bool levels_open(osh_pq_hybrid *h, osh_pq_bytes *b, int64_t n, int max)
 {
     if (n < 0 || n > b->end - b->at) return false;

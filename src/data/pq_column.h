@@ -6,7 +6,7 @@
 #include "data/pq_values.h"
 
 typedef struct osh_pq_chunk {               // a column of a row group, as the footer describes it
-    int64_t codec, n_values, from, n_bytes; // from, n_bytes: its bytes in the file
+    int64_t codec, n_values, from, n_bytes; // from, n_bytes: position and size in the file
 } osh_pq_chunk;
 
 typedef struct osh_pq_column {

@@ -189,7 +189,8 @@ typedef struct group { // state while a row group is read
     osh_pq_chunk *chunks;
     int64_t n_rows;
     int n;                          // number of chunks so far
-    int64_t type, data, dictionary; // members of the current chunk
+    /* Type of the current chunk, and offsets of its data pages and of its dictionary page. */
+    int64_t type, data, dictionary;
     bool has_meta, elsewhere, encrypted;
 } group;
 

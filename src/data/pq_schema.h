@@ -24,7 +24,8 @@ typedef struct osh_pq_node { // a column, or a part of a column
     int first_leaf, n_leaves;
     int max_rep, max_def; // largest levels of this node's values
     bool list, map;       // the group is annotated as a list or map
-    bool known;           // true if all leaves below it have a known type
+    /* True if all leaves below the node have a known type, and no node is annotated as a map. */
+    bool known;
 } osh_pq_node;
 
 typedef struct osh_pq_schema {

@@ -121,7 +121,7 @@ bool osh_pq_delta_next(osh_pq_delta *d, int64_t *v)
     if (d->i++) {
         if (!d->in && !delta_mini(d)) return false;
         d->in--;
-        /* The sum wraps around, as in writers. */
+        /* The sum wraps around, as in programs that write the format. */
         d->last += d->least + bits_read(d->bits, d->bit, d->width);
         d->bit += (uint64_t)d->width;
     }
@@ -172,7 +172,7 @@ bool osh_pq_encoding_is_known(int type, int encoding)
     }
 }
 
-/* Opens the decoder of lengths, and moves to the bytes after them. */
+/* Opens the decoder `d` of lengths, and moves v->b to the first byte after the lengths. */
 static bool values_open_lengths(osh_pq_values *v, osh_pq_delta *d)
 {
     return osh_pq_delta_open(d, v->b) && osh_pq_delta_end(d, &v->b.at);
@@ -273,7 +273,7 @@ static bool values_take(osh_pq_values *v, osh_pq_value *out)
     return true;
 }
 
-/* Joins a prefix of the last value and the next bytes. */
+/* Decodes a value of DELTA_BYTE_ARRAY: a prefix of the last value, and then new bytes. */
 static bool values_join(osh_ctx *cx, osh_pq_values *v, osh_pq_value *out, osh_status *rc)
 {
     int64_t prefix;

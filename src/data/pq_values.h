@@ -84,8 +84,10 @@ typedef struct osh_pq_values { // decoder of the values of a page
     osh_pq_hybrid hybrid;
     osh_pq_delta lengths, prefixes; // `lengths` also decodes integers
     osh_buf last;                   // own: the last value of DELTA_BYTE_ARRAY
-    size_t size, n_split, i; // size of a value; BYTE_STREAM_SPLIT: number of values, and index
-    uint64_t bit;            // position of the next BOOLEAN of PLAIN
+    /* size: bytes of a value. n_split, i: for BYTE_STREAM_SPLIT, number of values and index of the
+     * next */
+    size_t size, n_split, i;
+    uint64_t bit;            // for BOOLEAN in PLAIN: position of the next bit
     const osh_pq_dictionary *dictionary; // view
 } osh_pq_values;
 size_t

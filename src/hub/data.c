@@ -19,7 +19,7 @@ typedef struct registered {
     bool system_first;
     /* Reason why the rows cannot be read as LLM Compressor reads them; NULL: none. */
     const char *refused;
-    bool never; // true: refused also if the caller gives a column or a template
+    bool never; // true: `refused` applies even if the caller gives a column or a template
 } registered;
 static const char fixed_prompts[] =
     "LLM Compressor puts fixed prompts around its rows, which are not made here: want "

@@ -319,7 +319,7 @@ done:
 }
 
 /* Fetches the file and checks its hash. If the hash is wrong, bytes of an earlier run may be wrong,
- * so it fetches the file once more from the start. */
+ * so this function fetches the file once more from the start. */
 osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
                          osh_hub_target to)
 {

@@ -1,6 +1,6 @@
 /* headers.c - downloads a model without its weights, for a plan. A range request gets the header of
- * each safetensors file. The file that is written has the full size of the weights, but after the
- * header it is a hole:
+ * each safetensors file. Each written file has the size of the complete file, with a hole after the
+ * header:
  *
  *   HF_HOME/oneshot/headers/models--org--name/<commit>/
  *       model-00001-of-00163.safetensors     header, then a hole

@@ -218,7 +218,7 @@ static osh_status index_member(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return osh_json_walk_members(w, shards_add, s);
 }
 
-/* Adds the shards that the index names to b->files. The index is already in the cache. */
+/* Adds to b->files the shards that the index names. The index is already in the cache. */
 static osh_status pull_add_shards(osh_ctx *cx, batch *b, const osh_hub_tree *t)
 {
     osh_status rc = OSH_OK;
@@ -294,8 +294,8 @@ done:
     return rc;
 }
 
-/* Writes the mark with the state `whole`. If the cache is not writable, this is an error only if a
- * file was missing. */
+/* Writes the mark with the state `whole`. A cache that is not writable is an error only if a file
+ * was missing. */
 static osh_status pull_mark_end(osh_ctx *cx, const batch *b)
 {
     osh_at *dir = NULL; // own

@@ -321,8 +321,8 @@ done:
     return rc;
 }
 
-/* Downloads the rows of one split in rows->splits (n bytes at `part`, such as "train[:512]") and
- * appends them to the file. */
+/* Downloads the rows that one part of rows->splits selects, and appends them to the file. The part
+ * is the n bytes at `part`, such as "train[:512]". */
 static osh_status rows_write_part(osh_ctx *cx, reader *x, const char *part, size_t n)
 {
     osh_status rc = OSH_OK;

@@ -10,8 +10,8 @@ typedef struct osh_hub_rows { // a request for rows of a data set
     const char *splits;      // splits and ranges of rows, such as "train" or "train[:512]"
     /* Template for the key "text" of a line, with "{column}"; NULL: rows are not changed. */
     const char *text;
-    /* Name of the column with a conversation; a line has only this column; NULL: `text` makes the
-     * line. */
+    /* Name of the column with a conversation. A line then has only this column. NULL: `text` makes
+     * the line. */
     const char *chat;
     /* True if conversations that do not begin with a system message get an empty one. */
     bool system_first;
@@ -20,7 +20,7 @@ typedef struct osh_hub_rows { // a request for rows of a data set
 osh_status osh_hub_rows_get(osh_ctx *cx, const char *path, const osh_hub *hub,
                             const osh_hub_rows *rows);
 
-/* Sets all members except splits and most for the data set that LLM Compressor calls `name`.
+/* Sets all members except `splits` and `most` for the data set that LLM Compressor calls `name`.
  * Returns false if there is no such name, or if this program cannot make the texts of the data
  * set. */
 bool osh_hub_rows_registered(osh_hub_rows *rows, const char *name);

@@ -1,4 +1,4 @@
-/* sha.c - computes hashes with OpenSSL's libcrypto. libcurl needs this library, too, and it uses
+/* sha.c - computes hashes with OpenSSL's libcrypto. libcurl needs libcrypto, too. libcrypto uses
  * the CPU's instructions for hashes. It is opened when the first file is checked. */
 #include "hub/sha.h"
 

@@ -127,7 +127,7 @@ done:
     return rc;
 }
 
-/* Adds the shards that the index names and the snapshot lacks to the list l. */
+/* Adds to the list l the shards that the index names and the snapshot lacks. */
 static osh_status look_for_shards(osh_ctx *cx, lacking *l, const char *dir)
 {
     osh_status rc = OSH_OK;
@@ -171,8 +171,8 @@ static osh_status look_in_list(osh_ctx *cx, void *user, osh_json_walk *w, const 
     return wanted ? osh_json_walk_members(w, look_for_entry, user) : osh_json_walk_skip(w);
 }
 
-/* Adds missing files to the list l: those in huggingface_hub's list of the commit's files, if this
- * list exists. */
+/* Adds to the list l those missing files that huggingface_hub's list of the commit names. Does
+ * nothing if huggingface_hub has stored no such list. */
 static osh_status look_for_listed(osh_ctx *cx, lacking *l, const char *repo, const char *commit,
                                   const char *dir)
 {
@@ -186,7 +186,7 @@ done:
     return rc;
 }
 
-/* Adds names in the root of the snapshot to the list l if they are links whose target does not
+/* Adds to the list l the name of each link in the root of the snapshot whose target does not
  * exist. */
 static osh_status look_for_targets(osh_ctx *cx, lacking *l, const char *dir)
 {

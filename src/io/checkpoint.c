@@ -1,9 +1,9 @@
 /* checkpoint.c - opens a Hugging Face directory and checks that its index agrees with its shards.
  *
  * Like transformers, osh_checkpoint_open reads model.safetensors or, if this file does not exist,
- * model.safetensors.index.json. If both exist and it is not clear which is the model, opening fails
- * (ckpt_files.c). The index says only which shard has which tensor, and the shards say the same, so
- * every difference between the two is an error. */
+ * model.safetensors.index.json. If both exist and it is not clear which of them is the model,
+ * opening fails (ckpt_files.c). The index names the shard of each tensor. A tensor that is not in
+ * this shard, or not in the index, is an error. */
 #include "io/ckpt_files.h"
 #include "io/ckpt_other.h"
 #include "io/hf_quant.h"
@@ -314,7 +314,7 @@ osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
             keep = S_ISREG(st.st_mode);
         }
         if (keep) {
-            // moves the name to the end of `all`, because the file is not copied
+            // moves the name to the front; names of files that are not copied move to the end
             char *swap = all[kept];
             all[kept++] = all[i];
             all[i] = swap;

@@ -51,15 +51,16 @@ typedef struct osh_checkpoint {
     osh_entry *parts; // own, each name own: entries for single experts, whose data are a
                       // part of a tensor with several experts
     int64_t n_parts;
-    const char **in_file; // own [parts]: see osh_checkpoint_name_in_file; NULL: no parts
+    /* own [parts]: name of each part in the file (osh_checkpoint_name_in_file); NULL: no parts */
+    const char **in_file;
     /* Directory of the LoRA adapter that is merged into the tensors (set by quant/source.c); NULL:
      * none. */
     char *adapter; // own
 } osh_checkpoint;
 
 /* Opens model.safetensors or, if it does not exist, the shards that model.safetensors.index.json
- * names. If both exist and it is not clear which is the model, fails (ckpt_files.h). A tensor is an
- * error if it is only in the index, only in a shard, or in two shards. */
+ * names. If both exist and it is not clear which of them is the model, fails (ckpt_files.h). A
+ * tensor is an error if it is only in the index, only in a shard, or in two shards. */
 osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir);
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
 /* Returns the tensor with this name (view), or NULL if there is none. */
@@ -76,9 +77,9 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
                                       const osh_entry *like, osh_ckpt_make make, void *user);
 /* Removes from the list of tensors the stored tensors from which virtual tensors are computed. by
- * [tensors] has a number for each tensor. >= 0: the virtual tensor with this index takes its place
- * in the list; -1: it remains in the list; < -1: it is removed. The indices of tensors change
- * (ckpt_virtual.c). */
+ * [tensors] has a number for each tensor. >= 0: the virtual tensor with this index replaces the
+ * tensor in the list; -1: the tensor remains in the list; < -1: the tensor is removed. The indices
+ * of tensors change (ckpt_virtual.c). */
 osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);
 /* Reads bytes [offset, offset + n_bytes) of a stored or virtual tensor, without applying changes
  * (osh_checkpoint_apply) or recording a checksum (osh_checkpoint_watch). */
@@ -97,8 +98,8 @@ const osh_ckpt_tensor *osh_checkpoint_find_copied(const osh_checkpoint *ck, cons
 int64_t osh_ckpt_columns(const osh_entry *e);
 /* Returns the bytes of all tensors in the shards. */
 int64_t osh_checkpoint_stored_bytes(const osh_checkpoint *ck);
-/* Allocates ck->changes for the functions below, which change tensors. Must be called before
- * them. */
+/* Allocates ck->changes for the functions below, which change tensors. Must be called before these
+ * functions. */
 osh_status osh_checkpoint_expect_changes(osh_ctx *cx, osh_checkpoint *ck);
 /* Folds factors into a tensor: each later read multiplies the tensor by the factors, in the order
  * of the calls. The arrays of `r` must live as long as the checkpoint. No other thread may read the
@@ -166,7 +167,8 @@ osh_status osh_checkpoint_reread(osh_ctx *cx, char **diff, osh_stamp *stamp,
                                  const osh_checkpoint *ck, int shard);
 /* Sets *sum to the XXH3 checksum of a whole file and *n_bytes to its size. */
 osh_status osh_sum_of_file(osh_ctx *cx, uint64_t *sum, int64_t *n_bytes, const char *path);
-/* Like osh_sum_of_file, but sets `text` to the checksum in 16 hex digits, as in a manifest. */
+/* osh_sum_text_of_file works like osh_sum_of_file, but sets `text` to the checksum in 16 hex
+ * digits, as in a manifest. */
 enum { OSH_SUM_TEXT = 17 };
 osh_status osh_sum_text_of_file(osh_ctx *cx, char text[OSH_SUM_TEXT], int64_t *n_bytes,
                                 const char *path);
@@ -175,9 +177,10 @@ void osh_checkpoint_free_virtuals(osh_ctx *cx, osh_checkpoint *ck);
 /* Splits tensors with several experts into one tensor per expert, for families whose loaders find
  * experts by name. osh_checkpoint_open calls this function (ckpt_experts.c). */
 osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
-/* Splits these tensors for families of which only vLLM finds experts by name. */
+/* Splits tensors with several experts for families of which only vLLM, and not transformers, finds
+ * experts by name. */
 osh_status osh_checkpoint_part_for_vllm(osh_ctx *cx, osh_checkpoint *ck);
-/* True if the checkpoint's family is one of those of osh_checkpoint_part_for_vllm. */
+/* True if osh_checkpoint_part_for_vllm splits the experts of the checkpoint's family. */
 bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck);
 /* True for gpt-oss: gate and up of a split expert are one module, gate_up_proj, with the
  * alternating rows of the source. vLLM wants the codes of gate_up_proj and down_proj under other
@@ -191,12 +194,12 @@ bool osh_checkpoint_is_part(const osh_checkpoint *ck, const osh_entry *e);
 /* Returns the name of a tensor in the file: experts.3.w13_weight_packed for the tensor that this
  * program calls experts.3.gate_up_proj.weight_packed. osh_checkpoint_find finds both names. */
 const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor);
-void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // osh_checkpoint_close calls it
-/* Lists the files of the directory that the output copies unchanged, sorted. The caller frees the
- * list with osh_strings_free. Not in the list: directories, shards, other weights (*.safetensors,
- * *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json, config.json,
- * recipe.yaml, files that describe the source's quantization (hf_quant.h), oneshot.log, oneshot-*.
- * If ck has only `dir`, no file counts as a shard. */
+void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
+/* Lists those files of the directory ck->dir that the output copies unchanged, sorted. The caller
+ * frees the list with osh_strings_free. Not in the list: directories, shards, other weights
+ * (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json,
+ * config.json, recipe.yaml, files that describe the source's quantization (hf_quant.h),
+ * oneshot.log, oneshot-*. If ck has only `dir`, no file counts as a shard. */
 #define OSH_README_NAME "README.md" // not in the list, because each output gets a new README
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);

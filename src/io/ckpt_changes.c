@@ -89,7 +89,7 @@ int64_t osh_checkpoint_unit(const osh_checkpoint *ck, int64_t tensor)
 {
     const struct changed *c = changes_of(ck, tensor);
     int64_t unit = 1;
-    // the units of two steps always divide each other, so the largest unit is a multiple of all
+    // each unit divides all larger units, so the largest unit is a multiple of all
     for (int k = 0; c && k < c->n_steps; k++) {
         int64_t u = rewrite_unit(&c->steps[k], ck->tensors[tensor].e);
         if (u > unit) unit = u;

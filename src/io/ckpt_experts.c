@@ -49,9 +49,10 @@ static const struct stack_kind {
     const char *up, *down, *leaf; // up, down: ends of the names of the two tensors; leaf: end of
                                   // the names of the tensors of single experts
     bool scale;
-    bool whole; // true: only of joint experts, and each expert has a contiguous part with one
-                // dimension less, such as the biases [2F] of [E, 2F]
-    const char *in; // name of the module of the experts, in the place of `up` or `down`
+    /* true: only for joint experts; the part of each expert is contiguous and has one dimension
+     * less, such as the biases [2F] of [E, 2F] */
+    bool whole;
+    const char *in; // module of the experts; replaces `up` or `down` in the names of single experts
 } kinds[] = {
     {".experts.gate_up_proj", ".experts.down_proj", ".weight", false, false, ".experts"},
     {".experts.gate_up_proj_scale_inv", ".experts.down_proj_scale_inv", ".weight_scale_inv", true,
@@ -197,7 +198,8 @@ done:
     return rc;
 }
 
-/* Makes the entry of a part with the dimensions of a tensor of all experts, except the first. */
+/* Makes the entry for expert e of a tensor with all experts. The entry has the dimensions of the
+ * tensor without the first one. */
 static void part_take_whole(osh_entry *part, const osh_entry *of, int64_t e)
 {
     int64_t bytes = (of->end - of->begin) / of->shape[0];
@@ -230,7 +232,7 @@ static void part_take_rows(osh_entry *part, const stack *s, const osh_entry *of,
 }
 
 /* Appends a tensor of expert e to the list. `leaf` is the last part of its module's name. `first`:
- * see part_take_rows. */
+ * first row or column, as in part_take_rows. */
 static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
                                   const char *leaf, int64_t first)
 {
@@ -254,7 +256,8 @@ done:
     return rc;
 }
 
-/* Appends a tensor with the codes of a joint expert, under the name that other formats have. */
+/* Appends a tensor with the codes of a joint expert, under the name gate_up_proj.weight_packed or
+ * down_proj.weight_packed. */
 static osh_status expert_rename(osh_ctx *cx, parting *p, const osh_ckpt_tensor *t,
                                 const struct code_name *c)
 {

@@ -5,14 +5,13 @@
 #include "io/checkpoint.h"
 
 /* Chooses between model.safetensors and an index if both exist; ck has the names of the shards from
- * the index. transformers would read model.safetensors, but vLLM would read the shards. So this is
- * allowed only if both are the same file, or the shards do not exist: *single is true if all shards
- * of the index are the file model.safetensors (or links to it), or if none of them exists. Fails in
- * all other cases. */
+ * the index. transformers would read model.safetensors, but vLLM would read the shards. So *single
+ * is true only if all shards of the index are the file model.safetensors (or links to it), or if
+ * none of these shards exists. Fails in all other cases. */
 osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint *ck);
 /* Lists in ck->aside the safetensors files that are not shards, such as adapters and Mistral's
  * consolidated.safetensors. The caller must have set ck->shards before. Fails if vLLM would perhaps
- * read such a file as a shard: its name is numbered like the names of the shards, or it is numbered
- * and the model is model.safetensors without an index. */
+ * read such a file as a shard: its name is numbered like the names of the shards, or its name is
+ * numbered and the model is model.safetensors without an index. */
 osh_status osh_ckpt_files_leave(osh_ctx *cx, osh_checkpoint *ck);
 #endif

@@ -1,5 +1,5 @@
-/* ckpt_other.c - explains why a path is not a transformers checkpoint. Finds out by file names what
- * the path is, and fails with a message that says how to get a checkpoint. */
+/* ckpt_other.c - explains why a path is not a transformers checkpoint. Recognizes other kinds of
+ * directories by their file names, and fails with a message that says how to get a checkpoint. */
 #include "io/ckpt_other.h"
 
 #include <string.h>

@@ -37,8 +37,8 @@ done:
     return rc;
 }
 
-/* Computes those elements of a virtual tensor that entry e describes and that are not contiguous:
- * computes one row of the tensor after the other and copies the elements of e. For stored tensors,
+/* Computes the elements of a virtual tensor that entry e describes, if they are not contiguous:
+ * computes one row of the tensor after the other, and copies the elements of e. For stored tensors,
  * container_part.c does this. */
 static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
                                  const osh_entry *e)

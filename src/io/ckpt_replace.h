@@ -1,4 +1,5 @@
-/* ckpt_replace.h - makes stored tensors of a checkpoint virtual in their places. */
+/* ckpt_replace.h - replaces a stored tensor of a checkpoint by a virtual tensor with the same
+ * index. */
 #ifndef OSH_CKPT_REPLACE_H
 #define OSH_CKPT_REPLACE_H
 #include "io/checkpoint.h"

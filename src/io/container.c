@@ -8,7 +8,8 @@
 #include "io/container_impl.h"
 #include "io/safetensors.h"
 
-/* The first kind is the kind of files whose name has no known tail, and the kind that is written */
+/* Files whose name has no known tail, and all files that the program writes, have the first
+ * kind. */
 static const osh_container_kind kinds[] = {
     {"safetensors", ".safetensors", OSH_SAFETENSORS_INDEX, osh_safetensors_read,
      osh_safetensors_layout},

@@ -1,8 +1,8 @@
-/* container.h - files that contain tensors. A container kind is a file format. Its row reads the
- * entries of a file, lays out a new file, and gives the names of a checkpoint's files. All other
- * code uses entries and does not know the format. A new kind is one file and one row of the table
- * in container.c. An osh_container does not keep its file open, so a checkpoint may have more
- * shards than a process may have file descriptors. */
+/* container.h - files that contain tensors. A container kind is a file format, a row of the table
+ * in container.c. The functions of the row read the entries of a file and lay out a new file. All
+ * other code uses entries and does not know the format. A new kind is one file and one row of the
+ * table. An osh_container does not keep its file open, so a checkpoint may have more shards than a
+ * process may have file descriptors. */
 #ifndef OSH_CONTAINER_H
 #define OSH_CONTAINER_H
 #include "base/file.h"
@@ -16,8 +16,8 @@ typedef struct osh_entry { // an entry: describes one tensor of a file, or a par
     int64_t begin, end; // offsets in bytes from the start of the file
     /* If row is 0, the data of the entry are the contiguous range [begin, end) of the file. If not,
      * the entry is a part of a stored tensor, whose elements are not contiguous in the file. `at`
-     * is the offset of its first element in the file, `row` and `column` are the bytes from one row
-     * or column to the next, and `begin` is 0. */
+     * is the offset of the part's first element in the file, `row` and `column` are the bytes from
+     * one row or column to the next, and `begin` is 0. */
     int64_t at, row, column;
 } osh_entry;
 
@@ -40,8 +40,8 @@ typedef struct osh_container_kind {
 const osh_container_kind *osh_container_kind_of(const char *name);
 /* Returns the kind of all files that the program writes. */
 const osh_container_kind *osh_container_written(void);
-/* Returns the name of file i (from 1) of a checkpoint with n files, which the caller owns:
- * "model.safetensors" or "model-00001-of-00003.safetensors". NULL: no memory. */
+/* Returns the name (own) of file i (from 1) of a checkpoint with n files: "model.safetensors" or
+ * "model-00001-of-00003.safetensors". NULL: no memory. */
 char *osh_container_file_name(osh_ctx *cx, const osh_container_kind *kind, int i, int n);
 /* Returns true if osh_container_file_name gives this name for some i and n. */
 bool osh_container_is_file_name(const osh_container_kind *kind, const char *name);
@@ -49,7 +49,7 @@ bool osh_container_is_file_name(const osh_container_kind *kind, const char *name
 /* Opens a file and checks every offset and size. Overlaps and gaps are errors. The file's name
  * decides the kind: safetensors if it has no known tail. */
 osh_status osh_container_open(osh_ctx *cx, osh_container **out, const char *path);
-/* All later reads of tensors bypass the page cache (osh_file_pread_direct) */
+/* Makes all later reads of tensors bypass the page cache (osh_file_pread_direct). */
 void osh_container_read_direct(osh_container *st);
 void osh_container_close(osh_ctx *cx, osh_container *st);
 int64_t osh_container_count(const osh_container *st);

@@ -2,7 +2,7 @@
  * the end of one tensor and the beginning of the next. Each such block waits in memory until all of
  * its bytes have arrived. It is then written without the page cache, like all other blocks. A write
  * through the page cache would wait for all direct writes to the same file, and later writes would
- * wait for it. */
+ * wait for this write. */
 #ifndef OSH_EDGES_H
 #define OSH_EDGES_H
 #include "base/file.h"

@@ -106,7 +106,8 @@ static osh_rope_defaults rope_defaults(const cJSON *type)
     return d;
 }
 
-/* Finds the text model and the records of the model types, and reads what depends on them. */
+/* Finds the text model and the records of the model types, and reads the members that depend on the
+ * records. */
 static osh_status take_types(osh_ctx *cx, osh_hf_config *c, const char *models_dir)
 {
     osh_status rc = OSH_OK;
@@ -215,7 +216,7 @@ const char *osh_hf_config_str(const osh_hf_config *c, const char *key)
     return v && cJSON_IsString(v) ? v->valuestring : NULL;
 }
 
-/* Sets a member in *text, which is replaced. */
+/* Sets a member of the JSON object in *text (own), and replaces *text by the result. */
 static osh_status edit_again(osh_ctx *cx, char **text, osh_json_member m, const char *path)
 {
     char *old = *text; // own
@@ -233,7 +234,7 @@ static const char *text_config_key(const osh_hf_config *c)
 }
 
 /* Removes quantization_config from the text model's config, if this is an object of config.json. If
- * `untie` is true, sets tie_word_embeddings in it to false. All other bytes stay, because
+ * `untie` is true, sets tie_word_embeddings in this object to false. All other bytes stay, because
  * transformers distinguishes 1 from 1.0. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
@@ -314,7 +315,7 @@ done:
     return rc;
 }
 
-/* Sets the sizes of osh_hf_config_set_size, which has checked where they are. */
+/* Writes the sizes that osh_hf_config_set_size has recorded to the text model's config in *text. */
 static osh_status edit_sizes(osh_ctx *cx, char **text, const osh_hf_config *c)
 {
     osh_status rc = OSH_OK;

@@ -78,13 +78,14 @@ osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf
 /* Returns a view, or NULL if the key is absent. */
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key);
 /* Sets *out to a copy of c for which the files of models_dir have precedence over the embedded
- * records. The copy has views of c, so c must live longer. osh_hf_config_drop frees the rest. */
+ * records. The copy has views of c, so c must live longer. osh_hf_config_drop frees the other
+ * members of the copy. */
 osh_status osh_hf_config_in(osh_ctx *cx, osh_hf_config *out, const osh_hf_config *c,
                             const char *models_dir);
 void osh_hf_config_drop(osh_ctx *cx, osh_hf_config *out);
 /* Returns a member of the text model's config. A name with dots is a member of an inner object. If
- * there is no such member, searches the family's other name of the key. Returns NULL if there is
- * none. */
+ * there is no such member, searches by the other name that the family has for the key. Returns NULL
+ * if there is none. */
 const cJSON *osh_hf_config_member(const osh_hf_config *c, const char *name);
 /* True if the record of the text model's type has this flag (model_types.h). */
 bool osh_hf_config_has_flag(const osh_hf_config *c, const char *flag);
@@ -94,8 +95,8 @@ bool osh_hf_config_has_conv1d(const osh_hf_config *c);
  * osh_hf_config_with_quantization returns. */
 osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n);
 /* Changes the number `key` (a static string) of the text model in *c, and in the text that
- * osh_hf_config_with_quantization returns. If `to` is the number of the source, nothing is changed
- * any more. */
+ * osh_hf_config_with_quantization returns. If `to` is the number of the source, undoes earlier
+ * changes. */
 osh_status osh_hf_config_set_size(osh_ctx *cx, osh_hf_config *c, const char *key, int64_t to);
 /* Sets *out (own) to the text of config.json with quantization_json as its quantization_config
  * (JSON text, indented for depth 1; "" removes the key). If `untie` is true, tie_word_embeddings

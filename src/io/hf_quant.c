@@ -1,6 +1,6 @@
 /* hf_quant.c - finds the description of a quantized source.
  *
- *   config.json: quantization_config, that of the text model, or compression_config
+ *   config.json: quantization_config, quantization_config of the text model, or compression_config
  *   quantize_config.json, quant_config.json
  *   hf_quant_config.json       the description is the value of the key "quantization"
  *

@@ -9,9 +9,9 @@
  *   max_position_embeddings; other types have none
  *   yarn: a null factor is max_position_embeddings / original; beta_* of 0 count as absent
  *
- * rope_parameters may have one object for each layer type. They are read if all objects are equal,
- * or if sliding layers of the family have their own rope (Gemma 3, OLMo 3). In these families, keys
- * outside of the objects are for the layers with full attention. */
+ * rope_parameters may have one object for each layer type. The objects are read if all of them are
+ * equal, or if sliding layers of the family have their own rope (Gemma 3, OLMo 3). In these
+ * families, keys outside of the objects are for the layers with full attention. */
 #include "io/hf_rope.h"
 
 #include <math.h>

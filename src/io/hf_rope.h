@@ -13,8 +13,8 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
     double sliding_theta;
     /* Object of other names that keys have in the family's config.json; NULL: no other names. */
     const cJSON *keys; // view
-    /* partial_rotary_factor of layers with full attention if config.json has no rope: they then
-     * have the type "proportional". 0: they do not have this type. */
+    /* partial_rotary_factor of layers with full attention, if config.json has no rope; these layers
+     * then have the type "proportional". 0: the family does not use this type. */
     double proportional;
     bool longrope;           // true if the types "su" and "yarn" mean longrope
     /* True if config.json must have the rope parameters: the family's class always uses a rope type

@@ -290,7 +290,7 @@ osh_status osh_journal_clear(osh_ctx *cx, osh_journal *j)
     osh_journal_drop(cx, j);
     j->end = 0, j->number = 0, j->sum = 0, j->damaged = 0;
     OSH_TRY(osh_file_truncate(cx, j->f, 0));
-    // writes the magic: a later run recognizes a partial directory by it
+    // writes the magic, by which a later run recognizes a partial directory
     OSH_TRY(journal_cut_tail(cx, j));
     OSH_TRY(osh_journal_sync(cx, j));
 done:

@@ -57,7 +57,8 @@ static bool is_list_of_texts(const cJSON *list)
     return true;
 }
 
-/* Returns what the value of a record's key must be, or NULL if it is that. */
+/* Returns NULL if `m`, a member of a record, has an allowed value. Otherwise, returns a description
+ * of the allowed values. */
 static const char *record_fault(const cJSON *m)
 {
     const cJSON *v;
@@ -101,7 +102,8 @@ done:
     return rc;
 }
 
-/* Sets *out to a copy of the record that the template `json` has, with the key "text". */
+/* Sets *out (own) to a copy of the first record in the template `json` that fits the type or the
+ * architecture. Adds the key "text" to the copy. Does not change *out if no record fits. */
 static osh_status type_take(osh_ctx *cx, cJSON **out, const cJSON *json, const char *type,
                             const char *architecture, const char *path)
 {

@@ -1,6 +1,6 @@
 /* model_types.h - finds the record of a model_type of config.json in "model_types" of the files of
- * models/. The record has what a checkpoint's reader must know before a graph is built. Its keys
- * are in docs/internals/adding-a-model.md. */
+ * models/. The record has the facts that the reader of a checkpoint needs before a graph is built.
+ * Its keys are in docs/internals/adding-a-model.md. */
 #ifndef OSH_MODEL_TYPES_H
 #define OSH_MODEL_TYPES_H
 #include "text/json.h"

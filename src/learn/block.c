@@ -22,7 +22,7 @@ typedef struct learning {
     block_bias *biases;   // own [n_learns]
     /* State of the optimization of each weight; also owns each learner. */
     osh_ada_learner **of; // own [n_learns]
-    /* Index in `of` of the learner of a weight or bias; -1: not optimized. */
+    /* Index of the weight in `of`, or of the bias in `biases`; -1: not optimized. */
     int *which;           // own [weights]
     /* wants [weights]: true for optimized weights and biases. none [values]: all false. */
     bool *wants, *none; // own

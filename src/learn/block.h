@@ -5,16 +5,16 @@
  *   x of the original model  ──► original block             ──► y0     (computed by the caller)
  *
  * A step uses some samples. Its loss is the mean over all elements of their outputs; only tokens
- * that count are included (osh_dataset.counted). The gradients
- * of the weights are computed by a backward pass (graph/back.h), and solver/ada.h changes the
- * codes. The result is the codes after the last step. It is not the codes of the step with the
- * smallest loss, because the loss of a step depends more on its samples than on the codes. With
- * rule.selective the weights are rounded to nearest instead, if learning has not lowered the loss
- * of all samples. Samples are drawn without replacement by a counter RNG; if fewer samples remain
- * than a step needs, all are shuffled anew. With rule.share, random elements of the inputs of a
- * step are those of the original model; the loss of all samples always uses the quantized model. A
- * batch has up to TOKENS tokens. This number and the order of all sums are fixed, so the result
- * does not depend on threads, batches or budgets. */
+ * that count are included (osh_dataset.counted). The gradients of the weights are computed by a
+ * backward pass (graph/back.h), and solver/ada.h changes the codes. The result is the codes after
+ * the last step, and not the codes of the step with the smallest loss: the loss of a step depends
+ * more on its samples than on the codes. With rule.selective the weights are rounded to nearest
+ * instead, if learning has not lowered the loss of all samples. Samples are drawn without
+ * replacement by a counter RNG; if fewer samples remain than a step needs, all are shuffled anew.
+ * With rule.share, random elements of the inputs of a step are those of the original model; the
+ * loss of all samples always uses the quantized model. A batch has up to TOKENS tokens. This number
+ * and the order of all sums are fixed, so the result does not depend on threads, batches or
+ * budgets. */
 #ifndef OSH_LEARN_BLOCK_H
 #define OSH_LEARN_BLOCK_H
 #include "graph/exec.h"

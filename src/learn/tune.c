@@ -131,7 +131,7 @@ done:
 }
 
 /* Lengths of the arrays room, zero and start of a learner, in elements. osh_tune_new and
- * osh_tune_take allocate by them, and osh_tune_bytes computes bytes from them. */
+ * osh_tune_take allocate arrays of these lengths, and osh_tune_bytes computes their bytes. */
 typedef struct learner_room { int64_t floats, zeros, start; } learner_room;
 
 static int64_t tune_norm_floats(int64_t n) { return 5 * n; }
@@ -300,15 +300,15 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
     osh_free(cx, t);
 }
 
-/* Element i of the returned array is 1 if the loss counts the prediction at token i of the row,
- * which predicts token i + 1. NULL: all predictions except the last count. */
+/* Returns an array (view). Its element i is 1 if the loss counts the prediction at token i of the
+ * row, which predicts token i + 1. NULL: all predictions except the last count. */
 static const uint8_t *tune_counted(const osh_dataset *d, int64_t row)
 {
     return d->counted ? d->counted + d->offsets[row] + 1 : NULL;
 }
 
-/* Returns the number of predictions of the row that the loss counts. No token follows the last one,
- * so its prediction does not count. */
+/* Returns the number of predictions of the row that the loss counts. The prediction at the last
+ * token does not count, because no token follows. */
 static int64_t tune_n_counted(const osh_dataset *d, int64_t row)
 {
     const uint8_t *counted = tune_counted(d, row);
@@ -435,7 +435,7 @@ done:
 }
 
 /* Does step `at`. If `loss` is not NULL, sets *loss to the mean KL divergence per prediction over
- * the rows of the step, which is computed before the weights change. */
+ * the rows of the step. *loss is computed before the weights change. */
 static osh_status tune_one_step(osh_ctx *cx, osh_tune *t, int64_t at, double *loss)
 {
     osh_status rc = OSH_OK;

@@ -26,8 +26,8 @@
 #include "data/dataset.h"
 
 typedef struct osh_tune osh_tune;
-/* g: graph of only the original model; ck: checkpoint with the weights of g. g, ck and data must
- * outlive *out. */
+/* Makes the state of tuning (*out, own). g: graph of the original model. ck: checkpoint with the
+ * weights of g. g, ck and data must outlive *out. */
 osh_status osh_tune_new(osh_ctx *cx, osh_tune **out, const osh_graph *g, const osh_checkpoint *ck,
                         const osh_dataset *data, const osh_tune_rule *rule);
 void osh_tune_free(osh_ctx *cx, osh_tune *t);

@@ -168,7 +168,8 @@ done:
     return rc;
 }
 
-/* Returns the value of an argument as a log file shows it: a temporary file has only its name. */
+/* Returns the value of an argument as a log file shows it: a temporary file without its
+ * directory. */
 static const char *argument_shown(const oneshot *o, const char *value)
 {
     const char *dir = o->options.temporary;

@@ -5,8 +5,7 @@
 #include "match/matching.h"
 
 /* Fails if a module of an expert, or a modifier, needs the tokens that are not routed to the
- * expert. This is impossible, because the rows of these tokens in the inputs of the expert are
- * 0. */
+ * expert. These tokens are not available: their rows in the inputs of the expert are 0. */
 osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;

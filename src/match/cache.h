@@ -23,7 +23,7 @@ typedef struct osh_cache_leaf {
  * OSH_RANGED). */
 const osh_q_args *osh_ranged_args(const osh_matching *p, const osh_linear *l, int k);
 /* Lists the Linear's scale tensors in `out`, in the order of the output. In the output they follow
- * the other tensors of the Linear. Returns their number. */
+ * the other tensors of the Linear. Returns the number of scale tensors. */
 int osh_cache_leaves(osh_cache_leaf out[OSH_CACHE_LEAVES], const osh_matching *p,
                      const osh_linear *l);
 /* Returns the index of the attention node whose output the Linear `node` reads, also through a gate
@@ -34,7 +34,8 @@ int osh_cache_attention(const osh_graph *g, int node);
 int osh_cache_modifier(const osh_matching *p, int node);
 /* Sets the observed values of l again after the index of its node has changed. */
 void osh_cache_follow(const osh_matching *p, osh_linear *l);
-/* Returns the bytes of scratch that the observers of range k need for this number of tokens. */
+/* Returns the bytes of scratch that the observers of the Linear's k-th range need for `tokens`
+ * tokens. */
 size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int64_t tokens);
 /* True if no earlier Linear needs the same range as this Linear's k-th range. */
 bool osh_leads_range(const osh_matching *p, int linear, int k);

@@ -207,8 +207,8 @@ done:
 
 float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[linear] : 0; }
 
-/* Returns an upper bound of the bytes, which includes the magnitudes that a stream stores
- * (output/held.c). */
+/* Returns an upper bound of the bytes of an osh_globals. The bound includes the magnitudes that a
+ * stream stores (output/held.c). */
 int64_t osh_globals_bytes(const osh_matching *p)
 {
     return globals_any(p) ? 32 * (int64_t)p->n_linears + 2048 : 0;

@@ -1,4 +1,5 @@
-/* indivisible.c - refuses modules whose columns the groups do not divide, or leaves them dense. */
+/* indivisible.c - handles modules whose group size does not divide the number of their columns:
+ * refuses them, or leaves them dense. */
 #include "match/indivisible.h"
 
 #include <string.h>

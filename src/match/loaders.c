@@ -2,10 +2,10 @@
  * --target names the engine.
  *
  * transformers 5.17 stacks the experts of a quantized model in one tensor. It takes one scheme for
- * all of them (integrations/compressed_tensors.py, get_experts_scheme): that of the first group
- * with a target "re:..." that contains "experts"; else of the first group with a target that is no
- * regex; else of the first group. If this scheme is FP8, experts may also be dense. With every
- * other scheme, only tensors with the names of codes are found. */
+ * all of them (integrations/compressed_tensors.py, get_experts_scheme): the scheme of the first
+ * group with a target "re:..." that contains "experts"; else of the first group with a target that
+ * is no regex; else of the first group. If this scheme is FP8, experts may also be dense. With
+ * every other scheme, only tensors with the names of codes are found. */
 #include "match/loaders.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 static const char another_group[] = "takes another group's scheme for"; // a verb phrase
 
-/* True if only vLLM finds the codes of single experts of such a checkpoint. */
+/* True if only vLLM, and not transformers, finds the codes of the checkpoint's single experts. */
 static bool experts_need_vllm(const osh_checkpoint *ck)
 {
     return osh_checkpoint_parts_for_vllm(ck) ||
@@ -67,22 +67,26 @@ static bool weights_are_fp8(const osh_q_scheme *s)
     return s->weights.present && s->weights.type == OSH_Q_FLOAT && s->weights.bits == 8;
 }
 
-/* True if the codes of an expert in scheme `s` are decoded correctly with scheme `taken`. */
+/* True if the codes of an expert in scheme `s` are decoded correctly with scheme `taken`. The
+ * format of integers depends on whether `inputs` is present. */
 static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
 {
     const osh_q_args *a = &s->weights, *b = &taken->weights;
     if (!a->present || !b->present) return false;
-    if (weights_are_fp8(s) && weights_are_fp8(taken)) return true; // codes times stored scales
+    /* the stored scales decode such codes, whatever the scheme is */
+    if (weights_are_fp8(s) && weights_are_fp8(taken)) return true;
     return a->type == b->type && a->bits == b->bits && a->strategy == b->strategy &&
            a->symmetric == b->symmetric && a->scale_dtype == b->scale_dtype &&
            (!osh_q_in_groups(a) || a->group_size == b->group_size) &&
            (a->strategy != OSH_Q_BLOCK || !memcmp(a->block, b->block, sizeof a->block)) &&
-           (a->type != OSH_Q_INT || s->inputs.present == taken->inputs.present); // other format
+           (a->type != OSH_Q_INT || s->inputs.present == taken->inputs.present);
 }
 
 typedef struct experts_loader { // how transformers loads the experts of a model
     const osh_q_scheme *taken; // scheme for all experts; NULL: there are no groups
-    bool need_vllm, modules;   // only vLLM finds single experts; each expert is a module
+    /* need_vllm: only vLLM finds single experts.
+     * modules: each expert is a module. */
+    bool need_vllm, modules;
     osh_kinds kinds;
 } experts_loader;
 
@@ -94,7 +98,8 @@ static void experts_loader_init(experts_loader *of, const osh_checkpoint *ck,
     osh_kinds_init(&of->kinds, ck);
 }
 
-/* Returns what transformers does wrong with an expert in scheme s, or NULL. */
+/* Returns a verb phrase about the fault of transformers with an expert in scheme s, such as "finds
+ * no codes of"; NULL: no fault. */
 static const char *codes_fault(const experts_loader *of, const osh_q_scheme *s, const char *name)
 {
     if (of->modules) return NULL;
@@ -117,7 +122,7 @@ static bool is_expert_weight(const experts_loader *of, const char *name)
            !osh_after_blocks(&of->kinds, name);
 }
 
-/* Like osh_experts_fault, with a given loader. */
+/* Works like osh_experts_fault, with a given loader. */
 static const char *fault_of(int *at, const osh_matching *p, int from, const experts_loader *of)
 {
     for (int i = from; i < p->n_linears; i++) {
@@ -157,7 +162,7 @@ osh_status osh_match_kept_experts(osh_ctx *cx, const char **fault, const char **
         coded[p->linears[i].tensor] |= p->linears[i].scheme_index >= 0;
     for (int64_t i = 0; i < ck->n_tensors && !*fault; i++) {
         const osh_tensor *scale, *zero;
-        const osh_q_scheme *s = NULL; // scheme of codes that stay
+        const osh_q_scheme *s = NULL; // scheme of the source's codes, if the output keeps the codes
         *name = ck->tensors[i].e->name;
         if (coded[i] || !is_expert_weight(&of, *name)) continue;
         osh_free(cx, module);
@@ -206,9 +211,9 @@ done:
     return rc;
 }
 
-/* Fails if vLLM's loader of joint experts (gpt-oss) does not take them. The loader leaves out zero
- * points and global scales without a message, and reads a dense expert in another layout
- * (GptOssRoutedExperts, _load_weights_other). */
+/* Fails if vLLM's loader of joint experts (gpt-oss) would load the experts wrongly. The loader
+ * leaves out zero points and global scales without a message, and reads a dense expert in another
+ * layout (GptOssRoutedExperts, _load_weights_other). */
 static osh_status refuse_joint(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;

@@ -1,4 +1,5 @@
-/* loaders.h - what transformers does with the quantized experts of an output, which vLLM loads. */
+/* loaders.h - finds quantized experts of an output that transformers does not load correctly,
+ * although vLLM does. */
 #ifndef OSH_LOADERS_H
 #define OSH_LOADERS_H
 #include "match/matching.h"
@@ -8,21 +9,23 @@
  * Linear. NULL: there is no such Linear. */
 const char *osh_experts_fault(int *at, const osh_matching *p, int from);
 /* Finds the first expert with a fault among those that no modifier quantizes: dense experts, and
- * with --only those whose codes stay. *fault (static string, NULL: there is none): like
- * osh_experts_fault, before the word "experts". *name (view): weight of the expert. */
+ * with --only those whose codes stay. *fault: verb phrase for a message, before the word "experts"
+ * (static string; NULL: there is no such expert). *name (view): weight of the expert. */
 osh_status osh_match_kept_experts(osh_ctx *cx, const char **fault, const char **name,
                                   const osh_matching *p);
 /* Finds the first expert of a checkpoint with the config q whose codes or dense weight transformers
- * 5.17 does not load correctly. *fault, *name: as above. */
+ * 5.17 does not load correctly. *fault, *name: as in osh_match_kept_experts. */
 osh_status osh_experts_of_file(osh_ctx *cx, const char **fault, const char **name,
                                const osh_checkpoint *ck, const osh_q_config *q);
-/* Fails if vLLM does not load the experts that are chosen for it. */
+/* Fails if the output has experts that vLLM does not load, or if a choice of bits would have to
+ * measure experts that are split for vLLM. */
 osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p);
 /* Warns about experts that transformers does not load, or loads wrongly. With --target
- * transformers, fails. With --target vllm, says it in a message of the level info. Called after the
+ * transformers, fails. With --target vllm, logs only a message of level info. Called after the
  * groups of the output have their names and targets. */
 osh_status osh_match_transformers(osh_ctx *cx, const osh_matching *p);
-/* Returns a line (own) that names the engines which load scheme `scheme` of the output
- * (osh_q_who_loads), with the fault of transformers with its experts. NULL: no memory. */
+/* Returns a line (own) that names the engines that load scheme `scheme` of the output
+ * (osh_q_who_loads). If transformers has a fault with experts of the scheme, the line says so.
+ * NULL: no memory. */
 char *osh_match_who_loads(osh_ctx *cx, const osh_matching *p, size_t scheme, const char *stranger);
 #endif

@@ -11,8 +11,8 @@
 #include "match/only.h"
 #include "quant/source.h"
 
-/* Turns the name of a tensor with all experts of a layer into a regex for them:
- * "model.layers.3.mlp.experts.gate_up_proj" into "re:.*\.mlp\.experts\..*". */
+/* Turns the name of a tensor with all experts of a layer into a regex for such experts in all
+ * layers: "model.layers.3.mlp.experts.gate_up_proj" into "re:.*\.mlp\.experts\..*". */
 static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -70,7 +70,7 @@ static bool has_codes_inside(const osh_plan_modules *cs, const char *text, size_
     return false;
 }
 
-/* Sets *yes if a quantized module has the name `name`, or a name that ends in `.name`. */
+/* Sets *yes to true if a quantized module has the name `name`, or a name that ends in `.name`. */
 static osh_status has_codes_at_end(osh_ctx *cx, bool *yes, renamed_seen *seen,
                                    const osh_plan_modules *cs, const char *name)
 {

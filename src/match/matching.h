@@ -30,8 +30,8 @@ typedef struct osh_linear { // a module that is quantized or pruned
     int node, weight, input;
     int subgraph;           // index of the Linear's subgraph; -1: the Linear is not in the graph
     struct {
-        /* Indices (lookup.h): reader: of the next Linear with the same input; user: of the next
-         * Linear with the same weight. */
+        /* reader: index of the next Linear with the same input (lookup.h).
+         * user: index of the next Linear with the same weight. */
         int reader, user;
         int joint;          // index of the next Linear with the same global scale (globals.h)
     } next;                 // -1: there is no next Linear
@@ -42,9 +42,10 @@ typedef struct osh_linear { // a module that is quantized or pruned
      * -1: the Linear needs no data. */
     int traversal;
     int joint;              // index of the first Linear with the same global scale; -1: none
-    /* Index of the graph value whose range gives the static scales of value k; -1: none. It may be
-     * another value than k's own (passthrough.h). k < OSH_CACHED: values of the attention before
-     * the Linear (cache.h). */
+    /* Index of the graph value whose range gives the static scales of the Linear's value k; -1:
+     * none. This is value k itself, or a value from which an op computes value k without changing
+     * the range (rewrite/passthrough.h). k < OSH_CACHED: values of the attention before the Linear
+     * (cache.h). */
     int ranged[OSH_RANGED]; // [k]
     int64_t heads[OSH_RANGED]; // [k]: number of scales of value k
     /* True if no modifier quantizes or prunes the Linear: it is listed only for scales of an
@@ -83,7 +84,7 @@ static inline osh_format_weight osh_linear_stored(const osh_linear *l)
 typedef struct osh_dense {
     char *names;          // own: names with * for numbers, such as "model.layers.*.mlp.gate"
     int64_t n, bytes;
-    const char *why;      // static string: reason why they stay dense
+    const char *why;      // static string: reason why the weights stay dense
     bool in_block;        // true if the weights are in decoder layers
     bool decoded;         // true if the source stores the weights quantized
 } osh_dense;
@@ -93,19 +94,21 @@ typedef struct osh_matching {
     osh_q_scheme *schemes;   // own: groups of the output's config
     size_t n_schemes;
     size_t n_kept_schemes;   // number of groups of the source; they are the first of `schemes`
-    /* kv_cache_scheme, or the scheme of a group for attention; if not present: neither. */
+    /* kv_cache_scheme, or the scheme of a group for attention. cache.present is false if there is
+     * neither. */
     osh_q_args cache;
     bool queries;            // true if `cache` also applies to queries
-    /* Group size with which the matching must be repeated, because the scheme's does not divide the
-     * columns of all modules; 0: none. */
+    /* Group size with which the matching must be repeated, because the scheme's group size does not
+     * divide the columns of all modules; 0: none. */
     int64_t smaller_groups;
     int n_split, n_split_other; // with --tensor-parallel: number of Linears that can be split, and
                              // of Linears whose name has no known role
     bool outputs; // true if the output of some Linear is observed for static output_activations
     osh_linear *linears;     // own: the quantized or pruned Linears, in the order of execution
     int n_linears;
-    /* Indices of Linears. [graph values] first Linear that reads the value; [graph weights] first
-     * Linear that uses the weight; -1: none (lookup.h); NULL: the graph is not cut. */
+    /* readers [graph values]: index of the first Linear that reads the value (lookup.h).
+     * users [graph weights]: index of the first Linear that uses the weight.
+     * -1: none. NULL: the graph is not cut. */
     int *readers, *users;    // own
     osh_strs ignore;         // own: ignore list of the output's config
     osh_dense *dense;        // own: weights of two and three dimensions that stay dense
@@ -123,7 +126,7 @@ typedef struct osh_matching {
 static inline bool osh_wants_no_data(const osh_linear *l) { return !l->wants; }
 /* plan_match.c: sets schemes, linears, ignore list and config, and checks vLLM's lookup. */
 osh_status osh_plan_match(osh_ctx *cx, osh_matching *p);
-/* plan_match.c: sets only schemes and linears, without a check of their groups. */
+/* plan_match.c: sets only schemes and linears. Does not check that groups divide the columns. */
 osh_status osh_match_trial(osh_ctx *cx, osh_matching *p);
 /* plan_match.c: frees schemes and linears. */
 void osh_match_clear(osh_ctx *cx, osh_matching *p);

@@ -26,8 +26,8 @@ typedef struct osh_plan_module { // a module with a 2-D weight
      * group in the source. */
     bool left;
     bool absent; // true for a head without a tensor, whose name in transformers may have a prefix
-    /* True if the target "Linear" does not match the module, but only a target that names it
-     * (is_named). */
+    /* True if only a target that names the module matches it (is_named). The target "Linear" does
+     * not match it. */
     bool by_name;
 } osh_plan_module;
 
@@ -38,11 +38,12 @@ static inline bool osh_is_embedding(const osh_plan_module *c)
     return !strcmp(c->cls, "Embedding");
 }
 
-/* A regex for dense modules of a family, whose tensors have other names than the modules in
- * transformers. */
+/* Entries of the ignore list for dense modules whose names in transformers differ from the names of
+ * their tensors. Each family has its own entries. */
 typedef struct osh_other_names {
-    const cJSON *tower; // view: entries of the ignore list for modules of towers, of which no
-                        // module is then quantized; NULL: none
+    /* view: entries of the ignore list for modules of towers, which are then never quantized; NULL:
+     * none */
+    const cJSON *tower;
     const cJSON *dense; // view: entries for other modules; NULL: none
 } osh_other_names;
 

@@ -12,13 +12,12 @@ osh_status osh_only_open(osh_ctx *cx, osh_inputs *in);
 osh_status osh_only_check(osh_ctx *cx, const osh_matching *p);
 /* Sets *yes to true if --only names the module or is not given. */
 osh_status osh_only_takes(osh_ctx *cx, bool *yes, const osh_matching *p, const char *module);
-/* Inserts the source's groups that modules keep into p->schemes, in front of the recipe's
- * groups. */
+/* Inserts the source's groups that modules keep into p->schemes, before the recipe's groups. */
 osh_status osh_only_schemes(osh_ctx *cx, osh_matching *p);
 /* Returns the index in p->schemes of the source's group that the module keeps; -1: none. */
 int osh_only_kept(const osh_matching *p, int64_t tensor, const char *module);
-/* Replaces the targets of the recipe's groups by the names of the modules in them, because targets
- * of the source's groups may be equal. names[i] is in group which[i]. */
+/* Replaces the targets of each group of the recipe by the names of the group's modules, because
+ * groups of the source may have the same targets. names[i] is in group which[i]. */
 osh_status osh_only_name(osh_ctx *cx, osh_matching *p, const char *const *names, const int *which,
                          int64_t n);
 /* Warns about patterns of --only that match no module. */

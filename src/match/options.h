@@ -5,7 +5,8 @@
 #include "base/base.h"
 #include "base/field.h"
 
-/* osh_option_fields has a row for each member. The names are LLM Compressor's arguments. */
+/* osh_option_fields has a row for each member that users set. The names are those of LLM
+ * Compressor's arguments. */
 typedef struct osh_options {
     char *model, *adapter, *recipe, *output;
     osh_strs dataset; // data sets, each with an optional share (data/mix.h)
@@ -41,7 +42,8 @@ typedef struct osh_options {
     char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;
     int64_t threads, num_workers;
-    /* For `oneshot plan`: number of ranks to plan for; 0: those that a launcher has started. */
+    /* For `oneshot plan`: number of ranks of the planned job, and of each node; 0: the ranks that a
+     * launcher has started. */
     int64_t n_ranks, ranks_per_node;
     char *isa;
     bool strict;
@@ -67,12 +69,13 @@ typedef struct osh_options {
     /* Smallest --host-memory that the passes before and after the run need; 0: there are no such
      * passes. */
     int64_t others_host;
-    /* Text for messages that names the evaluation, such as "the effects of 9 units are
-     * measured". */
+    /* Text for messages that names the pass that needs others_host, such as "the effects of 9 units
+     * are measured". */
     const char *others; // view
-    /* Rows of the only data set that do not calibrate and are evaluated after the run, such as
-     * "rows[512:516]", and their name for a person; NULL: none. held_host: the smallest
-     * --host-memory for their evaluation. */
+    /* held_splits: rows of the only data set that do not calibrate and are evaluated after the run,
+     * such as "rows[512:516]"; NULL: none.
+     * held_name: name of these rows for messages.
+     * held_host: smallest --host-memory for the evaluation of these rows. */
     const char *held_splits, *held_name; // views
     int64_t held_host;
     struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
@@ -80,7 +83,8 @@ typedef struct osh_options {
 extern const osh_field osh_option_fields[];
 /* True if several ranks do the job. */
 static inline bool osh_is_divided(const osh_options *o) { return o->ranks || o->n_ranks > 1; }
-bool osh_target_is(const osh_options *o, const char *engine); // false for "both"
+/* True if --target names only this engine. */
+bool osh_target_is(const osh_options *o, const char *engine);
 bool osh_scratch_is_packed(const osh_options *o); // true if values on the disk are compressed
 bool osh_masks_answers(const osh_options *o); // true if statistics count only the tokens of answers
 /* Returns the largest number of calibration samples. 0: no limit, because only the number of tokens
@@ -160,7 +164,7 @@ typedef struct osh_verify_options {
     bool json;
     char *log_level;
     struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
-    /* Set to true when all checks are done, also if they have found errors; NULL: nobody asks. */
+    /* Set to true when all checks are done, also if they have found errors; NULL: not wanted. */
     bool *complete;          // view
 } osh_verify_options;
 extern const osh_field osh_verify_fields[];

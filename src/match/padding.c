@@ -3,9 +3,10 @@
  *   x ──► gate_proj  rows F..F' are 0 ──┐
  *   x ──► up_proj    rows F..F' are 0 ──┴─ act, product ──► down_proj  columns F..F' are 0 ──► y
  *
- * The added columns of down_proj multiply what the added rows give, so y is the same for every
- * activation function. This is true only if all values between the Linears are computed element by
- * element. A norm, a convolution or an attention would mix elements.
+ * The values that the added rows give are multiplied only by the added columns of down_proj, which
+ * are 0. So y does not change, whatever the activation function is. This is true only if all values
+ * between the Linears are computed element by element. A norm, a convolution or an attention would
+ * mix elements.
  *
  * A size is a key of config.json. The graph is built a second time with twice the size: the weights
  * whose shapes differ depend on the key. The graph with the new sizes gives the new shapes. */
@@ -26,7 +27,7 @@ static const char *const keys[] = {
     "intermediate_size_mlp",
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
-#define MOST ((int64_t)1 << 40) // largest size
+#define MOST ((int64_t)1 << 40) // upper limit of a size that is read or computed
 
 typedef struct sizing {
     osh_inputs *in;         // view
@@ -34,7 +35,8 @@ typedef struct sizing {
     osh_graph *graph, *grown; // own: graph of the source, and with the new sizes
     int *weight_of;         // own [Linears]: index of the weight in `graph`; -1: none
     int *key_of;            // own [Linears]: index of the key on which the columns depend; -1: none
-    int64_t *parts;         // own [values]: number of equal parts, each of which grows; 0: one
+    /* own [values]: number of equal parts, each of which grows; 0: not set, counts as 1 */
+    int64_t *parts;
     osh_padded *of;         // own [weights]: zeros of the weight; tensor is -1: none
     int64_t size[N_KEYS], unit[N_KEYS]; // size: number in config.json, 0: none; unit: number that
                             // must divide the new size
@@ -182,8 +184,8 @@ static osh_status value_set_parts(osh_ctx *cx, sizing *s, const osh_node *n, int
     return OSH_OK;
 }
 
-/* Returns the number of parts of the input of a slice that outputs one of them; 0: the slice
- * outputs something else. */
+/* Returns the number of equal parts of a slice's input if the slice outputs exactly one part;
+ * otherwise 0. */
 static int64_t slice_parts(const sizing *s, int node)
 {
     const osh_node *n = &s->graph->nodes[node];
@@ -253,7 +255,8 @@ done:
     return rc;
 }
 
-/* Finds the weights to which zeros are added. Fails if the function would change. */
+/* Finds the weights to which zeros are added. Fails if the zeros would change the output of the
+ * model. */
 static osh_status sizing_find_zeros(osh_ctx *cx, sizing *s)
 {
     osh_status rc = OSH_OK;
@@ -283,7 +286,7 @@ static const char *name_tail(const char *name)
 }
 
 /* True if the tensor is in a list of layers with the tensor `like`, or in a layer that predicts
- * further tokens. Such a layer has the sizes of the others. */
+ * further tokens. The layers of both kinds have the same sizes as the decoder layers. */
 static bool is_layer(const char *name, const char *like)
 {
     const char *layer = strstr(like, "layers.");
@@ -298,8 +301,8 @@ static bool has_shape(const osh_entry *e, const osh_weight *w)
            (w->ndim < 2 || e->shape[1] == w->shape[1]);
 }
 
-/* Appends the zeros of tensors in layers that the graph does not have: those of a weight with the
- * same name inside its layer, and the same shape. */
+/* Appends the zeros of tensors in layers that the graph does not have. Such a tensor gets the zeros
+ * of the graph's weight that has the same name inside its layer and the same shape. */
 static osh_status sizing_add_extra(osh_ctx *cx, const sizing *s, osh_padded *list, int64_t *n)
 {
     osh_status rc = OSH_OK;

@@ -1,4 +1,5 @@
-/* padding.h - adds zeros to the MLPs of a source whose groups do not divide (--indivisible pad). */
+/* padding.h - adds zeros to the MLPs of a source if groups do not divide the columns of their
+ * Linears (--indivisible pad). */
 #ifndef OSH_MATCH_PADDING_H
 #define OSH_MATCH_PADDING_H
 #include <string.h>

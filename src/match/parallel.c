@@ -87,8 +87,8 @@ done:
     return rc;
 }
 
-/* Finds out if a weight cannot be split into n parts of I / n columns. Returns true and writes the
- * reason to `why` if it cannot. */
+/* Returns true if a weight cannot be split into n parts of I / n columns, and writes the reason to
+ * `why`. */
 static bool columns_fault(char why[160], const osh_linear *l, int64_t n, bool words)
 {
     const osh_q_args *a = &l->scheme->weights;
@@ -111,7 +111,8 @@ static bool columns_fault(char why[160], const osh_linear *l, int64_t n, bool wo
     return false;
 }
 
-/* Does the same for n parts of `rows` rows together. */
+/* Returns true if a weight cannot be split into n parts that together have `rows` rows, and writes
+ * the reason to `why`. */
 static bool rows_fault(char why[160], const osh_linear *l, int64_t rows, int64_t n, bool words)
 {
     const osh_q_args *a = &l->scheme->weights;
@@ -134,7 +135,7 @@ static bool heads_fault(char why[160], int64_t heads, int64_t n, const char *wha
                     (long long)n) > 0;
 }
 
-/* Returns true, with the reason, if the Linear cannot be split. */
+/* Returns true if the Linear cannot be split, and writes the reason to `why`. */
 static bool linear_fault(char why[160], const splitting *s, const osh_linear *l, bool words)
 {
     int64_t n = s->n, kv = s->kv_heads;
@@ -157,7 +158,7 @@ static bool linear_fault(char why[160], const splitting *s, const osh_linear *l,
     return false;
 }
 
-/* Adds a row "names: reason" to the message unless it has the row. */
+/* Adds a row "names: reason" to the message, if the message does not have this row yet. */
 static osh_status fault_add(osh_ctx *cx, splitting *s, const char *name, const char *why)
 {
     osh_status rc = OSH_OK;

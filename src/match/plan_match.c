@@ -81,7 +81,7 @@ static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
     return false;
 }
 
-/* Fails if a target is exactly the name of the module, which stays dense, because loaders would not
+/* Fails if a target is exactly the name of the module. The module stays dense: loaders would not
  * look for quantized weights there. */
 static osh_status refuse_named(osh_ctx *cx, const osh_modifier *mod, const osh_plan_module *c)
 {
@@ -96,8 +96,8 @@ done:
     return rc;
 }
 
-/* Matches the module's name in transformers, which a recipe may use. Sets *hit >= 0 and *scheme =
- * -1 if the module is ignored, else *scheme if a target matches. */
+/* Matches the module's name in transformers, which a recipe may use. If the module is ignored, sets
+ * *hit >= 0 and *scheme = -1. Otherwise sets *scheme if a target matches. */
 static osh_status module_match_loaded(osh_ctx *cx, int *scheme, int64_t *hit, osh_modifier *mod,
                                       const osh_plan_module *c)
 {
