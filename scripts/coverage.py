@@ -177,7 +177,7 @@ def page(known, proven, held, every):
     why = [n for n in rest if n in WHY]
     text += "\n\n## Without a template\n\nSome architectures have no template for a known reason:\n\n| Architecture | Reason |\n|---|---|\n"
     text += "\n".join(f"| `{n}` | {WHY[n]} |" for n in why)
-    text += "\n\nvLLM knows these architectures, and transformers has no class with their name, so that nothing is there to compare with:\n\n"
+    text += "\n\nvLLM knows these architectures, but transformers has no class with their name, so their logits cannot be compared:\n\n"
     text += ", ".join(f"`{n}`" for n in rest if n not in WHY and "transformers" not in every[n])
     others = [f"`{n}`" for n in rest if n not in WHY and "transformers" in every[n]]
     text += "\n\ntransformers knows these other architectures, for which nobody has written a template:\n\n"
