@@ -170,7 +170,7 @@ OSH_AVX2 static void softmax_avx2(float *s, int64_t n, float scale, osh_dtype dt
 }
 void osh_span_softmax(float *s, int64_t n, float scale, osh_dtype dt)
 {
-    if (osh_span512_takes(dt)) osh_span512_softmax(s, n, scale);
+    if (osh_span512_takes(dt == OSH_F32 ? OSH_BF16 : dt)) osh_span512_softmax(s, n, scale, dt);
     else if (has_avx2()) softmax_avx2(s, n, scale, dt);
     else softmax_any(s, n, scale, dt);
 }

@@ -179,10 +179,18 @@ WIDE_FN __m512 exps(float *s, int64_t n, float scale)
     return constant(sum_total(sum));
 }
 
-WIDE void osh_span512_softmax(float *s, int64_t n, float scale)
+WIDE_FN void exact_share_step(float *s, __m512 all, part t)
+{
+    EVERY(t.n)
+        span_store(s + t.i + k * LANES, _mm512_div_ps(span_load(s + t.i + k * LANES, t.half), all),
+                   t.half);
+}
+
+WIDE void osh_span512_softmax(float *s, int64_t n, float scale, osh_dtype dt)
 {
     __m512 all = exps(s, n, scale);
-    EACH(n, share_step, s, all);
+    if (dt == OSH_F32) EACH(n, exact_share_step, s, all);
+    else EACH(n, share_step, s, all);
 }
 
 WIDE_FN void narrow_step(uint16_t *to, const float *s, __m512 all, part t)
@@ -230,9 +238,9 @@ void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, f
     assert(false);
 }
 
-void osh_span512_softmax(float *s, int64_t n, float scale)
+void osh_span512_softmax(float *s, int64_t n, float scale, osh_dtype dt)
 {
-    (void)s, (void)n, (void)scale;
+    (void)s, (void)n, (void)scale, (void)dt;
     assert(false);
 }
 

@@ -15,7 +15,8 @@ void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, in
                           osh_act_kind act);
 void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n);
 void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps);
-void osh_span512_softmax(float *s, int64_t n, float scale);
+/* Also for dt F32, if the instruction set in use has AVX-512. */
+void osh_span512_softmax(float *s, int64_t n, float scale, osh_dtype dt);
 /* Writes softmax(s * scale) as BF16 to `to`. `to` may begin at s or before s. Overwrites s. */
 void osh_span512_probabilities(uint16_t *to, float *s, int64_t n, float scale);
 #endif

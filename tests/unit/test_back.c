@@ -254,15 +254,16 @@ static void places_do_not_matter(void **state)
 
 /* Checks that the values and gradients of the longest sample take no more bytes than predicted,
  * with exact and with rough matrix products. The prediction is for the kind that needs more
- * scratch. On a CPU with instructions for BF16 pairs, exact matrix products of Mixtral need
- * less. */
+ * scratch. On a CPU with instructions for BF16 pairs, exact products often need less scratch than
+ * rough products. */
 static void the_peak_is_kept(void **state)
 {
     (void)state;
     if (gpu_alone()) return;
     for (int k = 0; k < 2 * N_NAMES; k++) {
         const char *name = names[k / 2];
-        bool rough = k % 2, is_less = !rough && !strcmp(name, "mixtral") && osh_pairs_used();
+        bool rough = k % 2;
+        double most = !rough && osh_pairs_used() ? 1.5 : 1.05;
         model m;
         model_open(&m, name, OSH_BF16, 2);
         const osh_graph *g = m.at.g;
@@ -299,7 +300,7 @@ static void the_peak_is_kept(void **state)
         tiny_check(m.at.cx, osh_back_run(m.at.cx, &way, m.at.w, b, dv));
         osh_mem_limit(m.at.cx, OSH_MEM_HOST, 0);
         size_t took = osh_mem_used_peak(m.at.cx, OSH_MEM_HOST);
-        if (!is_less && took > forward && (double)said > 1.05 * (double)(took - base))
+        if (took > forward && (double)said > most * (double)(took - base))
             fail_msg("%s takes %zu, said %zu", name, took - base, said);
         osh_batch_free(m.at.cx, b);
         free(dv);

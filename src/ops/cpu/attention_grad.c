@@ -9,14 +9,19 @@
  * q k: scale, or scale (1 - (score / cap)^2) if scores are capped. A row in which a sink has
  * probability p adds -p rowsum(p dp) to the gradient of the sink. If the op has sinks, samples are
  * computed one after the other, because the gradient of a sink must be summed in the order of the
- * samples. */
+ * samples.
+ *
+ * pairs_attention_grad.c instead rounds dy, p and ds to BF16 and multiplies BF16 values. It is used
+ * if the caller sets osh_grad_args.rough, the tensors are BF16 and the CPU has BF16 instructions. */
+#include "ops/cpu/attention_grad.h"
+
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
+#include "math/pairs.h"
 #include "math/span.h"
 #include "math/vec.h"
-#include "ops/kernel.h"
 #include "tensor/device.h"
 
 #include <math.h>
@@ -40,11 +45,8 @@ typedef struct back_room {
     float *p, *ds;
     /* Scratch [ld]: derivatives of the scores of one row (the first comment defines slope). */
     float *slope;
-    /* scale: factor of the scores.
-     * cap: limit of the scores, 0 if they are not capped. */
-    float scale, cap;
+    osh_score_rule rule;
     int64_t ld;
-    float sink;              // score of the head's sink; -INFINITY: the head has no sink
     double to_sink;          // gradient of the sink of the head
 } back_room;
 
@@ -59,12 +61,17 @@ static back_room back_room_of(const attention_grad_job *j, int worker)
     int64_t Dh = at->head_dim, L = j->longest, ld = osh_pad8(L);
     float *p = j->room + worker * attention_grad_floats(Dh, L), *q = p + 4 * L * Dh,
           *s = q + 3 * QUERIES * Dh;
-    double scale = at->scale > 0 ? at->scale : 1 / sqrt((double)Dh);
 
     return (back_room){p, p + L * Dh, p + 2 * L * Dh, p + 3 * L * Dh,
                        q, q + QUERIES * Dh, q + 2 * QUERIES * Dh,
                        s, s + QUERIES * ld, s + 2 * QUERIES * ld,
-                       (float)scale, (float)at->softcap, ld, -INFINITY, 0};
+                       osh_score_rule_of(at), ld, 0};
+}
+
+osh_score_rule osh_score_rule_of(const osh_attention_attr *at)
+{
+    double scale = at->scale > 0 ? at->scale : 1 / sqrt((double)at->head_dim);
+    return (osh_score_rule){(float)scale, (float)at->softcap, -INFINITY};
 }
 
 static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, int64_t at,
@@ -74,11 +81,8 @@ static void head_load(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + at), x->dtype, Dh);
 }
 
-/* Writes x [n, Dh] to the gradient of in[k], rows [row, row + n) and columns [at, at + Dh). If the
- * gradient already has values (is not fresh), adds x to it. Does nothing if the caller does not
- * request this gradient. */
-static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row, int64_t n,
-                      int64_t at)
+void osh_attention_grad_give(const osh_grad_args *a, int k, const float *x, int64_t row, int64_t n,
+                             int64_t at)
 {
     int64_t Dh = ((const osh_attention_attr *)a->attr)->head_dim;
     osh_tensor *to = a->din[k];
@@ -89,26 +93,23 @@ static void head_give(const osh_grad_args *a, int k, const float *x, int64_t row
     }
 }
 
-/* Turns s, the products of query i of the sample with n_keys keys, into probabilities p. The query
- * sees keys [first, i]. Sets slope [n_keys] to the derivative of each capped score with respect to
- * its product. Returns the probability of the sink, or 0 if there is no sink. For a sink, let m be
- * the largest score, p_m = 1 / sum e^(s - m) and b = e^(sink - m) p_m. The probability of the sink
- * is then b / (1 + b), and each p without the sink is divided by 1 + b. */
-static float attention_row_softmax(const back_room *me, float *s, float *slope, int64_t i,
-                                   int64_t n_keys, int64_t first)
+/* For a sink, let m be the largest score, p_m = 1 / sum e^(s - m) and b = e^(sink - m) p_m. The
+ * probability of the sink is then b / (1 + b), and each p without the sink is divided by 1 + b. */
+float osh_attention_grad_row(const osh_score_rule *rule, float *s, float *slope, int64_t i,
+                             int64_t n_keys, int64_t first)
 {
     int64_t padded = osh_pad8(n_keys), top = first;
-    float scale = me->cap > 0 ? 1 : me->scale;
+    float scale = rule->cap > 0 ? 1 : rule->scale;
 
     for (int64_t j = n_keys; j < padded; j++) s[j] = 0;
-    if (me->cap > 0) osh_span_softcap(s, padded, me->scale, me->cap, OSH_F32);
+    if (rule->cap > 0) osh_span_softcap(s, padded, rule->scale, rule->cap, OSH_F32);
     for (int64_t j = first; j <= i; j++) {
-        float t = me->cap > 0 ? s[j] / me->cap : 0;
-        slope[j] = me->scale * (1 - t * t);
+        float t = rule->cap > 0 ? s[j] / rule->cap : 0;
+        slope[j] = rule->scale * (1 - t * t);
     }
     for (int64_t j = 0; j < first; j++) s[j] = -INFINITY;
     for (int64_t j = i + 1; j < padded; j++) s[j] = -INFINITY;
-    if (me->sink == -INFINITY) {
+    if (rule->sink == -INFINITY) {
         osh_span_softmax(s, padded, scale, OSH_F32);
         return 0;
     }
@@ -116,7 +117,7 @@ static float attention_row_softmax(const back_room *me, float *s, float *slope, 
     double m = (double)s[top] * scale;
     osh_span_softmax(s, padded, scale, OSH_F32);
     // b = e^(sink - m) p_m (see above); infinite if the probability of the sink is 1
-    double beside = exp(me->sink - m) * s[top];
+    double beside = exp(rule->sink - m) * s[top];
     for (int64_t j = first; j <= i; j++) s[j] = (float)(s[j] / (1 + beside));
     return isinf(beside) ? 1 : (float)(beside / (1 + beside));
 }
@@ -154,7 +155,7 @@ static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh
         // the query sees keys [first, end)
         int64_t first = osh_first_key(at, pos + r), end = pos + r + 1;
         double mean = 0;
-        float share = attention_row_softmax(me, p, slope, pos + r, n_keys, first);
+        float share = osh_attention_grad_row(&me->rule, p, slope, pos + r, n_keys, first);
         for (int64_t j = first; j < end; j++) mean += (double)p[j] * ds[j];
         if (osh_isa_used() >= OSH_ISA_AVX2)
             slopes_avx2(ds + first, p + first, slope + first, (float)mean, end - first);
@@ -187,42 +188,56 @@ static osh_status attention_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, i
     memset(me.dv, 0, (size_t)(s->n * Dh) * sizeof *me.dv);
     for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
         me.to_sink = 0;
-        if (a->in[3]) osh_load_weight(&me.sink, a->in[3], h, 1, a->in[0]->dtype);
+        if (a->in[3]) osh_load_weight(&me.rule.sink, a->in[3], h, 1, a->in[0]->dtype);
         for (int64_t pos = 0; pos < s->n; pos += QUERIES) {
             int64_t n = osh_min64(QUERIES, s->n - pos);
             head_load(me.q, a->in[0], s->row + pos, n, h * Dh, Dh);
             head_load(me.dy, a->dout[0], s->row + pos, n, h * Dh, Dh);
             attention_tile_back(&me, pos, n, at);
-            head_give(a, 0, me.dq, s->row + pos, n, h * Dh);
+            osh_attention_grad_give(a, 0, me.dq, s->row + pos, n, h * Dh);
         }
         osh_grad_add(a->din[3], h, me.to_sink);
     }
-    head_give(a, 1, me.dk, s->row, s->n, kv * Dh);
-    head_give(a, 2, me.dv, s->row, s->n, kv * Dh);
+    osh_attention_grad_give(a, 1, me.dk, s->row, s->n, kv * Dh);
+    osh_attention_grad_give(a, 2, me.dv, s->row, s->n, kv * Dh);
     return OSH_OK;
+}
+
+/* Runs attention_grad_chunk for all samples. */
+static osh_status attention_grad_by_blas(osh_ctx *cx, attention_grad_job *j, int64_t n_seqs)
+{
+    osh_status rc = OSH_OK;
+    const osh_attention_attr *at = j->a->attr;
+    int64_t together = j->a->din[3] ? 1 : n_seqs;
+    const osh_tile *seq = j->seq;
+    size_t floats = (size_t)(osh_threads(cx) * attention_grad_floats(at->head_dim, j->longest));
+
+    OSH_TRY(osh_blas_open(cx));
+    if (!(j->room = osh_alloc(cx, floats * sizeof *j->room))) OSH_TRY(OSH_E_NOMEM);
+    for (int64_t s = 0; s < n_seqs; s += together) {
+        j->seq = seq + s;
+        OSH_TRY(osh_parallel_for(cx, together * at->n_kv_heads, attention_grad_chunk, j));
+    }
+done:
+    osh_free(cx, j->room);
+    return rc;
 }
 
 osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
-    const osh_attention_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
     osh_tile *seq = NULL; // own
     attention_grad_job j = {.a = a};
 
     if (a->din[3] && a->fresh >> 3 & 1) OSH_TRY(osh_tensor_zero(cx, a->din[3]));
-    OSH_TRY(osh_blas_open(cx));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) j.longest = seq[s].n > j.longest ? seq[s].n : j.longest;
-    size_t floats = (size_t)(osh_threads(cx) * attention_grad_floats(at->head_dim, j.longest));
-    if (!(j.room = osh_alloc(cx, floats * sizeof *j.room))) OSH_TRY(OSH_E_NOMEM);
-    int64_t together = a->din[3] ? 1 : n_seqs;
-    for (int64_t s = 0; s < n_seqs; s += together) {
-        j.seq = seq + s;
-        OSH_TRY(osh_parallel_for(cx, together * at->n_kv_heads, attention_grad_chunk, &j));
-    }
+    j.seq = seq;
+    if (a->rough && osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]) && osh_pairs_take(a->in[2]))
+        OSH_TRY(osh_pairs_attention_grad(cx, a, seq, n_seqs, j.longest));
+    else OSH_TRY(attention_grad_by_blas(cx, &j, n_seqs));
 done:
-    osh_free(cx, j.room);
     osh_free(cx, seq);
     return rc;
 }
@@ -231,6 +246,9 @@ size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int
                                   int64_t n_tokens, int n_threads)
 {
     (void)in_width, (void)out_width;
-    int64_t each = attention_grad_floats(((const osh_attention_attr *)attr)->head_dim, n_tokens);
-    return (size_t)(n_threads * each) * sizeof(float) + (size_t)(n_tokens + 1) * sizeof(osh_tile);
+    int64_t Dh = ((const osh_attention_attr *)attr)->head_dim;
+    size_t wide = (size_t)(n_threads * attention_grad_floats(Dh, n_tokens)) * sizeof(float);
+    size_t rough =
+        osh_pairs_used() ? osh_pairs_attention_grad_scratch(Dh, n_tokens, n_threads) : 0;
+    return (wide > rough ? wide : rough) + (size_t)(n_tokens + 1) * sizeof(osh_tile);
 }

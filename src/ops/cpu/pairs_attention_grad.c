@@ -1,0 +1,292 @@
+/* pairs_attention_grad.c - computes the gradients of attention (the formulas are in
+ * attention_grad.c) with BF16 tensors, by math/pairs.h. dy, the probabilities p and the gradients
+ * ds are rounded to BF16. A chunk of parallel work is one kv head of one sample. It computes the
+ * heads that read the kv head one after the other, in tiles of QUERIES queries:
+ *
+ *   for each band of 32 queries:   s = q k^T      dp = dy v^T
+ *                                  p, ds          rows of the tile, in BF16
+ *                                  dq = ds k
+ *   for the tile:                  dv^T += dy^T p      dk^T += q^T ds
+ *
+ * The products of a tile are summed from 0 on, and the sums of the tiles are added in order, so the
+ * bytes do not depend on threads or on other samples. */
+#include "math/pairs.h"
+#include "math/vec.h"
+#include "ops/cpu/attention_grad.h"
+#include "tensor/device.h"
+
+#include <string.h>
+
+enum { QUERIES = 128, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
+
+/* Arrays of one worker. L: tokens of the longest sample, padded to a multiple of 32. D: head_dim,
+ * padded to a multiple of 16. All pointers are views of the scratch. */
+typedef struct grad_head {
+    uint32_t *keys, *values; // rows of k and v as columns of panels: k-dimension Dh, [L] columns
+    uint32_t *key_columns;   // columns of k in panels: k-dimension L, [D] columns
+    float *dk, *dv;          // transposed gradients of the kv head, [D, L]
+    float *s, *dp;           // products of a band, [BAND, L]
+    float *slope;            // derivatives of the scores of one row, [L]
+    float *dq;               // [BAND, D]
+    uint16_t *p, *ds, *dy;   // of a tile: p and ds [QUERIES, L], dy [QUERIES, Dh]
+    uint32_t *panels;        // p or ds of a tile: k-dimension QUERIES, [L] columns
+    uint32_t *turned;        // q or dy of a tile before it is transposed: like q_t
+    uint32_t *q_t, *dy_t;    // transposed q and dy of a tile in blocks of 16 rows, [D, QUERIES]
+    uint32_t *band;          // packed rows of q or dy, if they cannot be read in place
+    osh_score_rule rule;
+    double to_sink;          // gradient of the sink of the head
+    int64_t L, D;
+} grad_head;
+
+typedef struct pairs_attention_job {
+    const osh_grad_args *a;
+    const osh_tile *seq; // range of rows of each sample; view
+    int64_t longest;     // number of tokens of the longest sample
+    uint32_t *room;      // scratch [threads, grad_head_words]; own
+} pairs_attention_job;
+
+static int64_t pad_side(int64_t n) { return osh_div_up(n, SIDE) * SIDE; }
+
+/* Returns the address of the next n words of a worker's scratch, and adds n to *words. `room`:
+ * begin of the scratch; NULL: the function only counts, and returns NULL. */
+static void *grad_head_take(uint32_t *room, int64_t *words, int64_t n)
+{
+    void *p = room ? room + *words : NULL;
+    *words += n;
+    return p;
+}
+
+/* Places the arrays of a worker in `room`, or sets them to NULL if room is NULL. Returns the number
+ * of 32-bit words that the arrays need. */
+static int64_t grad_head_place(grad_head *me, uint32_t *room, int64_t Dh, int64_t longest)
+{
+    int64_t L = osh_pairs_pad(longest), D = pad_side(Dh), n = 0;
+    int64_t head = osh_pairs_panel(Dh), tile = osh_pairs_panel(QUERIES);
+    *me = (grad_head){.L = L, .D = D};
+    me->keys = grad_head_take(room, &n, L / SIDE * head);
+    me->values = grad_head_take(room, &n, L / SIDE * head);
+    me->key_columns = grad_head_take(room, &n, D / SIDE * osh_pairs_panel(L));
+    me->dk = grad_head_take(room, &n, D * L), me->dv = grad_head_take(room, &n, D * L);
+    me->s = grad_head_take(room, &n, BAND * L), me->dp = grad_head_take(room, &n, BAND * L);
+    me->slope = grad_head_take(room, &n, L);
+    me->dq = grad_head_take(room, &n, BAND * D);
+    me->p = grad_head_take(room, &n, QUERIES * L / 2);
+    me->ds = grad_head_take(room, &n, QUERIES * L / 2);
+    me->dy = grad_head_take(room, &n, QUERIES * D / 2);
+    me->panels = grad_head_take(room, &n, L / SIDE * tile);
+    me->turned = grad_head_take(room, &n, D / SIDE * tile);
+    me->q_t = grad_head_take(room, &n, D / SIDE * tile);
+    me->dy_t = grad_head_take(room, &n, D / SIDE * tile);
+    me->band = grad_head_take(room, &n, 2 * head);
+    return n;
+}
+
+/* ---- packing ---- */
+
+/* Packs rows [0, n) of x as columns of panels: column i is row i of x [n, Dh]. Writes `padded`
+ * columns, a multiple of 16; columns from n on are zeros. */
+static void pack_head_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t padded,
+                           int64_t Dh)
+{
+    int64_t each = osh_pairs_panel(Dh);
+    for (int64_t i = 0; i < padded; i += SIDE) {
+        int64_t rows = i < n ? osh_min64(SIDE, n - i) : 0;
+        osh_pairs_pack_rows(to + i / SIDE * each, x + i * ld, ld, rows, Dh);
+    }
+}
+
+/* Writes x [n, Dh] transposed to `to`, in packed blocks of 16 rows. */
+static void pack_head_turned(uint32_t *to, uint32_t *panels, const uint16_t *x, int64_t ld,
+                             int64_t n, int64_t Dh)
+{
+    int64_t each = osh_pairs_panel(n);
+    osh_pairs_pack_columns(panels, x, ld, Dh, n);
+    for (int64_t i = 0; i < osh_div_up(Dh, SIDE); i++)
+        osh_pairs_turn(to + i * each, panels + i * each, n);
+}
+
+/* ---- one tile ---- */
+
+typedef struct grad_tile { // n queries of one head, from position `pos` of the sample on
+    const osh_attention_attr *at;
+    int64_t pos, n;
+    int64_t first, wide;   // the tile uses keys [first, first + wide), both multiples of 32
+    const uint16_t *q;     // view [n, Dh]; rows begin `ld` elements apart
+    int64_t ld;
+} grad_tile;
+
+/* ds [n] = p (dp - rowsum(p dp)) slope. Overwrites dp with ds. Returns rowsum(p dp). */
+OSH_VEC_FN float ds_body(float *dp, const float *p, const float *slope, int64_t n)
+{
+    int64_t i = 0;
+    osh_v8f d, q, s, sum;
+    v8_set(&sum, 0);
+    for (; i + OSH_LANES <= n; i += OSH_LANES) {
+        v8_load(&d, dp + i), v8_load(&q, p + i);
+        sum = sum + d * q;
+    }
+    float mean = v8_sum(&sum);
+    for (; i < n; i++) mean += dp[i] * p[i];
+    for (i = 0; i + OSH_LANES <= n; i += OSH_LANES) {
+        v8_load(&d, dp + i), v8_load(&q, p + i), v8_load(&s, slope + i);
+        d = q * (d - mean) * s;
+        v8_store(dp + i, &d);
+    }
+    for (; i < n; i++) dp[i] = p[i] * (dp[i] - mean) * slope[i];
+    return mean;
+}
+OSH_AVX2 static float ds_avx2(float *dp, const float *p, const float *slope, int64_t n)
+{
+    return ds_body(dp, p, slope, n);
+}
+
+/* Computes p and ds of query r of the tile from its products s and dp with n_keys keys, and writes
+ * them as BF16 to row r of me->p and me->ds. Keys after the query get zeros. */
+static void grad_row(grad_head *me, const grad_tile *t, int64_t r, float *s, float *dp,
+                     int64_t n_keys)
+{
+    int64_t i = t->pos + r - t->first, lo = osh_first_key(t->at, t->pos + r) - t->first;
+    uint16_t *p = me->p + r * t->wide, *ds = me->ds + r * t->wide;
+
+    float share = osh_attention_grad_row(&me->rule, s, me->slope, i, n_keys, lo);
+    me->to_sink -= (double)share * ds_avx2(dp + lo, s + lo, me->slope + lo, i + 1 - lo);
+    memset(dp, 0, (size_t)lo * sizeof *dp);
+    memset(dp + i + 1, 0, (size_t)(n_keys - i - 1) * sizeof *dp);
+    osh_from_f32(p, OSH_BF16, s, n_keys), osh_from_f32(ds, OSH_BF16, dp, n_keys);
+    memset(p + n_keys, 0, (size_t)(t->wide - n_keys) * sizeof *p);
+    memset(ds + n_keys, 0, (size_t)(t->wide - n_keys) * sizeof *ds);
+}
+
+/* Computes p and ds of queries [r, r + m) of the tile, and dq of these queries. */
+static void grad_band(grad_head *me, const grad_tile *t, int64_t r, int64_t m)
+{
+    int64_t Dh = t->at->head_dim, each = osh_pairs_panel(Dh), skip = t->first / SIDE * each;
+    int64_t n = osh_pairs_pad(t->pos + r + m - t->first);
+    osh_pairs_b keys = {me->keys + skip, n / SIDE, Dh, each};
+    osh_pairs_b values = {me->values + skip, n / SIDE, Dh, each};
+    osh_pairs_b columns = {me->key_columns + t->first / 2 * SIDE, me->D / SIDE, n,
+                           osh_pairs_panel(me->L)};
+
+    osh_pairs_product(me->s, n, osh_pairs_rows(me->band, t->q + r * t->ld, t->ld, m, Dh), m, keys);
+    osh_pairs_product(me->dp, n, osh_pairs_rows(me->band, me->dy + r * Dh, Dh, m, Dh), m, values);
+    for (int64_t i = 0; i < m; i++) grad_row(me, t, r + i, me->s + i * n, me->dp + i * n, n);
+    osh_pairs_a ds = {me->ds + r * t->wide, t->wide, OSH_PAIRS_STEP, t->wide * SIDE};
+    osh_pairs_product(me->dq, me->D, ds, m, columns);
+}
+
+/* Adds the product of a [Dh, n], in packed blocks, and x [n, wide] to columns [first, first + wide)
+ * of `to` [D, L]. x is me->p or me->ds. */
+static void grad_tile_add(grad_head *me, const grad_tile *t, float *to, const uint32_t *a,
+                          const uint16_t *x)
+{
+    int64_t Dh = t->at->head_dim, each = osh_pairs_panel(t->n);
+    osh_pairs_b b = {me->panels, t->wide / SIDE, t->n, each, true};
+
+    osh_pairs_pack_columns(me->panels, x, t->wide, t->wide, t->n);
+    for (int64_t d = 0; d < Dh; d += BAND) {
+        int64_t m = osh_min64(BAND, Dh - d);
+        osh_pairs_product(me->s, t->wide, osh_pairs_packed(a + d / SIDE * each, t->n), m, b);
+        for (int64_t i = 0; i < m; i++)
+            osh_pairs_add(to + (d + i) * me->L + t->first, me->s + i * t->wide, t->wide);
+    }
+}
+
+/* ---- one head ---- */
+
+/* Computes dq of head h for the queries of sample s, and adds to me->dk, me->dv and me->to_sink. */
+static void grad_of_head(grad_head *me, const osh_grad_args *a, const osh_tile *s, int64_t h)
+{
+    const osh_attention_attr *at = a->attr;
+    int64_t Dh = at->head_dim, wide = osh_width(a->in[0]);
+    grad_tile t = {.at = at, .ld = wide};
+
+    for (t.pos = 0; t.pos < s->n; t.pos += QUERIES) {
+        int64_t row = s->row + t.pos, first = osh_first_key(at, t.pos);
+        t.n = osh_min64(QUERIES, s->n - t.pos);
+        t.first = first - first % OSH_PAIRS_STEP;
+        t.wide = osh_pairs_pad(t.pos + t.n - t.first);
+        t.q = osh_elem(a->in[0], row * wide + h * Dh);
+        for (int64_t r = 0; r < t.n; r++)
+            osh_from_f32(me->dy + r * Dh, OSH_BF16,
+                         (const float *)a->dout[0]->data + (row + r) * wide + h * Dh, Dh);
+        pack_head_turned(me->q_t, me->turned, t.q, wide, t.n, Dh);
+        pack_head_turned(me->dy_t, me->turned, me->dy, Dh, t.n, Dh);
+        for (int64_t r = 0; r < t.n; r += BAND) {
+            int64_t m = osh_min64(BAND, t.n - r);
+            grad_band(me, &t, r, m);
+            for (int64_t i = 0; i < m; i++)
+                osh_attention_grad_give(a, 0, me->dq + i * me->D, row + r + i, 1, h * Dh);
+        }
+        grad_tile_add(me, &t, me->dv, me->dy_t, me->p);
+        grad_tile_add(me, &t, me->dk, me->q_t, me->ds);
+    }
+}
+
+/* Writes x [D, L], the transposed gradient of n keys or values, to the gradient of in[k]. */
+static void give_turned(grad_head *me, const osh_grad_args *a, int k, const float *x,
+                        const osh_tile *s, int64_t at)
+{
+    int64_t Dh = ((const osh_attention_attr *)a->attr)->head_dim;
+    for (int64_t r = 0; a->din[k] && r < s->n; r++) {
+        for (int64_t d = 0; d < Dh; d++) me->dq[d] = x[d * me->L + r];
+        osh_attention_grad_give(a, k, me->dq, s->row + r, 1, at);
+    }
+}
+
+static osh_status pairs_attention_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const pairs_attention_job *j = user;
+    const osh_grad_args *a = j->a;
+    const osh_attention_attr *at = a->attr;
+    const osh_tile *s = &j->seq[chunk / at->n_kv_heads];
+    int64_t Dh = at->head_dim, kv = chunk % at->n_kv_heads, group = at->n_heads / at->n_kv_heads;
+    int64_t ld = osh_width(a->in[1]), from = s->row * ld + kv * Dh;
+    const uint16_t *k = osh_elem(a->in[1], from), *v = osh_elem(a->in[2], from);
+    grad_head me;
+
+    (void)cx;
+    int64_t words = grad_head_place(&me, NULL, Dh, j->longest);
+    grad_head_place(&me, j->room + worker * words, Dh, j->longest);
+    me.rule = osh_score_rule_of(at);
+    pack_head_rows(me.keys, k, ld, s->n, osh_pairs_pad(s->n), Dh);
+    pack_head_rows(me.values, v, ld, s->n, osh_pairs_pad(s->n), Dh);
+    osh_pairs_pack_apart(me.key_columns, osh_pairs_panel(me.L), k, ld, Dh, s->n);
+    memset(me.dk, 0, (size_t)(me.D * me.L) * sizeof *me.dk);
+    memset(me.dv, 0, (size_t)(me.D * me.L) * sizeof *me.dv);
+    osh_pairs_begin();
+    for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
+        me.to_sink = 0;
+        if (a->in[3]) osh_load_weight(&me.rule.sink, a->in[3], h, 1, a->in[0]->dtype);
+        grad_of_head(&me, a, s, h);
+        osh_grad_add(a->din[3], h, me.to_sink);
+    }
+    osh_pairs_end();
+    give_turned(&me, a, 1, me.dk, s, kv * Dh);
+    give_turned(&me, a, 2, me.dv, s, kv * Dh);
+    return OSH_OK;
+}
+
+osh_status osh_pairs_attention_grad(osh_ctx *cx, const osh_grad_args *a, const osh_tile *seq,
+                                    int64_t n_seqs, int64_t longest)
+{
+    osh_status rc = OSH_OK;
+    const osh_attention_attr *at = a->attr;
+    int64_t together = a->din[3] ? 1 : n_seqs;
+    pairs_attention_job j = {.a = a, .longest = longest};
+    size_t bytes = osh_pairs_attention_grad_scratch(at->head_dim, longest, osh_threads(cx));
+
+    if (!(j.room = osh_alloc(cx, bytes))) OSH_TRY(OSH_E_NOMEM);
+    for (int64_t s = 0; s < n_seqs; s += together) {
+        j.seq = seq + s;
+        OSH_TRY(osh_parallel_for(cx, together * at->n_kv_heads, pairs_attention_chunk, &j));
+    }
+done:
+    osh_free(cx, j.room);
+    return rc;
+}
+
+size_t osh_pairs_attention_grad_scratch(int64_t Dh, int64_t longest, int n_threads)
+{
+    grad_head any;
+    return (size_t)(n_threads * grad_head_place(&any, NULL, Dh, longest)) * sizeof(uint32_t);
+}
