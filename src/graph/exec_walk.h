@@ -49,7 +49,7 @@ struct osh_walk {
     /* True on a device: outputs do not reuse the memory of inputs, and values that the caller
      * brought exist until all nodes have run. */
     bool on_device;
-    /* True if the walk is for one sample, and the values in s.keep exist for the whole batch. */
+    /* True if the walk is for one sample. The values in s.keep then exist for the whole batch. */
     bool lane;
     int route; // on a device: router output for which the rows of each expert are listed; -1: none
     int *last;         // own [values of s.of]: last node that runs and reads the value; -1: none
