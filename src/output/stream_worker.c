@@ -3,10 +3,10 @@
  *   worker:  take a band | read | compute (on all threads of the program) | join | write
  *       or:  take a band to search (held.h) | read | search for the largest magnitude
  *
- * "join" adds the band to the checksum of its tensor. The workers do this in the order of the
- * bands: each waits for its turn (turns.h). The bytes after the last whole block (of the file
- * system) of a band are written with the next band, so all of a tensor except its ends is written
- * in whole blocks. */
+ * "join" adds the band to the checksum of its tensor. The workers join in the order of the bands:
+ * each waits for its turn (turns.h). Tensors are written in whole blocks of the file system, except
+ * at both ends. For this, the bytes of a band after its last whole block are written with the next
+ * band. */
 #include "output/stream_impl.h"
 
 #include <string.h>
@@ -25,8 +25,8 @@ typedef struct band {
     uint8_t *held;            // view: rows of the band in its slot
 } band;
 
-/* Returns the index of the Linear of the next tensor in `ids`. -1: some bands of the current tensor
- * are not taken yet, or the next tensor is no Linear. */
+/* Returns the index of the Linear whose bands are taken next. -1: some bands of the current tensor
+ * are not taken yet, or the next tensor in `ids` is no Linear. */
 static int stream_next_linear(const osh_stream *s)
 {
     const osh_plan *p = s->e->plan;
