@@ -1,7 +1,7 @@
 /* test_back.c - tests gradients through whole tiny models. Gradients must agree with finite
- * differences of the loss, over several ranges of nodes as over one range, and for a batch as for
- * its samples. Predicted bytes must be enough; on a GPU the arena has exactly these bytes. An op
- * without a gradient must be refused by name. */
+ * differences of the loss. They must not depend on the number of ranges of nodes, or on batches.
+ * The predicted bytes must be enough; on a GPU the arena has exactly these bytes. The error for an
+ * op without a gradient must name the op. */
 #include "graph/back.h"
 #include "math/pairs.h"
 #include "plain.h"
@@ -121,8 +121,8 @@ done:
     return rc;
 }
 
-/* Compares `got` with the finite difference of the loss when the weight moves by `step` along the
- * direction `way`. The F32 loss has errors of about 1e-6. */
+/* Moves the weight by `step` along the direction `way`, and compares `got` with the finite
+ * difference of the loss. The F32 loss has errors of about 1e-6. */
 static bool gradient_agrees(model *m, int weight, const float *way, double got, double step,
                             double *want)
 {
@@ -141,9 +141,9 @@ static bool gradient_agrees(model *m, int weight, const float *way, double got, 
     return fabs(got - *want) <= 0.01 * fabs(got) + 2e-5 / step;
 }
 
-/* Checks the gradient dw of a weight along dw / |dw|, or along the sign of dw, in which small
- * elements count as much as large ones. Several step lengths are tried, because a long step may
- * make a router choose other experts, which a gradient does not predict. */
+/* Checks the gradient dw of a weight along dw / |dw|. If `sign` is true, checks it along the signs
+ * of dw, so that small elements count as much as large ones. Tries several step lengths, because
+ * after a long step a router may choose other experts, which a gradient does not predict. */
 static void check_weight(model *m, int weight, bool sign)
 {
     const osh_tensor *d = m->dw[weight];

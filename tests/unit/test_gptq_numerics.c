@@ -1,5 +1,5 @@
-/* test_gptq_numerics.c - tests GPTQ on extreme Hessians: GPTQ ends, reports its fallback, returns
- * finite weights and codes, and the same bytes for any number of threads. */
+/* test_gptq_numerics.c - tests GPTQ on extreme Hessians. GPTQ must end, must report its fallback,
+ * and must return finite weights and codes. The bytes must not depend on the number of threads. */
 #include "base/rng.h"
 #include "modifiers/recipe.h"
 #include "plain.h"

@@ -1,5 +1,6 @@
-/* test_mix.c - tests data sets with shares: their texts, the order of the samples, limits, lists
- * with one value for each data set, and errors. */
+/* test_mix.c - tests mixes of several data sets, which each have a share of the samples: the texts
+ * of options, the order of the samples, limits, lists with one value for each data set, and
+ * errors. */
 #include "dir_fixture.h"
 #include "data/mix.h"
 #include "torture.h"
@@ -8,7 +9,7 @@
 
 enum { MOST = 4 };
 
-typedef struct job { // a mix of the files of a test; the words are views
+typedef struct job { // a mix of the files of a test; all strings are views
     char *sets[MOST], *splits[MOST];
     size_t n, n_splits;
     osh_dataset_options opt;
