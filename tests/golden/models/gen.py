@@ -4,9 +4,8 @@ attention.
 Weights and token ids come from the counter RNG of src/base/rng.h, so that only configurations and
 results are stored:
   <case>.json      config.json, names and shapes of the tensors, lengths of the samples
-  <case>.npy       f32 logits [tokens of the first LOGIT_SAMPLES samples, vocab] of the F32
-  checkpoint <case>.nll.npy   f32 [4, scored tokens]. Rows: BF16 weights computed in f32; BF16
-  weights computed
+  <case>.npy       f32 logits [tokens of the first LOGIT_SAMPLES samples, vocab] of the F32 model
+  <case>.nll.npy   f32 [4, scored tokens]. Rows: BF16 weights computed in f32; BF16 weights computed
                    in bf16; F16 weights computed in f32; F16 weights computed in f16
 Run: python gen.py [CASE...] (torch, transformers, safetensors, numpy). The script asserts that each
 case tests a feature that changes the logits.

@@ -3,8 +3,8 @@
 usage: python gen.py [CASE...]      (in an environment with compressed-tensors, llmcompressor,
                                     safetensors, torch, transformers)
 
-<case>.safetensors   weight_packed (I32) of every quantized module, under the names of LLM
-Compressor MANIFEST.json        versions, and the number of codes of each case
+<case>.safetensors   weight_packed (I32) of every quantized module, with LLM Compressor's names
+MANIFEST.json        versions, and the number of codes of each case
 
 Weights and tokens are those of a case of tests/golden/models, in F32. The scheme is 4 bits in
 groups of 8, symmetric; the pipeline is basic. For Falcon, LLM Compressor writes dense weights and
