@@ -1,10 +1,11 @@
-# help.sh - help on one screen, topics, "did you mean", completion from the option tables, and the
-# lines of doctor about program and machine.
+# help.sh - tests the help texts, topics, "did you mean", the completion of command lines, and the
+# lines of `oneshot doctor` about program and machine.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 
-# One screen has 48 lines of 80 columns, and a command has three examples, whose flags it has.
+# A help text fits on one screen of 48 lines and 80 columns. A command has three examples, with
+# flags that the command has.
 "$ONESHOT" --help >usage
 "$ONESHOT" | cmp - usage
 "$ONESHOT" help | cmp - usage
@@ -50,7 +51,8 @@ grep -q '^--group-size N$' list
 "$ONESHOT" help all eval >list
 grep -q -- '^  --per-token ' list
 
-# Topics and schemes: one screen each, in any case. Their commands, recipes and flags exist.
+# The texts of topics and schemes fit on one screen. Their names are accepted in upper and lower
+# case. The commands, recipes and flags in them exist.
 "$ONESHOT" help topics >topics
 n=0
 "$ONESHOT" help schemes | awk '$2 == "weights" {print $1}' >schemes
@@ -140,7 +142,8 @@ completed 'bash' completion ba
 completed 'gptq' help gp
 completed '--group-size' help --group
 completed '' --seed some
-# The modules are those of the model on the command line. The value of another flag is no model.
+# Completion offers the modules of the model on the command line. The value of another flag is not
+# taken as the model.
 ln -s "$model" 'the model'
 ln -s "$ONESHOT" oneshot
 PATH=$PWD:$PATH

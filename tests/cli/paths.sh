@@ -1,6 +1,6 @@
-# paths.sh - if a flag names a path for writing, the path must not be an input or a file of another
-# program, under any name. Otherwise the job is refused before any write. A flag that is no list
-# takes one value. Takes 3 s of processor time.
+# paths.sh - a job is refused before any write if a path for writing is an input or a file of
+# another program, under any name. A flag that is not a list accepts only one value. The test takes
+# 3 s of processor time.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

@@ -1,5 +1,5 @@
-# ranks.sh - the same command under mpirun. Jobs without data give the same files for any number of
-# ranks, also after kill -9 of any rank and a resume with another number. Ranks that differ, or that
+# ranks.sh - runs jobs without data under mpirun. Any number of ranks gives the same files, also
+# after kill -9 of any rank and a resume with another number of ranks. Ranks that differ, or that
 # fail, end the job with one message.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"

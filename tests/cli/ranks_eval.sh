@@ -1,5 +1,5 @@
-# ranks_eval.sh - eval and verify under mpirun: windows and tensors are divided among ranks, and
-# figures, files and findings are those of one process.
+# ranks_eval.sh - runs eval and verify under mpirun. Windows and tensors are divided among ranks.
+# Numbers, files and findings are the same as with one process.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 fail() { echo "$1"; [ ! -e log ] || cat log; exit 1; }
@@ -50,7 +50,8 @@ for what in "out --model $docs" "damaged --model $docs" "damaged --json" "$docs"
     done
 done
 
-# the budget of a node: all ranks refuse the same budget, and the smallest one is enough
+# All ranks of a node share its budget. All refuse the same budget, and the smallest budget is
+# enough.
 if start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory 2MiB >log 2>&1; then fail "2 MiB are enough"; fi
 [ "$(grep -c '^oneshot: ' log)" = 1 ] || fail "wanted one message"
 least=$(grep -oE 'would do is --host-memory [0-9]+' log | grep -oE '[0-9]+$')

@@ -1,6 +1,6 @@
-# replaced.sh - during a run, the directory that it writes, one of its files or its final name is
-# removed, moved or replaced. The run reports the change and fails; the new files are not touched.
-# SIGSTOP stops the run during the change, so the test does not depend on time.
+# replaced.sh - removes, moves or replaces the directory that a run writes, one of its files, or the
+# directory with its final name. The run reports the change, fails, and does not touch the new
+# files. SIGSTOP stops the run during the change, so the test does not depend on time.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}

@@ -1,6 +1,7 @@
-# verify_methods.sh - for every method, verify finds codes that are all 0, a row of codes in another
-# order, codes with the opposite sign, and scales that are twice as large, each in another Linear,
-# with rewritten checksums. verify finds no fault in the unchanged output.
+# verify_methods.sh - tests verify with outputs of every method. Faults are made in several Linears:
+# codes that are all 0, a row of codes in another order, codes with the opposite sign, and scales
+# that are twice as large. The checksums are rewritten. verify finds each fault, and finds no fault
+# in the unchanged output.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=256 intermediate=256 heads=2 kv=2 layers=2 vocab=256 samples=8 tokens=64
