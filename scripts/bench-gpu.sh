@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# bench-gpu.sh - GPTQ with 4 bits in groups of 128 on a GPU, on random weights of the shapes of
-# Llama-3-8B or Qwen3-30B-A3B. It measures the time per layer with two models of few layers and
-# computes that of the whole model, or measures one model; compares each phase with the products
-# that the GPU sustains and with the estimate of oneshot plan; and times the reference algorithm of
-# PyTorch on one layer (scripts/bench_gpu_peer.py). If OUT has a peak.json, it is used.
+# bench-gpu.sh - measures GPTQ with 4 bits in groups of 128 on a GPU, on random weights with the
+# shapes of Llama-3-8B or Qwen3-30B-A3B. It measures two models of few layers, and computes the time
+# per layer and the time of the whole model; or it measures one model. It compares each phase with
+# the highest rate of matrix products of the GPU, and with the estimate of oneshot plan. It also
+# times the reference algorithm of PyTorch on one layer (scripts/bench_gpu_peer.py). If OUT has a
+# peak.json, the script uses it instead of measuring the rates.
 #
 # Usage: scripts/bench-gpu.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --device cuda[:N]    cuda      --layers "A B"  "2 6"     of the two models, or of one
@@ -53,7 +54,7 @@ for n in $layers; do
         "$oneshot" "${job[@]}" --device "$device" --output "$out/output" --progress none >"$out/$target.$n.log" 2>&1 ||
             { tail -20 "$out/$target.$n.log" >&2; exit 1; }
         [ -z "$device_model" ] || "$oneshot" plan "${job[@]}" --device-model "$device_model" --json >"$out/$target.$n.plan.json" 2>>"$out/$target.$n.log" ||
-            rm "$out/$target.$n.plan.json" # a GPU of the file's owner, which the table of models lacks
+            rm "$out/$target.$n.plan.json" # the table of GPUs lacks this GPU
         cp "$out/output/oneshot-report.json" "$out/$target.$n.json"
     done
 done
@@ -103,12 +104,12 @@ for target in sys.argv[4].split():
     print(f"{'phase':12}" + (f"{few:>10}{many:>10}{'a layer':>12}{whole:>10}" if two else f"{many:>10}")
           + f"{'TFLOP/s':>10}{'of peak':>9}" + (f"{'planned':>10}" if planned else ""))
     for phase in b:
-        # of a layer, or of the model
+        # seconds of a layer, or of the model
         each = (b[phase] - a.get(phase, 0)) / (many - few) if two else b[phase]
         if b[phase] < 0.005 and phase != "total":
             continue
         if phase == "solve":
-            solves[target] = each if two and each > 0 else b[phase] / many  # a short time may be noise
+            solves[target] = each if two and each > 0 else b[phase] / many  # <= 0: the time is noise
         g = (fb.get(phase, 0) - fa.get(phase, 0)) / (many - few) if two else fb.get(phase, 0)
         rate = f"{g / each / 1e3:10.3g}{g * 1e9 / each / peak['gpu_bf16_flops']:9.2f}" if g and each > 0 else f"{'':19}"
         plan = ""

@@ -17,9 +17,9 @@
 #                        default the peer's
 #   --text FILE          plain text: the perplexity of the outputs, on --windows N (128) of --length
 #                        after the first --first-window N (0)
-# If it is interrupted, it prints the results so far. The same command continues from OUT; another
-# one starts anew. Needs GNU time and python3. Leave the machine alone during the run: other work on
-# it changes the figures.
+# If the script is interrupted, it prints the results so far. The same command continues with the
+# files of OUT; a different command starts from the beginning. Needs GNU time and python3. Do not
+# use the machine during the run, because other work changes the times.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 samples=128 length=512 runs=3 oneshot=$here/../build/release/oneshot windows=128 first_window=0 seconds=1
@@ -49,7 +49,7 @@ peer() { # arguments: the Python to run, then the arguments of bench_peer.py
     shift
     PYTHONPATH=${llama_cpp:+$llama_cpp/gguf-py} "$python" "$here/bench_peer.py" "$@"
 }
-same=() # flags of oneshot that also change the peaks
+same=() # flags of oneshot that the measurement of the peaks also gets
 for ((i = 0; i + 1 < ${#flags[@]}; i++)); do
     case ${flags[i]} in --threads | --isa) same+=("${flags[i]}" "${flags[i + 1]}") ;; esac
 done

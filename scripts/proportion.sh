@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# proportion.sh - GPTQ on mixtures of tiny experts: the time per batch and per Linear in models with
-# a thousand, ten thousand and forty thousand Linears. No work for one Linear depends on their
-# number, so the columns are constant.
+# proportion.sh - measures the time of GPTQ per batch and per Linear, in models with a thousand, ten
+# thousand and forty thousand Linears (tiny experts). The work for one Linear does not depend on the
+# number of Linears, so the columns of the table are constant.
 #
 # Usage: scripts/proportion.sh --make-model BINARY --out DIR [options] [-- flags of oneshot]
 #   --oneshot BINARY     build/release/oneshot

@@ -11,8 +11,8 @@ typedef struct osh_insertion {
     const osh_op *op;
     void *attr;  // own: attributes of the new node; NULL after the graph has taken them
     int weight;  // index of a weight of the graph; -1: none
-    /* Only if `behind` is false: index of an earlier insertion. The existing node then reads the
-     * output of that insertion, and no new node is made. -1: a new node is made. */
+    /* Only for an insertion before a node: index of an earlier insertion. The existing node then
+     * reads the output of that insertion, and no new node is made. -1: a new node is made. */
     int same_as;
 } osh_insertion;
 /* Inserts the nodes. `list` is sorted by the member `node`. Indices of values and weights stay

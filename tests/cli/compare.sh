@@ -109,7 +109,7 @@ refused 2 'has the logits of 255 tokens' eval --model W4A16 --reference ref "${d
 sed -i 's/"n_tokens": 255/"n_tokens": 256/; s/"hidden_size": 256/"hidden_size": 128/' ref/config.json
 refused 1 'hidden.weight' eval --model W4A16 --reference ref "${data[@]}"
 
-# The same command finishes an unfinished directory. Such a directory has no config.json.
+# An unfinished directory has no config.json. The command finishes it if it is repeated.
 rm ref/config.json
 : >ref/model.safetensors
 "$ONESHOT" eval --model "$docs" "${data[@]}" --save-logits ref >/dev/null

@@ -227,7 +227,8 @@ static void test_threads(void **state)
     }
 }
 
-/* Of several tensors, one has a value that is not finite. Only this tensor must be found. */
+/* Makes several tensors, one of which has a value that is not finite. Only this tensor must be
+ * found. */
 static void test_finite(void **state)
 {
     fixture *f = *state;

@@ -2,12 +2,13 @@
 """hub_server.py - emulates the Hugging Face Hub on two ports of the loopback: the Hub, and the host
 of its large files.
 
-Usage: hub_server.py MODEL_DIR LOG PORTS [HOST]     PORTS: a file that gets both port numbers; LOG:
-a file that gets a line per request; HOST: the name of the second host (127.0.0.1) A repository is
-FAULT/NAME, each with the files of MODEL_DIR; FAULT is its fault:
+Usage: hub_server.py MODEL_DIR LOG PORTS [HOST]     LOG: a file that gets a line per request; PORTS:
+                                                    a file that gets both port numbers; HOST: name
+                                                    of the second host (default 127.0.0.1)
+Repositories are named FAULT/NAME. Each has the files of MODEL_DIR, and FAULT is its fault:
   ok      nothing; branch main, also refs/pr/1       paged    the list of files in pages of two
   busy    429 to each first request
-  flaky   500 to each first request, and to the API
+  flaky   500 to each first request, also of the API
   cutone  the first range after the start ends early
   cut     every answer of a large file ends early    norange  the first does, and ranges are ignored
   slow    a byte at a time                           slower   larger pieces, for two at once
@@ -25,7 +26,7 @@ FAULT/NAME, each with the files of MODEL_DIR; FAULT is its fault:
   offset  another range than requested               junk     no JSON
   gone    is missing
   many    99,000 more files that no model has        over     8,200 more files of 2^50 bytes
-A data set wide/NAME has rows of 200,000 numbers. A repository FAULT/large is a config.json and a
+A data set wide/NAME has rows of 200,000 numbers. A repository FAULT/large has a config.json and a
 model.safetensors of 40 MiB of noise."""
 import copy
 import functools
@@ -166,7 +167,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                        "partial": fault == "part"}, X_Revision=COMMIT)
 
     def refuse(self, fault, key):
-        """Answers the request if the fault affects whole requests. Returns true if it has
+        """Answers the request if the fault is about whole requests. Returns true if the request is
         answered."""
         auth = self.headers.get("Authorization")
         if fault == "gone":
