@@ -65,7 +65,8 @@ static inline bool osh_walk_runs(const osh_walk *w, int node)
 }
 /* True if the node runs only on the rows of its expert. */
 bool osh_walk_is_routed(const osh_walk *w, int node);
-/* Three nodes that run as one kernel: two Linears, then their glu at first + OSH_GATED_GLU. */
+/* Three consecutive nodes that run as one kernel: two Linears, and at offset OSH_GATED_GLU their
+ * glu. */
 enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };
 /* Returns the storage of output k of a node.
  * OF_BATCH: the rows of the sample in a value of the whole batch.

@@ -162,7 +162,7 @@ int osh_graph_host_only(const osh_graph *g);
  * message. */
 osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkpoint *ck,
                                const char *why);
-/* True if the output of the node assigns tokens to experts (a router) */
+/* True if the node is a router: its output assigns tokens to experts. */
 bool osh_node_routes(const osh_node *n);
 /* Returns the description of the tensor (or part of a tensor) from which the weight is read
  * (parts.c). */

@@ -137,7 +137,7 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
 }
 
 /* For each node i, sets unit[i] to the module of the node's target; -1: the node has no target.
- * Nodes that must be in one subgraph have one target: that of the first such node with a target. */
+ * All nodes that must be in one subgraph get the target of the first of them that has one. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {

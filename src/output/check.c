@@ -31,7 +31,7 @@ struct check {
     int64_t at; // index in `order` of the tensor to whose checksum bytes are being added
     pthread_mutex_t lock;
     /* next: index in `order` of the first tensor of the next chunk.
-     * taken: bytes of this tensor that are in earlier chunks. */
+     * taken: number of bytes of this tensor that are in earlier chunks. */
     int64_t next, taken;
     /* Makes the threads add chunks to checksums in the order of the files; one ticket for each
      * chunk. */

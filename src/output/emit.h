@@ -12,7 +12,7 @@
 typedef struct osh_result { // result of a Linear
     double nmse, objective, nearest; // results of the solve; osh_linear_job describes these members
     osh_losses losses;
-    const char *fallback; // view: of a constant, or of the emitter; NULL: none
+    const char *fallback; // view: name of the method that replaced the modifier's; NULL: none
     bool done;
     /* True if an earlier run has solved the Linear. The output then has the codes, and the memory
      * has the weight of the source. */

@@ -46,8 +46,8 @@ static bool stream_has_room(const osh_stream *s, int linear)
            s->stays + osh_stream_stays(&s->e->plan->budget, linear) <= s->stays_most;
 }
 
-/* Waits for work. If a band must be searched for its largest magnitude, returns true and sets
- * *look. If false, a band can be rounded or copied, or no band is left. The caller holds the
+/* Waits for work. Returns true and sets *look if a band must be searched for its largest magnitude.
+ * Returns false if a band can be rounded or copied, or if no band is left. The caller holds the
  * lock. */
 static bool stream_wait_for_work(osh_ctx *cx, osh_stream *s, osh_held_band *look, osh_status *rc)
 {
@@ -62,7 +62,8 @@ static bool stream_wait_for_work(osh_ctx *cx, osh_stream *s, osh_held_band *look
 }
 
 /* Gets the next band. If the band must be searched for its largest magnitude, returns true and sets
- * *look. If false, *b is a band to round or copy; b->it is NULL if no band is left. */
+ * *look. Otherwise returns false and sets *b to a band to round or copy; b->it is NULL if no band
+ * is left. */
 static bool stream_take(osh_ctx *cx, osh_stream *s, band *b, osh_held_band *look,
                         osh_status *status)
 {

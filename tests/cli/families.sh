@@ -63,7 +63,7 @@ check qwen2_moe 19 2 -12
 check glm4_moe 7 2 18 # a dense layer, and a layer with 6 experts and a shared expert
 check deepseek_v2 7 2 18
 check deepseek_v3 8 2 18
-check llava 7 2 # The text models of vision models.
+check llava 7 2 # this line and some of the next lines: text models of vision models
 check gemma3_vision 7 3
 check gemma4_vision 9 2 1 # the towers stay dense
 check gemma4_moe 7 2 # the experts are not quantized: they are in one tensor

@@ -109,9 +109,9 @@ run() {
 answer() { "$ONESHOT" generate "$1" "$prompt" --chat --max-new-tokens 64; }
 if run --sample "$prompt" --host-memory 1MiB; then fail "1 MiB is enough for answers"; fi
 [ ! -e asked ] || fail "there is an output"
-[ "$SANITIZED" ] || grep -q 'where source and output answer --sample after the run' err || fail "$(cat err)" # its memory is larger
+[ "$SANITIZED" ] || grep -q 'where source and output answer --sample after the run' err || fail "$(cat err)" # a sanitizer needs more memory
 least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
-[ -z "$SANITIZED" ] || least=500MiB # a sanitizer keeps what the run has freed
+[ -z "$SANITIZED" ] || least=500MiB # a sanitizer keeps memory that the run has freed
 watch="$OSH_TOOLS/watch_memory watched" run --sample "$prompt" --host-memory "$least" || fail "$least: $(cat err)"
 read -r peak _ <watched
 [ "$SANITIZED" ] || [ "$peak" -le $((${least%MiB} << 20)) ] || fail "measured $peak, budget $least"
@@ -129,7 +129,7 @@ left = "".join("".join(line[:41] for line in lines[3:]).split()) # a long word m
 assert left == "".join(want["source"].split()), (left, want["source"])
 P
 cp said first
-run --sample "$prompt" # finished: the answers of the report
+run --sample "$prompt" # the run is finished, so the answers come from the report
 cmp <(sed 1d said) <(sed 1d first)
 run --sample "The option" # another prompt replaces them
 python3 -c 'import json; s = json.load(open("asked/oneshot-report.json"))["sample"]; assert s["prompt"] == "The option", s'

@@ -82,7 +82,7 @@ grep -qx 'bits       4.12 for a weight, with scales' one && grep -q '^loads in  
 grep -qx "  oneshot DIR --scheme NVFP4 --dataset chats.jsonl" one || fail "NVFP4 needs data"
 "$ONESHOT" plan --model "$model" --scheme NVFP4 >/dev/null 2>&1 && fail "NVFP4 needs no data"
 
-# Did you mean.
+# Tests suggestions for misspelled words.
 meant() { # arguments: part of the message, exit code, command line
     local code=0
     "$ONESHOT" "${@:3}" >stdout 2>stderr || code=$?
@@ -114,7 +114,7 @@ meant "completion wants one of bash, zsh or fish, or modules and a model, got 2 
 meant "nowhere" 1 completion modules nowhere
 meant "completion for 'csh': want bash, zsh or fish" 2 completion csh
 
-# Completion of command lines.
+# Tests the completion of command lines.
 "$ONESHOT" completion bash >bash.sh
 bash -n bash.sh
 complete_line() { # arguments: words of a command line; prints the completions of the last word

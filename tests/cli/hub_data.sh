@@ -113,7 +113,7 @@ refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
 
 # The run stays within --host-memory while it reads rows of 200,000 numbers. Such a row would take
 # 16 MB as a tree.
-most() { # arguments: MiB that the program may use (with python3's own at its start), command
+most() { # arguments: MiB that the command may use (python3 needs some of them), command
     local want=$1; shift
     python3 -c 'import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])

@@ -9,7 +9,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 most=1 # seconds of processor time, with one thread
 if [ "$SANITIZED" ]; then most=5; fi
-may_be=  # done: the command may finish before it stops
+may_be=  # "done" if the command may finish before the signal stops it, else empty
 stopped() { # arguments: label, words of the command, which must stop after the signal
     local code=0
     rm -f after

@@ -83,7 +83,7 @@ passes() { # arguments: label, job; it passes with the named budget, and not wit
     [ ! -e out ] && [ -z "$(ls -d out.oneshot-* 2>/dev/null)" ] || fail "a refused run left something: $(ls -d out*)"
     "$ONESHOT" "$@" --output out --host-memory "${least}MiB" --progress none >/dev/null || fail "not with $least MiB: $*"
     rm -rf out
-    "$ONESHOT" plan "$@" --json >plan.json # without a budget, its bytes are enough too
+    "$ONESHOT" plan "$@" --json >plan.json # the smallest budget of this plan is enough, too
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
     "$ONESHOT" "$@" --output out --host-memory "$least" --progress none >/dev/null || fail "not with $least bytes: $*"
     rm -rf out
@@ -149,7 +149,7 @@ for targets in "" "--sequential-targets Linear"; do
     [ "$least" -lt $((120000 * 64)) ] || fail "$least bytes beside a table of $((120000 * 128)) $targets"
     got=$(run --device-memory "$least" $targets)
     [ "$targets" ] || [ "$got" = "$whole" ] || fail "--device-memory $least changes the bytes"
-    # the size of a norm
+    # Linears may need up to 1024 bytes more than layers, for a norm.
     [ "$of_layers" = 0 ] || [ "$least" -le $((of_layers + 1024)) ] || fail "Linears need $least, layers $of_layers"
     of_layers=$least
 done

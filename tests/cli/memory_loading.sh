@@ -93,7 +93,7 @@ for flags in "--batch-size 4" "--mem-opt-level 1" "--sequential-targets Linear";
     least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
     [ -n "$least" ] || fail "no smallest budget: $(cat err)"
     "$ONESHOT" "${asked[@]}" --host-memory "${least}MiB" >got || fail "$least MiB will not do: $flags"
-    for less in 2 4 8; do # the base is measured: exact to 1 MiB
+    for less in 2 4 8; do # the measured base has an error of up to 1 MiB
         if "$ONESHOT" "${asked[@]}" --host-memory $((least - less))MiB 2>err >got; then fail "$less MiB less will do: $flags"; fi
     done
 done

@@ -77,7 +77,7 @@ P
 
 # The summary has at most 12 lines of 80 columns, breaks lines only between words, counts the rows
 # that are left out, and names a --host-memory that is enough.
-fits() { # arguments: those of plan; rows with scales, memory and the last line are there
+fits() { # arguments: those of plan; checks the rows with scales and memory, and the last line
     "$ONESHOT" plan "$@" >summary || fail "plan $*"
     awk 'length($0) > 80 || !/^[a-zA-Z ]/ { bad = 1 } END { exit bad || NR > 12 || NR < 8 }' summary &&
         grep -q '^quantized  ' summary && grep -q '^memory  .* the smallest --host-memory is [0-9.]*MB$' summary &&

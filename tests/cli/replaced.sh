@@ -62,8 +62,8 @@ for at in $half $late; do # before the seal, and during the seal
         rm -r o.oneshot-partial
     done
 
-    # The final name changes: of an output that is replaced, and of an output that does not exist
-    # yet.
+    # Another file or directory gets the final name: if the run replaces an output, and if the
+    # output does not exist yet.
     one --output o >/dev/null
     stopped $at --output o --overwrite
     mv o mine && mkdir o && echo mine >o/file

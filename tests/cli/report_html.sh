@@ -142,7 +142,7 @@ P
 # broken, and nothing is cut.
 gptq=(--model "$model" --dataset "$model/data/calibration.jsonl" --max-seq-length 64 --progress none)
 budget=60MB
-[ -z "$SANITIZED" ] || budget=1GB # a sanitizer keeps what the run has freed
+[ -z "$SANITIZED" ] || budget=1GB # a sanitizer keeps memory that the run has freed
 "$ONESHOT" "${gptq[@]}" --scheme W4A16 --quality best --num-calibration-samples 8 --output best --host-memory $budget \
     --checkpoint half=model.layers.2.mlp.down_proj --sample "The program" >/dev/null
 "$ONESHOT" "${gptq[@]}" --scheme W4A16 --num-calibration-samples 2 --target-bits 4.5 --output mixed >/dev/null

@@ -42,7 +42,7 @@ echo "same bytes"
 
 p=$(ppl out.alone)
 close "$dense" "$p" 0.25 || fail "perplexity $dense became $p"
-few=(--max-windows 6) # its rotations by matrices take most of the time of a run
+few=(--max-windows 6) # rotations by matrices take most of the time of eval
 d=$(ppl "$model" "${few[@]}") p=$(ppl out.gptq "${few[@]}")
 close "$d" "$p" 9 || fail "perplexity $d became $p with 4 bits"
 mkdir noise && cp out.alone/{model.safetensors,tokenizer*} noise/ && cp "$model/config.json" noise/

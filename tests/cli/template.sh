@@ -59,7 +59,7 @@ same(flags, {"kind1": {"from": "first_k_dense_replace"}})
 same(join_kinds([[a], [a]], rule, {}), [a])
 same(join_kinds([[a], [b], [b], [a]], rule, {}), None)
 
-# The small config.json.
+# Tests the small config.json.
 raw = {"hidden_size": 4096, "num_hidden_layers": 6, "num_attention_heads": 32, "vocab_size": 9, "intermediate_size": 5,
        "layer_types": types + types[:2], "rms_norm_eps": 1e-6, "torch_dtype": "bfloat16", "residual_multiplier": 1.0}
 small, found, changed = make_small(raw, dict(raw, num_key_value_heads=8, sliding_window=4096, bos_token_id=5))

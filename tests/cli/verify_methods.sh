@@ -29,7 +29,7 @@ fault() { # arguments: part of the message, arguments of st_edit; found with the
     done
 }
 recipe() { # arguments: name, modifiers
-    case "$SANITIZED $1" in # with sanitizers, each modifier once
+    case "$SANITIZED $1" in # with sanitizers, each modifier is tested once
     "1 gptq" | "1 wanda_rtn" | "1 wanda_asym" | "1 wanda_ada" | "1 sparse_gptq" | "1 magnitude_rtn" | "1 power") return 0 ;;
     esac
     printf 's_stage:\n  s_modifiers:\n' >$1.yaml

@@ -50,7 +50,7 @@ def refused(status, part, call):
     else:
         raise AssertionError("was taken")
 
-# The list of the wheel.
+# Checks the list of files in the wheel.
 site = pathlib.Path("site")
 rows = list(csv.reader(open(next(site.glob("*.dist-info")) / "RECORD")))
 assert {r[0] for r in rows} == {str(p.relative_to(site)) for p in site.rglob("*") if p.is_file() and p.suffix != ".pyc"}
@@ -118,7 +118,7 @@ for name in loaded() - before:
     if name.name.split(".so")[0] in ours or "openblas" in name.name: # libgfortran.so.5.0.0
         assert name.parent == (site / "oneshot/lib").resolve(), name
 
-# The other jobs, and refusals.
+# Tests the other jobs, and calls that are refused.
 assert o.plan(model, scheme="W4A16")["memory"]
 pathlib.Path("more.jsonl").write_text(open(data).read())
 sets = o.plan(model, recipe, {data: None, pathlib.Path("more.jsonl"): 0.25}, **few)["data_sets"]

@@ -38,7 +38,7 @@ check() { # arguments: steps, flags; prints the table
 finds() { grep -Eq -- "$1" out/summary.txt || fail "without '$1': $(cat out/summary.txt)"; }
 verdicts() { awk '/^[a-z]/ { print $1, $2 }' out/summary.txt | paste -sd, -; }
 
-# All steps but the sanitizer, which comes last here.
+# Runs all steps except disk and sanitizer, which the last part of this test runs.
 order="env mma kernels wide gpu_ops llama qwen whole model budgets resume linear"
 if [ "$SANITIZED" ]; then order="env mma wide"; fi # slow under sanitizers, and it runs the same code
 PROGRAM=$PLAY_BATCHES check "$order" --samples 2 --tokens 16 --results home.tgz -- --threads 1 || fail "$(cat table)"

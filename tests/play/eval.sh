@@ -25,8 +25,7 @@ for scheme in W4A16 FP8_DYNAMIC; do
 done
 ln -s "$model" dense
 jobs=(dense FP8_DYNAMIC "W4A16 --reference dense")
-if [ "$SANITIZED" ]; then jobs=(); fi # with sanitizers no variants, because they do not change a
-                                      # number
+if [ "$SANITIZED" ]; then jobs=(); fi # builds with sanitizers are slow and give the same numbers
 for job in "${jobs[@]}"; do
     name=${job// /.}
     # with only 4 short windows the noise is larger than the tolerance

@@ -102,7 +102,7 @@ OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" "${disk[@]}" --num
 host=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$host" -ge "$least" ] || host=$least
-host=$((host + (256 << 10))) # the program's base size differs by this between processes
+host=$((host + (256 << 10))) # the program's base size differs by up to 256 KiB between processes
 [ -n "$SANITIZED" ] || [ "$(run "lazy=1" "${disk[@]}" --num-workers 5 --host-memory "$host")" = "$want" ] ||
     fail "--host-memory $host: other bytes" # a sanitizer's own memory makes the base unknown
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 2 --json >plan.json

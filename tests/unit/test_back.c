@@ -253,9 +253,9 @@ static void places_do_not_matter(void **state)
 }
 
 /* Checks that the values and gradients of the longest sample take no more bytes than predicted,
- * with exact and with rough matrix products. The prediction is for the kind that needs more
- * scratch. On a CPU with instructions for BF16 pairs, exact matrix products of Mixtral need
- * less. */
+ * with exact and with rough matrix products. The prediction is for the kind of products that needs
+ * more scratch. On a CPU with instructions for BF16 pairs, the exact products of Mixtral need less
+ * scratch than the rough ones. */
 static void the_peak_is_kept(void **state)
 {
     (void)state;

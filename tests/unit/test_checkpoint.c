@@ -301,7 +301,7 @@ static void test_side_files(void **state)
 
     names = NULL;
     snprintf(to, sizeof to, "%s/merges.txt",
-             f->dir); // a hub cache has such links if a blob was deleted
+             f->dir); // a hub cache has a link without target if a blob was deleted
     assert_int_equal(symlink("gone", to), 0);
     assert_int_equal(osh_checkpoint_side_files(f->cx, &names, &n, ck), OSH_E_IO);
     assert_non_null(strstr(osh_error_text(f->cx), "merges.txt"));

@@ -193,8 +193,8 @@ static void shares_of_passes(void **state)
     osh_ctx_free(cx);
 }
 
-/* The estimate learns from measured times. Ten equal subgraphs: observe has 3 times the work of
- * propagate, but takes 9 times as long. */
+/* The estimate learns from measured times. In each of ten equal subgraphs, observe has 3 times the
+ * work of propagate, but takes 9 times as long. */
 static void pace_learns(void **state)
 {
     osh_cost cost[11] = {0};

@@ -150,7 +150,7 @@ static void test_errors_name_the_file_and_its_line(void **state)
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/b.json row 2");
 }
 
-/* Sequences that are not UTF-8, in every format. */
+/* Refuses sequences of bytes that are not UTF-8, in every format. */
 static void test_sequences_that_are_no_utf8(void **state)
 {
     fixture *f = *state;

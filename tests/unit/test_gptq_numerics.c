@@ -214,7 +214,7 @@ static void dead_columns_are_zero(void **state)
     }
 }
 
-/* The normal damping is enough for rank-deficient Hessians. For worse ones the damping is
+/* The normal damping is enough for rank-deficient Hessians. For worse Hessians the damping is
  * multiplied by 10 until it is enough. */
 static void deficient_ones_are_solved(void **state)
 {

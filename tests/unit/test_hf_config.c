@@ -1,5 +1,5 @@
-/* test_hf_config.c - tests config.json: its values must equal those that transformers reads; and
- * errors. */
+/* test_hf_config.c - tests the reader of config.json. The values must equal the values that
+ * transformers reads. Invalid files must be refused. */
 #include <math.h>
 #include <stdio.h>
 

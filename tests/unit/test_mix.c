@@ -162,7 +162,7 @@ static void test_lists(void **state)
     assert_ok(j.f->cx, job_try(j.f->cx, &j));
 }
 
-/* A directory whose name ends with a number is found, and a share comes after the whole name. */
+/* A directory may have a name that ends with a number, as d:0.3. A share follows the whole name. */
 static void test_names(void **state)
 {
     job j = job_of(*state, 2, "d:0.3", "b.jsonl", NULL);
