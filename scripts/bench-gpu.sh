@@ -7,19 +7,20 @@
 # peak.json, the script uses it instead of measuring the rates.
 #
 # Usage: scripts/bench-gpu.sh --build DIR --out DIR [options] [-- flags of oneshot]
-#   --device cuda[:N]    cuda      --layers "A B"  "2 6"     of the two models, or of one
-#   --samples N          512       --tokens N      2048      of a sample
+#   --device cuda[:N]    cuda
+#   --layers "A B"       "2 6": numbers of layers of the two models, or of the only model
+#   --samples N          512       --tokens N      2048: tokens of a sample
 #   --like NAME          llama-3-8b, or qwen3-30b-a3b: sets the defaults of the next three
 #   --shape "..."        hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000      (llama-3-8b)
 #                        hidden=2048 intermediate=768 heads=32 kv=4 head_dim=128 experts=128 topk=8
 #                        vocab=32000      (qwen3-30b-a3b)
-#   --whole N            32, or 48: layers of the model
+#   --whole N            32, or 48: number of layers of the whole model
 #   --targets "..."      "LlamaDecoderLayer Linear", or "Qwen3MoeDecoderLayer Linear"
-#   --seconds S  5       of each peak
-#   --device-model NAME  whose estimate is printed     (default: by the GPU's name, or none)
-#   --peer-python FILE   Python with torch, and triton for its faster loop. If llmcompressor is
-#                        installed, its own loops are timed, too; those re-enacted op for op are
-#                        always timed.
+#   --seconds S          5: seconds to measure each rate
+#   --device-model NAME  the GPU whose estimate is printed     (default: by the GPU's name, or none)
+#   --peer-python FILE   Python with torch, and with triton for the faster loop. The loops of
+#                        bench_gpu_peer.py are always timed. If llmcompressor is installed, its own
+#                        loops are timed, too.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build= out= device=cuda layers="2 6" samples=512 tokens=2048 whole= seconds=5 peer_python= side=8192

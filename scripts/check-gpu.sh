@@ -6,9 +6,9 @@
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
 #   --steps "A B"        of: env build mma kernels wide gpu_ops llama qwen whole model budgets
-#                        resume linear sanitizer disk bench (default: all but the last two, in this
-#                        order; no build with --build-dir); several calls may share the steps: the
-#                        table grows
+#                        resume linear sanitizer disk bench (default: all except disk and bench, in
+#                        this order; with --build-dir also without build). Several calls may share
+#                        the steps: each call adds its rows to the table.
 #   --results FILE.tgz   gets the important files, 1 MB: the table, figures, reports, the end of
 #                        each log of a failure
 #   --scale N            1: divides the widths of all synthetic models and ops; above 1 they have
@@ -18,8 +18,8 @@
 #   --lib-dir DIR        shared libraries that this machine lacks      (default: BUILD/lib if it
 #                        exists)
 #   --device cuda[:N]    cuda      --time-limit S  seconds for all steps
-#   --samples N          64, --tokens N  64: of docs-llama-3m, four times as many of each for
-#                        budgets, disk and resume
+#   --samples N          64, --tokens N  64: samples, and tokens of a sample, for docs-llama-3m;
+#                        four times as many of each for budgets, disk and resume
 #   --peer-python FILE   Python with torch, for the peer of the benchmark      (default: python3 if
 #                        it has torch)
 #   --pack FILE          needs no GPU: packs the files of --build-dir that a machine without

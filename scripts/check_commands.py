@@ -6,8 +6,9 @@ A command is a line of a code block that begins with a program or a script. test
 runs all blocks ```sh except ```sh elsewhere (run_page.py). tests/examples/commands.sh runs the
 commands of oneshot in indented blocks, in a directory with small files for the names that the pages
 use: DIR is a model, calib.jsonl is data, and OUT is an output. NOT_RUN lists the commands that
-neither script runs. A row of NOT_RUN that is on no page is an error, too. Usage: check_commands.py
-[--run]      --run: runs the commands of oneshot, in such a directory"""
+neither script runs. A row of NOT_RUN that is on no page is an error, too.
+
+Usage: check_commands.py [--run]      --run: runs the commands of oneshot, in such a directory"""
 import pathlib
 import re
 import shutil

@@ -7,7 +7,9 @@ directory must exist. Links: the anchor of a link must be a heading of its page.
 link to each page of docs/. Flags: --words must be flags of oneshot, or of the program with which
 the line or code span starts. Names: osh_* and OSH_* must be words of src/, include/ or cmake/.
 Messages: bold text of docs/reference/errors.md must be in a string of src/; "..." stands for any
-text. Usage: check_docs.py [source folder]"""
+text.
+
+Usage: check_docs.py [source folder]"""
 import itertools
 import pathlib
 import re

@@ -7,9 +7,10 @@
 #   --oneshot BINARY     build/release/oneshot
 #   --make-model BINARY  build/release/tests/make_model, which is built with the tests
 #   --samples "8 16 32 64"   --layers "2 4 8 16"   --tokens "128 256 512 1024"   the sizes
-#   --at "16 4 512"      samples, layers and tokens while another of them changes
-#   --shape "..."        of a layer, as arguments of make_model: SmolLM2-135M's
-#   --runs N             3       the least time counts
+#   --at "16 4 512"      samples, layers and tokens; two of them are used while the third changes
+#   --shape "..."        sizes of a layer, as arguments of make_model (default: those of
+#                        SmolLM2-135M)
+#   --runs N             3: number of runs; the shortest time counts
 # Takes 4 minutes on two cores with AVX2. Do not use the machine during the run.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

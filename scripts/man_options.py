@@ -6,8 +6,10 @@ and oneshot.1, man/oneshot-COMMAND.1 for each command, and command-line.md. The 
 oneshot.1.md is written by hand, except the lines between `<!-- oneshot help all -->` and `<!-- end
 -->`. This script writes these lines, and converts the whole page to oneshot.1. It supports a small
 part of Markdown: headings, paragraphs, code indented by four spaces, **bold**, *italic*, `code`,
-and `term` + newline + `:   text` for a row of a list. Usage: man_options.py [--check] BINARY
---check writes nothing, and fails if the files are out of date.
+and `term` + newline + `:   text` for a row of a list.
+
+Usage: man_options.py [--check] BINARY
+With --check the script writes nothing, and fails if the files are out of date.
 """
 import pathlib
 import re

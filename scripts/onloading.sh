@@ -6,9 +6,10 @@
 # Usage: scripts/onloading.sh --model DIR --recipe FILE --dataset FILE --out DIR [options]
 #                             [-- flags of oneshot]
 #   --oneshot BINARY     build/release/oneshot
-#   --title TITLE        the model's directory, in the pictures' names
+#   --title TITLE        used in the names of the pictures (default: the name of the model's
+#                        directory)
 #   --samples N          16      --length N          512
-#   --targets LIST       Linear  the third way's --sequential-targets
+#   --targets LIST       Linear: --sequential-targets of the third run
 # Other work on the machine changes the times, but not the memory.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

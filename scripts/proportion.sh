@@ -6,8 +6,9 @@
 # Usage: scripts/proportion.sh --make-model BINARY --out DIR [options] [-- flags of oneshot]
 #   --oneshot BINARY     build/release/oneshot
 #   --make-model BINARY  build/release/tests/make_model, which is built with the tests
-#   --layers "3 26 105"  of the models;  --experts 128  of a layer: 388 Linears with 128
-#   --runs N             3       the run with the least time counts
+#   --layers "3 26 105"  numbers of layers of the models
+#   --experts N          128: number of experts of a layer, which then has 388 Linears
+#   --runs N             3: number of runs; the shortest time counts
 # Takes a minute on two idle cores.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

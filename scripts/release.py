@@ -3,8 +3,9 @@
 
 Without arguments the script only checks. It fails if a file has another version than
 CMakeLists.txt, if CHANGELOG.md does not begin with this version, or if the Dockerfile or the
-workflow call a script, a preset or an option that does not exist. Usage: release.py
-checks
+workflow call a script, a preset or an option that does not exist.
+
+Usage: release.py              checks
        release.py --set X.Y.Z  writes the version to all files; if the newest part of CHANGELOG.md
                                has a date, adds a new part
        release.py --notes      prints the release notes, which are the newest part of CHANGELOG.md

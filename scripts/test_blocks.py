@@ -7,8 +7,10 @@ each test. Then the script takes tests, those with the most new blocks per proce
 until they reach SHARE percent of all blocks of src/. It prints this order, and writes the names of
 the other tests to tests/covered.txt. In sanitizer builds, these tests get the label `covered`,
 which the preset asan leaves out. Tests of KEPT are always taken. Tests that take less than SHORT
-seconds always run. Usage: test_blocks.py [-j N] [--share SHARE] [--results DIR] DIR gets a file
-with the blocks of each test. Tests that already have a file are not run again."""
+seconds always run.
+
+Usage: test_blocks.py [-j N] [--share SHARE] [--results DIR]
+DIR gets a file with the blocks of each test. Tests that already have a file are not run again."""
 import argparse
 import bisect
 import concurrent.futures
@@ -23,8 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/blocks"
 LABELS = {"slow", "cuda", "examples", "lint"}  # labels of tests that the preset asan never runs
 # Tests of hostile input and of kernels with odd sizes: the blocks that they run do not show what a
-# sanitizer can find in them. Also a test that limits the size of files, and so of the files with
-# marks.
+# sanitizer can find in them. The list also has a test that limits the size of files, and so of its
+# file of marks.
 KEPT = re.compile(r"^(fuzz_.*|test_(json|safetensors|tokenizer_parts|files|products|kernels_(avx2|avx512_bf16|amx))"
                   r"|cli_(bad_input|broken_sources|foreign_sources|quantized_sources|adapter|data_files|full_disk"
                   r"|hub_pull|ranks))$")

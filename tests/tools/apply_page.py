@@ -8,8 +8,10 @@ exactly once, one after the other.
 
 Changed C files, and files that include a changed .def, are compiled with the flags of other files
 in their directory. They are linked before the libraries into build/release/oneshot, and into each
-build/release/tests/NAME that the page names. Usage: apply_page.py PAGE BUILD Run it in the copy,
-which has src/, include/, models/ and tests/ of BUILD's tree.
+build/release/tests/NAME that the page names.
+
+Usage: apply_page.py PAGE BUILD
+Run the script in the copy, which has src/, include/, models/ and tests/ of BUILD's tree.
 """
 import json
 import os

@@ -4,7 +4,9 @@ output.
 
 A block ```sh is a script, which must exit with 0. A script in a block ```sh fails must exit with
 another code. A block ```sh elsewhere is not run. A block ```text after a script has the lines that
-its output must have, in this order; "..." stands for any text. Usage: run_page.py PAGE"""
+its output must have, in this order; "..." stands for any text.
+
+Usage: run_page.py PAGE"""
 import re
 import subprocess
 import sys
