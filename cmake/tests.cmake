@@ -4,8 +4,8 @@ pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
 find_package(Python3 COMPONENTS Interpreter)
 
 # Tests are compiled with -O0, which takes a quarter of the time of -O2. Tests of kernels, golden
-# tests, and emulated kernels have loops over large arrays, so they are compiled with -O2. Sanitizer
-# builds compile the latter with -O1, which takes half the time.
+# tests, and emulated kernels have loops over large arrays, so these three are compiled with -O2. In
+# sanitizer builds they are compiled with -O1, which takes half the time.
 if(OSH_SANITIZE)
   set(OSH_LOOP_OPTIMIZATION -O1)
 endif()
@@ -157,7 +157,7 @@ if(OSH_CUDA_BUILT)
       endif()
     endif()
   endforeach()
-  # they have kernels of their own
+  # test files of CUDA have kernels of their own
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.cu)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)

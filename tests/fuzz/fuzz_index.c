@@ -7,8 +7,8 @@
 
 #include <unistd.h>
 
-/* Name of a directory in the working directory; it has config.json, a.safetensors (tensors x, y)
- * and b.safetensors (tensor z) */
+/* Name of a directory in the working directory. The directory has config.json, a.safetensors
+ * (tensors x, y) and b.safetensors (tensor z). */
 static char dir[64];
 
 static void file_put(const char *name, const void *bytes, size_t n)

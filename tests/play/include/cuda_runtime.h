@@ -95,7 +95,7 @@ uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
 #define __shfl_up_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_up, mask, v, __VA_ARGS__)
 #define __shfl_down_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_down, mask, v, __VA_ARGS__)
 
-// __syncwarp, the only call of a warp that orders memory accesses
+// implements __syncwarp, the only call of a warp that orders memory accesses
 void osh_play_meet(osh_play_site at, uint32_t mask = 0xffffffffu);
 /* Each function returns the lane from which lane `me` reads in a shuffle. The shuffle is among
  * `width` lanes from lane `first` on. */
