@@ -1,6 +1,6 @@
-# cuda.cmake - the CUDA back end: the .cu files of src/gpu, src/ops/cuda and src/solver/cuda, if
-# there is a compiler for them. cudart is linked statically. cuBLASLt and cuSOLVER are opened
-# together with a GPU, so the program starts without driver and toolkit.
+# cuda.cmake - builds the CUDA back end, the .cu files of src/gpu, src/ops/cuda and src/solver/cuda,
+# if nvcc is found. cudart is linked statically. cuBLASLt and cuSOLVER are opened when a GPU is
+# opened, so the program starts without driver and toolkit.
 set(OSH_CUDA AUTO CACHE STRING "the CUDA back end: AUTO (where nvcc is found, but not under a sanitizer), ON or OFF")
 set_property(CACHE OSH_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(OSH_CUDA_BUILT OFF)
@@ -24,11 +24,12 @@ if(OSH_CUDA STREQUAL "ON" OR (OSH_CUDA STREQUAL "AUTO" AND NOT OSH_SANITIZE AND 
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
     set(OSH_CUDA_BUILT ON)
-    if(nvcc_help MATCHES "--compress-mode") # a tenth of the bytes
+    if(nvcc_help MATCHES "--compress-mode") # compressed kernels have a tenth of the bytes
       add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:--compress-mode=size>)
     endif()
     # Registers that are spilled to local memory are an error. On compute capability 10 and later
-    # they are a warning: attention of heads of 128 spills six there (docs/internals/cuda.md).
+    # they are only a warning, because attention with heads of 128 spills six registers there
+    # (docs/internals/cuda.md).
     if(ptxas_help MATCHES "--warn-on-spills")
       add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-warn-spills>)
       if(NOT "${CMAKE_CUDA_ARCHITECTURES}" MATCHES "(^|;)1[0-9][0-9]|native|all")

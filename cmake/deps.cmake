@@ -9,8 +9,9 @@ foreach(row cjson=libcjson yaml=yaml-0.1 pcre2=libpcre2-8 utf8proc=libutf8proc z
   list(GET row 1 module)
   pkg_check_modules(${name} REQUIRED IMPORTED_TARGET GLOBAL ${module})
 endforeach()
-# utf8proc has another soname in Debian 13 than in Debian 12. Its archive is linked instead, so one
-# .deb installs on both, and token ids do not depend on the system's tables of Unicode.
+# The shared library of utf8proc has different names (sonames) in Debian 12 and 13. So the static
+# library is linked: one .deb installs on both, and token ids do not depend on the system's tables
+# of Unicode.
 find_library(OSH_UTF8PROC_ARCHIVE libutf8proc.a HINTS ${utf8proc_LIBRARY_DIRS})
 mark_as_advanced(OSH_UTF8PROC_ARCHIVE)
 if(OSH_UTF8PROC_ARCHIVE)

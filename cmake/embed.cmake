@@ -3,13 +3,14 @@
 # Usage: cmake -DOUT=... -DTYPES=... -DMODELS=... -P embed.cmake
 function(c_string out hex)
   string(REGEX REPLACE "(..)" "\\\\x\\1" hex "${hex}")
-  # 8 bytes per line: hex escapes are greedy, so a line must end after a whole one.
+  # Writes 8 bytes per line. A line must end after a whole hex escape, because escapes are greedy.
   string(REGEX REPLACE "((\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..)(\\\\x..))" "\\1\"\n    \"" hex "${hex}")
   set(${out} "${hex}" PARENT_SCOPE)
 endfunction()
 
-# add_types(PATH) - appends to `types` a row for each member of "model_types". The record gets the
-# key "text", the first architecture of the file, if it lacks it and the file has no "wraps".
+# add_types(PATH) - appends to `types` a row for each member of "model_types" in the file. If the
+# member has no key "text" and the file has no "wraps", adds "text" with the first architecture of
+# the file.
 function(add_types path)
   file(READ ${path} text)
   string(JSON n_types ERROR_VARIABLE none LENGTH "${text}" model_types)

@@ -1,8 +1,8 @@
 # install.cmake - installs program, library with header, pkg-config file and CMake package, models,
 # licence and, if they were built, the man pages.
 include(CMakePackageConfigHelpers)
-# The target product is everything that is compiled for packages. If a build has fewer targets,
-# cmake --install and cpack report it before they write a file.
+# The target `product` builds all files that packages need. If some are not built, cmake --install
+# and cpack fail before they write a file.
 add_custom_target(product ALL DEPENDS liboneshot)
 set(OSH_PRODUCT $<TARGET_FILE:liboneshot>)
 if(TARGET oneshot)
@@ -45,7 +45,7 @@ configure_package_config_file(cmake/oneshotConfig.cmake.in ${CMAKE_BINARY_DIR}/o
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/oneshotConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/oneshotConfig.cmake ${CMAKE_BINARY_DIR}/oneshotConfigVersion.cmake
         DESTINATION ${OSH_CMAKE_DIR})
-# relative, so that the tree may be moved
+# makes the path in oneshot.pc relative, so that the installed tree may be moved
 file(RELATIVE_PATH OSH_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" OSH_PC_UP ${OSH_PC_UP})
 configure_file(cmake/oneshot.pc.in ${CMAKE_BINARY_DIR}/oneshot.pc @ONLY)

@@ -1,6 +1,6 @@
-# library.cmake - liboneshot.so: every layer with the interface of include/oneshot.h. It exports no
-# names of the layers: cmake/layers.cmake hides them at compile time, and the options here hide
-# those of static libraries.
+# library.cmake - builds liboneshot.so, which has all layers and the interface of include/oneshot.h.
+# It does not export the names of the layers: cmake/layers.cmake hides them at compile time. The
+# options here hide the names of static libraries.
 set(OSH_LIBRARY_MAP ${CMAKE_SOURCE_DIR}/cmake/oneshot.map)
 add_library(liboneshot SHARED $<TARGET_OBJECTS:osh_lib>)
 target_link_libraries(liboneshot PRIVATE ${OSH_LAYERS})
@@ -14,5 +14,5 @@ set_target_properties(liboneshot PROPERTIES OUTPUT_NAME oneshot EXPORT_NAME ones
                       SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${OSH_LIBRARY_MAP}
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
                       INSTALL_RPATH "$ORIGIN;$ORIGIN/oneshot") # the libraries in wheel and tarball
-# DT_RPATH: it also applies to libraries that are opened
+# writes DT_RPATH, which also applies to libraries that are opened at run time
 target_link_options(liboneshot PRIVATE LINKER:--disable-new-dtags)

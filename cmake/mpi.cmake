@@ -1,6 +1,5 @@
-# mpi.cmake - builds src/mpi/module.c against each MPI whose compiler is found (Debian: Open MPI and
-# MPICH), as libraries that the program opens when a launcher has started it. The program itself
-# links no MPI.
+# mpi.cmake - builds src/mpi/module.c for each MPI whose compiler is found (on Debian Open MPI and
+# MPICH). The program opens these modules when a launcher has started it. It links no MPI itself.
 set(OSH_MPI_MODULES)
 foreach(mpi openmpi mpich)
   find_program(OSH_MPICC_${mpi} mpicc.${mpi})
@@ -20,5 +19,5 @@ foreach(mpi openmpi mpich)
   list(APPEND OSH_MPI_MODULES ${module})
 endforeach()
 add_custom_target(mpi_modules ALL DEPENDS ${OSH_MPI_MODULES})
-# The package oneshot-mpi (packaging/mpi.sh); other packages and a plain install do not have them.
+# Installs the modules only into the package oneshot-mpi (packaging/mpi.sh).
 install(FILES ${OSH_MPI_MODULES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/oneshot COMPONENT mpi EXCLUDE_FROM_ALL)

@@ -1,6 +1,6 @@
-# packages.cmake - cpack, run in a build directory: -G DEB makes a package for the Debian on which
-# it was built; -G TGZ makes a tree that runs on any x86-64 Linux (packaging/trees.cmake). With
-# the CUDA back end the name ends with -cuda.
+# packages.cmake - sets up cpack, which is run in a build directory. -G DEB makes a package for the
+# Debian on which it is built. -G TGZ makes a tree that runs on any x86-64 Linux
+# (packaging/trees.cmake). With the CUDA back end, the name of the package ends with -cuda.
 if(OSH_SANITIZE OR OSH_FUZZER)
   return()
 endif()
@@ -35,8 +35,7 @@ set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/packaging/generators.cmake)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# Libraries that the program opens on demand, in the packages that own their files here; shlibdeps
-# does not find them.
+# Debian packages of the libraries that the program opens at run time. shlibdeps does not find them.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libopenblas0, libcurl4, libssl3")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS ca-certificates)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run_example.sh SCRIPT DIR - runs an example in the empty directory DIR. The last line of its
-# standard output must be that of its comment "# Last line: ...": words exactly, numbers within 0.3
-# % (processors sum differently).
+# standard output must agree with its comment "# Last line: ...". Words must be equal. Numbers may
+# differ by 0.3 %, because processors sum in different orders.
 set -u
 script=$1 dir=$2
 rm -rf "$dir" && mkdir -p "$dir" && cd "$dir" || exit 1

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# run_script.sh SCRIPT DIR - runs a cli or examples test in the empty directory DIR. If
-# SCRIPT.stdout exists, it is the wanted standard output; SCRIPT.exit is the wanted exit code (0
-# without it).
+# run_script.sh SCRIPT DIR - runs a test of tests/cli or tests/examples in the empty directory DIR.
+# If SCRIPT.stdout exists, it has the wanted standard output. SCRIPT.exit has the wanted exit code;
+# without this file it is 0.
 set -u
 script=$1 dir=$2
 rm -rf "$dir" && mkdir -p "$dir" && cd "$dir" || exit 1
-# 1: the program has sanitizers, which are slow and need memory of their own
+# SANITIZED=1: the program is built with sanitizers, which are slow and need memory of their own
 export OSH_TEST_DIR=$dir SANITIZED=
 for program in "${ONESHOT:-}" "${PLAY:-}"; do
     [ -z "$program" ] || ! grep -qE '__[at]san_init' "$program" || SANITIZED=1

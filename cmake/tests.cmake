@@ -3,15 +3,15 @@
 pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
 find_package(Python3 COMPONENTS Interpreter)
 
-# Tests are compiled at -O0, in a quarter of the time of -O2. Tests of kernels, goldens, and
-# emulated kernels have loops over large arrays, so they are compiled at -O2. Sanitizer builds
-# compile them at -O1, in half the time.
+# Tests are compiled with -O0, which takes a quarter of the time of -O2. Tests of kernels, golden
+# tests, and emulated kernels have loops over large arrays, so these three are compiled with -O2. In
+# sanitizer builds they are compiled with -O1, which takes half the time.
 if(OSH_SANITIZE)
   set(OSH_LOOP_OPTIMIZATION -O1)
 endif()
 
-# tests/play: the kernels of src/ops/cuda compiled for the host, by gcc: its AddressSanitizer and
-# UBSan know about switches of fibers.
+# tests/play compiles the kernels of src/ops/cuda for the host. It needs gcc, whose AddressSanitizer
+# and UBSan support switches of fibers.
 include(CheckLanguage)
 check_language(CXX)
 set(OSH_PLAY OFF)
@@ -23,8 +23,9 @@ else()
   message(STATUS "tests/play: not built (thread sanitizer, fuzzer, or no C++ compiler)")
 endif()
 
-# osh_test_exe(file label) - the target has the file's name; a second file of the same name gets its
-# directory as a prefix.
+# osh_test_exe(file label out) - adds the executable of a test, and sets `out` to the name of its
+# target. The target has the file's name; for a second file with this name, the directory is a
+# prefix.
 function(osh_test_exe file label out)
   set(optimization -O0)
   if(label MATCHES "^(kernel|golden)$")
@@ -45,7 +46,7 @@ function(osh_test_exe file label out)
   set(${out} ${target} PARENT_SCOPE)
 endfunction()
 
-# osh_play_exe(target ops files...) - an executable on the emulated GPU. The library `ops`
+# osh_play_exe(target ops files...) - adds an executable on the emulated GPU. The library `ops`
 # (osh_ops_play or osh_ops_race) is linked as a whole before all others, so that the linker takes
 # nothing from osh_ops. The emulated libraries find the functions that they call in the executable.
 function(osh_play_exe target ops)
@@ -61,23 +62,24 @@ function(osh_play_exe target ops)
   add_dependencies(${target} ${ops} play_cublaslt play_cusolver play_nvml play_cufile)
 endfunction()
 
-# If a thread's block of a library's thread-local storage begins 16 bytes into a page, LeakSanitizer
-# of gcc 12 takes the bytes before it for glibc 2.19's header and reads at a wrong address
-# (sanitizer_tls_get_addr.cpp). This option turns that off.
+# LeakSanitizer of gcc 12 has a fault (sanitizer_tls_get_addr.cpp): if a block of thread-local
+# storage begins 16 bytes into a page, it takes the bytes before the block for a header of glibc
+# 2.19, and reads at a wrong address. This option turns that code off.
 set(OSH_TEST_ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1" "ASAN_OPTIONS=intercept_tls_get_addr=0")
 
-# seconds: the longest time on an idle machine; the limit is ten times that. It stops tests that
-# hang; other work on the processors makes no test fail. In a new build directory, CTest starts
-# tests with more seconds first, so the last tests are short ones and no processor waits for them.
-# In sanitizer builds, the tests of covered.txt get a second label: other tests reach nearly all of
-# their blocks (scripts/test_blocks.py).
+# osh_test_props(test label seconds) - sets the properties of a test. `seconds` is the longest time
+# on an idle machine. The limit is ten times this time, so it stops tests that hang, but no test
+# fails because of other work on the processors. In a new build directory, CTest starts the longest
+# tests first, so the last tests are short and processors do not wait. In sanitizer builds, the
+# tests of covered.txt get a second label, because other tests run nearly all of their blocks
+# (scripts/test_blocks.py).
 set(OSH_COVERED)
 if(OSH_SANITIZE)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/covered.txt)
   file(STRINGS ${CMAKE_SOURCE_DIR}/tests/covered.txt OSH_COVERED)
 endif()
 add_custom_target(covered)
-# osh_test_covered(target test...) - if the list has all tests of a program, only the target
+# osh_test_covered(target test...) - if covered.txt lists all tests of a program, only the target
 # `covered` builds the program.
 function(osh_test_covered target)
   foreach(test IN LISTS ARGN)
@@ -97,8 +99,8 @@ function(osh_test_props name label seconds)
     ENVIRONMENT "${OSH_TEST_ENVIRONMENT}")
 endfunction()
 
-# Tests that pin no instruction set use the AVX2 kernels of OpenBLAS if the CPU has AVX2. OpenBLAS
-# knows few CPUs by name, and takes its slowest kernels on a CPU that is newer than the library.
+# Tests that choose no instruction set use the AVX2 kernels of OpenBLAS if the CPU has AVX2. Without
+# this setting, OpenBLAS would use its slowest kernels on a CPU that is newer than the library.
 set(OSH_TEST_CORE)
 if(EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo avx2 LIMIT_COUNT 1 REGEX "^flags.* avx2 ")
@@ -120,7 +122,7 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
       osh_test_props(${target} ${label} 300)
       set_property(TEST ${target} APPEND PROPERTY ENVIRONMENT ${OSH_TEST_CORE})
       osh_test_covered(${target} ${target})
-    else() # under each instruction set of the CPU, with OpenBLAS's kernels for it
+    else() # adds a test for each instruction set of the CPU, with OpenBLAS's kernels for the set
       set(tests)
       foreach(isa generic=Prescott avx2=Haswell avx512=SkylakeX avx512_bf16=SkylakeX amx=SkylakeX)
         string(REPLACE "=" ";" isa "${isa}")
@@ -137,9 +139,9 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
   endforeach()
 endforeach()
 
-# The CUDA columns: tests that include gpu.h run on the GPU if there is one (label cuda: skipped
-# without), and as play_<test> on the emulated GPU. tests/play has the tests of the device code and
-# of the emulation.
+# Tests of CUDA kernels. Tests that include on_gpu.h run on the GPU (label cuda; they are skipped
+# without a GPU), and as play_<test> on the emulated GPU. tests/play has the tests of the device
+# code and of the emulation.
 if(OSH_CUDA_BUILT)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c
        ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c)
@@ -155,7 +157,7 @@ if(OSH_CUDA_BUILT)
       endif()
     endif()
   endforeach()
-  # they have kernels of their own
+  # test files of CUDA have kernels of their own
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.cu)
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)
@@ -190,7 +192,7 @@ if(OSH_PLAY)
     endif()
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${played}" ${OSH_TEST_CORE})
     set(tests ${name})
-    # long sums: a second run with other kernels for the products
+    # these tests have long sums, so they run a second time, with other kernels for matrix products
     if(name MATCHES "^play_test_(stats|gptq_golden)$")
       add_test(NAME ${name}_generic COMMAND ${name})
       osh_test_props(${name}_generic kernel 300)
@@ -201,7 +203,7 @@ if(OSH_PLAY)
     osh_test_covered(${name} ${tests})
   endforeach()
 endif()
-if(TARGET osh_ops_race) # with a search for races: the kernels' own tests, once, and the harness's
+if(TARGET osh_ops_race) # adds tests of the kernels and of the emulation with a search for races
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c)
   foreach(file IN LISTS files ITEMS ${CMAKE_SOURCE_DIR}/tests/play/race_test.cc)
     get_filename_component(name ${file} NAME_WE)
@@ -212,7 +214,7 @@ if(TARGET osh_ops_race) # with a search for races: the kernels' own tests, once,
     string(REGEX REPLACE "^test_|_test$" "" name ${name})
     set(source ${file})
     if(TARGET play_test_${name})
-      set(source $<TARGET_OBJECTS:play_test_${name}>) # C code, which has no calls of the search
+      set(source $<TARGET_OBJECTS:play_test_${name}>) # C code does not call the search for races
     endif()
     osh_play_exe(race_${name} osh_ops_race ${source})
     target_compile_options(race_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=thread>)
@@ -222,7 +224,7 @@ if(TARGET osh_ops_race) # with a search for races: the kernels' own tests, once,
     set_property(TEST race_${name} APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/play")
   endforeach()
 endif()
-if(OSH_CUDA_BUILT) # a tool for scripts/check-gpu.sh, and all programs that this script runs
+if(OSH_CUDA_BUILT) # adds a tool for scripts/check-gpu.sh, and a target for all programs of the script
   add_executable(gpu_ops ${CMAKE_SOURCE_DIR}/tests/tools/gpu_ops.cu)
   target_link_libraries(gpu_ops PRIVATE ${OSH_LAYERS})
   set_target_properties(gpu_ops PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -232,16 +234,17 @@ if(OSH_PLAY)
   osh_play_exe(gpu_ops_play osh_ops_play ${CMAKE_SOURCE_DIR}/tests/play/gpu_ops.cc)
   target_include_directories(gpu_ops_play PRIVATE ${CMAKE_SOURCE_DIR}/tests/play/include)
 endif()
-if(OSH_PLAY AND TARGET oneshot) # the whole program on the emulated GPU: a tool for the tests
+if(OSH_PLAY AND TARGET oneshot) # builds the whole program for the emulated GPU, for tests
   osh_play_exe(oneshot_play osh_ops_play $<TARGET_OBJECTS:oneshot> ${CMAKE_SOURCE_DIR}/tests/play/knobs.c)
-  # The program with batches of 100 tokens, so that a small job has many of them: this
-  # batches.c is linked instead of the library's.
+  # This program has batches of 100 tokens, so that a small job has many batches. For this,
+  # batches.c is compiled again and linked instead of the library's object.
   osh_play_exe(oneshot_play_batches osh_ops_play $<TARGET_OBJECTS:oneshot> ${CMAKE_SOURCE_DIR}/tests/play/knobs.c
                ${CMAKE_SOURCE_DIR}/src/schedule/batches.c)
   target_compile_definitions(oneshot_play_batches PRIVATE OSH_DEVICE_BATCH_TOKENS=100)
 endif()
 
-# fuzz: libFuzzer on request; ctest always runs the corpus and fixed mutations of it.
+# Fuzz targets use libFuzzer if OSH_FUZZER is set. ctest always runs the corpus and fixed mutations
+# of its files.
 file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 foreach(file IN LISTS files)
   if(OSH_FUZZER)
@@ -260,8 +263,7 @@ foreach(file IN LISTS files)
   osh_test_props(${target} fuzz 300)
 endforeach()
 
-# tools: programs that scripts of the tests need; they are no tests. Three of them are for
-# LD_PRELOAD.
+# tests/tools has programs that the scripts of tests need. Three of them are LD_PRELOAD libraries.
 file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/tools/*.c)
 foreach(file IN LISTS files)
   get_filename_component(name ${file} NAME_WE)
@@ -271,7 +273,7 @@ foreach(file IN LISTS files)
     target_link_options(${name} PRIVATE -fno-sanitize=all)
     target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS})
     set_target_properties(${name} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  # the program, with some functions replaced; nm finds names by address
+  # links the program with some functions replaced; scripts find names by address with nm
   elseif(name STREQUAL "schedule")
     if(TARGET oneshot AND NOT OSH_SANITIZE)
       add_executable(schedule ${file} $<TARGET_OBJECTS:oneshot>)
@@ -285,8 +287,8 @@ foreach(file IN LISTS files)
   endif()
 endforeach()
 
-# scripts: each runs in a directory of its own; x.sh.stdout and x.sh.exit beside x.sh are its wanted
-# output and exit code.
+# Adds a test for each script. A script x.sh runs in a directory of its own. x.sh.stdout and
+# x.sh.exit have its wanted output and exit code.
 if(TARGET oneshot)
   foreach(label cli examples slow)
     file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${label}/*.sh)
@@ -296,7 +298,7 @@ if(TARGET oneshot)
                COMMAND bash ${CMAKE_SOURCE_DIR}/cmake/run_script.sh ${file} ${CMAKE_BINARY_DIR}/tests/${label}_${name}.dir)
       osh_test_props(${label}_${name} ${label} 900)
       if(OSH_SANITIZE)
-        # for kill.sh and power_loss.sh: each run is slow
+        # kill.sh and power_loss.sh have fewer runs, because each run is slow
         set_property(TEST ${label}_${name} APPEND PROPERTY ENVIRONMENT "KILLS=6;STATES=2")
       endif()
       # tests/cli/hub_pull.sh has its own Hub
@@ -353,8 +355,9 @@ if(Python3_FOUND)
       osh_test_props(${name} lint 60)
     endif()
   endforeach()
-  # Tests of the CUDA back end that need no GPU: the functions of the real libraries exist, and the
-  # kernels keep their registers, stack and shared memory, which depend on the compiler's version.
+  # Adds tests of the CUDA back end that need no GPU. The functions must exist in the real
+  # libraries. The kernels must not need more registers, stack and shared memory than before; these
+  # depend on the version of the compiler.
   add_test(NAME cuda_names COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/scripts/cuda_names.py)
   osh_test_props(cuda_names kernel 60)
   if(OSH_CUDA_BUILT AND CMAKE_CUDA_COMPILER_VERSION MATCHES "^13\\.0")

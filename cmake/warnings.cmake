@@ -1,5 +1,5 @@
-# warnings.cmake - flags of every target. -ffp-contract=off: a*b+c rounds twice on every machine, so
-# results do not depend on the compiler; fused products are written explicitly.
+# warnings.cmake - sets the flags of every target. With -ffp-contract=off, a*b+c rounds twice on
+# every machine, so results do not depend on the compiler. Fused products are written explicitly.
 set(flags -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wvla
           -Wno-unused-parameter           # callbacks of a table share one signature
           -Wno-missing-field-initializers # rows of a table name what differs from zero
@@ -10,10 +10,11 @@ else()
   list(APPEND flags -Wno-format-truncation) # snprintf truncates to a fixed buffer on purpose
 endif()
 add_compile_options("$<$<COMPILE_LANGUAGE:C>:${flags}>"
-                    # Kernels that are emulated on the host, and the emulation (tests/play).
+                    # Flags of the emulation, and of kernels that are emulated on the host
+                    # (tests/play).
                     "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Werror;-Wno-unknown-pragmas;-ffp-contract=off;-fno-math-errno>"
-                    # Flags of the host code of a .cu file; its kernels have fused products (the
-                    # default -fmad=true), no fast-math.
+                    # Flags of the host code of a .cu file. Kernels have fused products (the default
+                    # -fmad=true), but no fast-math.
                     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-ffp-contract=off>")
 add_compile_definitions(_GNU_SOURCE OSH_VERSION="${PROJECT_VERSION}")
 add_link_options(-Wl,--as-needed)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# eval.sh - perplexity of a checkpoint; here of the small model as it was trained.
+# eval.sh - prints the perplexity of a checkpoint (default: the small model before compression).
 # Usage: examples/eval.sh [checkpoint directory]
 # Last line: perplexity 69.97
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# fp8.sh - 8-bit floats, for GPUs from Ada and Hopper on. FP8_DYNAMIC needs no data, since the
-# scales of activations are computed at run time.
+# fp8.sh - compresses to 8-bit floats, for Ada, Hopper and later GPUs. FP8_DYNAMIC needs no data,
+# because the scales of activations are computed at run time.
 # Usage: examples/fp8.sh [output directory]
 # Last line: perplexity 69.88
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# generate.sh - what a checkpoint writes after a prompt; here the small model as it was trained.
+# generate.sh - continues a prompt with a checkpoint (default: the small model before compression).
 # Usage: examples/generate.sh [checkpoint directory]
 # Last line: The option is used to
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# go-on.sh - a run that is stopped (Ctrl-C, a kill, a full disk) loses nothing: the same command
-# continues, and the files are those of a run that was not stopped.
+# go-on.sh - stops a run and continues it. A run that is stopped (Ctrl-C, a kill, a full disk) loses
+# nothing. The same command continues, and gives the same files as a run that was not stopped.
 # Usage: examples/go-on.sh [output directory]
 # Last line: the same bytes
 set -euo pipefail

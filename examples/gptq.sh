@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
-# gptq.sh - 4-bit weights in groups of 128, solved by GPTQ on 256 passages. Then the perplexity of
-# the result.
-# Usage: examples/gptq.sh [output directory]
-# Last line: perplexity 70.11
+# gptq.sh - compresses to 4-bit weights in groups of 128 by GPTQ on 256 passages. Prints the
+# perplexity of the result. Usage: examples/gptq.sh [output directory] Last line: perplexity 70.11
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""make-model.py - a checkpoint of random weights in a Hugging Face directory, to try a machine: a
-Llama, or with --experts a Mixtral. The tokenizer is that of docs-llama-3m. Needs only Python.
-Usage: make-model.py DIR [--layers 4] [--hidden 256] [--intermediate 512] [--experts 0] [--seed 1]
+"""make-model.py - makes a checkpoint of random weights, to try a machine. The model is a Llama, or
+with --experts a Mixtral. The tokenizer is that of docs-llama-3m. Needs only Python. Usage:
+make-model.py DIR [--layers 4] [--hidden 256] [--intermediate 512] [--experts 0] [--seed 1]
 """
 import argparse
 import json
@@ -12,7 +12,8 @@ import struct
 
 SMALL = pathlib.Path(__file__).resolve().parent / "docs-llama-3m"
 VOCAB, HEAD = 4096, 64
-# The high byte of a BF16 of 0.008 to 0.06, with either sign; the low byte may be any.
+# For each random byte, the high byte of a BF16 from 0.008 to 0.06 with a random sign. The low byte
+# is random.
 HIGH = bytes(0x3C | (b & 0x80) for b in range(256))
 ONE = struct.pack("<H", 0x3F80)
 
@@ -74,7 +75,7 @@ def main():
             left = row["data_offsets"][1] - row["data_offsets"][0]
             while left and "norm" in name:
                 left -= f.write(ONE * (left // 2))
-            while left:  # from another offset of the block each time
+            while left:  # writes from another offset of the block each time
                 start = 2 * rng.randrange(len(block) // 4)
                 left -= f.write(memoryview(block)[start:start + left])
     (a.dir / "config.json").write_text(json.dumps(config(a), indent=2))

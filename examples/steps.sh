@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# steps.sh - a large job, step by step: its needs; the largest subgraph alone, to check the
-# prediction; the run; a check of the output; its loss.
-# Usage: examples/steps.sh [output directory]
-# Last line: perplexity 78.70
+# steps.sh - runs a large job step by step: the plan; the largest subgraph alone, to check the
+# predicted memory; the run; a check of the output; and the perplexity of the output. Usage:
+# examples/steps.sh [output directory] Last line: perplexity 78.70
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# w8a8.sh - 8-bit integers for weights and activations: SmoothQuant makes the activations easier to
-# quantize, then GPTQ solves the weights, both in one traversal of the model.
+# w8a8.sh - compresses weights and activations to 8-bit integers. SmoothQuant makes the activations
+# easier to quantize, then GPTQ solves the weights. Both run in one traversal of the model.
 # Usage: examples/w8a8.sh [output directory]
 # Last line: perplexity 69.82
 set -euo pipefail

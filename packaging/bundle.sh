@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# bundle.sh - copies the libraries that PROGRAM links, those that it opens on demand, and all that
-# they link into DIR, stripped, and their licences, as in their packages, into LICENCES.
-# Usage: bundle.sh PROGRAM DIR LICENCES [NAME ...]     NAME: libc.so.6, ...: the system's is used
+# bundle.sh - copies all libraries that PROGRAM needs into DIR: those that it links, those that it
+# opens at run time, and all libraries that these link. Strips them. Copies the licences of their
+# packages into LICENCES.
+# Usage: bundle.sh PROGRAM DIR LICENCES [NAME ...]
+#        NAME is a library that is not copied, such as libc.so.6.
 set -euo pipefail
 program=$1 dir=$2 licences=$3
 without=" ${*:4} "

@@ -1,11 +1,14 @@
-/* launcher.c - bin/oneshot of the tarball: starts the program with the C library and the loader
- * beside it, so that the system's may be older. It is linked statically, and needs only the kernel.
+/* launcher.c - bin/oneshot of the tarball. It starts the program with the loader and the C library
+ * of the tarball, so that those of the system may be older. The launcher is linked statically, and
+ * needs only the kernel.
  *
- *   bin/oneshot                            this program
- *   lib/oneshot/oneshot                    the program that it starts
- *   lib/oneshot/ld-linux-x86-64.so.2       the loader, and every library that the program uses
+ *   bin/oneshot                               this program
+ *   lib/oneshot/oneshot                       the program that it starts
+ *   lib/oneshot/                              libraries of the program
+ *   lib/oneshot/libc/                         the C library
+ *   lib/oneshot/libc/ld-linux-x86-64.so.2     the loader
  *
- * LD_LIBRARY_PATH is searched after them, for the libraries of a GPU. */
+ * LD_LIBRARY_PATH is searched after these directories, for the libraries of a GPU. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -19,7 +22,8 @@ static int fail(const char *what, const char *name)
     return 1;
 }
 
-/* Returns the first existing file of this name in PATH, like a shell. */
+/* Returns the path of the first executable file `name` in PATH, as a shell finds it, in `found`.
+ * NULL: there is none. A name with a slash is a path. */
 static char *look_up(char found[PATH_MAX], const char *name)
 {
     char path[PATH_MAX];

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """oci.py - makes a container image from the tar archive of a root directory, without a container
-engine. The file is an OCI image layout in a tar archive. It also has the manifest.json of
-`docker save`, so `podman load`, `docker load` and skopeo read it.
+engine. The image is an OCI image layout in a tar archive. It also has the manifest.json of
+`docker save`, so `podman load`, `docker load` and skopeo can read it.
 
   oci-layout, index.json           the layout, with one image
   blobs/sha256/DIGEST              layer (gzip), config and manifest, named by their SHA-256

@@ -4,9 +4,9 @@
 # /usr/share/zsh/site-functions.
 #
 # cpack -G TGZ: makes a tree that needs only the kernel of the system. The program and its libraries
-# are in lib/oneshot, the C library and its loader in lib/oneshot/libc, and a launcher in bin.
-# liboneshot finds the first of these beside it (cmake/library.cmake); it runs with the C library of
-# the program that links it.
+# are in lib/oneshot, the C library and its loader are in lib/oneshot/libc, and a launcher is in
+# bin. liboneshot is in lib, and finds the libraries in lib/oneshot (cmake/library.cmake). It does
+# not use lib/oneshot/libc, but the C library of the program that links it.
 set(tree ${CPACK_TEMPORARY_INSTALL_DIRECTORY})
 if(CPACK_GENERATOR STREQUAL "DEB")
   file(RENAME ${tree}/usr/share/zsh/site-functions ${tree}/usr/share/zsh/vendor-completions)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""wheel.py - makes a Python wheel from a build, with liboneshot, the program and the libraries that
-they link and open; nothing is compiled again.
+"""wheel.py - makes a Python wheel from a build. The wheel has liboneshot, the program, and the
+libraries that they link and open. Nothing is compiled again.
 
 Each bundled library finds the others in its own directory (RPATH, written by patchelf), so that
-`auditwheel show` accepts the wheel. The C library, libgcc_s and libstdc++ are the system's; the tag
-of the wheel names the oldest C library that suffices for all files. Debian 12 builds its libraries
-with names of C library 2.34, so no older one is possible. libcurl is the system's, too: it links
-the same libraries as Python's ssl, and a process can have only one of each.
+`auditwheel show` accepts the wheel. The C library, libgcc_s and libstdc++ are those of the system.
+The tag of the wheel names the oldest C library that is enough for all files; the libraries of
+Debian 12 need at least version 2.34. libcurl is also that of the system, because it links the same
+libraries as Python's ssl, and a process can have each of them only once.
+
 Usage: wheel.py BUILD [--out DIR]      BUILD: such as build/release"""
 import argparse
 import base64
@@ -50,8 +51,8 @@ def needed(file):
 
 
 def look_beside(file, directory):
-    """Makes the loader search this directory for the libraries that `file` links or opens.
-    --force-rpath: also for the libraries that these link."""
+    """Makes the loader search this directory for the libraries that `file` links or opens, and,
+    with --force-rpath, for the libraries that these link."""
     run("patchelf", "--force-rpath", "--set-rpath", directory, file)
 
 

@@ -48,7 +48,7 @@ bare_unpack() {
 }
 
 # bare_enter ROOT COMMAND ... - runs the command in ROOT, without this machine's environment. The
-# mounts are in a namespace of their own, and are removed with it.
+# mounts are in a new namespace, and end with the namespace.
 bare_enter() {
     local name settings=() root=$1
     shift

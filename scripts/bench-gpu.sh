@@ -1,24 +1,26 @@
 #!/usr/bin/env bash
-# bench-gpu.sh - GPTQ with 4 bits in groups of 128 on a GPU, on random weights of the shapes of
-# Llama-3-8B or Qwen3-30B-A3B. It measures the time per layer with two models of few layers and
-# computes that of the whole model, or measures one model; compares each phase with the products
-# that the GPU sustains and with the estimate of oneshot plan; and times the reference algorithm of
-# PyTorch on one layer (scripts/bench_gpu_peer.py). If OUT has a peak.json, it is used.
+# bench-gpu.sh - measures GPTQ with 4 bits in groups of 128 on a GPU, on random weights with the
+# shapes of Llama-3-8B or Qwen3-30B-A3B. It measures two models of few layers, and computes the time
+# per layer and the time of the whole model; or it measures one model. It compares each phase with
+# the highest rate of matrix products of the GPU, and with the estimate of oneshot plan. It also
+# times the reference algorithm of PyTorch on one layer (scripts/bench_gpu_peer.py). If OUT has a
+# peak.json, the script uses it instead of measuring the rates.
 #
 # Usage: scripts/bench-gpu.sh --build DIR --out DIR [options] [-- flags of oneshot]
-#   --device cuda[:N]    cuda      --layers "A B"  "2 6"     of the two models, or of one
-#   --samples N          512       --tokens N      2048      of a sample
+#   --device cuda[:N]    cuda
+#   --layers "A B"       "2 6": numbers of layers of the two models, or of the only model
+#   --samples N          512       --tokens N      2048: tokens of a sample
 #   --like NAME          llama-3-8b, or qwen3-30b-a3b: sets the defaults of the next three
 #   --shape "..."        hidden=4096 intermediate=14336 heads=32 kv=8 vocab=32000      (llama-3-8b)
 #                        hidden=2048 intermediate=768 heads=32 kv=4 head_dim=128 experts=128 topk=8
 #                        vocab=32000      (qwen3-30b-a3b)
-#   --whole N            32, or 48: layers of the model
+#   --whole N            32, or 48: number of layers of the whole model
 #   --targets "..."      "LlamaDecoderLayer Linear", or "Qwen3MoeDecoderLayer Linear"
-#   --seconds S  5       of each peak
-#   --device-model NAME  whose estimate is printed     (default: by the GPU's name, or none)
-#   --peer-python FILE   Python with torch, and triton for its faster loop. If llmcompressor is
-#                        installed, its own loops are timed, too; those re-enacted op for op are
-#                        always timed.
+#   --seconds S          5: seconds to measure each rate
+#   --device-model NAME  the GPU whose estimate is printed     (default: by the GPU's name, or none)
+#   --peer-python FILE   Python with torch, and with triton for the faster loop. The loops of
+#                        bench_gpu_peer.py are always timed. If llmcompressor is installed, its own
+#                        loops are timed, too.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build= out= device=cuda layers="2 6" samples=512 tokens=2048 whole= seconds=5 peer_python= side=8192
@@ -53,7 +55,7 @@ for n in $layers; do
         "$oneshot" "${job[@]}" --device "$device" --output "$out/output" --progress none >"$out/$target.$n.log" 2>&1 ||
             { tail -20 "$out/$target.$n.log" >&2; exit 1; }
         [ -z "$device_model" ] || "$oneshot" plan "${job[@]}" --device-model "$device_model" --json >"$out/$target.$n.plan.json" 2>>"$out/$target.$n.log" ||
-            rm "$out/$target.$n.plan.json" # a GPU of the file's owner, which the table of models lacks
+            rm "$out/$target.$n.plan.json" # the table of GPUs lacks this GPU
         cp "$out/output/oneshot-report.json" "$out/$target.$n.json"
     done
 done
@@ -103,12 +105,12 @@ for target in sys.argv[4].split():
     print(f"{'phase':12}" + (f"{few:>10}{many:>10}{'a layer':>12}{whole:>10}" if two else f"{many:>10}")
           + f"{'TFLOP/s':>10}{'of peak':>9}" + (f"{'planned':>10}" if planned else ""))
     for phase in b:
-        # of a layer, or of the model
+        # seconds of a layer, or of the model
         each = (b[phase] - a.get(phase, 0)) / (many - few) if two else b[phase]
         if b[phase] < 0.005 and phase != "total":
             continue
         if phase == "solve":
-            solves[target] = each if two and each > 0 else b[phase] / many  # a short time may be noise
+            solves[target] = each if two and each > 0 else b[phase] / many  # <= 0: the time is noise
         g = (fb.get(phase, 0) - fa.get(phase, 0)) / (many - few) if two else fb.get(phase, 0)
         rate = f"{g / each / 1e3:10.3g}{g * 1e9 / each / peak['gpu_bf16_flops']:9.2f}" if g and each > 0 else f"{'':19}"
         plan = ""

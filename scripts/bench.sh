@@ -6,20 +6,22 @@
 #
 # Usage: scripts/bench.sh --model DIR --recipe FILE --dataset FILE.jsonl --out DIR [options]
 #                         [-- flags of oneshot]
-#   --samples N          128     --length N        512      tokens of a sample, at most
-#   --runs N             3       turns; the median counts        --seconds S  1    of each peak
+#   --samples N          128     --length N        512: most tokens of a sample
+#   --runs N             3: number of turns; the median counts
+#   --seconds S          1: seconds to measure each peak
 #   --oneshot BINARY     build/release/oneshot
 #   --peer-python FILE   Python of an environment with llmcompressor
-#   --install-peer       makes that environment in OUT/peer, 6 GB, of --peer-version X or the newest
-#   --llama-cpp DIR      llama.cpp, built into DIR/build: its imatrix on the same samples as text,
-#                        then Q4_K_M
-#   --llama-python FILE  Python with torch, transformers and sentencepiece, to convert for it; by
-#                        default the peer's
-#   --text FILE          plain text: the perplexity of the outputs, on --windows N (128) of --length
-#                        after the first --first-window N (0)
-# If it is interrupted, it prints the results so far. The same command continues from OUT; another
-# one starts anew. Needs GNU time and python3. Leave the machine alone during the run: other work on
-# it changes the figures.
+#   --install-peer       makes that environment in OUT/peer (6 GB), with the newest version, or with
+#                        --peer-version X
+#   --llama-cpp DIR      llama.cpp, built into DIR/build. It makes an imatrix of the same samples as
+#                        text, and then Q4_K_M
+#   --llama-python FILE  Python with torch, transformers and sentencepiece, which converts the model
+#                        for llama.cpp (default: the Python of --peer-python)
+#   --text FILE          plain text, on which the perplexity of the outputs is measured: --windows N
+#                        (128) windows of --length tokens, without the first --first-window N (0)
+# If the script is interrupted, it prints the results so far. The same command continues with the
+# files of OUT; a different command starts from the beginning. Needs GNU time and python3. Do not
+# use the machine during the run, because other work changes the times.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 samples=128 length=512 runs=3 oneshot=$here/../build/release/oneshot windows=128 first_window=0 seconds=1
@@ -49,7 +51,7 @@ peer() { # arguments: the Python to run, then the arguments of bench_peer.py
     shift
     PYTHONPATH=${llama_cpp:+$llama_cpp/gguf-py} "$python" "$here/bench_peer.py" "$@"
 }
-same=() # flags of oneshot that also change the peaks
+same=() # flags of oneshot that the measurement of the peaks also gets
 for ((i = 0; i + 1 < ${#flags[@]}; i++)); do
     case ${flags[i]} in --threads | --isa) same+=("${flags[i]}" "${flags[i + 1]}") ;; esac
 done

@@ -2,24 +2,26 @@
 """bench_gpu_peer.py - times the reference algorithm of PyTorch on one decoder layer of given
 shapes, by phase.
 
-It does the work of LLM Compressor 0.14 with GPTQModifier on a decoder layer, in the same order: a
-calibration pass sample by sample that adds 2 x^T x in f32 for every Linear by itself,
-quantize_weight of the Linears, a second pass through the layer. With --experts it is a Qwen3-MoE
-layer, whose experts see all tokens in both passes, as with moe_calibrate_all_experts. Its solve has
-two inner loops over the columns of a block: eager PyTorch, timed with one weight at a time, and a
-Triton kernel, timed with weights of one shape in one batch, as batched_quantization "auto" makes
-them. Both are re-enacted op for op. If llmcompressor is installed, its own accumulate_hessian
-observes and its own quantize_weight is timed as well. Prints one JSON object: seconds per layer;
-"code" of a solve is "package" or "re-enacted"; "left_out" says what did not run and why.
+The script does the work of LLM Compressor 0.14 with GPTQModifier on a decoder layer, in the same
+order: a calibration pass, sample by sample, that adds 2 x^T x in f32 for every Linear;
+quantize_weight of the Linears; and a second pass through the layer. With --experts the layer is
+that of a Qwen3-MoE, whose experts see all tokens in both passes, as with moe_calibrate_all_experts.
+
+The solve is timed with two inner loops over the columns of a block: eager PyTorch with one weight
+at a time, and a Triton kernel with a batch of weights of one shape, as with batched_quantization
+"auto". Both loops are written here with the same ops as LLM Compressor's ("re-enacted"). If
+llmcompressor is installed, its accumulate_hessian observes, and its quantize_weight is timed, too.
+Prints one JSON object: seconds per layer; "code" of a solve is "package" or "re-enacted";
+"left_out" names the loops that did not run, with the reasons.
 
     bench_gpu_peer.py --hidden 4096 --intermediate 14336 --heads 32 --kv 8 --samples 512
                       --tokens 2048 [--device cuda]
     --experts 128 --topk 8 --head-dim 128   (--intermediate is each expert's)
-    --measure-samples N   time the passes on N samples and scale: they are linear in them
-    --measure-experts N   time the loops with one weight at a time on N experts and scale:
-                          all are alike
-    --check               time nothing: compare the loops on small weights, which must give
-                          equal bytes; without a GPU Triton's interpreter runs the kernel
+    --measure-samples N   time the passes on N samples, and scale the time to --samples
+    --measure-experts N   time the loops with one weight at a time on N experts, and scale the
+                          time to all experts, which have equal shapes
+    --check               time nothing, but compare the loops on small weights; they must give
+                          equal bytes. Without a GPU Triton's interpreter runs the kernel
                           (--device cpu)
 """
 import argparse
@@ -75,8 +77,8 @@ class Clock:
 
 
 class Layer:
-    """A decoder layer of Llama, or of Qwen3-MoE, in bf16 with random weights: matrices by name,
-    with the input of each."""
+    """A decoder layer of Llama, or of Qwen3-MoE, in bf16 with random weights. Has the matrices by
+    name, and the name of the input of each matrix."""
 
     def __init__(self, a):
         self.a, self.head = a, a.head_dim or a.hidden // a.heads
@@ -155,8 +157,8 @@ def scales(w):
 
 
 def block_eager(work, u, scale, out, error, losses):
-    """Solves the columns of one block, of all weights of a batch at a time: work, scale [B, O, W],
-    u [B, W, W]."""
+    """Solves the columns of one block of W columns, for all B weights of a batch at a time. work
+    and scale are [B, O, W], u is [B, W, W]."""
     low, high = (torch.tensor(float(v), device=work.device) for v in (LOW, HIGH))
     for i in range(work.shape[-1]):
         w, s = work[:, :, i], scale[:, :, i]
@@ -172,10 +174,10 @@ if triton:
     @triton.jit
     def columns_kernel(work_p, u_p, scale_p, out_p, error_p, n_rows, u_batch, u_row, low, high, WIDTH: tl.constexpr,
                        ROWS: tl.constexpr, BF16: tl.constexpr, CAST: tl.constexpr):
-        """Keeps ROWS rows of one weight in registers during the loop over their columns. Products
-        and sums are not fused, so each is rounded as in block_eager. work, scale, out and error are
-        contiguous. CAST: true if the cast to bf16 rounds. Triton's interpreter truncates, so with
-        it the bits are rounded by this code."""
+        """Keeps ROWS rows of one weight in registers during the loop over the columns. Products and
+        sums are not fused, so each is rounded as in block_eager. work, scale, out and error are
+        contiguous. CAST: true if the cast to bf16 rounds. The cast of Triton's interpreter
+        truncates, so then this function rounds the bits."""
         rows, cols = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
         inside = rows < n_rows
         line = (tl.program_id(0).to(tl.int64) * n_rows + rows) * WIDTH
@@ -222,8 +224,8 @@ def order(w, h):
 
 
 def factor(w, h):
-    """Replaces H by the upper Cholesky factor of its inverse, weight by weight: fewer than 16 are
-    not batched here."""
+    """Replaces H by the upper Cholesky factor of its inverse, weight by weight. (LLM Compressor
+    does not batch fewer than 16 weights here.)"""
     diagonal = h.diagonal(dim1=-2, dim2=-1)
     dead = diagonal == 0
     if dead.any():
@@ -289,8 +291,8 @@ def why_no_triton(device):
 
 
 def batches(w, batched):
-    """Yields the names of the weights for one call: all have one shape, and they fit into three
-    quarters of the free memory."""
+    """Yields the names of the weights for one call. The weights of a call have one shape, and fit
+    into three quarters of the free memory."""
     if not batched:
         return [[name] for name in w]
     shapes = {}

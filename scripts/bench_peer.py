@@ -1,12 +1,12 @@
-"""bench_peer.py - the parts of scripts/bench.sh that run in the Python of the peers.
+"""bench_peer.py - runs the other programs of scripts/bench.sh, in their own Python.
 
   compress MODEL OUT RECIPE DATASET SAMPLES LENGTH
       runs LLM Compressor on the samples of oneshot, one at a time
   text MODEL OUT DATASET SAMPLES LENGTH
       writes the same samples as plain text, for llama-imatrix
   dense MODEL OUT DIR/OURS.gguf DIR/THEIRS.gguf
-      writes THEIRS as a BF16 checkpoint with the other files of MODEL. OURS, which was converted
-      from MODEL, must give back MODEL's weights
+      writes the weights of THEIRS as a BF16 checkpoint, with the other files of MODEL. OURS was
+      converted from MODEL, and its weights must equal those of MODEL
 """
 import json
 import pathlib
@@ -61,7 +61,7 @@ def weights_of(gguf, path, config):
         t = tensors[names.get_name(name, try_suffixes=(".weight", ".bias"))]
         w = gguf.dequantize(t.data, t.tensor_type).reshape([int(n) for n in reversed(t.shape)])
         n = next((n for leaf, n in heads.items() if f".{leaf}." in name), 0)
-        if kind == "llama" and n: # rope: llama.cpp rotates pairs of neighbours, the checkpoint halves of a head
+        if kind == "llama" and n: # llama.cpp rotates pairs of neighbours, the checkpoint the halves of a head
             w = w.reshape(n, w.shape[0] // n // 2, 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
         return w
     return get

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# calibration.sh - measures each way to calibrate static activations, for
-# docs/how-to/calibration.md, on a model whose values are much larger than its weights: each
-# observer, and an observer with two passes with each --calib-cache. The last row keeps the values
-# of all layers until the end. Two more rows are for the same model in F32, because BF16 values are
-# no larger than F16. Prints a table in Markdown.
+# calibration.sh - measures the calibration of static activations, for docs/how-to/calibration.md,
+# on a model whose values are much larger than its weights. It measures each observer, and an
+# observer that reads values twice with each --calib-cache. The last row keeps the values of all
+# layers until the end. Two more rows are for the model in F32, because only F32 values become
+# smaller as F16. Prints a table in Markdown.
 #
 # Usage: scripts/calibration.sh --build DIR --out DIR [options] [-- flags of oneshot]
 #   --build DIR       has tests/make_model and tests/watch_memory
 #   --shape SHAPE     "hidden=512 intermediate=1024 heads=8 kv=8 layers=8 vocab=1024 samples=256
 #                     tokens=256"
-# Memory is the highest RssAnon + RssShmem, disk the plan's figure of scratch files, time that of
-# processors.
+# Memory is the highest RssAnon + RssShmem. Disk is the size of scratch files according to the plan.
+# Time is processor time.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build= out= shape="hidden=512 intermediate=1024 heads=8 kv=8 layers=8 vocab=1024 samples=256 tokens=256"

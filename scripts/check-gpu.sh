@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# check-gpu.sh - all checks that need a GPU, in order of value, in one call of nine minutes. Each
-# step has its own time limit. A line of the table is printed when its step ends. The steps after a
-# failed env or mma are skipped; after any other failure the next step runs. Exit 0: no step failed;
-# 1: a step failed, or there is no GPU.
+# check-gpu.sh - runs all checks that need a GPU, the most important first, in one call of nine
+# minutes. Each step has its own time limit. When a step ends, its line of the table is printed. If
+# env or mma fails, the later steps are skipped; after any other failure the next step runs. Exits
+# with 0 if no step failed, and with 1 if a step failed or if there is no GPU.
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
 #   --steps "A B"        of: env build mma kernels wide gpu_ops llama qwen whole model budgets
-#                        resume linear sanitizer disk bench (default: all but the last two, in this
-#                        order; no build with --build-dir); several calls may share the steps: the
-#                        table grows
+#                        resume linear sanitizer disk bench (default: all except disk and bench, in
+#                        this order; with --build-dir also without build). Several calls may share
+#                        the steps: each call adds its rows to the table.
 #   --results FILE.tgz   gets the important files, 1 MB: the table, figures, reports, the end of
 #                        each log of a failure
 #   --scale N            1: divides the widths of all synthetic models and ops; above 1 they have
@@ -18,8 +18,8 @@
 #   --lib-dir DIR        shared libraries that this machine lacks      (default: BUILD/lib if it
 #                        exists)
 #   --device cuda[:N]    cuda      --time-limit S  seconds for all steps
-#   --samples N          64, --tokens N  64: of docs-llama-3m, four times as many of each for
-#                        budgets, disk and resume
+#   --samples N          64, --tokens N  64: samples, and tokens of a sample, for docs-llama-3m;
+#                        four times as many of each for budgets, disk and resume
 #   --peer-python FILE   Python with torch, for the peer of the benchmark      (default: python3 if
 #                        it has torch)
 #   --pack FILE          needs no GPU: packs the files of --build-dir that a machine without
@@ -39,7 +39,7 @@ declare -A planned=([env]=6 [build]=300 [mma]=14 [kernels]=35 [wide]=20 [gpu_ops
                     [budgets]=15 [resume]=10 [linear]=65 [sanitizer]=100 [disk]=15 [bench]=400)
 declare -A limit=([env]=60 [build]=540 [mma]=60 [kernels]=120 [wide]=120 [gpu_ops]=120 [llama]=150 [qwen]=150 [whole]=200 [model]=90
                   [budgets]=90 [resume]=90 [linear]=150 [sanitizer]=540 [disk]=180 [bench]=540)
-say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # the text also goes into the table
+say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # the table also gets the text
 die() { say "$*"; exit 1; }
 
 # ---- tests of CUDA kernels, found as in cmake/tests.cmake ----
@@ -137,7 +137,7 @@ find_libraries() {
         for name in $names; do [ -z "$lib_dir" ] || ln -sf "$lib_dir/$name" "$work/lib/"; done
     done
     [ -z "$names" ] || echo "libraries that are missing:" $names
-    # the last one: the driver's
+    # the last directory has the driver's libraries
     names=$({ cuda_folders; ls -d /usr/local/nvidia/lib64 2>/dev/null; } | paste -sd:)
     [ -z "$names" ] || export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$names
 }
@@ -215,7 +215,8 @@ if [ "$scale" = 1 ]; then n_samples=512 llama_layers="2 4" qwen_layers="1 3" who
 else n_samples=4 llama_layers="1 2" qwen_layers="1 2" whole_layers=2; fi
 n_tokens=$(cut 2048 32)
 
-# Makes in $2 the model of the first $3 layers of the model $1, with links to its files.
+# Makes in the directory $2 a model of the first $3 layers of model $1, with links to the files of
+# $1.
 first_layers() {
     mkdir -p "$2" && ln -s "$1"/calibration.jsonl "$2" &&
         sed "s/\"num_hidden_layers\": [0-9]*/\"num_hidden_layers\": $3/" "$1/config.json" >"$2/config.json" &&
@@ -236,9 +237,9 @@ compress_wide() {
 host_threads() { # leaves some processors to the steps that run at the same time
     case " ${flags[*]-} " in *" --threads "*) ;; *) flags+=(--threads $(($(nproc) > 4 ? $(nproc) - 4 : 1))) ;; esac
 }
-# Makes the synthetic models that the other steps wait for, and the host's result for the wide
-# layer: one layer of the widths of Llama-3-8B, ragged samples that begin with an outlier. Runs
-# beside the steps.
+# Makes the synthetic models for which other steps wait. Also computes, on the host, the result for
+# the wide layer: one layer with the widths of Llama-3-8B, and samples of different lengths that
+# begin with an outlier. Runs at the same time as the steps.
 step_prepare() {
     local what wanted=" $steps "
     trap 'touch "$work/prepare.end"' EXIT
@@ -284,7 +285,7 @@ step_gpu_ops() {
     return $code
 }
 
-# The wide layer on the GPU, compared with the host's result.
+# Compresses the wide layer on the GPU, and compares the result with the host's.
 step_wide() {
     local code=0 f
     for f in wide host; do await $f; done
@@ -297,10 +298,10 @@ step_wide() {
     return $code
 }
 
-# memcheck runs with one allocation per tensor, so that it detects accesses past the end of a
-# tensor. Tests are started while there is time. The findings of initcheck are printed, but do not
-# fail the step: the solve multiplies unused rows of a panel that have no values, and does not read
-# the results.
+# Runs three tests under each tool of compute-sanitizer until the time of the step ends. Under
+# memcheck each tensor is an allocation of its own, so that accesses past the end of a tensor are
+# detected. Findings of initcheck are printed, but do not fail the step: the solve multiplies unused
+# rows of a panel, which have no values, and does not read the results.
 step_sanitizer() {
     local tool t log code n bad=0 begin=$SECONDS left
     command -v compute-sanitizer >/dev/null || die "no compute-sanitizer"
@@ -321,7 +322,7 @@ step_sanitizer() {
     [ $bad = 0 ]
 }
 
-# Runs docs-llama-3m, or the model of use_small: output directory, flags.
+# Compresses docs-llama-3m, or the model of use_small. Arguments: output directory, flags.
 compress() {
     local to=$1
     shift
@@ -352,12 +353,12 @@ step_model() {
         die "that is another model"
 }
 
-# Chooses the model of the next steps: more samples of docs-llama-3m, or a trial's small one.
+# Chooses the model of the next steps: docs-llama-3m with more samples; with --scale, a small model.
 use_small() {
     samples=$((4 * samples)) tokens=$((4 * tokens))
     [ "$scale" = 1 ] || { await llama && model=$work/llama/model-2 data=$work/llama/model-2/calibration.jsonl samples=$n_samples tokens=$n_tokens; }
 }
-# Tiers of values and phases of the work; four batches.
+# Tests tiers of values, rounds and segments, with four batches.
 step_budgets() {
     local least most want how n=0
     use_small
@@ -414,12 +415,12 @@ step_resume() {
     say "killed after $parts fifths, gone on with to the same bytes"
 }
 
-# Times models of few layers, or of one number of layers, with both granularities or with one:
-# directory in work/ with the models, --like, shape, layers, targets.
+# Times models of few layers. Arguments: directory in work/ with the models, --like, shape, numbers
+# of layers (two or one), targets (layers, Linears or both).
 bench() {
     local to=$work/$1 like=$2 shape=$3 layers=$4 targets=$5 side=8192
     shift 5
-    [ "$scale" = 1 ] || { side=32 && set -- "$@" --device-model h200; } # whose name the emulated GPU does not have
+    [ "$scale" = 1 ] || { side=32 && set -- "$@" --device-model h200; } # the emulated GPU has no model name
     await "${to##*/}"
     [ ! -e "$work/peak.json" ] || cp "$work/peak.json" "$to"
     ONESHOT=$oneshot bash "$here/bench-gpu.sh" --build "$build" --out "$to" --device "$device" --like "$like" --shape "$shape" --layers "$layers" \
@@ -432,7 +433,7 @@ step_llama() { bench llama llama-3-8b "$llama_shape" "$llama_layers" "LlamaDecod
 step_qwen() { bench qwen qwen3-30b-a3b "$qwen_shape" "$qwen_layers" Qwen3MoeDecoderLayer; }
 step_whole() { bench whole llama-3-8b "$llama_shape" "$whole_layers" LlamaDecoderLayer; }
 step_linear() { bench whole llama-3-8b "$llama_shape" "$whole_layers" Linear; }
-# The benchmark with its peer.
+# Runs the benchmark, with PyTorch if there is a Python with torch.
 step_bench() {
     local peer=$peer_python
     [ -n "$peer" ] || ! python3 -c 'import torch' 2>/dev/null || peer=$(command -v python3)

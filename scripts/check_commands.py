@@ -4,9 +4,10 @@ with the reason.
 
 A command is a line of a code block that begins with a program or a script. tests/examples/pages.sh
 runs all blocks ```sh except ```sh elsewhere (run_page.py). tests/examples/commands.sh runs the
-commands of oneshot in indented blocks, in a directory where the names that the pages use are small
-files: DIR is a model, calib.jsonl data, OUT an output. NOT_RUN lists the commands that neither
-runs; a row that no page has is an error, too.
+commands of oneshot in indented blocks, in a directory with small files for the names that the pages
+use: DIR is a model, calib.jsonl is data, and OUT is an output. NOT_RUN lists the commands that
+neither script runs. A row of NOT_RUN that is on no page is an error, too.
+
 Usage: check_commands.py [--run]      --run: runs the commands of oneshot, in such a directory"""
 import pathlib
 import re

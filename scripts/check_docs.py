@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """check_docs.py - fails when a document names a file, a flag or a function that does not exist.
 
-Files: words that begin with a directory of the repository, and the targets of relative links; `*`
-may match any text, {a,b} is both, and of a name with a <placeholder> the directory must exist. The
-anchor of a link must be a heading of its page. docs/README.md must link to each page of docs/.
-Flags: --words must be flags of oneshot, or of the program that the line or code span starts with.
-Names: osh_* and OSH_* must be words of src/, include/ or cmake/. Messages: bold text of
-docs/reference/errors.md must be in a string of src/, apart from "...".
+Files: words that begin with a directory of the repository, and the targets of relative links, must
+exist. `*` matches any text, and {a,b} stands for a and b. If a name has a <placeholder>, its
+directory must exist. Links: the anchor of a link must be a heading of its page. docs/README.md must
+link to each page of docs/. Flags: --words must be flags of oneshot, or of the program with which
+the line or code span starts. Names: osh_* and OSH_* must be words of src/, include/ or cmake/.
+Messages: bold text of docs/reference/errors.md must be in a string of src/; "..." stands for any
+text.
+
 Usage: check_docs.py [source folder]"""
 import itertools
 import pathlib
@@ -106,7 +108,7 @@ def program_flags(line, at):
 def check(path, flags, words, wrong):
     here = path.relative_to(ROOT)
     text = path.read_text(encoding="utf-8")
-    # the example of the page adds them
+    # names that the example of the page adds
     made = set(re.findall(r"^\+(?:const \w+|typedef .*\}) (osh_\w+)", text, re.M))
     for i, line in enumerate(text.split("\n"), 1):
         for m in PATH.finditer(line):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""check_gpu.py - compares two outputs of W4A16 for scripts/check-gpu.sh: the GPU's and the host's.
+"""check_gpu.py - compares two W4A16 outputs for scripts/check-gpu.sh, one of the GPU and one of the
+host.
 
-Usage: check_gpu.py codes GPU HOST    each Linear of layer 0: share of equal codes, quotient of the
-                                      objectives; fallbacks. Exit 1: the difference is more than
-                                      rounding noise.
-       check_gpu.py layers GPU HOST   share of different codes of each layer"""
+Usage: check_gpu.py codes GPU HOST    prints, for each Linear of layer 0, the percentage of equal
+                                      codes and the quotient of the objectives; prints fallbacks.
+                                      Exits with 1 if the difference is more than rounding noise.
+       check_gpu.py layers GPU HOST   prints the percentage of different codes of each layer"""
 import json
 import pathlib
 import struct

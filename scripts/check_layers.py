@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""check_layers.py - fails when a file of src/ includes or calls something above it or beside it.
+"""check_layers.py - fails if a file of src/ includes or calls a directory with a higher or an equal
+rank.
 
 src/LAYERS gives each directory a rank. A file may include headers of its own directory and of
 directories with a lower rank; cli may include only base and api. Included files must exist.
 
-With --objects, a build directory, the same holds for calls, according to the symbols of its object
-files (nm), and at most three files of a directory may call each other in a cycle. Functions count;
-tables of rows do not.
+With --objects, the rules also apply to calls. The script finds the calls by the symbols in the
+object files of the build directory (nm). At most three files of a directory may call each other in
+a cycle. Only functions count; tables of rows do not.
 
-Names of rows stay in the directory of their table: no string of another directory may be the name
-of a modifier, an observer, a format or a method of quantized sources. Therefore an addition needs
-only a file and a row.
+No string of another directory may be the name of a modifier, an observer, a format or a method of
+quantized sources. So an addition needs only a file and a row of the table.
 Usage: check_layers.py [source folder] [--objects BUILD]"""
 import argparse
 import pathlib

@@ -1,10 +1,10 @@
 #!/bin/bash
-# cluster-test.sh - runs jobs over two hosts, and under Slurm, on one machine (as root). CI does not
-# run this script, because it needs network namespaces and the daemons of Slurm.
+# cluster-test.sh - runs jobs over two emulated hosts, and under Slurm, on one machine (as root). CI
+# does not run this script, because it needs network namespaces and the daemons of Slurm.
 #   scripts/cluster-test.sh [BUILD] [hosts|slurm]...     BUILD: build/release, with modules of MPI
-# hosts  Two namespaces of network, host name, mounts and shared memory are two hosts. A pair of
-#        veth connects them. mpirun starts its daemon on the other host with a script instead of
-#        ssh.
+# hosts  Two groups of namespaces (network, host name, mounts, shared memory) emulate two hosts. A
+#        veth pair connects them. mpirun starts its daemon on the other host with a script instead
+#        of ssh.
 # slurm  munged, slurmctld and slurmd run on loopback (apt-get install munge slurmctld slurmd
 #        slurm-client).
 # Each part compares a calibrated job, a job without data, an evaluation and a killed job with one

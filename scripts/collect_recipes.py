@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """collect_recipes.py - collects the recipes in a checkout of LLM Compressor: YAML files, YAML in
-strings and on pages, and modifiers that examples and tests make in Python, written by LLM
-Compressor.
+strings and on pages, and modifiers that examples and tests make in Python. LLM Compressor converts
+these modifiers to YAML.
 
 usage: collect_recipes.py CHECKOUT FOLDER      (in an environment with llmcompressor)
 
-FOLDER gets NNN.yaml, each different from all others, and NNN.src, which names its origin, for
-scripts/run_recipes.py. Python files are not run: each assignment to a name with "recipe" in it is
-evaluated with the assignments before it. If that fails, it is left out and counted."""
+FOLDER gets files NNN.yaml, which all differ, and NNN.src, which name their origins, for
+scripts/run_recipes.py. Python files are not run. Instead, each assignment to a name that contains
+"recipe" is evaluated together with the assignments before it. Assignments that cannot be evaluated
+are left out and counted."""
 import ast
 import importlib
 import pathlib
@@ -70,7 +71,7 @@ def found(root, known):
             scheme = re.search(r"^scheme: *(\S+)", text, re.M)
             if "Modifier" in text and "_stage" in text:
                 yield where, text
-            elif scheme and not re.search(r"^recipe: ", text, re.M):  # the YAML file is the config of a test
+            elif scheme and not re.search(r"^recipe: ", text, re.M):  # the YAML file configures a test
                 yield where, f"s_stage: {{s_modifiers: {{QuantizationModifier: {{targets: Linear, scheme: {scheme[1]}, ignore: [lm_head]}}}}}}\n"
         for block in python:
             try:

@@ -7,16 +7,20 @@ usage: compare_awq.py BINARY MODEL CALIBRATION FOLDER [--bits N] [--group N] [--
        in an environment with compressed-tensors, datasets, llmcompressor, safetensors, torch,
        transformers
 
-MODEL is widened to F32. LLM Compressor runs its sequential pipeline, one sample at a time. The
-script records its grid: the factors of each point, and two losses of each: `block`, its own, the
-mean squared error of the output of the module around the Linears; and `linear`, the sum of the
-squared errors of the Linears' own outputs, which docs/how-to/awq.md describes. This program's
-factors are read from its output. A line has the chosen points, the distance of our factors from LLM
-Compressor's at the same point, both losses of our choice relative to those of theirs, and the
-excess of our choice over the least `linear` loss. The excess can be above 0 if the losses of two
-points are nearly equal. In a group of symmetric integers, the largest value is halfway between two
-codes (7.5 with 4 bits), and the last bit of a factor decides. Exit code 1: our factors are not
-those of a grid point (1e-5), or our choice is 3 % above the least loss."""
+MODEL is converted to F32. LLM Compressor runs its sequential pipeline, one sample at a time. The
+script records the points of its grid, with the factors and two losses of each point:
+
+  block    LLM Compressor's loss: the mean squared error of the output of the module that contains
+           the Linears
+  linear   the sum of the squared errors of the outputs of the Linears (docs/how-to/awq.md)
+
+This program's factors are read from its output. A line of the table has the points that both
+programs have chosen, the distance of our factors from LLM Compressor's at the same point, both
+losses of our point divided by those of LLM Compressor's point, and the excess of our point over the
+least `linear` loss. The excess can be above 0 if the losses of two points are nearly equal: in a
+group of symmetric integers the largest value is halfway between two codes (7.5 with 4 bits), so the
+last bit of a factor decides. Exits with 1 if our factors are not those of a grid point (1e-5), or
+if our point is 3 % above the least loss."""
 import argparse
 import json
 import pathlib

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""compare_families.py - compares tiny random checkpoints of many families, made by transformers'
-own classes and compressed by LLM Compressor and by this program.
+"""compare_families.py - makes tiny random checkpoints of many families with the classes of
+transformers, and compares the outputs of LLM Compressor and of this program.
 
 usage: compare_families.py BINARY FOLDER [--gptq [--draws N]] [--vllm] [FAMILY...]
        in an environment with compressed-tensors, llmcompressor, safetensors, torch, transformers
-  without --gptq   round to nearest, W4 in groups of 32, BF16: tensor by tensor; norms must be
-                   the source's
-  --gptq           GPTQ W4 in groups of 32, F32, 16 samples of 128 tokens, pipeline basic: share
-                   of codes that differ, over weights of N seeds (default 1)
-  --vllm           with --target vllm, which also quantizes the experts of gpt-oss, Gemma 4 and
-                   Granite 4; transformers loads no output
+  without --gptq   rounds to nearest, W4 in groups of 32, BF16, and compares tensor by tensor; norms
+                   must be those of the source
+  --gptq           runs GPTQ W4 in groups of 32, F32, with 16 samples of 128 tokens and pipeline
+                   basic; prints the percentage of codes that differ, for weights of N seeds
+                   (default 1)
+  --vllm           uses --target vllm, which also quantizes the experts of gpt-oss, Gemma 4 and
+                   Granite 4; transformers does not load these outputs
 
-Without --gptq transformers loads each output, too. If an output differs from LLM Compressor's,
-transformers must miss no tensor and give the logits of the source with its weights rounded.
-Checkpoints and outputs stay in FOLDER/FAMILY. Exit code 1 if a family differs in another way than
-DENSE and ACCEPTED tell."""
+Without --gptq, transformers also loads each output. If an output differs from LLM Compressor's,
+transformers must find all tensors, and must compute the logits of the source with rounded weights.
+Checkpoints and outputs stay in FOLDER/FAMILY. Exits with 1 if a family has a difference that is
+neither in DENSE nor in ACCEPTED."""
 import argparse
 import pathlib
 import re
@@ -52,8 +53,8 @@ ACCEPTED = {
 }
 EQUAL = "equal"
 WHOLE = "loads whole, where upstream's does not"
-# Families that have another entry, with another form: with experts, with experts in one tensor,
-# with shared keys and values, with towers.
+# Second entries of a family, whose models have another form: experts, experts in one tensor, shared
+# keys and values, or towers.
 AGAIN = ("exaone4_full", "gpt_bigcode_heads", "lfm2_full", "glm46v", "granitemoehybrid_moe", "gemma4_moe", "qwen3_moe_stacked", "qwen3_5_moe_stacked", "gemma4_shared", "gemma4")
 
 
@@ -76,8 +77,8 @@ def upstream(folder, out, rows, auto):
 
 
 def as_upstream(ours):
-    """Returns the tensors with LLM Compressor's names, which has gate and up of gpt-oss as two
-    modules. Their rows alternate in the output."""
+    """Returns the tensors of `ours` with LLM Compressor's names. LLM Compressor has gate and up of
+    gpt-oss as two modules; in our output, their rows alternate in one tensor."""
     out = {}
     for name, t in ours.items():
         name = name.replace(".w13_weight", ".gate_up_proj.weight").replace(".w2_weight", ".down_proj.weight")
@@ -91,7 +92,7 @@ def as_upstream(ours):
 
 def compare(source, theirs, ours, gptq, dense):
     """Returns lines about the differences, except in modules that match `dense`; True if there are
-    such modules; the number of codes that differ, and of all codes."""
+    such modules; the number of codes that differ; and the number of all codes."""
     lines = []
     source = {n: t for n, t in source.items() if not n.endswith((".experts.gate_up_proj", ".experts.down_proj")) or n in ours}
     kept = {n for n in theirs.keys() ^ ours.keys() if dense and re.search(dense, n.rpartition(".")[0])}
@@ -118,7 +119,7 @@ def compare(source, theirs, ours, gptq, dense):
 
 def one(family, root, binary, gptq, seed, vllm):
     """Returns the result (None if a difference is not expected), lines about the differences, the
-    number of codes that differ, and of all codes."""
+    number of codes that differ, and the number of all codes."""
     home = root / family if seed == 1 else root / f"{family}_{seed}"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)

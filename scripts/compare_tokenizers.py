@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """compare_tokenizers.py - compares `oneshot tokenize` with the tokenizers library on 10 MB of
-invented text in 28 scripts, and measures it.
+invented text in 28 scripts, and measures its speed.
 
     compare_tokenizers.py --oneshot build/release/oneshot --work DIR [--families DIR]
 
-DIR gets text.txt and the tokenizers that this script trains on it, once: Unigram with
-SentencePiece's nmt_nfkc (like the files of T5, XLM-R and ALBERT), with byte fallback, WordPiece
-like BERT's, WordLevel, and BPE of 200,000 tokens with the pattern of gpt-oss. --families:
-directories with real ones, tokenizer.json or tokenizer.json.zst in each. Every line is compared,
-and the whole text once more. Needs tokenizers, sentencepiece and protobuf. Exit 1 on a difference.
+DIR gets text.txt. The first run trains tokenizers on this text and writes them to DIR: Unigram with
+SentencePiece's nmt_nfkc (like the files of T5, XLM-R and ALBERT), Unigram with byte fallback,
+WordPiece like BERT's, WordLevel, and BPE of 200,000 tokens with the pattern of gpt-oss. --families
+names a directory with one directory per real tokenizer, which has tokenizer.json or
+tokenizer.json.zst. Every line is compared, and then the whole text. Needs tokenizers, sentencepiece
+and protobuf. Exits with 1 on a difference.
 """
 import argparse
 import base64
@@ -131,8 +132,8 @@ def train_others(work, text):
           None, pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(O200K), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]))
 
 
-# Code of a small helper process that starts oneshot. (The measured peak of a child includes the
-# memory of the process that forks it.)
+# Code of a small helper process that starts oneshot. (The measured peak of a process includes the
+# memory of the parent that forks it, so the parent must be small.)
 SPAWN = """import os, sys
 child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
 _, status, usage = os.wait4(child, 0)

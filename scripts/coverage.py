@@ -4,17 +4,16 @@
 usage: coverage.py [--write] [--registry FILE]
        in an environment with transformers
        coverage.py --check
-       without packages: exit code 1 if an architecture of models/ has no proof in
-       tests/golden/families/proofs.json, no golden logits, or no row in the page, if the page has
-       one that models/ lacks, or if the page counts otherwise than this script
+       needs no packages; exits with 1 in these cases: an architecture of models/ has no proof in
+       tests/golden/families/proofs.json, no golden logits, or no row on the page; the page has an
+       architecture that is not in models/; the page has other counts than this script
 
-Prints a line for each architecture that transformers' AutoModelForCausalLM,
-AutoModelForImageTextToText or AutoModelForMultimodalLM knows, or vLLM, or models/. --write makes
-docs/reference/models.md.
+Prints a line for each architecture of models/, of vLLM, and of transformers' AutoModelForCausalLM,
+AutoModelForImageTextToText and AutoModelForMultimodalLM. --write makes docs/reference/models.md.
 
-tests/golden/families/vllm.json has the names of vLLM's registry. --registry FILE writes it again
-from vllm/model_executor/models/registry.py of a wheel or of a checkout, which is read and not
-imported; --version NUMBER is vLLM's version."""
+tests/golden/families/vllm.json has the names in vLLM's registry. --registry FILE makes this file
+from vllm/model_executor/models/registry.py of a wheel or a checkout. The script reads FILE as text,
+and does not import it. --version NUMBER is vLLM's version."""
 import argparse
 import ast
 import json
@@ -64,7 +63,8 @@ REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCa
     "StableLmForCausalLM": "qk_layernorm is refused", "FalconForCausalLM": "alibi is refused",
     "Qwen3_5ForConditionalGeneration": "the MTP block stays dense", "Qwen3_5MoeForConditionalGeneration": "the MTP block stays dense",
 }
-# Text models that exist only inside another model: the proof of the whole model counts.
+# Text models that exist only inside another model. The proof of the whole model also counts for
+# them.
 RELEASED = "another name in files; transformers knows the model by its model_type"
 INSIDE = {"MllamaForCausalLM": "MllamaForConditionalGeneration", "Cosmos3EdgeTextModel": "Cosmos3EdgeForConditionalGeneration"}
 # Names of released files for an architecture that has another name in transformers.
@@ -104,7 +104,7 @@ def goldens():
 
 
 def proofs():
-    """Returns {architecture: the reason why its output cannot be loaded whole, or None}."""
+    """Returns {architecture: the reason why transformers cannot load its whole output, or None}."""
     families = json.loads((FAMILIES / "proofs.json").read_text())["families"].values()
     out = {}
     for p in families:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""cuda_names.py - fails if a function that src/gpu/blas.cu looks for at run time is not in the real
-libcublasLt or libcusolver of this machine. It needs no GPU. Exit 77: the libraries are not there.
+"""cuda_names.py - fails if libcublasLt or libcusolver of this machine lacks a function that
+src/gpu/blas.cu looks for at run time. Needs no GPU. Exits with 77 if the libraries are not
+installed.
 
 Usage: cuda_names.py"""
 import ctypes

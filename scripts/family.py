@@ -7,22 +7,22 @@ usage: family.py BINARY FOLDER [--models-dir DIR] [--record] [FAMILY...]
        in a build directory, whose tests/logits is built, too
 
 The steps, each of which ends the proof of a family if it fails:
-  1. oneshot check-model finds no tensor that is wrong or that the template forgets
-  2. F32 logits of 40 tokens are within 5e-6 of the largest |logit| of transformers' with eager
-     attention
-  3. the logits are the same bits if config.json lacks each key that has its default, and if it is
-     as transformers 4 wrote it (rope_theta, rope_scaling, torch_dtype)
+  1. oneshot check-model finds no wrong tensor, and no tensor that the template omits
+  2. F32 logits of 40 tokens differ from those of transformers (eager attention) by at most 5e-6
+     times the largest |logit|
+  3. the logits are the same bits if config.json lacks all keys that have their defaults, and if
+     config.json has the format of transformers 4 (rope_theta, rope_scaling, torch_dtype)
   4. GPTQ W4 in groups of 32 with data, `verify`, and `eval` of the output
-  5. transformers loads the output, misses no tensor, knows each, and has the logits of the rounded
-     weights
+  5. transformers loads the output: it finds all tensors, knows each tensor, and computes the logits
+     of the rounded weights
 
-transformers has no class for the families of renamed_families.py. For these the class of another
-family computes the logits, from the same tensors with other names, and step 5 compares the
-perplexity of the output with that of this class with the rounded weights.
+transformers has no class for the families of renamed_families.py. For these families, the class of
+another family computes the logits from the same tensors with other names. Step 5 then compares two
+perplexities: that of the output, and that of this class with the rounded weights.
 
-Prints one line for a family: the proof, or the first step that fails. EXCEPT lists the families for
-which a step is known to fail, and why. Checkpoints and outputs stay in FOLDER/FAMILY. Exit code 1
-if a step of another family fails. With --record, what is proven goes to
+Prints one line for a family: the proof, or the first step that fails. EXCEPT lists families in
+which a step is known to fail, with the reasons. Checkpoints and outputs stay in FOLDER/FAMILY.
+Exits with 1 if a step of another family fails. --record writes the proofs to
 tests/golden/families/proofs.json, which scripts/coverage.py and lint read."""
 import argparse
 import json

@@ -5,8 +5,8 @@
 #
 #   fuzz.sh MINUTES [TARGET...]      e.g. fuzz.sh 30 recipe index; without targets all of them
 #
-# OSH_FUZZ_SLICE (seconds, 60): the time of one target before the next. OSH_FUZZ_BUILD: another
-# build directory. build/fuzz/minutes.txt: minutes so far.
+# OSH_FUZZ_SLICE is the time of one target in seconds (default 60) before the next target runs.
+# OSH_FUZZ_BUILD names another build directory. build/fuzz/minutes.txt has the minutes so far.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -2,12 +2,12 @@
 """kernel_budgets.py - compares registers, stack and shared memory of all CUDA kernels of a build
 with tests/kernels/budgets.txt, without a GPU.
 
-It reads the cubins in the object files: the fatbins of the section .nv_fatbin, which zstd may have
-compressed. A kernel's row has the largest figures of all instances of its template, and their
-smallest number of blocks. The script fails if a kernel needs more registers, stack or static shared
-memory than its row allows, or has no row. It also fails if a kernel with a launch bound runs fewer
-blocks on a multiprocessor than its row says. Only the compute capabilities that the build
-has are compared.
+The script reads the cubins in the object files. They are in the fatbins of the section .nv_fatbin,
+possibly compressed by zstd. A kernel's row has the largest numbers of all instances of its
+template, but the smallest number of blocks. The script fails if a kernel has no row, or needs more
+registers, stack or static shared memory than its row allows. It also fails if a kernel with a
+launch bound runs fewer blocks on a multiprocessor than its row says. It compares only the compute
+capabilities of the build.
 
 Usage: kernel_budgets.py BUILD            compares; exit 77: the build has no CUDA objects
        kernel_budgets.py BUILD --write    writes the columns of the build's compute capabilities"""
@@ -22,7 +22,7 @@ import sys
 
 TABLE = pathlib.Path(__file__).resolve().parent.parent / "tests/kernels/budgets.txt"
 FATBIN, CUBIN, ZSTD = 0xBA55ED50, 2, b"\x28\xb5\x2f\xfd"
-# attributes of .nv.info: number, bytes of the value
+# numbers of attributes in .nv.info
 MAX_THREADS, FRAME_SIZE, REGISTERS = 0x05, 0x11, 0x2F
 REGISTERS_OF_MULTIPROCESSOR, GRANULE = 65536, 256  # registers of a warp are a multiple of GRANULE
 Figures = collections.namedtuple("Figures", "threads registers stack shared blocks")
@@ -130,7 +130,7 @@ def measure(build):
 
 
 def blocks(threads, registers):
-    """Returns how many blocks a multiprocessor has registers for; 0: no launch bound."""
+    """Returns the number of blocks for which a multiprocessor has registers; 0: no launch bound."""
     warp = -(-registers * 32 // GRANULE) * GRANULE
     return REGISTERS_OF_MULTIPROCESSOR // (warp * -(-threads // 32)) if threads else 0
 

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# linearity.sh - GPTQ on models of random weights: time against samples, layers and tokens of a
-# sample, each with the line that fits best and the distance of the times from it.
+# linearity.sh - measures how the time of GPTQ on random weights depends on the number of samples,
+# of layers, and of tokens of a sample. For each, prints the straight line that fits the times best,
+# and the distances of the times from this line.
 #
 # Usage: scripts/linearity.sh --make-model BINARY --out DIR [options] [-- flags of oneshot]
 #   --oneshot BINARY     build/release/oneshot
 #   --make-model BINARY  build/release/tests/make_model, which is built with the tests
 #   --samples "8 16 32 64"   --layers "2 4 8 16"   --tokens "128 256 512 1024"   the sizes
-#   --at "16 4 512"      samples, layers and tokens while another of them changes
-#   --shape "..."        of a layer, as arguments of make_model: SmolLM2-135M's
-#   --runs N             3       the least time counts
-# Leave the machine alone during the run: 4 minutes on two cores with AVX2.
+#   --at "16 4 512"      samples, layers and tokens; two of them are used while the third changes
+#   --shape "..."        sizes of a layer, as arguments of make_model (default: those of
+#                        SmolLM2-135M)
+#   --runs N             3: number of runs; the shortest time counts
+# Takes 4 minutes on two cores with AVX2. Do not use the machine during the run.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=$here/../build/release/oneshot make_model= out= runs=3 at="16 4 512"

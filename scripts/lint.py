@@ -1,24 +1,31 @@
 #!/usr/bin/env python3
 """lint.py - prints large files and functions, and fails on text that the repository must not have.
 
-Fails on: tabs in C; lines over 120 characters; exit, getenv or printing to stdout in src/ outside
-src/cli; paths of a development machine; notes of unfinished work; a .c or .h that does not open
-with its own name; a function of src/ with more than six parameters; a file that reads the table of
-a kind of modifiers and that KIND_FILES does not list; a file outside src/ops that compares the name
-of an op.
+The script fails on:
+  - tabs in C, and lines over 120 characters
+  - exit, getenv or printing to stdout in src/ outside src/cli
+  - paths of a development machine, and notes of unfinished work
+  - a .c or .h that does not begin with its own name
+  - a function of src/ with more than six parameters
+  - a file that reads the table of a kind of modifiers, unless KIND_FILES lists the file
+  - a file outside src/ops that compares the name of an op
 
-In the sentences of documents (docs/, README.md, CONTRIBUTING.md, CHANGELOG.md) it fails on: a word
-of NO_BEGINNING at the beginning of a statement; a retired word; a cell of a table with more than 25
-words; a paragraph's sentence in which no word can be a verb.
+In the sentences of documents (docs/, README.md, CONTRIBUTING.md, CHANGELOG.md) it also fails on:
+  - a word of NO_BEGINNING at the beginning of a statement, and a retired word (RETIRED)
+  - a cell of a table with more than 25 words
+  - a sentence of a paragraph in which no word can be a verb
 
-In the folders of PLAIN it also fails on: lines over 100 characters; a comment that begins with a
-word of NO_BEGINNING; a retired word in a comment (RETIRED); a static function whose name two files
-of these folders define, unless it is a column of a table of rows (COLUMNS). In the folders of
-PLAIN_TESTS it fails on the same lines and comments.
+In the folders of PLAIN it also fails on:
+  - lines over 100 characters
+  - a comment that begins with a word of NO_BEGINNING, and a retired word in a comment
+  - a static function whose name two files of these folders define, unless it is a column of a table
+    of rows (COLUMNS)
+In the folders of PLAIN_TESTS it fails on the same lines and comments.
 
-In the directories and files of PLAIN_SCRIPTS it fails on: such comments of shell, Python, CMake and
-C files; lines of comments over 100 characters, except the promised last line of an example; a
-script that does not open with its own name.
+In the directories and files of PLAIN_SCRIPTS it also fails on:
+  - the same comments in shell, Python, CMake and C files
+  - lines of comments over 100 characters, except the last line that an example promises
+  - a script that does not begin with its own name
 Usage: lint.py [source folder]"""
 import pathlib
 import re
@@ -275,8 +282,8 @@ def check(path, wrong, large, statics):
             large.append(f"{here}:{start}: function of {n} lines")
 
 
-# The files outside src/modifiers that carry out a kind of modifiers (src/modifiers/kinds.h). Only
-# these files read the kind's table; every other file asks the functions of modifier.h.
+# For each kind of modifiers (src/modifiers/kinds.h), the files outside src/modifiers that implement
+# the kind. Only these files read the kind's table; all other files use the functions of modifier.h.
 KIND_FILES = {
     "type->quantizer": set(),
     "type->learner": {"src/run/block.c"},
@@ -297,8 +304,8 @@ def check_kinds(here, code, wrong):
                              "src/modifiers and KIND_FILES of scripts/lint.py may use")
 
 
-# Outside src/ops, code asks the row of an op (osh_op_is, osh_node_is), not its name. Only names
-# that a user or a template gives are looked up.
+# Outside src/ops, code reads the row of an op (osh_op_is, osh_node_is), and does not compare its
+# name. Only names that a user or a template gives are looked up.
 OP_NAME = re.compile(r'\bosh_op_find\(|\bstrcmp\([^;]*\bop->name')
 OP_NAME_FILES = {
     "src/graph/build.c",  # names of ops in templates

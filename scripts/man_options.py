@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""man_options.py - makes the pages of docs/reference that come from the program's tables: the
-options of the manual page from `oneshot help all` and `oneshot help all COMMAND`, the page as roff,
-man/oneshot-COMMAND.1 for each command, and command-line.md.
+"""man_options.py - makes the pages of docs/reference that have the program's options: oneshot.1.md
+and oneshot.1, man/oneshot-COMMAND.1 for each command, and command-line.md. The options come from
+`oneshot help all` and `oneshot help all COMMAND`.
 
 oneshot.1.md is written by hand, except the lines between `<!-- oneshot help all -->` and `<!-- end
--->`. This script writes those, and converts the whole page to oneshot.1. It knows a small part of
-Markdown: headings, paragraphs, code indented by four spaces, **bold**, *italic*, `code`, and `term`
-+ newline + `:   text` for a row of a list.
+-->`. This script writes these lines, and converts the whole page to oneshot.1. It supports a small
+part of Markdown: headings, paragraphs, code indented by four spaces, **bold**, *italic*, `code`,
+and `term` + newline + `:   text` for a row of a list.
+
 Usage: man_options.py [--check] BINARY
---check writes nothing, and fails if the files are out of date.
+With --check the script writes nothing, and fails if the files are out of date.
 """
 import pathlib
 import re

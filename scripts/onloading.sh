@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# onloading.sh - runs one job in three ways, for docs/explanation/sequential-onloading.md: the whole
-# model at once, layer by layer, and Linear by Linear. Prints a table in Markdown, and draws the
-# memory of each run over time (OUT/TITLE-{basic,layer,linear}.svg).
+# onloading.sh - runs one job three times, for docs/explanation/sequential-onloading.md: with the
+# whole model at once, layer by layer, and Linear by Linear. Prints a table in Markdown, and draws
+# the memory of each run over time (OUT/TITLE-{basic,layer,linear}.svg).
 #
 # Usage: scripts/onloading.sh --model DIR --recipe FILE --dataset FILE --out DIR [options]
 #                             [-- flags of oneshot]
 #   --oneshot BINARY     build/release/oneshot
-#   --title TITLE        the model's directory, in the pictures' names
+#   --title TITLE        used in the names of the pictures (default: the name of the model's
+#                        directory)
 #   --samples N          16      --length N          512
-#   --targets LIST       Linear  the third way's --sequential-targets
-# Other work on the machine changes the times, and not the memory.
+#   --targets LIST       Linear: --sequential-targets of the third run
+# Other work on the machine changes the times, but not the memory.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=$here/../build/release/oneshot model= recipe= dataset= out= title= samples=16 length=512 targets=Linear

@@ -1,12 +1,13 @@
-# options.sh - parses the command lines of the other scripts: source it, set the defaults, then
+# options.sh - parses the command lines of other scripts. A script sources this file, sets the
+# defaults of its variables, and calls:
 #
 #   options "model out runs install_peer!" "$@"     --model X, --out X and --runs X set the
-#                                                   variables of these names, --install-peer sets
-#                                                   install_peer to 1, the arguments after -- go to
-#                                                   flags
-#   needed model out                                complains about empty variables
+#                                                   variables of these names; --install-peer sets
+#                                                   install_peer to 1; `flags` gets the arguments
+#                                                   after --
+#   needed model out                                fails if one of the variables is empty
 #
-# Other arguments print the comment at the top of the script, and exit with 2.
+# For any other argument, prints the comment at the top of the script and exits with 2.
 
 flags=()
 options() {

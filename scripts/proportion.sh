@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# proportion.sh - GPTQ on mixtures of tiny experts: the time per batch and per Linear in models with
-# a thousand, ten thousand and forty thousand Linears. No work for one Linear depends on their
-# number, so the columns are constant.
+# proportion.sh - measures the time of GPTQ per batch and per Linear, in models with a thousand, ten
+# thousand and forty thousand Linears (tiny experts). The work for one Linear does not depend on the
+# number of Linears, so the columns of the table are constant.
 #
 # Usage: scripts/proportion.sh --make-model BINARY --out DIR [options] [-- flags of oneshot]
 #   --oneshot BINARY     build/release/oneshot
 #   --make-model BINARY  build/release/tests/make_model, which is built with the tests
-#   --layers "3 26 105"  of the models;  --experts 128  of a layer: 388 Linears with 128
-#   --runs N             3       the run with the least time counts
+#   --layers "3 26 105"  numbers of layers of the models
+#   --experts N          128: number of experts of a layer, which then has 388 Linears
+#   --runs N             3: number of runs; the shortest time counts
 # Takes a minute on two idle cores.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

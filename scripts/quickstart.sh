@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# quickstart.sh - installs missing packages, builds the preset release, compresses the small model
-# of the repository by rounding to nearest and by GPTQ, and prints size and perplexity before and
-# after, and the next commands. Prints the compiler's output only if the build fails.
+# quickstart.sh - installs missing packages, builds the preset release, and compresses the small
+# model of the repository by rounding to nearest and by GPTQ. Prints size and perplexity before and
+# after, and commands to try next. Prints the compiler's output only if the build fails.
 set -euo pipefail
 shopt -s inherit_errexit # a failed measurement ends the script, also inside of $(...)
 cd "$(dirname "$0")/.."
@@ -23,7 +23,7 @@ count() { # shows how many steps of the build are done: on a terminal in one lin
 
 bash scripts/install-deps.sh
 cmake --preset release -D OSH_CUDA=OFF >"$log" 2>&1 || { cat "$log"; exit 1; }
-# oneshot, and the other parts that install and cpack put into packages
+# builds oneshot, and the other files that install and cpack put into packages
 cmake --build --preset release --target product 2>&1 | tee "$log" | count || {
     echo "the build failed:"
     grep -vE '^\[[0-9]+/[0-9]+\] ' "$log"

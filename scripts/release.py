@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """release.py - checks and sets the version number, which is in several files, and tags a release.
 
-Without arguments (a lint) it fails if a file has another version than CMakeLists.txt, if
-CHANGELOG.md does not begin with it, or if the Dockerfile or the workflow call a script, a preset or
-an option that does not exist.
-Usage: release.py             checks
-       release.py --set X.Y.Z  writes it everywhere; a new head in CHANGELOG.md if the last one
-                               has a date
+Without arguments the script only checks. It fails if a file has another version than
+CMakeLists.txt, if CHANGELOG.md does not begin with this version, or if the Dockerfile or the
+workflow call a script, a preset or an option that does not exist.
+
+Usage: release.py              checks
+       release.py --set X.Y.Z  writes the version to all files; if the newest part of CHANGELOG.md
+                               has a date, adds a new part
        release.py --notes      prints the release notes, which are the newest part of CHANGELOG.md
        release.py --tag        makes the tag vX.Y.Z of a clean tree whose CHANGELOG.md has a date;
                                pushes nothing"""
@@ -99,7 +100,7 @@ def git(*words):
 
 
 def notes():
-    """The part of CHANGELOG.md about the newest version."""
+    """Returns the part of CHANGELOG.md about the newest version."""
     return re.split(rf"^## \[{NUMBER}\]", read("CHANGELOG.md"), flags=re.M)[1].split("\n", 1)[1].strip()
 
 

@@ -42,7 +42,7 @@ for suite in bookworm trixie; do bare_base $suite "$keep/$suite.tar"; done
 
 # ---- the files ----
 
-# The script that compares the outputs of a program: "outputs.sh PROGRAM" prints their checksums.
+# Makes outputs.sh. "outputs.sh PROGRAM" makes outputs with the program and prints their checksums.
 cat >"$keep/outputs.sh" <<'END'
 set -eu
 [ "$("$1" --version | head -1)" = "oneshot $VERSION" ] || { "$1" --version; exit 1; }

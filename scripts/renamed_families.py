@@ -1,11 +1,10 @@
-"""renamed_families.py - families for which transformers has no class, and which compute what
-another class of transformers computes, with other names of tensors and of keys of config.json; part
-of tiny_families.py.
+"""renamed_families.py - describes families without a class in transformers that differ from another
+family only by the names of tensors and of keys of config.json; part of tiny_families.py.
 
-A checkpoint of such a family is made by the other class, the reference. Its tensors get the names
-of the family, and are joined if the family joins them. reference.json in the same directory has the
-config.json of the reference and the way back, so that the class of the reference can load the
-checkpoint."""
+The class of the other family, the reference, makes a checkpoint of such a family. The tensors get
+the names of the family, and are joined if the family has joined tensors. reference.json in the same
+directory has the config.json of the reference and a table of the tensors, so that the class of the
+reference can load the checkpoint."""
 import json
 import re
 
@@ -21,12 +20,17 @@ HALVED = {"shared_expert_gate.weight": 0.0, "shared_expert.down_proj.weight": 2.
 
 
 class Family:
-    """One family. `pairs`: regular expressions and their replacements, which make the family's name
-    of a tensor of the reference; `joined`: lists of the ends of names of modules that the family
-    joins, the joined name, and the number of groups by which rows alternate; `factors`: ends of
-    names, and factors by which tensors of the reference exceed the family's (0: the family lacks
-    the tensor); `keys`: members of the family's config.json; `bare`: those that have their
-    defaults; `drop`: keys of the reference that the family lacks; `alias`: other names of keys."""
+    """One family.
+    pairs: regular expressions and replacements, which convert a tensor's name of the reference to
+        the family's name
+    joined: for each joined module, the endings of the names of its parts, its name, and the number
+        of groups by which rows alternate
+    factors: {ending of a name: factor}; the tensor of the reference is this factor times the
+        family's (0: the family lacks the tensor)
+    keys: members of the family's config.json
+    bare: those of `keys` that have their defaults
+    drop: keys of the reference that the family lacks
+    alias: other names of keys"""
 
     def __init__(self, architecture, reference, members, keys=None, pairs=(), joined=(), factors=None, bare=(), drop=(), alias=None):
         self.architecture, self.reference, self.members = architecture, reference, members
@@ -116,8 +120,8 @@ RENAMED["chatglm_generation"] = Family("ChatGLMForConditionalGeneration", *(vars
 
 def way(family, shapes):
     """Returns {tensor of the reference: [the family's name, groups, first row in a group, rows in a
-    group, factor]}. A tensor that the family lacks has no name, and its shape instead of the
-    factor."""
+    group, factor]}. For a tensor that the family lacks, the name is None, and the last item is the
+    shape instead of the factor."""
     out, rows = {}, {}
     for ref in sorted(shapes, key=lambda n: [n.replace(p, f"{i}") for i, p in enumerate(("q_proj", "k_proj", "v_proj")) if p in n] or [n]):
         factor = next((f for end, f in family.factors.items() if ref.endswith(end)), 1.0)
@@ -162,7 +166,7 @@ def model_type(family):
 
 
 def restore(folder, out):
-    """Writes the checkpoint of the reference that a checkpoint of a family stands for. Returns
+    """Converts a checkpoint of a family back to a checkpoint of the reference, in `out`. Returns
     `out`."""
     kept = json.loads((folder / "reference.json").read_text())
     stored = load_file(folder / "model.safetensors")

@@ -5,12 +5,13 @@ output.
 usage: run_recipes.py BINARY MODEL RECIPES FOLDER [NAME...]
        in an environment with torch and transformers, if a recipe needs another architecture
 
-RECIPES has *.yaml, and beside each an optional *.src that names its origin. A recipe whose name or
-origin has the name of a family runs on a tiny random model of that family, in FOLDER/models. MODEL,
-a Llama with tokenizer and data/calibration.jsonl, is used for all others, and if a family's model
-is refused. Four samples of 64 tokens each; iters is that of the recipe, but at most 20. Output:
-refusals with their reasons; failures; the counts. Exit code 1 if a run or verify fails that the
-plan allowed, or a run used more memory than predicted."""
+RECIPES has *.yaml, and optionally a *.src for each, which names its origin. A recipe whose name or
+origin contains the name of a family runs on a tiny random model of that family, in FOLDER/models.
+All other recipes run on MODEL, a Llama with tokenizer and data/calibration.jsonl. MODEL is also
+used if the model of the family is refused. A run has four samples of 64 tokens; iters is that of
+the recipe, but at most 20. Prints refusals with their reasons, failures, and the counts. Exits with
+1 if a run or verify fails although the plan accepts the recipe, or if a run uses more memory than
+predicted."""
 import json
 import pathlib
 import re
@@ -84,8 +85,8 @@ def call(*command):
 
 
 def run(binary, model, recipe, folder):
-    """Returns 'planned and run', or the reason for a failure or refusal; and true if it is a
-    failure."""
+    """Returns 'planned and run', or the reason for a failure or refusal; and true if the recipe has
+    failed."""
     args = ["--model", model, "--recipe", recipe, "--dataset", model / "data" / "calibration.jsonl", "--num-calibration-samples", "4",
             "--max-seq-length", "64"]
     code, why = call(binary, "plan", *args)

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# schedule.sh - simulates the time of a job with more threads, each on its own processor
-# (tests/tools/schedule.c). It needs no more processors than this machine has, and other work hardly
-# disturbs it.
+# schedule.sh - simulates the time of a job with several threads, each on its own processor
+# (tests/tools/schedule.c). This machine may have fewer processors, and other work hardly changes
+# the result.
 #
 # Usage: scripts/schedule.sh --schedule BINARY --out DIR [options] -- flags of oneshot, without
-# --threads,
-#                            --output, --profile
+#                            --threads, --output and --profile
 #   --schedule BINARY    build/release/tests/schedule, which is built with the tests
 #   --threads "1 2 4 8 16"
-# Prints for each number of threads: seconds on one processor, simulated seconds, the speed-up and
-# its share of the linear one, seconds of the caller alone, seconds of threads beside the pool; then
-# the ten largest idle times of the workers for the last number.
+# Prints for each number of threads: seconds on one processor, simulated seconds, the speed-up, the
+# speed-up divided by the number of threads, seconds in which only the calling thread works, and
+# seconds of threads outside the pool. Then prints the ten largest idle times of the workers for the
+# last number.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 schedule= out= threads="1 2 4 8 16"

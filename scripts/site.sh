@@ -2,8 +2,8 @@
 # site.sh - builds the pages of docs/ as static HTML with search, in build/site.
 #
 # mkdocs and its theme are installed by pip into a virtual environment under build/; the program and
-# its tests never need them. The build is strict: a link without a target fails. Links that leave
-# docs/ (to scripts, examples, the README) are turned into text, because the site has no such pages.
+# its tests never need them. The build fails if a link has no target. Links to files outside docs/
+# (scripts, examples, the README) become text, because the site has no such pages.
 # Usage: scripts/site.sh [--serve]     --serve: also serves the pages on port 8000 of this machine
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# slow.sh - runs the tests of tests/slow (label slow), which scripts/test.sh leaves out: runs that
-# are killed, and machines that lose power, at hundreds of moments. They take minutes each. If nvcc
-# is there, it also compiles the kernels for all GPUs and compares their registers, stack and shared
-# memory with tests/kernels/budgets.txt.
+# slow.sh - runs the tests of tests/slow (label slow), which scripts/test.sh leaves out. They
+# simulate kills and losses of power at hundreds of moments, and take minutes each. If nvcc is
+# installed, the script also compiles the kernels for all GPUs and compares their registers, stack
+# and shared memory with tests/kernels/budgets.txt.
 # Usage: slow.sh [PRESET]     default: release
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""test_blocks.py - finds the tests without which the others still reach nearly all blocks.
+"""test_blocks.py - finds tests that sanitizer builds can leave out, because the other tests still
+run nearly all basic blocks.
 
-Builds build/blocks as the preset asan, with marks in each basic block (tests/blocks.c), and runs
-each test. Then the script takes tests in the order of new blocks per processor second, until they
-reach SHARE percent of all blocks of src/. It prints the order, and writes the names of the other
-tests to tests/covered.txt: in sanitizer builds, these tests get the label `covered`, which the
-preset asan leaves out. Tests of KEPT are always taken, and tests that take less than SHORT seconds
-always run.
+Builds build/blocks like the preset asan, with a mark in each basic block (tests/blocks.c), and runs
+each test. Then the script takes tests, those with the most new blocks per processor second first,
+until they reach SHARE percent of all blocks of src/. It prints this order, and writes the names of
+the other tests to tests/covered.txt. In sanitizer builds, these tests get the label `covered`,
+which the preset asan leaves out. Tests of KEPT are always taken. Tests that take less than SHORT
+seconds always run.
+
 Usage: test_blocks.py [-j N] [--share SHARE] [--results DIR]
-DIR keeps the blocks of each test; tests whose file is there are not run again."""
+DIR gets a file with the blocks of each test. Tests that already have a file are not run again."""
 import argparse
 import bisect
 import concurrent.futures
@@ -22,8 +24,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/blocks"
 LABELS = {"slow", "cuda", "examples", "lint"}  # labels of tests that the preset asan never runs
-# Tests of hostile input and of kernels with odd sizes, in which a sanitizer finds more than marks
-# in blocks show, and a test that limits the size of files, among them those of the marks.
+# Tests of hostile input and of kernels with odd sizes: the blocks that they run do not show what a
+# sanitizer can find in them. The list also has a test that limits the size of files, and so of its
+# file of marks.
 KEPT = re.compile(r"^(fuzz_.*|test_(json|safetensors|tokenizer_parts|files|products|kernels_(avx2|avx512_bf16|amx))"
                   r"|cli_(bad_input|broken_sources|foreign_sources|quantized_sources|adapter|data_files|full_disk"
                   r"|hub_pull|ranks))$")
@@ -96,7 +99,7 @@ def run(test, symbols, results):
 
 
 def choose(tests, share):
-    """Returns the names of the taken tests, in order. `tests`: name to (seconds, blocks)."""
+    """Returns the names of the taken tests, in order. tests: {name: (seconds, blocks)}."""
     every = set().union(*(blocks for _, blocks in tests.values()))
     reached, spent, order = set(), 0.0, []
     left = dict(tests)
@@ -109,7 +112,7 @@ def choose(tests, share):
         else:
             rate = lambda name: gain[name] / (left[name][0] + 0.05)
             best, last = max(left, key=rate), None
-            while best != last:  # gains only fall: the best is known when its own gain is current
+            while best != last:  # gains only fall, so the best test is known when its gain is current
                 gain[best] = len(left[best][1] - reached)
                 best, last = max(left, key=rate), best
         seconds, blocks = left.pop(best)

@@ -4,6 +4,7 @@ last, and their sum.
 
 Processor seconds are user and system time of the test and of the processes that it waits for. Other
 work on the machine changes them little, and they do not depend on the number of parallel tests.
+
 Usage: test_costs.py PRESET [-R REGEX] [-j N] [--out FILE]
 FILE gets a line "seconds result name" after each test."""
 import argparse

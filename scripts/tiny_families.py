@@ -1,5 +1,6 @@
-"""tiny_families.py - tiny random checkpoints of many families, made by transformers' own classes;
-part of compare_families.py, family.py, vllm_families.py and tests/golden/families/gen_logits.py."""
+"""tiny_families.py - makes tiny random checkpoints of many families with the classes of
+transformers; part of compare_families.py, family.py, vllm_families.py and
+tests/golden/families/gen_logits.py."""
 import json
 import re
 import shutil
@@ -209,14 +210,14 @@ EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 AUTO = (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM, transformers.AutoModelForMultimodalLM, transformers.AutoModelForSeq2SeqLM)
 
 
-# transformers 5.17 writes this part into names of text models inside other models. Releases lack
-# it.
+# transformers 5.17 writes this prefix into names of text models inside other models. Released files
+# do not have it.
 TWICE = re.compile(r"^language_model\.model\.(model|encoder)\.")
 
 
 def make(family, folder, dtype, seed):
-    """Makes a checkpoint whose norms, biases and gates differ from those of a new model, which
-    would hide faults."""
+    """Makes a checkpoint with random norms, biases and gates. (In a new model they are 0 or 1,
+    which would hide faults.)"""
     renamed = RENAMED.get(family)
     members = dict(renamed.members, model_type=renamed.reference) if renamed else dict(FAMILIES[family])
     mtp = members.pop("mtp", False)
@@ -232,7 +233,7 @@ def make(family, folder, dtype, seed):
     model.save_pretrained(folder, save_original_format=not family.endswith("_stacked"))
     if mtp:
         add_mtp(folder)
-    if config.model_type == "kimi_linear":  # releases call dense MLPs so; transformers 5.17 does not
+    if config.model_type == "kimi_linear":  # released files have another name of dense MLPs
         made = {re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", n): t for n, t in tensors(folder).items()}
         save_file(made, folder / "model.safetensors", {"format": "pt"})
     if config.model_type == "kimi_k25":  # transformers 5.17 writes names that no release has
@@ -251,8 +252,8 @@ def make(family, folder, dtype, seed):
 
 
 def split_convolutions(folder, config):
-    """Stores the convolutions of q, k and v as releases do: transformers 5.17 splits their tensor
-    into three parts of one size, which are not those of q, k and v."""
+    """Stores the convolutions of q, k and v as in released files. (transformers 5.17 splits their
+    tensor into three equal parts, although q, k and v have different sizes.)"""
     made = tensors(folder)
     keys = config.linear_num_key_heads * config.linear_key_head_dim
     for name in [n for n in made if n.endswith(".q_conv1d.weight")]:
@@ -262,8 +263,9 @@ def split_convolutions(folder, config):
 
 
 def add_mtp(folder):
-    """Adds a block for multi-token prediction, as releases of Qwen3.5 have it: one more layer with
-    attention, and what is before and after it. No class of transformers has a module for it."""
+    """Adds a block for multi-token prediction as in released files of Qwen3.5: one more layer with
+    attention, and the tensors before and after that layer. No class of transformers has this
+    block."""
     made = tensors(folder)
     last = max(int(re.search(r"layers\.(\d+)\.", n)[1]) for n in made if ".language_model.layers." in n)
     block = {re.sub(r"^.*layers\.\d+", "mtp.layers.0", n): t.clone() for n, t in made.items() if f".language_model.layers.{last}." in n}
@@ -304,7 +306,7 @@ def nibbles(t):
     return torch.stack([(t >> s) & 15 for s in range(0, 32, 4)])
 
 
-# Names of the tensors with all experts of a layer; the second are Granite's.
+# Names of the tensors with all experts of a layer; the second name of each is Granite's.
 STACKS = {"gate_up_proj": ("experts.gate_up_proj", "input_linear.weight"), "down_proj": ("experts.down_proj", "output_linear.weight")}
 
 
@@ -321,7 +323,7 @@ def expert_rows(made, stem, rows, columns):
 
 
 def rounded(source, ours, out):
-    """Writes the source with the weights that the codes of `ours` stand for."""
+    """Writes the source with the dequantized weights of `ours`."""
     made = tensors(source)
     packed = tensors(ours)
     for name in [n for n in packed if n.endswith("weight_packed")]:
@@ -340,8 +342,9 @@ def rounded(source, ours, out):
 
 
 def speaker(model):
-    """Returns the part of an omni model that computes logits, or the model. The hooks of a model
-    unpack codes before its first forward pass. An omni model has no forward pass."""
+    """Returns the part of an omni model that computes logits; other models are returned as they
+    are. An omni model has no forward pass itself, so this function runs the hooks that unpack its
+    codes."""
     if hasattr(model, "thinker"):
         for hook in list(model._forward_pre_hooks.values()):
             hook(model, ())
@@ -354,7 +357,7 @@ def load(folder, auto, **more):
     if (folder / "reference.json").exists():
         folder = restore(folder, folder.with_name(folder.name + "_reference"))
     kind = auto._model_mapping[type(transformers.AutoConfig.from_pretrained(folder))]
-    if "from_pretrained" in vars(kind):  # that of Qwen2.5-Omni returns no info
+    if "from_pretrained" in vars(kind):  # from_pretrained of Qwen2.5-Omni returns no info
         model, info = transformers.PreTrainedModel.from_pretrained.__func__(kind, folder, dtype="auto", output_loading_info=True, **more)
     else:
         model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True, **more)
@@ -362,8 +365,8 @@ def load(folder, auto, **more):
 
 
 def reload(source, packed, auto):
-    """Returns lines on faults when transformers loads the output: tensors that it misses or does
-    not know, or logits that are not those of the rounded weights; and a line with figures."""
+    """Loads the output with transformers. Returns lines about faults (missing or unknown tensors,
+    or logits that differ from those of the rounded weights), and a line with numbers."""
     dense = packed.with_name(packed.name + "_rounded")
     try:
         rounded(source, packed, dense)
@@ -379,7 +382,8 @@ def reload(source, packed, auto):
 
 
 def without_defaults(config, defaults):
-    """Returns the members of config.json that are no default of the configuration class."""
+    """Returns the members of config.json that differ from the defaults of the configuration
+    class."""
     keep = ("model_type", "architectures", "dtype")
     out = {}
     for key, value in config.items():

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""vllm_experts.py - outputs of --target vllm for families whose experts only vLLM finds one by one.
-vLLM's loader must fill every parameter of the experts, with the values of the codes.
+"""vllm_experts.py - loads outputs of --target vllm with vLLM, for families in which only vLLM finds
+single experts. vLLM's loader must fill every parameter of the experts, with the values of the
+codes.
 
 usage: vllm_experts.py BINARY FOLDER VLLM_PYTHON [FAMILY...]
-       in the environment of compare_families.py; VLLM_PYTHON: Python of one with vLLM for CPUs
+       in the environment of compare_families.py; VLLM_PYTHON: Python of an environment with vLLM
+       for CPUs
 
-Only the experts get codes, W4 in groups of 128, by GPTQ. vLLM loads the output and the source with
-the rounded weights. Both must give the same log-probabilities. vLLM has no kernel for CPUs for most
-of these experts. Therefore the script replaces the kernel: after vLLM's loader has filled the
-codes, they become dense experts. `kernel` also runs vLLM's own kernel, which needs AMX and SiLU.
-Exit code 1 if a family differs."""
+Only the experts get codes, W4 in groups of 128, by GPTQ. vLLM loads the output, and the source with
+rounded weights. Both must give the same log-probabilities. vLLM has no CPU kernel for most of these
+experts. Therefore, after vLLM's loader has filled the codes, the script converts them to dense
+experts. `kernel` in a result is for vLLM's own kernel, which needs AMX and SiLU. Exits with 1 if a
+family differs."""
 import argparse
 import json
 import os
@@ -92,8 +94,8 @@ if __name__ == "__main__":
 
 
 def answers(python, jobs):
-    """Returns for each job (directory, kind, log) the tokens and log-probabilities of vLLM, or the
-    last line of the log that names an error."""
+    """Returns the tokens and log-probabilities of vLLM for each job (directory, kind, log). If a
+    job fails, returns the last line of its log that names an error."""
     libs = [str(p) for p in pathlib.Path(python).absolute().parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib")]
     env = os.environ | dict(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0",
                             LD_LIBRARY_PATH=":".join(libs + [os.environ.get("LD_LIBRARY_PATH", "")]))

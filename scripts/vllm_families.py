@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""vllm_families.py - tiny random checkpoints of the families of compare_families.py, in sizes that
-vLLM's kernels for CPUs support, rounded to W4 in groups of 32 by this program and loaded by vLLM,
-which must generate tokens from them.
+"""vllm_families.py - makes tiny random checkpoints of the families of compare_families.py, in sizes
+that vLLM's CPU kernels support. This program rounds them to W4 in groups of 32. vLLM must load the
+outputs and generate tokens with them.
 
 usage: vllm_families.py BINARY FOLDER VLLM_PYTHON [FAMILY...]
-       in the environment of compare_families.py; VLLM_PYTHON: Python of one with vLLM for CPUs
+       in the environment of compare_families.py; VLLM_PYTHON: Python of an environment with vLLM
+       for CPUs
 
-Each expert's Linears are in ignore: vLLM for CPUs has few kernels for experts with codes
-(vllm_experts.py). A family whose dense source vLLM refuses, too, is listed as such and is no
-failure. Exit code 1 if vLLM loads the source and not the output."""
+The Linears of experts are in ignore, because vLLM has few CPU kernels for experts with codes
+(vllm_experts.py). If vLLM refuses the dense source, too, the family is listed as such, and this is
+no failure. Exits with 1 if vLLM loads the source but not the output."""
 import argparse
 import os
 import pathlib

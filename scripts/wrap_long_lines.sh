@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# wrap_long_lines.sh - lets clang-format wrap the lines of C files that lint.py refuses as too long,
-# and no others. Comments stay as they are (ReflowComments: false), since a list in one would become
-# prose: wrap them by hand.
+# wrap_long_lines.sh - lets clang-format wrap only those lines of C files that lint.py refuses as
+# too long. Comments are not changed (ReflowComments: false), because clang-format would join the
+# rows of a list. Wrap comments by hand.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 find src include tests -name '*.[ch]' | sort | while read -r file; do

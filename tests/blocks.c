@@ -1,9 +1,10 @@
-/* blocks.c - marks each basic block of a program that runs, for scripts/test_blocks.py. The script
- * compiles everything with -fsanitize-coverage=trace-pc, which calls the function below at the
- * start of each block, and links this file into each program and library.
+/* blocks.c - records which basic blocks of a program have run, for scripts/test_blocks.py. The
+ * script links this file into each program and library, and compiles everything with
+ * -fsanitize-coverage=trace-pc. The code then calls __sanitizer_cov_trace_pc at the start of each
+ * block.
  *
- * $BLOCKS_DIR has one file for each program: byte i is 1 if the mark that returns to address i,
- * counted from the beginning of the program, ran. All processes of a test map the same files. */
+ * $BLOCKS_DIR has one file for each program. Byte i is 1 if the function was called and returns to
+ * the i-th byte of the program. All processes of a test map the same files. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -35,7 +36,7 @@ static void __attribute__((constructor)) blocks_begin(void)
     Dl_info info;
     blocks_base = (uintptr_t)__ehdr_start, blocks_size = (uintptr_t)etext - blocks_base;
     if (!dir || !dladdr((void *)(uintptr_t)blocks_begin, &info)) return;
-    if (!realpath(info.dli_fname, program)) { // the program was started without a directory
+    if (!realpath(info.dli_fname, program)) { // fails if the name of the program has no directory
         ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
         if (n < 0) return;
         program[n] = 0;

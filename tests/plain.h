@@ -1,4 +1,4 @@
-/* plain.h - sums over large arrays, whose results tests compare with the results of kernels.
+/* plain.h - sums over large arrays. Tests compare these sums with the results of kernels.
  *
  * PLAIN functions are compiled without sanitizers, which make them ten times slower. I: in
  * features, O: out features of a Linear. */
@@ -47,8 +47,8 @@ PLAIN static double plain_dot(const float *a, const float *b, int64_t n)
     return s[0] + s[1] + (s[2] + s[3]);
 }
 
-/* Returns the sum of d H d^T over the rows d of the errors [O, I] of a weight; H is h [I, I]. GPTQ
- * minimizes this sum. */
+/* Returns the sum of e H e^T over the rows e of d [O, I], the errors of a weight. H is h [I, I].
+ * GPTQ minimizes this sum. */
 PLAIN static double plain_objective(const float *d, const float *h, int64_t O, int64_t I)
 {
     double sum = 0;

@@ -1,4 +1,4 @@
-/* strict.h - checks that must hold to the bit on the emulated GPU, and nearly on a real GPU.
+/* strict.h - checks that must hold exactly on the emulated GPU, and nearly on a real GPU.
  *
  * If an exact check fails on a real GPU, a message says what the consequence is, and the tolerant
  * condition decides. The message begins with STRICT; scripts/check-gpu.sh puts such lines into a
@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Checks a condition inside a cmocka test. `exact` is the condition to the bit, `nearly` the
- * tolerant condition, and `means` the consequence if `exact` is false and `nearly` is true. */
+/* Checks the condition `what` inside a cmocka test. `exact` is the exact condition, `nearly` the
+ * tolerant condition. `means` is the message if `exact` is false and `nearly` is true. */
 static inline void strict(bool exact, bool nearly, const char *what, const char *means)
 {
     if (exact) return;

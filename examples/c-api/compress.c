@@ -1,8 +1,8 @@
-/* compress.c - the library in one page: arguments by name, progress and messages through callbacks,
- * the program's own stages and checkpoints in the profile.
+/* compress.c - shows the library on one page: arguments by name, callbacks for progress and
+ * messages, and stages and checkpoints of this program in the profile.
  *
- * Usage: compress MODEL DATASET OUTPUT PROFILE GPTQ with 4-bit weights on 16 samples. Prints a line
- * for each finished step. */
+ * Usage: compress MODEL DATASET OUTPUT PROFILE
+ * Runs GPTQ with 4-bit weights on 16 samples, and prints a line for each finished step. */
 #include <oneshot.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@ typedef struct watch {
     int n_steps;
 } watch;
 
-/* It is called often, on the job's thread: it must be quick. */
+/* The library calls this function often, on the job's thread, so it must be quick. */
 static void on_progress(void *user, const oneshot_progress *p)
 {
     watch *w = user;
@@ -40,7 +40,7 @@ static int compress(oneshot *o, char **argv)
         {"model", argv[1]}, {"dataset", argv[2]}, {"output", argv[3]}, {"scheme", "W4A16"}, {"method", "gptq"},
         {"num_calibration_samples", "16"}, {"max_seq_length", "128"}, {"overwrite", "true"}, {NULL, NULL}};
     oneshot_stage_end(o, stage);
-    int rc = oneshot_compress(o, args); // its stages are recorded in the profile that is running
+    int rc = oneshot_compress(o, args); // the running profile also records the stages of the job
     if (!rc) oneshot_checkpoint(o, "compressed");
     return rc;
 }

@@ -1,8 +1,7 @@
-/* back.c - computes the gradients of a range of nodes, from its last node to its first. L is the
- * loss. The backward step of a node computes dL/din for the values that the node reads, from
- * dL/dout, and adds it to the gradients that other readers of these values have computed. A value
- * and its gradient are freed after the backward step of the node that made the value. On a device,
- * values and gradients are in device memory. */
+/* back.c - computes the gradients of a loss L backwards, from the last node of a range to the
+ * first. For a node out = f(in), the backward step computes dL/din from dL/dout. If several nodes
+ * read a value, their gradients are added. A value and its gradient are freed after the backward
+ * step of the node that made the value. On a device, values and gradients are in device memory. */
 #include "graph/back.h"
 #include "graph/picked.h"
 
@@ -27,8 +26,8 @@ static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *ne
     return on;
 }
 
-/* needs [values]: set to true if the caller wants the gradient of the value, or wants another
- * gradient that is computed from it.
+/* needs [values]: set to true if the caller wants the gradient of the value, or if a wanted
+ * gradient is computed from the gradient of the value.
  * made [values]: set to true if a node of the range makes the value. */
 static void find_needs(bool *needs, bool *made, const osh_back *k)
 {
@@ -100,8 +99,8 @@ static bool reuses_gradient(const osh_back *k, const osh_node *n)
            v[n->in[0]].width == v[n->out[0]].width;
 }
 
-/* Sets the members of the gradient op's arguments that are tensors of values: the inputs of `n`,
- * and the gradients to which the op adds. Allocates gradients that do not exist yet. */
+/* Sets in *a the inputs of `n` that are values, and the gradients to which the op adds its results.
+ * Allocates gradients that do not exist yet. */
 static osh_status values_begin(osh_ctx *cx, const back_pass *y, const osh_node *n, osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -125,8 +124,8 @@ done:
     return rc;
 }
 
-/* Sets the members of the gradient op's arguments that are tensors of values: the inputs of `n`,
- * and the gradients to which the op adds. Allocates gradients that do not exist yet. */
+/* Sets in *a the weights of `n` and the tensors for their gradients. A gradient without storage of
+ * the caller (osh_back.placed) gets a new tensor in own[m], for weight m of the node. */
 static osh_status weights_begin(osh_ctx *cx, const back_pass *y, const osh_node *n,
                                 osh_grad_args *a, osh_tensor **own)
 {
@@ -204,8 +203,9 @@ typedef struct tally {
     int64_t n_tokens;
     int n_threads;
     size_t live, peak;
-    /* [values]; has: true if the value has a gradient at the current node. */
-    bool *needs, *made, *has; // own
+    /* needs, made: as set by find_needs.
+     * has: true if the value has a gradient at the current node. */
+    bool *needs, *made, *has; // own [values]
 } tally;
 
 static size_t tally_value_gross(const tally *t, int v)
@@ -293,10 +293,11 @@ typedef struct placing {
     int64_t n_tokens;
     osh_arena *arena;      // own
     size_t *value, *grad;  // own: [values] addresses
-    /* [values]; brought: true if the value exists before the first node. */
-    bool *needs, *made, *has, *brought; // own
-    /* Upper bound of the bytes of gaps in the arena: freed table rows leave gaps that may be too
-     * small for other blocks. */
+    /* needs, made, has: as in `tally`.
+     * brought: true if the value exists before the first node. */
+    bool *needs, *made, *has, *brought; // own [values]
+    /* Upper bound of the bytes in gaps of the arena. Freed table rows leave such gaps, which may be
+     * too small for other blocks. */
     size_t holes;
     size_t peak;
 } placing;

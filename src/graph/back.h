@@ -9,8 +9,8 @@ typedef struct osh_back {
     int first, n;        // the range of nodes, [first, first + n)
     const bool *run;     // [n] true for nodes that ran; NULL: all nodes ran
     const bool *weights; // [weights of g] true if the caller wants the gradient of the weight
-    /* [values of g] true if the caller wants the gradient of the value. Nodes of the range read
-     * such a value, but none makes it. */
+    /* [values of g] true if the caller wants the gradient of the value. Such a value is an input of
+     * the range: nodes of the range read it, and no node of the range makes it. */
     const bool *in;
     bool on_device;      // true if the batch is on a GPU; each op then needs a gradient for GPUs
     bool rough; // true if gradients may be rounded to the compute dtype before they are multiplied
@@ -33,15 +33,15 @@ typedef struct osh_back {
     void *user;
 } osh_back;
 
-/* Checks that all ops have a gradient through which a wanted gradient must pass. If not, returns
- * OSH_E_UNSUPPORTED with the name of the first module. A plan calls this function, because
- * osh_back_run would fail. */
+/* Checks that every op on the path of a wanted gradient has a function for gradients. If not,
+ * returns OSH_E_UNSUPPORTED with the name of the first such module. A plan calls this function, so
+ * that the error comes before the run. */
 osh_status osh_back_check(osh_ctx *cx, const osh_back *k);
 /* Runs the backward pass of a batch. `b` has all values that the nodes read and made (osh_exec_run
  * with `keep` NULL). The values that the nodes made are freed. dv [values of g], own, each F32
  * [tokens, width] or NULL. On entry dv has the gradients of values that nodes of the range made and
- * that nodes after the range read. On return dv has the gradients of the values in k->in, NULL if
- * the loss does not depend on the value. */
+ * that nodes after the range read. On return dv has the gradients of the values in k->in. A
+ * gradient is NULL if the loss does not depend on the value. */
 osh_status osh_back_run(osh_ctx *cx, const osh_back *k, const osh_weights *w, osh_batch *b,
                         osh_tensor **dv);
 /* Computes an upper bound of the host bytes (with the allocator's overhead) of osh_back_run and of

@@ -20,9 +20,9 @@
  *   "leaves"   the names of weight and bias in the checkpoint, after the module's name
  *   "part"     the larger tensors that contain weight and bias (parts.c). If these tensors are
  *              split in the checkpoint, the module has its own weight, and its class is Linear
- * Names inside a layer and inside a repeated module are relative. If an output of an entry has the
- * name of an existing value, later entries that read this name get the new value; so all values of
- * the residual stream have one name. */
+ * Names inside a layer and inside a repeated module are relative. If an output has the name of an
+ * existing value, the name means the new value in later entries. So all values of the residual
+ * stream can have one name. */
 #include "graph/build.h"
 
 #include <math.h>
@@ -177,8 +177,8 @@ done:
     return rc;
 }
 
-/* Sets the class of a module whose weight, a part of a tensor in the template, is a tensor of its
- * own in the checkpoint: engines make a Linear of it. */
+/* Sets the class of a module to Linear. The template describes the weight as a part of a tensor,
+ * but the checkpoint has a separate tensor, and inference engines make a Linear of this tensor. */
 static osh_status module_make_linear(osh_ctx *cx, osh_builder *b, int module)
 {
     osh_module *m = &b->g->modules[module];
@@ -299,10 +299,9 @@ done:
     return rc;
 }
 
-/* Adds a routed_rows node before an expert (a repeated module with a moe_combine node). Inside the
- * expert, the name of the expert's first input then means the output of this node, which has only
- * the rows that are routed to the expert. Sets *whole to this name and to the value with all
- * rows. */
+/* Adds a routed_rows node before an expert (a repeated module with a moe_combine node). Its output
+ * has only the rows that are routed to the expert. Inside the expert, the name of the expert's
+ * first input means this output. Sets *whole to the name and to the value with all rows. */
 static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;

@@ -19,9 +19,9 @@ typedef struct osh_builder {
     int n_bound;
     const char *root;          // view: name of the text model's module, such as "model"
     char *plain;               // own: the root with a dot: "model."
-    /* Views: prefixes in the checkpoint.
-     * inner: of names that begin with "model.".
-     * outer: of other names. */
+    /* Views: prefixes of names in the checkpoint.
+     * inner: prefix that replaces `plain` ("model.").
+     * outer: prefix of names that do not begin with `plain`. */
     const char *inner, *outer;
     /* Prefix of the names of the current template entries: "", "model.layers.3." or
      * "model.layers.3.mlp.experts.7.". */
@@ -31,8 +31,8 @@ typedef struct osh_builder {
     osh_graph_faults *faults;  // view
 } osh_builder;
 
-/* Returns the array p with memory for one more item than its n items; NULL: no memory. The
- * allocation doubles when n is a power of two. */
+/* Returns the array p of n items with memory for one more item; NULL: no memory. The allocation
+ * doubles when n is a power of two. */
 static inline void *osh_build_grown(osh_ctx *cx, void *p, int n, size_t size)
 {
     if (n > 0 && (n & (n - 1))) return p;
@@ -53,10 +53,12 @@ char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name
  * memory. */
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
 /* Sets b->inner and b->outer to the first prefixes with which the checkpoint has the embedding
- * table. First tries the pairs in "names" of the template. If another template wraps this text
- * model, these are the "names" of that template. Then tries the prefix b->plain. Models that were
- * saved without a head lack b->plain in their names, so then tries the pairs without b->plain, and
- * the empty prefix. If nothing fits, the prefix is b->plain. */
+ * table. Tries these prefixes in order:
+ *   - the pairs in "names" of the template, or of the template that wraps this text model
+ *   - b->plain
+ *   - the pairs without b->plain, and the empty prefix: names of models that were saved without a
+ *     head
+ * If nothing fits, the prefix is b->plain. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 
 /* Functions of build_weights.c, which finds every weight and checks its shape and dtype. An
@@ -68,11 +70,12 @@ typedef struct osh_wanted_weight {
     const int64_t *shape;
 } osh_wanted_weight;
 osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x);
-/* True if the checkpoint lacks the tensor that `json`, the value of "part" in a template entry,
- * names, and has a weight of the module itself: the tensor is split. False without memory. */
+/* True if the tensor that contains the weight is split in the checkpoint: the tensor is missing,
+ * and the module has a weight of its own. `json` is the value of "part" in the template entry and
+ * names the tensor. Returns false if there is no memory. */
 bool osh_build_is_apart(osh_ctx *cx, const osh_builder *b, const char *module, const cJSON *json);
-/* True if the current layer has the module that "apart" of the template names. False without
- * memory. */
+/* True if the current layer has the module that "apart" of the template names. Returns false if
+ * there is no memory. */
 bool osh_build_layer_is_apart(osh_ctx *cx, const osh_builder *b);
 /* Adds weight k of a node. `json` is the value of "part" in the node's template entry. */
 osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *json, int k,

@@ -1,4 +1,4 @@
-/* counted.c - copies the rows of a value that statistics count. */
+/* counted.c - copies the rows of a value from which statistics are computed. */
 #include "graph/counted.h"
 
 static bool row_is_zero(const char *row, size_t n)

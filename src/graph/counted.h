@@ -1,20 +1,21 @@
-/* counted.h - copies the rows of a value that statistics count. */
+/* counted.h - selects the rows of a value from which statistics are computed, and copies them. */
 #ifndef OSH_COUNTED_H
 #define OSH_COUNTED_H
 #include "graph/exec.h"
 
-/* Some rows of a value of a batch. The offsets of samples are adjusted to these rows. */
+/* The selected rows of a value of a batch. */
 typedef struct osh_counted {
-    osh_tensor *x, *original; // own: the rows; `original` is NULL if there is none
-    osh_batch part;           // seqs, n_tokens and first_sample of these rows; a view
+    /* The selected rows, and the same rows in the original model (NULL: there is none). */
+    osh_tensor *x, *original; // own
+    osh_batch part;           // view: seqs, n_tokens and first_sample of the selected rows
     int64_t *offsets;         // own
 } osh_counted;
 typedef struct osh_counting { // a rule that selects rows of a value
     const uint8_t *counted; // view [rows]: 1 for rows that count, else 0; NULL: all count
     bool routed;            // true: rows whose elements are all 0 do not count
 } osh_counting;
-/* Copies the rows of x, and of `original` (the same value in the original model, or NULL), that
- * count. Host memory only. */
+/* Copies the rows of x that count, and the same rows of `original` (the value in the original
+ * model; NULL: there is none). All tensors are in host memory. */
 osh_status osh_counted_new(osh_ctx *cx, osh_counted *out, const osh_tensor *x,
                            const osh_tensor *original, const osh_batch *b,
                            const osh_counting *which);

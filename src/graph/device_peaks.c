@@ -24,7 +24,7 @@ typedef struct act {
     int64_t a, b;
 } act;
 
-typedef struct scratch { // the properties of a node on which its scratch bytes depend
+typedef struct scratch { // properties of a node that determine its number of scratch bytes
     const osh_op *op;    // view
     const void *attr;    // view
     /* The embedding table of a lookup op (picked.h); NULL: the op is no lookup. */

@@ -40,9 +40,8 @@ typedef struct job {
  * the output has no non-finite element. */
 enum { NOTHING_FOUND = 0x7f };
 
-/* True if the value is masked. This means two things for each node that reads it. The node may skip
- * some rows of the value. A non-finite element in any other row makes the output of the node
- * non-finite, too. */
+/* True if the value is masked: each node that reads it may skip rows, but a non-finite element in a
+ * row that the node does not skip makes the output of the node non-finite. */
 static bool is_masked(const osh_graph *g, int v)
 {
     bool any = false;
@@ -68,8 +67,9 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
-/* True if the value need not be checked: a node that runs reads it, and the output of this node is
- * non-finite wherever the value is. A chain of such nodes ends with a value that is checked. */
+/* True if the value v need not be checked, because a later check finds its non-finite elements: a
+ * node that runs reads v and makes a non-finite output from a non-finite input. A chain of such
+ * nodes ends with a value that is checked. */
 static bool shows_later(const osh_walk *w, int v)
 {
     const osh_graph *g = w->s.g;
@@ -77,7 +77,8 @@ static bool shows_later(const osh_walk *w, int v)
     for (int i = g->values[v].first_use; i >= w->s.first && i < end && i <= g->values[v].last_use;
          i++) {
         const osh_node *n = &g->nodes[i];
-        /* An expert may not read the row with the non-finite element. */
+        /* An expert reads only some rows, so it possibly skips the row with the non-finite
+         * element. */
         if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) continue;
         for (int k = 0; k < n->op->n_in; k++)
             if (n->in[k] == v && osh_op_spreads(n->op, n->attr, k) && !is_masked(g, n->out[0]))
@@ -86,14 +87,16 @@ static bool shows_later(const osh_walk *w, int v)
     return false;
 }
 
-/* Returns the element of `found` for output k of a node, or NULL if the run has no `found`. */
+/* Returns the address of the element of j->found for output k of a node; NULL: there is no
+ * j->found. */
 static int64_t *finding(const job *j, int node, int k)
 {
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
-/* Checks an output for non-finite elements. On a device the result is only stored in `found`: the
- * host does not wait for it. `a->rows` are the rows to check on a device; NULL: all rows. */
+/* Checks output k of a node for non-finite elements. On a device the result is stored in `found`,
+ * and the host does not wait for the check. `a->rows` are the rows to check on a device; NULL: all
+ * rows. */
 static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
                                const osh_op_args *a)
 {
@@ -142,8 +145,8 @@ done:
     return rc;
 }
 
-/* Finds the rows that are routed to the node's expert, and gathers these rows of the inputs of the
- * node. */
+/* Finds the rows that are routed to the node's expert, and gathers these rows from the inputs of
+ * the node. */
 static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -264,8 +267,8 @@ done:
     return rc;
 }
 
-/* Replaces the output v of a routed node by a value of the whole batch, and puts the rows at their
- * positions in the batch. Does nothing if only routed nodes read the value and it is not kept. */
+/* Replaces the output v of a routed node by a tensor for the whole batch, and puts the rows at
+ * their positions in the batch. Does nothing if only routed nodes read v and v is not kept. */
 static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
     osh_status rc = OSH_OK;
@@ -419,7 +422,7 @@ done:
     return rc;
 }
 
-/* Fills the batch `lane` with views of the rows of one sample: of the inputs of the nodes, and of
+/* Fills the batch `lane` with views of the rows of one sample, in the inputs of the nodes and in
  * the outputs that later nodes read. */
 static osh_status lane_begin(osh_ctx *cx, const lanes *l, osh_batch *lane, int64_t sample)
 {

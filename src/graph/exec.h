@@ -5,8 +5,8 @@
 #include "graph/graph.h"
 #include "tensor/device.h"
 
-/* The weights, by index in the graph; NULL: not loaded. A weight has the dtype of the file. After a
- * modifier has written it, it has the compute dtype. */
+/* The weights, by index in the graph; NULL: not loaded. A weight that a modifier has written has
+ * the compute dtype. All other weights have the dtype of the file. */
 typedef struct osh_weights {
     osh_tensor **w;     // own: tensors that the ops read; on the device, if there is one
     /* own: if there is a device, copies in host memory for the solver and the output; else all
@@ -78,9 +78,8 @@ osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const o
 /* Frees the values in the range `of`, the ids and the offsets, but not the lists that hold them. b
  * may be NULL. */
 void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of);
-/* Clears a batch and fills it with the ids of `rows`. One batch object thus serves many batches,
- * and its lists, which have an element for each value of the model, are allocated only once. On
- * failure the caller still calls osh_batch_free. */
+/* Clears a batch and fills it with the ids of `rows`. So one object serves many batches, and its
+ * lists are allocated only once. After a failure the caller still calls osh_batch_free. */
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
                            const osh_batch_rows *rows, osh_exec_values of);
 void osh_batch_free(osh_ctx *cx, osh_batch *b);
@@ -110,8 +109,9 @@ typedef struct osh_exec_hooks {
                                const osh_batch *b);
     void *user;
     /* View: memory for runs sample by sample, one sample per thread (osh_exec_by_sample). NULL:
-     * nodes run on the whole batch. If nodes run sample by sample, `value` is certainly called only
-     * for outputs of routers and for values with seen[v]. `seen` NULL: false for all values. */
+     * nodes run on the whole batch. If nodes run sample by sample, `value` is called for outputs of
+     * routers and for values with seen[v]; it need not be called for other values. `seen` NULL:
+     * false for all values. */
     osh_lanes *lanes;
     const bool *seen;
 } osh_exec_hooks;
@@ -123,14 +123,14 @@ typedef struct osh_exec_span {
     const bool *run;  // view: true for nodes that run; NULL: all nodes run
     /* [values] true for values that exist after the last node; NULL: all values are kept. */
     const bool *keep; // view
-    /* Range that contains all values that the caller brings and that the nodes read or make; {0,
-     * 0}: all values of the graph. */
+    /* Range that contains all values that the caller brings, and all values that the nodes read or
+     * make; {0, 0}: all values of the graph. */
     osh_exec_values of;
     /* [n] true for nodes that run only on the rows of their expert; NULL: none. */
     const bool *routed; // view
     /* True if the Linears gate and up may run as one kernel with their glu, the only reader of
-     * their outputs (ops/gated.h). In that case the hook `value` is called for the outputs of the
-     * two Linears only with seen[v], and linear_input is not called. */
+     * their outputs (ops/gated.h). The hook `value` is then called for an output v of the two
+     * Linears only if seen[v] is true, and linear_input is not called. */
     bool joins;
 } osh_exec_span;
 osh_exec_values osh_exec_values_of(const osh_exec_span *s);
@@ -158,8 +158,8 @@ typedef struct osh_exec_cut {
     const bool *run, *seen, *routed; // views
 } osh_exec_cut;
 int osh_exec_together(const osh_exec_cut *c, int node);
-/* Lists of flags of values for osh_exec_peak. They have an element for each value of the model, so
- * the caller allocates them once for many calls. Own [values]; all false between calls. */
+/* Lists of flags for osh_exec_peak, own [values]. The lists are long, so the caller allocates them
+ * once for many calls. Between calls all flags are false. */
 typedef struct osh_exec_marks { bool *here, *outer, *lane; } osh_exec_marks;
 /* Allocates the lists. After a failure the caller still calls osh_exec_marks_deinit. */
 osh_status osh_exec_marks_init(osh_ctx *cx, osh_exec_marks *m, const osh_graph *g);
@@ -178,10 +178,10 @@ typedef struct osh_exec_batch { // properties of the batch for which a peak is p
     /* Lists that the call may use; NULL: the call allocates its own lists. */
     const osh_exec_marks *marks; // view
 } osh_exec_batch;
-/* Views [values]. They describe the values that the caller of osh_exec_run passes in, which exist
- * before the first node. */
+/* Lists, views [values], that describe the values that the caller of osh_exec_run passes in. These
+ * values exist before the first node. */
 typedef struct osh_exec_brought {
-    const bool *in;     // true for these values
+    const bool *in;     // true for values that the caller passes in
     /* True if the value is a view of memory that the caller counts; NULL: false for all values. */
     const bool *lent;
     /* Number of bytes that the hook `value` allocates when it is called for the value; NULL: 0
@@ -193,8 +193,8 @@ typedef struct osh_exec_brought {
  * may be NULL. s->keep must not be NULL. */
 osh_status osh_exec_peak(osh_ctx *cx, size_t *peak, size_t *left, const osh_exec_span *s,
                          const osh_exec_brought *in, const osh_exec_batch *b);
-/* Returns the bytes per token of the widest input of the nodes that run and have weights: of the
- * copy that a hook linear_input makes. */
+/* Returns the bytes per token of the largest copy that a hook linear_input makes: of the widest
+ * input among the nodes that run and have weights. */
 size_t osh_exec_input_bytes(const osh_exec_span *s);
 /* Predicts, like osh_exec_peak, the bytes at the short-lived end of a device's arena. The result
  * includes the ids of the batch and the gaps between blocks. */

@@ -9,8 +9,8 @@
 
 #include "ops/gated.h"
 
-/* A value has one block per sample or one block for all samples. The blocks of the samples together
- * may be larger by this number of bytes per sample. */
+/* If nodes run sample by sample, a value has one block per sample. Together, these blocks are
+ * larger than one block for all samples by at most this number of bytes per sample. */
 enum { PAGE = 4096 };
 
 typedef struct tally {
@@ -25,7 +25,7 @@ typedef struct tally {
      * uses. */
     bool *lane;       // view
     int n_here;
-    size_t views;     // number of bytes of the structs of one thread's views of tensors
+    size_t views;     // bytes of the tensor structs that are views, for one thread
 } tally;
 
 static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)

@@ -10,7 +10,7 @@
 
 bool osh_exec_by_sample(int64_t n_samples, int n_threads)
 {
-    /* True for numbers of samples that leave few threads idle at the end. */
+    /* True if few threads are idle while the last samples run. */
     return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads);
 }
 
@@ -221,8 +221,8 @@ done:
 }
 
 /* Returns the end of the mixture (experts that run at once, routed.h) that begins at `first`, or
- * `first` if none begins there. A mixture consists of whole experts. All of its nodes run, and of
- * their outputs only the last sum is kept. */
+ * `first` if none begins there. A mixture consists of whole experts whose nodes all run. Only its
+ * last output, the sum of the experts, is kept. */
 static int mixture_end(const osh_walk *w, int first)
 {
     int whole = first, end = first;

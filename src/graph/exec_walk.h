@@ -49,7 +49,7 @@ struct osh_walk {
     /* True on a device: outputs do not reuse the memory of inputs, and values that the caller
      * brought exist until all nodes have run. */
     bool on_device;
-    /* True if the walk is for one sample, and the values in s.keep exist for the whole batch. */
+    /* True if the walk is for one sample. The values in s.keep then exist for the whole batch. */
     bool lane;
     int route; // on a device: router output for which the rows of each expert are listed; -1: none
     int *last;         // own [values of s.of]: last node that runs and reads the value; -1: none
@@ -65,7 +65,8 @@ static inline bool osh_walk_runs(const osh_walk *w, int node)
 }
 /* True if the node runs only on the rows of its expert. */
 bool osh_walk_is_routed(const osh_walk *w, int node);
-/* Three nodes that run as one kernel: two Linears, then their glu at first + OSH_GATED_GLU. */
+/* Three consecutive nodes that run as one kernel: two Linears, and at offset OSH_GATED_GLU their
+ * glu. */
 enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };
 /* Returns the storage of output k of a node.
  * OF_BATCH: the rows of the sample in a value of the whole batch.

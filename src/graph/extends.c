@@ -112,7 +112,7 @@ done:
     return rc;
 }
 
-/* True if the key of "entries" finds the entry. */
+/* True if `key`, a key of "entries", names the entry. */
 static bool entry_is(const cJSON *entry, const char *key)
 {
     const char *name = cJSON_GetStringValue(member(entry, "name")),
@@ -123,7 +123,8 @@ static bool entry_is(const cJSON *entry, const char *key)
     return op && out && !strncmp(key, op, n) && key[n] == ' ' && !strcmp(key + n + 1, out);
 }
 
-/* Copies a member to `to`, and replaces a member of the same name. Null removes it. */
+/* Copies the member m to `to`, in place of a member of the same name. If m is null, only removes
+ * the member of this name. */
 static osh_status member_copy(osh_ctx *cx, cJSON *to, const cJSON *m)
 {
     cJSON_DeleteItemFromObjectCaseSensitive(to, m->string);

@@ -45,8 +45,9 @@ typedef struct osh_weight {
     int64_t tensor;
     /* dtype in the file if single rows can be read; else OSH_DTYPE_NONE. */
     osh_dtype by_rows;
-    bool compressed; // true if the weight is stored as codes and scales, and the caller makes the
-                     // tensor in osh_weights
+    /* True if the weight is stored as codes and scales. The caller then makes the tensor in
+     * osh_weights. */
+    bool compressed;
     osh_entry *part; // own: the part of the stored tensor that is the weight; NULL: the whole
                      // tensor
 } osh_weight;
@@ -84,7 +85,8 @@ typedef struct osh_graph {
     int head;      // node of lm_head; its logits are the output of the graph
     osh_logits_rule logits; // changes of the logits after the head
     int64_t n_vocab, n_layers;
-    /* number of tokens of the longest sample; with dynamic rope, multiplied by the rope's factor */
+    /* number of tokens of the longest sample that the model accepts; with dynamic rope, multiplied
+     * by the rope's factor */
     int64_t max_positions;
     osh_dtype dtype;       // compute dtype
     char *layer_class; // own: class of the default sequential target, such as "LlamaDecoderLayer"
@@ -160,7 +162,7 @@ int osh_graph_host_only(const osh_graph *g);
  * message. */
 osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkpoint *ck,
                                const char *why);
-/* True if the output of the node assigns tokens to experts (a router) */
+/* True if the node is a router: its output assigns tokens to experts. */
 bool osh_node_routes(const osh_node *n);
 /* Returns the description of the tensor (or part of a tensor) from which the weight is read
  * (parts.c). */
@@ -198,8 +200,8 @@ struct osh_partition {
  * is a class, a name or a regex (re:). If n is 0, the target is the decoder layer. A target that
  * matches nothing is an error that names it. Linears that read one value are in one subgraph and
  * count as one target. If other nodes are between these Linears, all nodes of the smallest module
- * that contains them are in one subgraph. This is not done for experts, whose inputs are the same
- * value: only gate and up of each expert are kept together. */
+ * that contains the Linears are in one subgraph. Experts are an exception: all experts of a layer
+ * read one value, but only gate and up of each expert are kept together. */
 osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *g,
                              const char *const *targets, size_t n, int64_t per_subgraph);
 void osh_partition_free(osh_ctx *cx, osh_partition *p);

@@ -1,7 +1,7 @@
-/* heads.h - describes the output head of a checkpoint that has no tensor for it. In that case
- * transformers creates a Linear. Its weight is the embedding table if the model ties the two, and
- * random numbers if not. A quantized checkpoint must name such a head in `ignore`, because loaders
- * would otherwise search for quantized tensors of the head. */
+/* heads.h - describes the output head of a checkpoint that has no tensor for the head. In that case
+ * transformers creates a Linear. Its weight is the embedding table if the model ties head and
+ * table; if not, it is random. A quantized checkpoint must name such a head in `ignore`, because
+ * loaders would otherwise search for quantized tensors of the head. */
 #ifndef OSH_HEADS_H
 #define OSH_HEADS_H
 #include "io/checkpoint.h"

@@ -42,7 +42,7 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
     return OSH_OK;
 }
 
-/* Sets *out to a number of layers, a whole number of at least 1. */
+/* Evaluates `expr` as a number of layers. Fails if it is not a whole number from 1. */
 static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                             int depth)
 {
@@ -53,14 +53,18 @@ static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const 
     return rc;
 }
 
-/* Evaluates a row of "flags" for a layer. Layer is the number of the layer, from 0. {"list", "is",
- * "every", "else"}: tests the layer's item in a list of config.json, or the word that config.json
- * has for all layers. With `is`, *out is true if the item is the word or one of the words of `is`;
- * without `is`, if the item is not 0. If there is no list, *out is `else`, or true if layer + 1 is
- * not a multiple of `every`. {"from"} is true if layer >= from. {"in"} is true if that list of
- * config.json contains layer + first (0 if absent). {"period", "offset"} is true if layer - offset
- * is a multiple of period. "pattern" names a key of config.json whose word has one letter for each
- * layer; if there is no list, *out is true if the layer's letter is `letter`. */
+/* Evaluates a row of "flags" for a layer with number `layer`, from 0. The row is one of
+ *   {"from"}                the flag is true if layer >= from
+ *   {"in", "first"}         true if the list `in` of config.json contains layer + first (default 0)
+ *   {"period", "offset"}    true if layer - offset is a multiple of period
+ *   {"list", "is", ...}     true if the layer's item in the list of config.json is equal to `is` or
+ *                           to a word of `is`; without "is", true if the item is not 0. A single
+ *                           word instead of the list is the item of all layers
+ * If config.json does not have the list of the last row, other keys of the row decide:
+ *   "else"                  value of the flag
+ *   "every"                 true if layer + 1 is not a multiple of every
+ *   "pattern", "letter"     `pattern` is a key of config.json whose word has one letter for each
+ *                           layer; true if the letter of the layer is `letter` */
 osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                           int depth)
 {
@@ -136,9 +140,9 @@ done:
     return rc;
 }
 
-/* Sets *yes to true if the layer has sliding attention. If config.json has layer_types, *yes is
- * true if the layer's item is sliding_attention. If not, layers from `from` (max_window_layers) on
- * have sliding attention, or all layers for which layer + 1 is not a multiple of `every`. */
+/* Sets *yes to true if the layer has sliding attention: if its item in layer_types (config.json) is
+ * sliding_attention. Without layer_types, layers from `from` (max_window_layers) on have sliding
+ * attention; or, with `every`, all layers for which layer + 1 is not a multiple of `every`. */
 static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
                                int64_t layer)
 {

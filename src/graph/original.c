@@ -66,8 +66,8 @@ done:
     return rc;
 }
 
-/* Returns a copy of a node with the indices of values in the new graph. If `original` is true, with
- * the values of the original model. */
+/* Returns a copy of a node, with indices of values in the new graph. If `original` is true, these
+ * are the values of the original model. */
 static osh_node doubled_node(const doubling *d, const osh_node *n, bool original)
 {
     osh_node to = *n;

@@ -79,8 +79,8 @@ static bool module_is_inside(const osh_graph *g, int module, int outer)
 
 static bool linear_reads(const osh_node *n, int v) { return node_is_linear(n) && n->in[0] == v; }
 
-/* True if the readers of v are in sibling modules of one class, as experts are. Such modules are
- * independent of each other. */
+/* True if the readers of v are in modules with one parent and one class, such as the experts of a
+ * layer. Such modules are independent of each other. */
 static bool is_for_experts(const osh_graph *g, int v)
 {
     int one = -1;
@@ -107,10 +107,10 @@ static void mark_experts(int *reach, const osh_graph *g, int v)
     }
 }
 
-/* reach[i] is the index of the last node that must be in one subgraph with node i. Raises reach[i]
- * to keep all Linears that read value v in one subgraph. If other nodes are between them, all nodes
- * of the smallest module that contains them are. For experts, this is done only for gate and up of
- * each expert. */
+/* Raises reach[i], the index of the last node that must be in one subgraph with node i. Keeps all
+ * Linears that read value v in one subgraph. If other nodes are between these Linears, keeps all
+ * nodes of the smallest module that contains the Linears in one subgraph. For experts, only keeps
+ * gate and up of each expert together. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
@@ -136,9 +136,8 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
     if (last > reach[first]) reach[first] = last;
 }
 
-/* For each node i, sets unit[i] to the module of the target to which the node belongs, or to -1. If
- * several nodes must be in one subgraph, all belong to the target of the first of them that has a
- * target. */
+/* For each node i, sets unit[i] to the module of the node's target; -1: the node has no target.
+ * All nodes that must be in one subgraph get the target of the first of them that has one. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {

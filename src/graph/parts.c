@@ -15,8 +15,9 @@
 #include <string.h>
 
 typedef struct rule {
-    /* Values of the keys of these names. at < 0: the whole tensor is the matrix. column < 0: the
-     * matrix has the columns of the weight. */
+    /* Values of the keys "at", "first", "step" and "column".
+     * at < 0: the whole tensor is the matrix.
+     * column < 0: the matrix has the columns of the weight. */
     int64_t at, first, step, column;
     bool transposed;
 } rule;

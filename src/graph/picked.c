@@ -1,6 +1,6 @@
-/* picked.c - reads the table rows of the tokens of a batch. A list of 4 bytes for each row of the
- * table marks the rows that are read. The rows are read in the order of the table, neighbours in
- * one read, on all threads. */
+/* picked.c - reads the table rows of the tokens of a batch. An I32 list with an element for each
+ * row of the table marks the rows to read. Threads read the rows in the order of the table; rows
+ * that are neighbours are read together. */
 #include "graph/picked.h"
 
 #include <string.h>
@@ -27,8 +27,8 @@ bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
            g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
 }
 
-/* Tensors that a lookup allocates. It gets n ids, which name m different rows of the table w. A run
- * allocates the tensors with the shapes of room_shape; a plan counts their bytes. */
+/* The tensors that a lookup allocates. room_shape returns their shapes for n ids that name m
+ * different rows of the table w. A run allocates these tensors; a plan counts their bytes. */
 typedef enum { ROOM_AT, ROOM_WANTED, ROOM_ROWS, ROOM_IDS, N_ROOMS } room;
 
 static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
@@ -147,7 +147,7 @@ void osh_picked_deinit(osh_ctx *cx, osh_picked *r)
     *r = (osh_picked){0};
 }
 
-/* Returns the largest possible shape of a tensor for n ids. It is reached if all ids differ. */
+/* Returns the largest possible shape of a tensor for n ids: the shape if all ids differ. */
 static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 {
     return room_shape(of, w, n, osh_min64(n, w->shape[0]));

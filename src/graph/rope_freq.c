@@ -8,8 +8,8 @@
  *   longrope  f[i] / short_factor[i], and / long_factor[i] for long samples; cos and sin are scaled
  *   alpha     theta is multiplied by alpha^(dim / (dim - 2)) (Hunyuan's dynamic)
  *
- * Like torch, this file computes in f32 and rounds after each step. Only the power is computed in
- * double and rounded once; it differs from torch's power by at most 1 ulp. */
+ * Like torch, this file computes in f32 and rounds after each step. Only theta^x is computed in
+ * double and rounded once; it differs from torch's result by at most 1 ulp. */
 #include "graph/rope_freq.h"
 #include "base/elementary.h"
 
@@ -48,8 +48,8 @@ static double yarn_mscale(double scale, double mscale)
     return scale <= 1 ? 1.0 : 0.1 * mscale * osh_math_log(scale) + 1.0;
 }
 
-/* Returns the dimension (a real number) whose angle makes n full turns within `positions`
- * tokens. */
+/* Returns the index of a dimension, as a real number. The angle of this dimension makes n full
+ * turns within `positions` tokens. */
 static double yarn_dim(double n, int64_t dim, double theta, double positions)
 {
     return (double)dim * osh_math_log(positions / (n * 2 * pi)) / (2 * osh_math_log(theta));

@@ -75,7 +75,7 @@ int osh_mixture_end(const osh_graph *g, int first, int end)
         int sum = n[OSH_EXPERT_COMBINE].in[0];
         if (at == first) continue;
         if (!is_alike(g, &g->nodes[first], n) || sum != n[-1].out[0]) break;
-        /* Stops if other nodes also read the sum of the experts so far. */
+        /* The mixture ends here if another node also reads the sum of the experts so far. */
         if (g->values[sum].first_use != g->values[sum].last_use) break;
     }
     return at;

@@ -11,8 +11,8 @@
  * row by row. -1: there is none, or other nodes also read the output. */
 int osh_routed_to(const osh_graph *g, int node);
 
-/* Sets routed [n] to true for the nodes of [first, first + n) that may run only on the rows of
- * their expert: the node runs, and so does its moe_combine (osh_routed_to). */
+/* Sets routed [n] to true for the nodes of [first, first + n) that need to run only on the rows of
+ * their expert. These are the nodes that run together with their moe_combine (osh_routed_to). */
 void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const bool *run);
 
 /* osh_mixture_end returns the end of the mixture that begins at `first`, at most `end`, or `first`

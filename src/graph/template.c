@@ -1,8 +1,8 @@
 /* template.c - finds graph templates (models/<name>.json) by architecture and evaluates dims and
  * attributes.
  *
- * An expression has sums, differences, products and quotients of names, of numbers, and of square
- * roots, floors and ceilings of names. Templates have no other computation. */
+ * An expression has sums, differences, products and quotients. Their operands are names, numbers,
+ * and square roots, floors and ceilings of names. */
 #include "graph/template.h"
 
 #include "base/file.h"
@@ -258,8 +258,8 @@ const cJSON *osh_scope_member(const osh_scope *s, const char *name)
     return osh_hf_config_member(s->config, name);
 }
 
-/* Returns the default of a key that config.json lacks; NULL: the key has none. If another template
- * wraps the text model, the defaults of that template have precedence. */
+/* Returns the template's default for a key that config.json lacks; NULL: the key has no default. If
+ * another template wraps the text model, the defaults of that template have precedence. */
 static const cJSON *scope_default(const osh_scope *s, const char *name)
 {
     const cJSON *json = s->tpl->json, *around = s->tpl->wrap;
@@ -374,7 +374,7 @@ done:
     return rc;
 }
 
-/* Evaluates {"items"}: the number of items of a list of config.json. */
+/* Evaluates {"items": key}. *out is the number of items of the list `key` of config.json. */
 static osh_status count_items(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *key)
 {
     const char *name = cJSON_IsString(key) ? key->valuestring : "";
@@ -413,8 +413,8 @@ osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const ch
     return name_at(cx, out, s, name, 0);
 }
 
-/* Returns the name of `expr` for messages. A name of the template's "dims" is replaced by the key
- * of config.json that the user knows. */
+/* Returns the name of `expr` for messages. If `expr` is a row of the template's "dims", returns the
+ * key of config.json in this row, which the user knows. */
 static const char *expression_words(const osh_scope *s, const cJSON *expr)
 {
     const cJSON *dims = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "dims"), *row;

@@ -5,8 +5,8 @@
  *   "window"        the layer's window in tokens
  *   "sliding"       1 if the layer has sliding attention
  *   "sparse"        1 if the layer has experts
- *   "apart"         1 if the checkpoint has the module that "apart" of the template names: tensors
- *                   with all experts are split
+ *   "apart"         1 if the checkpoint has the module that "apart" of the template names, which
+ *                   means that tensors with all experts are split
  *   "e"             number of the repeated module, such as the expert
  *   "i"             number of the layer
  *   "rope_mscale"   the factor of yarn for the scores of latent attention
@@ -37,8 +37,8 @@ osh_status osh_template_find(osh_ctx *cx, osh_template **out, const char *archit
                              const char *models_dir);
 osh_status osh_template_parse(osh_ctx *cx, osh_template **out, const char *name, const char *text,
                               size_t n);
-/* Replaces the content of a template with the key "extends" by the whole template that it
- * describes. */
+/* Replaces the content of a template with the key "extends" by the complete template: the extended
+ * template with the changes of this one. */
 osh_status osh_template_complete(osh_ctx *cx, osh_template *t, const char *models_dir);
 void osh_template_free(osh_ctx *cx, osh_template *t);
 osh_status osh_graph_from_template(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,

@@ -1,5 +1,5 @@
 /* check.c - reads the output again and computes checksums of the bytes on the disk, except for
- * tensors that early.h has already checked.
+ * tensors that early.c has already checked.
  *
  * Threads read each shard from front to back in chunks, with direct I/O, so the disk has several
  * requests at a time. Each thread waits until all earlier chunks are added to the checksums, before
@@ -28,11 +28,10 @@ struct check {
     uint64_t *sums;       // view: checksums of the output tensors, [n_out]; the result
     int64_t *order;       // own: output tensors in the order of their bytes in the files
     XXH3_state_t *state;  // own: state for the tensor order[at]
-    int64_t at;           // index in `order` of the tensor whose checksum is being computed
+    int64_t at; // index in `order` of the tensor to whose checksum bytes are being added
     pthread_mutex_t lock;
-    /* About the next chunk.
-     * next: index in `order` of its first tensor.
-     * taken: bytes of this tensor in earlier chunks. */
+    /* next: index in `order` of the first tensor of the next chunk.
+     * taken: number of bytes of this tensor that are in earlier chunks. */
     int64_t next, taken;
     /* Makes the threads add chunks to checksums in the order of the files; one ticket for each
      * chunk. */

@@ -1,5 +1,5 @@
-/* claim.c - checks that the directories of the output belong to the run, before and while it
- * writes.
+/* claim.c - checks that the directories of the output belong to the run, before the first write
+ * and during the run.
  *
  * If a directory has a file that this program did not make, the run fails with the path and the
  * reason, and does not touch the file. During the run another process or a person may move, remove
@@ -206,7 +206,7 @@ osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e)
     if (!*is) goto done;
     OSH_TRY(osh_dir_list(cx, &names, &n, e->replaced));
     OSH_TRY(osh_sum_of_manifest(cx, &sum, e->replaced));
-    // an interrupted deletion of that output can leave a directory without files
+    // an interrupted deletion of the replaced output can leave a directory without files
     *is = !n || sum == e->replaced_sum;
 done:
     osh_strings_free(cx, names, n);
@@ -264,8 +264,8 @@ osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e)
     return claim_fail_gone(cx, e, e->final);
 }
 
-/* Between the last check and the rename, another process may have put its own directory at
- * e->partial. In this case the function renames that directory back and fails. */
+/* Called after the rename. If another process has put its own directory at e->partial just before,
+ * the rename gave that directory the final name. The function then renames it back and fails. */
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;

@@ -2,7 +2,7 @@
  * less to read.
  *
  *   emitter's thread   writes a tensor | starts its writeback | records it | osh_early_add
- *   this thread        LAG bytes later: drops its pages | reads it with direct I/O | compares
+ *   this thread        after LAG more bytes: drops its pages | reads it with direct I/O | compares
  *   seal               reads the rest: small tensors, and the last LAG bytes
  *
  * If a tensor cannot be read or differs, the seal reads it again and reports the error. The check
@@ -16,8 +16,8 @@
 #include "output/emit_impl.h"
 #include "budget/bands.h"
 
-/* A tensor is read when this number of bytes has been written after it. With fewer bytes, the read
- * would wait for the writeback. */
+/* Number of bytes that must be written after a tensor before it is read again. With a smaller
+ * number the read would wait for the writeback. */
 enum { LAG = 32 << 20 };
 
 struct osh_early {

@@ -11,8 +11,8 @@
 #include "match/cache.h"
 #include "rewrite/folds.h"
 
-/* A barrier is made after this many bytes or seconds. After a crash, the next run checks all work
- * since the last barrier. */
+/* Number of bytes and of seconds after which a barrier is made. After a crash, the next run checks
+ * all work since the last barrier. */
 enum { BARRIER_BYTES = 256 << 20, BARRIER_SECONDS = 5 };
 
 /* Fails unless the output directory is absent or empty, or may be replaced. */
@@ -279,7 +279,7 @@ done:
     return rc;
 }
 
-/* Allocates the tensors of a Linear that rank 0 sends. */
+/* Allocates the output tensors of a Linear, which rank 0 sends. */
 static osh_status emit_new_raw(osh_ctx *cx, const osh_emitter *e, const osh_linear *l,
                                osh_tensor **raw)
 {
@@ -320,8 +320,8 @@ done:
     return rc;
 }
 
-/* The results so far depend on the source tensors that were read. Records the checksums of those
- * that have no record yet. */
+/* Records the checksums of the source tensors that were read and have no record yet. The results so
+ * far depend on these tensors. */
 static osh_status emit_record_sources(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;

@@ -12,10 +12,10 @@
 typedef struct osh_result { // result of a Linear
     double nmse, objective, nearest; // results of the solve; osh_linear_job describes these members
     osh_losses losses;
-    const char *fallback; // view: of a constant, or of the emitter; NULL: none
+    const char *fallback; // view: name of the method that replaced the modifier's; NULL: none
     bool done;
-    /* True if an earlier run has solved the Linear. The output has its codes, and memory has the
-     * weight of the source. */
+    /* True if an earlier run has solved the Linear. The output then has the codes, and the memory
+     * has the weight of the source. */
     bool earlier;
 } osh_result;
 
@@ -31,14 +31,17 @@ osh_status osh_output_claim(osh_ctx *cx, const osh_options *o);
  * one. Sets results [linears] from the journal. If the final directory already is the output of
  * this run, sets *finished to true and *out to NULL.
  *
- * Fails in these cases. The partial directory has another identity, and restart is not set. Another
- * process writes the partial directory. The output directory is not empty and was not made by this
- * program; or it was made by this program, and overwrite is not set. The disk does not have enough
- * space. */
+ * Fails in these cases:
+ *   - the partial directory has another identity, and the option restart is not set
+ *   - another process writes the partial directory
+ *   - the output directory has files, and this program did not make it
+ *   - this program made the output directory, and the option overwrite is not set
+ *   - the disk does not have enough space */
 osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results,
                            bool *finished);
-/* Stops the thread of the emitter. Removes the partial directory if the output is not sealed and
- * either no work is finished or osh_emitter_discard was called. */
+/* Stops the thread of the emitter and frees the emitter. An output that is not sealed is kept for
+ * the next run; but if no work is finished, or if osh_emitter_discard was called, removes the
+ * partial directory. */
 void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
 osh_globals *osh_emit_globals(osh_emitter *e); // view; NULL: no Linear has a global scale
 void osh_emitter_discard(osh_emitter *e); // makes osh_emitter_free remove the partial directory
@@ -52,7 +55,7 @@ bool osh_emitter_holds_work(const osh_emitter *e); // true if something is finis
  * until a job is written. Only one thread at a time may call these functions. */
 
 /* Emits the tensors of one Linear. Takes ownership of codes and params of the job, and of *in_scale
- * and *in_zero (those of a static input, or NULL). */
+ * and *in_zero, the scale and zero point of a static input (NULL: there is none). */
 osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job,
                            osh_tensor **in_scale, osh_tensor **in_zero);
 /* Waits until everything is written and recorded. */
@@ -87,8 +90,8 @@ osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last);
  * journal of an earlier run; -1: none. *generation: number of the visit that stored them. */
 int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
 
-/* Emits an output tensor that is a bitwise copy. `data` has all its bytes, which must stay valid
- * until osh_emit_let_go. Does nothing if the tensor was already emitted. */
+/* Emits an output tensor that is a bitwise copy. `data` has all bytes of the tensor and must stay
+ * valid until osh_emit_let_go. Does nothing if the tensor was already emitted. */
 osh_status osh_emit_copy_from(osh_ctx *cx, osh_emitter *e, int64_t out, const void *data);
 /* Syncs the files. Reads every tensor that early.h did not check, and compares its checksum. */
 osh_status osh_emit_check(osh_ctx *cx, osh_emitter *e);
@@ -102,8 +105,8 @@ typedef struct osh_seal_report {
  * its final name. Called after osh_emit_check. */
 osh_status osh_emit_seal(osh_ctx *cx, osh_emitter *e, const osh_result *results,
                          const osh_seal_report *report);
-/* Returns the random number that the run which began the partial directory has chosen for
- * itself. */
+/* Returns the random number of the run (OSH_REC_RUN). A process that continues the run has the same
+ * number. */
 uint64_t osh_emit_run(const osh_emitter *e);
 const char *osh_emit_dir(const osh_emitter *e); // view: path of the partial directory
 #endif

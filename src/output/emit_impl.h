@@ -34,7 +34,7 @@ enum {
     /* u32 subgraph, u64 generation: number of the visit that stored its activations on the disk
      * (~0: none). */
     OSH_REC_SUBGRAPH,
-    OSH_REC_BARRIER, // all earlier records are on the disk, and so are the bytes that they describe
+    OSH_REC_BARRIER, // all earlier records, and the bytes that they describe, are on the disk
     OSH_REC_SEALED,       // the directory is complete and needs only its final name
     OSH_REC_RUN, // u64 random number that identifies files of this run in other directories
     /* (u64 tensor of the source, u64 checksum)*: tensors that were read and have no earlier
@@ -117,20 +117,19 @@ struct osh_emitter {
     osh_file **shards;     // own
     osh_file *dir;         // own: partial directory, opened
     osh_file *old;         // own: directory that is replaced, opened; NULL: none
-    /* Blocks of the shards' files that are written only in part so far. Later writes complete
-     * them. */
+    /* Blocks of the shards' files that are partly written. Later writes complete them. */
     osh_edges *edges;      // own
     uint64_t *sums;        // own [n_out]: checksums of the output tensors
     bool *written;         // own [n_out]: true if the tensor is written and recorded
     /* true for a copy with a NaN or an infinity (osh_emit_look) */
     atomic_bool *nonfinite; // own [n_out]
     bool *dirty;           // own [n_shards]: true if the shard was written since the last barrier
-    /* Stamps (size, inode, times) of the source's shards. The bytes of a shard with this stamp are
-     * known. */
+    /* Stamps (size, inode, times) of the source's shards. A shard that still has its stamp is not
+     * read again. */
     osh_stamp *stamps;     // own [shards of the source]
     bool *told; // own [tensors of the source]: true if the journal has the checksum of the tensor
-    /* Number of source tensors, in the order in which they were read, for which `told` was
-     * checked. */
+    /* Number of source tensors for which `told` was checked, in the order in which the tensors were
+     * read. */
     int64_t n_looked;
     char **fallbacks;      // own: names of fallbacks that were read from the journal
     size_t n_fallbacks;
@@ -189,8 +188,8 @@ osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, doub
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);
 
 
-/* claim.c changes nothing on the disk. Fails unless the partial directory is absent, is empty, or
- * has a journal. */
+/* The next functions are in claim.c. All except osh_emit_got_name only check.
+ * osh_claim_partial fails unless the partial directory is absent, is empty, or has a journal. */
 osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e);
 /* Fails with `code` if the partial directory contains a file that this program did not make. */
 osh_status osh_claim_files(osh_ctx *cx, const osh_emitter *e, osh_status code);
@@ -200,8 +199,8 @@ osh_status osh_claim_output(osh_ctx *cx, const osh_emitter *e, osh_status code);
 osh_status osh_claim_replaced(osh_ctx *cx, const osh_emitter *e, osh_status code);
 /* Fails unless the path is a journal: a regular file with one link that begins like a journal. */
 osh_status osh_claim_journal(osh_ctx *cx, const char *path);
-/* Sets *is to true if e->replaced is the old output that the journal names, or what a deletion has
- * left of it. */
+/* Sets *is to true if e->replaced is the old output that the journal names, complete or partly
+ * deleted. */
 osh_status osh_is_replaced(osh_ctx *cx, bool *is, const osh_emitter *e);
 /* Computes the checksum of the manifest in `dir`; 0 if `dir` has no manifest. */
 osh_status osh_sum_of_manifest(osh_ctx *cx, uint64_t *sum, const char *dir);
@@ -209,7 +208,8 @@ osh_status osh_sum_of_manifest(osh_ctx *cx, uint64_t *sum, const char *dir);
 osh_status osh_emit_still_held(osh_ctx *cx, const osh_emitter *e);
 /* Fails if the path of the open directory e->old now names another directory. */
 osh_status osh_emit_old_still_held(osh_ctx *cx, const osh_emitter *e);
-/* Fails if the final name belongs to a directory that this run did not write. */
+/* Called after the rename. Fails if the directory with the final name is not the directory that
+ * this run wrote. */
 osh_status osh_emit_got_name(osh_ctx *cx, const osh_emitter *e);
 
 /* check.c: computes checksums [n_out] from the bytes on the disk. Copies the checksums of tensors
@@ -249,8 +249,8 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
 /* records.c: appends a record to the journal, or, on a rank other than 0, to the records for rank
  * 0. */
 osh_status osh_emit_record(osh_ctx *cx, osh_emitter *e, uint32_t type, const void *data, size_t n);
-/* replay.c: applies the records of e->journal, checks the bytes of those after the last barrier,
- * and adds records for tensors whose bytes were lost. */
+/* replay.c: applies the records of e->journal. Checks the bytes on the disk for records after the
+ * last barrier, and adds void records for tensors whose bytes were lost. */
 osh_status osh_emit_replay(osh_ctx *cx, osh_emitter *e, osh_result *results);
 /* replay.c: adds the records of another rank to the journal of rank 0, and applies them to the
  * emitter and the results. */

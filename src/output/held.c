@@ -1,16 +1,15 @@
-/* held.c - for each group of Linears, counts the bands that are not yet searched for the largest
- * magnitude. Keeps slots (buffers of one band each) for bands that wait to be rounded. */
+/* held.c - counts, for each group of Linears, the bands that are not yet searched for the largest
+ * magnitude. Keeps bands that wait to be rounded in slots (buffers of one band each). */
 #include "output/held.h"
 
 #include "base/file.h"
 #include "budget/bands.h"
 
 typedef struct looked { // state of the search for the largest magnitude of a Linear
-    /* In the first Linear of a group: number of bands of the group not yet searched for the largest
-     * magnitude. */
+    /* In the first Linear of a group: number of bands of the group that are not yet searched. */
     int64_t left;
     float amax;   // largest magnitude of the weight so far
-    int rest;     // number of bands of this Linear not yet searched for the largest magnitude
+    int rest;     // number of bands of this Linear that are not yet searched
 } looked;
 
 typedef struct held_slot {

@@ -20,9 +20,9 @@ typedef struct osh_held_band {
     int slot;         // index of the slot in which the band stays after the search; -1: none
 } osh_held_band;
 
-/* ids [n]: output tensors in the order in which they are rounded. Tensors of copies are ignored.
- * *out is NULL if no band must be searched. The largest magnitudes are recorded in g, which must
- * outlive *out. */
+/* Prepares the search for the Linears of ids [n]: the output tensors in the order in which they are
+ * rounded. Tensors of copies are ignored. *out is NULL if no band must be searched. The largest
+ * magnitudes are recorded in g, which must outlive *out. */
 osh_status osh_held_new(osh_ctx *cx, osh_held **out, const osh_plan *p, osh_globals *g,
                         const int64_t *ids, int64_t n);
 void osh_held_free(osh_ctx *cx, osh_held *h);

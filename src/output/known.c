@@ -53,9 +53,8 @@ done:
     return rc;
 }
 
-/* Adds the side files of the source of an earlier run. The identity in that run's journal names
- * these files. Earlier versions could write a key twice, so the keys are not checked here; the
- * record has a checksum. */
+/* Adds the side files of an earlier run's source, which the identity in that run's journal `was`
+ * names. Duplicate keys in the identity are no error, because earlier versions wrote such keys. */
 static osh_status known_add_identity(osh_ctx *cx, osh_known *k, const osh_journal *was)
 {
     osh_status rc = OSH_OK;

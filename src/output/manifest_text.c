@@ -176,8 +176,7 @@ done:
     return rc;
 }
 
-/* ---- the manifest file, written in pieces, because 20,000 modules need about 10 MB of text
- * ---- */
+/* ---- the manifest file; its text is written in pieces, because it can have about 10 MB ---- */
 
 enum { PIECE = 1 << 16 };
 typedef struct writing {

@@ -1,9 +1,9 @@
 /* origin.c - checks that the source still has the bytes that were read.
  *
- * The checksum of each tensor is computed while it is read (io/ckpt_sums.c). It is in the journal
- * and in the manifest. A shard whose stamp (size, inode, times) is unchanged is not read again. If
- * the stamp has changed, the tensors that were read are read again. If their bytes are the same,
- * the run continues; if they differ, it fails. */
+ * The checksum of each tensor is computed while the tensor is read (io/ckpt_sums.c), and is written
+ * to the journal and to the manifest. A shard whose stamp (size, inode, times) is unchanged is not
+ * read again. If the stamp has changed, the tensors that were read are read again. If their bytes
+ * are the same, the run continues; if they differ, the run fails. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,8 +70,7 @@ done:
     return rc;
 }
 
-/* True if the JSON object has the current stamp of the shard, and this stamp is old enough to be
- * trusted. */
+/* True if `stamps` has the current stamp of shard s, and this stamp is old enough to be trusted. */
 static bool origin_is_stamped(const osh_emitter *e, int s, const cJSON *stamps)
 {
     return !e->stamps[s].fresh &&
@@ -136,7 +135,7 @@ osh_status osh_origin_of_output(osh_ctx *cx, char **diff, osh_emitter *e, const 
                               e->plan->in.ck));
     for (int s = 0; s < e->plan->in.ck->n_shards && !*diff; s++)
         if (!origin_is_stamped(e, s, read_from)) OSH_TRY(origin_reread_shard(cx, diff, e, s));
-    // clears the checksums: the tensors were not really read
+    // clears the checksums, because this run has not read the tensors
     OSH_TRY(osh_checkpoint_watch(cx, e->plan->in.ck));
 done:
     return rc;

@@ -42,9 +42,9 @@ done:
     return rc;
 }
 
-/* Syncs the shards, then writes the record of a barrier. If a sync fails, the shard may have lost
- * any page that was written since the last barrier, and a second sync would not report the loss. So
- * a failed sync sets the journal back to the last barrier. */
+/* Syncs the shards, then writes the record of a barrier. After a failed sync, any page that was
+ * written since the last barrier may be lost, and a second sync would not report the loss. So a
+ * failed sync sets the journal back to the last barrier. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
     if (e->remote) return barrier_remote(cx, e);

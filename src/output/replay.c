@@ -90,8 +90,8 @@ done:
     return rc;
 }
 
-/* Takes the checksums of output tensor i and of its source from a record, and checks whether the
- * tensor is still on the disk. */
+/* Stores the checksums of output tensor i and of its source, which are from a record, and checks
+ * whether the tensor is still on the disk. */
 static osh_status replay_put(osh_ctx *cx, replay *r, int64_t i, uint64_t sum, uint64_t source)
 {
     osh_status rc = OSH_OK;
@@ -157,7 +157,7 @@ static void replay_take_void(replay *r, osh_reader *in)
     const osh_linear *l = &e->plan->match.linears[linear];
     for (int k = 0; k < l->out.n; k++) e->written[l->out.first + k] = false;
     r->results[linear] = (osh_result){0};
-    // the stored activations (e->boundary) are no longer used: later subgraphs are computed again
+    // the stored activations (e->boundary) are no longer used, so all subgraphs are computed again
     // from the token ids
     e->boundary = -1, e->generation = -1;
 }
@@ -216,7 +216,7 @@ static osh_status replay_take_remote(osh_ctx *cx, osh_emitter *e, const osh_jour
     bool linear = rec->type == OSH_REC_LINEAR;
     OSH_NEW(cx, r.lost, e->plan->manifest.n_out);
     OSH_TRY(replay_take_record(cx, &r, rec));
-    if (linear) { // its first number is the Linear, as in replay_take_linear
+    if (linear) { // the first number of the record is the Linear, as in replay_take_linear
         osh_reader in = {rec->data, rec->n, false};
         int i = (int)osh_read_u32(&in);
         osh_result *of = &e->results[i];

@@ -104,7 +104,7 @@ done:
     return rc;
 }
 
-/* Writes the list of the kept experts if the recipe prunes experts and asks for the list. */
+/* Writes the list of kept experts if the recipe prunes experts and asks for this list. */
 static osh_status seal_write_experts(osh_ctx *cx, const osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -166,8 +166,8 @@ done:
     return rc;
 }
 
-/* Renames the old output to e->replaced. First records its checksum in the journal, so that a
- * resumed run recognizes the renamed directory. */
+/* Renames the old output to e->replaced. First records the checksum of its manifest in the journal,
+ * so that a resumed run recognizes the renamed directory. */
 static osh_status seal_put_aside(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;
@@ -184,8 +184,8 @@ done:
     return rc;
 }
 
-/* Renames the partial directory to the final name and removes the old output. The journal is
- * removed last. A final directory with a journal therefore shows that a step may not be done. */
+/* Renames the partial directory to the final name and removes the old output. Removes the journal
+ * last: if a final directory has a journal, an earlier step was possibly not done. */
 static osh_status seal_take_name(osh_ctx *cx, osh_emitter *e)
 {
     osh_status rc = OSH_OK;

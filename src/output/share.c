@@ -10,7 +10,7 @@
 #include "plan/division.h"
 #include "rewrite/folds.h"
 
-/* Tells the caller the Linears that a message records. */
+/* Calls the callback `seen` of *s for each Linear that the message records. */
 static void message_tell(osh_ctx *cx, const void *bytes, size_t n, const osh_sharing *s)
 {
     osh_reader in = {bytes, n, false};
@@ -40,7 +40,7 @@ static osh_status emit_take_message(osh_ctx *cx, osh_emitter *e, const osh_shari
     if (!n) goto done;
     message_tell(cx, bytes, n, s);
     osh_emit_job j = {.kind = OSH_EMIT_REMOTE, .bytes = bytes, .n_bytes = n};
-    bytes = NULL; // the queue owns it, also after a failure
+    bytes = NULL; // the queue owns the bytes, also after a failure
     OSH_TRY(osh_emit_push(cx, e, &j));
 done:
     osh_free(cx, bytes);

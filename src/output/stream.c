@@ -144,7 +144,7 @@ static int stream_by_name(const void *x, const void *y, void *plan)
     return s != t ? (s > t) - (s < t) : strcmp(p->manifest.out[a].name, p->manifest.out[b].name);
 }
 
-/* Finds the global scales of Linears for which the stream itself does not search all bands. */
+/* Finds the global scales of Linears for which the stream does not search all bands. */
 static osh_status stream_find_scales(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job)
 {
     osh_status rc = OSH_OK;

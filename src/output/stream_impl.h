@@ -27,8 +27,8 @@ struct osh_stream {
     osh_mem_class class; // class in which the stream's memory is counted
     /* Indices of output tensors. The index of a Linear's first tensor stands for the Linear. */
     const int64_t *ids; // view [n]
-    /* n: number of output tensors.
-     * next: index in `ids` of the first tensor of which no worker has taken a band. */
+    /* n: number of `ids`.
+     * next: index in `ids` of the first tensor from which no worker has taken a band. */
     int64_t n, next;
     pthread_mutex_t lock;
     pthread_cond_t may_compute, changed;
@@ -49,8 +49,8 @@ struct osh_stream {
     osh_status rc;         // status of the first failed band, in the order of the bands
     int64_t failed_ticket;
     const osh_stream_worker *failed;  // worker of the failed band; NULL: no band failed
-    /* Own: buffers of all workers, in one allocation, which the system can map with pages of 2 MiB.
-     * A request to the disk then has few pages, which makes reads from a virtual disk 2.4 times as
+    /* Own: buffers of all workers, in one allocation. The system can map it with pages of 2 MiB. A
+     * request to the disk then has few pages, and reads from a virtual disk are 2.4 times as
      * fast. */
     void *blocks;
     osh_stream_worker *workers;       // own

@@ -103,8 +103,7 @@ osh_status osh_item_finish(osh_ctx *cx, osh_emitter *e, osh_item *it)
     if (it->linear >= 0) return item_finish_linear(cx, e, it);
     OSH_TRY(osh_checkpoint_saw(cx, p->in.ck, p->manifest.out_info[it->out].source,
                                it->source ? XXH3_64bits_digest(it->source)
-                                          /* Without a state for the source's checksum, the copy has
-                                           * the checksum of its source. */
+                                          /* an unchanged copy has the checksum of its source */
                                           : sum));
     OSH_TRY(osh_emit_written_copy(cx, e, it->out, sum));
 done:

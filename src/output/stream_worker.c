@@ -3,10 +3,10 @@
  *   worker:  take a band | read | compute (on all threads of the program) | join | write
  *       or:  take a band to search (held.h) | read | search for the largest magnitude
  *
- * "join" adds the band to the checksum of its tensor. The workers do this in the order of the
- * bands: each waits for its turn (turns.h). The bytes after the last whole block (of the file
- * system) of a band are written with the next band, so all of a tensor except its ends is written
- * in whole blocks. */
+ * "join" adds the band to the checksum of its tensor. The workers join in the order of the bands:
+ * each waits for its turn (turns.h). Tensors are written in whole blocks of the file system, except
+ * at both ends. For this, the bytes of a band after its last whole block are written with the next
+ * band. */
 #include "output/stream_impl.h"
 
 #include <string.h>
@@ -25,8 +25,8 @@ typedef struct band {
     uint8_t *held;            // view: rows of the band in its slot
 } band;
 
-/* Returns the index of the Linear of the next tensor in `ids`. -1: some bands of the current tensor
- * are not taken yet, or the next tensor is no Linear. */
+/* Returns the index of the Linear whose bands are taken next. -1: some bands of the current tensor
+ * are not taken yet, or the next tensor in `ids` is no Linear. */
 static int stream_next_linear(const osh_stream *s)
 {
     const osh_plan *p = s->e->plan;
@@ -46,8 +46,8 @@ static bool stream_has_room(const osh_stream *s, int linear)
            s->stays + osh_stream_stays(&s->e->plan->budget, linear) <= s->stays_most;
 }
 
-/* Waits for work. If a band must be searched for its largest magnitude, returns true and sets
- * *look. If false, a band can be rounded or copied, or no band is left. The caller holds the
+/* Waits for work. Returns true and sets *look if a band must be searched for its largest magnitude.
+ * Returns false if a band can be rounded or copied, or if no band is left. The caller holds the
  * lock. */
 static bool stream_wait_for_work(osh_ctx *cx, osh_stream *s, osh_held_band *look, osh_status *rc)
 {
@@ -62,7 +62,8 @@ static bool stream_wait_for_work(osh_ctx *cx, osh_stream *s, osh_held_band *look
 }
 
 /* Gets the next band. If the band must be searched for its largest magnitude, returns true and sets
- * *look. If false, *b is a band to round or copy; b->it is NULL if no band is left. */
+ * *look. Otherwise returns false and sets *b to a band to round or copy; b->it is NULL if no band
+ * is left. */
 static bool stream_take(osh_ctx *cx, osh_stream *s, band *b, osh_held_band *look,
                         osh_status *status)
 {

@@ -66,8 +66,8 @@ osh_status osh_tuned_begin(osh_ctx *cx, osh_tuned_writer **out, osh_emitter *e)
     XXH3_64bits_reset(w->state);
     OSH_TRY(osh_emit_wait(cx, e));
     OSH_TRY(
-        /* A barrier, because a resumed run compares only later records with the disk: the new
-         * tensors then do not count as lost bytes. */
+        /* After a barrier, a resumed run does not compare the earlier records with the disk. So
+         * the tuned tensors do not count as lost bytes. */
         osh_emit_barrier(cx, e));
     OSH_TRY(osh_file_create_exclusive(cx, &w->file, w->temp));
     *out = w, w = NULL; // give
@@ -248,7 +248,7 @@ osh_status osh_tuned_take(osh_ctx *cx, osh_emitter *e, uint32_t type, osh_reader
                           osh_result *results)
 {
     osh_status rc = OSH_OK;
-    // without tuning in this run, the record belongs to another run
+    // this run does not tune, so the record belongs to another run
     if (!e->plan->schedule.tune.steps) {
         in->bad = true;
         goto done;

@@ -17,7 +17,7 @@ typedef struct osh_turns { // {0} initializes it; protected by the owner's lock
 /* Waits until all earlier tickets are done. The caller holds the lock, which is released during the
  * wait. */
 void osh_turns_wait(osh_turns *t, pthread_mutex_t *lock, int64_t ticket);
-/* The caller's step is done: wakes the thread with the next ticket, and no other. The caller holds
- * the lock, and it is its turn. */
+/* Ends the turn of the caller, whose step is done, and wakes only the thread with the next ticket.
+ * The caller holds the lock. */
 void osh_turns_pass(osh_turns *t);
 #endif

@@ -29,7 +29,7 @@ typedef struct slot { // storage of all samples of one value
     osh_slot_file disk;  // own
 } slot;
 
-typedef struct way { // buffers in GPU memory for the copies of one value during a pass
+typedef struct way { // buffers in GPU memory through which one value is copied during a pass
     /* landing: for a value that is read in the pass; else NULL.
      * departure: for a value that is stored in the pass; else NULL. */
     void *landing, *departure; // own
@@ -51,8 +51,8 @@ struct osh_acts {
     bool pageable;         // true if host memory for copies to a GPU is not page-locked
     bool reading;          // true if the loaders are running
     osh_scratch *scratch;  // own: used for tier disk
-    /* The scratch directory: the member `scratch`, or the directory of the first store if this is a
-     * second store (osh_acts_new_beside). */
+    /* The scratch directory of the files: the member `scratch`, or, in a second store
+     * (osh_acts_new_beside), the directory of the first store. */
     const osh_scratch *in; // view
     int first_file;        // number in the file name of value 0; value v has number first_file + v
     uint64_t stage;        // number of the visit whose values are being stored (osh_acts_stage)
@@ -158,7 +158,7 @@ static osh_mem_class acts_class(const osh_acts *a)
     return a->tier == OSH_TIER_DEVICE && !a->device ? OSH_MEM_DEVICE : OSH_MEM_HOST;
 }
 
-/* Allocates *block, the memory of a sample, if it is NULL. */
+/* Allocates *block, the memory of a sample (n bytes), if *block is NULL. */
 static osh_status acts_want_block(osh_ctx *cx, osh_acts *a, void **block, size_t n)
 {
     osh_mem_class old = osh_mem_use(cx, acts_class(a));
@@ -314,8 +314,8 @@ static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int
                     a->g->values[value].name);
 }
 
-/* Loads a batch to t: from `landing` if osh_acts_ask has begun to copy the batch, else from host
- * memory. */
+/* Loads a batch to t. If osh_acts_ask has begun to copy the batch to `landing`, copies it from
+ * there, else from host memory. */
 static osh_status acts_load_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, osh_tensor *t)
 {
     osh_status rc = OSH_OK;

@@ -31,8 +31,8 @@ osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *besi
                                bool f16, const char *dir);
 /* Returns the host bytes, with the allocator's overhead, of a store that contains no values. */
 int64_t osh_acts_own_bytes(const osh_graph *g);
-/* Sets the device on which passes run. Batches are then in the memory of d, and the tier `device`
- * is this memory. Must be called before the first value is stored. */
+/* Sets the device on which passes run. Batches are then in the memory of d, and so are the values
+ * of the tier `device`. Must be called before the first value is stored. */
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
 /* Sets the number of kept samples, which are samples [0, n). The store keeps the tensors of
  * osh_acts_put for them, and osh_acts_get returns these tensors, without a copy. All other samples
@@ -51,9 +51,9 @@ int64_t osh_acts_ahead(const osh_acts *a);
 /* Lets the GPU read files of values itself, with cuFile. Requires osh_cuda_stage_open for the
  * device (gpu/gpu.h). */
 void osh_acts_by_gpu(osh_acts *a);
-/* The next two functions set numbers by which files of tier disk are recognized. osh_acts_of_run
- * sets a number that no other run has. osh_acts_stage sets the number of the visit whose values are
- * stored next. */
+/* The next two functions set numbers that identify the files of tier disk. osh_acts_of_run sets a
+ * number that no other run has. osh_acts_stage sets the number of the visit whose values are stored
+ * next. */
 void osh_acts_of_run(osh_acts *a, uint64_t run);
 void osh_acts_stage(osh_acts *a, uint64_t stage);
 void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files);
@@ -66,8 +66,8 @@ typedef struct osh_acts_rows { // samples [first, first + n) of a value
     int64_t first, n;
 } osh_acts_rows;
 /* Sets *t to a tensor of the samples r on d, or in host memory if d is NULL. The caller frees *t.
- * For kept samples *t is the stored tensor itself, not a copy. If `last` is true, the caller owns
- * it; else *t is a view that is valid until the value is dropped. */
+ * The data of kept samples are not copied: if `last` is true, *t is the stored tensor; if not, *t
+ * is a view of the stored tensor that is valid until the value is dropped. */
 osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts_rows *r, bool last,
                         osh_device *d);
 /* Stores samples [first, first + n) of a value. t is [tokens of these samples, width] in the
@@ -111,9 +111,9 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
  * uncompressed one. */
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d);
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);
-/* Returns the bytes of the samples of a value from sample `first` on. For memory the bytes include
- * the allocator's overhead; for tier disk they are without compression. With a GPU, osh_slots_bytes
- * returns the bytes for tier disk. */
+/* Returns the bytes of the samples of a value from sample `first` on, in tier `tier`. In memory the
+ * bytes include the allocator's overhead. On the disk they are the bytes without compression and
+ * without a GPU; with a GPU, osh_slots_bytes returns the bytes. */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
                        int64_t first);
 /* For tier host with a device: returns the host bytes, with the allocator's overhead, of a batch of

@@ -1,9 +1,10 @@
 /* blocks.c - allocates page-locked blocks of host memory and copies batches between them and a GPU
  * over lanes (CUDA streams; blocks.h).
  *
- * Page-locking takes milliseconds, so a block that is given back is reused for other values. Sizes
- * are rounded up: there are 16 sizes between two consecutive powers of two. Batches consist of
- * whole samples, so their sizes differ slightly. With rounded sizes they can use the same blocks.
+ * Page-locking takes milliseconds, so a block that is given back is reused for other values. The
+ * sizes of batches differ slightly, because batches consist of whole samples. So that they can use
+ * the same blocks, the size of a block is rounded up to one of 16 sizes between two consecutive
+ * powers of two.
  *
  * For a block that is not page-locked, the host waits for each copy. */
 #include "store/blocks.h"
@@ -159,7 +160,8 @@ osh_status osh_blocks_settle(osh_ctx *cx, osh_blocks *b)
     return rc ? rc : lane_order(cx, b, OSH_LANE_WORK, OSH_LANE_IN);
 }
 
-/* Copies t to the block on lane OUT, while lane WORK runs kernels. */
+/* Copies t to the block on lane OUT, while lane WORK runs kernels. `through` is as in
+ * osh_block_store. */
 static osh_status block_store_beside(osh_ctx *cx, osh_blocks *b, osh_block *block,
                                      const osh_tensor *t, void *through)
 {
@@ -176,8 +178,8 @@ done:
     return rc;
 }
 
-/* Waits until no lane uses the block. Then the host can copy to or from it. Called if the host
- * copies: the block is not page-locked, or the tensor is in host memory. */
+/* Waits until no lane uses the block, so that the host can copy to or from it. The host copies if
+ * the block is not page-locked or if the tensor is in host memory. */
 static osh_status block_wait(osh_ctx *cx, osh_blocks *b, const osh_block *block)
 {
     if (block->locked) return b->device->type->sync(cx, b->device);

@@ -1,8 +1,8 @@
-/* loaders.c - prefetches batches on threads: osh_loaders_ask queues a task, threads read the
- * samples of the task, and osh_loaders_take or osh_loaders_load returns them.
+/* loaders.c - prefetches batches on threads. osh_loaders_ask queues a task, threads read the
+ * samples of the task, and osh_loaders_take or osh_loaders_load returns these samples.
  *
- * The blocks of a batch may be given back only after the batch is copied to GPU memory. This copy
- * is complete when the caller loads the next batch, so the blocks are given back then. */
+ * The blocks of a batch may be given back only after the batch is copied to GPU memory. They are
+ * given back when the caller loads the next batch, because the copy is complete by then. */
 #include "store/loaders.h"
 
 #include <pthread.h>
@@ -28,7 +28,7 @@ struct task { // a request to read samples [first, first + n) of a value
 typedef struct loader {
     osh_loaders *l;   // view
     osh_ctx *cx;      // own
-    osh_slots slots;  // a copy of *osh_loaders.slots; only its members frame and transit are own
+    osh_slots slots;  // copy of *osh_loaders.slots; `frame` and `transit` are own, the rest views
     pthread_t thread;
     bool running;
 } loader;
@@ -64,7 +64,7 @@ int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, 
 {
     size_t n = (size_t)n_tokens * osh_value_bytes(g, value);
     size_t rows = gpu ? osh_blocks_gross(n) : osh_tensor_gross(n);
-    /* With a GPU one more batch has blocks: the batch that is being copied to the GPU. */
+    /* With a GPU one more batch is in memory: the batch that is being copied to the GPU. */
     return (n_ahead + gpu) * (int64_t)(rows + osh_mem_gross(sizeof(task)));
 }
 
@@ -117,7 +117,7 @@ void osh_loaders_free(osh_ctx *cx, osh_loaders *l)
 
 /* ---- threads ---- */
 
-/* True if no thread reads a sample of the task now or will do so later. */
+/* True if no thread reads a sample of the task, now or later. */
 static bool task_is_over(const task *t)
 {
     return t->over == t->begun && (t->failed || t->begun == t->n);

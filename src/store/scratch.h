@@ -1,7 +1,8 @@
 /* scratch.h - manages the scratch directory, which has one file for each value that is stored on
- * the disk. The directory also contains a mark: a file that is locked by the process that uses the
- * directory. The functions fail with a message that names the path, and change nothing, if the path
- * is a link, a directory without the mark, or a directory with a file that oneshot did not make. */
+ * the disk. The directory also contains the mark, a file. The process that uses the directory locks
+ * the mark. The functions fail with a message that names the path, and change nothing, in these
+ * cases: the path is a link, the directory has no mark, or it has a file that oneshot did not
+ * make. */
 #ifndef OSH_SCRATCH_H
 #define OSH_SCRATCH_H
 #include "base/base.h"
@@ -14,11 +15,11 @@ typedef struct osh_scratch osh_scratch;
  * name in scratch_dir is a hash of the real path of `partial`, so it does not depend on the working
  * directory. */
 osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial);
-/* Sets *out (own) to the path of the directory of one rank, if several ranks do the job: the path
- * of osh_scratch_dir with an ending. */
+/* Sets *out (own) to the path of the scratch directory of one rank, if several ranks do the job.
+ * This is `dir`, a path of osh_scratch_dir, with an ending. */
 osh_status osh_scratch_dir_of_rank(osh_ctx *cx, char **out, const char *dir, int rank);
-/* True if `name`, the last part of a path in the partial directory, is the name of a scratch
- * directory, also of one rank. */
+/* True if `name` is the name of a scratch directory inside the partial directory, of a run or of
+ * one rank. */
 bool osh_scratch_is_name(const char *name);
 /* Removes the directories that killed ranks have left. dir: the path of osh_scratch_dir. */
 osh_status osh_scratch_remove_ranks(osh_ctx *cx, const char *dir);

@@ -10,8 +10,8 @@
 #include "ops/wordsum.h"
 
 enum { ZSTD_LEVEL = 1 };
-/* Header of a slot; it is directly before the data or, in the layout with blocks, at the beginning
- * of the file. */
+/* The header of a slot. It is directly before the data; in the layout with blocks it is at the
+ * beginning of the file. */
 typedef struct head {
     /* Number of bytes of the stored data. If it is less than the bytes of the sample, the data are
      * compressed (a zstd frame). */
@@ -51,9 +51,9 @@ static int64_t round_to_block(int64_t n)
 /* True if the data of each sample begins at a block of the file (second layout of slots.h). */
 static bool slots_in_blocks(const osh_slots *s) { return s->device && !s->zstd; }
 
-/* Returns the offset of a sample's data in the layout with blocks. This is the offset without
- * padding, rounded up to a block, plus one block for each earlier sample, because its last block is
- * not full. */
+/* Returns the offset of a sample's data in the layout with blocks. This is the offset of the data
+ * without padding, rounded up to a block, plus one block for each earlier sample: the last block of
+ * a sample may be partly empty. */
 static int64_t slot_block_at(const osh_graph *g, const osh_dataset *d, int value, int64_t sample)
 {
     return round_to_block(d->n * (int64_t)sizeof(head)) +

@@ -4,15 +4,15 @@
  *   | u64 bytes of data | u64 XXH3 of data | data, plain or zstd frame | hole if data is shorter |
  *
  * The layout with blocks is used with a GPU and without compression. The data of each sample begins
- * at a block of the file, so that the GPU itself can read it. The checksum is that of
+ * at a block of the file, so that the GPU itself can read the data. The checksum is that of
  * ops/wordsum.h, which a GPU can compute in parallel. The headers of all samples are at the
  * beginning of the file:
  *
  *   | u64 bytes of data | u64 checksum | next header ... | pad to a block | data | pad | data ...
  *
  * The checksum is seeded with a hash of the run, the stage (osh_acts_stage), the value, the sample,
- * its offset and its size. So the check fails for a slot of another run or stage, or at another
- * offset. */
+ * the sample's offset and its size. So the check fails if the slot is of another run or stage, or
+ * was written at another offset. */
 #ifndef OSH_SLOTS_H
 #define OSH_SLOTS_H
 #include "base/file.h"

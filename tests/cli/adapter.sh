@@ -1,7 +1,7 @@
-# adapter.sh - a model with --adapter gives the bytes of the model into which the adapter is merged:
-# without data, with data, and in eval. A run with another adapter does not continue. The report
-# names the adapter, and verify needs it. Budgets are respected. Other variants of LoRA and wrong
-# files are refused.
+# adapter.sh - tests --adapter. A model with an adapter gives the same bytes as a model into which
+# the adapter was merged before, without data, with data, and in eval. A run with another adapter
+# does not continue. The report names the adapter, and verify needs it. Budgets are respected. Other
+# variants of LoRA and wrong files are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

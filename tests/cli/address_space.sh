@@ -1,6 +1,6 @@
-# address_space.sh - a limit on the address space (ulimit -v), under which OpenBLAS tries to
-# allocate its buffers again and again. The program must exit, and name the address space that it
-# needs. With this address space it works.
+# address_space.sh - tests a limit on the address space (ulimit -v). With a small limit, OpenBLAS
+# would try to allocate its buffers again and again. The program must exit, and must name the
+# address space that it needs. With this address space it must work.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer maps terabytes"; exit 77; }

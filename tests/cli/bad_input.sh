@@ -1,5 +1,5 @@
-# bad_input.sh - bad input gives a clear error and the right exit code, and leaves nothing under the
-# final name.
+# bad_input.sh - tests bad input. The error is clear, the exit code is right, and there is no output
+# with the final name.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 calib=$model/data/calibration.jsonl
@@ -25,7 +25,7 @@ want() { # arguments: exit code, words of the message, flags
     n=$((n + 1))
 }
 fresh() { rm -rf m; mkdir m; cp "$model"/*.json m; cp "$model/model.safetensors" m; chmod -R u+w m; }
-# Python code that edits the config (c) or the header (h, written back with the same length)
+# Runs Python code that edits the config (c) or the header (h). The header keeps its length.
 edit() {
     python3 - "$1" <<'P'
 import json, struct, sys
@@ -44,7 +44,7 @@ P
 }
 gq() { want "$1" "$2" --model m --recipe "$gptq" --dataset "$calib" --num-calibration-samples 2 --max-seq-length 32; }
 
-# A directory of templates is checked in a job that reads no template, too.
+# A directory of templates is also checked in a job that reads no template.
 mkdir -p odd/{json,list,extends,types}
 echo '{' >odd/json/a.json
 echo '{"a": 1}' >odd/list/b.json

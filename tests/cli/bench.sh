@@ -1,5 +1,5 @@
-# bench.sh - oneshot bench measures positive rates, as text and as JSON; scripts/bench.sh makes its
-# tables without a peer.
+# bench.sh - runs oneshot bench, with text and JSON output. All rates are positive. scripts/bench.sh
+# prints its tables, also without another program to compare with.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$ONESHOT" bench --seconds 0.01 --dir . >text
@@ -33,7 +33,8 @@ grep -Eq '^observe +[0-9.]+ +[0-9]+ +[0-9.]+ +[0-9.]+$' table
 grep -Eq '^process ' table
 grep -Eq '^isa=[^,]*, 1 threads: products at most [0-9.]+ GFLOP/s \([0-9.]+ before, [0-9.]+ after\); processors busy [0-9]+ % of the time$' table
 
-# Scripts replace the other programs. Their arguments and their rows of the table are checked.
+# Small scripts replace the other programs. The test checks their arguments, and their rows in the
+# table.
 mkdir -p llama.cpp/build/bin
 cat >python <<'PYTHON'
 #!/bin/sh
@@ -69,8 +70,8 @@ for name in llm-compressor llama-quantize; do # their output is a copy of the mo
     [ -n "$dense" ] && [ "$(awk -v n=$name '$1 == n { print $NF }' table)" = "$dense" ] || { cat table; exit 1; }
 done
 
-# If another program fails in a later turn, the table has its finished turns. The same command then
-# runs only the missing turns; another command runs all turns.
+# If another program fails in a later turn, the table has the finished turns of this program. The
+# same command then runs only the missing turns; a different command runs all turns.
 touch broken
 if played --runs 4 --samples 2 >table 2>stderr; then exit 1; fi
 # oneshot's third turn is in the table

@@ -1,7 +1,7 @@
-# blocks.sh - AutoRound by block. The output bytes do not depend on threads, batch, tier, budget or
-# a kill. The predicted memory suffices. verify finds no fault. Each layer's output is nearer to the
-# original's than after rounding to nearest. If a block cannot be learned, each Linear is learned
-# alone, or the job is refused.
+# blocks.sh - tests AutoRound with one block (a decoder layer) as unit. The output bytes do not
+# depend on threads, batch, tier, budget or a kill. The predicted memory is enough. verify finds no
+# fault. The output of each layer is nearer to the original layer's than after rounding to nearest.
+# If a block cannot be learned, each of its Linears is learned alone, or the job is refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -53,7 +53,7 @@ if [ -z "$SANITIZED" ]; then # killed between the writes of a block's modules
     one au out "${least_memory[@]}" >log 2>&1 || { cat log; fail "does not go on"; }
     same out "killed"
 fi
-# NVFP4: the scales of groups are learned. A resumed run finds the global scale that q, k and v
+# With NVFP4, the scales of groups are learned. A resumed run finds the global scale that q, k and v
 # share.
 recipe fp NVFP4A16 ", iters: 30, batch_size: 3" 023
 one fp plain --threads 1 --log-level info >/dev/null 2>log
@@ -71,8 +71,8 @@ if [ -z "$SANITIZED" ]; then
     one fp out >log 2>&1 || { cat log; fail "fp: does not go on"; }
     same out "fp: killed"
 fi
-# The observer imatrix_mse weighs the channels of inputs by block too: before any step, the scales
-# are those of QuantizationModifier.
+# The observer imatrix_mse uses the importance of the input channels also with unit block. Before
+# the first step, the scales equal those of QuantizationModifier.
 observed='{ignore: [lm_head, "re:.*layers.[02]"], config_groups: {g: {targets: [Linear], weights: {num_bits: 4, group_size: 128, strategy: group, observer: imatrix_mse}}}'
 printf 's_stage:\n  s_modifiers:\n    AutoRoundModifier: %s, iters: 1, unit: block, enable_minmax_tuning: false}\n' "$observed" >weighed.yaml
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: %s}\n' "$observed" >nearest.yaml
@@ -103,7 +103,7 @@ for m in AdaRound AdaQuant; do
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one ad out --threads 3 --batch-size 4 --mem-opt-level 2 >log 2>&1
     same out "$m: threads, batch and tier"
     [ $m = AdaRound ] || continue
-    for part in 70 85; do # killed runs restore the original's values that are mixed in
+    for part in 70 85; do # a resumed run restores the values that drop_ratio uses
         if INJECT_AT=$(($(cat calls) * part / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
             one ad out --threads 3 --batch-size 4 --mem-opt-level 2 >log 2>&1; then fail "not killed"; fi
         one ad out --mem-opt-level 2 >log 2>&1 || { cat log; fail "$m does not go on"; }

@@ -26,7 +26,7 @@ recipe int "\"weights\": {$int8, \"strategy\": \"channel\", \"symmetric\": false
     \"input_activations\": {$int8, \"strategy\": \"tensor\", \"symmetric\": false}"
 recipe float "\"weights\": {$fp8}, \"input_activations\": {$fp8}, \"output_activations\": {$fp8}" \
     "\"kv_cache_scheme\": {$int8, \"strategy\": \"tensor\", \"symmetric\": false},"
-# An FP8 source without a config group.
+# Makes an FP8 source without a config group.
 cp -r naive fp8
 python3 - <<'P'
 import json
@@ -38,14 +38,14 @@ tool="python3 $OSH_SOURCE_DIR/tests/tools/broken_sources.py $ONESHOT $data"
 attn=model.layers.1.self_attn
 $tool pack $attn.k_proj.,$attn.k_scale,$attn.k_zero,$attn.v_scale,$attn.v_zero pack zeros naive mx4 mx6 mx8 nv int float fp8
 
-# Equal codes in the formats of other libraries.
+# Makes sources with equal codes in the formats of other libraries.
 for how in gptq awq awq_gemv; do python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" zeros $how $how; done
 python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" nv modelopt modelopt
 $tool pack $attn.k_proj. gptq awq awq_gemv
 python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" pack bnb bitsandbytes
 $tool pack $attn.k_proj.weight modelopt bnb
 
-# A source whose experts are in one tensor.
+# Makes sources whose experts are in one tensor.
 "$OSH_TOOLS/tiny_model" gpt_oss dense
 python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" dense mxfp4
 "$OSH_TOOLS/tiny_model" qwen3_moe_stacked moe
@@ -57,7 +57,7 @@ for source in mxfp4 experts; do
     $tool $source.out $parts $source
 done
 
-# A weight_shape that is not a multiple of the group size: the message names the module.
+# If a weight_shape is not a multiple of the group size, the message names the module.
 rm -rf bad && cp -r pack bad
 "$OSH_TOOLS/st_edit" bad fill $attn.k_proj.weight_shape 8 2 fe00
 code=0

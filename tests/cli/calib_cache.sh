@@ -1,7 +1,7 @@
-# calib_cache.sh - observers that read values twice. Between the two passes the values are kept in
-# memory or on the disk, compressed, or computed again. The output bytes do not depend on this
-# choice, on the pipeline, tier, batch, budget or a kill. `auto` takes the fastest way that the
-# budgets allow. All files of the cache are removed.
+# calib_cache.sh - tests observers that read values twice. Between the two passes the values are
+# kept in memory or on the disk, are compressed, or are computed again (--calib-cache). The output
+# bytes do not depend on this option, on the pipeline, tier, batch, budget or a kill. `auto` chooses
+# the fastest option that the budgets allow. All files of the cache are removed.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -33,7 +33,7 @@ for how in "caches" "linears --sequential-targets Linear" "linears --pipeline ba
     one $name plain $flags --calib-cache ram
     want=$(sum plain)
     rm -rf plain
-    if [ $n = 0 ]; then these=("${ways[@]}"); else these=("${ways[n - 1]}"); fi # then one way each
+    if [ $n = 0 ]; then these=("${ways[@]}"); else these=("${ways[n - 1]}"); fi # all, or one
     for way in "${these[@]}"; do same $name $flags $way; done
     [ -z "$SANITIZED" ] || break
     n=$((n + 1))
@@ -60,9 +60,9 @@ plan caches.yaml --calib-cache disk --mem-opt-level 1 --scratch-size 1kB | grep 
 if plan binned.yaml | grep -q 'look at twice'; then fail "nothing is looked at twice"; fi
 same caches --host-memory "$least"
 
-# F16 halves the files of F32 values and changes the output. The output still does not depend on
-# batch, threads, tier and phases. A value that is too large for F16 is an error that names the
-# value. BF16 values are stored unchanged, with a warning.
+# disk_f16 halves the files of F32 values and changes the output. The output still does not depend
+# on batch, threads, tier, rounds and segments. A value that is too large for F16 is an error that
+# names the value. BF16 values are stored unchanged, with a warning.
 "$OSH_TOOLS/make_model" wide f32=1 hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=64 samples=6 tokens=32
 range='observer: min_mse, observer_kwargs: {grid: 3000, maxshrink: 0.9'
 recipe finely ', exact: true'
@@ -93,7 +93,7 @@ job=("${bf16[@]}") more=("${bf16[@]}") want=$of_bf16
 plan linears.yaml --calib-cache disk_f16 | grep -q 'warning: .* are BF16, of two bytes' || fail "$(plan linears.yaml --calib-cache disk_f16)"
 [ -z "$SANITIZED" ] || exit 0 # tests/cli/kill.sh kills such runs under sanitizers
 
-# Runs are killed between the two passes, at disk calls that only this cache makes.
+# Runs are killed between the two passes, at calls that write the cache to the disk.
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --recipe caches.yaml --calib-cache disk --threads 1 --output all >/dev/null
 for at in 2 3 4; do
     if INJECT_AT=$(($(cat calls) * at / 6)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --recipe caches.yaml \

@@ -1,5 +1,5 @@
-# check_gpu.sh - scripts/check-gpu.sh on a machine without a GPU prints one line, exits with 1 and
-# makes nothing; wrong usage is reported.
+# check_gpu.sh - runs scripts/check-gpu.sh without a GPU. The script prints one line, exits with 1
+# and makes no file. It reports wrong usage.
 set -euo pipefail
 mkdir bin
 printf '#!/bin/sh\nexit 9\n' >bin/nvidia-smi && chmod +x bin/nvidia-smi
@@ -14,8 +14,8 @@ code=0
 bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --pack carried --build-dir . 2>err || code=$?
 [ $code = 1 ] && grep -q 'oneshot is not there: build the target gpu_programs first' err
 
-# A pack of more than 25 MB is refused. The test packs a build without CUDA, with files of the same
-# names.
+# --pack refuses a file of more than 25 MB. The test packs a build without CUDA, which has files
+# with the same names.
 scripts=$OSH_SOURCE_DIR/scripts build=$(dirname "$OSH_TOOLS")
 if [ -e "$build/tests/gpu_ops" ]; then
     bash "$scripts/check-gpu.sh" --pack gpu.tzst --build-dir "$build"

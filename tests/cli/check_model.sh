@@ -1,6 +1,6 @@
-# check_model.sh - oneshot check-model. It accepts a checkpoint that fits its template, and reports
-# tensors that are missing, have another shape, are read by no node, or are outside the template. It
-# prints the loss of the sample, and a remark if the model only guesses.
+# check_model.sh - tests oneshot check-model. The command accepts a checkpoint that fits its
+# template. It reports tensors that are missing, have another shape, are read by no node, or are
+# outside the template. It prints the loss of the sample, and a remark if the model only guesses.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e out ] || cat out; exit 1; }
 check() { # arguments: wanted exit code, then arguments
@@ -34,7 +34,8 @@ cp "$model/tokenizer.json" random
 check 0 random
 says '^that is what guessing gives: the weights are random, or the template is wrong$'
 
-# A template that omits a tensor, a template that wants another shape, and tensors outside it.
+# Tests a template that omits a tensor, a template that wants another shape, and tensors that are
+# outside of the template.
 mkdir templates
 sed '/post_attention_layernorm/d; s/"in": \["m"\]/"in": ["h"]/' "$OSH_SOURCE_DIR/models/llama.json" >templates/llama.json
 check 1 random --models-dir templates
@@ -54,7 +55,8 @@ check 0 seen
 says '^aside  language_model.model.layers.1.cross_attn_attn_gate BF16 \[1\]$'
 says ' 0 wrong, 0 forgotten by the template'
 
-# The logits of a file: those of the program itself, one of them changed, and files of other forms.
+# --logits compares with a file: the program's own logits, logits of which one is changed, and files
+# of other formats.
 "$OSH_TOOLS/make_model" f32 hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=300 f32=1 samples=1 tokens=8
 "$OSH_TOOLS/logits" f32 5,7,9,11,13 raw
 logits() { # arguments: file, dtype of ids, tokens, vocabulary, number that is added to logit 600

@@ -1,6 +1,6 @@
-# compare.sh - saved logits give the figures of their model to the last bit, also with a bias, a
-# divisor and a cap of the logits. `oneshot compare` prints the figures of panels and of outputs.
-# Wrong tokens, directories and files are refused and not changed.
+# compare.sh - tests --save-logits and `oneshot compare`. Saved logits give exactly the same numbers
+# as their model, also if the logits have a bias, a divisor or a cap. `oneshot compare` prints the
+# numbers of panels and of outputs. Wrong tokens, directories and files are refused and not changed.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 docs=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -35,8 +35,8 @@ grep -Eq '^W8A16 +4\.5 MB +[0-9.]+ +0\.000[0-9]+ +0\.00[0-9]+ +9[0-9.]+ %$' tabl
 grep -q '<table id="compare">' page.html && [ "$(grep -c '<tr>' page.html)" = 4 ] || fail "$(cat page.html)"
 "$ONESHOT" compare dense.json | grep -Eq '^examples/docs-llama-3m +6\.8 MB +[0-9.]+$' || fail "a panel without a reference"
 
-# Outputs: size and loss from the report, and the figures of --eval, which equal those of
-# eval --panel. An output without an evaluation has empty cells.
+# For an output, `compare` prints the size and the loss from the report, and the numbers of --eval,
+# which equal those of eval --panel. An output without an evaluation has empty cells.
 head -c 2000 "$docs/data/evaluation.txt" >text.txt
 "$ONESHOT" --model "$docs" --scheme W4A16 --quality gptq --dataset "$docs/data/calibration.jsonl" --num-calibration-samples 8 \
     --max-seq-length 64 --eval text.txt --output gptq --progress none >/dev/null
@@ -51,7 +51,7 @@ figures=$(sed -n 's/^gptq  *3.3 MB  *[0-9.]* %  *\([0-9].*\)/\1/p' table)
 "$ONESHOT" compare W4A16 W8A16 >table
 [ "$(wc -l <table)" = 4 ] && grep -q '^no evaluation: want runs with --eval TEXT' table || fail "$(cat table)"
 
-# The head of a model: a bias (phi), a divisor (cohere), a cap (gemma2).
+# Tests models whose logits have a bias (phi), a divisor (cohere) or a cap (gemma2).
 for case in ../families/logits/phi ../families/logits/cohere gemma2; do
     name=${case##*/}
     "$OSH_TOOLS/tiny_model" "$case" "$name" bfloat16
@@ -64,7 +64,7 @@ for n in (17, 30, 5): print(json.dumps({'input_ids': [random.randrange(v) for _ 
     cmp want got || fail "$name: $(cat want got)"
 done
 
-# Budgets: the smallest one that the message names is enough.
+# The smallest budget that the message names is enough.
 if "$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
 least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
 "$ONESHOT" eval --model W4A16 --reference ref "${data[@]}" --json --host-memory "$least" >got || fail "$least is not enough"
@@ -109,7 +109,7 @@ refused 2 'has the logits of 255 tokens' eval --model W4A16 --reference ref "${d
 sed -i 's/"n_tokens": 255/"n_tokens": 256/; s/"hidden_size": 256/"hidden_size": 128/' ref/config.json
 refused 1 'hidden.weight' eval --model W4A16 --reference ref "${data[@]}"
 
-# An unfinished directory is finished by the same command: it has no config.json.
+# An unfinished directory has no config.json. The command finishes it if it is repeated.
 rm ref/config.json
 : >ref/model.safetensors
 "$ONESHOT" eval --model "$docs" "${data[@]}" --save-logits ref >/dev/null

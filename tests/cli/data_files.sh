@@ -1,5 +1,5 @@
-# data_files.sh - the same rows as .jsonl, .json, .csv and .parquet, plain and compressed, give the
-# same output; errors name the missing file.
+# data_files.sh - tests data files. The same rows as .jsonl, .json, .csv and .parquet, compressed or
+# not, give the same output. An error names the missing file.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -30,7 +30,8 @@ head -n 15 c.jsonl | head -c -1 >folder/1.jsonl # the file has no newline at its
 tail -n 25 c.jsonl | gzip >folder/2.jsonl.gz
 "$ONESHOT" "${job[@]}" --dataset folder --output out --overwrite --restart >/dev/null
 cmp out/model.safetensors want || fail "a folder: other bytes"
-# A .parquet and a directory of these give the bytes of a .jsonl with the same rows.
+# A .parquet file, and a directory of such files, give the same bytes as a .jsonl file with the same
+# rows.
 parquet=$OSH_SOURCE_DIR/tests/golden/parquet/folder
 head -n 8 c.jsonl >eight.jsonl
 head -n 5 c.jsonl >five.jsonl
@@ -62,7 +63,8 @@ python3 -c 'import json; e = json.load(open("both.json")); assert 1 < e["referen
 printf '[{"text": "one\ntwo"}]' >raw.json
 if "$ONESHOT" "${job[@]}" --dataset raw.json --output raw 2>err; then fail "a line end in a string"; fi
 grep -q 'raw.json: a line ends inside a string, at row 1' err || fail "$(cat err)"
-# Several data sets with shares are interleaved. The output is that of one file with the same rows.
+# Several data sets, each with a share of the samples, are interleaved. The output is the same as
+# for one file with these rows.
 head -n 20 c.jsonl >first.jsonl
 tail -n 20 c.jsonl >last.jsonl
 { sed -n 1p first.jsonl; sed -n 1p last.jsonl; sed -n 2,3p first.jsonl; } >mixed.jsonl # a share of 0.7 and one of 0.3
@@ -89,7 +91,7 @@ P
 "$ONESHOT" "${two[@]}" --output two | grep -q 'is finished' || fail "the same command again"
 if "$ONESHOT" "${job[@]}" --dataset first.jsonl --dataset last.jsonl:0.4 --output two 2>err; then fail "another share"; fi
 grep -q "of this run data set 1 is 'first.jsonl, a share of 0.6, " err || fail "$(cat err)"
-# A run that was stopped continues with the same data sets only.
+# A stopped run continues only with the same data sets.
 mv two kept
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${two[@]}" --output counted >/dev/null

@@ -1,6 +1,7 @@
-# defaults.sh - defaults: --output is the model and the scheme. --scheme alone leaves the head dense
-# and reports it; flags set bits, groups and zero points; lists are separated by commas; Python's
-# spellings of flags are accepted, or the message names the flag to use instead.
+# defaults.sh - tests defaults and spellings of flags. The default of --output is made of the
+# model's name and the scheme. --scheme alone leaves the head dense and reports this. Flags set
+# bits, groups and zero points. Lists are separated by commas. Python's spellings of flags are
+# accepted, or the message names the flag to use instead.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 tied=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -38,13 +39,13 @@ for model in "$tied" untied; do
     if grep -q 'output head' stdout; then fail "no target reaches the head: $(cat stdout)"; fi
 done
 
-# The program adds no default to a recipe, so it means the same as in LLM Compressor.
+# The program adds no default to a recipe, so a recipe means the same as in LLM Compressor.
 printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W8A8, targets: Linear}\n' >r.yaml
 want 1 'hint: put lm_head in ignore' --model untied --recipe r.yaml
 want 2 'group-size and --symmetric go with --scheme' --model untied --recipe r.yaml --group-size 32
 
-# The output has the name of model and scheme. It is refused or resumed as with --output. The last
-# lines are commands that work.
+# Without --output, the output directory is named after the model and the scheme. It is refused or
+# resumed as with --output. The last lines that the run prints are commands that work.
 mkdir -p named/here
 ln -s "$tied" "named/it's a"
 head -c 600 "$tied/data/evaluation.txt" >named/text.txt
@@ -82,7 +83,7 @@ unnamed 'neither --recipe nor --scheme is given'
 "$ONESHOT" --model "$tied" --scheme W8A16 --output=-w --progress line >stdout 2>/dev/null
 grep -q 'oneshot verify ./-w --model' stdout || fail "$(cat stdout)"
 
-# Bits, groups, zero points.
+# Tests the flags for bits, groups and zero points.
 groups() { # arguments: flags of the weights in a recipe, flags of the command line
     printf 's_stage:\n  s_modifiers:\n    QuantizationModifier:\n      ignore: [lm_head]\n      config_groups:\n        group_0: {targets: [Linear], %s}\n' \
         "$1" >r.yaml
@@ -104,7 +105,8 @@ want 2 "q_proj has 96 .*groups of 64 .*: want group_size 16, 48, .* or none with
 "$tools/make_model" odd hidden=12 intermediate=20 heads=1 kv=1 layers=1 vocab=16 samples=1 tokens=8 >/dev/null
 want 2 'which groups of 128 do not divide: want --group-size -1 .one scale a row., or it in ignore, or --indivisible dense$' --model odd --scheme W4A16
 
-# Modules whose columns the groups do not divide may stay dense, and are then in the ignore list.
+# A module may stay dense if the group size does not divide its number of columns. The module is
+# then in the ignore list.
 "$tools/make_model" wide hidden=256 intermediate=192 heads=8 kv=2 layers=2 vocab=64 samples=2 tokens=8 >/dev/null
 want 2 'down_proj has 192 input features' --model wide --scheme W4A16
 dense() { # arguments: modules that stay dense in each layer, then flags
@@ -125,7 +127,7 @@ grep -q 'model.layers.\*.mlp.down_proj (its groups do not divide its columns)' <
 oneshot --model wide --scheme W4A16 --ignore lm_head --ignore 're:.*down_proj$' --output by_name --overwrite >/dev/null
 cmp by_name/model.safetensors dense/model.safetensors || fail "--indivisible dense: other bytes than with ignore"
 
-# Each GPU gets whole groups, words and heads.
+# With --tensor-parallel, each GPU gets whole groups, words and heads.
 plan() { "$ONESHOT" plan --model wide "$@" 2>&1 | tr -s ' \n' ' '; }
 plan --scheme W4A16 --group-size 32 --tensor-parallel 2 | grep -q '14 modules can be split among 2 GPUs' || fail "$(plan --scheme W4A16 --group-size 32 --tensor-parallel 2)"
 want 2 '2: 2 modules cannot be split: model.layers.\*.mlp.down_proj: groups of 64 do not divide the 96 columns of a part; want' \

@@ -1,5 +1,5 @@
-# descriptors.sh - runs with closed standard descriptors. No file of the output may get their
-# numbers, because messages would be written into that file.
+# descriptors.sh - runs jobs with closed standard descriptors. No file of the output may get the
+# number of a standard descriptor, because messages would be written into that file.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 one() {

@@ -1,5 +1,5 @@
-# early_check.sh - large tensors are read again during the run to check them. The seal reports a
-# difference, and the next run writes the tensor again.
+# early_check.sh - tests the early check: large tensors are read again during the run and compared.
+# The seal reports a difference, and the next run writes the tensor again.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }

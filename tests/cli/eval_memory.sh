@@ -1,7 +1,7 @@
-# eval_memory.sh - eval under --host-memory. A budget that is too small is refused. The message
-# names the smallest budget that is enough, and a smaller number of windows. eval works within that
-# budget and gives the same numbers. Tests a dense model, a quantized model, and a comparison of
-# both.
+# eval_memory.sh - runs eval with --host-memory. A budget that is too small is refused. The message
+# names the smallest budget that is enough, and suggests a smaller number of windows. eval works
+# within the named budget and gives the same numbers. Tests a dense model, a quantized model, and a
+# comparison of both.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }

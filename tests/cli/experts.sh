@@ -1,7 +1,7 @@
-# experts.sh - pruning of experts (docs/how-to/pruning.md). The run drops the same experts as LLM
-# Compressor. The other experts and their rows of the router do not change. The output does not
-# depend on threads or a kill. Quantizers can follow. Impossible jobs are refused before any work.
-# Takes 2 s of processor time.
+# experts.sh - tests the pruning of experts (docs/how-to/pruning.md). The run drops the same experts
+# as LLM Compressor. The other experts and their rows of the router do not change. The output does
+# not depend on threads or a kill. A recipe may have quantizers after the pruning. Impossible jobs
+# are refused before any work. The test takes 2 s of processor time.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
@@ -62,8 +62,8 @@ assert sorted(gone) == sorted(n for n in a if any(f"{l}.experts.{i}." in n for l
 P
 python3 look.py
 
-# Another number of threads, the output's own recipe.yaml, and a run after a kill give the same
-# bytes.
+# The bytes are the same with another number of threads, with the recipe.yaml of the output as
+# recipe, and after a kill.
 want=$(sha256sum <out/model.safetensors)
 "$ONESHOT" "${job[@]}" --threads 3 --batch-size 4 --output other >/dev/null
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads: other bytes"
@@ -137,14 +137,14 @@ refused 1 'one number of experts for all layers' "${job[@]}" --recipe "$(with 's
 refused 2 'model.layers.1.mlp is not in it' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [0, 1]}')"
 refused 2 'want whole numbers that rise' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [1, 1]}')"
 refused 2 'has no layer with experts' "${job[@]}" --model "$OSH_SOURCE_DIR/examples/docs-llama-3m"
-"$OSH_TOOLS/tiny_model" gpt_oss g # the job must be refused, not prune routers without their experts
+"$OSH_TOOLS/tiny_model" gpt_oss g # the job would prune routers without their experts
 refused 1 'has experts that lie in one tensor' "${job[@]}" --model g --dataset g/calibration.jsonl
 refused 2 'cannot be held' "${job[@]}" --host-memory 1MiB
 refused 1 'do not go with a recipe that drops experts' "${job[@]}" --recipe behind.yaml --target-bits 4
 refused 2 'want --dataset' --model m --recipe reap.yaml
 
-# transformers stacks experts in one tensor. A scheme gives a warning if transformers does not load
-# such experts or loads them wrongly.
+# transformers stacks experts in one tensor. If transformers does not load experts with a scheme, or
+# loads them wrongly, the plan prints a warning.
 "$OSH_TOOLS/make_model" moe hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 layers=1 vocab=96 experts=4 topk=2 samples=1 tokens=8 >/dev/null
 for scheme in W4A16 W8A16 FP8_DYNAMIC MXFP4A16; do
     [ -z "$("$ONESHOT" plan moe --scheme $scheme 2>&1 >/dev/null)" ] || fail "$scheme warns"

@@ -1,4 +1,4 @@
-# families.sh - every family of models/: a tiny checkpoint is calibrated and solved, with whole
+# families.sh - calibrates and solves a tiny checkpoint of every family of models/, with whole
 # layers and with single Linears as targets. The output passes verify and has codes for each Linear
 # of the layers. Its perplexity is near that of the source.
 set -euo pipefail
@@ -40,7 +40,7 @@ check phi3_longrope 4 2
 check glm4 6 2
 check gemma2 7 2
 check gemma3 7 3
-# Two layers use keys and values of other layers. A projection is before the first layer.
+# Two layers use keys and values of other layers, and a projection is before the first layer.
 check gemma4 9 4 -3
 check gemma4_k_eq_v 7 4 -2 # full-attention layers use keys as values
 check gpt_neox 4 2
@@ -63,7 +63,7 @@ check qwen2_moe 19 2 -12
 check glm4_moe 7 2 18 # a dense layer, and a layer with 6 experts and a shared expert
 check deepseek_v2 7 2 18
 check deepseek_v3 8 2 18
-check llava 7 2 # The text models of vision models.
+check llava 7 2 # this line and some of the next lines: text models of vision models
 check gemma3_vision 7 3
 check gemma4_vision 9 2 1 # the towers stay dense
 check gemma4_moe 7 2 # the experts are not quantized: they are in one tensor
@@ -75,8 +75,7 @@ if [ -d qwen3_vl ]; then # the class Embedding names the table of tokens, not th
     "$ONESHOT" verify out --model qwen3_vl >log || fail "qwen3_vl, Embedding: $(cat log)"
 fi
 check mllama 7 2 # 2 of the 3 layers, because text does not use the third
-sed -i 's/lm_head/"re:.*lm_head"/' recipe.yaml # the module of the head is named
-                                               # language_model.lm_head
+sed -i 's/lm_head/"re:.*lm_head"/' recipe.yaml # in these models the head is language_model.lm_head
 # Two dense layers, and two MoE layers with 4 Linears in attention, 4 experts and a shared expert (3
 # Linears each).
 check llama4 7 2 38
@@ -110,8 +109,8 @@ if [ -d qwen3_5 ]; then
 fi
 
 # Without data, towers are rounded, too: 7 Linears in each of 2 layers, 6 in the tower and 2 after
-# it, except for ignored Linears. The config lists these by their names in the file and by module
-# names.
+# the tower, except for ignored Linears. The config lists ignored Linears by their names in the file
+# and by their module names.
 "$OSH_TOOLS/tiny_model" llava sees
 sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/lm_head, "re:.*mlp.fc1", "re:language_model.*0.self_attn.[qkv]_proj"/' \
     recipe.yaml >tower.yaml
@@ -122,8 +121,8 @@ for want in '"re:.*lm_head.*"' '"re:.*language_model.*layers.0.self_attn.q_proj$
 done
 "$ONESHOT" verify seen --model sees >/dev/null || fail "a tower with codes does not verify"
 
-# Linears for which vLLM creates no parameter for codes stay dense: Llama 4's tower and projector,
-# Mistral 3's merging_layer.
+# vLLM has no parameters for the codes of some Linears, so these Linears stay dense: Llama 4's tower
+# and projector, and Mistral 3's merging_layer.
 "$OSH_TOOLS/tiny_model" llama4 tower
 sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/"re:.*lm_head", "re:.*experts"/' recipe.yaml >tower.yaml
 "$ONESHOT" --model tower --recipe tower.yaml --progress none --output rest >/dev/null || fail "Llama 4 is not rounded"
@@ -152,8 +151,9 @@ sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
 "$ONESHOT" --model s --recipe recipe.yaml --progress none --output rounded >/dev/null || fail "not rounded"
 [ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"
 
-# A family without a Linear is not quantized, and a message says so. eval reads its transposed
-# weights. A checkpoint whose names have no prefix, like the released checkpoint, is the same model.
+# A family without a Linear is not quantized, and a message says so. eval reads the transposed
+# weights of the family. A checkpoint whose names have no prefix, like the released one, is the same
+# model.
 "$OSH_TOOLS/tiny_model" gpt2 conv
 case=conv
 mkdir bare
@@ -174,8 +174,8 @@ grep -q 'routed_rows is not made on a GPU by this version: want --device cpu' er
 "$ONESHOT" --model g --recipe recipe.yaml --dataset g/calibration.jsonl --progress none --output sunk >/dev/null || fail "gpt-oss"
 grep -qF '"re:.*\\.mlp\\.experts\\..*"' sunk/config.json || fail "experts are not in ignore: $(cat sunk/config.json)"
 
-# If a token selects several experts, the input of each expert is the token times its routing
-# weight. This is also true if the token is not sent to the expert.
+# If a token selects several experts, the input of each expert is the token multiplied by the
+# routing weight of the expert, even if the token is not sent to the expert.
 "$OSH_TOOLS/tiny_model" llama4_two two
 job=(--model two --recipe recipe.yaml --dataset two/calibration.jsonl --progress none)
 "$ONESHOT" "${job[@]}" --moe-calibrate-all-experts false --output by_route >/dev/null || fail "two experts, routed rows"

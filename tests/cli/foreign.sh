@@ -1,6 +1,6 @@
-# foreign.sh - oneshot deletes or overwrites no file of the user. If a run would write, replace or
-# delete a file that oneshot did not make, the run is refused with its path, and every file stays as
-# it was.
+# foreign.sh - oneshot never deletes or overwrites a file of the user. If a run would write, replace
+# or delete a file that oneshot did not make, the run is refused. The message names the path, and no
+# file changes.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -32,7 +32,7 @@ calls=$(cat ../calls) p=o.oneshot-partial
 half=$((calls / 2))
 mv o finished
 
-# Foreign files in the partial directory.
+# Tests files of the user in the partial directory.
 mkdir mine && echo mine >mine/file
 ln -s mine $p; refused "$p is a symbolic link" o; refused "$p is a symbolic link" o --restart; rm $p
 ln -s nowhere $p; refused "$p is a symbolic link" o; rm $p
@@ -55,8 +55,8 @@ done
 mkdir $p; killed 1 o; killed 2 o; killed 3 o
 one o >/dev/null; rm -r o
 
-# If the run does not know a file in the partial directory, it stops. Files of a killed run are
-# known, temporary files included.
+# An unknown file in the partial directory stops the run. All files of a killed run are known, also
+# its temporary files.
 for at in $half $((calls - 12)) $((calls - 9)) $((calls - 6)); do
     killed $at o
     for flag in "" --restart "--restart --max-shard-size 1MB"; do
@@ -81,7 +81,7 @@ killed $((calls - 3)) o # the run is killed after the seal
 [ -e $p/side.txt ] || fail "the side file is not there yet"
 rm m/side.txt; one o --restart >/dev/null; rm -r o
 
-# --restart discards a directory whose journal has a key twice, and its files only.
+# --restart discards a directory whose journal has a key twice, but only the files of the run.
 echo side >m/side.txt; killed $((calls - 3)) o; [ -e $p/side.txt ] || fail "no side file"; rm m/side.txt
 "$OSH_TOOLS/journal_twice" $p/oneshot-journal side.txt
 code=0; one o >../log 2>&1 || code=$?
@@ -89,7 +89,7 @@ code=0; one o >../log 2>&1 || code=$?
 echo mine >$p/notes.txt; refused "$p/notes.txt is a file that oneshot did not make" o --restart; rm $p/notes.txt
 one o --restart >/dev/null; [ ! -e o/side.txt ] || fail "side.txt stayed"; rm -r o
 
-# A file that another program makes during the run.
+# Another program makes a file during the run.
 INJECT_AT=$half INJECT_WHAT=stop LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB \
     --progress none --threads 1 --output o >../log 2>&1 &
 pid=$!
@@ -100,7 +100,7 @@ code=0; wait $pid || code=$?
 [ $code = 1 ] && grep -q "$p/notes.txt is a file that oneshot did not make" ../log && [ ! -e o ] || fail "$(cat ../log)"
 mv $p/notes.txt . && one o >/dev/null && rm -r o notes.txt
 
-# Foreign files in the directory to which a replaced output is moved.
+# Tests files of the user in the directory to which a replaced output is moved.
 cp -r finished o
 mkdir o.oneshot-replaced
 refused 'o.oneshot-replaced is a directory, where an output that is replaced waits' o --overwrite
@@ -109,14 +109,15 @@ rm -r o.oneshot-replaced; cp -r finished o.oneshot-replaced; refused 'o.oneshot-
 rm -r o.oneshot-replaced; ln -s mine o.oneshot-replaced; refused 'o.oneshot-replaced is a symbolic link' o --overwrite
 rm -r o.oneshot-replaced
 
-# Unknown files in an output that is to be replaced.
+# Tests unknown files in an output that the run would replace.
 echo mine >o/notes.txt; refused 'o/notes.txt is a file that oneshot did not make' o --overwrite; rm o/notes.txt
 mkdir o/sub; refused 'o/sub is a directory' o --overwrite; rmdir o/sub
 mv o/oneshot-manifest.json manifest; refused 'o is neither empty nor made by oneshot' o --overwrite
 mv manifest o/oneshot-manifest.json
 one o --overwrite >/dev/null
 
-# The output to be replaced contains the model, the data, the recipe or another input, by any path.
+# The output that the run would replace contains an input: the model, the data, the recipe or
+# another file, under any path.
 inside() { # arguments: path in o, flag; moves an input there
     mv "$1" o/x
     refused "$2 .*lies in o, which this run would replace" o --overwrite "${@:3}"
@@ -145,7 +146,7 @@ mv m $p; refused "--model $p lies in $p, which this run would delete" o --overwr
 one m/o >/dev/null; [ -e m/o/config.json ] && [ -e m/model.safetensors ] || fail "an output below the model"
 rm -r m/o; one link --overwrite >/dev/null; [ -L link ] && [ -e o/config.json ] || fail "an output by a link"
 
-# A directory for values (--scratch-dir) that another program made.
+# Another program made the directory for values (--scratch-dir).
 gptq=(--model m --dataset data.jsonl --num-calibration-samples 1 --max-seq-length 16 --mem-opt-level 2 --scratch-dir s)
 calibrated() { "$ONESHOT" "${gptq[@]}" --scheme W4A16 --method gptq --ignore lm_head --progress none --threads 1 --output "$@"; }
 INJECT_AT=90 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so calibrated v >/dev/null 2>&1 && fail "not killed"

@@ -1,6 +1,7 @@
-# foreign_sources.sh - 4-bit sources of other libraries. Equal codes in their formats give the same
-# output as a source of compressed-tensors, with data and without. The output has no description of
-# the source's quantization. Budgets are respected. The program refuses sources that it cannot read.
+# foreign_sources.sh - tests 4-bit sources in the formats of other libraries. With equal codes, such
+# a source gives the same output as a source of compressed-tensors, with data and without. The
+# output does not describe the quantization of the source. Budgets are respected. The program
+# refuses sources that it cannot read.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -51,7 +52,7 @@ for how in $formats; do
     rm -r c
 done
 
-# 4 bits of bitsandbytes, whose codes are one sequence of blocks.
+# Tests the 4-bit format of bitsandbytes, in which the codes are one sequence of blocks.
 "$ONESHOT" --model "$model" --scheme W4A16 --group-size 32 --progress none --output sym >/dev/null 2>&1
 python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" sym bnb bitsandbytes
 for m in sym bnb; do
@@ -69,7 +70,7 @@ refused 'up_proj.weight.absmax holds nan' --model other2 --output x
 rm -r other2 && cp -r bnb other2 && "$OSH_TOOLS/st_edit" other2 rename $up.weight.quant_state.bitsandbytes__nf4 $up.weight.quant_state.bitsandbytes__fp8
 refused 'up_proj.weight.quant_state.bitsandbytes__fp4 are missing: want one' --model other2 --output x
 
-# NVFP4 of ModelOpt: the reciprocal of the global scale is rounded, so last bits may differ.
+# Tests NVFP4 of ModelOpt. The reciprocal of the global scale is rounded, so last bits may differ.
 "$ONESHOT" --model "$model" --scheme NVFP4A16 --progress none --output nv >/dev/null 2>&1
 python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" nv modelopt modelopt
 for m in nv modelopt; do
@@ -92,8 +93,8 @@ refused 'up_proj.weight_scale_3: the program does not know this tensor of a modu
 "$OSH_TOOLS/st_edit" modelopt fill model.layers.1.mlp.up_proj.weight_scale 0 1 7f
 refused 'up_proj.weight_scale holds nan' --model modelopt --output x
 
-# The description in its own file is a part of the source: a run with another description is
-# refused.
+# A description of the quantization in a file of its own is a part of the source. If this file
+# changes, the run is refused.
 sed -i 's/"bits": 4/"bits":  4/' gptq_file/quantize_config.json
 code=0
 last_wins "$ONESHOT" --progress none --group-size 32 --scheme W8A16 --model gptq_file --output gptq_file.a >log 2>&1 || code=$?

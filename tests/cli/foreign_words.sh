@@ -1,5 +1,6 @@
-# foreign_words.sh - if a command, flag, value or directory belongs to another tool, the message has
-# the right command. Each flag that a hint names exists. A directory as an argument is the model.
+# foreign_words.sh - tests commands, flags, values and directories of other tools. The message has
+# the right command of oneshot. Each flag that a hint names exists. A directory as an argument is
+# the model.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -37,7 +38,7 @@ for scheme in "int4 W4A16" "FP4 NVFP4 or MXFP4" "q4_k_m W4A16 or W8A16" "nf4 W4A
     ! grep -q "scheme:[0-9]" err || fail "a position in no file: $(cat err)"
 done
 
-# Every flag in a hint exists, and so does every page.
+# Every flag and every page that a hint names exists.
 words=$OSH_SOURCE_DIR/src/base/foreign.c
 grep -v '"lm_eval\|TASKS "\|lm_eval --model hf' "$words" | grep -oE -- '--[a-z][a-z-]+' | sort -u >flags
 for command in "" generate; do "$ONESHOT" help all $command; done >all
@@ -56,7 +57,7 @@ rm -r o
 says 2 "--model was given twice" "$model" --model "$model" --scheme W4A16
 says 2 "unexpected argument 'b'" plan b --scheme W4A16
 
-# Directories and files that are not models.
+# Tests directories and files that are not models.
 kind() { # arguments: part of the message, names of files
     rm -rf m && mkdir m
     for name in "${@:2}"; do mkdir -p "$(dirname "m/$name")" && echo '{}' >"m/$name"; done

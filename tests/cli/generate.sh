@@ -1,7 +1,6 @@
-# generate.sh - text after a prompt. The tokens are the same for any number of threads, for any
-# budget, and with and without a cache. Sampled tokens depend only on the seed. Also tests the
-# sources of the prompt, the output of the text, and its end. The ids of a compressed model are
-# those of transformers.
+# generate.sh - tests oneshot generate. The tokens do not depend on the number of threads, the
+# budget or the cache. Sampled tokens depend only on the seed. A compressed model gives the ids that
+# transformers gives. Also tests where the prompt comes from, where the text goes, and when it ends.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" model
@@ -10,7 +9,7 @@ model=model
 gen() { "$ONESHOT" generate "$@" --max-new-tokens 12; }
 ids() { sed -n 's/.*"new_ids": \[\([^]]*\)\].*/\1/p'; }
 
-# Threads, cache, prompt on standard input. Standard output has only the text.
+# Tests threads, the cache, and a prompt on standard input. Standard output has only the text.
 want=$(gen "$model" "The option" --json --threads 1)
 [ "$want" = '{"prompt_ids": [464, 628], "new_ids": [297, 515, 293, 489, 267, 468, 878, 16, 383, 603, 297, 223], "text": " is used to use the file system. The default is ", "stop_reason": "max_new_tokens"}' ] ||
     fail "other tokens: $want"
@@ -21,8 +20,8 @@ text=$(gen "$model" "The option" --threads 3 2>err; echo .)
 [ "$(printf 'The option' | gen "$model" - --json --threads 2)" = "$want" ] || fail "another text from -"
 [ "$(gen "$model" --input-ids 464,628 --json --threads 2)" = "$want" ] || fail "another text from ids"
 
-# Budgets. The message names the smallest budget, which is enough. The run then reads the weights
-# again for each token.
+# The message names the smallest budget, which is enough. With this budget, the run reads the
+# weights again for each token.
 if gen "$model" "The option" --threads 2 --host-memory 1MiB 2>err; then fail "1 MiB is enough"; fi
 least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
 [ -n "$least" ] || fail "no smallest budget: $(cat err)"
@@ -48,8 +47,7 @@ greedy=$(gen "$model" "The" --json --threads 3 | ids)
 [ "$(gen "$model" "The" --temperature 2 --top-k 1 --json | ids)" = "$greedy" ] || fail "--top-k 1 is not the most likely token"
 [ "$(gen "$model" "The" --temperature 2 --top-p 1e-9 --json | ids)" = "$greedy" ] || fail "--top-p 1e-9 is not the most likely token"
 
-# Tests --chat, and the end of a text: an end token, or one of several, of the first file that names
-# any.
+# Tests --chat, and end tokens. The end tokens are those of the first file that names any.
 gen "$model" "Hello" --chat --json >got
 grep -q '"prompt_ids": \[[^]]*\], ' got || fail "no chat: $(cat got)"
 cp -r "$model" ends
@@ -66,8 +64,8 @@ gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 46
 sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 8/' ends/config.json
 gen ends "The option" --json | grep -q '"new_ids": \[297, 515, 293, 489, 267, 468, 878\], .*"stop_reason": "max_positions"' || fail "8 positions do not end it"
 
-# Without a tokenizer: ids. Models with states of every kind and with experts give the same tokens
-# without a cache.
+# Without a tokenizer, prompt and output are ids. Models with recurrent states and with experts give
+# the same tokens without a cache.
 for case in qwen3_next granite_hybrid llama4; do
     "$OSH_TOOLS/tiny_model" $case $case float32
     a=$(gen $case --input-ids 3,1,4,1,5 --threads 2)
@@ -97,11 +95,12 @@ refused 'has no chat template' plain x --chat
 refused 'unexpected argument' "$model" x y
 refused 'the prompt has 9 tokens, and the model has 8 positions' ends --input-ids 1,2,3,4,5,6,7,8,9
 
-# A compressed model, in F32: the ids of transformers 5.17 (eager) on the same directory.
+# For a compressed model in F32, the ids equal those of transformers 5.17 (eager attention).
 "$ONESHOT" --model "$model" --scheme W4A16 --method rtn --ignore lm_head --output w4 --progress none >/dev/null
 [ "$(gen w4 "The option" --json | ids)" = "297, 515, 293, 489, 267, 468, 878, 16, 383, 468, 297, 267" ] || fail "W4A16: other tokens"
 
-# --sample: source and output answer as generate does, side by side and in the report.
+# With --sample, the answers of source and output equal those of generate. They are printed side by
+# side, and are in the report.
 prompt='How do I <list> files?'
 run() {
     ${watch:-} "$ONESHOT" --model $model --scheme W4A16 --quality gptq --dataset $model/data/calibration.jsonl \
@@ -110,9 +109,9 @@ run() {
 answer() { "$ONESHOT" generate "$1" "$prompt" --chat --max-new-tokens 64; }
 if run --sample "$prompt" --host-memory 1MiB; then fail "1 MiB is enough for answers"; fi
 [ ! -e asked ] || fail "there is an output"
-[ "$SANITIZED" ] || grep -q 'where source and output answer --sample after the run' err || fail "$(cat err)" # its memory is larger
+[ "$SANITIZED" ] || grep -q 'where source and output answer --sample after the run' err || fail "$(cat err)" # a sanitizer needs more memory
 least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p' err)
-[ -z "$SANITIZED" ] || least=500MiB # a sanitizer keeps what the run has freed
+[ -z "$SANITIZED" ] || least=500MiB # a sanitizer keeps memory that the run has freed
 watch="$OSH_TOOLS/watch_memory watched" run --sample "$prompt" --host-memory "$least" || fail "$least: $(cat err)"
 read -r peak _ <watched
 [ "$SANITIZED" ] || [ "$peak" -le $((${least%MiB} << 20)) ] || fail "measured $peak, budget $least"
@@ -130,7 +129,7 @@ left = "".join("".join(line[:41] for line in lines[3:]).split()) # a long word m
 assert left == "".join(want["source"].split()), (left, want["source"])
 P
 cp said first
-run --sample "$prompt" # finished: the answers of the report
+run --sample "$prompt" # the run is finished, so the answers come from the report
 cmp <(sed 1d said) <(sed 1d first)
 run --sample "The option" # another prompt replaces them
 python3 -c 'import json; s = json.load(open("asked/oneshot-report.json"))["sample"]; assert s["prompt"] == "The option", s'

@@ -1,7 +1,7 @@
-# global_scales.sh - NVFP4's global scale, which q, k and v share, and gate and up. The rounding
-# pass computes the scale when it reads the weights for the first time. Weights that are kept in
-# memory are not read again. Budget, threads and a kill change the amount of kept weights, but no
-# byte of the output.
+# global_scales.sh - tests NVFP4's global scales. q, k and v share one global scale, and so do gate
+# and up. The rounding pass computes the scale when it reads the weights for the first time. Weights
+# that are kept in memory are not read again. Budget, threads and a kill change the amount of kept
+# weights, but no byte of the output.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
@@ -54,7 +54,7 @@ for threads in $threads; do
     sums | cmp - want || fail "--threads $threads: other bytes"
 done
 
-# Killed when q may be written and k not.
+# The run is killed when q is possibly written, and k is not.
 rm -rf out
 calls=$(INJECT_COUNT=$PWD/n LD_PRELOAD=$OSH_TOOLS/inject.so run >/dev/null && cat n)
 for tenth in $tenths; do
@@ -64,8 +64,8 @@ for tenth in $tenths; do
     sums | cmp - want || fail "killed at $tenth tenths: other bytes"
 done
 
-# Tests Linears of other schemes in the same model, and a scale that is searched before the weights
-# are rounded.
+# Tests Linears of other schemes in the same model, and an observer that searches for the scale
+# before the weights are rounded.
 cat >mixed.yaml <<'YAML'
 quant_stage:
   quant_modifiers:
@@ -88,7 +88,7 @@ rm -rf out
 run >/dev/null
 sums | cmp - want || fail "mixed: other bytes"
 
-# The first read finds values that are not finite; the source stays as it is.
+# The first read finds values that are not finite. The source is not changed.
 job=(--model m --scheme NVFP4A16 --ignore lm_head --pipeline datafree)
 rm -rf out
 "$OSH_TOOLS/st_edit" m fill model.layers.1.self_attn.k_proj.weight 2000 2 ff # a NaN

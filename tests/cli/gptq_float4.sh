@@ -1,6 +1,6 @@
-# gptq_float4.sh - GPTQ on the grids of NVFP4 and MX. The output bytes do not depend on threads,
-# batch, budget or a kill. The predicted memory is enough. verify finds no fault. The outputs of the
-# model are nearer to the original's than after rounding to nearest. --quality best lowers the
+# gptq_float4.sh - tests GPTQ with NVFP4 and MX. The output bytes do not depend on threads, batch,
+# budget or a kill. The predicted memory is enough. verify finds no fault. The predictions of the
+# model are nearer to the original model's than after rounding to nearest. --quality best lowers the
 # losses.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -45,8 +45,8 @@ P
     one $scheme gptq out --mem-opt-level 2 >log 2>&1 || { cat log; fail "$scheme: does not go on"; }
     same out want "$scheme, killed"
 done
-# --quality best: no step raises a loss, and all steps together lower it. Threads do not change the
-# bytes. The predicted memory is enough.
+# With --quality best, no step raises a loss, and all steps together lower the loss. Threads do not
+# change the bytes. The predicted memory is enough.
 for scheme in "${schemes[@]}"; do
     part=(--targets 're:model.layers.[01].self_attn.*')
     one $scheme best best "${part[@]}" --threads 1 >/dev/null

@@ -1,7 +1,7 @@
 # held_back.sh - after a run, the perplexity of source and output is measured on rows of the data
-# that did not calibrate: one row for 128 samples. The figures are those of `oneshot eval` on these
-# rows. The output's bytes do not depend on it. If no row is left, or the budget is too small,
-# nothing is measured, and a line says why.
+# that were not used for calibration: one row for 128 samples. The numbers equal those of `oneshot
+# eval` on these rows. The measurement does not change the bytes of the output. If no row is left,
+# or the budget is too small, nothing is measured, and a line gives the reason.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=64 intermediate=96 heads=2 kv=1 layers=2 vocab=96 samples=140 tokens=12 >/dev/null
@@ -28,7 +28,8 @@ for f in model.safetensors config.json recipe.yaml; do cmp out/$f off/$f; done
 "$ONESHOT" verify out --model model >/dev/null || fail "verify"
 "$ONESHOT" plan "${job[@]:0:10}" --dataset model/calibration.jsonl | grep -q '^held back  row 129, ' || fail "the plan does not say it"
 
-# The command again prints the figures without measuring. --eval replaces them, in both reports.
+# If the command is repeated, it prints the numbers without measuring. --eval replaces the numbers
+# in both reports.
 touch -d 2000-01-01 out/oneshot-report.html
 run --dataset model/calibration.jsonl --output out >again
 grep -q '^perplexity' again && [ "$(stat -c %Y out/oneshot-report.html)" = "$(date -d 2000-01-01 +%s)" ] || fail "measured again: $(cat again)"
@@ -44,7 +45,7 @@ page = open("out/oneshot-report.html").read()
 assert page.count('id="perplexity"') == 1 and "33 tokens of text.jsonl" in page and "row 129" not in page
 P
 
-# A file of the same name in another directory is other data.
+# A file with the same name in another directory counts as other data.
 mkdir other && head -n 2 text.jsonl >other/text.jsonl
 run --dataset model/calibration.jsonl --output out --eval other/text.jsonl >said
 grep -q '^other/text.jsonl: perplexity .* 22 tokens$' said || fail "another file: $(cat said)"

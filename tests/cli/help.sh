@@ -1,10 +1,11 @@
-# help.sh - help on one screen, topics, "did you mean", completion from the option tables, and the
-# lines of doctor about program and machine.
+# help.sh - tests the help texts, topics, "did you mean", the completion of command lines, and the
+# lines of `oneshot doctor` about program and machine.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 
-# One screen has 48 lines of 80 columns, and a command has three examples, whose flags it has.
+# A help text fits on one screen of 48 lines and 80 columns. A command has three examples, with
+# flags that the command has.
 "$ONESHOT" --help >usage
 "$ONESHOT" | cmp - usage
 "$ONESHOT" help | cmp - usage
@@ -50,7 +51,8 @@ grep -q '^--group-size N$' list
 "$ONESHOT" help all eval >list
 grep -q -- '^  --per-token ' list
 
-# Topics and schemes: one screen each, in any case. Their commands, recipes and flags exist.
+# The texts of topics and schemes fit on one screen. Their names are accepted in upper and lower
+# case. The commands, recipes and flags in them exist.
 "$ONESHOT" help topics >topics
 n=0
 "$ONESHOT" help schemes | awk '$2 == "weights" {print $1}' >schemes
@@ -80,7 +82,7 @@ grep -qx 'bits       4.12 for a weight, with scales' one && grep -q '^loads in  
 grep -qx "  oneshot DIR --scheme NVFP4 --dataset chats.jsonl" one || fail "NVFP4 needs data"
 "$ONESHOT" plan --model "$model" --scheme NVFP4 >/dev/null 2>&1 && fail "NVFP4 needs no data"
 
-# Did you mean.
+# Tests suggestions for misspelled words.
 meant() { # arguments: part of the message, exit code, command line
     local code=0
     "$ONESHOT" "${@:3}" >stdout 2>stderr || code=$?
@@ -112,7 +114,7 @@ meant "completion wants one of bash, zsh or fish, or modules and a model, got 2 
 meant "nowhere" 1 completion modules nowhere
 meant "completion for 'csh': want bash, zsh or fish" 2 completion csh
 
-# Completion of command lines.
+# Tests the completion of command lines.
 "$ONESHOT" completion bash >bash.sh
 bash -n bash.sh
 complete_line() { # arguments: words of a command line; prints the completions of the last word
@@ -140,7 +142,8 @@ completed 'bash' completion ba
 completed 'gptq' help gp
 completed '--group-size' help --group
 completed '' --seed some
-# The modules are those of the model on the command line. The value of another flag is no model.
+# Completion offers the modules of the model on the command line. The value of another flag is not
+# taken as the model.
 ln -s "$model" 'the model'
 ln -s "$ONESHOT" oneshot
 PATH=$PWD:$PATH

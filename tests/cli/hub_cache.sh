@@ -1,6 +1,6 @@
-# hub_cache.sh - a model by its Hub name, from a cache in the layout of huggingface_hub, without a
-# network: the bytes are the same as from the model's directory. A path is never used as a name.
-# Errors name the files that the cache lacks.
+# hub_cache.sh - uses a model by its Hub name, without a network, from a cache in the layout of
+# huggingface_hub. The bytes are the same as from the model's directory. A path is never used as a
+# Hub name. Errors name the files that the cache lacks.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 commit=0123456789abcdef0123456789abcdef01234567
@@ -39,7 +39,7 @@ refused() { # arguments: part of the message, command
 refused "the cache $PWD/home/hub has no org/other at revision main" "$ONESHOT" plan --model org/other --scheme W4A16
 refused "no org/tiny at revision v2" "$ONESHOT" inspect org/tiny@v2
 refused "./org/tiny: is not a directory" "$ONESHOT" plan --model ./org/tiny --scheme W4A16
-# A snapshot of another program that seems incomplete.
+# Tests a snapshot of another program that seems incomplete.
 repo=home/hub/models--org--tiny
 plan="$ONESHOT plan --model org/tiny --scheme W4A16"
 ln -s ../../blobs/gone "$snapshot/tokenizer.json"
@@ -52,8 +52,8 @@ sed -i 's/"tokenizer.json"/"notes.txt"/' $repo/trees/$commit.json
 $plan >/dev/null
 : >$repo/blobs/0123.abcd.incomplete
 refused "org/tiny: its snapshot lacks the file of blobs/0123.abcd.incomplete, whose download did not end, in $PWD/$snapshot" $plan
-# The marker file of a finished download by this program. Its files must exist. A damaged marker
-# means that the download is not finished.
+# Tests the marker file that this program writes after a download. The files that the marker names
+# must exist. A damaged marker means that the download is not finished.
 mkdir $repo/.oneshot
 bytes=$(stat -Lc %s "$snapshot/config.json")
 mark() { printf 'oneshot snapshot 1\n%b' "$1" >$repo/.oneshot/$commit; }

@@ -1,7 +1,7 @@
-# hub_data.sh - data sets by name, from a server of rows on the loopback
+# hub_data.sh - uses data sets by name, from a server of rows on the loopback
 # (tests/tools/hub_server.py). The bytes are the same as from a file with these rows. LLM
-# Compressor's names and texts are known. Rows that are in the cache need no network. An error gives
-# its reason.
+# Compressor's names of data sets are known, and give the same texts. Rows that are in the cache
+# need no network. An error gives its reason.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
@@ -20,7 +20,7 @@ run() { # arguments: output, data
 }
 rows() { echo "home/oneshot/rows/$1.jsonl"; }
 
-# Rows that are read in pages; a slice; the texts of LLM Compressor.
+# Tests rows that are read in pages, a slice, and the texts of LLM Compressor.
 run a --dataset ok/data --splits 'train[:4]'
 file=$(rows "ok--data/-/train%5B%3A4%5D.512")
 [ "$(wc -l <"$file")" = 4 ] || fail "$(wc -l <"$file") rows"
@@ -42,7 +42,7 @@ run c --dataset gsm8k --dataset-config-name main --splits 'train[10:13]'
 run d --dataset CNN_DailyMail --splits 'test[-2:]' --dataset-config-name default
 [ "$(tail -n 1 "$(rows "abisee--cnn_dailymail--text/default/test%5B-2%3A%5D.512")")" = '{"text":"Article:\nNews 2\n\n### Summarization:\nshort 2\n"}' ] || fail "cnn_dailymail"
 
-# Two data sets by name, with a configuration and a split for each; the names are in README.md.
+# Uses two data sets by name, each with a configuration and a split. README.md has their names.
 run m --dataset ok/data --splits 'train[:4]' --dataset-config-name '' --dataset gsm8k:0.25 --splits 'train[10:13]' \
     --dataset-config-name main --num-calibration-samples 4
 { sed -n 1,1p local.jsonl; sed -n 2p local.jsonl; head -n 1 "$(rows "openai--gsm8k--text/main/train%5B10%3A13%5D.1")"
@@ -52,7 +52,7 @@ grep -q '^| Data set | openai/gsm8k: 1 samples, ' m/README.md && grep -q '^| Dat
 run n --dataset mixed.jsonl
 cmp m/model.safetensors n/model.safetensors
 
-# Conversations by the model's chat template; other rows by a template of the user.
+# The model's chat template renders conversations. A template of the user renders other rows.
 run g --dataset ultrachat --splits 'train[:3]' 2>err
 file=$(rows "HuggingFaceH4--ultrachat_200k--chat/-/train_sft%5B%3A3%5D.512")
 [ "$(sed -n 1p "$file")" = '{"messages":[{"role":"system","content":""},{"role":"user","content":"ask 0"},{"role":"assistant","content":"say 0 é"}]}' ] ||
@@ -65,8 +65,8 @@ for k in 0 1 2; do echo "{\"text\": \"do $k: #### $((2 * k))\"}"; done >filled.j
 run j --dataset filled.jsonl
 cmp i/model.safetensors j/model.safetensors
 
-# No more rows are read than needed. A whole split; percents; smaller pages for a server with
-# limits; a busy server.
+# Only the needed rows are read. Tests a whole split, percents, smaller pages for a server with
+# limits, and a busy server.
 plan() { "$ONESHOT" plan --verbose --model "$model" --scheme W4A16 --method gptq "$@" >out 2>err || fail "$*: $(cat err)"; }
 plan --dataset ok/data --num-calibration-samples 130
 [ "$(wc -l <"$(rows "ok--data/-/train.130")")" = 130 ] || fail "130"
@@ -113,7 +113,7 @@ refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
 
 # The run stays within --host-memory while it reads rows of 200,000 numbers. Such a row would take
 # 16 MB as a tree.
-most() { # arguments: MiB that the program may use (with python3's own at its start), command
+most() { # arguments: MiB that the command may use (python3 needs some of them), command
     local want=$1; shift
     python3 -c 'import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])

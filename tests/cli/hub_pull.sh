@@ -1,6 +1,6 @@
-# hub_pull.sh - `oneshot pull`, and the pull of --model, from a Hub on the loopback
-# (tests/tools/hub_server.py): redirects, ranges, refusals, retries, checksums, resuming, two pulls
-# at once, and a hostile server. Only the Hub gets the token.
+# hub_pull.sh - downloads models with `oneshot pull` and with --model from a Hub on the loopback
+# (tests/tools/hub_server.py). Tests redirects, ranges, refusals, retries, checksums, resuming, two
+# downloads at once, and a hostile server. Only the Hub gets the token.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
@@ -43,7 +43,7 @@ refused() { # arguments: repository, part of the message
     [ ! -e "$(repo "$1")/refs" ] || fail "$1: a ref"
 }
 
-# Downloads with all faults at once.
+# Starts downloads with all faults at the same time.
 good="ok paged busy flaky cut norange slow wrongonce expired token dead moved"
 bad="wrong disabled evil evilpath evilid huge loop long away pickle offset junk gone"
 for fault in $good $bad; do pull $fault; done
@@ -71,8 +71,8 @@ refused gated "is gated: want its terms accepted on its page at http://127.0.0.1
 refused private "not found at http://127.0.0.1:$hub, or private"
 [ ! -e /tmp/evil.json ] && [ ! -e home/evil.json ] && [ ! -e evil.json ] || fail "a file outside of the cache"
 
-# The requests. Only the Hub gets the token. After an answer that was cut, the rest is requested as
-# a range. Two processes together request each file once.
+# Checks the requests. Only the Hub gets the token. After an incomplete answer, the missing bytes
+# are requested as a range. Two processes together request each file once.
 grep -q '^hub .*auth=Bearer hf_good' log || fail "no token"
 ! grep '^cdn' log | grep -v 'auth=- ' || fail "the token left its host"
 ! grep -v ' agent=oneshot/[0-9.]*; libcurl/[0-9.]*$' log || fail "agent"
@@ -81,8 +81,8 @@ for shard in m/*.safetensors; do
     [ "$(grep -c "^cdn /slower/tiny/$(basename "$shard")" log)" = 1 ] || fail "$shard: asked for by both"
 done
 
-# The layout of the cache: links to blobs that are named by their hash. No file is requested twice.
-# Also tests a commit, another revision, and a file system without links.
+# Checks the layout of the cache: links to blobs that are named by their hash. No file is requested
+# twice. Also tests a commit, another revision, and a file system without links.
 at=$(repo ok)/snapshots/$first
 template=$( (printf 'blob 15\0'; cat m/additional_chat_templates/tool.jinja) | sha1sum | cut -c1-40)
 [ "$(readlink "$at/additional_chat_templates/tool.jinja")" = "../../../blobs/$template" ] || fail "a link"
@@ -127,7 +127,7 @@ done
 "$ONESHOT" plan --model norange/planned --scheme W4A16 2>err && fail "no ranges, and a plan"
 grep -q "does not send the part that is asked for" err || fail "$(cat err)"
 
-# A process is killed during a download. The next process continues at the end of the parts.
+# A process is killed during a download. The next process continues after the bytes that exist.
 blobs=killed/models--slow--tiny/blobs
 HF_HUB_CACHE=$PWD/killed "$ONESHOT" pull slow/tiny --progress none >/dev/null 2>&1 &
 job=$!
@@ -165,8 +165,8 @@ wait $job 2>/dev/null || true
 large slow
 [ "$(starts slow | wc -l)" -ge 2 ] && [ "$(starts slow | head -1)" -gt 0 ] || fail "from the start: $(starts slow)"
 
-# Through a proxy, from a variable in capitals. Without a network, the cache. A path is never
-# requested from the Hub.
+# Downloads through the proxy that HTTP_PROXY names. Without a network, the cache is used. A path is
+# never requested from the Hub.
 HF_ENDPOINT=http://hub.invalid HF_HOME=$PWD/other NO_PROXY='' HTTP_PROXY=http://127.0.0.1:$hub "$ONESHOT" pull ok/tiny >/dev/null 2>err || fail "$(cat err)"
 kill $server
 "$ONESHOT" plan --model ok/tiny --scheme W4A16 >/dev/null

@@ -1,6 +1,6 @@
-# hub_python.sh - the cache is shared with huggingface_hub in both directions, if Python has this
-# library: snapshot_download from the emulated Hub, then this program without a network, and the
-# reverse. OSH_PYTHON names a Python that has the library.
+# hub_python.sh - this program and huggingface_hub share one cache. One of them downloads from the
+# emulated Hub, then the other works without a network; both directions are tested. OSH_PYTHON names
+# a Python that has huggingface_hub.
 set -euo pipefail
 fail() { echo "$*" >&2; exit 1; } # stderr, because some calls are inside $( )
 python=${OSH_PYTHON:-python3}

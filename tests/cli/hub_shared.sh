@@ -1,6 +1,6 @@
-# hub_shared.sh - downloads into a shared cache. If a download is killed at any file, its snapshot
-# does not count as complete. Downloads with and without links run at once. Links to other files are
-# never followed for writing. Wrong blobs are replaced.
+# hub_shared.sh - tests downloads into a shared cache. If a download is killed at any file, its
+# snapshot does not count as complete. Downloads with and without links may run at the same time.
+# The program never writes through a link to another file. It replaces wrong blobs.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || exit 77
@@ -84,8 +84,8 @@ HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull ok/tiny >/dev/null 2>&1
 [ ! -L "mixed/models--ok--tiny/snapshots/$commit/config.json" ] || fail "a link"
 whole "mixed/models--ok--tiny/snapshots/$commit"
 
-# A repository with 99,000 files that are not part of a model: --host-memory is respected while the
-# list is read.
+# A repository has 99,000 files that are not part of a model. --host-memory is respected while the
+# list of files is read.
 python3 -c 'import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
@@ -93,8 +93,8 @@ sys.exit(code)' "$ONESHOT" --model many/tiny --scheme W4A16 --output many --prog
 [ "$SANITIZED" ] || [ "$(tail -n 1 out)" -le 40 ] || fail "a long list: $(tail -n 1 out) MiB"
 refused "over/tiny: its files have more than 2^63 bytes together" "$ONESHOT" pull over/tiny
 
-# Wrong files in the cache: a file or link in the position of a blob or link is replaced. A link in
-# the position of a directory is refused.
+# Tests wrong files in the cache. A wrong file or link that has the name of a blob or link is
+# replaced. A link that has the name of a directory is refused.
 shard=$(sha256sum <m/model-00001-of-00002.safetensors | cut -c1-64)
 large=$(python3 -c 'import hashlib, random; print(hashlib.sha256(random.Random(1).randbytes(40 << 20)).hexdigest())')
 # path below the repository; kind: link, hard, wrong, or else a file with wrong bytes only

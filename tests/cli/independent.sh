@@ -1,7 +1,7 @@
-# independent.sh - --pipeline independent makes one traversal for each modifier that needs data, on
-# the result of the modifiers before it. The output is that of separate runs of one modifier each.
-# The bytes do not depend on threads, batch, tier, budget or a kill. The predicted memory is enough.
-# Impossible jobs are refused.
+# independent.sh - tests --pipeline independent. Each modifier that needs data has its own traversal
+# over the result of the previous modifiers. The output is that of separate runs of one modifier
+# each. The bytes do not depend on threads, batch, tier, budget or a kill. The predicted memory is
+# enough. Impossible jobs are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

@@ -1,12 +1,13 @@
-# install.sh - cmake --install puts program, library, header, models, licence and man pages under
-# the prefix. The program works from there, and examples/c-api builds against it.
+# install.sh - tests cmake --install. Program, library, header, models, licence and man pages are
+# under the prefix. The installed program works, and examples/c-api builds with the installed
+# library.
 set -euo pipefail
 build=$(dirname "$ONESHOT")
 [ -e "$build/cmake_install.cmake" ] || { echo "$build is no CMake build folder"; exit 77; }
 cmake --install "$build" --prefix "$PWD/usr" >log
 
-# If only the target oneshot is built, install, cpack and the wheel fail with the name of the
-# missing file and the target that makes it.
+# If only the target oneshot is built, install, cpack and the wheel fail. The message names the
+# missing file and the target that makes this file.
 mkdir -p unbuilt/tests/play
 : >unbuilt/tests/play/cmake_install.cmake
 for file in cmake_install.cmake CPackConfig.cmake CMakeCache.txt; do
@@ -70,7 +71,7 @@ cp alone.c alone.cc
 cc -std=c99 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.c
 c++ -std=c++11 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.cc
 
-# Builds a program against the installed tree after a move, by pkg-config and by find_package.
+# Moves the installed tree, and builds a program with it, by pkg-config and by find_package.
 [ -z "$SANITIZED" ] || exit 0
 mv usr moved
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m source=$OSH_SOURCE_DIR/examples/c-api

@@ -1,15 +1,15 @@
-# interrupt.sh - SIGTERM in each phase of a run and in each command. The exit code is 1 with a
-# message; no later phase begins; the program uses less than a second of processor time after the
-# signal; the same command then continues to the same bytes. The signal is sent at a record of the
-# profile or at a read, so that it arrives in the intended phase. The program must not wait for a
-# call that never returns.
+# interrupt.sh - sends SIGTERM in each phase of a run and to each command. The program prints a
+# message, exits with 1, begins no later phase, and uses less than a second of processor time after
+# the signal. The same command then continues and gives the same bytes. The signal is sent at a
+# record of the profile or at a read, so that it arrives in the intended phase. The program must not
+# wait for a call that never returns.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 most=1 # seconds of processor time, with one thread
 if [ "$SANITIZED" ]; then most=5; fi
-may_be=  # done: the command may finish before it stops
+may_be=  # "done" if the command may finish before the signal stops it, else empty
 stopped() { # arguments: label, words of the command, which must stop after the signal
     local code=0
     rm -f after
@@ -50,7 +50,7 @@ for kind in calibrated rounded; do
     done
 done
 
-# A call that never returns, in the middle of the output.
+# Tests a write that never returns, in the middle of the output.
 rm -rf out
 INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "${job[@]}"
 grep -q 'ended in the middle of its work' log && grep -q '^hint: the same command goes on' log || fail "$(cat log)"
@@ -58,7 +58,7 @@ INJECT_CALLS=pwrite INJECT_AT=10 INJECT_WHAT=hang stopped "a call that hangs" "$
 tail -n 1 log | grep -q '"resume":"out.oneshot-partial"}$' || fail "$(cat log)"
 "$ONESHOT" "${job[@]}" >log 2>&1 && sums out | cmp - want || fail "after a call that hangs: $(cat log)"
 
-# Other commands, at the first read and at a later read.
+# Interrupts other commands at their first read and at a later read.
 reads() { # arguments: words of the command; prints the number of its reads
     INJECT_CALLS=reads INJECT_COUNT=count LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "$@" >/dev/null && cat count
 }
@@ -79,7 +79,7 @@ eval --model $model --dataset $model/data/evaluation.txt --max-seq-length 64 --p
 tokenize --model $model $model/data/evaluation.txt
 COMMANDS
 
-# Long texts: only newlines, one line, or one word.
+# Tests long texts that have only newlines, one line, or one word.
 bytes=30000000
 [ -z "$SANITIZED" ] || bytes=4000000
 lines() { head -c $bytes < <(yes 'all of it is one line ') | tr -d '\n'; }

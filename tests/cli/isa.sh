@@ -1,6 +1,7 @@
-# isa.sh - --isa also chooses the kernels of libraries. A set gives the same bytes for any core that
-# the environment requests from OpenBLAS, and for any number of threads. auto is the fastest set.
-# All sets give nearly the same perplexity. A set that the CPU lacks is refused by name.
+# isa.sh - tests --isa, the choice of the instruction set. The option also chooses the kernels of
+# libraries: an instruction set gives the same bytes for any core type that the environment requests
+# from OpenBLAS, and for any number of threads. auto is the fastest set. All sets give nearly the
+# same perplexity. If the CPU lacks a set, the error names the set.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 run() { # arguments: output, flags

@@ -1,6 +1,6 @@
-# kill.sh - a run is killed at any call that changes the disk or at random moments, gets SIGTERM or
-# SIGINT, its disk fails or is full, or its journal is cut or changed. The same command then gives
-# the files of an undisturbed run. KILLS: the smallest number of kill -9.
+# kill.sh - disturbs runs: kill -9 at any call that changes the disk or at random moments, SIGTERM
+# and SIGINT, a disk that fails or is full, a journal that is cut or changed. The same command then
+# gives the files of an undisturbed run. KILLS is the smallest number of kill -9.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=5 tokens=64
@@ -37,8 +37,8 @@ done
 calls=$(cat calls.gptq)
 [ "$calls" -gt 100 ] || { echo "only $calls calls were counted"; exit 1; }
 
-# kill -9 at a call. Each run continues the work of the previous run. Flags that do not change the
-# bytes may differ each time.
+# Kills runs at a call. Each run continues the work of the previous run. Flags that do not change
+# the bytes may differ each time.
 tiers=("" "--mem-opt-level 2" "--mem-opt-level 2" "--mem-opt-level 2 --scratch-compression zstd" "--batch-size 3" "--threads 2")
 n=0 chains=0 resumed=0
 while [ $n -lt "$kills" ]; do
@@ -58,7 +58,7 @@ while [ $n -lt "$kills" ]; do
 done
 echo "$n kills at calls of the disk, $chains chains, $resumed left work behind"
 
-# Signals at random moments: SIGKILL, SIGTERM and SIGINT. A stopped run prints how to continue.
+# Sends SIGKILL, SIGTERM and SIGINT at random moments. A stopped run prints how to continue.
 flags=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/calibration.jsonl"
     --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 100KB --progress none --threads 1 --output out)
 longest=100 # milliseconds
@@ -81,7 +81,7 @@ for i in $(seq $((kills / 5))); do
 done
 echo "$((kills / 5)) kills at random moments, $stopped runs stopped by SIGTERM and SIGINT"
 
-# From some call on, the disk fails or is full, and the error says so. The same command succeeds
+# From a random call on, the disk fails or is full, and the error says so. The same command succeeds
 # when the disk works again.
 errors=0
 for what in EIO ENOSPC; do
@@ -107,7 +107,7 @@ for call in pwrite fsync fdatasync rename fallocate mkdir; do
 done
 echo "$errors runs on a failing disk"
 
-# A journal that is cut or has a changed byte; a shard with a changed byte.
+# Cuts the journal, changes a byte of the journal, or changes a byte of a shard.
 leave() { # makes a partial directory with some work in it
     rm -rf out out.oneshot-partial
     INJECT_AT=$((calls * 3 / 5)) INJECT_WHAT=kill injected one gptq out "$@" >/dev/null 2>&1 || true
@@ -127,8 +127,8 @@ for i in $(seq $few); do
     one gptq out >log 2>&1 || { cat log; exit 1; }
     same out want.gptq "a damaged journal"
 done
-# A damaged tensor that was written after the last barrier is made again at once. Before the
-# barrier, it is an error first.
+# If a damaged tensor was written after the last barrier, the next run makes it again. If it was
+# written before the barrier, the next run fails, and the run after that makes it again.
 caught=0 remade=0
 for shard in plain.gptq/model-*.safetensors; do
     leave
@@ -165,8 +165,8 @@ one gptq out --restart >log 2>&1 || { cat log; exit 1; }
 same out want.gptq "restarted"
 rm -rf out
 
-# Finished work is not repeated. With values in memory a finished layer is run forward once; with
-# values on the disk it is not run.
+# Finished work is not repeated. With values in memory, a finished layer runs forward once; with
+# values on the disk, the layer does not run.
 steps() { sed -n 's/^- step: "\(.*\) Start"$/\1/p' profile.yaml; }
 leave
 one gptq out --profile profile.yaml >log 2>&1 || { cat log; exit 1; }
@@ -181,7 +181,8 @@ steps >steps.txt
     { echo "resumed from the disk tier:"; cat steps.txt; exit 1; }
 same out want.gptq "resumed from the disk tier"
 
-# One process at a time. Inputs that decide the bytes must be the same; others may change.
+# Only one process at a time may write an output. Inputs that have an effect on the bytes must be
+# the same; other inputs may change.
 leave
 code=0
 flock out.oneshot-partial/oneshot-journal "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?

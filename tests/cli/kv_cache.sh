@@ -1,6 +1,6 @@
-# kv_cache.sh - scales of keys and values are those of LLM Compressor on the same samples. The bytes
-# do not depend on threads, batch, budget or a kill. eval rounds keys and values as a quantized
-# cache does. verify finds impossible scales.
+# kv_cache.sh - tests schemes of the key and value cache. The scales of keys and values equal those
+# of LLM Compressor on the same samples. The bytes do not depend on threads, batch, budget or a
+# kill. eval rounds keys and values as a quantized cache does. verify finds impossible scales.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -26,10 +26,10 @@ P
 )
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-# LLM Compressor sums a row of activations in another order: the results differ by a unit in the
-# last place of BF16. Then a search may end one step (1 %) away, which is up to 2.56 such units. The
-# terms of the largest query mostly cancel, so in BF16 it differs by up to 2.5 % from F32, which is
-# 3.2 units.
+# LLM Compressor sums a row of activations in another order, so activations differ by a unit in the
+# last place of BF16. A search may then end at the next step, where the scale differs by 1 %, which
+# is up to 2.56 such units. The terms of the largest query mostly cancel, so its BF16 value differs
+# by up to 2.5 % from the F32 value, which is 3.2 units.
 compare() {
     python3 - "$1" <<'P'
 import json, os, struct, sys

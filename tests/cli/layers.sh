@@ -1,6 +1,6 @@
-# layers.sh - scripts/check_layers.py fails on includes and calls of higher layers and of siblings,
-# on cycles of more than three files, and on names of table rows in other directories. It does not
-# fail on anything else.
+# layers.sh - tests scripts/check_layers.py. The script fails on includes and calls of higher layers
+# and of siblings, on cycles of more than three files, and on names of table rows in other
+# directories. It does not fail on anything else.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "this test runs scripts only"; exit 77; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }

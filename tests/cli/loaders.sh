@@ -1,6 +1,6 @@
-# loaders.sh - how loaders read an output: heads without a tensor in the checkpoint, modules whose
-# names differ from those in the file, entries of ignore that match no module of the source, Linears
-# that vLLM runs as one layer.
+# loaders.sh - checks that transformers and vLLM can read outputs with special cases: heads without
+# a tensor in the checkpoint, modules whose names differ from those in the file, entries of ignore
+# that match no module of the source, and Linears that vLLM runs as one layer.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
@@ -16,9 +16,9 @@ sys.exit(not all((a[1:] not in ignore) if a[0] == "-" else a in ignore for a in 
 P
 tensor() { LC_ALL=C grep -aqF "\"$1\"" out/model.safetensors; }
 
-# A tied head of a model without a template. transformers has a Linear for the head, so ignore lists
-# it. ignore also has all entries of the recipe, even those that match nothing. verify finds a
-# config that has the head in a group.
+# Tests a tied head of a model without a template. transformers has a Linear for the head, so the
+# head is in ignore. ignore also has all entries of the recipe, even entries that match nothing.
+# verify finds a config that has the head in a group.
 tiny qwen3_vl v
 edit v drop lm_head.weight
 edit v index
@@ -39,9 +39,9 @@ run --model v --scheme FP8_DYNAMIC
 has proj_out 're:(.*\.)?proj_out$'
 verify v
 
-# A tied head that the checkpoint also stores. If the head or the embedding has codes, the output
-# must be untied, and verify finds an output that is still tied; otherwise the head stays tied.
-# Tests models with and without a template, and with the key inside text_config.
+# Tests a tied head that the checkpoint also stores. If the head or the embedding has codes, the
+# head must be untied in the output; verify finds an output in which it is still tied. Otherwise the
+# head stays tied. The models have a template, or none, or have the key inside text_config.
 tied() { grep -q '"tie_word_embeddings":[[:space:]]*true' out/config.json; }
 tiny qwen3 n
 tiny qwen3_vl inside
@@ -74,8 +74,8 @@ run --model n --recipe prune.yaml
 if tied; then fail "a pruned head is tied: $(cat out/config.json)"; fi
 verify n
 
-# An entry of ignore that matches quantized modules in vLLM is not written. The modules that it
-# keeps dense are listed by name.
+# An entry of ignore is not written if it would match quantized modules in vLLM. Instead, ignore has
+# the names of the modules that the entry keeps dense.
 tiny qwen3_vl v
 run --model v --scheme FP8_DYNAMIC --ignore 're:.*attn.qkv.*,lm_head'
 has '-re:.*attn.qkv.*' model.visual.blocks.0.attn.qkv
@@ -100,8 +100,8 @@ grep -q 'has no lm_head.weight, and config.json does not tie it' log || fail "$(
 code=0; "$ONESHOT" plan --model v --scheme FP8_DYNAMIC --targets Linear,lm_head >log 2>&1 || code=$?
 [ $code = 2 ] && grep -q 'target lm_head of .* is a head that the source does not have' log || fail "exit $code, $(cat log)"
 
-# transformers may add a prefix to the names of blocks outside of the text model. A dense module
-# there also gets a regex, unless the regex would match a quantized module.
+# transformers may add a prefix to the names of blocks outside of the text model. So for a dense
+# module of such a block, ignore also has a regex, unless the regex would match a quantized module.
 tiny qwen3_vl v
 up=model.language_model.layers.0.mlp.up_proj.weight
 edit v dup $up encoder.layers.0.attn.to_kv.weight
@@ -145,7 +145,7 @@ for name in layers.1.self_attn.q_proj model.layers.1.self_attn.q_proj; do
 done
 verify flat
 
-# Gemma 4: layer numbers in the config have leading zeros. vLLM also looks up v_proj in layers that
+# In Gemma 4's config, layer numbers have leading zeros. vLLM also looks up v_proj in layers that
 # use keys as values.
 tiny gemma4 g
 sed -i 's/"global_head_dim":	24/"per_layer_config": {"01": {"head_dim": 24}, "3": {"head_dim": 24}}/' g/config.json
@@ -155,7 +155,7 @@ tiny gemma4_k_eq_v k
 run --model k --scheme FP8_DYNAMIC --ignore 're:.*layers.1.self_attn.[qk]_proj'
 has model.layers.1.self_attn.q_proj model.layers.1.self_attn.k_proj model.layers.1.self_attn.v_proj
 
-# Qwen3.5: vLLM fuses in_proj_qkv with in_proj_z, and in_proj_b with in_proj_a.
+# In Qwen3.5, vLLM fuses in_proj_qkv with in_proj_z, and in_proj_b with in_proj_a.
 tiny qwen3_5 q
 data=(--dataset q/calibration.jsonl --max-seq-length 16 --num-calibration-samples 2)
 run --model q --scheme W4A16 --group-size 8 --method gptq --target-bits 5 "${data[@]}"

@@ -1,8 +1,8 @@
-# loss_mask.sh - --loss-mask answers: statistics count only the tokens of answers. The template's
-# generation blocks mark the answers of a conversation. Without such blocks, the program finds the
-# answers by rendering the first messages. Text that does not count changes no codes of a Linear
-# whose input depends on one token. All methods take the mask, with the same bytes for any threads,
-# batch and budget. A run with another mask does not continue.
+# loss_mask.sh - tests --loss-mask answers: statistics count only the tokens of answers. Generation
+# blocks in the template mark the answers of a conversation. Without such blocks, the program
+# renders the messages before each answer to find the answers. If the input of a Linear depends on
+# one token, text that does not count changes no code of the Linear. All methods use the mask. The
+# bytes do not depend on threads, batch and budget. A run with another mask does not continue.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; [ ! -e err ] || cat err; exit 1; }
@@ -14,12 +14,12 @@ body, tail = "{{ m.content + eos_token + '\\n' }}", "{% endfor %}{% if add_gener
 put = lambda name, text: open(name + "/chat_template.jinja", "w").write(text)
 put("plain", head + body + tail)
 put("marked", head + "{% if m.role == 'assistant' %}{% generation %}" + body + "{% endgeneration %}{% else %}" + body + "{% endif %}" + tail)
-# As in Qwen3's template, only the last answer has its reasoning. In that of DeepSeek R1, the prompt
-# for an answer begins the reasoning, too.
+# As in Qwen3's template, only the last answer has its reasoning. As in DeepSeek R1's template, the
+# prompt for an answer already begins the reasoning.
 think = head + "{% if m.role == 'assistant' and loop.last %}{{ '<think>\\n' }}{% endif %}" + body
 put("think", think + tail)
 put("deep", think + tail.replace("assistant|>\\n", "assistant|>\\n<think>\\n"))
-# As in Mistral's template, a text comes before the last question only.
+# As in Mistral's template, a text is only before the last question.
 put("late", head.replace("{{ '<|' +", "{% if loop.revindex == 2 %}{{ 'Late: ' }}{% endif %}{{ '<|' +") + body + tail)
 put("loud", "{{ messages|length }}" + head + body.replace("m.content", "m.content|upper") + tail)
 texts = [json.loads(line)["text"] for line in open(sys.argv[1])]
@@ -83,7 +83,7 @@ n=$(tokens plain --dataset long.jsonl)
 [ "$n" -gt 100 ] && [ "$n" = "$(tokens plain --dataset short.jsonl)" ] && [ "$n" = "$(tokens marked --dataset long.jsonl)" ] ||
     fail "$n tokens in one conversation, $(tokens plain --dataset short.jsonl) in its turns"
 
-# Rows with input_ids, and every method.
+# Tests rows with input_ids, and every method.
 "$OSH_TOOLS/make_model" model hidden=128 intermediate=128 heads=2 kv=1 layers=2 vocab=128 samples=6 tokens=24 seed=1
 python3 - <<'P'
 import json
@@ -134,7 +134,7 @@ bad "'loss_mask' is neither 0 nor 1 at place 1" two.jsonl
 bad "no column 'loss_mask', found" none.jsonl
 bad "the samples that it holds back have no prediction that counts; while planning to tune" late.jsonl best
 
-# Another mask is another run.
+# A run does not continue with another mask.
 code=0
 "$ONESHOT" --model model --recipe gptq.yaml --dataset ones.jsonl --output again --loss-mask answers --progress none >/dev/null 2>err || code=$?
 [ $code = 2 ] && grep -qF "of this run loss_mask is 'answers, 144 tokens" err || fail "exit $code"

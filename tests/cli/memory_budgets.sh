@@ -1,6 +1,6 @@
-# memory_budgets.sh - every budget, tier and phase gives the same bytes. A budget that is too small
-# is refused; the message names the smallest budget, which works. The allocator never exceeds a
-# budget. Each byte of the source is read once.
+# memory_budgets.sh - tests memory budgets. The bytes of an output do not depend on budgets, tiers,
+# rounds and segments. A budget that is too small is refused. The message names the smallest budget,
+# which is enough. The allocator never exceeds a budget. Each byte of the source is read once.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 # Leaks are detected by the unit tests. In this test LeakSanitizer's tracer crashes on a CPU with
@@ -40,7 +40,7 @@ done
 # AddressSanitizer keeps freed memory, so the base of two processes differs too much.
 [ -z "$SANITIZED" ] || exit 0
 
-# The smallest budget of the plan is enough, to the byte.
+# The smallest device memory of the plan is exactly enough.
 "$ONESHOT" plan "${job[@]}" --json >plan.json
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run --device-memory "$least")" = "$base" ] || fail "--device-memory $least changes the bytes"
@@ -60,8 +60,8 @@ for kind in host device; do
     [ "$(run --$kind-memory "$least")" = "$base" ] || fail "--$kind-memory $least changes the bytes"
 done
 
-# The first refusal includes the passes before and after the run, so that all passes succeed with
-# the budget that it names.
+# Some jobs have passes before or after the run. The first message already names a budget that is
+# enough for all passes.
 for kind in Sparse Wanda; do
     name=$([ $kind = Sparse ] && echo SparseGPTModifier || echo WandaPruningModifier)
     echo "s_modifiers: {$name: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.08, ignore: [lm_head]," \
@@ -83,7 +83,7 @@ passes() { # arguments: label, job; it passes with the named budget, and not wit
     [ ! -e out ] && [ -z "$(ls -d out.oneshot-* 2>/dev/null)" ] || fail "a refused run left something: $(ls -d out*)"
     "$ONESHOT" "$@" --output out --host-memory "${least}MiB" --progress none >/dev/null || fail "not with $least MiB: $*"
     rm -rf out
-    "$ONESHOT" plan "$@" --json >plan.json # without a budget, its bytes are enough too
+    "$ONESHOT" plan "$@" --json >plan.json # the smallest budget of this plan is enough, too
     least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
     "$ONESHOT" "$@" --output out --host-memory "$least" --progress none >/dev/null || fail "not with $least bytes: $*"
     rm -rf out
@@ -97,7 +97,7 @@ passes "experts are measured before the run" "${mixture[@]}" --recipe reap.yaml
 passes ", where " "${plain[@]}" --target-bits 4.5
 passes "smallest" "${mixture[@]}" --scheme W4A16 --group-size 32 --method rtn --ignore lm_head --target-size 0.4x
 passes "the output is evaluated after the run" "${plain[@]}" --eval eval.txt
-# A refusal suggests Linears as targets, and their budget, only if that budget is smaller.
+# The message suggests Linears as targets, with their budget, only if this budget is smaller.
 grep -q -- "--sequential-targets" err && fail "Linears need no less: $(cat err)"
 "$OSH_TOOLS/make_model" long hidden=1024 intermediate=2048 heads=8 kv=8 layers=3 vocab=512 samples=32 tokens=64
 long=(--model long --scheme W4A16 --method gptq --ignore lm_head --dataset long/calibration.jsonl --threads 2
@@ -110,8 +110,8 @@ least=$(sed -n "s/.*, or --host-memory \([0-9]*MiB\) with --sequential-targets L
     fail "--host-memory $least is too little for Linears"
 if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory "$least" 2>err; then fail "layers do with $least, too"; fi
 
-# Threads that prefetch values use the planned memory, with the same number of batches. A budget
-# decides the number of threads.
+# Threads that prefetch values use the planned memory. The number of batches does not change. The
+# number of threads depends on the budget.
 "$OSH_TOOLS/make_model" read hidden=256 intermediate=512 heads=4 kv=4 layers=2 vocab=512 samples=32 tokens=512
 cat >static.yaml <<'Y'
 s_modifiers: {QuantizationModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear],
@@ -137,8 +137,8 @@ plan_read $(($(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/
 fi
 rm -r read out0 out16
 
-# Only the rows of an embedding that tokens name are read: no budget needs the table, and Linears
-# as targets need no more than layers.
+# Only those rows of an embedding are read that the tokens need. So no budget needs the whole table,
+# and Linears as targets need no more memory than layers.
 "$OSH_TOOLS/make_model" tall hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=120000 samples=4 tokens=32
 job=(--model tall --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset tall/calibration.jsonl --threads 2)
 whole=$(run)
@@ -149,7 +149,7 @@ for targets in "" "--sequential-targets Linear"; do
     [ "$least" -lt $((120000 * 64)) ] || fail "$least bytes beside a table of $((120000 * 128)) $targets"
     got=$(run --device-memory "$least" $targets)
     [ "$targets" ] || [ "$got" = "$whole" ] || fail "--device-memory $least changes the bytes"
-    # the size of a norm
+    # Linears may need up to 1024 bytes more than layers, for a norm.
     [ "$of_layers" = 0 ] || [ "$least" -le $((of_layers + 1024)) ] || fail "Linears need $least, layers $of_layers"
     of_layers=$least
 done
@@ -178,7 +178,7 @@ job=("${short[@]}")
 if "$ONESHOT" "${job[@]}" --output out --mem-opt-level 2 --scratch-size 1000 2>err; then fail "1000 bytes of scratch"; fi
 grep -q -- "--scratch-size" err || fail "scratch: $(cat err)"
 
-# One read: the program reads the source and, at the seal, the output, and little else.
+# The program reads the source once and, at the seal, the output, and little else.
 "$ONESHOT" plan "${job[@]}" --json >plan.json
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${job[@]}" --progress none --output out >/dev/null
 read -r _ rchar wchar <watched

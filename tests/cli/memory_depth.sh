@@ -1,5 +1,5 @@
-# memory_depth.sh - memory does not grow with the number of layers. This is checked for the
-# prediction, which is an upper bound, and for the measured peak of jobs without data.
+# memory_depth.sh - memory does not grow with the number of layers. The test checks the predicted
+# memory, which is an upper bound, and the measured peak of jobs without data.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's memory is not the program's"; exit 77; }

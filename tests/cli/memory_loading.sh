@@ -1,7 +1,7 @@
-# memory_loading.sh - --host-memory is respected from the first allocation: for lines of 40 MB, rows
-# that are not used, and texts that are used in part. A normalizer that makes a text much longer is
-# refused. A text that cannot be split is an error with its line number. Reading and tokenizing can
-# be interrupted.
+# memory_loading.sh - tests --host-memory while data are read. The budget is respected for lines of
+# 40 MB, for rows that are not used, and for texts that are partly used. A normalizer that makes a
+# text much longer is refused. A text that cannot be split is an error with the line number. Reading
+# and tokenizing can be interrupted.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -28,25 +28,26 @@ held "a row" 48 "${job[@]}" --dataset line.jsonl
 held "its plan" 48 plan "${job[@]}" --dataset line.jsonl
 held "a text" 48 eval --model "$model" --dataset line.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none
 held "ids" 24 tokenize --model "$model" line.txt
-# A prompt is held whole, so one that is too long for the budget is refused.
+# A prompt is in memory as a whole, so a prompt that is too long for the budget is refused.
 code=0
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" generate "$model" --host-memory 20MiB <line.txt >got 2>err || code=$?
 [ "$SANITIZED" ] || { [ $code = 2 ] && grep -q 'while holding --host-memory 20MiB' err; } || fail "a prompt of $size bytes: $code, $(cat err)"
 read -r peak _ <watched
 [ "$SANITIZED" ] || [ $peak -le $((24 << 20)) ] || fail "a prompt takes $peak bytes"
-# The first tokens of a long text are those of a text of just that length.
+# The first tokens of a long text equal the tokens of its beginning.
 head -c 4000 line.txt >begin.txt
 want=$("$ONESHOT" eval --model "$model" --dataset begin.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none)
 [ "$("$ONESHOT" eval --model "$model" --dataset line.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none)" \
     = "$want" ] || fail "another perplexity of a long text"
-# Rows that are not chosen.
+# Tests rows that are not chosen.
 row=$(text 60000)
 for i in $(seq $((size / 60000))); do printf '{"text": "%s %s"}\n' "$i" "$row"; done >rows.jsonl
 for flags in "" "--concatenate-data"; do
     held "rows $flags" 48 "${job[@]}" --dataset rows.jsonl --shuffle-calibration-samples $flags
 done
 
-# A text without a certain position to split at is refused with its line, and not held.
+# If a text has no position at which it can certainly be split, it is refused. The message has its
+# line. The text is never in memory as a whole.
 mkdir one && cp "$model"/*.json one
 sed 's/"pre_tokenizer": *{/"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?<=x)y"},"behavior":"Isolated","invert":false},"was":{/' \
     "$model/tokenizer.json" >one/tokenizer.json
@@ -59,7 +60,7 @@ if [ -z "$SANITIZED" ]; then
         fail "$(cat err)"
     [ "$peak" -le $((24 << 20)) ] || fail "$peak bytes before it was refused"
 fi
-# A normalizer that makes the text ten times as long, eight times.
+# Eight normalizers each make the text ten times as long.
 python3 - "$model/tokenizer.json" >one/tokenizer.json <<'PY'
 import json, sys
 t = json.load(open(sys.argv[1]))
@@ -70,7 +71,7 @@ PY
 if "$ONESHOT" tokenize --model one begin.txt 2>err >got; then fail "text that grows to 10^8 times"; fi
 grep -q "normalizers make more than" err || fail "$(cat err)"
 
-# A data file of 64 GiB that is no text is refused at its first bytes.
+# A data file of 64 GiB that is not text is refused after its first bytes.
 truncate -s 64G endless.txt
 if "$ONESHOT" eval --model "$model" --dataset endless.txt >got 2>err; then fail "NULs are taken for text"; fi
 grep -q 'endless.txt: a NUL in line 1, at byte 0' err || fail "$(cat err)"
@@ -84,7 +85,7 @@ code=0
 wait $pid || code=$?
 [ $code = 1 ] && grep -q interrupted err || fail "interrupted: exit $code, $(cat err)"
 
-# The smallest budget that a refusal names suffices, and no smaller one does.
+# The smallest budget that the message names is enough, and smaller budgets are refused.
 [ -z "$SANITIZED" ] || exit 0
 for flags in "--batch-size 4" "--mem-opt-level 1" "--sequential-targets Linear"; do
     asked=(plan "${job[@]}" --dataset line.txt $flags)
@@ -92,7 +93,7 @@ for flags in "--batch-size 4" "--mem-opt-level 1" "--sequential-targets Linear";
     least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
     [ -n "$least" ] || fail "no smallest budget: $(cat err)"
     "$ONESHOT" "${asked[@]}" --host-memory "${least}MiB" >got || fail "$least MiB will not do: $flags"
-    for less in 2 4 8; do # the base is measured: exact to 1 MiB
+    for less in 2 4 8; do # the measured base has an error of up to 1 MiB
         if "$ONESHOT" "${asked[@]}" --host-memory $((least - less))MiB 2>err >got; then fail "$less MiB less will do: $flags"; fi
     done
 done

@@ -1,6 +1,6 @@
-# memory_prediction.sh - checks measured <= predicted <= 1.15 x measured memory, for jobs of 90 MiB
-# and more with several modifiers, targets, pipelines and tiers. The measured memory is the highest
-# RssAnon + RssShmem of the process.
+# memory_prediction.sh - checks that the predicted memory is between 1 and 1.15 times the measured
+# memory, for jobs of 90 MiB and more with several modifiers, targets, pipelines and tiers. The
+# measured memory is the highest RssAnon + RssShmem of the process.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's memory is not the program's"; exit 77; }
@@ -29,7 +29,8 @@ check wide 90 --recipe smooth.yaml
 echo 's_modifiers: {AdaRoundModifier: {scheme: W4A16, ignore: [lm_head], num_iterations: 2}}' >learned.yaml
 check wide 90 --recipe learned.yaml
 check wide 90 --scheme W4A16 --method gptq --ignore lm_head --pipeline basic --num-calibration-samples 1
-# Searched ranges of weights and activations, with channels weighted by their squares.
+# Tests observers that search for the ranges of weights and activations, and weigh channels by their
+# squares.
 cat >searched.yaml <<'YAML'
 s_modifiers:
   GPTQModifier:
@@ -44,7 +45,7 @@ check wide 90 --recipe searched.yaml
 # Experts.
 "$OSH_TOOLS/make_model" moe hidden=512 intermediate=512 heads=8 kv=4 layers=2 vocab=1024 samples=8 tokens=32 experts=96 topk=8
 check moe 256 $gptq
-# One scale per tensor: each Linear is in memory as a whole.
+# With one scale per tensor, each Linear is in memory as a whole.
 cat >whole.yaml <<'YAML'
 quant_stage:
   quant_modifiers:
@@ -56,13 +57,13 @@ quant_stage:
 YAML
 check wide 90 --recipe whole.yaml
 check long 160 $gptq --sequential-targets Linear --mem-opt-level 1 --batch-size 16
-# The original model beside the quantized one: two streams of values, a shift for each Hessian.
+# Tests target 'original': the run has the values of both models, and a shift for each Hessian.
 printf 'q_stage:\n  q_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head], target: original}\n' \
     >original.yaml
 check long 160 --recipe original.yaml --sequential-targets Linear --batch-size 16
 check wide 90 --recipe original.yaml --sequential-targets Linear
 check long 160 $gptq --sequential-targets Linear --host-memory 180MiB # some values in memory, some on the disk
-# Values that are read twice, kept in memory.
+# Tests values that are read twice and are kept in memory.
 cat >twice.yaml <<'YAML'
 s_modifiers:
   QuantizationModifier:
@@ -74,7 +75,7 @@ s_modifiers:
         input_activations: {num_bits: 8, dynamic: false, observer: layerwise_percentile, observer_kwargs: {exact: true}}
 YAML
 check long 160 --recipe twice.yaml --calib-cache ram
-# Row by row, weights pass through memory in bands, whatever their size.
+# Weights that are rounded row by row are in memory only in bands, whatever their size.
 "$ONESHOT" plan --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn --threads 2 --json >plan.json
 predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn \
@@ -84,9 +85,9 @@ echo "predicted $((predicted / 1000000)) MB, measured $((peak / 1000000)) MB: in
 [ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: in bands"
 [ "$predicted" -lt $((32 << 20)) ] || fail "$predicted bytes for bands"
 rm -rf out
-# Jobs of a few MiB, in which predicted memory that is never allocated would show. A job of 0.1 s
-# can end between two readings of its memory. Therefore it runs up to three times, and the highest
-# peak counts.
+# Tests jobs of a few MiB, which show if the prediction has memory that is never allocated. A job of
+# 0.1 s can end between two measurements of its memory. Therefore it runs up to three times, and the
+# highest peak counts.
 small() { # arguments: N, model, flags; the prediction is at most N hundredths of the measured peak
     local most=$1 job=(--model "${@:2}") best=0
     "$ONESHOT" plan "${job[@]}" --json >plan.json || fail "no plan: $*"
@@ -113,16 +114,15 @@ YAML
     for threads in 1 2; do small 115 wide --recipe rotated.yaml --threads $threads; done
 done
 for threads in 1 2; do small 115 wide --scheme FP8_DYNAMIC --ignore lm_head --threads $threads; done
-# Weights that share a global scale are held.
+# Weights that share a global scale are kept in memory.
 for threads in 1 2; do small 115 wide --scheme NVFP4A16 --ignore lm_head --threads $threads; done
 # At 3 to 5 MB in total, half a MiB for the C library and the threads' stacks is more than 15 %.
 small 140 wide --scheme NVFP4A16 --ignore lm_head --prefetch false --threads 1
-# Many Linears, each with a line in the manifest and in the report.
+# Tests many Linears, each with a line in the manifest and in the report.
 "$OSH_TOOLS/make_model" many hidden=64 intermediate=64 heads=4 kv=2 head_dim=16 experts=128 topk=8 vocab=512 layers=16 \
     samples=4 tokens=32
 small 115 many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2
-# The job runs again with an existing output. The run never has the whole manifest of this output in
-# memory.
+# The job runs again with an existing output. The whole manifest of this output is never in memory.
 again=(--model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 --progress none --output out)
 "$ONESHOT" "${again[@]}" >/dev/null || fail "failed: to have an output"
 for flag in "" --overwrite; do
@@ -136,7 +136,7 @@ read -r peak _ <watched
 echo "measured $((peak / 1000)) KB: verify"
 [ "$peak" -le "$predicted" ] || fail "verify took $peak, the run was to take $predicted"
 rm -rf out
-# The job runs again with a log reader that waits for a second. Messages do not pile up.
+# The job runs again while its messages are not read for a second. Waiting messages use no memory.
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model many --scheme FP8_DYNAMIC --ignore lm_head --prefetch false --threads 2 \
     --progress none --log-level debug --output out 2> >(sleep 1; cat >/dev/null) >/dev/null || fail "failed: nobody reads"
 rm -rf out

@@ -1,6 +1,6 @@
-# mixed.sh - a choice of bits for each module (docs/how-to/mixed-precision.md). The output is at
-# most as large as the target. Modules that inference engines fuse get the same bits. The bytes do
-# not depend on threads, batch or a kill. Impossible jobs are refused before the work.
+# mixed.sh - tests the choice of bits for each module (docs/how-to/mixed-precision.md). The output
+# is at most as large as the target. Modules that inference engines fuse get the same bits. The
+# bytes do not depend on threads, batch or a kill. Impossible jobs are refused before any work.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -62,7 +62,7 @@ for at in 3 8; do
     rm -rf killed
 done
 
-# Target sizes for the quantized modules, and for the whole output.
+# Tests target sizes of the quantized modules and of the whole output.
 "$ONESHOT" "${job[@]}" --target-size 0.2x --output share | grep -q 'bits a weight' || fail "no choice by share"
 "$ONESHOT" "${job[@]}" --target-size 3MB --output whole >/dev/null
 # the size of the file includes the header

@@ -1,5 +1,5 @@
-# names.sh - names of tensors, files and architectures may hold control characters. A terminal that
-# shows the log, a message, the progress, a plan, findings or `inspect` gets them quoted.
+# names.sh - names of tensors, files and architectures may contain control characters. The program
+# quotes them in the log, messages, progress lines, plans, findings and the output of `inspect`.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
@@ -40,7 +40,7 @@ code=0
 "$ONESHOT" --model "$evil" --scheme W4A16 --output other --progress none 2>err || code=$?
 [ $code = 1 ] || fail "exit $code"
 says err "$shown: is not a directory"
-# Names in a template of the user.
+# Tests names in a template of the user.
 mkdir templates
 sed 's/"h"/"h\\u202e"/g' "$OSH_SOURCE_DIR/models/llama.json" >templates/llama.json
 data=$OSH_SOURCE_DIR/examples/docs-llama-3m

@@ -1,6 +1,6 @@
-# no_template.sh - a checkpoint of an architecture without a template. Only tensors that are
-# certainly Linears of a decoder block are quantized. Dense modules are listed with the reason, and
-# if there are many, with a warning. No dense module may have codes.
+# no_template.sh - tests a checkpoint of an architecture without a template. Only tensors that are
+# certainly Linears of a decoder block are quantized. The plan lists dense modules with the reason,
+# and prints a warning if there are many. A module without a reader for codes must not have codes.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 layers=2 vocab=96 experts=4 topk=2 \
@@ -24,7 +24,7 @@ tr -d '\n ' <out/config.json |
 "$ONESHOT" verify out --model m >log || fail "$(cat log)"
 "$ONESHOT" inspect out | grep -q 'whether vLLM or transformers loads OddForCausalLM' || fail "inspect"
 
-# The first lines of inspect, in 80 columns.
+# Checks the first lines of inspect, which have at most 80 columns.
 summary() { # arguments: model, wanted lines; "..." in a line is any text
     local line want
     "$ONESHOT" inspect "$1" | sed '/^$/,$d' >said
@@ -55,7 +55,7 @@ sed -i 's/"hidden_size": 128/"hidden_size": 120/' f/config.json
 "$ONESHOT" inspect f >said
 grep -q "^data       only recipes without data are supported: tensor$" said || fail "a fault is not told: $(head -8 said)"
 
-# Codes of modules for which no loader reads codes.
+# Tests outputs with codes of modules for which no loader reads codes.
 planted() { # arguments: module, its new name, what it is, commands on the config
     rm -rf f && cp -r out f
     for leaf in packed scale shape; do edit f rename "$1.weight_$leaf" "$2.weight_$leaf"; done
@@ -74,7 +74,8 @@ planted $o model.layers.0.post_norm "a norm"
 planted $o model.layers.0.attn.c_proj "a Conv1D, stored transposed" 's/"odd"/"gpt2"/'
 rm -rf out f
 
-# If the targets name it, a possible Linear is quantized, but never a router.
+# A module that is perhaps a Linear is quantized only if the targets name it. A router is never
+# quantized.
 run --targets 're:.*lm_head$' >/dev/null 2>&1
 [ "$(grep -c '"rule": "quantized"' out/oneshot-manifest.json)" = 3 ] || fail "more than lm_head"
 rm -rf out

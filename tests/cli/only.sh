@@ -1,6 +1,6 @@
-# only.sh - modules that --only does not name are copied bit for bit: weights of a dense source, and
-# codes of a compressed-tensors source. Its groups are kept beside the new groups. verify and eval
-# read the result. A config that would be wrong is refused.
+# only.sh - tests --only. Modules that it does not name are copied bit for bit: weights of a dense
+# source, and codes of a compressed-tensors source. The config keeps the groups of the source beside
+# the new groups. verify and eval read the result. A job that would give a wrong config is refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=$model/data/calibration.jsonl

@@ -1,7 +1,7 @@
-# original.sh - target 'original'. The result differs from that of target 'quantized'. The bytes do
-# not depend on threads, batch, tier, phase, budget or kills, with decoder layers, Linears and
-# several of them per subgraph. Values that are equal in both models are carried once. A pipeline is
-# refused if all its inputs are those of the original model.
+# original.sh - tests target 'original'. The result differs from that of target 'quantized'. The
+# bytes do not depend on threads, batch, tier, rounds, segments, budget or kills. Subgraphs are
+# decoder layers, Linears, or several of these. Values that are equal in both models are stored
+# once. A pipeline in which all inputs are those of the original model is refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -95,7 +95,8 @@ for tier in "${tiers[@]}"; do
 done
 [ $resumed -ge $((2 * ${#tiers[@]})) ] || fail "only $resumed kills left finished work"
 
-# At 3 bits, the predictions with target 'original' are nearer to the original model's.
+# At 3 bits, the model's predictions are nearer to the original model's with target 'original' than
+# with target 'quantized'.
 if [ -z "$SANITIZED" ]; then
     for target in quantized original; do
         cat >three.yaml <<YAML
@@ -116,8 +117,8 @@ YAML
     awk -v a="$(kl quantized)" -v b="$(kl original)" 'BEGIN { exit !(b > 0 && b < 0.97 * a) }' || fail "no nearer"
 fi
 
-# In the first subgraph of a mixture, the pass computes the routers of both models, and statistics
-# of one of them.
+# In the first subgraph of a model with experts, the pass computes the routers of both models, but
+# collects the statistics of only one model.
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=64 samples=4 tokens=16 experts=4 topk=2 head_dim=32
 sed 's/W4A16/W8A8/' original.yaml >w8.yaml
 sums=

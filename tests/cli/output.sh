@@ -1,5 +1,5 @@
-# output.sh - the files of an output directory: shards and index, config.json with one key changed,
-# side files byte for byte, the recipe. Wrong names of outputs are refused.
+# output.sh - checks the files of an output directory: shards and index, config.json with one
+# changed key, unchanged side files, and the recipe. Wrong names of outputs are refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 cp -r "$model" src
@@ -28,7 +28,8 @@ damaged "recipe.yaml was changed later"
 mv kept out/recipe.yaml
 one --output out --max-shard-size 1MB | grep -q 'is finished, made by this command'
 
-# README.md has the licence of the source's README.md and nothing else of it. verify knows the file.
+# README.md has the licence of the source's README.md and no other part of it. verify checks the
+# file.
 readme() { # argument: the source's README.md, or nothing; the output's front matter goes to `matter`
     if [ -n "$1" ]; then printf -- "$1" >src/README.md; else rm -f src/README.md; fi
     one --output described --overwrite >/dev/null

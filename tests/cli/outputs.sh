@@ -1,6 +1,6 @@
-# outputs.sh - output_activations: the scales are those of LLM Compressor on the same samples, one
-# per batch. The bytes do not depend on threads, batch, budget, kill and pipeline. eval rounds the
-# outputs of Linears. verify finds impossible scales.
+# outputs.sh - tests output_activations. The scales equal those of LLM Compressor on the same
+# samples, one per batch. The bytes do not depend on threads, batch, budget, kill and pipeline. eval
+# rounds the outputs of Linears. verify finds impossible scales.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 golden=$OSH_SOURCE_DIR/tests/golden/outputs/scales.json
@@ -18,8 +18,8 @@ for name, recipe in json.load(open(sys.argv[1])).items():
     print(name)
 P
 )
-# LLM Compressor sums a row of activations in another order: the results differ by a unit in the
-# last place of BF16, and a zero point by 1. If a solve decides a tie in another way, later scales
+# LLM Compressor sums a row of activations in another order, so scales differ by a unit in the last
+# place of BF16, and zero points by 1. If a solve rounds a tie to the other code, later scales
 # differ by a few units.
 compare() {
     python3 - "$1" <<'P'

@@ -1,6 +1,6 @@
-# packages.sh - cpack. The .deb depends on the libraries that the program links and opens, and works
-# after it is unpacked. The tarball works in an otherwise empty root directory, and its outputs have
-# the same bytes.
+# packages.sh - tests the packages of cpack. The .deb depends on the libraries that the program
+# links and opens, and works after it is unpacked. The tarball works in an otherwise empty root
+# directory. The outputs have the same bytes.
 set -euo pipefail
 build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 [ -e "$build/CPackConfig.cmake" ] || { echo "$build makes no packages"; exit 77; }
@@ -21,7 +21,7 @@ for file in $(strings "$ONESHOT" | grep -oE '^lib(openblas|curl|crypto)\.so\.[0-
     package=${package//+/[+]}
     grep -qE "[ ,]${package%-pthread}( \([^)]*\))?(,|$)" control || { cat control; exit 1; }
 done
-# Debian 13 has another soname of utf8proc, so that one .deb for both must contain its code.
+# Debian 12 and 13 have utf8proc under different names, so a .deb for both must contain its code.
 if grep utf8proc control; then echo "the .deb needs utf8proc"; exit 1; fi
 dpkg-deb -x "$deb" deb
 deb/usr/bin/oneshot --version >version

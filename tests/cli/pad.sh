@@ -1,7 +1,8 @@
-# pad.sh - --indivisible pad gives the bytes of a model whose MLPs were padded before, without data
-# and with data, after kills, and for every number of threads. Fused gates, biases and experts are
-# padded, and the output predicts what the source predicts. Plan, report and README.md name the
-# sizes, verify knows them. What cannot be padded is refused.
+# pad.sh - tests --indivisible pad. The output has the same bytes as that of a model whose MLPs were
+# padded before, without data and with data, after kills, and for every number of threads. Fused
+# gates, biases and experts are padded. The output makes the same predictions as the source. Plan,
+# report and README.md name the sizes, and verify checks them. Modules that cannot be padded are
+# refused.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
@@ -87,7 +88,7 @@ like kept model 0.01
 made --model model --output divides --scheme W8A16 --group-size 16
 [ "$(config divides intermediate_size)" = 176 ] || fail "a size that groups divide grows"
 
-# Experts, and dense layers of the same size.
+# Tests experts, and dense layers of the same size.
 "$OSH_TOOLS/make_model" moe hidden=64 intermediate=40 heads=2 kv=1 layers=2 vocab=64 samples=2 tokens=32 experts=4 topk=2 >/dev/null
 made --model moe --output experts --scheme W8A16
 [ "$(config experts moe_intermediate_size)" = 64 ] || fail "experts"
@@ -96,7 +97,7 @@ python3 "$OSH_SOURCE_DIR/tests/tools/pad.py" moe padded_moe 64
 made --model padded_moe --output expected --scheme W8A16 --indivisible refuse
 cmp experts/model.safetensors expected/model.safetensors || fail "experts: other bytes"
 
-# Gate and up in one tensor, biases, experts in one tensor, layers that no text reaches.
+# Tests gate and up in one tensor, biases, experts in one tensor, and layers that text does not use.
 while read -r case target group n; do
     "$OSH_TOOLS/tiny_model" "$case" "$case"
     made --model "$case" --output "$case.out" --scheme W8A16 --group-size "$group" --targets "re:.*$target"
@@ -111,7 +112,7 @@ qwen3_moe_stacked mlp.*_proj$ 32 24
 mllama language_model.*mlp.down_proj$ 32 9
 CASES
 
-# The groups of an input must divide, too.
+# The group size of quantized inputs must divide the padded size, too.
 "$OSH_TOOLS/make_model" blocks hidden=256 intermediate=352 heads=4 kv=2 layers=1 vocab=64 samples=2 tokens=16
 refused 'mlp.down_proj has 352 input features, which the groups of 128 of its quantized input do not divide' \
     --model blocks --scheme FP8_BLOCK --group-size 0 --indivisible refuse

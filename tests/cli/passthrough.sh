@@ -1,6 +1,6 @@
-# passthrough.sh - ranges that pass through slices. With --calib-passthrough, the result of a slice
-# gets the range of its source if the source is observed in the same subgraph. The plan lists it.
-# Budgets, cuts and second passes do not change it.
+# passthrough.sh - tests --calib-passthrough. The result of a slice gets the range of its input if
+# the input is observed in the same subgraph. The plan lists such values. Budgets, other cuts of the
+# graph and second passes do not change the ranges.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 scales() { # arguments: output, ending of the name; prints the F32 or BF16 numbers
@@ -61,8 +61,8 @@ if plan phi3 attention --calib-passthrough slice,no-slice | grep '^not observed'
 plan phi3 attention --calib-passthrough rope | grep -q 'rope makes values of its own, with another range: want slice' || fail "rope"
 plan phi3 attention --calib-passthrough slicer | grep -q 'slicer is no op: want slice' || fail "slicer"
 
-# The input of a Linear: DeepSeek's attention appends zeros to the values of each head, and a slice
-# removes them. The smallest and the largest value stay the same, but percentiles differ.
+# DeepSeek's attention appends zeros to the values of each head, and a slice removes them before a
+# Linear. The zeros do not change the smallest and the largest value, but they change percentiles.
 acts() { # arguments: observer, kwargs
     echo "s_modifiers: {GPTQModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: channel},
         input_activations: {num_bits: 8, dynamic: false, strategy: tensor, observer: $1, observer_kwargs: {$2}}}}}}"
@@ -84,5 +84,5 @@ for how in "${ways[@]}"; do
     cmp out/model.safetensors passed.lwp/model.safetensors || fail "other bytes: $how"
     rm -rf out
 done
-# With single Linears as targets the source is in an earlier subgraph.
+# With single Linears as targets, the input of the slice is in an earlier subgraph.
 if plan deepseek percentiles --calib-passthrough slice --sequential-targets Linear | grep '^not observed'; then fail "Linears"; fi

@@ -1,6 +1,6 @@
-# paths.sh - if a flag names a path for writing, the path must not be an input or a file of another
-# program, under any name. Otherwise the job is refused before any write. A flag that is no list
-# takes one value. Takes 3 s of processor time.
+# paths.sh - a job is refused before any write if a path for writing is an input or a file of
+# another program, under any name. A flag that is not a list accepts only one value. The test takes
+# 3 s of processor time.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -57,7 +57,7 @@ cp user.txt p.html.tmp && ln p.html.tmp other && code=0
 "$ONESHOT" report p.yaml --output p.html >/dev/null 2>said || code=$?
 [ $code = 1 ] && grep -q 'cannot create p.html.tmp: a file with a second name' said || fail "$code: $(cat said)"
 
-# Flags that are given twice.
+# Tests flags that are given twice.
 twice() { # arguments: flag, its two values, then the arguments of oneshot
     refused "$1 was given twice: '$2' and '$3'" "${@:4}"
 }
@@ -70,5 +70,5 @@ twice --model a b eval --model a --model b --dataset d/rows.jsonl
 twice --model a b verify o --model a --model b
 twice --format text svg report p.yaml --format text --format svg
 "$ONESHOT" --model m --scheme W4A16 --ignore lm_head --ignore 're:.*0.mlp.*' --progress none --output lists >said
-# 7 Linears in each of 4 layers, less 3
+# 7 Linears in each of 4 layers, without the 3 Linears of an ignored MLP
 grep -q ' 25 modules' said && ! grep -q 'output head' said || fail "lists: $(cat said)"

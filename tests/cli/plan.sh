@@ -1,5 +1,4 @@
-# plan.sh - `oneshot plan` describes the run: the pipeline basic, and errors that are the same in
-# plan and run.
+# plan.sh - `oneshot plan` describes the run. Plan and run report the same errors.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
@@ -7,7 +6,7 @@ model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl"
      --num-calibration-samples 2 --max-seq-length 32)
 
-# Pipeline basic: the whole model is one subgraph, which is observed and never propagated.
+# With pipeline basic, the whole model is one subgraph, which is observed but not propagated.
 "$ONESHOT" plan --verbose "${job[@]}" --pipeline basic >plan
 [ "$(grep -c '^\[' plan)" = 1 ] || fail "basic has one visit: $(cat plan)"
 grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-9] MB, Hessians 7.3[0-9] MB, passes: observe;' plan ||
@@ -78,7 +77,7 @@ P
 
 # The summary has at most 12 lines of 80 columns, breaks lines only between words, counts the rows
 # that are left out, and names a --host-memory that is enough.
-fits() { # arguments: those of plan; rows with scales, memory and the last line are there
+fits() { # arguments: those of plan; checks the rows with scales and memory, and the last line
     "$ONESHOT" plan "$@" >summary || fail "plan $*"
     awk 'length($0) > 80 || !/^[a-zA-Z ]/ { bad = 1 } END { exit bad || NR > 12 || NR < 8 }' summary &&
         grep -q '^quantized  ' summary && grep -q '^memory  .* the smallest --host-memory is [0-9.]*MB$' summary &&
@@ -118,8 +117,8 @@ for flags in "" "${small[*]}"; do
 done
 "$ONESHOT" plan --model "$model" --scheme W4A16 | grep -q '^data       none' || fail "a plan without data"
 
-# All experts of a layer read the same input, so its Hessian counts once. Then a few rounds of
-# statistics, each with some of the Hessians, keep this budget.
+# All experts of a layer read the same input, so its Hessian counts once. With this budget, a few
+# rounds are enough, each of which collects some of the Hessians.
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 layers=1 vocab=64 samples=4 tokens=16 experts=16 topk=2 head_dim=32
 mixture=(--model mixture --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset mixture/calibration.jsonl
          --threads 1 --batch-size 1 --mem-opt-level 2)

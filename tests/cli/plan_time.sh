@@ -1,7 +1,7 @@
-# plan_time.sh - the plan of a model of many experts (18,624 and 36,472 Linears) takes seconds of
-# processor time. A plan for a GPU takes seconds too, although it places each batch length
-# separately. The test plans the shapes of Qwen3-30B-A3B with samples of many lengths, and of
-# Llama-3-405B with a budget that needs many trials.
+# plan_time.sh - a plan takes at most seconds of processor time, also for models with many experts
+# (18,624 and 36,472 Linears). A plan for a GPU takes seconds, too, although it computes the
+# addresses of blocks for each batch length. The test plans models with the shapes of Qwen3-30B-A3B,
+# with samples of many lengths, and of Llama-3-405B, with a budget that needs many trials.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's time is not the program's"; exit 77; }

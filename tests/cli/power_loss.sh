@@ -1,7 +1,8 @@
-# power_loss.sh - a loss of power at any moment. record.c records the changes that a run makes to
-# the disk; lose_power.c makes directories in states that a power loss may cause. The same command
-# continues from each state, and gives the files of an undisturbed run. A power loss does not change
-# synced data, so no state may be refused. STATES: states per run; FIRST: the first seed.
+# power_loss.sh - tests a loss of power at any moment. record.c records the changes that a run makes
+# to the disk. From the record, lose_power.c makes directories in states that a power loss may
+# cause. The same command continues from each state, and gives the files of an undisturbed run. A
+# power loss does not change synced data, so no state may be refused. STATES is the number of states
+# per run, FIRST the first seed.
 set -euo pipefail
 states=${STATES:-8} first=${FIRST:-1}
 here=$PWD

@@ -1,6 +1,7 @@
-# profiles.sh - oneshot report: profiles of runs that ended and of one that was killed, side by
-# side, as text and as a page; AMD Quark's file; ONESHOT_PROFILING; stages from the command line.
-# Files that are no profiles are refused, and so are outputs that oneshot did not make.
+# profiles.sh - tests oneshot report. The command compares the profiles of several runs, also of a
+# killed run, as text and as a page. It reads AMD Quark's file. Also tests ONESHOT_PROFILING, and
+# stages from the command line. Files that are not profiles are refused, and so are paths for the
+# page that oneshot did not make.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 one() {
@@ -109,7 +110,8 @@ fails 2 "a=model.layers.2..model.layers.1: model.layers.1 comes before model.lay
 fails 2 'names no subgraph' one --checkpoint a=model.layers.2..x
 fails 2 'want a name for the stage' one --checkpoint model.layers.1..model.layers.2
 
-# Runs one job in three ways: a table and three pictures.
+# scripts/onloading.sh runs one job with three kinds of targets, and makes a table and three
+# pictures.
 "$OSH_SOURCE_DIR/scripts/onloading.sh" --oneshot "$ONESHOT" --model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" \
     --dataset "$model/data/calibration.jsonl" --out ways --title small --samples 4 --length 64 >ways.md
 [ "$(grep -cE '^\| (basic, 1 subgraph|layer, 5 subgraphs|linear, 18 subgraphs) \| [0-9.]+ MB' ways.md)" = 3 ] || { cat ways.md; exit 1; }

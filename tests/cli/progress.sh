@@ -1,6 +1,7 @@
-# progress.sh - --progress json: every line is an object with the documented keys. At a tenth of the
-# work the predicted time to go is within 20 % of the true one. Peaks without a budget. The log file
-# has whole lines and the stages. --checkpoint and --profile.
+# progress.sh - tests --progress json, the log file, --checkpoint and --profile. Every line of JSON
+# is an object with the documented keys. After a tenth of the work, the predicted remaining time is
+# within 20 % of the true time. Memory peaks are reported also without a budget. The log file has
+# whole lines and the stages.
 #
 # Other programs may use the machine at the same time. Therefore the test uses the CPU time or the
 # wall time of the process, whichever fits better, and tries up to three runs. If all runs had to
@@ -30,7 +31,7 @@ assert events[-1]["peak_bytes"] > 1 << 20
 for a, b in zip(events, events[1:]):
     assert b["elapsed_s"] >= a["elapsed_s"] and b["step"] >= a["step"], (a, b)
 wall, cpu = events[-1]["elapsed_s"], events[-1]["cpu_s"]
-# The rate is that of the whole job: all tokens by all seconds, of which the plan takes a few.
+# The rate is the number of all tokens divided by all seconds, which include the time of the plan.
 tokens = json.load(open("out/oneshot-report.json"))["tokens"]
 part = events[-1]["tokens_per_s"] * wall / tokens
 assert 1 <= part < 1.5, ("tokens per second", events[-1], tokens)
@@ -118,7 +119,8 @@ wait $pid || true
 [ "$(tail -c 1 k.log | od -An -c | tr -d ' ')" = '\n' ] || [ $(($(stat -c %s k.log) % 4096)) = 0 ]
 # the lines of model, method and memory_usage, then records of eleven lines
 [ $(($(grep -vcE '^(#|$)' k.yaml) % 11)) = 3 ]
-# A resumed run: the finished part counts the work of the killed run, the rate does not.
+# In a resumed run, the finished fraction includes the work of the killed run, but the rate does
+# not.
 "$ONESHOT" "${killed[@]}" --progress json >/dev/null 2>resumed.jsonl
 python3 - <<'P'
 import json
@@ -131,8 +133,8 @@ assert 0.2 < first["fraction"] < 0.9 and last["fraction"] == 1, (first, last)
 part = last["tokens_per_s"] * last["elapsed_s"] / tokens
 assert 0.1 < part < 0.8, (part, last)
 P
-# eval: the rate is that of all passes together. Surveys tell the remaining time, and tuning prints
-# lines without a terminal.
+# For eval, the rate is that of all passes together. Surveys report the remaining time. Without a
+# terminal, tuning prints lines.
 "$ONESHOT" eval --model "$model" --reference "$model" --dataset "$model/data/evaluation.txt" --max-windows 4 --max-seq-length 128 \
     --progress json >/dev/null 2>eval.jsonl
 cat >best.yaml <<'END'

@@ -1,6 +1,7 @@
-# prune.sh - pruned weights, alone and before a quantizer, in one traversal. The bytes do not depend
-# on threads, batch, tier, budget or a kill. The predicted memory is enough. After quantization the
-# zeros are still zeros; verify finds a zero that is not. Impossible jobs are refused.
+# prune.sh - tests pruning alone, and before a quantizer in one traversal. The bytes do not depend
+# on threads, batch, tier, budget or a kill. The predicted memory is enough. After quantization,
+# pruned weights are still zeros; verify finds a pruned weight that is not zero. Impossible jobs are
+# refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -97,7 +98,7 @@ if [ -z "$SANITIZED" ]; then
     done
 fi
 
-# OWL: a sparsity for each layer, near that of LLM Compressor's definition
+# OWL computes a sparsity for each layer, which must be near that of LLM Compressor
 # (tests/golden/prune/owl.py).
 owl='{sparsity: 0.5, sparsity_profile: OWL, owl_m: 3, owl_lmbda: 0.1, targets: [LlamaDecoderLayer]}'
 recipe owl "WandaPruningModifier: $owl"

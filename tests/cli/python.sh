@@ -1,5 +1,6 @@
-# python.sh - packaging/python without a wheel: recipes as objects, dicts, lists and text make the
-# same plan; messages name what the caller has written; the bar of progress; the notebook.
+# python.sh - tests packaging/python without a wheel. Recipes as objects, dicts, lists and text give
+# the same plan. Messages name the caller's part of a recipe. Also tests the progress bar and the
+# notebook.
 set -euo pipefail
 build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is not loaded in python3"; exit 77; }
@@ -66,14 +67,15 @@ for recipe in (GPTQModifier(**gptq), [GPTQModifier(**gptq)], [[GPTQModifier(**gp
 two = planned([SmoothQuantModifier(smoothing_strength=0.8), {"QuantizationModifier": dict(gptq, scheme="W8A8")}])
 assert two == planned("s_stage:\n  q_modifiers:\n    SmoothQuantModifier: {smoothing_strength: 0.8}\n"
                       "    QuantizationModifier: {scheme: W8A8, targets: [Linear], ignore: [lm_head]}\n") != want
-# A list may have a name twice, and an enum stands for its value.
+# A list may have a name twice. An enum counts as its value.
 assert planned([{"QuantizationModifier": dict(gptq, targets=["re:.*mlp.*"])}, {"QuantizationModifier": dict(gptq, targets=["re:.*attn.*"])}]) \
     ["modules"] == want["modules"]
 weights = Model(num_bits=4, strategy=Kind.GROUP, group_size=32, zp_dtype=None)
 groups = QuantizationModifier(ignore=["lm_head"])
 groups.config_groups = {"g": Model(targets=["Linear"], weights=weights)}
 assert planned(groups)["quantization_config"]["config_groups"]["g"]["weights"]["group_size"] == 32
-# A default order leaves that of a group; an order that is set may contradict it.
+# A default actorder of the modifier does not change the actorder of a group. An actorder that is
+# set may contradict it.
 weights.actorder = "weight"
 order = GPTQModifier(ignore=["lm_head"])
 order.config_groups = groups.config_groups
@@ -83,7 +85,7 @@ refused(o.OneshotError, "GPTQModifier.actorder is null but that of g is weight",
 del weights.actorder
 assert planned(None, scheme="W4A16", output=None)["modules"] == want["modules"]
 
-# Messages name the caller's part of the recipe, his row, his argument.
+# Messages name the caller's part of the recipe, row of data, or argument.
 groups.config_groups["g"].weights.num_bits = 77
 refused(o.OneshotError, "recipe.config_groups.g.weights: ", lambda: planned(groups))
 bad = dict(gptq, block_size=None)
@@ -117,7 +119,7 @@ two = [{"QuantizationModifier": dict(gptq, targets=["re:.*mlp.*"])}, {"Quantizat
 refused(o.OneshotError, "output_dir is not given, and recipe has 2 schemes", lambda: o.oneshot(model, two))
 assert not os.path.exists("docs-llama-3m-W8A16")
 assert o.oneshot(model, {"QuantizationModifier": dict(gptq, scheme="W8A16")}) == "docs-llama-3m-W8A16"
-# The command in the log names no file that is gone.
+# The command in the log does not name a temporary file, which no longer exists.
 log = open("docs-llama-3m-W8A16/oneshot.log").readline()
 assert log.rstrip().endswith(" --recipe=recipe.yaml") and os.path.exists("docs-llama-3m-W8A16/recipe.yaml"), log
 refused(TypeError, "output_dir is 'a' and output is 'b'", lambda: o.oneshot(model, scheme="W4A16", output_dir="a", output="b"))
@@ -126,7 +128,8 @@ refused(TypeError, "ignore[1]: want a text", lambda: planned(None, scheme="W4A16
 refused(TypeError, "progress: plan shows none", lambda: planned(None, scheme="W4A16", progress=True))
 refused(TypeError, "progress: want True, False or a function", lambda: o.oneshot(model, scheme="W4A16", progress="bar"))
 
-# The bar, with a stand-in for tqdm and without it; messages are printed on sys.stderr.
+# Tests the progress bar with a replacement of tqdm and without tqdm. Messages are printed on
+# sys.stderr.
 class Bar(list):
     def __init__(self, **options): self.n, self.total = 0, options["total"]
     def set_description_str(self, text, refresh): self.append(text)

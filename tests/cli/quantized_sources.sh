@@ -1,7 +1,8 @@
-# quantized_sources.sh - sources that are quantized already. Codes of compressed-tensors and equal
-# codes in FP8 with weight_scale_inv give the same output, with data and without. The output has one
-# quantization_config. Modules that stay dense are dequantized. Budgets are respected. A changed
-# source is detected by its dequantized values. Unsupported methods are refused by name.
+# quantized_sources.sh - tests sources that are already quantized. Codes of compressed-tensors, and
+# equal codes in FP8 with weight_scale_inv, give the same output, with data and without. The output
+# has one quantization_config. Modules that stay dense are dequantized. Budgets are respected. A
+# changed source is detected by its dequantized values. The error for an unsupported method names
+# the method.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -46,7 +47,7 @@ same c d
 "$ONESHOT" check-model fp8 >log || fail "check-model"
 grep -q '^38 tensors, 4 layers: 0 wrong, 0 forgotten by the template, 0 aside$' log || fail "check-model says otherwise"
 
-# A source of 6-bit floats, four in three bytes.
+# Tests a source of 6-bit floats, with four codes in three bytes.
 "$ONESHOT" --model "$model" --scheme MXFP6A8 --progress none --output six >/dev/null
 "$ONESHOT" --model six --scheme MXFP6A16 --progress none --output again >/dev/null
 cmp six/model.safetensors again/model.safetensors
@@ -89,7 +90,7 @@ config other '{"quant_method": "fp8"}'
 "$OSH_TOOLS/st_edit" other drop model.layers.1.mlp.up_proj.weight_scale_inv
 refused 1 'up_proj.weight is F8_E4M3, but there is neither' --model other --scheme W4A16 --output g
 
-# Codes of compressed-tensors with three dimensions, which no program writes.
+# Codes of compressed-tensors with three dimensions are refused. No program writes such codes.
 cp -r a three
 python3 - <<'P'
 import json, struct
@@ -124,8 +125,8 @@ grep -q '^dense: model.layers.\*.mlp.experts.gate_up_proj (2, .* MB, codes in th
 "$ONESHOT" --model mxfp4 $small --output f --$(grep -o 'host-memory [0-9]*MiB' log | tail -1) >log 2>&1 || fail "the smallest budget"
 cmp f/model.safetensors mxfp4-out/model.safetensors
 
-# Experts in one FP8 tensor: of Qwen, whose experts are written as separate tensors, and of Granite,
-# whose experts stay in one tensor.
+# Tests sources with all experts in one FP8 tensor. The output has separate tensors for Qwen's
+# experts, and one tensor for Granite's experts.
 for case in qwen3_moe_stacked granite_hybrid_moe; do
     rm -rf stacked stacked-fp8 ./*-out f
     "$OSH_TOOLS/tiny_model" $case stacked

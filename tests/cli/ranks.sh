@@ -1,5 +1,5 @@
-# ranks.sh - the same command under mpirun. Jobs without data give the same files for any number of
-# ranks, also after kill -9 of any rank and a resume with another number. Ranks that differ, or that
+# ranks.sh - runs jobs without data under mpirun. Any number of ranks gives the same files, also
+# after kill -9 of any rank and a resume with another number of ranks. Ranks that differ, or that
 # fail, end the job with one message.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
@@ -21,13 +21,13 @@ for name in "${!how[@]}"; do
 done
 
 for mpi in "${mpis[@]}"; do
-    # a table of the ranks
+    # doctor prints a table of the ranks
     start $mpi 3 "$ONESHOT" doctor >log 2>&1 || fail "doctor"
     wants '3 ranks'
     [ "$(grep -cE '^ +[0-2] .* [0-2]/3 ' log)" = 3 ] || fail "doctor prints no table of 3 ranks"
     [ "$(grep -c '^processor' log)" = 1 ] || fail "doctor prints more than once"
 
-    # any number of ranks gives the same files, and one log
+    # Any number of ranks gives the same files and one log.
     for n in 1 2 3 4 7; do
         [ $mpi = "${mpis[0]}" ] || [ $n = 3 ] || continue
         start $mpi $n "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "$n ranks"
@@ -38,21 +38,21 @@ for mpi in "${mpis[@]}"; do
     done
     start $mpi 2 "$ONESHOT" $(one global out) --progress none >log 2>&1 || fail "global scales"
     same out want.global "$mpi, global scales"
-    # a finished output; a command that is not divided
+    # Tests a finished output, and a command that is not divided among ranks.
     start $mpi 2 "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "2 ranks"
     start $mpi 3 "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "the output is finished"
     wants 'nothing to do'
     start $mpi 2 "$ONESHOT" inspect out >log 2>&1 || fail "inspect"
     wants 'inspect is not divided: rank 0 runs it'
     same out want.rtn "$mpi, finished"
-    # one file is not divided
+    # An output of one file is not divided among ranks.
     one_file=$(one rtn out)
     start $mpi 2 "$ONESHOT" ${one_file/500kB/1GB} --progress none --log-level info >log 2>&1 || fail "one file"
     wants 'rank 0 does all work: the output has one file'
     rm -rf out
 done
 
-# kill -9 of a rank at calls that change the disk; the next run has another number of ranks
+# Kills a rank at calls that change the disk (kill -9). The next run has another number of ranks.
 RANDOM=7
 kills=8 n=0 killed=0
 [ -z "$SANITIZED" ] || kills=3
@@ -71,7 +71,7 @@ done
 same out want.rtn "one process after kills"
 echo "$killed of $n runs were killed"
 
-# ranks that differ or fail: one message, from rank 0, and no output
+# If ranks differ or fail, rank 0 prints one message, and there is no output.
 mpi=${mpis[0]}
 refused() { # arguments: wanted message
     [ ! -e out ] && [ ! -e out.oneshot-partial ] || fail "a refused job has left something"
@@ -108,7 +108,7 @@ if unshare -m true 2>/dev/null; then
     if start $mpi 2 ./source "$ONESHOT" ${args/"$model"/model} >log 2>&1; then fail "another source"; fi
     refused "another source or other settings than rank 0: here 'source model.*safetensors: changed at"
 fi
-# a rank whose disk is full
+# Tests a rank whose disk is full.
 if start $mpi 2 ./on 1 LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_WHAT=ENOSPC INJECT_CALLS="pwrite fdatasync pwritev" INJECT_AT=2 -- \
     "$ONESHOT" $(one rtn out) --progress none >log 2>&1; then fail "a full disk"; fi
 [ "$(grep -c '^oneshot: ' log)" = 1 ] || fail "wanted one message"
@@ -116,7 +116,7 @@ wants 'oneshot: rank 1 of 2 on .*, round: .*No space left'
 "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "after a full disk"
 same out want.rtn "after a full disk"
 
-# launchers without a module or without MPI
+# Tests launchers if the module or MPI is missing.
 cp "$ONESHOT" lonely
 rm -f liboneshot_mpi_*.so
 if OMPI_COMM_WORLD_SIZE=2 ./lonely doctor >log 2>&1; then fail "no module"; fi

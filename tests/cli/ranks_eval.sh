@@ -1,5 +1,5 @@
-# ranks_eval.sh - eval and verify under mpirun: windows and tensors are divided among ranks, and
-# figures, files and findings are those of one process.
+# ranks_eval.sh - runs eval and verify under mpirun. Windows and tensors are divided among ranks.
+# Numbers, files and findings are the same as with one process.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 fail() { echo "$1"; [ ! -e log ] || cat log; exit 1; }
@@ -26,7 +26,7 @@ for mpi in "${mpis[@]}"; do
 done
 mpi=${mpis[0]}
 
-# verify: the same findings in the same order, also of a damaged output
+# verify has the same findings in the same order, also for a damaged output.
 cp -r out damaged
 python3 - <<'END'
 import json, struct
@@ -50,14 +50,15 @@ for what in "out --model $docs" "damaged --model $docs" "damaged --json" "$docs"
     done
 done
 
-# the budget of a node: all ranks refuse the same budget, and the smallest one is enough
+# All ranks of a node share its budget. All refuse the same budget, and the smallest budget is
+# enough.
 if start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory 2MiB >log 2>&1; then fail "2 MiB are enough"; fi
 [ "$(grep -c '^oneshot: ' log)" = 1 ] || fail "wanted one message"
 least=$(grep -oE 'would do is --host-memory [0-9]+' log | grep -oE '[0-9]+$')
 start $mpi 2 "$ONESHOT" eval --model out "${data[@]}" --host-memory $((2 * least))MiB >got 2>log || fail "the smallest budget"
 "$ONESHOT" eval --model out "${data[@]}" >want 2>log
 cmp want got || fail "other figures with a budget"
-# a rank that sees another model or other text
+# Tests a rank that sees another model or other text.
 cp -r "$docs" old && touch -d @1 old/*.safetensors && mkdir model && cp -r "$docs"/. model
 cat >source <<'END'
 #!/bin/bash

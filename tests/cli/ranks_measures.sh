@@ -1,5 +1,5 @@
-# ranks_measures.sh - measurements and surveys before a run under mpirun: samples and units are
-# divided, and recipe and files are those of one process.
+# ranks_measures.sh - runs jobs with measurements and surveys under mpirun. Samples and units are
+# divided among ranks. The recipe and the files are the same as with one process.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"

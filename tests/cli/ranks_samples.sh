@@ -1,6 +1,6 @@
-# ranks_samples.sh - a calibrated job under mpirun: groups of samples, statistics and solves are
-# divided among ranks, and the files are those of one process for every method, number of ranks and
-# schedule of memory, also after kill -9 of a rank and a resume with another number.
+# ranks_samples.sh - runs calibrated jobs under mpirun. Groups of samples, statistics and solves are
+# divided among ranks. The files are the same as with one process, for every method, number of ranks
+# and memory budget, also after kill -9 of a rank and a resume with another number of ranks.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
@@ -57,13 +57,13 @@ for kind in asym static cache global sparse wanda original quality smooth awq mi
 done
 want gptq experts
 divided $mpi 3 gptq experts
-# the steps of a small budget; more threads; other batches
+# Tests the rounds of a small budget, more threads, and other batches.
 threads=2 divided $other 2 gptq model
 divided $other 2 gptq model --batch-size 5
 divided $mpi 3 gptq model --mem-opt-level 2
 
-# kill -9 of rank 0 at calls that change the disk, of other ranks at random moments; each run has
-# another number of ranks
+# Kills rank 0 at calls that change the disk, and other ranks at random moments. Each run has
+# another number of ranks.
 RANDOM=11
 kills=6 n=0 killed=0
 [ -z "$SANITIZED" ] || kills=4
@@ -99,8 +99,8 @@ awk -v s=$sent -v p=$planned 'BEGIN { exit !(s / 1e6 < 1.1 * p && s / 1e6 > 0.9 
 if "$ONESHOT" $(one gptq big out) --ranks 2 >log 2>&1; then fail "--ranks of a run"; fi
 grep -q 'a run has the ranks that mpirun or srun starts' log || fail "--ranks of a run"
 
-# A killed rank: one message with rank, node and phase, and the job ends within 10 seconds.
-# If the launcher does nothing, the guards end the ranks.
+# After a rank is killed, the job prints one message with rank, node and phase, and ends within 10
+# seconds. If the launcher does nothing, the guard of each rank ends the rank.
 stopped() { # arguments: process of the launcher, if it is to be stopped before the kill
     local code=0
     rm -rf out.oneshot-partial # rank 0 stops in its work, so that rank 1 is not too fast for the kill

@@ -1,6 +1,6 @@
-# release.sh - scripts/release.py and packaging/oci.py on a copy of the repository. release.py finds
-# a version number that was forgotten. --set changes all version numbers. --tag needs a date and a
-# clean tree.
+# release.sh - runs scripts/release.py and packaging/oci.py on a copy of the repository. release.py
+# finds a version number that was not changed. --set changes all version numbers. --tag needs a date
+# and a clean tree.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null && command -v git >/dev/null || { echo "wants python3 and git"; exit 77; }
@@ -37,8 +37,8 @@ mv copy/scripts/install-deps.sh copy/scripts/other.sh
 release >out && fail "a missing script is not found"
 grep -q '^Dockerfile: calls scripts/install-deps.sh, which is not there' out || fail "$(cat out)"
 
-# packaging/oci.py: the image has the layout of OCI and the manifest of docker load. The digests are
-# those of the blobs, and equal roots make equal images.
+# The image of packaging/oci.py has the layout of OCI and the manifest that docker load reads. The
+# digests are those of the blobs. Equal root directories give equal images.
 mkdir -p root/bin
 echo program >root/bin/oneshot
 tar -C root --sort=name --mtime=@7 -cf root.tar .

@@ -1,6 +1,6 @@
-# replaced.sh - during a run, the directory that it writes, one of its files or its final name is
-# removed, moved or replaced. The run reports the change and fails; the new files are not touched.
-# SIGSTOP stops the run during the change, so the test does not depend on time.
+# replaced.sh - removes, moves or replaces the directory that a run writes, one of its files, or the
+# directory with its final name. The run reports the change, fails, and does not touch the new
+# files. SIGSTOP stops the run during the change, so the test does not depend on time.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -62,8 +62,8 @@ for at in $half $late; do # before the seal, and during the seal
         rm -r o.oneshot-partial
     done
 
-    # The final name changes: of an output that is replaced, and of an output that does not exist
-    # yet.
+    # Another file or directory gets the final name: if the run replaces an output, and if the
+    # output does not exist yet.
     one --output o >/dev/null
     stopped $at --output o --overwrite
     mv o mine && mkdir o && echo mine >o/file

@@ -1,5 +1,5 @@
-# report_html.sh - oneshot-report.html: names from the header of a file are text, never markup. The
-# page loads no other file. With the argument "browser", a real browser shows the page.
+# report_html.sh - checks oneshot-report.html. Names from the header of a file are text, never
+# markup. The page loads no other file. With the argument "browser", a real browser shows the page.
 set -euo pipefail
 mkdir -p src
 python3 - <<'P'
@@ -138,11 +138,11 @@ assert "<title>oneshot report</title>" in dom, "the page's title was changed, or
 assert "<script" not in dom and "<img" not in dom
 assert dom.count("<rect") >= 4 and re.search(r'id="errors"', dom)
 P
-# Pages of several kinds at three widths: no text touches another text or a figure, no word is
-# broken, nothing is cut.
+# Shows pages of several kinds at three widths. No text touches another text or a chart, no word is
+# broken, and nothing is cut.
 gptq=(--model "$model" --dataset "$model/data/calibration.jsonl" --max-seq-length 64 --progress none)
 budget=60MB
-[ -z "$SANITIZED" ] || budget=1GB # a sanitizer keeps what the run has freed
+[ -z "$SANITIZED" ] || budget=1GB # a sanitizer keeps memory that the run has freed
 "$ONESHOT" "${gptq[@]}" --scheme W4A16 --quality best --num-calibration-samples 8 --output best --host-memory $budget \
     --checkpoint half=model.layers.2.mlp.down_proj --sample "The program" >/dev/null
 "$ONESHOT" "${gptq[@]}" --scheme W4A16 --num-calibration-samples 2 --target-bits 4.5 --output mixed >/dev/null

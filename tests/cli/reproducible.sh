@@ -1,6 +1,6 @@
-# reproducible.sh - the bytes do not depend on threads and batch size. basic equals sequential
-# without error propagation. Targets of another granularity change the result only through the error
-# that they propagate.
+# reproducible.sh - the bytes do not depend on threads and batch size. Pipeline basic gives the same
+# bytes as sequential without error propagation. Smaller or larger targets change the result only
+# because errors are propagated.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$OSH_TOOLS/make_model" small hidden=256 intermediate=512 heads=4 kv=2 layers=2 vocab=512 samples=7 tokens=96 ragged=1

@@ -1,6 +1,7 @@
-# rotate_online.sh - rotations at run time, by R3 and R4 of SpinQuantModifier and by QuIPModifier.
-# Calibration, eval and verify apply them. The bytes do not depend on threads, batch, targets and a
-# kill. If transform_config is removed, the outputs of the model are noise.
+# rotate_online.sh - tests rotations that are computed in each forward pass: R3 and R4 of
+# SpinQuantModifier, and QuIPModifier. Calibration, eval and verify apply them. The bytes do not
+# depend on threads, batch, targets and a kill. If transform_config is removed, the predictions of
+# the model are noise.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -41,7 +42,7 @@ echo "same bytes"
 
 p=$(ppl out.alone)
 close "$dense" "$p" 0.25 || fail "perplexity $dense became $p"
-few=(--max-windows 6) # its rotations by matrices take most of the time of a run
+few=(--max-windows 6) # rotations by matrices take most of the time of eval
 d=$(ppl "$model" "${few[@]}") p=$(ppl out.gptq "${few[@]}")
 close "$d" "$p" 9 || fail "perplexity $d became $p with 4 bits"
 mkdir noise && cp out.alone/{model.safetensors,tokenizer*} noise/ && cp "$model/config.json" noise/
@@ -50,8 +51,8 @@ p=$(ppl noise)
 awk "BEGIN {exit !($p > 1000)}" || fail "perplexity $p without run-time rotations"
 echo "rotated while it runs"
 
-# The scales are those of LLM Compressor 0.14.0.1 for rotated keys if its calibration is not forced
-# to eager attention, which rotates only keys.
+# The scales of rotated keys equal those of LLM Compressor 0.14.0.1, if its calibration is not
+# forced to use eager attention. (Its eager attention rotates only keys.)
 one heads out.heads --threads 1 >log 2>&1
 grep -q 'what it caches is not what the scales of keys are of' log || fail "heads: no warning: $(cat log)"
 "$ONESHOT" verify out.heads --model "$model" >verify.txt || { cat verify.txt; fail "heads: verify"; }

@@ -1,7 +1,7 @@
-# routed_experts.sh - --moe-calibrate-all-experts false calibrates experts on the tokens that the
-# router sends to them. The bytes do not depend on threads, batch and budgets. An expert without
-# tokens is rounded to nearest and reported by name. A router of zeros sends all tokens to the first
-# experts.
+# routed_experts.sh - tests --moe-calibrate-all-experts false, which calibrates each expert with the
+# tokens that the router sends to it. The bytes do not depend on threads, batch and budgets. An
+# expert without tokens is rounded to nearest, and a message names the expert. A router of zeros
+# sends all tokens to the first experts.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 fail() { echo "$*"; exit 1; }
@@ -89,7 +89,8 @@ code=0
     code=$?
 [ $code = 1 ] && grep -q 'strict allows no fallback' log || { cat log; fail "exit $code with --strict"; }
 
-# Choosing bits measures each unit in the model, whatever calibrates the experts.
+# The choice of bits measures each unit in the whole model, with and without calibration of all
+# experts.
 "$OSH_TOOLS/make_model" bits hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=256 samples=6 tokens=32 experts=4 topk=2
 for all in true false; do
     "$ONESHOT" --model bits --scheme W4A16 --group-size 32 --quality gptq --dataset bits/calibration.jsonl --progress none \

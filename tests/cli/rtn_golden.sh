@@ -1,6 +1,7 @@
-# rtn_golden.sh - rounding to nearest of the example model. The output file must have the bytes of
-# LLM Compressor 0.14.0.1 (compressed-tensors 0.19.0; for the last three of the list 0.20.0) on a
-# CPU for the same recipe. rtn_golden.sha256 has the checksums of LLM Compressor's files.
+# rtn_golden.sh - rounds the example model to nearest. For the same recipe, the output file must
+# have the same bytes as the file of LLM Compressor 0.14.0.1 on a CPU (with compressed-tensors
+# 0.19.0; for the last three recipes 0.20.0). rtn_golden.sha256 has the checksums of LLM
+# Compressor's files.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 want=$OSH_SOURCE_DIR/tests/cli/rtn_golden.sha256
@@ -21,8 +22,8 @@ group MSE_MXFP4 'num_bits: 4, type: float, strategy: group, group_size: 32, symm
 nvfp4='num_bits: 4, type: float, strategy: tensor_group, group_size: 16, symmetric: true, scale_dtype: torch.float8_e4m3fn'
 group FOUROVERSIX_NVFP4 "$nvfp4, observer: fouroversix, observer_kwargs: {norm: 2.0, grid: 50}"
 n=0
-# NVFP4 with activations needs data; the largest activation may differ by a rounding between CPUs.
-# Therefore the checksum of the file is not compared (static.sh compares the other tensors).
+# NVFP4 with activations needs data. The largest activation may differ by a rounding between CPUs,
+# so the checksum of the file is not compared. (static.sh compares the tensors.)
 "$ONESHOT" --model "$model" --scheme NVFP4 --ignore lm_head --dataset "$model/data/calibration.jsonl" \
     --num-calibration-samples 4 --max-seq-length 64 --output out-NVFP4 --progress none >/dev/null
 "$ONESHOT" verify out-NVFP4 --model "$model" >/dev/null || { echo "NVFP4: verify found something"; exit 1; }

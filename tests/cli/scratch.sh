@@ -1,5 +1,5 @@
-# scratch.sh - values on the disk are used again only by the run that wrote them. Tests two runs
-# that share --scratch-dir, swapped slots, and files of another run, value or stage.
+# scratch.sh - only the run that wrote values to the disk uses them again. Tests two runs that share
+# --scratch-dir, swapped slots, and files of another run, value or stage.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -29,7 +29,7 @@ one "$model" plain >/dev/null
 one "$PWD/other" plain.other >/dev/null
 [ "$(sum plain)" != "$(sum plain.other)" ] || fail "both models give the same bytes: the test would see nothing"
 
-# Two runs whose outputs have the same relative path, in two directories.
+# Two runs in different directories have outputs with the same relative path.
 mkdir d1 d2
 flags=(--mem-opt-level 2 --scratch-dir ../scr)
 (cd d1 && killed "$model" out "${flags[@]}")

@@ -1,6 +1,7 @@
-# several.sh - several modifiers in one traversal of the model: AWQ before rounding of attention and
-# GPTQ of the MLP, two quantizers with different targets, stages in the order of the file. The
-# result of a modifier is the same without the other modifiers if they do not change its inputs.
+# several.sh - tests several modifiers in one traversal of the model: AWQ before rounding of
+# attention and GPTQ of the MLP, two quantizers with different targets, and stages in the order of
+# the file. The result of a modifier is the same without the other modifiers, if these do not change
+# its inputs.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }

@@ -1,6 +1,6 @@
-# smoothquant.sh - SmoothQuant before GPTQ and before rounding, in one traversal. The bytes do not
-# depend on threads, batch, tier, budget or a kill. verify knows the changed tensors. The outputs of
-# the model stay the same. Mappings that change the outputs are refused.
+# smoothquant.sh - tests SmoothQuant before GPTQ and before rounding, in one traversal. The bytes do
+# not depend on threads, batch, tier, budget or a kill. verify accepts the changed tensors. The
+# predictions of the model stay the same. Mappings that would change them are refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -12,11 +12,11 @@ gptq="GPTQModifier: {scheme: W8A8, ignore: [lm_head]}"
 rtn="QuantizationModifier: {scheme: W8A8, ignore: [lm_head]}"
 recipe gptq.yaml "smoothing_strength: 0.8" "$gptq"
 recipe rtn.yaml "smoothing_strength: 0.8" "$rtn"
-# The smooth layer is a Linear: a part of the range of up_proj's output is moved into the weight of
+# The smooth layer is a Linear: factors are moved from the output of up_proj to the weight of
 # down_proj.
 recipe up.yaml 'mappings: [[["re:.*down_proj"], "re:.*up_proj"], [["re:.*gate_proj", "re:.*up_proj"], "re:.*post_attention_layernorm"]]' "$gptq"
 docs=$model docs_data=(--dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64)
-# A small model, because its runs are repeated in many ways.
+# The model is small, because its runs are repeated with many flags.
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=6 tokens=64 ragged=1 outliers=3
 model=small data=(--dataset small/calibration.jsonl --num-calibration-samples 6 --max-seq-length 64)
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
@@ -87,7 +87,7 @@ sed -i '/^  "folds"/,/^  \],/d' broken/oneshot-manifest.json
 ! "$ONESHOT" verify broken --model "$model" >found.txt 2>&1 || fail "missing factors are not found"
 grep -q "the factors of its channels" found.txt || { cat found.txt; fail "not the factors"; }
 
-# The outputs of the model stay the same: 8-bit weights change the perplexity by 0.02, a missing
+# The predictions of the model stay the same. 8-bit weights change the perplexity by 0.02, a missing
 # factor by thousands.
 model=$docs data=("${docs_data[@]}")
 recipe w8.yaml "smoothing_strength: 0.8" "QuantizationModifier: {scheme: W8A16, ignore: [lm_head]}"

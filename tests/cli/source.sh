@@ -1,7 +1,7 @@
-# source.sh - a source that changes between two runs of one output, during a run, or after the run.
-# A source with equal bytes and another time is accepted. A source with other bytes is refused; the
-# message names the file and the tensor. A finished output always belongs to the current bytes of
-# the source.
+# source.sh - tests a source that changes between two runs of one output, during a run, or after the
+# run. If only the time of a file changes, the source is accepted. If bytes change, the source is
+# refused; the message names the file and the tensor. A finished output always belongs to the
+# current bytes of the source.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" m && chmod -R u+w m
@@ -127,7 +127,7 @@ one gptq out --log-level info >log 2>&1 && grep -q 'going on from' log || { cat 
 same out want.new "edited before it was read"
 restore
 
-# verify: the manifest has the checksum of the source that the output was made from.
+# verify compares the source with the checksums in the manifest.
 rm -rf out && one rtn out >/dev/null
 "$ONESHOT" verify out --model m >/dev/null
 sum=$(sed -n "s/.*\"source\": \"$q0\".*\"source_xxh3\": \"\([0-9a-f]*\)\".*/\1/p" out/oneshot-manifest.json | head -1)

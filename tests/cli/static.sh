@@ -1,5 +1,5 @@
-# static.sh - static activations in FP8, NVFP4 and integers. All tensors must equal LLM
-# Compressor's, byte for byte, for the same samples, one per batch. Only scales of activations may
+# static.sh - tests static activations in FP8, NVFP4 and integers. For the same samples, one per
+# batch, all tensors must equal LLM Compressor's, byte for byte. Only scales of activations may
 # differ, by a unit in the last place.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -14,10 +14,10 @@ for name, recipe in json.load(open(os.environ["golden"] + "/outputs.json")).item
     print(name)
 P
 )
-# LLM Compressor sums a row of activations in another order: the results differ by a unit in the
-# last place of BF16. A zero point is -128 minus the smallest value in steps, which is about 156
-# steps here, so it may differ by 2. NVFP4's global scale is 2688 divided by the largest value, in
-# F32.
+# LLM Compressor sums a row of activations in another order, so scales differ by a unit in the last
+# place of BF16. A zero point is -128 minus the quotient of the smallest value and the scale. The
+# quotient is about 156 here, so zero points may differ by 2. NVFP4's global scale is 2688 divided
+# by the largest value, in F32.
 compare() {
     python3 - "$1" <<'P'
 import hashlib, json, os, struct, sys

@@ -1,5 +1,6 @@
-# target.sh - --target vllm quantizes experts that only vLLM finds one by one, with the names of
-# vLLM's loader. The other targets leave these experts dense. verify knows the target.
+# target.sh - tests --target. In some families, only vLLM's loader finds single experts. With the
+# target vllm, the output has codes of these experts, under the names of vLLM's loader. The other
+# targets leave these experts dense. verify uses the target in the manifest.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
@@ -33,14 +34,15 @@ check granite_hybrid_moe model.layers.0.block_sparse_moe.experts.1.up_proj.weigh
 check gemma4_moe model.layers.0.experts.1.up_proj.weight_packed 24
 check gpt_oss model.layers.0.mlp.experts.1.w13_weight_packed 16
 
-# verify refuses an output whose target another source does not make.
+# verify refuses an output if its target and its tensors do not agree.
 sed 's/"target": "vllm"/"target": "both"/' vllm/oneshot-manifest.json >manifest
 if cmp -s manifest vllm/oneshot-manifest.json; then fail "the manifest has no target"; fi
 cp manifest vllm/oneshot-manifest.json
 if "$ONESHOT" verify vllm --model gpt_oss >log; then fail "an output without its target is right"; fi
 has log 'experts.0.w13_weight_packed'
 
-# vLLM's loader of gpt-oss takes no zero points, and no dense expert of a quantized model.
+# vLLM's loader of gpt-oss reads no zero points. It also reads no dense experts in a quantized
+# model.
 refused() { # arguments: message, arguments of oneshot
     if "$ONESHOT" plan --model gpt_oss --target vllm "${@:2}" >log 2>err; then fail "not refused: $*"; fi
     has err "$1"
@@ -76,7 +78,8 @@ done
 cmp sparse-out/model.safetensors mxfp4-out/model.safetensors || fail "experts in MXFP4"
 "$ONESHOT" verify mxfp4-out --model mxfp4 >log || fail "experts in MXFP4: $(cat log)"
 
-# A scheme of experts that transformers does not load is refused for transformers only.
+# If transformers does not load experts with a scheme, only the target transformers refuses the
+# scheme.
 "$OSH_TOOLS/tiny_model" qwen3_moe q
 job=(plan --model q --scheme W4A16_ASYM --group-size 8 --quality fast)
 "$ONESHOT" "${job[@]}" >log 2>err || fail "$(cat err)"
@@ -87,8 +90,9 @@ if grep -q transformers err; then fail "a warning about transformers for vLLM: $
 if "$ONESHOT" "${job[@]}" --target transformers >log 2>err; then fail "--target transformers does not refuse"; fi
 has err 'want another scheme, or --target vllm'
 
-# transformers takes one scheme for all experts, and finds dense experts only beside FP8. The plan,
-# the run, README.md and inspect say what it misreads, and --target transformers refuses it.
+# transformers uses one scheme for all experts, and finds dense experts only if other experts are
+# FP8. Plan, run, README.md and inspect name the experts that transformers would misread. --target
+# transformers refuses such outputs.
 misread() { # arguments: message or "" (none), arguments of oneshot
     rm -rf out
     "$ONESHOT" --model q --output out --progress none "${@:2}" >log 2>err || fail "$*: $(cat err)"

@@ -1,6 +1,6 @@
-# template.sh - python -m oneshot.template, the parts that need no torch: names of sizes, constants
-# and layers, the small config.json, sizes of templates, and messages. template_torch.sh tests the
-# rest.
+# template.sh - tests the functions of python -m oneshot.template that need no torch: names of
+# sizes, constants and layers, the small config.json, sizes of templates, and messages.
+# template_torch.sh tests the other functions.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is not loaded in python3"; exit 77; }
 export PYTHONPATH=$OSH_SOURCE_DIR/packaging/python ONESHOT_LIBRARY=$(dirname "$ONESHOT")/liboneshot.so PYTHONDONTWRITEBYTECODE=1
@@ -13,12 +13,12 @@ from oneshot._small import SIZES, TOKENS, layers_needed, make_small
 def same(got, want):
     assert got == want, (got, want)
 
-# Expressions, as src/graph/template.c computes them.
+# Expressions have the values that src/graph/template.c computes.
 value = {"H": 6, "Dh": 16, "F": 88, "x": 4}.__getitem__
 for text, want in (("H*Dh", 96), ("H*Dh+F-8", 176), ("1/sqrt(Dh)", 0.25), ("F/x/2", 11), (7, 7)):
     same(evaluate(text, value), want)
 
-# All sizes of a small model differ, so that a size has one name.
+# All sizes of a small model differ, so that each size has only one name.
 keys = {symbol: names[0] for symbol, (names, _) in SIZES.items()}
 numbers = {names[0]: size for names, size in SIZES.values()}
 names = Names(keys, dict(numbers, rms_norm_eps=0.0137, residual_multiplier=0.22, attn_scalar=311, n_shared_experts=3), ["rms_norm_eps"])
@@ -36,7 +36,7 @@ assert names.used >= {"residual_multiplier", "n_shared_experts"}
 same(Names({"D": "n_embd", "H": "n_head"}, {"n_embd": 96, "n_head": 6, "n_ctx": 256}).dims,
      {"D": "n_embd", "H": "n_head", "Dh": "n_embd/n_head", "K": "n_head", "max_position_embeddings": "n_ctx"})
 
-# Which layers: a list of config.json, a key, a number.
+# Layers may be chosen by a list of config.json, by a key, or by a number.
 types = ["sliding_attention", "full_attention"] * 2
 slides = [True, False, True, False]
 same(layer_rule(slides, {"layer_types": types}, {}, {"layer_types"}), (0, {"list": "layer_types", "is": "sliding_attention"}))
@@ -50,7 +50,7 @@ same(window_rule([7, 7], "w", {}, {}), {"size": "w"})
 same(window_rule([7, 0, 7, 0], "w", {"layer_types": types}, {}), {"size": "w", "layers": "layer_types", "every": 2})
 same(window_rule([7, 0, 0, 7], "w", {}, {}), None)
 
-# Layers of two kinds become one list, with what they share outside of "if".
+# Layers of two kinds become one list. Nodes that both kinds have are outside of "if".
 a, b, c, d = ({"op": x} for x in "abcd")
 flags = {}
 rule = lambda chosen: layer_rule(chosen, {}, {"first_k_dense_replace": 1}, set())
@@ -59,7 +59,7 @@ same(flags, {"kind1": {"from": "first_k_dense_replace"}})
 same(join_kinds([[a], [a]], rule, {}), [a])
 same(join_kinds([[a], [b], [b], [a]], rule, {}), None)
 
-# The small config.json.
+# Tests the small config.json.
 raw = {"hidden_size": 4096, "num_hidden_layers": 6, "num_attention_heads": 32, "vocab_size": 9, "intermediate_size": 5,
        "layer_types": types + types[:2], "rms_norm_eps": 1e-6, "torch_dtype": "bfloat16", "residual_multiplier": 1.0}
 small, found, changed = make_small(raw, dict(raw, num_key_value_heads=8, sliding_window=4096, bos_token_id=5))

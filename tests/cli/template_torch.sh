@@ -1,6 +1,6 @@
-# template_torch.sh - python -m oneshot.template writes and proves templates of models that no table
-# of the program knows: subclasses with other names, whose code is in the directory. Needs torch and
-# transformers.
+# template_torch.sh - tests python -m oneshot.template with models that no table of the program
+# knows: subclasses with other names, whose code is in the model's directory. The program writes a
+# template of the model and proves it. Needs torch and transformers.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is not loaded in python3"; exit 77; }
 export PYTHONPATH=$OSH_SOURCE_DIR/packaging/python ONESHOT_LIBRARY=$(dirname "$ONESHOT")/liboneshot.so PYTHONDONTWRITEBYTECODE=1
@@ -38,8 +38,8 @@ grep -q '"flags": {"kind1": {"from": "first_k_dense_replace"}}' t/m.json
 grep -q '"weight": \["Fe\*n_shared_experts", "D"\]' t/m.json
 grep -q '"scale": "routed_scaling_factor"' t/m.json
 
-# A model of its own: fused attention without a module for rope, half of each head rotated in pairs,
-# norms of queries and keys, one branch beside the other, a factor, experts in a list.
+# Makes a model with code of its own: fused attention without a module for rope, rope on pairs in
+# half of each head, norms of queries and keys, parallel branches, a factor, and experts in a list.
 mkdir n
 cat >n/config.json <<'END'
 {"architectures": ["NovelForCausalLM"], "model_type": "novel", "n_embd": 512, "n_layer": 6, "n_head": 8, "n_head_kv": 2,
@@ -160,7 +160,7 @@ grep -q '"flags": {"kind1": {"list": "expert_layers"}}' t/n.json
 grep -q '"name": "feed.experts.{e}", "class": "NovelExpert", "repeat": "E"' t/n.json
 grep -q '"op": "sigmoid_gate", "in": \["common_gate", "w_out"\]' t/n.json
 
-# An activation without an op: the module is named, and nothing is proven.
+# For an activation without an op, the message names the module, and nothing is proven.
 sed -i 's/^class OddForCausalLM.*/import torch\nclass Odd(torch.nn.Module):\n    def forward(self, x):\n        return torch.sin(x)\n\n&/' g/code.py
 cat >>g/code.py <<'END'
 

@@ -1,13 +1,13 @@
-# terminal.sh - progress on a terminal. One progress line that is updated and fits, even after the
-# terminal gets narrower. The screen is clean after Ctrl-Z, Ctrl-C and the end. Without a terminal,
-# a job without data prints one line.
+# terminal.sh - tests progress on a terminal. One progress line is updated in place. It fits, even
+# after the terminal gets narrower. It is erased after Ctrl-Z, Ctrl-C and the end. Without a
+# terminal, a job without data prints one line.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 cat >watch.py <<'P'
 """Runs a command on a terminal and keeps its screen. python watch.py WHAT WIDTH COMMAND..."""
 import fcntl, os, pty, re, select, signal, struct, sys, termios
 what, width, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
-rows, x = [""], 0  # of the screen; the cursor is in the last but while a wrapped line is taken back
+rows, x = [""], 0  # the rows of the screen, and the column of the cursor
 pid, fd = pty.fork()
 if not pid:
     fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
@@ -50,10 +50,10 @@ while code is None:
             os.write(fd, b"\x1a")
             _, status = os.waitpid(pid, os.WUNTRACED)
             assert os.WIFSTOPPED(status), status
-            while select.select([fd], [], [], 0.2)[0]: feed(os.read(fd, 65536).decode()) # all that it wrote
+            while select.select([fd], [], [], 0.2)[0]: feed(os.read(fd, 65536).decode()) # reads all output
             assert "/6 " not in rows[y], ("the line is left behind", rows)
             os.kill(pid, signal.SIGCONT)
-        if what == "narrow": # as a terminal that wraps what no longer fits
+        if what == "narrow": # acts like a terminal that wraps lines which no longer fit
             width = 30
             old = rows[y]
             rows[y:] = [old[i:i + width] for i in range(0, len(old), width)]

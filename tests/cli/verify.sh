@@ -1,6 +1,6 @@
-# verify.sh - faults in outputs. `oneshot verify` finds each fault by comparison with the source,
-# with the old manifest and with a manifest that was rewritten to match. The test prints the number
-# of faults that are found without the source.
+# verify.sh - makes faults in outputs. `oneshot verify` finds each fault by comparison with the
+# source, both with the old manifest and with a manifest that was rewritten to match the fault. The
+# test prints the number of faults that are found without the source.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 edit() { "$OSH_TOOLS/st_edit" "$@"; }
@@ -23,7 +23,7 @@ for out in rtn gptq asym w8a8 w8a16 solved8 fp8; do
     "$ONESHOT" verify again --model "$model" >log || { echo "$out, rewritten, is sound:"; cat log; exit 1; }
     rm -rf again
 done
-# Tensors that the architecture does not know are copied; a tied head that is quantized is untied.
+# Tensors that the template does not name are copied. A tied head that is quantized is untied.
 cp -r "$model" mtp && chmod -R u+w mtp && edit mtp dup model.layers.3.mlp.up_proj.weight model.layers.4.mtp.fc.weight
 "$ONESHOT" --model mtp --scheme W4A16 --ignore lm_head --output mtp.out --progress none >/dev/null
 "$ONESHOT" verify mtp.out --model mtp >log || { cat log; exit 1; }

@@ -1,6 +1,7 @@
-# verify_methods.sh - for every method, verify finds codes that are all 0, a row of codes in another
-# order, codes with the opposite sign, and scales that are twice as large, each in another Linear,
-# with rewritten checksums. verify finds no fault in the unchanged output.
+# verify_methods.sh - tests verify with outputs of every method. Faults are made in several Linears:
+# codes that are all 0, a row of codes in another order, codes with the opposite sign, and scales
+# that are twice as large. The checksums are rewritten. verify finds each fault, and finds no fault
+# in the unchanged output.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=256 intermediate=256 heads=2 kv=2 layers=2 vocab=256 samples=8 tokens=64
@@ -28,7 +29,7 @@ fault() { # arguments: part of the message, arguments of st_edit; found with the
     done
 }
 recipe() { # arguments: name, modifiers
-    case "$SANITIZED $1" in # with sanitizers, each modifier once
+    case "$SANITIZED $1" in # with sanitizers, each modifier is tested once
     "1 gptq" | "1 wanda_rtn" | "1 wanda_asym" | "1 wanda_ada" | "1 sparse_gptq" | "1 magnitude_rtn" | "1 power") return 0 ;;
     esac
     printf 's_stage:\n  s_modifiers:\n' >$1.yaml

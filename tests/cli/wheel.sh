@@ -1,12 +1,13 @@
-# wheel.sh - packaging/wheel.py. The wheel has the files of its list, works after it is unpacked,
-# and gives the same bytes, as a package and as a command. tests/cli/python.sh tests the package.
+# wheel.sh - tests packaging/wheel.py. The wheel has the files that its RECORD lists. After it is
+# unpacked, it works as a package and as a command, and gives the same bytes. tests/cli/python.sh
+# tests the package.
 set -euo pipefail
 build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is no library of the wheel"; exit 77; }
 mkdir site
 python3 "$OSH_SOURCE_DIR/packaging/wheel.py" "$build" --out .
 python3 -m zipfile -e oneshot-*-py3-none-manylinux_2_*_x86_64.whl site
-# pip makes the files executable whose mode is that of an executable regular file
+# pip makes a file executable only if its mode is that of an executable regular file
 python3 -c 'import sys, zipfile; assert zipfile.ZipFile(sys.argv[1]).getinfo("oneshot/bin/oneshot").external_attr >> 16 == 0o100755' ./*.whl
 grep -qx 'oneshot = oneshot.__main__:main' site/*.dist-info/entry_points.txt
 rm ./*.whl
@@ -49,7 +50,7 @@ def refused(status, part, call):
     else:
         raise AssertionError("was taken")
 
-# The list of the wheel.
+# Checks the list of files in the wheel.
 site = pathlib.Path("site")
 rows = list(csv.reader(open(next(site.glob("*.dist-info")) / "RECORD")))
 assert {r[0] for r in rows} == {str(p.relative_to(site)) for p in site.rglob("*") if p.is_file() and p.suffix != ".pyc"}
@@ -97,7 +98,7 @@ assert not pathlib.Path("cut").exists()
 for threads in (2**40, 2**32 + 2, 2**31, 4097, -1, 1.5, "2"):
     invalid("threads: want a whole number from 0 to 4096", lambda: o.plan(model, recipe, rows, "out2", threads=threads))
 
-# Ctrl-C during a short job, which waits for it.
+# Tests Ctrl-C during a short job. The job waits for the signal.
 passed_on, pass_on = threading.Event(), o._library.Context.interrupt
 o._library.Context.interrupt = lambda self: (pass_on(self), passed_on.set())
 def interrupt(p):
@@ -111,13 +112,13 @@ except KeyboardInterrupt:
     pass
 assert not pathlib.Path("out3").exists() and pathlib.Path("out3.oneshot-partial").exists()
 
-# The loaded libraries are the wheel's, not the system's, except those that Python had loaded.
+# The loaded libraries are those of the wheel, except libraries that Python had already loaded.
 ours = {p.name.split(".so")[0] for p in site.glob("oneshot/lib/*")}
 for name in loaded() - before:
     if name.name.split(".so")[0] in ours or "openblas" in name.name: # libgfortran.so.5.0.0
         assert name.parent == (site / "oneshot/lib").resolve(), name
 
-# The other jobs, and refusals.
+# Tests the other jobs, and calls that are refused.
 assert o.plan(model, scheme="W4A16")["memory"]
 pathlib.Path("more.jsonl").write_text(open(data).read())
 sets = o.plan(model, recipe, {data: None, pathlib.Path("more.jsonl"): 0.25}, **few)["data_sets"]

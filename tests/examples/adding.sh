@@ -1,5 +1,5 @@
-# adding.sh - docs/internals/adding-*.md. The additions of each page are applied to a copy of the
-# tree, can be built, and do what the page says.
+# adding.sh - tests docs/internals/adding-*.md. Applies the additions of each page to a copy of the
+# tree, and builds it. The additions must do what the page says.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "this test runs pages only"; exit 77; }
 build=$(dirname "$ONESHOT")

@@ -1,5 +1,5 @@
-# c_api.sh - examples/c-api/compress.c runs and gets its callbacks; the profile has its own stages
-# and checkpoints besides the program's.
+# c_api.sh - runs examples/c-api/compress.c. Its callbacks must be called. The profile must have the
+# stages and checkpoints of the example and those of the library.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$OSH_EXAMPLES/c_api_compress" "$model" "$model/data/calibration.jsonl" out profile.yaml >log

@@ -1,6 +1,6 @@
-# commands.sh - runs the commands of README and docs/ that tests/examples/pages.sh does not run,
-# with small files under the names that they use. scripts/check_commands.py lists the commands that
-# no test can run, and why.
+# commands.sh - runs the commands of README and docs/ that tests/examples/pages.sh does not run.
+# Small files have the names that the commands use. scripts/check_commands.py lists the commands
+# that no test can run, with the reasons.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "this test runs commands only"; exit 77; }
 PATH=$(dirname "$ONESHOT"):$PATH

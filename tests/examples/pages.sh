@@ -1,5 +1,5 @@
-# pages.sh - docs/tutorials/*.md and docs/how-to/jobs.md: every command works, and prints the text
-# of the page.
+# pages.sh - runs the commands of docs/tutorials/*.md and docs/how-to/jobs.md. Every command must
+# work, and must print the text of the page.
 set -euo pipefail
 [ -z "${SANITIZED:-}" ] || { echo "a sanitizer needs more memory than the budgets of the pages"; exit 77; }
 PATH=$(dirname "$ONESHOT"):$PATH

@@ -1,5 +1,5 @@
-/* fuzz.h - the entry point of the fuzz targets, and a check that aborts the process, which a fuzzer
- * reports. */
+/* fuzz.h - declares the entry point of the fuzz targets, and a check that aborts the process. A
+ * fuzzer reports the abort. */
 #ifndef OSH_FUZZ_H
 #define OSH_FUZZ_H
 #include <stdint.h>

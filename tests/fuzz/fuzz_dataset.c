@@ -1,5 +1,5 @@
-/* fuzz_dataset.c - reads a file of samples. The first byte chooses the kind of file and the
- * options, the rest is the file.
+/* fuzz_dataset.c - reads a file of samples. The first byte of the input chooses the kind of the
+ * file and the options; the other bytes are the file.
  *
  * The samples must be valid, a second load must give equal samples, and all memory must be freed.
  * The test has no tokenizer, so texts are not tokenized. */

@@ -1,14 +1,14 @@
 /* fuzz_index.c - reads any bytes as the model.safetensors.index.json of two real shards.
  *
- * The bytes must be refused with a message, or the checkpoint lists every tensor of the shards that
- * are named, each in its shard. */
+ * The bytes must be refused with a message. If not, the checkpoint must list every tensor of the
+ * shards that the index names, each in its shard. */
 #include "fuzz/fuzz.h"
 #include "io/checkpoint.h"
 
 #include <unistd.h>
 
-/* Name of a directory in the working directory; it has config.json, a.safetensors (tensors x, y)
- * and b.safetensors (tensor z) */
+/* Name of a directory in the working directory. The directory has config.json, a.safetensors
+ * (tensors x, y) and b.safetensors (tensor z). */
 static char dir[64];
 
 static void file_put(const char *name, const void *bytes, size_t n)

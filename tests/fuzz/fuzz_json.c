@@ -55,8 +55,8 @@ static osh_status put_to(osh_ctx *cx, void *user, const char *s, size_t n)
     return osh_buf_append(cx, user, s, n);
 }
 
-/* Copies the text value by value. The copy must parse to the same tree. If `tree` is NULL, a parse
- * refuses the text. */
+/* Copies the text value by value. The copy must parse to `tree`, the tree of the text. `tree` is
+ * NULL if a parse refuses the text. */
 static void by_values(osh_ctx *cx, const char *text, size_t n, const cJSON *tree, bool twice)
 {
     osh_json_walk w;

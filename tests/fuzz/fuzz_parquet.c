@@ -1,5 +1,6 @@
-/* fuzz_parquet.c - reads a Parquet file, first all of its columns, then those of samples. Each row
- * must be a JSON object, two passes must give equal rows, and all memory must be freed. */
+/* fuzz_parquet.c - reads a Parquet file, first with all columns, then with the columns that samples
+ * need. Each row must be a JSON object, two passes must give equal rows, and all memory must be
+ * freed. */
 #include <unistd.h>
 
 #include "base/file.h"

@@ -4,12 +4,13 @@
  * Every mutation of the input tests the stages of the tokenizer. A mutation of a whole
  * tokenizer.json (fuzz_tokenizer.c) mostly makes the JSON invalid.
  *
- *   input: lines  kinds     a character for each choice below, '0' is the first
- *                 pattern   of Split and Replace
- *                 content   of Replace, Prepend, Metaspace, affixes; the charsmap of Precompiled
- *                 tokens    of the vocabulary, each after a space
- *                 added     added tokens, each after a space
- *          then   text, to the end */
+ * The input has six parts. The first five are lines:
+ *   kinds     a character for each choice that kind_next returns; '0' is the first kind
+ *   pattern   the pattern of Split and Replace
+ *   content   the content of Replace, Prepend, Metaspace and affixes; the charsmap of Precompiled
+ *   tokens    the tokens of the vocabulary, each after a space
+ *   added     the added tokens, each after a space
+ *   text      the text to encode, up to the end of the input */
 #include "base/buf.h"
 #include "fuzz/tokenize.h"
 #include "tokenizer/tok_impl.h"

@@ -1,7 +1,8 @@
 /* fuzz_quantization.c - reads any bytes as the quantization_config of a checkpoint.
  *
- * The bytes must be refused with a message, or the schemes are printed as a config, which must be
- * read and printed as the same bytes. vLLM's lookup of schemes must end. */
+ * The bytes must be refused with a message, or the schemes are printed as a config. This config
+ * must be read, and printed again with the same bytes. The search for schemes as in vLLM must
+ * end. */
 #include "fuzz/fuzz.h"
 #include "quant/scheme.h"
 

@@ -1,7 +1,8 @@
 /* fuzz_recipe.c - reads any bytes as a recipe.
  *
- * The bytes must be refused with a message, or the schemes of the modifiers are complete, match
- * names without a crash, and are printed as a quantization_config that can be read. */
+ * The bytes must be refused with a message. If not, the schemes of the modifiers must be complete,
+ * must match names without a crash, and must be printed as a quantization_config that can be
+ * read. */
 #include "fuzz/fuzz.h"
 #include "modifiers/recipe.h"
 

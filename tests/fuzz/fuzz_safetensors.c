@@ -1,7 +1,7 @@
 /* fuzz_safetensors.c - reads any bytes as a safetensors file.
  *
- * The bytes must be refused with a message, or every tensor is inside the file, can be read, and is
- * the same after it is written with a new layout and read again. */
+ * The bytes must be refused with a message. If not, every tensor must be inside the file, must be
+ * readable, and must be the same after it is written with a new layout and read again. */
 #include "fuzz/fuzz.h"
 
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 
 #include "io/safetensors.h"
 
-/* Makes a file in memory that has a path. Returns the descriptor of the file. */
+/* Makes a file in memory with n bytes, and writes its path to `path`. Returns its descriptor. */
 static int file_of(char *path, size_t room, const void *p, size_t n)
 {
     int fd = memfd_create("fuzz", 0);

@@ -1,7 +1,8 @@
 /* fuzz_tokenizer.c - reads any bytes as tokenizer.json and as text. The process must not crash or
  * leak, and the checks of tokenize.h must be true.
  *
- *   input: tokenizer.json, "\n%%\n", text. Without the separator the text is the file itself. */
+ * The input is tokenizer.json, the separator "\n%%\n", and the text. Without the separator,
+ * tokenizer.json is also the text. */
 #include "fuzz/tokenize.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -1,5 +1,5 @@
-/* tokenize.h - checks any tokenizer on any text: the ids must be equal if the text is encoded
- * again, whole or in parts of a few bytes, and no id may be negative. */
+/* tokenize.h - checks any tokenizer on any text. The ids must be the same if the text is encoded
+ * again, as a whole or in parts of a few bytes. No id may be negative. */
 #ifndef OSH_FUZZ_TOKENIZE_H
 #define OSH_FUZZ_TOKENIZE_H
 #include "fuzz/fuzz.h"

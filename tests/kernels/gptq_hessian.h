@@ -24,8 +24,8 @@ static inline void hessian_of(float *h, int64_t I)
     free(x);
 }
 
-/* Copies the Hessian of hessian_of to h [I, I]. Each size is computed only once, because this is
- * slow with sanitizers. */
+/* Copies the Hessian of hessian_of to h [I, I]. The Hessian of each size is computed only once,
+ * because the computation is slow with sanitizers. */
 static inline void make_hessian(float *h, int64_t I)
 {
     static struct { int64_t I; float *h; } made[16]; // own: `h` is freed by the end of the process

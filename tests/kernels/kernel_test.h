@@ -122,20 +122,21 @@ static inline double nmse(const osh_tensor *got, const osh_tensor *want)
  * the elements of a narrow dtype differ by one unit in the last place. */
 static inline double tol_of(double tol, osh_dtype dt)
 {
-    // a unit is 2^-8, so if all elements differ the error is 1.5e-5 / 12
+    // a unit is 2^-8; errors spread evenly over a unit have an NMSE of (2^-8)^2 / 12 = 1.3e-6
     if (dt == OSH_BF16) return tol + 2e-7;
     if (dt == OSH_F16) return tol + 4e-9;
     return tol;
 }
 /* Returns the additional NMSE that is allowed for f32 sums of n products of one sign, as on the
- * diagonal of X^T X. Each addition has an error of at most 2^-24 of the sum so far, and the sum so
- * far is on average half of the final sum: n / 2 x 2^-24. Some inputs have errors near this bound.
- * Example: squares of BF16 numbers are 0 or 1 modulo 4, times a power of two. If the sum is so
- * large that its last bit is worth 4, each addition loses the 1 (2100 squares in order: NMSE
- * 3.3e-11). Libraries use partial sums, which have smaller errors. The number of partial sums is
- * not known. A tensor core truncates instead of rounding (Fasi, Higham, Mikaitis, Pranesh 2021),
- * but only after every 4 products or more, so its error is smaller. With the inputs of
- * guarded_whole, sums are exact. */
+ * diagonal of X^T X. Each addition has an error of at most 2^-24 of the sum so far, which is on
+ * average half of the final sum. So the relative error is at most n / 2 x 2^-24.
+ *
+ * Some inputs have errors near this bound. Example: squares of BF16 numbers are 0 or 1 modulo 4,
+ * times a power of two. If the last bit of the sum is worth 4, each addition loses the 1 (2100
+ * squares in order: NMSE 3.3e-11). Libraries add several partial sums, whose errors are smaller,
+ * but their number is not known. A tensor core truncates instead of rounding (Fasi, Higham,
+ * Mikaitis, Pranesh 2021), but only after every 4 products or more, so its error is smaller. With
+ * the inputs of guarded_whole, sums are exact. */
 static inline double tol_sums(int64_t n)
 {
     double lost = (double)n / 2 / (1 << 24);

@@ -39,14 +39,14 @@ static inline osh_device *gpu_open(osh_ctx *cx, size_t n_bytes)
     }
     if (osh_play_protect) osh_play_protect(false);
     if (osh_cuda_open(cx, &d, 0, OSH_CUDA_WORKSPACE + n_bytes)) fail_msg("%s", osh_error_text(cx));
-    // if each block is an allocation of its own, a memory checker detects accesses past the end of
-    // a tensor
+    // makes each block an allocation of its own, so that a memory checker detects accesses past the
+    // end of a tensor
     d->blocks_apart = getenv("OSH_TEST_APART");
     return d;
 }
 
-/* True on the emulated GPU. Then CPU kernels need no test, because the test without a GPU runs
- * them. */
+/* True on the emulated GPU. A test then skips the CPU kernels, which the test without a GPU
+ * runs. */
 static inline bool gpu_alone(void) { return osh_play_order; }
 
 static inline void gpu_protect(void)
@@ -93,8 +93,8 @@ static inline gpu_copy_of gpu_put(osh_ctx *cx, osh_device *d, const osh_tensor *
     return c;
 }
 
-/* Copies the values to the host tensor `to` unless it is NULL, checks the guard bytes and frees the
- * copy on the GPU. */
+/* Copies the values to the host tensor `to`, checks the guard bytes and frees the copy on the GPU.
+ * If `to` is NULL, copies nothing. */
 static inline void gpu_take(osh_ctx *cx, osh_tensor *to, gpu_copy_of *c)
 {
     uint8_t guards[2][GPU_GUARD];

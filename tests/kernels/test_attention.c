@@ -1,10 +1,11 @@
 /* test_attention.c - compares the GPU's fused attention (src/ops/cuda/attention_fused.cuh) with its
- * definition in double, which rounds P before the division as the kernel does. Also compares it,
- * with a larger tolerance, with the reference, which rounds P after the division.
+ * definition in double. Like the kernel, the definition rounds the probabilities before the
+ * division by their sum. Also compares the kernel, with a larger tolerance, with the reference,
+ * which rounds after the division.
  *
  * The cases have lengths around the sizes of the kernel's tiles (64 keys, 128 queries, bands of
- * 16), heads of its four sizes and of sizes between, groups, windows, more samples than one launch
- * can process, and less shared memory. */
+ * 16), heads of the kernel's four sizes and of other sizes, groups, windows, more samples than one
+ * launch can process, and less shared memory. */
 #include "on_gpu.h"
 
 /* Exists (tests/play/play.h) only if the GPU is emulated. */
@@ -135,9 +136,9 @@ static void batch_define(batch *b, const osh_attention_attr *at)
             }
 }
 
-/* Runs one batch (BF16 in every order of the threads). The result may differ from the definition
- * only where a rounding flips, and from the reference by the other rounding of probabilities. The
- * kernel must allocate no scratch. */
+/* Runs one batch, with BF16 in every order of the threads. The result may differ from the
+ * definition only by a few roundings. It may differ more from the reference, which rounds
+ * probabilities at another step. The kernel must allocate no scratch. */
 static void batch_check(osh_ctx *cx, osh_device *d, const osh_attention_attr *at, const int64_t *T,
                         int64_t n, float amp, osh_dtype dt)
 {

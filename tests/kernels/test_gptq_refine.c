@@ -33,7 +33,7 @@ static const problem problems[] = {
     {150, 96, 96, 150, 5, .asymmetric = true, .dtype = OSH_BF16},
     {40, 96, 96, 40, 8, .fp8 = true, .dtype = OSH_BF16},
     {40, 96, 96, 1, 8, .fp8 = true, .order = true, .dtype = OSH_BF16},
-    /* Blocks of 32 rows by 48 columns that share a scale; the last blocks are smaller. */
+    /* Each block of 32 rows and 48 columns has one scale; the last blocks are smaller. */
     {70, 100, 48, 32, 8, .fp8 = true, .dtype = OSH_BF16},
     /* Groups of 2 columns: more groups than are solved at once (OSH_FIT_GROUPS). */
     {3, 260, 2, 1, 4, .asymmetric = true, .dtype = OSH_BF16},
@@ -228,8 +228,9 @@ static double search_loss(const solution *s)
     return sum;
 }
 
-/* Returns the first kind to test for problem i. Kinds differ only in values, so problems take the
- * kinds of even and of odd numbers in turn. With sanitizers only one kind is tested. */
+/* Returns the first kind to test for problem i; KIND_STEP is the distance to the next. Kinds differ
+ * only in values, so each problem is tested with every second kind, and with sanitizers with only
+ * one. */
 static kind kind_first(size_t i) { return (kind)(i % (SANITIZED ? N_KINDS : 2)); }
 enum { KIND_STEP = SANITIZED ? N_KINDS : 2 };
 
@@ -242,8 +243,8 @@ static void test_scales(void **state)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (kind k = kind_first(i); k < N_KINDS; k += KIND_STEP) {
             solution s = {0};
-            // search_loss of each pass; 0: the whole range without a search; 1: the reference's
-            // search; 2: the kernel's search
+            // search_loss of each pass. Pass 0: scales of the whole range, without a search; 1: the
+            // search of the reference; 2: the search of the kernel
             double loss[3];
             solution_open(cx, &s, &problems[i], k);
             for (int pass = 0; pass < 3; pass++) {

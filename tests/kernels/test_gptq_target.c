@@ -109,8 +109,8 @@ static void test_columns(void **state)
     osh_ctx_free(three);
 }
 
-/* If the inputs of the quantized and the original model differ, the output of W + W S is closer to
- * the original's than the output of W, and than with a different S. */
+/* The inputs of the quantized and the original model differ. The output of the weight W + W S must
+ * be closer to the output of the original model than the outputs of W and of W + W S with noise. */
 static void test_closest(void **state)
 {
     (void)state;

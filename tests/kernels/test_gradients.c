@@ -1,17 +1,18 @@
 /* test_gradients.c - tests the gradients of ops.
  *
  * The reference must agree with finite differences of the forward reference, in F32. The CPU and
- * CUDA kernels must agree with the reference, a batch with its samples, three threads with one. No
- * op may use more memory than it predicts. Ops without a gradient must be refused. */
+ * CUDA kernels must agree with the reference. The gradients must not depend on batches or threads.
+ * No op may use more memory than it predicts. Ops without a gradient must be refused. */
 #include "on_gpu.h"
 #include "ops/scan.h"
 
 typedef struct grad_case {
     const char *op;
-    int64_t n, split[2]; // n: number of tokens; split: first token of the second and of the third
-                         // sample, 0: there is no such sample
-    int64_t in[7][2];    // in: width of each input; w: [rows, columns] of each weight, columns 0:
-                         // the weight is 1-D
+    /* n: number of tokens.
+     * split: first token of the second and of the third sample; 0: there is no such sample. */
+    int64_t n, split[2];
+    /* {width, 0} of each input, then {rows, columns} of each weight (columns 0: 1-D). */
+    int64_t in[7][2];
     int64_t out;         // width of the output; 0: the output is [n]
     const void *attr;
     float amp;           // amplitude of the inputs; 0 means 1
@@ -355,8 +356,8 @@ static void test_fast(void **state)
     }
 }
 
-/* A gradient that is marked `fresh` is full of NaNs before the call, and must get the values that a
- * gradient of zeros gets. din[0] is dout if the op allows this. */
+/* A gradient that is marked `fresh` is full of NaNs before the call. The result must be the same as
+ * for a gradient of zeros. din[0] is the tensor dout if the op allows it. */
 static void test_fresh(void **state)
 {
     if (gpu_alone()) return;
@@ -400,8 +401,8 @@ static osh_tensor rows_view(const osh_tensor *t, bool rows, int64_t first, int64
     return v;
 }
 
-/* A batch must give the bytes of its samples, computed one after the other, and three threads the
- * bytes of one thread. */
+/* A batch must give the same bytes as its samples, computed one after the other. Three threads must
+ * give the same bytes as one. */
 static void test_alone(void **state)
 {
     if (gpu_alone()) return;

@@ -1,9 +1,9 @@
 /* test_kernels.c - compares the CPU and CUDA kernels of every op of a model with the reference.
  * Each row of `cases` is one shape.
  *
- * Also checks that guard bytes do not change, that a batch gives the bytes of its samples alone,
- * and one thread the bytes of three. Each attribute must have an effect: the result without the
- * attribute must differ. */
+ * Also checks that guard bytes do not change, that a batch gives the same bytes as its samples
+ * alone, and that three threads give the same bytes as one. Each attribute must have an effect: the
+ * result without the attribute must differ. */
 #include "on_gpu.h"
 #include "ops/rope.h"
 #include "ops/scan.h"
@@ -11,8 +11,10 @@
 typedef struct op_case {
     const char *op;
     int64_t n;                   // number of tokens
-    int64_t in[4], w[4][2], out; // in: widths of the inputs; w: [rows, columns] of the weights
-                                 // (rows 0: no weight; columns 0: 1-D); out: width of the output
+    /* in: widths of the inputs.
+     * w: {rows, columns} of the weights; rows 0: no weight; columns 0: 1-D.
+     * out: width of the output. */
+    int64_t in[4], w[4][2], out;
     int64_t split[2];            // first token of the second and of the third sample; 0: there is
                                  // no such sample
     float amp;                   // values are in amp * [-1, 1); 0 means 1
@@ -862,7 +864,8 @@ static void test_gpu(void **state)
     for (size_t i = 0; d && i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k < n_dts && !osh_op_is(osh_op_find(cases[i].op), OSH_OP_HOST_ONLY); k++) {
             check_gpu(cx, d, &cases[i], dts[k], dts[k]);
-            // weights of another dtype: the first case of an op has all pairs, the others one
+            // tests weights of another dtype: all pairs of dtypes in the first case of an op, one
+            // pair in each other case
             bool first = !i || strcmp(cases[i].op, cases[i - 1].op);
             if (cases[i].w[0][0] && cases[i].n < 200 && (first || k == (int)(i % (size_t)n_dts)))
                 check_gpu(cx, d, &cases[i], dts[k], dts[(k + 1) % 3]);

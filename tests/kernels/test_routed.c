@@ -1,6 +1,6 @@
-/* test_routed.c - tests experts on the rows that the router sends to them, on a GPU: the lists of
- * rows, a linear op on the rows of one expert, and all experts in one call, which must give the
- * bytes of single ops. */
+/* test_routed.c - tests, on a GPU, experts that run only on the rows that the router sends to them:
+ * the lists of rows, a linear op on the rows of one expert, and all experts in one call. One call
+ * must give the same bytes as single ops. */
 #include "on_gpu.h"
 
 typedef struct fixture {
@@ -27,9 +27,10 @@ static int teardown(void **state)
 }
 
 typedef struct shape {
-    int64_t N, D, F, E, some; // N tokens, D hidden size, F width of an expert, E experts; some:
-                              // number of tokens that are sent to each expert but the first, which
-                              // gets none (0: all tokens go to all experts)
+    /* N: number of tokens. D: hidden size. F: width of an expert. E: number of experts.
+     * some: number of tokens that are sent to each expert except the first, to which no token is
+     * sent; 0: all tokens are sent to all experts. */
+    int64_t N, D, F, E, some;
     osh_dtype dt;
 } shape;
 

@@ -252,8 +252,8 @@ static void test_exp(void **state)
     assert_true(isnan(osh_span_sum_exp(v, 8, 0)));
 }
 
-/* Compares conversions of f32 bit patterns with the scalar conversions: every p-th pattern for a
- * prime p, and special patterns. */
+/* Compares conversions of f32 bit patterns with the scalar conversions. Tests special patterns, and
+ * every p-th of all patterns, where p is a prime. */
 static void test_round(void **state)
 {
     (void)state;

@@ -37,7 +37,7 @@ static void hessian_fill(guarded *g, uint64_t stream, bool whole)
     else guarded_fill(g, stream, 1);
 }
 
-/* Adds x^T x of x [n, width] to H, in a batch of two samples: rows before `split`, and the other
+/* Adds x^T x to H. x [n, width] is a batch of two samples: the rows before `split`, and the other
  * rows. If `whole` is true, x has whole numbers, and H must be exact. */
 static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_dtype dt,
                          bool whole)
@@ -335,12 +335,12 @@ static void test_mix(void **state)
             assert_true(value_at(&x[2].t, i) == value_at(&x[of_x ? 0 : 1].t, i));
             first += of_x;
         }
-        // a quarter of the elements; the standard deviation is 87
+        // a quarter of the elements is from the first input, with a standard deviation of 87
         assert_in_range(first, N * I / 4 - 400, N * I / 4 + 400);
         b.out[0] = &x[3].t, b.attr = &by;
         assert_int_equal(op->run[OSH_REF](f->one, &b), OSH_OK);
         assert_memory_equal(x[3].t.data, x[2].t.data, osh_tensor_bytes(&x[2].t));
-        // only the second sample; the output overwrites the input
+        // runs only the second sample, and overwrites the input with the output
         osh_tensor part[2] = {x[0].t, x[1].t};
         for (int i = 0; i < 2; i++)
             part[i].shape[0] = N - SPLIT, part[i].data = osh_elem(&x[i].t, SPLIT * I);
@@ -739,8 +739,8 @@ static void stat_take(osh_ctx *cx, osh_tensor *to, osh_stat *st)
     osh_stat_free(cx, st);
 }
 
-/* Computes the result with n_groups separate statistics, one for each group, which are merged into
- * the first. */
+/* Computes the result with n_groups separate statistics, one for each group. Merges all of them
+ * into the first and copies the result to `to`. */
 static void stat_by_hand(fixture *f, osh_tensor *to, const osh_stat_type *t, const fed *s,
                          int64_t n_groups, osh_device *d)
 {

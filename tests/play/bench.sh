@@ -1,6 +1,6 @@
-# bench.sh - oneshot bench on the emulated GPU, as text and as JSON. Runs scripts/bench-gpu.sh with
-# a script as the other program, and checks the ratio of the other program's solve times to ours,
-# and the origin of its code.
+# bench.sh - runs oneshot bench on the emulated GPU, with text and with JSON output. Also runs
+# scripts/bench-gpu.sh with a script in the place of the other program. Checks the ratio of the
+# other program's solve times to ours, and the origin of the other program's code.
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }
@@ -43,8 +43,8 @@ grep -Eq '^bf16 products .* attention [0-9.e-]+ TFLOP/s, copies' table
 grep -Eq '^solve, eager, re-enacted +900.000 +2700.0  a weight at a time; [0-9.]+ times ours of LlamaDecoderLayer$' table
 grep -Eq '^solve, triton, re-enacted +90.000 +270.0  weights of a shape together; [0-9.]+ times ours of LlamaDecoderLayer$' table
 grep -qx 'without package: llmcompressor is not installed' table
-# Experts: checks their class and shapes, and the arguments of the other program. An unknown call is
-# refused.
+# Runs a model with experts. Checks the class and the shapes of the experts, and the arguments of
+# the other program. An unknown call is refused.
 sed -i 's/--hidden 128 --intermediate 256/--hidden 128 --intermediate 128 --heads 4 --kv 2 --head-dim 32 --experts 4 --topk 2 /' peer
 ONESHOT=$PLAY bash "$OSH_SOURCE_DIR/scripts/bench-gpu.sh" --build build --out experts --layers "1 2" --samples 2 --tokens 32 \
     --like qwen3-30b-a3b --shape "hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 experts=4 topk=2 vocab=256" \

@@ -18,9 +18,9 @@ void osh_play_poison_shared(const void *entry);
 // returns the start of GPU memory; *end: end of GPU memory
 uintptr_t osh_play_gpu_range(uintptr_t *end);
 
-/* Functions of race.cc, if race.cc is linked. They are called when a grid begins, when a block
- * begins, when thread i continues (-1 if no thread runs), when all threads of a block or warp have
- * met, and for a memory access that the compiler does not see. */
+/* Functions of race.cc, if race.cc is linked. The functions are called, in the order below,
+ * when a grid begins, when a block begins, when thread i continues (-1: no thread runs), when all
+ * threads of a block or warp have met, and for a memory access that the compiler does not see. */
 void osh_race_grid(uintptr_t stacks, size_t stack_bytes) __attribute__((weak));
 void osh_race_block(void) __attribute__((weak));
 void osh_race_thread(int i) __attribute__((weak));

@@ -1,5 +1,6 @@
-# budgets.sh - on the emulated GPU, every --device-memory, tier and phase gives the same bytes. The
-# smallest budget of the plan is enough, to the byte. Host code cannot access GPU memory.
+# budgets.sh - the bytes of an output are the same on the emulated GPU for every --device-memory and
+# tier, and for rounds and segments. The smallest budget of the plan is exactly enough. Host code
+# cannot access GPU memory.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=5 tokens=48

@@ -1,7 +1,7 @@
-# check_gpu.sh - scripts/check-gpu.sh with an nvidia-smi that lists a GPU and the program on the
-# emulated GPU: all steps in their order, at a 64th of the widths, with the findings of each step
-# and the table. After a failed step the next one still runs, except after env and mma. The tests of
-# kernels are tests of their own, so they are replaced here.
+# check_gpu.sh - runs scripts/check-gpu.sh on the emulated GPU, with a false nvidia-smi that lists a
+# GPU. Runs all steps in order, with widths divided by 64, and checks the findings of each step and
+# the table. After a failed step the next one still runs, except after env and mma. The tests of
+# kernels run elsewhere, so they are replaced here.
 set -euo pipefail
 export OSH_PLAY="protect=0 memory=8589934592"
 fail() { echo "$*"; cat out/*.log; exit 1; }
@@ -38,7 +38,7 @@ check() { # arguments: steps, flags; prints the table
 finds() { grep -Eq -- "$1" out/summary.txt || fail "without '$1': $(cat out/summary.txt)"; }
 verdicts() { awk '/^[a-z]/ { print $1, $2 }' out/summary.txt | paste -sd, -; }
 
-# All steps but the sanitizer, which comes last here.
+# Runs all steps except disk and sanitizer, which the last part of this test runs.
 order="env mma kernels wide gpu_ops llama qwen whole model budgets resume linear"
 if [ "$SANITIZED" ]; then order="env mma wide"; fi # slow under sanitizers, and it runs the same code
 PROGRAM=$PLAY_BATCHES check "$order" --samples 2 --tokens 16 --results home.tgz -- --threads 1 || fail "$(cat table)"
@@ -82,7 +82,8 @@ for f in summary.txt gpu_ops.txt wide.txt llama.LlamaDecoderLayer.2.json llama.L
     grep -qx "./$f" home || fail "$f is not carried home"
 done
 
-# The disk; failures; steps without time; a stop after mma.
+# Tests the step disk, failures, steps for which no time is left, and the end after a failure of
+# mma.
 rm out/summary.txt
 PROGRAM=$PLAY_BATCHES check disk -- --threads 1 || fail "$(cat table)"
 finds '^disk +ok .* --use-gds false --num-workers 0: the bytes of values on the GPU, [0-9]+ ms, 0 bytes by cuFile$'

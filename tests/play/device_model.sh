@@ -1,6 +1,6 @@
-# device_model.sh - a plan for a GPU that is not present, by a program that may have no CUDA. It
-# counts the same memory as the plan on the emulated GPU, chooses the tier and the batches for that
-# memory, and its seconds follow the table of GPUs (src/budget/gpus.c).
+# device_model.sh - makes a plan for a GPU that is not present, with a program that may have no
+# CUDA. The plan counts the same memory as a plan on the emulated GPU. It chooses the tier and the
+# batches for that memory. It computes its times from the table of GPUs (src/budget/gpus.c).
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"

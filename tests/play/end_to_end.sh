@@ -1,6 +1,6 @@
-# end_to_end.sh - compares a job on the emulated GPU with the same job on the host: codes differ
-# only by rounding, and the errors are the same. The manifest names the device. Missing libraries
-# are reported. A run continues only on the device that began it.
+# end_to_end.sh - compares a job on the emulated GPU with the same job on the host. Codes differ
+# only by rounding, and the errors are nearly the same. The manifest names the device. Missing
+# libraries are reported. A run continues only on the device on which it began.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
@@ -15,8 +15,8 @@ refused() { # arguments: exit code, part of the message, flags
     [ "$got" = "$code" ] && grep -q -- "$want" err || fail "exit $got (wanted $code) without '$want': $(cat err)"
 }
 "$PLAY" "${job[@]}" --output gpu --profile gpu.yaml >/dev/null # --device auto chooses the GPU
-# The profile has the GPU memory that the driver reports (nvml.cc: 3 GiB) and that of the arena
-# while the device is open. The profile of the job on the host has neither.
+# While the device is open, the profile has two numbers: the GPU memory that the driver reports (3
+# GiB in nvml.cc), and the memory of the arena. The profile of the job on the host has neither.
 [ "$(grep -c gpu_device_mb gpu.yaml)" -gt 20 ] && ! grep 'gpu_device_mb' gpu.yaml | grep -v '^#' | grep -qv 3072.00 ||
     fail "the driver's figures: $(grep gpu_device_mb gpu.yaml)"
 grep -q '"driver_peak_bytes": 3221225472' gpu/oneshot-report.json || fail "the report has no figure of the driver"
@@ -28,8 +28,8 @@ grep -q '"isa"' gpu/oneshot-manifest.json && fail "the manifest of a GPU run nam
 grep -q '"back_end": "cpu"' host/oneshot-manifest.json || fail "--device cpu ran elsewhere"
 
 errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json" | cut -d' ' -f2; }
-# Attention rounds at other points on a GPU (docs/explanation/numerics.md): a module's error changes
-# by 1 or 2 % either way, the mean does not.
+# Attention rounds at other steps on a GPU (docs/explanation/numerics.md). So the error of a module
+# is up to 2 % larger or smaller, but the mean error is the same.
 paste <(errors gpu) <(errors host) | awk '{ d = $1 / $2 - 1; if (d > 0.04 || d < -0.04) { print; bad = 1 } n++; sum += d }
     END { mean = sum / n; exit bad || n < 28 || mean > 0.005 || mean < -0.005 }' || fail "modules with another error"
 perplexity() { "$ONESHOT" eval --model "$1" --dataset "$model/data/evaluation.txt" --max-seq-length 128 --max-windows 24 \
@@ -55,7 +55,7 @@ OSH_PLAY="protect=0 order=7 lazy=1" last_wins "$PLAY" "${job[@]}" --threads 2 --
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "another order: other bytes"
 rm -rf other
 
-# Static input ranges are computed on the GPU, and equal the host's except for rounding.
+# Static input ranges are computed on the GPU. They equal the host's ranges except for rounding.
 for d in cuda cpu; do
     last_wins "$PLAY" "${job[@]}" --scheme FP8 --method rtn --num-calibration-samples 3 --device $d --output static.$d >/dev/null
 done

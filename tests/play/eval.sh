@@ -1,8 +1,8 @@
-# eval.sh - oneshot eval on the emulated GPU, in several batches. Its numbers equal the host's
-# except for rounding: for a dense model, with rounded weights and inputs, and with a reference. The
-# NLL of every token does not depend, to the byte, on the budget, --batch-size, the tier of the
-# rows, the prefetch of weights and the order of the GPU's work. The smallest budget is enough on a
-# GPU with exactly this memory.
+# eval.sh - runs oneshot eval on the emulated GPU, in several batches. Its numbers equal the host's
+# except for rounding, for a dense model, for rounded weights and inputs, and with --reference. The
+# bytes of the NLL of every token do not depend on the budget, --batch-size, the tier of the rows,
+# the prefetch of weights or the order of the GPU's work. The smallest budget is enough on a GPU
+# with exactly this memory.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
@@ -25,8 +25,7 @@ for scheme in W4A16 FP8_DYNAMIC; do
 done
 ln -s "$model" dense
 jobs=(dense FP8_DYNAMIC "W4A16 --reference dense")
-if [ "$SANITIZED" ]; then jobs=(); fi # with sanitizers no variants, because they do not change a
-                                      # number
+if [ "$SANITIZED" ]; then jobs=(); fi # builds with sanitizers are slow and give the same numbers
 for job in "${jobs[@]}"; do
     name=${job// /.}
     # with only 4 short windows the noise is larger than the tolerance

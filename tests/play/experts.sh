@@ -1,6 +1,6 @@
-# experts.sh - compares a mixture of experts on the emulated GPU with the same job on the host. The
-# errors differ by rounding, except for tokens whose experts have nearly equal weights. The bytes do
-# not depend on the GPU's budget. The arena's peak is the planned one.
+# experts.sh - compares a job with a mixture of experts on the emulated GPU with the same job on the
+# host. The errors differ only by rounding, except for tokens whose experts have nearly equal
+# weights. The bytes do not depend on the GPU's budget. The arena's peak is the planned peak.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -16,7 +16,7 @@ python3 - <<'P' || fail "the GPU counts other tokens for the experts than the ho
 import json
 gpu, host = (json.load(open(d + "/oneshot-report.json"))["experts"] for d in ("gpu", "host"))
 assert len(gpu) == len(host) > 0
-for a, b in zip(gpu, host): # a token whose experts were nearly even may go elsewhere
+for a, b in zip(gpu, host): # a token may go to another expert that has a nearly equal weight
     pairs = list(zip(a["tokens_of_experts"], b["tokens_of_experts"]))
     assert a["router"] == b["router"] and a["tokens"] == b["tokens"] and sum(x for x, _ in pairs) == sum(y for _, y in pairs)
     assert all(abs(x - y) <= 0.03 * a["tokens"] for x, y in pairs), pairs

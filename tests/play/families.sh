@@ -1,6 +1,6 @@
-# families.sh - families with special ops and attributes on the emulated GPU. eval gives the host's
-# numbers except for rounding. An output that is made on the GPU passes verify. On the host, it is
-# as near to its source as an output of the host (eval.sh evaluates outputs on the GPU).
+# families.sh - tests families with special ops and attributes on the emulated GPU. eval gives the
+# host's numbers except for rounding. An output that is made on the GPU passes verify. Evaluated on
+# the host, it is as near to its source as an output of the host.
 set -euo pipefail
 export OSH_PLAY=protect=0
 fail() { echo "$*"; exit 1; }

@@ -1,6 +1,6 @@
-# faults.sh - a lost GPU, missing memory, a killed run, a weight that is not finite: the message
-# names the failure and its position, finished work is kept, and the same command gives the files of
-# an undisturbed run.
+# faults.sh - tests a lost GPU, missing memory, a killed run, and a weight that is not finite. The
+# message names the failure and its position. Finished work is kept. The same command then gives the
+# files of an undisturbed run.
 set -euo pipefail
 export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=3 tokens=32
@@ -36,13 +36,13 @@ broken cudaMalloc:1:2 'bytes free.*wanted'
 [ ! -e out.oneshot-partial ] || fail "a GPU without memory left something"
 broken cudaHostAlloc:1:2 'cudaHostAlloc|page-locked'
 
-# The run does not continue on another device, which gives other bytes.
+# The run does not continue on another device, because the device would give other bytes.
 broken launch:200:719 'the GPU is lost'
 if one --device cpu 2>err; then fail "continued on another device"; fi
 grep -q "begun by another run: .*'cuda'\|begun by another run: isa is\|begun by another run: " err || fail "$(cat err)"
 finish "lost, refused on the host"
 
-# kill -9 at calls that change the disk.
+# The run is killed before several calls that change the disk.
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one >/dev/null
 rm -rf out
 parts=(2 3 4)
@@ -54,7 +54,7 @@ for part in "${parts[@]}"; do
     finish "killed at $part/6, tier $tier" --mem-opt-level $tier
 done
 
-# Weights and values that are not finite.
+# Tests weights and values that are not finite.
 begins() { # arguments: file, tensor; prints the offset of its first byte
     header=$(od -An -tu8 -N8 "$1" | tr -d ' ')
     at=$(head -c $((8 + header)) "$1" | tail -c "$header" | grep -o "\"$2\":{[^}]*}" |

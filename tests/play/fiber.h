@@ -1,5 +1,5 @@
-/* fiber.h - an emulated thread of a block: it has its own stack, and other threads run only when it
- * calls osh_fiber_switch. */
+/* fiber.h - emulates a thread of a block by a fiber. A fiber has its own stack. Other fibers run
+ * only when the running fiber calls osh_fiber_switch. */
 #ifndef OSH_PLAY_FIBER_H
 #define OSH_PLAY_FIBER_H
 #include <stddef.h>
@@ -12,7 +12,7 @@ struct osh_fiber {
 };
 /* `entry` must never return. */
 void osh_fiber_init(osh_fiber *f, char *stack, size_t n_bytes, void (*entry)(void));
-/* Switches to the fiber `to`. The caller's state is stored in `from`, so the caller continues at
+/* Switches to the fiber `to`. Stores the caller's state in `from`, so that the caller continues at
  * the next switch to `from`. If `ends` is true, the caller never continues. */
 void osh_fiber_switch(osh_fiber *from, osh_fiber *to, bool ends);
 // must be the first call of `entry`; records the stack of `caller`

@@ -1,5 +1,5 @@
-/* fixture.h - ends a test on the emulated GPU: checks that no memory of the host or of the GPU is
- * left. */
+/* fixture.h - ends a test on the emulated GPU. Checks that all memory of the host and of the GPU is
+ * freed. */
 #ifndef PLAY_FIXTURE_H
 #define PLAY_FIXTURE_H
 #include "play/play.h"

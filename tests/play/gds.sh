@@ -1,6 +1,6 @@
-# gds.sh - the GPU reads weights from their files by an emulated cuFile. The numbers of an
-# evaluation equal those without cuFile, to the byte, for any refusal of the library, its driver or
-# the file system, and after any failed read. A message names the path of the data.
+# gds.sh - the GPU reads weights from their files with an emulated cuFile. The numbers of an
+# evaluation have the same bytes as without cuFile. This also holds if the library, its driver or
+# the file system refuses a file, and after any failed read. The log says how the data are read.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 export OSH_PLAY=protect=0
@@ -26,7 +26,7 @@ same() { # arguments: part of the log, options of the emulated GPU, flags
     [ "$(grep -c -- "$words" log)" = 1 ] || fail "$*: not once '$words': $(cat log)"
 }
 all='cuFile read [0-9]* bytes of weights'
-# Without the library, and without the kernel module, which auto requires.
+# Tests eval without the library, and without the kernel module, which --use-gds auto requires.
 same 'warning: .*page-locked host memory, not by cuFile: libcufile.so.0: cannot open' "" --use-gds true
 same 'page-locked host memory, not by cuFile: the kernel has no module nvidia-fs' "" --log-level info
 eval_with ""
@@ -62,7 +62,7 @@ for gds in true false; do
     fi
     grep -q 'tensor model.layers.1.mlp.up_proj.weight: element 5 is not finite' err.$gds || fail "$gds: $(cat err.$gds)"
 done
-# A read returns wrong bytes, which are not finite.
+# A read returns wrong bytes: elements that are not finite.
 if OSH_PLAY="protect=0 fail=cuFileRead.wrong:1:-1" "$PLAY_BATCHES" eval "${data[@]}" --model "$model" --device cuda \
     --use-gds true >/dev/null 2>err; then fail "wrong weights are accepted"; fi
 grep -q 'is finite in its file, and was not as the GPU read it' err || fail "$(cat err)"
@@ -71,8 +71,8 @@ grep -q 'warning: --use-gds true: nothing runs on a GPU' err || fail "$(cat err)
 "$ONESHOT" plan --model "$model" --scheme W8A8 --device cpu --pin-memory true >/dev/null 2>err
 grep -q 'warning: --pin-memory true: .*nothing runs on a GPU' err || fail "$(cat err)"
 
-# Values are on the disk. The bytes are those of a run with values on the GPU, for any kind of read
-# and any failure.
+# Values are on the disk. For any kind of read and any failure, the output has the bytes of a run
+# with values on the GPU.
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=5 tokens=40
 job=(--model small --scheme W4A16 --method gptq --ignore lm_head --dataset small/calibration.jsonl --threads 1
      --progress none --output out)
@@ -90,7 +90,7 @@ want=$(run "" --mem-opt-level 0)
 [ "$(read_by_gpu)" = 0 ] || fail "--use-gds false: the GPU reads $(read_by_gpu) bytes"
 [ "$(run "lazy=1" --mem-opt-level 2 --use-gds true)" = "$want" ] || fail "values that the GPU reads: other bytes"
 [ "$(read_by_gpu)" -gt 100000 ] || fail "the GPU reads $(read_by_gpu) bytes: $(cat log)"
-# Threads prefetch values. Their number and the kind of memory do not change a byte.
+# Threads prefetch values. The number of threads and the kind of memory do not change a byte.
 disk=(--mem-opt-level 2 --use-gds false)
 for flags in "--num-workers 5 --pin-memory true" "--num-workers 3 --pin-memory false"; do
     [ -z "$SANITIZED" ] || break
@@ -102,7 +102,7 @@ OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" "${disk[@]}" --num
 host=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$host" -ge "$least" ] || host=$least
-host=$((host + (256 << 10))) # the program's base size differs by this between processes
+host=$((host + (256 << 10))) # the program's base size differs by up to 256 KiB between processes
 [ -n "$SANITIZED" ] || [ "$(run "lazy=1" "${disk[@]}" --num-workers 5 --host-memory "$host")" = "$want" ] ||
     fail "--host-memory $host: other bytes" # a sanitizer's own memory makes the base unknown
 OSH_PLAY=protect=0 last_wins "$PLAY_BATCHES" plan "${job[@]}" --mem-opt-level 2 --json >plan.json

@@ -1,7 +1,7 @@
-# host_tier.sh - values are in host memory while the run uses the emulated GPU, in many batches. The
-# bytes are those of a run with values on the GPU, in every order that the streams allow, with and
-# without page-locked memory. Only a few blocks are locked. The smallest --device-memory of the plan
-# is enough, to the byte, and so is the smallest --host-memory.
+# host_tier.sh - runs a job on the emulated GPU in many batches, with values in host memory. The
+# output has the bytes of a run with values on the GPU, in every order that the streams allow, with
+# and without page-locked memory. Only a few blocks are locked. The smallest --device-memory of the
+# plan is exactly enough, and so is the smallest --host-memory.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=2 vocab=512 samples=10 tokens=48
@@ -47,8 +47,8 @@ same "fail=cudaHostRegister:1:2" --mem-opt-level 1 --host-memory "$host"
 quiet=1
 [ -z "$SANITIZED" ] || exit 0 # slow with sanitizers, and the budgets run the same code again
 
-# The plan counts the copies of values on the GPU. Its number is enough, to the byte. With fewer
-# copies, or none, less memory is enough.
+# The plan counts the GPU memory for copies of values. The counted bytes are exactly enough. With
+# fewer copies, or none, less memory is enough.
 budgets() { # arguments: flags
     job=(--model small --ignore lm_head --dataset small/calibration.jsonl --threads 1 --mem-opt-level 1 "$@")
     want=$(run "" --mem-opt-level 0)

@@ -1,5 +1,6 @@
-# independent.sh - --pipeline independent on the emulated GPU gives the output of two runs of one
-# modifier each, also with the least memory. The GPU memory of a traversal is predicted.
+# independent.sh - runs --pipeline independent on the emulated GPU. The output is the same as of two
+# runs with one modifier each, also with the least memory. The GPU memory of a traversal is
+# predicted.
 set -euo pipefail
 export OSH_PLAY=protect=0
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m

@@ -1,7 +1,6 @@
 /* knobs.c - sets the options of play.h from the environment variable OSH_PLAY, for scripts that run
- * oneshot_play:
- *   OSH_PLAY="order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES shared=BYTES
- *             fail=CALL:N:ERROR", any of them. */
+ * oneshot_play. The variable has any of these words:
+ *   order=N lazy=1 protect=0 truncate=1 solver=BYTES memory=BYTES shared=BYTES fail=CALL:N:ERROR */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

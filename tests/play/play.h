@@ -10,13 +10,13 @@ extern "C" {
 /* Sets the order of the threads of a block and of the blocks of a grid: 0 forward, 1 reverse,
  * otherwise shuffled by the seed. */
 void osh_play_order(unsigned seed);
-/* Sets when the work of a stream is done: when the host waits for the work (true), or when the work
- * is requested (false, the default). A program that lacks an event or a wait computes different
- * values in the two modes. */
+/* Sets when a stream does its work. False (the default): when the work is requested. True: when the
+ * host waits for the work. A program that lacks an event or a wait computes different values in the
+ * two modes. */
 void osh_play_lazy(bool on);
 /* Makes lazy streams do their work. The open streams are numbered from 0 in the order of opening.
- * Stream `first` works first, together with the work that it waits for; then the next streams work
- * in turn. */
+ * Stream `first` works first, after the work of other streams for which it waits. Then the next
+ * streams work, one after the other. */
 void osh_play_drain(int first);
 /* If true (the default), host code that accesses GPU memory crashes. */
 void osh_play_protect(bool on);
@@ -29,7 +29,7 @@ void osh_play_shared(size_t n_bytes);
  * error is a lost GPU (719), all later calls fail, too. If `name` is NULL, no call fails. The name
  * "launch" stands for launches of kernels. A failure in a stream is reported by the next call. */
 void osh_play_fail(const char *name, int n, int error);
-// for the emulated libraries: counts a call and returns the error that osh_play_fail has set for it
+// for the emulated libraries: counts a call and returns its error, which osh_play_fail has set
 int osh_play_fault(const char *name);
 /* Number of bytes of GPU memory for each call of cuSOLVER; the default is 1 KiB. */
 extern size_t osh_play_solver_bytes;
@@ -43,8 +43,8 @@ extern bool osh_play_truncates; // true if osh_play_truncate is on; for the emul
 // of streams and events
 size_t osh_play_live(void);
 long osh_play_launches(void);   // returns the number of launches so far
-// returns the number of calls so far: of functions that osh_play_fail can make fail, and of
-// cudaHostUnregister
+// returns the number of calls of the function `name` so far; the name must be one that
+// osh_play_fail accepts, or cudaHostUnregister
 long osh_play_calls(const char *name);
 /* For the emulated libraries: calls fn(user) in the order of the stream. fn may access GPU
  * memory. */

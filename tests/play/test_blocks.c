@@ -61,8 +61,8 @@ static osh_tensor *rows_new(fixture *f, int value, int64_t batch)
     return t;
 }
 
-/* Stores unique rows that are made on the GPU. The block of the GPU is overwritten as soon as it is
- * free. */
+/* Stores rows that are made on the GPU; no two batches have equal rows. The rows' memory on the GPU
+ * is overwritten as soon as it is free. */
 static void store(fixture *f, int value, int64_t batch, int round)
 {
     osh_tensor *t = rows_new(f, value, batch), *next;
@@ -170,7 +170,7 @@ static void test_order(void **state)
     for (int k = 0; k < STREAMS; k++) chain(f, 3, true, k);
 }
 
-/* Tests values that are requested and never used, and a device that is closed with pending work. */
+/* Tests values that are requested but not used, and a device that is closed with pending work. */
 static void test_left(void **state)
 {
     fixture *f = *state;
@@ -215,8 +215,8 @@ static int64_t bytes_of(int value)
     return n;
 }
 
-/* Blocks are page-locked once and used again for the next value. The memory is as planned, plus a
- * list. */
+/* Blocks are page-locked once and used again for the next value. The memory has the planned bytes,
+ * plus the bytes of a list. */
 static void test_reuse(void **state)
 {
     fixture *f = *state;

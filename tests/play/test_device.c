@@ -108,8 +108,8 @@ static void test_many_small(void **state)
     osh_tensor_free(f->cx, t);
 }
 
-/* put_ahead runs after the work that was queued before osh_cuda_follow, and waits for no later
- * work; work after a fence runs after put_ahead. */
+/* put_ahead runs after the work that was queued before osh_cuda_follow, but does not wait for later
+ * work. The work after a fence runs after put_ahead. */
 static void test_order(void **state)
 {
     fixture *f = *state;
@@ -175,8 +175,8 @@ static void test_counters(void **state)
     osh_tensor_free(cx, t), osh_tensor_free(cx, u);
 }
 
-/* Copies data to the GPU on the lane IN, on the GPU on the lane WORK, and back on the lane OUT (a
- * lane is a stream of the device). Checks the counters of the copies. */
+/* Copies data to the GPU on the lane IN, within the GPU on the lane WORK, and to the host on the
+ * lane OUT (a lane is a stream of the device). Checks the counters of the copies. */
 static void test_lanes(void **state)
 {
     fixture *f = *state;
@@ -239,8 +239,8 @@ static void test_text(void **state)
 }
 
 /* ---- errors ---- */
-/* Errors of opening a device: text is the message when the n-th call of `name` fails with
- * `error`. */
+/* Errors while a device is opened. `text` is a part of the message if call `nth` of the function
+ * `name` fails with `error`. */
 static const struct { const char *name; int nth, error; osh_status rc; const char *text; } refusals[] = {
     {"cudaDriverGetVersion", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "no NVIDIA driver: libcuda.so.1 was not found"},
     {"cudaGetDeviceCount", 1, DRIVER_TOO_OLD, OSH_E_UNSUPPORTED, "wanted one for CUDA 13.0 or later"},

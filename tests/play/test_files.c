@@ -149,7 +149,7 @@ static void test_refused(void **state)
 }
 
 /* In each case the n-th read fails, or is too short by whole blocks or by less than a block, or
- * returns almost nothing. All bytes must be right, and after a failure the host reads. */
+ * returns almost nothing. All bytes must be right. After a failure the host must read. */
 static void test_faults(void **state)
 {
     static const struct { const char *name; int value; bool goes_on; } faults[] = {
@@ -227,7 +227,8 @@ static void test_threads(void **state)
     }
 }
 
-/* Finds the only tensor of several that has a value that is not finite. */
+/* Makes several tensors, one of which has a value that is not finite. Only this tensor must be
+ * found. */
 static void test_finite(void **state)
 {
     fixture *f = *state;

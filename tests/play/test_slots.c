@@ -177,7 +177,7 @@ static void test_rows(void **state)
         ok(f, osh_file_stat(f->cx, &n_bytes, &mtime, path));
         assert_in_range(n_bytes, all, osh_slots_bytes(&graph, &data, 0, 0, true));
         bool found = false;
-        open_acts(f, !(k & 1)); // cuFile reads if the host has written, and vice versa
+        open_acts(f, !(k & 1)); // cuFile reads what the host has written, and vice versa
         ok(f, osh_acts_adopt(f->cx, f->a, 0, 3, &found));
         assert_true(found);
         load_all(f, k + 5);
@@ -216,9 +216,9 @@ static void load_asked(fixture *f, int round)
     }
 }
 
-/* Threads prefetch rows to blocks of host memory. The blocks are page-locked, or are not
- * page-locked on purpose, or could not be locked. The rows must be the same in either order of the
- * streams. There must be blocks only for the prefetched batches and one batch more. */
+/* Threads prefetch rows to blocks of host memory. The blocks are page-locked, or pageable as an
+ * option, or pageable because locking has failed. The rows must be the same in either order of the
+ * streams. There must be blocks only for the prefetched batches and one more batch. */
 static void test_ahead(void **state)
 {
     fixture *f = *state;

@@ -121,7 +121,7 @@ static const target_row rows[] = {
     {{"model.layers.0.mlp.down_proj", "model.norm"}, 2, 2},
 };
 
-/* For qwen3_moe, which has 3 layers; the second layer has an MLP. */
+/* Targets for qwen3_moe. The model has 3 layers; the second layer has an MLP instead of experts. */
 static const target_row moe_rows[] = {
     {{NULL}, 0, 3},
     {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // q, k, v and o of each layer are two; gate, up and

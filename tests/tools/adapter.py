@@ -1,10 +1,10 @@
-"""adapter.py - a LoRA adapter in the format of PEFT for some Linears of a BF16 model, and the model
-with the adapter merged into it.
+"""adapter.py - makes a LoRA adapter in the format of PEFT for some Linears of a BF16 model, and a
+copy of the model into which the adapter is merged.
 
 usage: adapter.py MODEL ADAPTER MERGED MODULE...
 
-The elements of the adapter are multiples of 1/64 and the scaling is 1.5, so every order of
-additions has the same sums."""
+The elements of the adapter are multiples of 1/64 and the scaling is 1.5, so sums do not depend on
+the order of additions."""
 import array
 import json
 import pathlib

@@ -2,12 +2,16 @@
 """apply_page.py - applies the additions of a page of docs/ to a copy of the tree, and builds it
 with the objects of a finished build.
 
-A block ```diff changes the file of its line +++. The lines " " and "-" of a hunk must occur once in
-the file, in a row; a line "..." divides hunks; a file without --- is new. Changed C files, and
-files that include a changed .def, are compiled with the flags of their neighbours and linked before
-the libraries: build/release/oneshot, and each build/release/tests/NAME that the page names.
+A block ```diff changes the file that its line +++ names. Without a line ---, the file is new. A
+line "..." divides hunks. The lines of a hunk that begin with " " or "-" must occur in the file
+exactly once, one after the other.
+
+Changed C files, and files that include a changed .def, are compiled with the flags of other files
+in their directory. They are linked before the libraries into build/release/oneshot, and into each
+build/release/tests/NAME that the page names.
+
 Usage: apply_page.py PAGE BUILD
-in the copy, which has src/, include/, models/ and tests/ of BUILD's tree.
+Run the script in the copy, which has src/, include/, models/ and tests/ of BUILD's tree.
 """
 import json
 import os

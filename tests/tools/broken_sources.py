@@ -1,12 +1,12 @@
-"""broken_sources.py - quantized sources that lack a tensor of a module, or have one in another
-dtype or shape: each must be refused by plan, a run, eval, inspect and verify, with a message that
-names the tensor.
+"""broken_sources.py - makes faults in quantized sources: a tensor of a module is missing, or has
+another dtype or shape. plan, a run, eval, inspect and verify must refuse each source, with a
+message that names the tensor.
 
-usage: broken_sources.py ONESHOT DATA OUTPUT MODULE SOURCE...      OUTPUT of another model, for
-verify
+usage: broken_sources.py ONESHOT DATA OUTPUT MODULE SOURCE...
+       OUTPUT: an output of another model, for verify
 
-Each tensor whose name begins with one of MODULE's is dropped, then written in another dtype, then
-with another dimension."""
+MODULE is the beginning of names. Each tensor whose name begins with it is dropped, then written in
+another dtype, and then with another dimension."""
 import os
 import pathlib
 import re

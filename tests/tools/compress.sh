@@ -1,5 +1,5 @@
-# compress.sh - defines the functions one and kl; to be sourced. Before, the script must set model,
-# for one also data, and for kl it must make evaluation.txt.
+# compress.sh - defines the functions `one` and `kl`; to be sourced. The script must set `model`.
+# Before it calls `one`, it must set `data`; before it calls `kl`, it must make evaluation.txt.
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 one() { # arguments: recipe, output, flags
     last_wins "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --progress none --output "$2" "${@:3}"

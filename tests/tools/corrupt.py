@@ -1,9 +1,10 @@
-"""corrupt.py - spoils one Linear of an output in each of several ways, and prints its name and the
-way.
+"""corrupt.py - makes faults in several Linears of an output, and prints the name of each Linear and
+its fault.
 
-usage: corrupt.py OUT LAYER       LAYER: model.layers.0, whose q, k, o, gate and down are spoilt
+usage: corrupt.py OUT LAYER       LAYER: such as model.layers.0, whose q, k, o, gate and down get
+                                  faults
 
-Codes and scales stay valid in the format: only a comparison with the source shows that they are
+Codes and scales stay valid in the format, so only a comparison with the source shows that they are
 wrong. The manifest is not changed (st_edit OUT manifest updates its checksums)."""
 import json
 import pathlib

@@ -1,4 +1,4 @@
-/* data_rows.c - prints the rows of a data file as lines of JSON objects.
+/* data_rows.c - prints each row of a data file as a JSON object on a line.
  *
  *   data_rows FILE [COLUMN]     without COLUMN, all columns */
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* dequantize.c - dequantizes a compressed checkpoint with the functions of oneshot:
  *
- *   dequantize CHECKPOINT OUT.safetensors      only the quantized weights, in the model's dtype
+ *   dequantize CHECKPOINT OUT.safetensors      OUT gets only the quantized weights, in the model's
+ *                                              dtype
  *
  * tests/golden/decompress/check.py compares the weights with those of compressed-tensors for the
  * same files. */

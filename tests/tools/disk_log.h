@@ -5,16 +5,15 @@
 #include <stdint.h>
 
 typedef enum {
-    DISK_OPEN = 1, // a file is opened; path: of the file; at: 1 if the file is new; size: 0 if the
-                   // file was truncated, else -1
+    DISK_OPEN = 1, // a file is opened; path: path of the file; at: 1 if the file is new; size: 0 if
+                   // the file was truncated, else -1
     DISK_WRITE,    // a write; at: offset; data: the written bytes
     DISK_CUT,      // a truncation; size: the new size
     DISK_GROW,     // a reservation of space; size: the file has at least this size
-    DISK_SYNC,     // a sync, after which the bytes and size of a file, or the names of a directory,
-                   // are certain
-    DISK_MKDIR,    // a new directory; path: of the directory
+    DISK_SYNC,     // a sync: the bytes and size of a file, or the names in a directory, are certain
+    DISK_MKDIR,    // a new directory; path: path of the directory
     DISK_RENAME,   // a rename; path: the old path; data: the new path
-    DISK_UNLINK    // a removed file or directory; path: of the file or directory
+    DISK_UNLINK    // a removed file or directory; path: path of the file or directory
 } disk_kind;
 
 /* Header of a call in the log. After it come n_path bytes of path and n_data bytes of data. Paths

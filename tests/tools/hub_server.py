@@ -2,30 +2,46 @@
 """hub_server.py - emulates the Hugging Face Hub on two ports of the loopback: the Hub, and the host
 of its large files.
 
-Usage: hub_server.py MODEL_DIR LOG PORTS [HOST]     PORTS: a file that gets both port numbers; LOG:
-a file that gets a line per request; HOST: the name of the second host (127.0.0.1) A repository is
-FAULT/NAME, each with the files of MODEL_DIR; FAULT is its fault:
-  ok      nothing; branch main, also refs/pr/1       paged    the list of files in pages of two
-  busy    429 to each first request
-  flaky   500 to each first request, and to the API
-  cutone  the first range after the start ends early
-  cut     every answer of a large file ends early    norange  the first does, and ranges are ignored
-  slow    a byte at a time                           slower   larger pieces, for two at once
-  wrong   large files have a wrong byte              wrongonce only at the first request
-  expired the address of a large file, once          gated    terms are not accepted
-  private as if it did not exist                     disabled taken down
-  token   wants the token hf_good
-  dead    the connection ends without an answer, once
-  evil    a file named ../../../evil                 evilpath one at /tmp/evil
-  evilid  a hash that is a path                      huge     a file larger than any disk
-  loop    redirects to itself                        long     more bytes than it has
-  away    lists its files on another host            pickle   weights in .bin only
-  moved   renamed to ok/NAME
-  stall   the file NAME is not sent while a file `hold` is in the working directory
-  offset  another range than requested               junk     no JSON
-  gone    is missing
-  many    99,000 more files that no model has        over     8,200 more files of 2^50 bytes
-A data set wide/NAME has rows of 200,000 numbers. A repository FAULT/large is a config.json and a
+Usage: hub_server.py MODEL_DIR LOG PORTS [HOST]
+  LOG     a file that gets a line for each request
+  PORTS   a file that gets both port numbers
+  HOST    name of the second host (default 127.0.0.1)
+
+Repositories are named FAULT/NAME. Each has the files of MODEL_DIR in the revisions main and
+refs/pr/1. FAULT is the fault of its answers:
+  ok         no fault
+  paged      the list of files comes in pages of two
+  busy       the first request of each address gets 429
+  flaky      the first request of each address gets 500
+  dead       the first request of each address gets no answer: the connection ends
+  cut        each answer of a large file ends early
+  cutone     the first range of a large file that does not begin at 0 ends early
+  norange    the first answer of a large file ends early, and ranges are ignored
+  slow       a large file comes in 20 pieces, with pauses; also `slower`
+  wrong      each answer of a large file has a wrong byte
+  wrongonce  the first answer of a large file has a wrong byte
+  offset     the answer of a range begins one byte too late
+  long       the answer of a large file has more bytes than the file
+  expired    the first request of a large file gets 403, as for an old address
+  gated      the user has not accepted the terms
+  private    the repository seems not to exist
+  gone       the repository does not exist
+  disabled   the repository was disabled
+  token      requests need the token hf_good
+  moved      the repository was renamed to ok/NAME
+  evil       a file is named ../../../evil.json
+  evilpath   a file is named /tmp/evil.json
+  evilid     the hash of a large file is a path
+  huge       a large file is larger than any disk
+  loop       files redirect to themselves
+  away       the list of files continues on another host
+  pickle     the weights are in .bin files only
+  junk       the API answers with HTML instead of JSON
+  stall      the file NAME is not sent while the working directory has a file `hold`
+  many       99,000 more files do not belong to a model
+  over       8,200 more files have 2^50 bytes each
+
+A data set wide/NAME has rows of 200,000 numbers. A repository FAULT/large has a config.json and a
 model.safetensors of 40 MiB of noise."""
 import copy
 import functools
@@ -166,7 +182,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                        "partial": fault == "part"}, X_Revision=COMMIT)
 
     def refuse(self, fault, key):
-        """Answers the request if the fault affects whole requests. Returns true if it has
+        """Answers the request if the fault is about whole requests. Returns true if the request is
         answered."""
         auth = self.headers.get("Authorization")
         if fault == "gone":

@@ -1,14 +1,20 @@
-/* inject.c - LD_PRELOAD library: counts the calls that change a disk. Before call INJECT_AT (from
- * 1) it kills the process, stops it (SIGSTOP) or runs a command, or it makes this call and all
- * later calls fail.
+/* inject.c - disturbs a process as an LD_PRELOAD library. It counts the calls that change a disk,
+ * and acts before one of these calls. Its settings are environment variables:
  *
- *   INJECT_AT=17 INJECT_WHAT=kill|stop|EIO|ENOSPC|COMMAND [INJECT_CALLS="pwrite rename"]
- *   [INJECT_COUNT=file: gets the number of calls]
- *   INJECT_WHAT=TERM: SIGTERM once, and the call is made; hang: SIGTERM, and the call never returns
- *   INJECT_STEP="observe model.layers.0 Start": acts instead at the first write(2) that has this
- *   text, such as a profile's record; or a command is run there
- *   INJECT_READ=file: gets the number of bytes that pread returned
- *   INJECT_AFTER=file: gets the seconds of processor time from SIGTERM to the end of the process
+ *   INJECT_AT=N          acts before call N, from 1
+ *   INJECT_STEP=TEXT     acts after the first write(2) that has this text, such as the record
+ *                        "observe model.layers.0 Start" of a profile; only for TERM, hang, COMMAND
+ *   INJECT_CALLS=NAMES   counts only these calls, such as "pwrite rename"
+ *   INJECT_WHAT=kill     kills the process
+ *               stop     stops the process (SIGSTOP)
+ *               EIO      makes this call and all later calls fail; also ENOSPC
+ *               TERM     sends SIGTERM once, then makes the call
+ *               hang     sends SIGTERM, and the call never returns
+ *               COMMAND  runs the command, then makes the call
+ *   INJECT_COUNT=FILE    FILE gets the number of calls
+ *   INJECT_READ=FILE     FILE gets the number of bytes that pread returned
+ *   INJECT_AFTER=FILE    FILE gets the seconds of processor time from SIGTERM to the end of the
+ *                        process
  *
  * Calls of pread and read for files that are read whole count as "reads", but only if INJECT_CALLS
  * has the word "reads". */

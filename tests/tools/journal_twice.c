@@ -1,5 +1,5 @@
-/* journal_twice.c - writes again the first record of a journal, the identity of a run, with a key
- * twice, as an earlier version could write it. All other records are removed.
+/* journal_twice.c - replaces a journal by one record: the identity of its run, in which a key
+ * occurs twice. An earlier version could write such records.
  *
  *   journal_twice JOURNAL NAME      the key is "source NAME" */
 #include <stdio.h>

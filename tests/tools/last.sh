@@ -1,6 +1,6 @@
-# last.sh - defines last_wins; to be sourced. last_wins PROGRAM ARGUMENTS... runs the program; if a
-# flag occurs twice, only the last one is passed on, since the program refuses two. It is pure bash,
-# so that a preloaded library (inject.so) counts only calls of the program.
+# last.sh - defines last_wins; to be sourced. last_wins PROGRAM ARGUMENTS... runs the program. If a
+# flag occurs twice, it passes on only the last one, because the program refuses two. The function
+# is pure bash, so that a preloaded library (inject.so) counts only calls of the program.
 last_wins() {
     local -a flags=() values=() args=()
     local -A at=()

@@ -1,15 +1,19 @@
 /* lose_power.c - makes a directory in a state that a loss of power may cause, from a log of
  * record.c:
  *
- *   lose_power LOG SEED DIR [BEFORE]    BEFORE: the directory when the record began; without: empty
+ *   lose_power LOG SEED DIR [BEFORE]    BEFORE: copy of the directory at the beginning of the
+ *                                       record (default: an empty directory)
  *
- * The power fails after some call. The bytes and the size of a file up to its last sync are
- * certain, and the names of a directory up to the last sync of the directory. All later changes are
- * random. Each sector of 512 bytes has the first k writes to it, for a random k. The size of a file
- * is any size that the file had since its last sync. Each name that was made, moved or removed is
- * changed or not, independent of other names. Only changes of one sector, or of one name, keep
- * their order. SEED chooses the moment and the lost changes: nothing, all, late changes, single
- * sectors, half. SEED 0: the power fails after the last call, and nothing is lost. */
+ * The power fails after one of the calls. Some changes are certain: bytes and size of a file up to
+ * its last sync, and names in a directory up to the last sync of the directory. All later changes
+ * are random:
+ *   - a sector of 512 bytes has the first k writes to it, for a random k
+ *   - the size of a file is one of the sizes that it had since its last sync
+ *   - a name that was made, moved or removed is changed or not, independent of other names
+ * Only changes of one sector, or of one name, keep their order.
+ *
+ * SEED chooses the call, and the lost changes: nothing, all, late changes, single sectors, or half.
+ * If SEED is 0, the power fails after the last call, and nothing is lost. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -225,7 +229,8 @@ static void file_room(object *o, int64_t room)
     o->data = more, o->room = room;
 }
 
-/* Applies the calls [o->first, end) of file i to o->data and o->size: their changes are certain. */
+/* Applies the calls [o->first, end) of file i, whose changes are certain, to o->data and
+ * o->size. */
 static void file_settle(int i, int end)
 {
     object *o = &objects[i];

@@ -4,13 +4,18 @@
  *   make_model DIR hidden=4096 intermediate=8192 heads=32 kv=8 layers=8 vocab=32000 samples=8
  *              tokens=128 seed=1
  *
- * With experts=128 topk=8 the model is a Qwen3-MoE, and `intermediate` is the width of an expert;
- * head_dim=128 may be given. dense=1: the first layer has an MLP and no experts. Weights are
- * uniform in +-0.03, norms 1. Memory use does not grow with the model. ragged=1: samples have
- * between tokens / 2 and `tokens` tokens. outliers=N: each sample begins with id 0, and the
- * embeddings of ids below N are large in channels 0 and 1 (1.25 times as large in channel 1).
- * f32=1: weights are F32 (without outliers). holes=1: all weights are 0 and the files use no disk
- * space, for plans of large models. */
+ * Weights are uniform in [-0.03, 0.03], norms are 1. Memory use does not grow with the model. More
+ * arguments:
+ *
+ *   experts=128 topk=8   the model is a Qwen3-MoE, and `intermediate` is the width of an expert
+ *   head_dim=128         size of a head of a Qwen3-MoE
+ *   dense=1              the first layer has an MLP instead of experts
+ *   ragged=1             samples have between tokens / 2 and `tokens` tokens
+ *   outliers=N           each sample begins with id 0, and the embeddings of ids below N are large
+ *                        in channels 0 and 1 (1.25 times as large in channel 1)
+ *   f32=1                weights are F32 (not together with outliers)
+ *   holes=1              all weights are 0 and the files use no disk space, for plans of large
+ *                        models */
 #include "base/file.h"
 #include "base/num.h"
 #include "base/rng.h"

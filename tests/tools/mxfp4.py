@@ -1,11 +1,12 @@
-"""mxfp4.py - a tiny gpt-oss whose experts are MXFP4, like the released model, and the same model
-with the values of the codes.
+"""mxfp4.py - makes a tiny gpt-oss whose experts are MXFP4, like the released model, and a dense
+model with the values of the codes.
 
-usage: mxfp4.py DENSE PACKED      DENSE has experts in BF16: they are rounded, in place; PACKED is
-written
+usage: mxfp4.py DENSE PACKED      DENSE: a model with experts in BF16, which are rounded in place;
+                                  PACKED: the model that is written
 
-Blocks of 32 along the input: U8 [experts, rows, groups, 16], the low nibble first, and scales
-[experts, rows, groups], exponents + 127. The dense tensor is [experts, input, rows]."""
+A block has 32 codes along the input. Codes are U8 [experts, rows, groups, 16], two per byte, the
+first in the low bits. Scales are exponents + 127, U8 [experts, rows, groups]. The dense tensor is
+[experts, input, rows]."""
 import json
 import pathlib
 import shutil

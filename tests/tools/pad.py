@@ -1,8 +1,8 @@
-"""pad.py - writes a model whose MLPs have more channels, which are zeros:
+"""pad.py - copies a model and adds channels of zeros to its MLPs:
 
   pad.py MODEL OUT SIZE
 
-All gate_proj and up_proj get rows of zeros, all down_proj columns, up to SIZE."""
+All gate_proj and up_proj get rows of zeros, and all down_proj get columns of zeros, up to SIZE."""
 import json
 import shutil
 import sys

@@ -1,6 +1,7 @@
-# ranks.sh - defines start; to be sourced. start MPI N PROGRAM ARGUMENTS... runs N processes under
-# the launcher of openmpi or mpich, at most 60 seconds. mpis: the MPIs for which launcher and module
-# are found. Exits with 77 if there is none.
+# ranks.sh - defines functions for tests with several ranks; to be sourced. start MPI N PROGRAM
+# ARGUMENTS... runs N processes with the launcher of openmpi or mpich, for at most 60 seconds.
+# `mpis` gets the MPIs whose launcher and module are found. If there is none, the script exits with
+# 77.
 mpis=()
 for mpi in openmpi mpich; do
     if command -v mpirun.$mpi >/dev/null && [ -e "$(dirname "$ONESHOT")/liboneshot_mpi_$mpi.so" ]; then mpis+=($mpi); fi
@@ -16,8 +17,8 @@ start() {
     [ "$mpi" != openmpi ] || flags=(--allow-run-as-root --oversubscribe --bind-to none)
     timeout -k 5 60 "mpirun.$mpi" "${flags[@]}" -n "$n" "$@"
 }
-# on RANK ENVIRONMENT... -- PROGRAM ARGUMENTS...: to be run by start; gives the variables only to
-# that rank.
+# Makes the script `on`, which `start` can run. on RANK ENVIRONMENT... -- PROGRAM ARGUMENTS... gives
+# the variables only to that rank.
 cat >on <<'END'
 #!/bin/bash
 rank=$1
@@ -37,9 +38,9 @@ processes() {
         if [ "/proc/$at/cwd" -ef . ]; then echo "$at"; fi
     done
 }
-# kill_rank RANK FILE PATTERN SECONDS: kill -9 of the process of a rank that runs in this directory,
-# some seconds after FILE has the pattern. False if there is none. A rank is the child of its guard,
-# which is also a process oneshot.
+# kill_rank RANK FILE PATTERN SECONDS: kills the process of a rank that runs in this directory,
+# SECONDS after FILE has the pattern. Returns false if there is no such process. A rank is the child
+# of its guard, which is also a process named oneshot.
 kill_rank() {
     local at parent killed=1
     for ((at = 0; at < 2000; at++)); do
@@ -55,8 +56,9 @@ kill_rank() {
     return $killed
 }
 # job_ends PID MPI SECONDS: waits for a job that was started in the background, and returns its exit
-# code. Calls fail if a rank still runs after SECONDS seconds. If a launcher goes on without ranks,
-# ends it and sets hung to 1: mpirun of Open MPI 4.1 sometimes hangs if a rank is killed.
+# code. Calls `fail` if a rank still runs after SECONDS seconds. If the launcher still runs without
+# ranks, ends the launcher and sets `hung` to 1. (mpirun of Open MPI 4.1 sometimes hangs if a rank
+# is killed.)
 job_ends() {
     local at code=0
     hung=0
@@ -73,9 +75,9 @@ job_ends() {
     wait "$1" || code=$?
     return $code
 }
-# after_kill WANT: compares the output of a job that may have been killed with the checksums of the
-# file WANT; to be used with sums.sh. A kill after the output was renamed leaves the journal in it,
-# which the next run removes.
+# after_kill WANT: compares the output of a job, which may have been killed, with the checksums in
+# the file WANT; needs sums.sh. If the kill was after the rename of the output, the output still has
+# the journal, which the next run removes.
 after_kill() {
     [ -e out ] || return 0
     if [ -e out/oneshot-journal ]; then

@@ -1,9 +1,10 @@
-/* record.c - LD_PRELOAD library: writes a log of each call that changes the disk below the working
- * directory, with its data, in the order of the calls. From the log, lose_power.c makes states
- * after a loss of power.
+/* record.c - writes, as an LD_PRELOAD library, a log of all calls that change the disk below the
+ * working directory, with their data. From the log, lose_power.c makes states after a loss of
+ * power.
  *
- *   RECORD_LOG=file [RECORD_HURRY=seconds: each reading of the clock advances it by this much,
- *   so that barriers come often]
+ *   RECORD_LOG=FILE        FILE gets the log
+ *   RECORD_HURRY=SECONDS   the clock advances by this time at each reading, so that barriers come
+ *                          often
  *
  * Calls are serialized. A file is identified by its inode, so two descriptors of a file (one with
  * O_DIRECT) are one file. sync_file_range does not count as a sync. */

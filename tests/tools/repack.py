@@ -1,11 +1,10 @@
-"""repack.py - a checkpoint that this program wrote with 4-bit integers (pack-quantized), stored
-again in the format of another library. The dequantized weights are equal.
+"""repack.py - converts a checkpoint of 4-bit integers (pack-quantized), which this program wrote,
+to the format of another library. The dequantized weights are equal.
 
 usage: repack.py SOURCE OUTPUT gptq|gptq_v2|gptq_file|awq|awq_gemv|modelopt|bitsandbytes
 
-modelopt: the source has NVFP4 (nvfp4-pack-quantized)
-bitsandbytes: the source is symmetric; the map of the codes is linear instead of nf4
-
+modelopt: SOURCE must have NVFP4 (nvfp4-pack-quantized)
+bitsandbytes: SOURCE must be symmetric; the output has a linear table of values instead of nf4
 gptq_file: the description is in quantize_config.json instead of config.json"""
 import array
 import json

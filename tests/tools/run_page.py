@@ -2,9 +2,10 @@
 """run_page.py - runs the commands of a page of docs/ in the working directory, and compares their
 output.
 
-A block ```sh is a script; the exit code of a ```sh fails is not 0; a ```sh elsewhere is not run. A
-block ```text after it has lines that the output must have, in their order; "..." stands for any
-text.
+A block ```sh is a script, which must exit with 0. A script in a block ```sh fails must exit with
+another code. A block ```sh elsewhere is not run. A block ```text after a script has the lines that
+its output must have, in this order; "..." stands for any text.
+
 Usage: run_page.py PAGE"""
 import re
 import subprocess

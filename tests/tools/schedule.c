@@ -1,21 +1,21 @@
-/* schedule.c - simulates the program on N threads, and computes the time that they take if each has
- * its own processor:
+/* schedule.c - simulates the program on N threads, and computes the time that it takes if each
+ * thread has its own processor:
  *
  *   schedule FILE ARGUMENT...     oneshot's arguments, with --threads N and --profile
  *
  * The work is divided as for N threads, but the calling thread runs all chunks, one after the
- * other, and measures each in processor seconds, which other work on the machine hardly changes.
- * Between two calls of osh_parallel_for only the calling thread works. Then the chunks are assigned
- * to workers as in the pool: each chunk to the worker that is free first.
+ * other. It measures each chunk in processor seconds, which other work on the machine hardly
+ * changes. Then the chunks are assigned to workers as in the pool: each chunk to the worker that is
+ * free first. Between two calls of osh_parallel_for only the calling thread works.
  *
  *   chunks of 3, 3, 2 ms after 1 ms of the caller's, on two workers: 1 + max(3 + 2, 3) = 6 ms;
  *   one worker takes 9 ms
  *
- * A worker starts START_S seconds after the call. It starts WAKE_S later if it slept, because the
- * calling thread worked alone for longer than WATCH_S (pool.c). Shared resources (caches, memory)
- * are not simulated. A line of FILE:
+ * A worker starts START_S seconds after the call. If the calling thread has worked alone for longer
+ * than WATCH_S, the worker sleeps (pool.c) and starts WAKE_S later. Shared resources (caches,
+ * memory) are not simulated. A line of FILE:
  *
- *   phase address calls chunks busy alone took idle      phase "total": all of them
+ *   phase address calls chunks busy alone took idle      phase "total": all phases
  *
  * busy: seconds on one processor; alone: the part in which only the calling thread works; took:
  * simulated seconds; idle: seconds in which workers are idle. A line with address 0 is for a whole
@@ -85,8 +85,8 @@ static row *row_of(const char *phase, osh_chunk_fn fn)
 
 static row *phase_row(void) { return row_of(n_scopes ? scopes[n_scopes - 1].phase : "else", NULL); }
 
-/* Adds the time of the calling thread since the last call or change of phase to the phase, and
- * returns it. */
+/* Returns the time of the calling thread since the last call or change of phase, and adds this time
+ * to the phase. */
 static double account(void)
 {
     double now = seconds_of(CLOCK_THREAD_CPUTIME_ID), alone = now - last;

@@ -78,7 +78,7 @@ static void all_tiers(void **state)
                 }
                 assert_ok(cx, load_all(cx, a, 6 - size));
                 assert_memory_equal(rows, back, sizeof rows);
-                rows[3 * WIDTH] ^= 1; // stores the rows again after a change
+                rows[3 * WIDTH] ^= 1; // the changed rows are stored again
                 assert_ok(cx, store_all(cx, a, 2));
                 assert_ok(cx, load_all(cx, a, 1));
                 assert_memory_equal(rows, back, sizeof rows);
@@ -172,7 +172,7 @@ static void kept_rows(void **state)
             for (int turn = 0; turn < 2; turn++) {
                 assert_ok(cx, get_all(cx, a, batch_at, BATCHES, false));
                 assert_memory_equal(rows, back, sizeof rows);
-                rows[5] ^= 1; // puts the rows again after a change
+                rows[5] ^= 1; // the next turn stores changed rows
                 assert_ok(cx, put_all(cx, a, batch_at, BATCHES));
             }
             assert_ok(cx, get_all(cx, a, batch_at, BATCHES, true));
@@ -283,7 +283,7 @@ static void other_directories_are_refused(void **state)
 }
 
 /* A complete file of a killed run is used again. A file with a changed byte or a missing end is
- * not. */
+ * refused. */
 static void files_are_taken_up(void **state)
 {
     osh_ctx *cx;
@@ -322,8 +322,8 @@ static void files_are_taken_up(void **state)
     osh_ctx_free(cx);
 }
 
-/* Two stores, a and b, have values with equal numbers, but other rows. Both stores are in memory,
- * both in one directory, or only b is in a directory. */
+/* Two stores, a and b, have values with equal numbers, but different rows. Either both stores are
+ * in memory, or both are in one directory, or only b is in a directory. */
 static osh_status beside_others(osh_ctx *cx, void *user)
 {
     osh_status rc = OSH_OK;
@@ -388,7 +388,7 @@ done:
 }
 
 /* Prefetched batches have the stored rows, with any number of threads and batches, with and without
- * samples kept in memory. For a damaged file the error is that of a plain read. */
+ * samples kept in memory. A damaged file gives the same error as without prefetching. */
 static void read_ahead(void **state)
 {
     osh_ctx *cx;
@@ -410,7 +410,7 @@ static void read_ahead(void **state)
         snprintf(path, sizeof path, "%s/00000.values", dir);
         FILE *f = fopen(path, "r+");
         assert_non_null(f);
-        // changes a byte of the data or of the frame of sample 3
+        // changes a byte of the data, or of the zstd frame, of sample 3
         fseek(f, 20 * WIDTH * 2 + 3 * 16 + 20, SEEK_SET);
         fputc(0x5a, f);
         fclose(f);

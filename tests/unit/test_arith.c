@@ -115,7 +115,7 @@ static void test_f32_arithmetic(void **state)
     osh_tensor_free(cx, w);
 }
 
-/* Makes random finite bit patterns, with zeros and denormals among them. */
+/* Fills x with n random finite elements of dtype dt, including zeros and denormals. */
 static void bits_fill(void *x, osh_dtype dt, int64_t n, uint64_t stream)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -231,8 +231,8 @@ static void test_error_sums(void **state)
         }
 }
 
-/* Compares the scales of eight ranges at a time with those of one range at a time, for ranges that
- * overflow, vanish or are one-sided. */
+/* Computes scales for many ranges in one call (eight ranges at a time), and for each range alone.
+ * Both must be equal, also for ranges that overflow, that are 0 or that have one sign. */
 static void test_params_columns(void **state)
 {
     static const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
@@ -313,7 +313,7 @@ static void test_refusals(void **state)
     }
     osh_q_args wide = args_of(OSH_Q_INT, 4, OSH_Q_CHANNEL, 0, true);
     snprintf(wide.observer, sizeof wide.observer,
-             "fouroversix");            // the observer searches from 1.8 times the range down
+             "fouroversix"); // the observer tries up to 1.8 times the range of the values
     uint16_t half[] = {0x7b00, 0x3c00}; // the bits of 57344 and 1 in F16
     osh_tensor huge = osh_tensor_view(OSH_F16, 2, (int64_t[]){1, 2}, half);
     assert_fails(cx, OSH_E_NUMERIC,
@@ -327,8 +327,8 @@ static void test_refusals(void **state)
                  osh_q_weight_params(cx, &p, x, &a, OSH_ARITH_REFERENCE, "m"), "I16");
     x->dtype = OSH_BF16;
     osh_tensor scale =
-        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // a tensor of one scale, where the
-                                                             // weight needs two
+        osh_tensor_view(OSH_BF16, 1, (int64_t[]){1}, codes); // has one scale, but the weight needs
+                                                             // two
     osh_qparams wrong = {.scale = &scale};
     a.strategy = OSH_Q_CHANNEL;
     assert_fails(cx, OSH_E_FORMAT, osh_q_encode(cx, codes, x, &wrong, &a, OSH_ARITH_REFERENCE),
@@ -365,7 +365,7 @@ done:
 static void test_torture(void **state)
 {
     assert_true(torture(quantize, NULL) >= 6);
-    assert_true(torture(quantize, &cx) >= 10); // `quantize` then also searches for the range
+    assert_true(torture(quantize, &cx) >= 10); // with observer mse, which searches for the range
 }
 
 int main(void)

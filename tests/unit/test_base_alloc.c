@@ -133,8 +133,8 @@ static void peak_of_the_process(void **state)
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-/* SKIPS: true if the test is skipped, because a sanitizer keeps no pages, or its own memory is
- * resident too. */
+/* SKIPS: true if tests of resident memory are skipped. A sanitizer does not keep pages, and its own
+ * memory is resident, too. */
 enum { SKIPS = 1 };
 #else
 enum { SKIPS = 0 };
@@ -353,7 +353,7 @@ static void others_give_before_a_peak_rises(void **state)
     assert_int_equal(g.asked, 3);
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 3 * one + osh_mem_gross(1000));
     void *more[2] = {osh_alloc(cx, BIG), osh_alloc(cx, BIG)};
-    /* The threshold is not a limit. */
+    /* The threshold of osh_mem_give is not a limit, so all allocations succeed. */
     assert_true(more[0] && more[1] && waits && writers && fits && small);
     assert_int_equal(g.asked, 5);
     osh_mem_give(cx, 0, NULL, NULL);

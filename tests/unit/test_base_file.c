@@ -217,7 +217,7 @@ static void copies(void **state)
     assert_false(osh_file_exists(in(3, "x")));
 }
 
-/* A limit on the size of files simulates a full disk: a write fails in the same function. */
+/* A limit on the size of files simulates a full disk, because the same functions fail. */
 static void full_disk(void **state)
 {
     struct rlimit old, small;
@@ -411,7 +411,7 @@ static void forked_children_have_no_locks(void **state)
     assert_true(taken);
     pid_t child = fork();
     assert_true(child >= 0);
-    if (!child) { // the child lives until the parent has checked
+    if (!child) { // the child runs until the parent has checked the lock
         bool shut = osh_file_bytes(f) < 0;
         close(ends[1]);
         while (read(ends[0], &byte, 1) > 0) {}

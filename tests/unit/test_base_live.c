@@ -90,8 +90,8 @@ static void first_and_last(void **state)
     osh_progress p = progress();
     p.error = -1, p.tokens_per_s = 0, p.budget_bytes = 0, p.total = 0, p.fraction = 0;
     shown(text, &p, -1, 100);
-    assert_string_equal(text, "3/28  model.layers.2  observe  512 MiB"); // no part is known
-    p.work_total = 3, p.work_done = 2; // the part is that of the work
+    assert_string_equal(text, "3/28  model.layers.2  observe  512 MiB"); // no percentage is known
+    p.work_total = 3, p.work_done = 2; // the percentage is work_done / work_total
     shown(text, &p, 1, 100);
     assert_string_equal(
         text, "1s left  66% [#############.......]  3/28  model.layers.2  observe  512 MiB");

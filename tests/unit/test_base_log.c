@@ -225,7 +225,7 @@ static void a_terminal_is_made_narrower(void **state)
     assert_memory_equal(erased, "\r\033[", 3); // no part of the progress line remains at the end
 }
 
-/* Progress with `small` set is shown in JSON only, because it comes very often. */
+/* Progress with `small` set is reported very often, so only the JSON output shows it. */
 static void small_ones(void **state)
 {
     char lines[4000], json[4000];

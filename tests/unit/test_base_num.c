@@ -1,5 +1,5 @@
-/* test_base_num.c - tests every f16 and fp8 value, every midpoint between two values and the
- * neighbours of the midpoint, and the counter RNG. */
+/* test_base_num.c - tests conversions to f16 and fp8 at every value, at every midpoint between two
+ * values, and at the neighbours of each midpoint. Also tests the counter RNG. */
 #include "base/num.h"
 #include "base/rng.h"
 #include "torture.h"

@@ -1,6 +1,6 @@
 /* test_base_pool.c - checks that every chunk of a parallel loop runs once, and that the failure of
- * the lowest chunk is returned, also for nested loops and with other threads. Checks that a reader
- * reads at most one item ahead. */
+ * the lowest chunk is returned, also in nested loops and for any number of threads. Checks that a
+ * reader reads at most one item ahead. */
 #include "torture.h"
 #include "base/ahead.h"
 
@@ -103,7 +103,7 @@ static osh_status recovered(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     if (chunk < 50) {
         osh_fail(cx, OSH_E_IO, "not fatal");
-        // the message of a chunk that succeeded must not be added to that of another chunk
+        // the message of a chunk that succeeds must not be added to the message of a failed chunk
         return OSH_OK;
     }
     return chunk == 77 ? osh_fail(cx, OSH_E_IO, "fatal") : OSH_OK;
@@ -329,7 +329,7 @@ static void a_reader_is_one_item_ahead(void **state)
 {
     osh_ctx *cx;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    for (int taken = 0; taken <= 20; taken += 5) { // also frees readers with items left
+    for (int taken = 0; taken <= 20; taken += 5) { // a reader may be freed before its last item
         shelf s = {.bad = -1};
         assert_ok(cx, osh_read_ahead_start(cx, &s.reader, &(osh_read_items){shelf_read, &s, 20}));
         for (int i = 0; i < taken; i++) {

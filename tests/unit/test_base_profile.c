@@ -1,5 +1,5 @@
-/* test_base_profile.c - tests the scopes of a profile and their times, the YAML file at every
- * moment, memory over time, and quoting. */
+/* test_base_profile.c - tests the scopes of a profile and their times, memory over time, and
+ * quoting. The YAML file must be valid at every moment. */
 #include "base/file.h"
 #include "base/profile.h"
 #include "base/quote.h"
@@ -221,8 +221,8 @@ static void check_records(osh_ctx *cx, const char *text, size_t n)
     osh_yaml_free(cx, y);
 }
 
-/* A kill during write(2) leaves the part of the data that fits into a page of the file. The text up
- * to the end of any page must be valid YAML. */
+/* After a kill during write(2), the file may end at the end of any page. The text up to there must
+ * be valid YAML. */
 static void whole_at_each_page(void **state)
 {
     enum { PAGE = 4096 };

@@ -1,5 +1,5 @@
-/* test_checkpoint.c - tests model directories: one file, shards with an index, and both with
- * contradictions. */
+/* test_checkpoint.c - tests model directories that have one file, shards with an index, or both,
+ * which may contradict each other. */
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -301,7 +301,7 @@ static void test_side_files(void **state)
 
     names = NULL;
     snprintf(to, sizeof to, "%s/merges.txt",
-             f->dir); // a hub cache has such links if a blob was deleted
+             f->dir); // a hub cache has a link without target if a blob was deleted
     assert_int_equal(symlink("gone", to), 0);
     assert_int_equal(osh_checkpoint_side_files(f->cx, &names, &n, ck), OSH_E_IO);
     assert_non_null(strstr(osh_error_text(f->cx), "merges.txt"));
@@ -401,11 +401,11 @@ static void test_sums(void **state)
     assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
     assert_int_equal(osh_checkpoint_saw(cx, ck, c - ck->tensors, sum + 1), OSH_E_IO);
     osh_error_clear(cx);
-    put_shard(f, "m-2.safetensors", "cb"); // 'b' takes the place of 'a', which was not read
+    put_shard(f, "m-2.safetensors", "cb"); // has 'b' instead of 'a', which was not read
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-2.safetensors: the header has checksum"));
     osh_free(cx, diff);
-    /* the checksum must differ from that of the tensor in m-1 */
+    /* tells the checkpoint a wrong checksum, 1, of a tensor in m-1 */
     assert_int_equal(osh_checkpoint_saw(cx, ck, d - ck->tensors, 1), OSH_OK);
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, d->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-1.safetensors: d has checksum"));

@@ -1,6 +1,7 @@
-/* test_ckpt_experts.c - tests experts that are split from one stacked tensor: every element is
- * correct, in both layouts, read whole or in ranges. A changed file is detected. Shapes that fit no
- * layout are refused. Experts that only vLLM finds are split on request. */
+/* test_ckpt_experts.c - tests experts that are split from one stacked tensor. Every element must be
+ * correct, in both layouts, whether an expert is read whole or in ranges. A changed file must be
+ * detected. Shapes that fit no layout must be refused. Experts that only vLLM finds must be split
+ * on request. */
 #include <stdio.h>
 
 #include "io/checkpoint.h"

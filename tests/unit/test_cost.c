@@ -142,7 +142,7 @@ static void long_samples(void **state)
 
 typedef struct shares {
     int n;         // number of passes
-    double sum[2]; // sums of the shares of the passes observe and propagate
+    double sum[2]; // sums of the shares (osh_cost_share) of the passes observe and propagate
 } shares;
 static void shares_add(osh_ctx *cx, shares *x, const osh_plan *p, const osh_cost *c, int index)
 {
@@ -164,8 +164,8 @@ static void shares_add(osh_ctx *cx, shares *x, const osh_plan *p, const osh_cost
     free(open);
 }
 
-/* The shares of the passes of a subgraph add up to the cost of the subgraph, except for the time to
- * read weights. */
+/* The share of a pass is its part of the cost of all passes of its kind in a subgraph. The shares
+ * add up to 1, except for the time to read weights. */
 static void shares_of_passes(void **state)
 {
     osh_ctx *cx;
@@ -193,8 +193,8 @@ static void shares_of_passes(void **state)
     osh_ctx_free(cx);
 }
 
-/* The estimate learns from measured times. Ten equal subgraphs: observe has 3 times the work of
- * propagate, but takes 9 times as long. */
+/* The estimate learns from measured times. In each of ten equal subgraphs, observe has 3 times the
+ * work of propagate, but takes 9 times as long. */
 static void pace_learns(void **state)
 {
     osh_cost cost[11] = {0};

@@ -514,11 +514,13 @@ static void nonfinite_is_named(void **state)
     osh_batch *b = NULL;
     tiny_model_open(&m, "llama_default", OSH_BF16, 1);
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, m.g->n_nodes));
+    // loads the whole embedding table
     const osh_node *embed = &m.g->nodes[0];
-    const osh_weight *table = &m.g->weights[embed->w[0]]; // reads the whole embedding table
+    const osh_weight *table = &m.g->weights[embed->w[0]];
     tiny_check(m.cx,
                osh_checkpoint_load(m.cx, &m.w->w[embed->w[0]], m.ck, table->name, 2, table->shape));
-    uint16_t *row = m.w->w[embed->w[0]]->data; // changes the row of a token that only sample 2 has
+    // changes the row of a token that only sample 2 has
+    uint16_t *row = m.w->w[embed->w[0]]->data;
     int32_t id = -1;
     for (int64_t i = m.t.offsets[2]; i < m.t.offsets[3] && id < 0; i++) {
         bool elsewhere = false;
@@ -729,7 +731,7 @@ static void only_routed_rows_run(void **state)
         if (strcmp(m.g->nodes[i].op->name, "moe_router") == 0)
             sent += 3 * b->n_tokens * ((const osh_moe_router_attr *)m.g->nodes[i].attr)->top_k;
     }
-    assert_true(ran > 0 && ran <= sent); // fewer if a routing weight is rounded to 0
+    assert_true(ran > 0 && ran <= sent); // ran < sent if a routing weight is rounded to 0
     assert_true(ran >= sent - sent / 50);
     assert_close(b->values[logits], all->values[logits]);
 
@@ -822,7 +824,7 @@ static void alike_layers_are_placed_once(void **state)
                 for (int k = 0; k < n->op->n_out; k++)
                     if (n->out[k] >= of.v1) of.v1 = n->out[k] + 1;
             }
-            // values that are live before and after the subgraph
+            // sets `of` to a range with all values that are live before or after the subgraph
             for (int v = 0; v < m.g->n_values; v++)
                 if (in[v] || keep[v])
                     of.v0 = v < of.v0 ? v : of.v0, of.v1 = v >= of.v1 ? v + 1 : of.v1;

@@ -90,7 +90,7 @@ static osh_status load_train(osh_ctx *cx, void *user)
     return rc;
 }
 
-/* A directory of a data set of the Hub has files of several splits. */
+/* Tests a directory with files of several splits, such as a data set of the Hub. */
 static void test_splits(void **state)
 {
     fixture *f = *state;
@@ -102,7 +102,7 @@ static void test_splits(void **state)
     put_text(f, "train-00000-of-00002.jsonl", "{\"input_ids\": [1]}");
     put_text(f, "train-00001-of-00002.jsonl", "{\"input_ids\": [2]}");
     gives(f, f->dir, "1 2");
-    assert_ok(f->cx, load_split(f->cx, &d, f->dir, "any[1:]")); // one split: its name is ignored
+    assert_ok(f->cx, load_split(f->cx, &d, f->dir, "any[1:]")); // "any" is ignored: only one split
     assert_int_equal(d.ids[0], 2);
     osh_dataset_deinit(f->cx, &d);
     put_text(f, "test-00000-of-00001.jsonl", "{\"input_ids\": [3]}");
@@ -116,7 +116,7 @@ static void test_splits(void **state)
     assert_fails(f->cx, OSH_E_UNSUPPORTED, load_split(f->cx, &d, f->dir, "train+test[:1]"),
                  "names two splits, and the files of one split are read: want --dataset twice");
     assert_true(torture(load_train, f->dir) > 10);
-    put_text(f, "other.jsonl", "{\"input_ids\": [4]}"); // a name without a split: all are read
+    put_text(f, "other.jsonl", "{\"input_ids\": [4]}"); // has no split, so all files are read
     gives(f, f->dir, "4 3 1 2");
 }
 
@@ -131,7 +131,7 @@ static void test_json(void **state)
 }
 
 /* An error in one of several files has the name of that file, and the number of the line or row in
- * it. */
+ * that file. */
 static void test_errors_name_the_file_and_its_line(void **state)
 {
     fixture *f = *state;
@@ -150,7 +150,7 @@ static void test_errors_name_the_file_and_its_line(void **state)
     assert_fails(f->cx, OSH_E_FORMAT, load(f->cx, f->dir), "/b.json row 2");
 }
 
-/* Sequences that are not UTF-8, in every format. */
+/* Refuses sequences of bytes that are not UTF-8, in every format. */
 static void test_sequences_that_are_no_utf8(void **state)
 {
     fixture *f = *state;

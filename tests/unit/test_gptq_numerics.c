@@ -1,5 +1,5 @@
-/* test_gptq_numerics.c - tests GPTQ on extreme Hessians: GPTQ ends, reports its fallback, returns
- * finite weights and codes, and the same bytes for any number of threads. */
+/* test_gptq_numerics.c - tests GPTQ on extreme Hessians. GPTQ must end, must report its fallback,
+ * and must return finite weights and codes. The bytes must not depend on the number of threads. */
 #include "base/rng.h"
 #include "modifiers/recipe.h"
 #include "plain.h"
@@ -214,7 +214,7 @@ static void dead_columns_are_zero(void **state)
     }
 }
 
-/* The normal damping is enough for rank-deficient Hessians. For worse ones the damping is
+/* The normal damping is enough for rank-deficient Hessians. For worse Hessians the damping is
  * multiplied by 10 until it is enough. */
 static void deficient_ones_are_solved(void **state)
 {

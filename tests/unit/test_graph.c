@@ -567,7 +567,7 @@ static void types_of_a_directory(void **state)
     }
 }
 
-/* Each embedded record has keys that are known, and values of the right types. */
+/* Each embedded record has only known keys, with values of the right types. */
 static void types_that_are_embedded(void **state)
 {
     fixture f;

@@ -1,5 +1,5 @@
-/* test_hf_config.c - tests config.json: its values must equal those that transformers reads; and
- * errors. */
+/* test_hf_config.c - tests the reader of config.json. The values must equal the values that
+ * transformers reads. Invalid files must be refused. */
 #include <math.h>
 #include <stdio.h>
 
@@ -106,7 +106,7 @@ static void test_fields(void **state)
                      " \"compression_config\": {\"q\": 1}}");
     assert_string_equal(c->architecture, "MambaForCausalLM");
     assert_true(c->tie_word_embeddings &&
-                !c->has_tie_word_embeddings); // for an unknown family the rule of transformers 4
+                !c->has_tie_word_embeddings); // unknown families follow the rule of transformers 4
                                               // applies
     assert_int_equal(c->rope.max_position_embeddings, 0);
     // a type with a record, but without a template
@@ -169,7 +169,7 @@ static void test_edit_text_config(void **state)
     osh_hf_config_close(f->cx, c);
 }
 
-/* Unknown kinds of rope: a graph must refuse them, and a recipe without data must accept them. */
+/* Tests unknown kinds of rope. A graph must refuse them; a recipe without data must accept them. */
 static void test_rope_unknown(void **state)
 {
     static const struct {
@@ -286,8 +286,8 @@ static void test_rope_of_families(void **state)
     osh_hf_config_close(f->cx, c);
 }
 
-/* The record of a wrapper says where the text model's config is. The text model has its own record.
- * An output without a tied head has its config edited in this place. */
+/* The record of a wrapper names the key of the text model's config. The text model has its own
+ * record. If an output unties the head, it edits the text model's config. */
 static void test_text_model(void **state)
 {
     static const char text[] = "{\"model_type\": \"smollm3\", \"vocab_size\": 9, "

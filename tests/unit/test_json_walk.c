@@ -1,5 +1,6 @@
-/* test_json_walk.c - tests reading JSON value by value. The same texts are refused as by a parse, a
- * copy of a value is one line, and the chunks in which a file is read may end at any byte. */
+/* test_json_walk.c - tests the functions that read JSON value by value. They must refuse the same
+ * texts as a parse. A copy of a value must be one line. Files are read in chunks, which may end at
+ * any byte. */
 #include "text/json_walk.h"
 #include "text/json.h"
 #include "unit/text_helpers.h"

@@ -1,5 +1,6 @@
-/* test_mix.c - tests data sets with shares: their texts, the order of the samples, limits, lists
- * with one value for each data set, and errors. */
+/* test_mix.c - tests mixes of several data sets, which each have a share of the samples: the texts
+ * of options, the order of the samples, limits, lists with one value for each data set, and
+ * errors. */
 #include "dir_fixture.h"
 #include "data/mix.h"
 #include "torture.h"
@@ -8,7 +9,7 @@
 
 enum { MOST = 4 };
 
-typedef struct job { // a mix of the files of a test; the words are views
+typedef struct job { // a mix of the files of a test; all strings are views
     char *sets[MOST], *splits[MOST];
     size_t n, n_splits;
     osh_dataset_options opt;
@@ -161,7 +162,7 @@ static void test_lists(void **state)
     assert_ok(j.f->cx, job_try(j.f->cx, &j));
 }
 
-/* A directory whose name ends with a number is found, and a share comes after the whole name. */
+/* A directory may have a name that ends with a number, as d:0.3. A share follows the whole name. */
 static void test_names(void **state)
 {
     job j = job_of(*state, 2, "d:0.3", "b.jsonl", NULL);

@@ -1,8 +1,8 @@
-/* test_needs.c - compares the bytes that a modifier predicts for compress (`needs`, which the plan
- * asks) with the bytes that compress takes.
+/* test_needs.c - compares two functions of a modifier: `needs` predicts, for the plan, the bytes
+ * that `compress` takes.
  *
- * Every modifier is tried, and also the survey, with weights of all strategies, with one and three
- * Linears, with one and three threads, and with results that are freed at once or kept. A
+ * The test tries every modifier, and also the survey, with weights of all strategies, with one and
+ * three Linears, with one and three threads, and with results that are freed at once or kept. A
  * prediction must never be too small, and must be at most 1.15 times the used bytes. If each Linear
  * has a thread of its own, the number of Linears that are solved at the same time varies. Then the
  * prediction must be at most 1.15 times the bytes of one Linear times the number of threads. */
@@ -25,8 +25,10 @@ static float square[2][I * I];
 typedef struct trial {
     const osh_modifier *m;
     int n, n_threads, shape; // `shape` is an index into `rows`
-    bool stays, keep_w, both; // stays: true if results are kept; keep_w: true if weights are kept;
-                              // both: true if the target is 'original'
+    /* stays: true if results are kept.
+     * keep_w: true if weights are kept.
+     * both: true if the target is 'original'. */
+    bool stays, keep_w, both;
     bool apart;               // true if there are enough Linears to give each thread one
 } trial;
 
@@ -158,7 +160,8 @@ static bool try_text(const char *text, bool survey)
         /* With sanitizers only four of the 16 combinations are tried; every value of every member
          * occurs in one of them. */
         if (SANITIZED && way != 1 && way != 6 && way != 11 && way != 12) continue;
-        // Otherwise eight combinations, in which every pair of values of two members occurs.
+        // Without sanitizers eight combinations are tried. Every pair of values of two members
+        // occurs in one of them.
         if (!SANITIZED && ((way ^ way >> 1 ^ way >> 2) & 1)) continue;
         trial t = {.m = &r->modifiers[0], .n = way & 1 ? 3 : 1, .n_threads = way & 2 ? 3 : 1,
                    .shape = way >> 2 == 3, .stays = way >> 2 == 1, .keep_w = way >> 2 == 2,

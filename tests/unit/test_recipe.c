@@ -1,5 +1,5 @@
-/* test_recipe.c - tests how recipes become modifiers and schemes: defaults, accepted keys, how
- * actorder and observers resolve, and refusals with line and column. */
+/* test_recipe.c - tests how recipes become modifiers and schemes: defaults, accepted keys, the
+ * choice of actorder and observers, and errors with line and column. */
 #include "base/buf.h"
 #include "base/quote.h"
 #include "modifiers/gptq.h"
@@ -49,7 +49,7 @@ static osh_recipe *parse_weights(const char *modifier, const char *more, const c
     return parse(text);
 }
 
-/* Names in a written recipe are read as the same names, even if YAML reads them as another type
+/* A name in a written recipe is read as the same name, even if YAML would read it as another type
  * without quotes. */
 static void test_names_are_written_as_they_are_read(void **state)
 {

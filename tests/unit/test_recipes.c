@@ -1,9 +1,9 @@
 /* test_recipes.c - plans each recipe of tests/recipes on the small model in examples/. The first
  * line of a recipe says the expected result:
  *
- *   # planned             it is planned, and the log says only how it is done
- *   # noted: TEXT         it is planned, and the log says TEXT about a key without effect
- *   # refused: TEXT       it is refused, and the error has TEXT
+ *   # planned             the recipe is planned, and the log has no message about a key
+ *   # noted: TEXT         the recipe is planned, and the log has TEXT, about a key without effect
+ *   # refused: TEXT       the recipe is refused, and the error has TEXT
  *
  * Every key of LLM Compressor's modifiers, schemes and arguments is in some recipe. */
 #include "torture.h"

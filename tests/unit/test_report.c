@@ -254,8 +254,9 @@ static void profile_comes_back(void **state)
     unlink(profile);
 }
 
-/* Rows that share lines: the rows of the highest order are left out, rows of the lowest order get a
- * second line, and a word that is longer than a line is cut between two characters. */
+/* Prints rows in at most `most` lines. If the lines are too few, the rows with the highest order
+ * are left out. If lines remain, the rows with the lowest order get a second line. A word that is
+ * longer than a line is cut between two characters. */
 static void rows_share_lines(void **state)
 {
     osh_ctx *cx;

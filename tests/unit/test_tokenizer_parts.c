@@ -1,5 +1,5 @@
-/* test_tokenizer_parts.c - tests the encoding of a text in parts: the ids do not depend on the
- * parts, also if the caller looks at the ids between two parts, and memory use is limited. */
+/* test_tokenizer_parts.c - tests the encoding of a text in parts. The ids must not depend on the
+ * parts, or on reads of the ids between two parts. Memory use must be limited. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include "text_helpers.h"
@@ -17,8 +17,8 @@ static const cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* Looks at the ids of growing beginnings of a text, and compares them with the ids of these
- * beginnings as whole texts. The looks do not change the ids of the whole text. */
+/* Encodes a text in parts, and reads the ids so far after each part. They must equal the ids of a
+ * text that ends there. Reading them must not change the ids of the whole text. */
 static void peeks_check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n)
 {
     enum { PEEKS = 6 };
@@ -45,7 +45,7 @@ static void peeks_check(osh_ctx *cx, osh_tokenizer *t, const char *name, const c
                      (int)peeked[k].n, (int)want.n);
         osh_ids_deinit(cx, &peeked[k]);
     }
-    assert_int_equal(got.n, want.n); // the last look is at the whole text
+    assert_int_equal(got.n, want.n); // the last ids are those of the whole text
     if (want.n) assert_memory_equal(got.ids, want.ids, (size_t)want.n * sizeof *want.ids);
     osh_ids_deinit(cx, &got);
     osh_ids_deinit(cx, &want);
@@ -248,8 +248,8 @@ static void real_texts_in_parts(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* Memory use does not grow with the length of the text: with a pre-tokenizer, with only merges, and
- * with Digits before a regex. */
+/* Memory use does not grow with the length of the text. Tests tokenizers with a pre-tokenizer, with
+ * only merges, and with Digits before a regex. */
 static void a_part_is_held(void **state)
 {
     osh_ctx *cx = *state;

@@ -43,7 +43,8 @@ Log = Callable[[str, str], None]
 
 
 class Progress(NamedTuple):
-    """The state of a job: subgraph `step` of `n_steps`, and inside it `phase`, `done` of `total`.
+    """The state of a job: it is at subgraph `step` of `n_steps`, in `phase`, where `done` of
+    `total` units of work are finished.
 
     `fraction` is the finished part of the whole job, and `tokens_per_s` the number of calibration
     tokens divided by the seconds of the whole job. A member that is not known yet is None.
@@ -63,7 +64,8 @@ class Progress(NamedTuple):
 
 
 class OneshotError(RuntimeError):
-    """A job failed; `status` is one of the library's, such as OneshotError.USAGE."""
+    """The error of a failed job. `status` is a status of the library, such as
+    OneshotError.USAGE."""
 
     NOMEM, IO, FORMAT, USAGE, UNSUPPORTED, NUMERIC, INTERRUPTED, INTERNAL = range(-1, -9, -1)
 
@@ -207,7 +209,7 @@ def _word(name: str, value: Any) -> str:
 
 
 def _words(arguments: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
-    """Yields name and text of each argument; a list yields its items."""
+    """Yields name and text of each argument. For a list, yields each item."""
     for name, value in arguments.items():
         for i, item in enumerate(value) if isinstance(value, (list, tuple)) else [(None, value)]:
             if item is not None:
@@ -215,7 +217,7 @@ def _words(arguments: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
 
 
 class _Job:
-    """One call of the library, on its own thread, so that Ctrl-C is handled."""
+    """A call of the library. It runs on its own thread, so that Python can handle Ctrl-C."""
 
     def __init__(self, progress: Any, log: Optional[Log], threads: int, log_level: str) -> None:
         if progress is not None and not isinstance(progress, bool) and not callable(progress):
@@ -243,8 +245,7 @@ class _Job:
     def run(
         self, name: str, arguments: Dict[str, Any], directory: Optional[Path] = None, **inputs: Any
     ) -> str:
-        """Runs the job and returns its text. inputs: model, recipe and dataset, as the caller gives
-        them."""
+        """Runs the job and returns its text. inputs: the caller's model, recipe and dataset."""
         with self._there as there:
             try:
                 if "progress" in arguments:
@@ -262,7 +263,7 @@ class _Job:
                 self._close_bar()
 
     def _print(self, level: str, text: str) -> None:
-        """Prints a message as the program does, on Python's stderr: a notebook shows it."""
+        """Prints a message as the program does, but on Python's stderr, which a notebook shows."""
         if self._bar:
             self._bar.clear()
         print(text if level == "info" else "%s: %s" % (level, text), file=sys.stderr, flush=True)
@@ -296,11 +297,11 @@ class _Job:
 
         threading.Thread(target=work, name="oneshot").start()
         try:
-            # join() would take a thread for ended when it is interrupted (seen in 3.11)
+            # after an interrupted join(), Python would count the thread as ended (seen in 3.11)
             ended.wait()
         except BaseException:
             context.interrupt()
-            while not ended.is_set():  # it uses the context until then
+            while not ended.is_set():  # the thread uses the context until it ends
                 try:
                     ended.wait()
                 except KeyboardInterrupt:

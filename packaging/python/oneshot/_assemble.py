@@ -11,7 +11,7 @@ NULLS = {"K": "H", "Dh": "D/H"}
 
 
 class Result:
-    """A template, and the texts of everything that has no op."""
+    """A template, and texts about the parts of the model that have no op."""
 
     def __init__(self, template, faults):
         self.template, self.faults = template, faults
@@ -27,7 +27,7 @@ def find_layers(model):
 
 
 def _between(events, name):
-    """Returns the events of a module, without its own."""
+    """Returns the first event of a module, the events between, and the last event."""
     own = [i for i, e in enumerate(events) if e.name == name and e.kind in ("enter", "leave")]
     return events[own[0]], events[own[0] + 1 : own[-1]], events[own[-1]]
 
@@ -147,7 +147,8 @@ def _parents(name):
 
 
 def _logits(builder, made, logits):
-    """Returns "logits" of a template: what is done with the output of the head."""
+    """Returns "logits" of a template: the rule that makes the logits from the output of the
+    head."""
     if off(made, logits) < CLOSE:
         return None
     factor = float((made * logits).sum() / (made * made).sum())
@@ -165,7 +166,8 @@ def _logits(builder, made, logits):
 
 
 def not_examined(full):
-    """Returns texts on settings that the small model does not have. full: the configuration."""
+    """Returns texts about settings that the small model does not have. full: the configuration of
+    the user's model."""
     groups, chosen = full.get("n_group") or 1, full.get("topk_group") or 1
     if groups > 1 and chosen < groups:
         return ["n_group is %d: the small model has one group of experts" % groups]

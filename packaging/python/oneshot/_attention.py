@@ -1,5 +1,5 @@
-"""_attention.py - explains the output of attention: which values are queries, keys and values, how
-rope rotates them, and the scale, window and cap of the scores."""
+"""_attention.py - explains the output of attention: finds the queries, keys and values, the
+rotation by rope, and the scale, window and cap of the scores."""
 
 import numpy
 
@@ -15,7 +15,7 @@ class Attention:
     """The part of a Builder (_explain.py) that explains attention."""
 
     def attention(self, target, of):
-        """Explains the output of attention, by the scores that softmax was given."""
+        """Explains the output of attention by the recorded inputs of softmax (the scores)."""
         for scores in self.scores:
             n_heads = scores.shape[0]
             if target.shape[1] % n_heads or scores.shape[1:] != (len(target), len(target)):

@@ -1,5 +1,5 @@
-"""_explain.py - finds out how each value of a layer is made of earlier values, and writes the
-entries of a template for it."""
+"""_explain.py - finds for each value of a layer the op and the earlier values that make it, and
+writes entries of a template."""
 
 import numpy
 
@@ -22,12 +22,12 @@ NEWEST = 8  # values that are tried as parts of a product
 
 
 class Unmatched(Exception):
-    """A value or a module that no op explains."""
+    """The error for a value or a module that no op explains."""
 
 
 class Call:
-    """A call of a module without modules inside: input x and output y [T, W], parameters `own`, and
-    the name of its weight matrix (None: it has none)."""
+    """A call of a module that contains no modules. Has the input x and the output y [T, W], the
+    parameters `own`, and the name `weight` of its weight matrix (None: it has none)."""
 
     def __init__(self, model, event):
         self.name, self.module = event.name, model.modules[event.name]
@@ -42,8 +42,9 @@ class Call:
 class Builder(Attention):
     """The entries of one layer, or of the part before or after the layers.
 
-    `values` are the arrays [T, W] by their names, in their order; `terms` the sums {name: {value:
-    factor}} of which some of them are made. `base`: the name of the layer, with a dot."""
+    values: the arrays [T, W] by their names, in the order in which they are made
+    terms: {name: {value: factor}}, for values that are sums: the terms of the sum
+    base: the name of the layer, with a dot"""
 
     def __init__(self, model, base, first):
         self.model, self.base = model, base  # model: a _model.Model
@@ -85,7 +86,7 @@ class Builder(Attention):
     # ---- one value ----
 
     def explain(self, target, of, what):
-        """Returns the name of the value; raises Unmatched."""
+        """Explains the value `target`, and returns its name. Raises Unmatched if no op makes it."""
         for way in (self.same, self.attention, self.sliced, self.summed, self.activated):
             name = way(target, of)
             if name:
@@ -113,7 +114,7 @@ class Builder(Attention):
             return None
         left = {n: float(f) for n, f in zip(base, factors) if abs(f) > 1e-5}
         parts = []
-        for name in reversed(list(self.terms)):  # an earlier sum stands for its terms
+        for name in reversed(list(self.terms)):  # an earlier sum replaces its terms
             own = self.terms[name]
             if len(own) > 1 and all(n in left for n in own):
                 ratio = {round(left[n] / f, 5) for n, f in own.items()}
@@ -147,7 +148,8 @@ class Builder(Attention):
         return None
 
     def slice(self, name, found, of, value=None, out=None):
-        """Writes a slice of a value, unless it exists, and returns its name."""
+        """Writes the entry of a slice of a value, unless it exists. Returns the name of the
+        slice."""
         whole = self.values[name]
         if found["first"] == 0 and found["width"] == whole.shape[1]:
             return name
@@ -165,7 +167,8 @@ class Builder(Attention):
         return self.op(of, "slice", [name], self.add(value, out or name + "_part"), **attr)
 
     def halves(self, width):
-        """Yields the slices of values of twice a width: first and second half, even and odd."""
+        """Yields slices of values that are twice as wide: first and second half, even and odd
+        columns."""
         for name in reversed(list(self.values)):
             if self.values[name].shape[1] == 2 * width:
                 parts = [
@@ -223,7 +226,7 @@ class Builder(Attention):
         if call.x is None or call.y is None or off(call.x, call.y) == 0:
             return
         act = None if call.weight else act_of(call.y, call.x)
-        if act:  # a function: the value after it is explained by its op
+        if act:  # the module is a function; the next value is explained by its op
             self.model.functions[call.kind] = (event.name, act)
             return
         self.show(event.name)
@@ -296,8 +299,9 @@ class Builder(Attention):
     # ---- a span of events ----
 
     def walk(self, events, skip=(), ends=None):
-        """Writes the entries for the leaf modules of a span of events. skip: names of modules that
-        are not looked into; ends: {module: function of its last event}."""
+        """Writes the entries for the modules without modules inside, in a range of events. skip:
+        names of modules whose inner modules are ignored; ends: {module: function to call with its
+        last event}."""
         for event in events:
             if event.kind == "leave" and event.name in (ends or {}):
                 self.tried(event, ends[event.name])
@@ -310,8 +314,8 @@ class Builder(Attention):
                 self.tried(event, self.leaf)
 
     def tried(self, event, function):
-        """Calls the function for an event. If the event has no op, stores why, and goes on with the
-        value that the module has made."""
+        """Calls the function for an event. If no op explains the event, stores the reason, and
+        continues with the value that the module has made."""
         try:
             function(event)
         except Unmatched as e:
@@ -336,7 +340,7 @@ class Builder(Attention):
                 entry["in"] = [name if x == last else x for x in entry["in"]]
 
     def grouped(self):
-        """Returns the entries, with Linears of the same input and the same parent in a row."""
+        """Returns the entries. Linears with one input and one parent are next to each other."""
         entries = list(self.entries)
         for i, entry in enumerate(entries):
             if entry.get("op") != "linear":

@@ -1,4 +1,4 @@
-"""_library.py - include/oneshot.h in ctypes."""
+"""_library.py - calls the functions of include/oneshot.h with ctypes."""
 import ctypes
 import os
 
@@ -58,7 +58,7 @@ def _text(value):
 
 
 def _bytes(name, value):
-    """Encodes a text for C, which reads it up to its first NUL."""
+    """Encodes a text for C. Refuses a NUL, because C would read the text only up to it."""
     encoded = os.fsencode(value)
     if b"\0" in encoded:
         raise ValueError("%s: a NUL at byte %d of %r, want text without one" % (name, encoded.index(b"\0"), value))

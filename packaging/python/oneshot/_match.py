@@ -1,10 +1,10 @@
-"""_match.py - matches arrays and leaf modules to the ops of templates, by numbers."""
+"""_match.py - finds ops of templates that compute given arrays, or the outputs of given modules."""
 
 import math
 
 import numpy
 
-EXACT, CLOSE = 2e-6, 2e-5  # largest differences, as shares of the largest value
+EXACT, CLOSE = 2e-6, 2e-5  # largest differences, relative to the largest value
 
 _erf = numpy.vectorize(math.erf, otypes=[float])
 
@@ -28,14 +28,14 @@ GATED = ("silu", "gelu", "gelu_pytorch_tanh")  # activations of the op glu
 
 
 def off(a, b):
-    """Returns the largest difference of two arrays, as a share of the largest |b|."""
+    """Returns the largest difference of two arrays, divided by the largest |b|."""
     if a.shape != b.shape:
         return math.inf
     return float(numpy.abs(a - b).max() / max(numpy.abs(b).max(), 1e-30))
 
 
 def rows(array, n):
-    """Returns a value as [n tokens, width], or None if no dimension has the tokens."""
+    """Returns a value as an array [n, width] for n tokens, or None if no dimension is n."""
     shape = array.shape
     if array.ndim == 4 and shape[0] == 1 and shape[2] == n and shape[1] != n:
         return array[0].transpose(1, 0, 2).reshape(n, -1)
@@ -66,7 +66,7 @@ def columns(target, value):
 
 
 def act_of(target, value):
-    """Returns the name of the activation that makes `target` of `value`, or None."""
+    """Returns the name of the activation f with f(value) = target, or None."""
     return next((name for name, f in ACTS.items() if off(f(value), target) < CLOSE), None)
 
 
@@ -115,7 +115,7 @@ class Norm:
 
 
 def linear_off(x, y, weight, bias):
-    """Returns how far y is from x W^T + b, as a share of the largest |y|."""
+    """Returns the largest difference of y and x W^T + b, divided by the largest |y|."""
     if weight.ndim != 2 or x.shape[1] != weight.shape[1] or y.shape[1] != weight.shape[0]:
         return math.inf
     return off(x @ weight.T + (0 if bias is None else bias), y)
@@ -136,7 +136,7 @@ def rotate(x, angles, interleaved):
 
 
 def angles_of(cosine, sine):
-    """Returns the angles [T, R / 2] of the cosines and sines of a rotary module."""
+    """Returns the angles [T, R / 2] that the cosines and sines of a rotary module stand for."""
     angle = numpy.arctan2(sine, cosine)
     n = angle.shape[1]
     if n % 2 == 0 and off(angle[:, : n // 2], angle[:, n // 2 :]) < 1e-9:
@@ -147,8 +147,9 @@ def angles_of(cosine, sine):
 
 
 def scores_fit(query, key, scores, caps):
-    """Returns (scale, cap) with scores = scale * q k^T, or cap tanh of it / cap, where the scores
-    are not masked; None if there is none. query [T, H, Dh], key [T, K, Dh], scores [H, T, T]."""
+    """Finds (scale, cap) for scores that are not masked: scores = s with s = scale * q k^T (cap 0),
+    or scores = cap * tanh(s / cap). Returns None if neither fits. query [T, H, Dh], key [T, K, Dh],
+    scores [H, T, T]."""
     n, n_heads = query.shape[:2]
     key = numpy.repeat(key, n_heads // key.shape[1], axis=1)
     product = numpy.einsum("thd,shd->hts", query, key)
@@ -167,8 +168,9 @@ def scores_fit(query, key, scores, caps):
 
 
 def value_columns(target, value, n_heads):
-    """Returns (head width, first, period, heads) of the values in `value` from which attention
-    makes `target`, or None: the first token sees only itself."""
+    """Finds the columns of `value` that are the values of attention with the output `target`. (The
+    first token sees only itself, so its output is its value.) Returns (head width, first column,
+    distance of two heads, number of heads), or None."""
     width = target.shape[1] // n_heads
     at = []
     for head in range(n_heads):

@@ -1,5 +1,5 @@
-"""_model.py - what the other modules ask of the small model: names of sizes and keys, angles of
-rope, tensors of the checkpoint."""
+"""_model.py - answers the questions of the other modules about the small model: names of sizes and
+keys, angles of rope, and tensors of the checkpoint."""
 
 import os
 
@@ -30,7 +30,8 @@ ACT_NAMES = {
 
 
 def flat(config, prefix=""):
-    """Returns the members of a configuration, those of objects with dots in their names."""
+    """Returns the members of a configuration in one dict. The name of a member of an object has a
+    dot."""
     out = {}
     for key, value in config.items():
         if isinstance(value, dict):
@@ -44,7 +45,7 @@ class Model:
     def __init__(self, small, trust):
         self.small, self.trace, self.modules = small, small.trace, small.trace.modules
         self.trust, self.n_tokens, self.made_keys = trust, TOKENS, {}
-        self.norms, self.functions = {}, {}  # {class: (name, what it computes)}
+        self.norms, self.functions = {}, {}  # {class: (name, formula)}
         self.config = flat(small.config.to_dict())
         numbers = {
             k: v
@@ -107,7 +108,7 @@ class Model:
             self._factors.append(factor)
 
     def rope_factor(self, angles):
-        """Returns the factor of scores that rope has (yarn); the op rope has it, too."""
+        """Returns the factor by which rope multiplies scores (yarn). The op rope does the same."""
         return (
             1.0
             if angles is None
@@ -165,12 +166,14 @@ class Model:
         return key
 
     def counted(self, n, parts):
-        """Returns a key with the number n whose name has one of the parts, or n."""
+        """Returns a key that has the value n and contains one of `parts`. Returns n if there is
+        none."""
         keys = [k for k, v in self.numbers.items() if v == n and any(p in k for p in parts)]
         return self.names.use(keys[0]) if keys else n
 
     def switch(self, part, value):
-        """Returns a key that is true or false as `value`, or the value."""
+        """Returns the only key that has the bool `value` and contains `part`. Returns `value` if
+        there is no such key."""
         keys = [k for k, v in self.config.items() if v is value and part in k]
         return self.names.use(keys[0]) if len(keys) == 1 else value
 
@@ -215,7 +218,7 @@ class Model:
     # ---- tensors and modules ----
 
     def stored(self, module, leaf, base):
-        """Returns the name of the module in the checkpoint if it differs from its own."""
+        """Returns the name that the module has in the checkpoint; None: the same name."""
         if module + "." + leaf in self.tensors:
             return None
         name = self.tensor_like(self.parameters(self.modules[module])[leaf])

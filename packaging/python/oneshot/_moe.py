@@ -1,5 +1,5 @@
-"""_moe.py - explains blocks of experts: which experts run for a token, with which weights, and what
-an expert computes."""
+"""_moe.py - explains blocks of experts: finds the experts of each token, their weights, and the ops
+of an expert."""
 
 import numpy
 
@@ -47,7 +47,7 @@ class Block:
 
 
 def find_blocks(model, base):
-    """Returns the blocks of a layer. base: its name with a dot."""
+    """Returns the blocks of experts of a layer. base: the name of the layer with a dot."""
     blocks = []
     for name, module in model.modules.items():
         if not name.startswith(base):
@@ -116,7 +116,7 @@ def explain_block(builder, block, event):
 
 
 def _gated_part(builder, block, name, factors):
-    """Writes the sigmoid gate of a value that is multiplied by a factor per token."""
+    """Explains the factors [T] of a value as the sigmoid of another value, and writes the entry."""
     if numpy.ptp(factors) < CLOSE:
         return  # a constant factor: the sum after it shows it
     for gate in list(builder.values):
@@ -129,8 +129,8 @@ def _gated_part(builder, block, name, factors):
 
 
 def explain_sum(builder, block, event):
-    """Explains the output of a block whose experts are one module: beside their sum, it may have a
-    value that is multiplied by a sigmoid."""
+    """Explains the output of a block whose experts are one module. The output is the sum of the
+    experts, or that sum plus a value that is multiplied by a sigmoid."""
     y = next(r for r in (rows(a, builder.model.n_tokens) for a in event.outputs) if r is not None)
     routed = builder.values.get("routed")
     if routed is None or off(routed, y) < CLOSE:
@@ -146,7 +146,8 @@ def explain_sum(builder, block, event):
 
 
 def _weights(y, made, others):
-    """Returns the weights [T, E] of experts, and the factors [T] of other values; None if y is no
+    """Explains y as a sum of the experts' outputs `made` and the values `others`. Returns the
+    weights [T, E] of the experts, and the factors [T] of each other value; (None, None) if y is no
     such sum."""
     parts = numpy.concatenate([made, numpy.stack(others)]) if others else made
     found = numpy.zeros((len(y), len(parts)))
@@ -257,7 +258,7 @@ def _expert(builder, block, source, x):
     inner.end(made[0], first, "y", first)
     builder.faults += inner.faults
     own = {e["out"] for e in inner.entries if "out" in e}
-    for entry in inner.entries:  # names of the expert hide no values around it
+    for entry in inner.entries:  # names inside the expert must differ from names outside
         if "of" in entry:
             entry["of"] = "" if entry["of"] == first else entry["of"]
         if "in" in entry:
@@ -267,7 +268,7 @@ def _expert(builder, block, source, x):
 
 
 def _stacked(builder, block, source, x):
-    """Explains experts whose weights are tensors of all experts: [E, 2F, D] or [E, D, 2F]."""
+    """Explains experts whose weights are in tensors for all experts: [E, 2F, D] or [E, D, 2F]."""
     model = builder.model
     own = {k: p for k, p in model.parameters(model.modules[block.experts]).items() if p.ndim == 3}
     width = x.shape[1]

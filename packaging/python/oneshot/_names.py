@@ -50,7 +50,7 @@ def evaluate(expression, value):
 
 
 def _split(text, signs):
-    """Yields the parts of a text between signs, with the sign before each."""
+    """Yields (part, sign) for each part of a text between signs. sign: the sign before the part."""
     part, sign = "", signs[0]
     for c in text:
         if c in signs:
@@ -62,8 +62,10 @@ def _split(text, signs):
 
 
 class Names:
-    """The names of one model: dims are {symbol: key or expression}; numbers are {key: value} of the
-    small model. `used` collects the keys that a template needs."""
+    """The names of one model.
+    dims: {symbol: key or expression}
+    numbers: {key: value} of the small model
+    used: collects the keys that the template needs"""
 
     def __init__(self, keys, numbers, changed=()):
         self.numbers, self.changed, self.used = numbers, set(changed), set()
@@ -100,7 +102,7 @@ class Names:
         for shape in preferred:
             if evaluate(shape, self.values.__getitem__) == n:
                 return shape
-        for key, value in self.numbers.items():  # shared experts are one MLP
+        for key, value in self.numbers.items():  # all shared experts together are one MLP
             if "shared" in key and value > 1 and n == value * self.values.get("Fe", 0):
                 return "Fe*%s" % self.use(key)
         if n in self.sizes:
@@ -129,7 +131,7 @@ class Names:
                 value = self.numbers[key]
                 if value > 0 and value != 1 and near(function(value)):
                     return text % self.use(key)
-        for key in order:  # a depth-scaled factor (MiniCPM)
+        for key in order:  # MiniCPM divides a factor by the square root of the number of layers
             value = self.numbers[key]
             if value > 0 and near(value / math.sqrt(self.values["L"])):
                 return "%s/sqrt(L)" % self.use(key)
@@ -137,8 +139,8 @@ class Names:
 
 
 def layer_rule(chosen, lists, numbers, raw):
-    """Returns (rank, row of "flags") for a row that is true for the chosen layers of a model, or
-    None. The lower the rank, the more config.json decides.
+    """Returns (rank, row of "flags") for a row that is true exactly for the chosen layers of a
+    model, or None. Rows with a low rank depend more on config.json, and are preferred.
 
     chosen: a bool for each layer; lists: {key: list with an item per layer}; numbers: {key: whole
     number}; raw: the keys that config.json has."""
@@ -167,7 +169,8 @@ def layer_rule(chosen, lists, numbers, raw):
 
 
 def _every(chosen, numbers):
-    """Returns {"every": n} if the layers that are not chosen are the multiples of n, from 1."""
+    """Returns {"every": n} if the layers that are not chosen are the multiples of n (the first
+    layer is 1)."""
     others = [i + 1 for i, yes in enumerate(chosen) if not yes]
     for n in range(2, len(chosen) + 1):
         if others == list(range(n, len(chosen) + 1, n)):
@@ -181,8 +184,8 @@ def _every(chosen, numbers):
 
 
 def window_rule(windows, size, lists, numbers):
-    """Returns "window" of a template. windows: the window of each layer, 0 for none; size: its
-    expression."""
+    """Returns "window" of a template. windows: the window of each layer, 0 for none; size: the
+    expression for the window."""
     slides = [w > 0 for w in windows]
     if all(slides):
         return {"size": size}
@@ -201,9 +204,12 @@ def window_rule(windows, size, lists, numbers):
 
 
 def join_kinds(kinds, rule_of, flags):
-    """Returns one list of entries for layers of several kinds. kinds: a list of entries per layer;
-    rule_of: a function of a list of bools, which returns (rank, name of a flag or row of a new one)
-    or None. New rows are added to `flags`. Returns None if no flags tell the kinds apart."""
+    """Joins the entries of layers of several kinds to one list. Returns None if no flags
+    distinguish the kinds. Adds new rows to `flags`.
+
+    kinds: a list of entries for each layer
+    rule_of: a function of a list of bools; it returns None, or (rank, name of a flag or a new
+    row)"""
     texts = [json.dumps(k, sort_keys=True) for k in kinds]
     if len(set(texts)) == 1:
         return kinds[0]
@@ -217,7 +223,7 @@ def join_kinds(kinds, rule_of, flags):
     for _, negated, _, row, chosen in sorted(found, key=lambda f: f[:3]):
         this = [k for k, yes in zip(kinds, chosen) if yes][0]
         rest = [k for k, yes in zip(kinds, chosen) if not yes]
-        # the layers of this kind may count as any other
+        # gives the chosen layers the entries of another kind, because "if" already separates them
         joined = join_kinds(
             [rest[0] if yes else k for k, yes in zip(kinds, chosen)], rule_of, flags
         )
@@ -235,7 +241,7 @@ def join_kinds(kinds, rule_of, flags):
 
 
 def _branch(flag, yes, no):
-    """Returns entries with an "if" around the entries in which two lists differ."""
+    """Joins two lists of entries. The entries that differ are inside an "if"."""
     begin = 0
     while begin < min(len(yes), len(no)) and yes[begin] == no[begin]:
         begin += 1

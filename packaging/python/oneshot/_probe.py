@@ -1,8 +1,8 @@
-"""_probe.py - compares a module with an op of liboneshot, by a model of this op alone:
+"""_probe.py - compares a module with an op of liboneshot. It makes a model that has only this op:
 
     input_ids -> embedding [W, W] -> op -> head (identity [W, W]) -> logits
 
-so that the logits are what the op makes of random rows."""
+The rows of the embedding are random, and the logits are the outputs of the op for these rows."""
 
 import json
 import os
@@ -62,10 +62,12 @@ def _graph(entry, width):
 
 
 def probe(check, home, entry, weights, call, defaults=None):
-    """Returns what `check` says about the op of a template entry, against a function of arrays.
+    """Compares the op of a template entry with the function `call`. Returns the result of `check`.
 
-    check: a function of the words of check-model, which returns exit code and text; entry: without
-    inputs and output; weights: {leaf: array}; call: what the module computes."""
+    check: runs check-model with given arguments, and returns exit code and text
+    entry: the template entry, without inputs and output
+    weights: {leaf: array}
+    call: the function of arrays that the module computes"""
     width = next(iter(weights.values())).size if weights else 64
     os.makedirs(os.path.join(home, "templates"), exist_ok=True)
     rows = numpy.random.default_rng(5).normal(size=(width, width)).astype(numpy.float32)
@@ -87,7 +89,7 @@ def probe(check, home, entry, weights, call, defaults=None):
 
 
 def probe_norm(check, home, norm, own, call):
-    """Compares a norm with the op that _match.Norm found. own: its parameters."""
+    """Compares a norm with the op that _match.Norm found. own: the parameters of the norm."""
     attr = {"eps": norm.eps}
     if norm.offset:
         attr["offset"] = norm.offset

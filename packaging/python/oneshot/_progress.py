@@ -1,5 +1,5 @@
-"""_progress.py - the bar of progress=True: tqdm's if tqdm is installed, in a notebook as a widget;
-otherwise a line of text on stderr."""
+"""_progress.py - shows the progress bar for progress=True. If tqdm is installed, the bar is tqdm's,
+in a notebook as a widget. Otherwise it is a line of text on stderr."""
 
 import sys
 import time
@@ -27,7 +27,8 @@ def seconds(n: float) -> str:
 
 
 def percent_of(p: Any) -> float:
-    """Returns the finished part of the job. Without p.fraction it is counted in subgraphs."""
+    """Returns the percentage of finished work. Without p.fraction, computes it from the number of
+    finished subgraphs."""
     if p.fraction is not None:
         return 100.0 * p.fraction
     part = 1.0 if p.finished else p.done / p.total if p.total else 0.0
@@ -39,7 +40,7 @@ class Bar:
 
     def __init__(self, stream: Any = None) -> None:
         self._stream = stream or sys.stderr
-        self._live = self._stream.isatty() or "ipykernel" in sys.modules  # in both, \r goes back
+        self._live = self._stream.isatty() or "ipykernel" in sys.modules  # both understand \r
         self._tqdm = make_tqdm() if stream is None else None
         self._shown, self._width, self._percent = 0.0, 0, 0.0
 

@@ -1,9 +1,9 @@
-"""_recipe.py - a caller's recipe or rows as a file for liboneshot, and the caller's name of each of
-its lines, for messages.
+"""_recipe.py - writes a caller's recipe or rows to a file for liboneshot. For messages, it knows
+the caller's name for each line of the file.
 
 A recipe is text, dicts, or objects with model_dump(), such as LLM Compressor's modifiers. Objects
-are read without an import of LLM Compressor. The file that is written has stages, as LLM
-Compressor's own files have.
+are read without an import of LLM Compressor. The file has stages, like the files that LLM
+Compressor writes.
 """
 
 import enum
@@ -22,7 +22,8 @@ INDENT = 4
 
 
 class Written:
-    """A file that the library reads. label() names a position of it as the caller does."""
+    """A file that was written for the library. label(line, column) returns the caller's name for a
+    position in the file."""
 
     def __init__(
         self, path: str, text: str, label: Callable[[Optional[int], Optional[int]], str]
@@ -33,14 +34,14 @@ class Written:
 
 
 class Shown:
-    """Translates messages of the library: positions in written files to the caller's names, flags
-    of the program to arguments."""
+    """Translates messages of the library. Positions in written files become the caller's names, and
+    flags of the program become arguments."""
 
     def __init__(self) -> None:
         self.files: List[Written] = []
 
     def add(self, file: Any) -> Any:
-        """Returns the path of a written file, and another value as it is."""
+        """Returns the path of `file` if it is a Written. Returns any other value unchanged."""
         if isinstance(file, Written):
             self.files.append(file)
             return file.path
@@ -67,7 +68,8 @@ def argument(flag: Optional[str]) -> str:
 
 
 class Lines:
-    """JSON with one key, or one item of a list, on each line; labels[n - 1] names line n."""
+    """JSON text with one key, or one item of a list, on each line. labels[n - 1] is the caller's
+    name for line n."""
 
     def __init__(self) -> None:
         self.texts: List[str] = []
@@ -76,7 +78,8 @@ class Lines:
     def put(
         self, value: Any, label: str, dotted: bool = False, head: str = "", tail: str = ""
     ) -> None:
-        """dotted: the label of a key is .key, for the fields of an object."""
+        """Adds a value. If `dotted` is true, the label of a key is .key, as for fields of an
+        object."""
         indent = " " * (len(head) - len(head.lstrip(" ")))
         if is_object(value):
             value, dotted = fields(value, label), True
@@ -131,8 +134,8 @@ def is_scalar(value: Any) -> bool:
 
 
 def quoted(text: str) -> str:
-    """Returns the text in double quotes that JSON and YAML both read; a code point beyond 16 bits
-    stays as it is, since YAML has no pairs of surrogates."""
+    """Returns the text in double quotes, in a form that JSON and YAML both read. A code point above
+    0xFFFF is not escaped, because YAML has no pairs of surrogates."""
     return re.sub(
         "[\x7f-\x9f\u2028\u2029\ufeff]",
         lambda m: "\\u%04x" % ord(m[0]),
@@ -166,9 +169,10 @@ def is_writable(value: Any) -> bool:
 
 
 def fields(value: Any, label: str) -> Dict[str, Any]:
-    """Returns the fields of an object. Fields whose names end in _ are LLM Compressor's state of a
-    run. A default that is a sentinel is left out, also if the dump has a string for it: LLM
-    Compressor tells a default order `static` from the same order in a recipe."""
+    """Returns the fields of an object that belong into a recipe. Leaves out fields whose names end
+    in _, which are state of a run, and fields whose default is a sentinel, even if the dump has a
+    string for it. (With a sentinel, LLM Compressor distinguishes the default actorder `static` from
+    `static` in a recipe.)"""
     known = getattr(type(value), "model_fields", {})
     found = {}
     for key, item in value.model_dump().items():

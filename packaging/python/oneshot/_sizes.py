@@ -1,10 +1,10 @@
-"""_sizes.py - checks the sizes of a template against those of the user's model. Plain Python."""
+"""_sizes.py - compares the sizes of a template with those of the user's model. Plain Python."""
 
 from ._names import evaluate
 
 
 def _entries(entries, prefix):
-    """Yields (name, entry) of all entries, and of those inside of others."""
+    """Yields (name, entry) for all entries, also for entries inside other entries."""
     for entry in entries:
         if "name" in entry:
             yield prefix + entry["name"], entry
@@ -31,9 +31,8 @@ def values_of(template, config):
 
 
 def stored_shape(name, entry, shapes, base):
-    """Returns the shape of the weight of an entry in the model; None: it has another name there. Of
-    a tensor with the rows of gate and up, or with other rows, the returned shape has the number of
-    columns, and None as the number of rows."""
+    """Returns the shape of an entry's weight in the model; None: the weight has another name there.
+    If the tensor also has other rows, such as those of gate and up, the number of rows is None."""
     part = entry.get("part")
     if not part:
         return shapes.get(name.replace("{e}", "0") + ".weight")
@@ -46,7 +45,7 @@ def stored_shape(name, entry, shapes, base):
 
 
 def wrong_sizes(template, config, shapes):
-    """Returns texts on weights whose size in the model is not that of the template.
+    """Returns texts about weights whose sizes in the model and in the template differ.
 
     shapes: {name of a parameter: list}."""
     value, wrong = values_of(template, config), []

@@ -1,9 +1,10 @@
-"""_small.py - the config.json of a small model with the structure of a large one. Plain Python."""
+"""_small.py - makes the config.json of a small model with the structure of a large one. Plain
+Python."""
 
 import copy
 
-# Names of sizes in the config.json of many families, and the small values. All products that a
-# weight can have as a size differ, so that the size of a weight has one meaning.
+# For each symbol: the keys of config.json in many families, and the size in the small model. All
+# products that can be the size of a weight differ, so each size has only one meaning.
 SIZES = {
     "D": (("hidden_size", "n_embd", "d_model", "dim"), 130),
     "F": (("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"), 88),
@@ -34,13 +35,14 @@ LIMITS = {
     "num_shared_experts": 3,
     "moe_num_shared_experts": 3,
 }
-TOKENS = 23  # the length of the traced sample, which no size equals
+TOKENS = 23  # number of tokens of the traced sample; no size of the model equals it
 MOST_LAYERS = 12
 FACTORS = ("multiplier", "logit_scale", "logits_scaling", "scaling_factor", "scale_emb")
 
 
 def size_keys(known):
-    """Returns {symbol: key} for the sizes that a configuration has; known: its keys."""
+    """Returns {symbol: key} for the sizes in a configuration. known: the keys of the
+    configuration."""
     found = {}
     for symbol, (names, _) in SIZES.items():
         for name in names:
@@ -51,8 +53,8 @@ def size_keys(known):
 
 
 def layers_needed(full, n_layers):
-    """Returns the number of first layers that have every kind of layer which the lists of the
-    configuration tell apart."""
+    """Returns the smallest n such that the first n layers have all kinds of layers. Kinds differ in
+    the lists of the configuration."""
     lists = [v for v in full.values() if isinstance(v, list) and len(v) == n_layers]
     lists = [v for v in lists if all(isinstance(x, (str, int, bool)) for x in v)]
     kinds = list(zip(*lists))
@@ -69,7 +71,8 @@ def layers_needed(full, n_layers):
 
 
 def _shorten(value, full, small):
-    """Returns lists per layer and per rotated element, cut to the small model."""
+    """Returns a value of the configuration for the small model: lists with an item per layer, or
+    per rotated element, are cut."""
     if isinstance(value, dict):
         return {k: _shorten(v, full, small) for k, v in value.items()}
     if isinstance(value, list) and len(value) == full["L"]:
@@ -80,7 +83,7 @@ def _shorten(value, full, small):
 
 
 def rotated_share(full):
-    """Returns the share of a head that rope rotates, by the configuration."""
+    """Returns the fraction of a head that rope rotates, according to the configuration."""
     for of in (full, full.get("rope_parameters") or {}, full.get("rope_scaling") or {}):
         if isinstance(of, dict) and isinstance(of.get("partial_rotary_factor"), (int, float)):
             return of["partial_rotary_factor"]
@@ -90,8 +93,10 @@ def rotated_share(full):
 def make_small(raw, full, perturbed=True):
     """Returns the config.json of the small model, the keys {symbol: key} and the changed keys.
 
-    raw: the config.json of the user; full: the same with all defaults of its class; perturbed:
-    factors of 1 and epsilons get values that no other key has, so that they can be found."""
+    raw: the user's config.json
+    full: the same with all defaults of its class
+    perturbed: if true, factors and epsilons get values that no other key has, so that they can be
+        found in the trace"""
     keys, small = size_keys(full), copy.deepcopy(raw)
     n_layers = full[keys["L"]] if "L" in keys else 0
     values = {symbol: SIZES[symbol][1] for symbol in keys}

@@ -1,5 +1,5 @@
 """_trace.py - makes a small random model of a configuration with torch and transformers, runs one
-sample, and records the values at the borders of its modules."""
+sample, and records the inputs and outputs of its modules."""
 
 import contextlib
 import json
@@ -43,7 +43,7 @@ def _arrays(value):
 
 
 def _fused_scores(query, key, _value, attn_mask=None, dropout_p=0.0, is_causal=False, **more):
-    """Returns the scores that scaled_dot_product_attention gives to its softmax."""
+    """Returns the scores that scaled_dot_product_attention computes before its softmax."""
     key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
     scale = more.get("scale") or query.shape[-1] ** -0.5
     scores = query @ key.transpose(-1, -2) * scale
@@ -73,8 +73,8 @@ class _Softmax(torch.overrides.TorchFunctionMode):
 
 
 class Trace:
-    """The modules of a model, and the events of one forward pass in their order: `enter` and
-    `leave` of each module. prefix: the name of the model in a larger one."""
+    """The modules of a model, and the events of one forward pass: `enter` and `leave` of each
+    module, in order. prefix: the name of the model inside a larger model."""
 
     def __init__(self, model, call, prefix=""):
         named = {
@@ -117,7 +117,7 @@ def events_of(module, name, array):
 
 
 def load_config(directory, trust):
-    """Returns config.json as it is, and the configuration of transformers."""
+    """Returns the members of config.json, and the configuration object of transformers."""
     raw = json.loads(open(os.path.join(directory, "config.json"), encoding="utf-8").read())
     return raw, transformers.AutoConfig.from_pretrained(directory, trust_remote_code=trust)
 
@@ -138,7 +138,7 @@ def meta_shapes(config, trust):
 
 
 def _randomize(model):
-    """Gives all weights values that show each of them in the logits."""
+    """Gives all weights values with which each weight has an effect on the logits."""
     torch.manual_seed(SEED)
     with torch.no_grad():
         for name, p in list(model.named_parameters()) + [
@@ -151,7 +151,8 @@ def _randomize(model):
 
 
 class Small:
-    """The small model of a directory's config.json, saved in `home`, with its trace."""
+    """The small model for the config.json of a directory. It is saved in `home`, and has a
+    trace."""
 
     def __init__(self, directory, home, trust, perturbed=True):
         self.raw, full = load_config(directory, trust)
@@ -193,8 +194,8 @@ class Small:
         return getattr(self.config, key, None)
 
     def default(self, key, given):
-        """Returns the value of the key if config.json lacks it (given: False), or has null (True).
-        Returns None if the class refuses that."""
+        """Returns the value that the configuration class uses for a key if config.json lacks the
+        key (given: False) or has null (given: True). Returns None if the class refuses this."""
         first, *rest = key.split(".")
         members = {
             k: v

@@ -2,10 +2,10 @@
 
     python -m oneshot.template MODEL_DIR --output templates/mine.json
 
-Needs torch and transformers. A small model with random weights is made from config.json, and one
-sample runs through it. Each value is explained by an op of oneshot and by earlier values, and each
-constant by a key of config.json. The template is proven when `oneshot check-model` computes the
-logits of transformers with it. What has no op is listed."""
+Needs torch and transformers. The program makes a small model with random weights from config.json,
+and runs one sample through it. It explains each value by an op of oneshot and earlier values, and
+each constant by a key of config.json. The template is proven if `oneshot check-model` computes the
+same logits with it as transformers. Parts of the model that have no op are listed."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-# Largest accepted difference of logits, as a share of the largest |logit|.
+# Largest accepted difference of logits, divided by the largest |logit|.
 LIMIT = 5e-6
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "oneshot")
 
@@ -65,7 +65,7 @@ def architecture_of(directory):
 
 
 def needed():
-    """Imports the modules that need torch; a missing package is a message."""
+    """Imports the packages that this program needs. If one is missing, exits with a message."""
     for name in ("numpy", "torch", "transformers", "safetensors"):
         try:
             __import__(name)
@@ -94,7 +94,8 @@ def logits_off(text):
 
 
 class Proof:
-    """The comparison of logits: whether they agree, and the words of check-model."""
+    """The result of a comparison of logits: if they agree (`holds`), and the text of
+    check-model."""
 
     def __init__(self, program, small, text):
         file = os.path.join(small.home, "logits.safetensors-of-transformers")
@@ -123,8 +124,8 @@ def attempt(a, architecture, home, perturbed):
 
 
 def sizes(a, template):
-    """Returns texts on weights of the user's model that have other sizes than in the template. The
-    model has no memory for weights."""
+    """Returns texts about weights whose sizes in the user's model and in the template differ. The
+    model is made without memory for its weights."""
     from ._model import flat
     from ._sizes import wrong_sizes
     from ._trace import load_config, meta_shapes
@@ -176,7 +177,7 @@ def probes(a, model, home):
 
 
 def report(architecture, result, proof, wrong):
-    """Prints what has no op and the result of the proof, and returns the exit code."""
+    """Prints the parts that have no op and the result of the proof. Returns the exit code."""
     for text in [*dict.fromkeys(re.sub(r"\.\d+\b", ".N", f) for f in result.faults), *wrong[:8]]:
         tell("no op: " + text if text not in wrong else "wrong size: " + text)
     if not proof.holds:

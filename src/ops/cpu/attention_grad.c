@@ -234,7 +234,8 @@ osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) j.longest = seq[s].n > j.longest ? seq[s].n : j.longest;
     j.seq = seq;
-    if (a->rough && osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]) && osh_pairs_take(a->in[2]))
+    if (a->rough && osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]) &&
+        osh_pairs_take(a->in[2]))
         OSH_TRY(osh_pairs_attention_grad(cx, a, seq, n_seqs, j.longest));
     else OSH_TRY(attention_grad_by_blas(cx, &j, n_seqs));
 done:

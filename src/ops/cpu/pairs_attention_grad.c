@@ -28,7 +28,7 @@ typedef struct grad_head {
     float *s, *dp;           // products of a band, [BAND, L]
     float *slope;            // derivatives of the scores of one row, [L]
     float *dq;               // [BAND, D]
-    uint16_t *p, *ds, *dy;   // of a tile: p and ds [QUERIES, L], dy [QUERIES, Dh]
+    uint16_t *p, *ds, *dy;   // values of a tile: p and ds [QUERIES, L], dy [QUERIES, Dh]
     uint32_t *panels;        // p or ds of a tile: k-dimension QUERIES, [L] columns
     uint32_t *turned;        // q or dy of a tile before it is transposed: like q_t
     uint32_t *q_t, *dy_t;    // transposed q and dy of a tile in blocks of 16 rows, [D, QUERIES]

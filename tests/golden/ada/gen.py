@@ -1,15 +1,18 @@
-"""gen.py - AdaRound, AdaQuant and AutoRound of src/solver/ada.h in PyTorch, by autograd on the
-inputs themselves; torch.optim.Adam takes the steps of the first two.
+"""gen.py - runs AdaRound, AdaQuant and AutoRound (src/solver/ada.h) in PyTorch, with autograd on
+the inputs. AdaRound and AdaQuant use torch.optim.Adam.
 
-curves.json has for each case its parameters, the loss at every tenth step before the step, and the
-losses of rounding to nearest and of the final codes, all relative to that of the unrounded weight.
-codes.bin has the codes, one byte each, case after case. Weights and inputs come from rules that
-test_ada.c has, too:
+curves.json has, for each case, its parameters, the loss before every tenth step, the loss of
+rounding to nearest, and the loss of the final codes. The loss of the unrounded weight is subtracted
+from each loss. codes.bin has the codes, one byte each, case after case.
 
-    w[o, i] = u u' / 4 of two uniform numbers in [-1, 1), rounded to the dtype
-    x[t, i] = (c[t] m[i] + e[t, i]) / 32, x0 = x + d[t, i] / 32, whole numbers: sums over them are
-              exact in f32; c, e in [-15, 15], m in [0, 3], d in [-4, 4], or 0 if both inputs are
-              the same
+Weights and inputs follow these rules, which test_ada.c has, too:
+
+    w[o, i]  = u u' / 4         u, u' uniform in [-1, 1); rounded to the dtype
+    x[t, i]  = (c[t] m[i] + e[t, i]) / 32
+    x0[t, i] = x[t, i] + d[t, i] / 32
+
+c and e are whole numbers in [-15, 15], m in [0, 3], and d in [-4, 4]; d is 0 if both inputs are the
+same. So sums over the inputs are exact in f32.
 
 Run: python gen.py (torch, numpy)."""
 import json
@@ -25,8 +28,9 @@ from rng import rng_sym, rng_u64  # noqa: E402
 
 SEED, T, PERIOD = 20261123, 256, 10
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
-# kind, O, I, group (0: the row), bits, zero points, dtype, other inputs, steps, rates, share of x
-# (else x0), float codes with this kind of scales ("": integers)
+# A case has: kind, O, I, group size (0: one group per row), bits, zero points or not, dtype, x0
+# differs from x or not, steps, learning rates, the fraction of elements taken from x (the others
+# are from x0), and, for float codes, the kind of their scales.
 CASES = {
     "round": ("round", 72, 64, 32, 4, False, "F32", True, 300, 0.1, 0),
     "round_channel_zeros_shift": ("round", 40, 44, 0, 3, True, "F32", True, 300, 0.1, 0),
@@ -61,7 +65,7 @@ def inputs(stream, columns, shift):
 
 
 class Grid:
-    """The values that codes mean: whole numbers, E2M1 (4 bits) or E4M3 (8 bits)."""
+    """The values of codes: whole numbers, E2M1 (4 bits) or E4M3 (8 bits)."""
     def __init__(self, bits, floats):
         self.floats, self.digits, self.least = floats, 2 if bits == 4 else 4, -1 if bits == 4 else -9
         self.hi = (6 if bits == 4 else 448) if floats else (1 << bits - 1) - 1
@@ -73,14 +77,14 @@ class Grid:
         e = torch.where(x == 0, -99, torch.frexp(x).exponent) - self.digits
         return torch.ldexp(torch.ones_like(x), e.clamp(min=self.least))
 
-    def near(self, x):  # rounds x; its gradient is that of x itself
+    def near(self, x):  # rounds x; the gradient is that of x without rounding
         s = self.step(x.detach())
         return ((x / s).round() * s).detach() + (x - x.detach())
 
     def floor(self, x):
         return (x / self.step(x)).floor() * self.step(x)
 
-    def code_value(self, x, z):  # floats are clipped before they are rounded, integers after it
+    def code_value(self, x, z):  # clips floats before rounding, and integers after rounding
         return self.near(clip(x, self.lo, self.hi)) if self.floats else clip(self.near(x) + z, self.lo, self.hi)
 
     def codes(self, q):
@@ -92,13 +96,13 @@ class Grid:
         return (size + 8 * (q < 0)).to(torch.int8).numpy()
 
 
-def near_scale(s, kind):  # rounds a scale to one that can be stored; its gradient is that of s itself
+def near_scale(s, kind):  # rounds a scale to a value that can be stored
     if kind == "E4M3":
         return Grid(8, True).near((s * GLOBAL).clamp(2**-9, 448)) / GLOBAL
     return torch.exp2(torch.log2(s).floor()) if kind == "E8M0" else s
 
 
-def clip(x, lo, hi):  # like torch.clamp, but values equal to lo or hi have a gradient
+def clip(x, lo, hi):  # like torch.clamp, but the gradient at lo and hi is 1
     inside = ((x >= lo) & (x <= hi)).float()
     return x.detach().clamp(lo, hi) + (x - x.detach()) * inside
 
@@ -166,10 +170,11 @@ def rows_of(h, x, y):  # loss of each row
 
 
 def auto(x, y, w, s0, z0, n, grid, zeros, steps, rate, scale_rate):
-    """AutoRound: sign gradient descent; returns for each row the codes of its best step.
+    """Runs AutoRound (descent by the signs of gradients). Returns for each row the codes of its
+    best step.
 
-    zeros: true with zero points; "signed": no zero points, and signed scales; with float codes the
-    kind of the scales."""
+    zeros for integer codes: true: zero points; false: no zero points; "signed": no zero points, but
+    signed scales. zeros for float codes: the kind of the scales."""
     lo, hi = grid.lo, grid.hi
     wide = lambda t: t.repeat_interleave(n, 1)  # noqa: E731
     base, groups = rows_of(w, x, y), w.reshape(w.shape[0], -1, n)

@@ -1,7 +1,7 @@
 /* test_ada.c - compares AdaRound, AdaQuant and AutoRound with PyTorch (gen.py). PyTorch uses the
  * inputs and autograd; osh_ada uses sums over the inputs and formulas for gradients. Losses must
- * agree within 1 %, and 99 % of the codes must be equal. If a number is near a half, or its
- * gradient is near 0, the last bit of a sum decides the code (Adam also scales up tiny
+ * agree within 1 %, and 99 % of the codes must be equal. The last bit of a sum decides a code if
+ * the number is near the middle between two codes, or if its gradient is near 0 (Adam enlarges tiny
  * gradients). */
 #include "torture.h"
 
@@ -285,8 +285,8 @@ static void selective_rows_are_no_worse(void **state)
     }
     assert_true(worse > 0);
     problem_close(cx, &p), problem_close(cx, &q);
-    /* Learning that no longer improves the loss stops after two windows of steps; from then on the
-     * curve of losses is constant. */
+    /* Learning stops after two windows of steps in which the loss does not improve. The curve of
+     * losses is constant from then on. */
     run_changed(&p, cx, &g, "quant_weights", stops);
     for (int k = 7; k < 20; k++) assert_true(p.curve[k] == p.curve[6]);
     problem_close(cx, &p);
@@ -295,8 +295,7 @@ static void selective_rows_are_no_worse(void **state)
     osh_ctx_free(cx);
 }
 
-/* Weights that are required to be 0 stay 0, and the bytes do not depend on the number of
- * threads. */
+/* Weights that must stay 0 stay 0, and the bytes do not depend on the number of threads. */
 static void zeros_stay_and_threads_do_not_show(void **state)
 {
     static const char *const names[] = {"round_channel_zeros_shift", "quant_joint", "auto_zeros", "auto_nvfp4",

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""gen.py - LoRA adapters of PEFT for tiny models, each with the model that merge_and_unload of PEFT
-makes (expected.safetensors).
+"""gen.py - makes LoRA adapters of PEFT for tiny models. Each has the merged model that PEFT's
+merge_and_unload makes (expected.safetensors).
 
-    gen.py        writes the directories beside it and MANIFEST.json
+    gen.py        writes a directory for each adapter, and MANIFEST.json, beside gen.py
 
-Needs peft, torch and transformers. The elements of the adapters are multiples of 1/16, so every
-order of additions has the same sums, and the merged weights are equal bit for bit."""
+Needs peft, torch and transformers. The elements of the adapters are multiples of 1/16. So sums do
+not depend on the order of additions, and the merged weights are equal bit for bit."""
 import json
 import os
 import shutil

@@ -1,17 +1,18 @@
-"""gen.py - factors that LLM Compressor's AWQModifier finds, for inputs and weights that both
-languages make from a counter RNG. The parent module of the two Linears returns both outputs side by
-side, so that its loss is the sum of theirs.
+"""gen.py - writes the factors that LLM Compressor's AWQModifier finds. This script and test_awq.c
+make the same inputs and weights from a counter RNG. The parent module of the two Linears returns
+both outputs side by side, so that its loss is the sum of the losses of the Linears.
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
-torch)
+                          torch)
 
-factors.safetensors  <case>: F32 [N], the best factors cases.json           <case>: dtype, scheme,
-duo (true, false, both), n_grid, stream, ratio (the best),
-                     margin (the second best loss over the best); N is 64, T is 96 tokens, Linears
-                     of 32 and 16 rows
+factors.safetensors  <case>: F32 [N], the best factors
+cases.json           <case>: dtype, scheme, duo (true, false, both), n_grid, stream, the best ratio,
+                     and margin, the second best loss divided by the best loss
+
+N is 64, T is 96 tokens, and the Linears have 32 and 16 rows. u, v and v' are uniform in [-1, 1):
 
     x[t, c]    = u[t, c] (1 + 15 v[c]^4)           rounded to the dtype
-    w_k[r, c]  = u[r, c] / (1 + 7 v'[c]^2)         rounded to the dtype; uniform numbers in [-1, 1)
+    w_k[r, c]  = u[r, c] / (1 + 7 v'[c]^2)         rounded to the dtype
 """
 import importlib.metadata
 import json

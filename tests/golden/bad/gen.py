@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""gen.py - writes safetensors files, each named after its only defect (ok_*: after an apparent
-defect).
+"""gen.py - writes damaged safetensors files, each named after its only defect. The files ok_* are
+valid, and are named after something that looks like a defect.
 
-Standard library only: the real library refuses to write most of these. Run in this directory.
+Uses only the standard library, because the safetensors library refuses to write most of the files.
+Run in this directory.
 """
 import json
 import struct
 
 
 def write(name, header, data=b"", length=None):
-    """header: dict, or the raw bytes; length: the value of the first eight bytes (default: the true
-    one)."""
+    """Writes a file. header: a dict, or raw bytes. length: the value of the first eight bytes; by
+    default the length of the header."""
     if not isinstance(header, bytes):
         header = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
         header += b" " * (-len(header) % 8)

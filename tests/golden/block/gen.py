@@ -1,14 +1,17 @@
-"""gen.py - AdaRound, AdaQuant and AutoRound of a whole decoder layer (src/learn/block.h) in
-PyTorch: transformers' layer, autograd, torch.optim.Adam. The layer is the first one of the tiny
-Llama of tests/golden/models in F32. The original layer reads embeddings; the quantized one reads
-these plus a sixteenth of a number of the counter RNG.
+"""gen.py - runs AdaRound, AdaQuant and AutoRound of a whole decoder layer (src/learn/block.h) in
+PyTorch, with the layer of transformers, autograd and torch.optim.Adam. The layer is the first layer
+of the tiny Llama of tests/golden/models in F32. The input of the original layer is the embeddings.
+To each element of the quantized layer's input, a sixteenth of a random number is added.
 
-curves.json has for each kind the loss of every step, before the step. codes.bin has all codes, one
-byte each: kind after kind, with the Linears in the order of the layer's nodes. "bias" is AdaQuant
-of the tiny Qwen2, whose q_proj, k_proj and v_proj have biases that learn, too: biases.bin has them.
-"drop" is AdaRound of the Llama with a drop_ratio: each step draws (src/ops/mix.c) which half of the
-elements of its input are the quantized layer's; the others are the original one's. "fp4" is
-AutoRound with codes of FP4 (E2M1) and scales in F32; its codes are in fp4.bin.
+curves.json has, for each kind, the loss before each step. codes.bin has all codes, one byte each:
+kind after kind, with the Linears in the order of the layer's nodes. Three cases are special:
+
+    bias   AdaQuant of the tiny Qwen2, which also learns the biases of q_proj, k_proj and v_proj;
+           biases.bin has the biases
+    drop   AdaRound with a drop_ratio: in each step, a random half of the elements of the input
+           (src/ops/mix.c) is from the quantized layer's input, the other half from the original
+           layer's input
+    fp4    AutoRound with codes of FP4 (E2M1) and scales in F32; fp4.bin has its codes
 
 Run: python gen.py (torch, transformers, numpy)."""
 import importlib.util
@@ -36,16 +39,16 @@ REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
 BIAS_RATE, SHARE = 1e-3, 0.5
 
 
-def near(x):  # rounds x; the gradient is that of x itself
+def near(x):  # rounds x; the gradient is that of x without rounding
     return x.round().detach() + (x - x.detach())
 
 
-def clip(x):  # values equal to an end of the range have a gradient
+def clip(x):  # like torch.clamp, but the gradient at both ends of the range is 1
     inside = ((x >= LO) & (x <= HI)).float()
     return x.detach().clamp(LO, HI) + (x - x.detach()) * inside
 
 
-def near_fp4(x):  # rounds x, clipped to [-6, 6], to E2M1; the gradient is that of x itself, 0 where it is clipped
+def near_fp4(x):  # clips x to [-6, 6] and rounds to E2M1; the gradient is that of the clipped x
     inside = (x.abs() <= 6).float()
     y = x.detach().clamp(-6, 6)
     step = torch.where(y.abs() < 2, 0.5, torch.where(y.abs() < 4, 1.0, 2.0))
@@ -133,7 +136,7 @@ class Codes:
         beta = TO + (FROM - TO) / 2 * (1 + np.cos(np.pi * (t - warm) / (STEPS - warm)))
         return REG * (1 - (2 * self.soft() - 1).abs().pow(beta)).sum()
 
-    def follow(self, t, rates):  # a step of AutoRound, by the signs of the gradients
+    def follow(self, t, rates):  # makes a step of AutoRound along the signs of the gradients
         part = (STEPS - t) / STEPS
         with torch.no_grad():
             self.v.sub_(part * rates[0] * self.v.grad.sign()).clamp_(-0.5, 0.5)
@@ -143,7 +146,7 @@ class Codes:
         self.v.grad = self.a.grad = self.b.grad = None
 
 
-def runner(model, layer):  # runs a sample with other weights than the layer's own
+def runner(model, layer):  # returns a function that runs a sample with given weights
     def run(x, weights):
         n = x.shape[0]
         mask = torch.full((n, n), -1e30).triu(1)[None, None]

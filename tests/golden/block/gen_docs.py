@@ -1,14 +1,17 @@
-"""gen_docs.py - AdaRound and AdaQuant of the layers of examples/docs-llama-3m in F32, as in gen.py:
-W4 in groups of 128, 40 steps with 4 of 16 samples of 64 tokens of its calibration text. A layer
-reads the outputs of the earlier layers with rounding to nearest, so that its problem does not
-depend on their learned codes. Its target is the original layer's output for the original's input.
+"""gen_docs.py - runs AdaRound and AdaQuant of the layers of examples/docs-llama-3m in F32, like
+gen.py: W4 in groups of 128, and 40 steps, each with 4 of 16 samples. A sample has 64 tokens of the
+model's calibration text. A layer reads the outputs of the earlier layers after rounding to nearest,
+so its problem does not depend on their learned codes. Its target is the output of the original
+layer for the original input.
 
 docs.json has the tokens, and the loss of every step of each kind and layer. docs.bin has the codes
-of every 64th row: layer by layer, kind after kind, two per byte, the first one low, each plus 8.
+of every 64th row: layer by layer, kind after kind. A byte has two codes, the first in the low bits,
+and each code is stored plus 8.
 
-Run: python gen_docs.py (torch, transformers, numpy). With the word chain a layer reads the outputs
-of the earlier layers with their learned codes, in F32 and in F64. It then prints the share of codes
-that are the same in both: a code that differs changes the inputs of all later layers."""
+Run: python gen_docs.py (torch, transformers, numpy). With the argument chain, a layer reads the
+outputs of the earlier layers with their learned codes, in F32 and in F64. The script then prints
+the percentage of codes that are the same in both. A code that differs changes the inputs of all
+later layers."""
 import importlib.util
 import json
 import pathlib
@@ -57,7 +60,7 @@ def nearest(layer):
     return out
 
 
-def layers(model, ids, kinds, chained):  # returns for each layer curves and codes, Linear by Linear
+def layers(model, ids, kinds, chained):  # returns curves, and codes Linear by Linear, of each layer
     x = x0 = [model.model.embed_tokens(torch.tensor(i)) for i in ids]
     for layer in model.model.layers:
         run = block.runner(model, layer)

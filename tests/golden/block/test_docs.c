@@ -1,6 +1,6 @@
 /* test_docs.c - compares AdaRound and AdaQuant of each layer of examples/docs-llama-3m in F32 with
- * PyTorch (gen_docs.py) from the same inputs: the losses of 40 steps must agree within 1 %, and 99
- * % of the codes of every 64th row must be equal. */
+ * PyTorch (gen_docs.py) for the same inputs. The losses of 40 steps must agree within 1 %. In every
+ * 64th row, 99 % of the codes must be equal. */
 #include "golden/models/tiny.h"
 #include "learn/block.h"
 #include "plain.h"

@@ -1,15 +1,14 @@
-"""gen.py - scales and zero points of keys and values that LLM Compressor finds for the small model
-in examples/, with four samples of 64 tokens, one per batch.
+"""gen.py - writes the scales and zero points of keys and values that LLM Compressor finds for the
+small model in examples/, with four samples of 64 tokens, one per batch.
 
 usage: python gen.py      (in an environment with llmcompressor, transformers, torch)
 
-scales.json  name of the recipe: its keys, and for each tensor its shape and values, a BF16 scale as
-bits.
-             tests/cli/kv_cache.sh runs the recipes and compares.
+scales.json has, for each recipe, its keys, and the shape and values of each tensor. BF16 scales are
+stored as bits. tests/cli/kv_cache.sh runs the recipes and compares the tensors.
 
 During calibration, LLM Compressor 0.14.0.1 removes the attention that observes queries, and writes
-a q_scale of uninitialized memory. The query scales here come from its observers, fed with the
-queries of the same samples.
+uninitialized memory as q_scale. So this script computes the query scales with LLM Compressor's
+observers from the queries of the same samples.
 """
 import importlib.metadata
 import json
@@ -41,7 +40,7 @@ RECIPES = {
 
 
 def query_scales(rows, args):
-    """Scales of each layer, observed sample by sample."""
+    """Returns the query scales of each layer, observed sample by sample."""
     model = AutoModelForCausalLM.from_pretrained(MODEL, dtype="auto")
     layers = [Observer.load_from_registry(args.observer, base_name="q", args=args) for _ in model.model.layers]
 
@@ -76,7 +75,7 @@ def main():
         for k, v in state.items():
             if not k.endswith(("k_scale", "v_scale", "q_scale", "k_zero_point", "v_zero_point", "q_zero_point")):
                 continue
-            # it is written, and no loader expects it
+            # LLM Compressor writes this tensor, but no loader expects it
             if k.endswith("zero_point") and "symmetric: true" in keys:
                 continue
             bits = v.view(torch.int16).int() & 0xffff if v.dtype == torch.bfloat16 else v.to(torch.int32)

@@ -1,9 +1,9 @@
-"""gen.py - texts that transformers renders, for test_chat_golden.c.
+"""gen.py - writes texts that transformers renders, for test_chat_golden.c.
 
 Run from the repository root in an environment with transformers. Reads templates/*.jinja, which use
-the features of the chat templates of these families, and conversations.jsonl. Writes families.json
-(template and row to text, or to a refusal), language.json (short templates with variables,
-or refusals) and MANIFEST.json. `strftime_now` gives 2024-07-26."""
+the features of the chat templates of these families, and conversations.jsonl. Writes three files:
+families.json has the text, or the refusal, of each row in each template; language.json has the same
+for short templates with variables; and MANIFEST.json. `strftime_now` gives 2024-07-26."""
 import datetime
 import json
 import os
@@ -25,11 +25,11 @@ class Frozen(datetime.datetime):
 
 
 chat_template_utils.datetime = Frozen
-TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}  # without unk_token, so that it is undefined
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}  # no unk_token
 
 
 def messages_of(row):
-    """The conversation of a row, in the shapes that docs/how-to/chat.md lists."""
+    """Returns the conversation of a row. The row has one of the formats in docs/how-to/chat.md."""
     def ask(*parts):
         return "\n".join(p for p in parts if p)
 

@@ -1,10 +1,10 @@
-"""gen.py - LLM Compressor's samples of the small model's calibration text, for
+"""gen.py - writes the samples that LLM Compressor makes of the small model's calibration text, for
 test_dataset_golden.c.
 
 Run from the repository root in an environment with llmcompressor. Writes rows.jsonl (24 rows of the
 calibration text), one wanted_<case>.json per case (a list of samples, each a list of ids) and
-MANIFEST.json. Batches are in file order: LLM Compressor's own samplers sort by length or shuffle
-without a seed, and are not compared here."""
+MANIFEST.json. Batches are in the order of the file. LLM Compressor's own samplers sort by length or
+shuffle without a seed, so they are not compared."""
 import json
 import os
 from importlib.metadata import version

@@ -1,5 +1,5 @@
-/* test_dataset_golden.c - compares the samples of the small model's calibration text with LLM
- * Compressor's (gen.py). */
+/* test_dataset_golden.c - compares the samples of the small model's calibration text with the
+ * samples that LLM Compressor makes (gen.py). */
 #include "data/dataset.h"
 #include "text/json.h"
 #include "unit/text_helpers.h"

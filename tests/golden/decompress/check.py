@@ -72,7 +72,8 @@ LEARNED = ["NVFP4A16", "MXFP4A16", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"]
 
 
 def cases():
-    """name -> (modifier, arguments); a JSON recipe is a YAML recipe."""
+    """Returns a dict from names to (modifier, arguments). The arguments are JSON, which is valid
+    YAML."""
     for method, names in (("QuantizationModifier", None), ("GPTQModifier", GPTQ)):
         short = "GPTQ " if names else "RTN "
         for s in PRESETS:

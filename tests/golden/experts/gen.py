@@ -1,18 +1,20 @@
-"""gen.py - codes and scales of GPTQ on a tiny Qwen3-MoE, layer by layer like LLM Compressor, with
-its own quantize_weight and its own experts. All experts see all tokens; a second file has experts
-that see the tokens that the router sends to them, like moe_calibrate_all_experts=False.
+"""gen.py - writes codes and scales of GPTQ on a tiny Qwen3-MoE. Works layer by layer like LLM
+Compressor, and uses LLM Compressor's quantize_weight and experts.
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
-torch, transformers)
+                          torch, transformers)
 
-codes.safetensors   <module>.codes U8, two codes plus 8 per byte, the first one low; <module>.scale
-F32;
-                    for every Linear but lm_head of the case qwen3_moe of tests/golden/models (its
-                    weights and tokens), in F32: 4 bits in groups of 8, symmetric, actorder static
-routed.safetensors  the same with experts that see their own tokens
+codes.safetensors   calibrates all experts with all tokens
+routed.safetensors  calibrates each expert with the tokens that the router sends to it, as
+                    moe_calibrate_all_experts=False does
 
-A layer's Hessians come from its original weights and from the inputs that the solved earlier layers
-make. Sums are in double, so that the algorithm is compared and not the order of a sum.
+Both files have, for every Linear except lm_head, <module>.scale (F32) and <module>.codes (U8). A
+byte has two codes, the first in the low bits, and each code is stored plus 8. The scheme is 4 bits
+in groups of 8, symmetric, with actorder static. Weights and tokens are those of the case qwen3_moe
+of tests/golden/models, in F32.
+
+The Hessians of a layer come from its original weights and from the inputs that the solved earlier
+layers make. Sums are in double, so that the order of a sum has no effect.
 """
 import contextlib
 import importlib.metadata
@@ -78,7 +80,7 @@ def run(all_experts):
 
             def add(_, args, name=name):
                 x = args[0].reshape(-1, args[0].shape[-1]).double()
-                assert x.shape[0] == length or not all_experts, (name, x.shape)  # experts, too, see every token
+                assert x.shape[0] == length or not all_experts, (name, x.shape)
                 seen[".experts." in name] |= x.shape[0] != length
                 hessians[name] = hessians.get(name, 0) + x.T @ x
             hooks.append(module.register_forward_pre_hook(add))

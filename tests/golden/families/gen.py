@@ -1,14 +1,15 @@
-"""gen.py - the module of transformers' own model to which each tensor of a tiny checkpoint belongs,
-for families without a template.
+"""gen.py - writes, for families without a template, the module of transformers' model to which each
+tensor of a tiny checkpoint belongs.
 
 usage: python gen.py      (in an environment with safetensors, torch, transformers)
 
-families.json   for each family: "config", the members of config.json that the program reads, and
-                "tensors": name in the file -> [class of the module that has the parameter, sizes]
+families.json has two members for each family: "config" has the members of config.json that the
+program reads; "tensors" maps the name of a tensor in the file to [class of the module that has the
+parameter, sizes].
 
-Every parameter is filled with its own number before the model is saved. The number in a file's
-tensor then tells from which parameter it was made, even if save_pretrained renames, splits or
-transposes it.
+Every parameter is filled with a number of its own before the model is saved. The number in a stored
+tensor then identifies its parameter, even if save_pretrained renames, splits or transposes the
+tensor.
 """
 import importlib.metadata
 import json

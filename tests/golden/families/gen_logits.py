@@ -1,5 +1,5 @@
-"""gen_logits.py - F32 logits of tiny random checkpoints of the families of scripts/tiny_families.py
-that tests/golden/models has no case for, by transformers with eager attention.
+"""gen_logits.py - computes F32 logits of tiny random checkpoints with transformers and eager
+attention, for the families of scripts/tiny_families.py without a case in tests/golden/models.
 
 usage: python gen_logits.py [FAMILY...]      (in an environment with numpy, safetensors, torch,
        transformers)

@@ -1,5 +1,5 @@
 /* test_logits.c - compares F32 logits of a tiny random checkpoint of each family in logits/ with
- * transformers (gen_logits.py): max |difference| must be at most 5e-6 of max |logit|. Keys with
+ * transformers (gen_logits.py). max |difference| must be at most 5e-6 times max |logit|. Keys with
  * default values are absent from each config.json, so the defaults of the templates are tested,
  * too. */
 #include "eval/decode.h"
@@ -9,8 +9,9 @@
 
 #define DIR_LOGITS OSH_SOURCE_DIR "/tests/golden/families/logits"
 
-/* Returns the largest difference between -log softmax(logits)[next token] and what eval computes
- * from the inputs and the weights of the head, which also tests a bias of the head. */
+/* Returns the largest difference between two NLLs of a token: -log softmax(logits)[next token], and
+ * the NLL that eval computes from the inputs and the weights of the head. This also tests a bias of
+ * the head. */
 static double nll_distance(fixture *x, const tiny_case *t, const float *logits, int64_t vocab)
 {
     osh_forward *f = NULL;                   // own
@@ -42,8 +43,8 @@ static double nll_distance(fixture *x, const tiny_case *t, const float *logits, 
     return worst;
 }
 
-/* Returns max |difference| of the logits of the first sample's last token: of those that generate
- * computes from `logits`. */
+/* Compares the logits of the first sample's last token that generate computes with `logits`.
+ * Returns max |difference|. */
 static double generate_distance(fixture *x, const tiny_case *t, const float *logits, int64_t vocab)
 {
     osh_forward *f = NULL; // own

@@ -1,11 +1,11 @@
-"""gen.py - greedy continuations of tiny random checkpoints, by transformers' generate (F32, eager
-attention).
+"""gen.py - writes greedy continuations of tiny random checkpoints by transformers' generate (F32,
+eager attention).
 
-The checkpoints are those of ../models: <case>.json has the config and the tensors, the counter RNG
-the weights. generate.json has for each case pairs of prompt ids and new ids. A prompt is taken only
-if at every step the two largest logits differ by more than 1e-4 of the largest |logit|, so that
-rounding cannot decide. Of several such prompts the one with the most different new tokens is taken.
-Some texts end with eos_token_id of config.json.
+The checkpoints are those of ../models: <case>.json has the config and the shapes of the tensors,
+and the weights come from the counter RNG. generate.json has, for each case, pairs of prompt ids and
+new ids. A prompt is used only if at every step the two largest logits differ by more than 1e-4
+times the largest |logit|, so that rounding cannot change the result. Of several such prompts, the
+prompt with the most different new tokens is used. Some texts end with eos_token_id of config.json.
 
 Run: python gen.py [CASE...] (torch, transformers, safetensors, numpy)
 """
@@ -31,15 +31,16 @@ spec.loader.exec_module(models)
 
 GAP = 1e-4
 TRIES = 12
-# tokens of a prompt, new tokens. The long ones cross windows (16), chunks (24), lengths at which
-# rope changes (32), and the short one is shorter than a convolution.
+# (tokens of the prompt, new tokens). The first pair crosses windows (16), chunks (24) and the
+# length at which rope changes (32). The second prompt is shorter than a convolution.
 LENGTHS = [(20, 24), (2, 12)]
 LONG = {"phi3_longrope": [(56, 24), (2, 12)]}  # the text crosses the length 64
-# Two faults of transformers' caches. Phi3 drops its cache where the frequencies of longrope change,
-# as its prepare_inputs_for_generation says; with this version's generate that code has no effect,
-# and keys keep the short frequencies. Mamba2's step of one token forgets time_step_limit.
+# Cases that run without a cache, because of two faults of transformers. Phi3 should drop its cache
+# when the frequencies of longrope change (prepare_inputs_for_generation). In this version that code
+# has no effect, so keys keep the short frequencies. Mamba2's step for one token ignores
+# time_step_limit.
 NO_CACHE = ("phi3_longrope", "mamba2_limit")
-SPECIAL = 45  # vision models: ids from here on stand for images
+SPECIAL = 45  # first id that stands for images, in vision models
 
 
 def eos_of(config):

@@ -1,5 +1,5 @@
 /* test_generate.c - compares greedy continuations of tiny random checkpoints of every family (F32)
- * with transformers' generate (gen.py): the new ids must be equal, on one thread and on three.
+ * with transformers' generate (gen.py). The new ids must be equal, on one thread and on three.
  * Compares decoded texts with the tokenizers library (decoders.py). Runs under each instruction set
  * (cmake/tests.cmake). */
 #include "golden/models/tiny.h"
@@ -21,7 +21,7 @@ static void answer_add(void *user, const char *text, size_t n)
     assert_ok(a->cx, osh_buf_append(a->cx, &a->text, text, n));
 }
 
-/* Returns the list of ids as the text of its JSON (own: osh_buf_deinit). */
+/* Returns the list of ids as JSON text (own; osh_buf_deinit frees it). */
 static osh_buf ids_text(osh_ctx *cx, const cJSON *ids)
 {
     osh_buf b;
@@ -95,8 +95,8 @@ static void test_ids_are_those_of_transformers(void **state)
     osh_ctx_free(three);
 }
 
-/* Decodes the ids one after the other, and compares the text. Each piece of text must have whole
- * characters. */
+/* Decodes the ids one after the other, and compares the whole text. The text of each call must
+ * consist of whole characters. */
 static void check_text(osh_ctx *cx, const char *name, const osh_tokenizer *t, const char *dir,
                        const cJSON *row)
 {

@@ -1,24 +1,24 @@
-"""gen.py - codes of LLM Compressor's quantize_weight for weights and Hessians that both languages
-make from a counter RNG.
+"""gen.py - writes the codes of LLM Compressor's quantize_weight. This script and
+test_gptq_golden.c make the same weights and Hessians from a counter RNG.
 
 usage: python gen.py      (in an environment with compressed-tensors 0.20 or later, llmcompressor,
-safetensors, torch)
+                          safetensors, torch)
 
-codes.safetensors  <case>.codes as stored (packed, FP8 bytes, or a byte with the bits of each FP4 or
-FP6
-                   code), <case>.scale, <case>.zero where asymmetric
-cases.json         <case>: shape, dtype, tokens, samples, dead, and the recipe for the same job in
-oneshot;
-                   changed_by_saving: number of codes that LLM Compressor's second quantization
-                   changes when it saves
+codes.safetensors  <case>.codes: as stored: packed integers, FP8 bytes, or one byte for each FP4 or
+                   FP6 code
+                   <case>.scale, and <case>.zero if the scheme is asymmetric
+cases.json         <case>: shape, dtype, tokens, samples, dead, the recipe for the same job in
+                   oneshot, and changed_by_saving, the number of codes that change when LLM
+                   Compressor saves, because it quantizes a second time
 
-    w[o, i] = u u' / 4 of two uniform numbers in [-1, 1), rounded to the dtype
-    x[t, i] = (c[t] m[i] + e[t, i]) g[i] b, whole numbers: X^T X is exact in f32 for any order of
-              its sums; c, e in [-15, 15], m in [0, 3], g in [1, 2], or 0 where the column is dead
-              (i mod 37 = 5), b = floor(sqrt(512 / tokens))
-    XX      = X^T X; the low 8 bits of each live diagonal element become i, after a step up: no two
-              columns tie
-    H       = 2 / samples XX with samples a power of two, exact too
+    w[o, i] = u u' / 4      u, u' uniform in [-1, 1); rounded to the dtype
+    x[t, i] = (c[t] m[i] + e[t, i]) g[i] b
+              c and e are whole numbers in [-15, 15], m in [0, 3], g in [1, 2]; g is 0 in dead
+              columns (i mod 37 = 5); b = floor(sqrt(512 / tokens))
+              So X^T X is exact in f32 for any order of its sums
+    XX      = X^T X, in which each live diagonal element is raised to the next multiple of 256, plus
+              i, so that no two are equal
+    H       = 2 / samples * XX, also exact, because `samples` is a power of two
 """
 import importlib.metadata
 import json
@@ -80,7 +80,7 @@ def ints(bits, strategy, symmetric=True, group=None):
     return dict(num_bits=bits, type="int", strategy=strategy, symmetric=symmetric, group_size=group)
 
 
-# name: (O, I, dtype, tokens, dead, weights, actorder, modifier's own arguments)
+# name: (O, I, dtype, tokens, dead, weights, actorder, other arguments of the modifier)
 CASES = {
     "g64_sym_static": (48, 256, "BF16", 512, False, ints(4, "group", True, 64), "static", {}),
     "g64_asym_none": (40, 256, "BF16", 512, False, ints(4, "group", False, 64), None, {}),

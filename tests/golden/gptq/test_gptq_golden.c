@@ -1,23 +1,27 @@
 /* test_gptq_golden.c - compares GPTQModifier with LLM Compressor's quantize_weight for the same
  * weight and Hessian, on the CPU and on a GPU, under each instruction set (cmake/tests.cmake).
  *
- * Scales and zero points must have the same bytes. Codes may differ if rounding errors decide them.
- * With u = 2^-24, a Cholesky factorization in f32 is exact for some H + E with |E| near u |H|. So
- * the number that is rounded to a code has an error of about kappa u steps (kappa: the condition
- * number of the damped H). The code flips if the number is that close to a tie, which happens to a
- * share of 2 kappa u of the codes. A flip changes the later numbers of its row and causes about one
- * more flip. Therefore a share of 4 kappa u of the codes may differ, and one more code in a
- * thousand. For
- * Hessians of many tokens this is almost 0. For one token (one_token_int7: rank 1 and the damping)
- * kappa is 26,000, and 0.7 % are allowed.
+ * Scales and zero points must have the same bytes. A code may differ if rounding errors decide it:
  *
- * At a tie both codes have the same loss in GPTQ's objective, tr(dW (H + damping) dW^T) = sum of
- * e^2 / U[i][i]^2 over the codes. So the objective must be at most 0.1 % above the reference's if
- * no code flips. After a flip the errors e of the row are new random numbers: their I squares have
- * a sum whose standard deviation is 0.9 / sqrt(I) of its mean. If r of O rows have a flip, the
- * relative difference is 0.9 sqrt(2 r / I) / O; three times that is allowed. Without damping this
- * is not true: with rank 1 a row has only one square. Weights and Hessians are those of gen.py.
- * Prints the differences. */
+ *   kappa   condition number of the damped H
+ *   u       2^-24, the rounding error of f32
+ *
+ * A Cholesky factorization in f32 is exact for some H + E with |E| near u |H|. So the number that
+ * is rounded to a code has an error of about kappa u, in units of the distance between two codes.
+ * If the number is that close to a tie, the code flips. This happens to a fraction of 2 kappa u of
+ * the codes. A flip changes the later numbers of its row and causes about one more flip. Therefore
+ * a fraction of 4 kappa u + 0.001 of the codes may differ. For Hessians of many tokens, 4 kappa u
+ * is almost 0. For one token (one_token_int7: rank 1 and the damping) kappa is 26,000, and 0.7 %
+ * may differ.
+ *
+ * GPTQ's objective is tr(dW (H + damping) dW^T), which is the sum of e^2 / U[i][i]^2 over the codes
+ * (e: error of a code; U: the factor). At a tie both codes have the same loss. So if no code flips,
+ * the objective must be at most 0.1 % above the objective of the reference. After a flip the errors
+ * of the row are new random numbers. The sum of their I squares has a standard deviation of
+ * 0.9 / sqrt(I) times its mean. If r of O rows have a flip, the relative difference is
+ * 0.9 sqrt(2 r / I) / O; three times this difference is allowed. (Without damping this is not true:
+ * with rank 1 a row has only one square.) Weights and Hessians are those of gen.py. The test prints
+ * the differences. */
 #include "torture.h"
 #include "kernels/on_gpu.h"
 #include "plain.h"
@@ -274,9 +278,9 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
     osh_ctx_free(cx);
 }
 
-/* Solves four inputs with one weight each in one call. The third input needs more damping to have a
- * factor. The results must have the bytes of separate calls, within the memory that `needs_groups`
- * predicts. */
+/* Solves four inputs with one weight each in one call. The third Hessian needs more damping to have
+ * a factor. The results must have the same bytes as separate calls. The call must use at most the
+ * memory that `needs_groups` predicts. */
 static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w, const osh_tensor *h,
                          int64_t samples)
 {
@@ -297,7 +301,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
             assert_ok(cx, osh_tensor_copy(cx, mine, h));
             float *x = mine->data, most = 0;
             for (int64_t i = 0; i < I; i++) x[i * (I + 1)] *= 1 + 0.1f * (float)k, most = fmaxf(most, x[i * (I + 1)]);
-            // a correlation above 1, which makes H indefinite
+            // makes a correlation above 1, so that H is indefinite
             if (k == BAD && I > 1) x[I] = 1.05f * sqrtf(x[0] * x[I + 1]) + 0.1f * most;
             cw[k] = gpu_put(cx, d, w), ch[k] = gpu_put(cx, d, mine);
             osh_tensor_free(cx, mine), mine = NULL;

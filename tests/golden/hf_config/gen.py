@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gen.py - config.json files and the values that transformers reads from them. Run in this
+"""gen.py - writes config.json files, and the values that transformers reads from them. Run in this
 directory."""
 import json
 import tempfile
@@ -61,8 +61,8 @@ def take(config):
     if "full_attention" in k.rope_parameters:
         k.rope_parameters = k.rope_parameters["full_attention"]
     elif k.rope_parameters["rope_type"] != "default":
-        # the constructor of the rotary embedding also does this; before it top-level keys have no
-        # effect
+        # the constructor of the rotary embedding also makes this call; before the call, top-level
+        # keys have no effect
         k.standardize_rope_params()
     return {"tie_word_embeddings": k.tie_word_embeddings, "max_position_embeddings": k.max_position_embeddings,
             "dtype": str(k.dtype) if k.dtype is not None else None, "rope": k.rope_parameters}

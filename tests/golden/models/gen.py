@@ -1,14 +1,14 @@
-"""gen.py - logits and per-token NLL of tiny random checkpoints, by transformers with eager
+"""gen.py - computes logits and per-token NLL of tiny random checkpoints with transformers and eager
 attention.
 
 Weights and token ids come from the counter RNG of src/base/rng.h, so that only configurations and
 results are stored:
-  <case>.json      config.json, the tensors' names and shapes, the samples' lengths
-  <case>.npy       f32 logits [tokens of the first LOGIT_SAMPLES samples, vocab], F32 checkpoint
-  <case>.nll.npy   f32 [4, scored tokens]: BF16 weights computed in f32, in bf16; F16 weights
-                   computed in f32, in f16
-Run: python gen.py [CASE...] (torch, transformers, safetensors, numpy). It asserts that the feature
-that a case tests changes the logits.
+  <case>.json      config.json, names and shapes of the tensors, lengths of the samples
+  <case>.npy       f32 logits [tokens of the first LOGIT_SAMPLES samples, vocab] of the F32 model
+  <case>.nll.npy   f32 [4, scored tokens]. Rows: BF16 weights computed in f32; BF16 weights computed
+                   in bf16; F16 weights computed in f32; F16 weights computed in f16
+Run: python gen.py [CASE...] (torch, transformers, safetensors, numpy). The script asserts that each
+case tests a feature that changes the logits.
 """
 import copy
 import json
@@ -40,8 +40,7 @@ def stream(name):  # FNV-1a, 32 bits
 
 
 def weight(name, shape):
-    """Returns a random weight by the rule of tiny.h: norms around 1, biases 0.5, embeddings 1,
-    linears sqrt(3 / in), q and k twice that."""
+    """Returns a random weight by the rule in tiny.h."""
     u = rng_sym(SEED, stream(name), math.prod(shape)).reshape(shape)
     if name.endswith("norm.weight") or (".ln_" in name and name.endswith(".weight")):
         return np.float32(1) + np.float32(0.25) * u
@@ -311,7 +310,7 @@ def loader(config):  # returns the class that loads a text model or a vision mod
 
 
 def saved_names(directory):
-    """Returns the names of tensors in the file, for tensors that have another name in memory."""
+    """Returns the names that tensors have in the file, if they have other names in memory."""
     config = json.loads((pathlib.Path(directory) / "config.json").read_text())
     with tempfile.TemporaryDirectory() as d:
         loader(config).from_config(AutoConfig.from_pretrained(directory)).save_pretrained(d)

@@ -1,10 +1,11 @@
-"""noise.py TEST_MODELS DRAWS CASE... - the distance of BF16 and F16 from f32, relative to
-transformers', over weights that are drawn anew.
+"""noise.py TEST_MODELS DRAWS CASE... - compares rounding errors with transformers' for several
+random draws of the weights. An error is the distance of a BF16 or F16 result from the f32 result.
 
-One draw says little: the ratio of two means over 288 tokens varies by 3 to 20 % with the weights.
-The pooled ratio is the sum of our distances over the sum of theirs, with the standard error of
-leaving out one draw at a time (jackknife). TEST_MODELS: build/release/tests/test_models. Draws are
-kept in the directory noise-draws, and made if they are missing.
+The ratio of two mean errors over 288 tokens varies by 3 to 20 % with the weights, so one draw is
+not enough. The script prints the sum of our errors divided by the sum of transformers' errors, and
+its standard error, by leaving out one draw at a time (jackknife). TEST_MODELS is
+build/release/tests/test_models. Draws are stored in the directory noise-draws, and are made if they
+are missing.
 """
 import json
 import math

@@ -1,10 +1,12 @@
 /* test_models.c - compares logits of tiny random checkpoints of every architecture and rope type
  * with transformers.
  *
- * F32: max |difference| must be at most 5e-6 of max |logit|. BF16, F16: the error is the mean
- * |difference| of the NLL to that of f32. It must be at most 1.25 times the error of transformers
- * in half precision, plus 1e-4, and on average over all cases 0.96 times. Runs under each
- * instruction set (cmake/tests.cmake). Prints the errors. Fixtures: gen.py. With arguments,
+ * F32: max |difference| must be at most 5e-6 times max |logit|.
+ * BF16, F16: the error of a case is the mean |difference| of the NLL from the NLL in f32. It must
+ * be at most 1.25 times the error of transformers, plus 1e-4. On average over all cases, it must be
+ * at most 0.96 times the error of transformers.
+ *
+ * Runs under each instruction set (cmake/tests.cmake). Prints the errors. gen.py makes the files.
  * `test_models DIR CASE` prints the errors of BF16 and F16 for other weights (noise.py). */
 #include "golden/models/logits.h"
 #include "kernels/kernel_test.h"

@@ -1,8 +1,8 @@
-/* tiny.h - writes the tiny random checkpoints of gen.py: config.json as stored in <case>.json,
- * weights from the counter RNG.
+/* tiny.h - writes the tiny random checkpoints of gen.py. config.json comes from <case>.json, and
+ * the weights come from the counter RNG:
  *
  *   u uniform in [-1, 1):  norms 1 + u/4,  biases (x.bias, x_bias) u/2,  embeddings u,
- *                          linears u sqrt(3 / in),  q and k twice that
+ *                          q and k 2 u sqrt(3 / in),  other Linears u sqrt(3 / in)
  *
  * The stream of a tensor is FNV-1a (32 bits) of its name, so the order of tensors has no effect.
  * Every failure aborts the test. */

@@ -1,21 +1,22 @@
-"""gen.py - scales and zero points that LLM Compressor's observers find, for weights and activations
-that both languages make from a counter RNG.
+"""gen.py - writes the scales and zero points that LLM Compressor's observers find. This script and
+test_observers.c make the same weights and activations from a counter RNG.
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
-torch)
+                          torch)
 
-params.safetensors  <case>.scale, <case>.zero where asymmetric cases.json          <case>: rows,
-cols, dtype, stream, and the recipe for the same job in oneshot;
-                    for an activation also the number of samples: sample k is the weight of
-                    stream + 3 k with rows + 5 k rows
+params.safetensors  <case>.scale, and <case>.zero if the scheme is asymmetric
+cases.json          <case>: rows, cols, dtype, stream, and the recipe for the same job in oneshot;
+                    for an activation also the number of samples. Sample k is the weight of stream
+                    `stream + 3 k` with `rows + 5 k` rows
 
-    w[r, c] = u u' m[r] of two uniform numbers in [-1, 1), rounded to the dtype; m is 0.25, or in
-              row r of 8: 1: all above 0   2: all below 0   3: 2^-20 (denormal F16)   4: zeros
-              5: one 3 among small ones
-    E[x_c^2] = (u u)^2 of channel c with u of stream + 2, 0 where c mod 11 = 3, if the
-               observer wants it
+    w[r, c]  = u u' / 4         u, u' uniform in [-1, 1); rounded to the dtype
+               Five of eight rows are special. r mod 8 is 1: all elements are positive; 2: all are
+               negative; 3: all are multiplied by 2^-20 (denormal in F16); 4: all are 0; 5: one
+               element is 3
+    E[x_c^2] = (u u)^2 of channel c, with u of stream + 2, or 0 if c mod 11 = 3; only for observers
+               that use this importance of the channels
 
-torch adds on one thread: for strategy tensor its order of sums depends on the threads.
+torch runs on one thread, because for strategy tensor the order of its sums depends on the threads.
 """
 import importlib.metadata
 import json
@@ -56,7 +57,7 @@ def fp8(strategy, **more):
     return dict(num_bits=8, type="float", strategy=strategy, symmetric=True, **more)
 
 
-# rows, cols, arguments of the weights without the observer, observer, its kwargs
+# rows, cols, arguments of the weights without the observer, observer, kwargs of the observer
 CASES = [
     (24, 256, ints(4, "group", group_size=32), "mse", {}),
     (24, 256, ints(4, "group", False, group_size=128), "memoryless_mse", {}),
@@ -80,7 +81,7 @@ CASES = [
 ]
 
 
-# Rows for static input activations, after the number of samples.
+# Cases of static input activations: the number of samples, then the members of a row of CASES.
 ACTIVATIONS = [
     (9, 7, 96, ints(8, "tensor"), "minmax", {}),
     (9, 7, 96, ints(8, "tensor", False), "minmax", dict(averaging_constant=0.25)),

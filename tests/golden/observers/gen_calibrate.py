@@ -1,13 +1,12 @@
-"""gen_calibrate.py - the ranges of observers that count values, by plain NumPy on the same values.
+"""gen_calibrate.py - computes with NumPy the ranges of observers that count values in bins.
 
 usage: python gen_calibrate.py      (in an environment with numpy)
 
 calibrate.json  <case>: observer, kwargs, type, symmetric, number of values of each sample, and the
-range,
-                as F32 bits.
+                range, as F32 bits
 
-A value is u u' u'' scale of three uniform numbers in [-1, 1) of the counter RNG, |value| where the
-case is one-sided.
+A value is u u' u'' scale, where u, u' and u'' are uniform numbers in [-1, 1) of the counter RNG. If
+the case is one-sided, the absolute value is used.
 """
 import json
 import pathlib
@@ -63,8 +62,8 @@ def sample(stream, n, scale, one_sided):
 
 
 def histogram(samples, bins, grow=8):
-    """Returns the bin width, the counts of the bins of [-n width, n width), the smallest and the
-    largest value."""
+    """Returns the width of the bins, the counts of the bins of [-n width, n width), the smallest
+    value, and the largest value."""
     width, n, up, down = 0.0, 0, None, None
     zeros = 0
     for x in samples:

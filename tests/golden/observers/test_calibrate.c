@@ -1,6 +1,6 @@
-/* test_calibrate.c - compares the ranges of observers with histograms with NumPy
- * (gen_calibrate.py), bit for bit. No value may be lost when a histogram grows. A weight, and each
- * head of an attention, must get the range of its values alone. */
+/* test_calibrate.c - tests observers that use histograms. Their ranges must be equal bit for bit to
+ * those of NumPy (gen_calibrate.py). No value may be lost when a histogram grows. A weight, and
+ * each head of an attention, must get the range of its own values. */
 #include "torture.h"
 
 #include <math.h>
@@ -156,7 +156,7 @@ static void test_weights(void **state)
         }
 }
 
-/* Observes zeros before the first value that is not 0, and only zeros. */
+/* Observes zeros before the first value that is not 0, and then zeros alone. */
 static void test_zeros(void **state)
 {
     osh_q_args a = {.present = true, .bits = 8, .symmetric = true, .observer = "percentile"};

@@ -1,15 +1,14 @@
-"""gen.py - output_scale and output_zero_point that LLM Compressor finds for the small model in
-examples/, with four samples of 64 tokens, one per batch.
+"""gen.py - writes the output_scale and output_zero_point that LLM Compressor finds for the small
+model in examples/, with four samples of 64 tokens, one per batch.
 
 usage: python gen.py      (in an environment with llmcompressor, transformers, torch)
 
-scales.json  name of the recipe: its modifiers, and for each tensor its values, a BF16 scale as
-bits.
-             tests/cli/outputs.sh runs the recipes and compares.
+scales.json has, for each recipe, its modifiers and the values of each tensor. BF16 scales are
+stored as bits. tests/cli/outputs.sh runs the recipes and compares the values.
 
-LLM Compressor 0.14.0.1 rounds outputs during calibration with an uninitialized scale, so the values
-after a Linear in the same subgraph are wrong. With Linear as sequential target, no value comes
-after it.
+During calibration, LLM Compressor 0.14.0.1 rounds outputs with an uninitialized scale, so all
+values after a Linear in the same subgraph are wrong. The sequential target here is Linear, so a
+subgraph ends with its Linears.
 """
 import importlib.metadata
 import json

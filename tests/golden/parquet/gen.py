@@ -1,9 +1,9 @@
-"""gen.py - Parquet files that pyarrow writes, for test_parquet_golden.c.
+"""gen.py - writes Parquet files with pyarrow, for test_parquet_golden.c.
 
-Run from the repository root in an environment with pyarrow. Writes a few small files, rows.jsonl,
-which has the rows that pyarrow reads from each, and the directory folder. With the words `judge
-TOOL [N]`, writes N (200) random files to a temporary directory, and compares the rows that TOOL
-(build/release/tests/data_rows) prints with those of pyarrow."""
+Run from the repository root in an environment with pyarrow. Writes a few small files, the directory
+`folder`, and rows.jsonl, which has the rows that pyarrow reads from each file. With the arguments
+`judge TOOL [N]`, writes N (default 200) random files to a temporary directory, and compares the
+rows that TOOL (build/release/tests/data_rows) prints with the rows that pyarrow reads."""
 import json
 import math
 import os
@@ -61,7 +61,8 @@ def any_value(r, t, nullable):
 
 
 def encodings(r, schema):
-    """An encoding for each column without lists and structs that the type allows."""
+    """Returns a random encoding, which the type allows, for each column without lists or
+    structs."""
     out = {}
     for f in schema:
         t = f.type
@@ -92,7 +93,8 @@ def write(path, table, r, **given):
 
 
 def plain(v):
-    """The value as the reader prints it: bytes are text, and numbers that JSON lacks are null."""
+    """Returns the value as TOOL prints it: bytes become text, and numbers that JSON lacks become
+    null."""
     if isinstance(v, float):
         return v if math.isfinite(v) else None
     if isinstance(v, bytes):

@@ -1,5 +1,5 @@
-/* test_parquet_golden.c - rows of Parquet files must be those that pyarrow reads (gen.py). Files
- * with a fault must be refused with its name. */
+/* test_parquet_golden.c - compares the rows of Parquet files with the rows that pyarrow reads
+ * (gen.py). Files with a fault must be refused with a message that names the fault. */
 #include <stdio.h>
 
 #include "data/lines.h"
@@ -78,8 +78,8 @@ static void test_torture(void **state)
     assert_true(torture(read_prefixes, (void *)(uintptr_t)osh_all_columns) > 20);
 }
 
-/* Reads a copy of a file in which n bytes at `at` are replaced (at < 0: counted from the end), and
- * which is cut to `size` bytes (0: not cut). The error must contain `says`. */
+/* A fault in a copy of a file: n bytes at offset `at` are replaced (at < 0: counted from the end),
+ * then the copy is cut to `size` bytes (0: not cut). The error must contain `says`. */
 typedef struct fault { const char *file; long at; const char *bytes; size_t n, size; const char *says; } fault;
 
 static void fault_check(fixture *f, const fault *w)
@@ -115,7 +115,7 @@ static void test_faults(void **state)
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) fault_check(f, &faults[i]);
 }
 
-/* A value of the footer that is one byte is replaced: a codec, a count of rows. */
+/* Replaces a value of the footer that has one byte: a codec, or a number of rows. */
 static void test_footer(void **state)
 {
     fixture *f = *state;

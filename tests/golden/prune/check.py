@@ -1,11 +1,11 @@
-"""check.py - compares the pruned weights of a model by oneshot and by LLM Compressor on the same
-data: shares of equal zeros, and the distance of the values.
+"""check.py - prunes a model with oneshot and with LLM Compressor on the same data. Prints the
+percentage of weights that are 0 in both or in neither, and the difference of the values.
 
 usage: python check.py ONESHOT MODEL CALIBRATION.jsonl FOLDER [SAMPLES LENGTH] (in an environment
 with llmcompressor, transformers, torch, safetensors; FOLDER is made)
 
-Each modifier prunes the whole model in both programs, layer by layer, so that differences of the
-first layers are in the inputs of the later ones.
+Each modifier prunes the whole model in both programs, layer by layer. So differences in the first
+layers change the inputs of the later layers.
 """
 import json
 import pathlib

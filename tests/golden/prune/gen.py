@@ -1,14 +1,17 @@
-"""gen.py - weights after LLM Compressor's SparseGPTModifier, WandaPruningModifier and
-MagnitudePruningModifier, for weights and inputs that both languages make from a counter RNG.
+"""gen.py - writes weights that LLM Compressor's SparseGPTModifier, WandaPruningModifier and
+MagnitudePruningModifier have pruned. This script and test_prune.c make the same weights and inputs
+from a counter RNG.
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
-torch)
+                          torch)
 
-pruned.safetensors  <case>  [24, 64], BF16: the weight after it cases.json          <case>: the
-modifier and its keys; stream
+pruned.safetensors  <case>: BF16 [24, 64], the pruned weight
+cases.json          <case>: the modifier and its keys, and the stream
 
-    w[o, i] = v[o, i], 0 where (o + i) mod 7 = 0 and zeros is set       of BF16
-    x[t, i] = v'[t, i] (1 + (i mod 5)) + u[t], t < 256 in 4 samples     of BF16; 0 where i = 9
+v, v' and u are uniform in [-1, 1). Weights and inputs are BF16; the 256 tokens are in 4 samples:
+
+    w[o, i] = v[o, i], or 0 if `zeros` is set and (o + i) mod 7 = 0
+    x[t, i] = v'[t, i] (1 + (i mod 5)) + u[t], or 0 if i = 9
 """
 import importlib.metadata
 import json

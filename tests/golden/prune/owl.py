@@ -1,6 +1,7 @@
-"""owl.py - the sparsity of each decoder layer by LLM Compressor's _infer_owl_layer_sparsity, for
-activations that hooks collect here (its own collection fails in 0.14.0.1: "Cannot invoke event
-before initializing"). --float: in F32.
+"""owl.py - prints the sparsity of each decoder layer that LLM Compressor's
+_infer_owl_layer_sparsity computes. Hooks of this script collect the activations, because the
+modifier's own hooks fail in 0.14.0.1 ("Cannot invoke event before initializing"). With --float the
+script computes in F32.
 
 usage: python owl.py MODEL CALIBRATION.jsonl SAMPLES LENGTH SPARSITY OWL_M OWL_LMBDA [--float]
 """

@@ -1,20 +1,18 @@
-"""gen.py - goldens of compressed-tensors' arithmetic, packing and configuration, made by the real
-libraries on a CPU.
+"""gen.py - writes results of compressed-tensors' arithmetic, packing and configuration, made by the
+real libraries on a CPU.
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
-torch)
+                          torch)
 
-weights_<dtype>.safetensors  <case>.<tensor as stored>; the weights themselves come from the counter
-RNG of
-                             src/base/rng.h (make_weight here and in test_quant.c): only results are
-                             stored
-packing.safetensors          <case>.packed, .packed_dim0 of codes from the same RNG cases.json
-description of each case, CRC-32 of the decoded weight and of fake-quantized
-                             activations
-presets.json                 name -> quantization_config as text, as in config.json
-micro.safetensors, .json     NVFP4, MXFP4 and MXFP8 weights (the decoded ones are BF16), and
-activations
-                             fake-quantized with these schemes
+weights_<dtype>.safetensors  the stored tensors of each quantized weight, <case>.<tensor>. The
+                             weights before quantization come from the counter RNG of src/base/rng.h
+                             (make_weight in this file and in test_quant.c)
+packing.safetensors          <case>.packed and <case>.packed_dim0 of codes from the same RNG
+cases.json                   description of each case, CRC-32 of the decoded weight and of
+                             fake-quantized activations
+presets.json                 for each preset its quantization_config as text, as in config.json
+micro.safetensors, .json     NVFP4, MXFP4 and MXFP8 weights (the decoded weights are BF16), and
+                             activations that are fake-quantized with these schemes
 """
 import importlib.metadata
 import json
@@ -45,8 +43,8 @@ U64 = np.uint64
 
 
 def make_weight(stream, N, K, dtype):
-    """Returns a weight in which each of 12 successive rows is an edge case. Every step is exact in
-    f32; the result is rounded to dtype."""
+    """Returns a weight in which each of 12 consecutive rows is a different edge case. Every step is
+    exact in f32; the result is rounded to dtype."""
     w = rng_sym(SEED, stream, N * K).reshape(N, K) * np.float32(0.0625)
     c = np.arange(K)
     for r in range(N):
@@ -128,7 +126,7 @@ def pack_cases():
 
 def make_activation(stream, n, i, dtype):
     x = rng_sym(SEED, stream, n * i).reshape(n, i) * np.float32(2.0 ** (stream % 7 - 3))
-    if stream % 4 == 0:  # values of nearly one sign, for which rounding decides the zero points
+    if stream % 4 == 0:  # nearly all values get one sign, so that rounding decides the zero points
         x = np.where(x < 0, x * np.float32((8 + stream // 4 % 8) / 2048), x)
     x[0] = 0
     if stream % 3 == 0:
@@ -145,8 +143,8 @@ def activation_cases():
             for bits, typ, sym in ((8, "int", True), (8, "int", False), (4, "int", True), (8, "float", True)):
                 shapes = [(1, 16), (7, 144)]
                 if kind == dict(strategy="tensor", dynamic=True) and not sym:
-                    # In these streams the zero point differs if it is not rounded to the dtype, as
-                    # a 0-dimensional tensor.
+                    # In these streams, the rounding of the zero point to the dtype changes the
+                    # result. compressed-tensors rounds it, because it is a 0-dimensional tensor.
                     shapes += [(5, 48, s) for s in (4016, 4144)]
                 for n, i, *given in shapes:
                     stream += 1
@@ -190,7 +188,7 @@ def micro_weight(tensors, cases, preset, tag, stream):
     scheme, N, K = arguments_of(preset), 13, 64
     w = make_weight(stream, N, K, DTYPES[tag])
     if stream % 2:
-        w = w[:6]  # drops the huge rows, so that a global scale leaves bits of the others
+        w = w[:6]  # drops the huge rows, with which a global scale would round the other rows to 0
     N = w.shape[0]
     state = {"weight": w}
     if preset.startswith("NVFP4"):

@@ -1,13 +1,12 @@
-"""gen_mxfp6.py - goldens of schemes that compressed-tensors 0.20 has and 0.19 lacks: 6-bit floats,
+"""gen_mxfp6.py - writes results for schemes that compressed-tensors has since 0.20: 6-bit floats,
 and FP8 activations with MXFP4 weights.
 
 usage: python gen_mxfp6.py      (as gen.py, with compressed-tensors 0.20 or later)
 
-mxfp6.safetensors, .json     weights in MXFP6 as stored, the decoded ones' CRC-32, and activations
-                             fake-quantized
-mxfp6_presets.json           name -> quantization_config as text, without the keys that 0.20 omits
-if they
-                             are null
+mxfp6.safetensors, .json     MXFP6 weights as stored, CRC-32 of the decoded weights, and
+                             fake-quantized activations
+mxfp6_presets.json           for each preset its quantization_config as text, without the keys that
+                             0.20 omits if they are null
 """
 import json
 

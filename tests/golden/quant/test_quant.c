@@ -1,5 +1,5 @@
 /* test_quant.c - compares arithmetic, packing and configuration with compressed-tensors and LLM
- * Compressor for the same inputs (gen.py): every stored tensor must have the same bytes. */
+ * Compressor for the same inputs (gen.py). Every stored tensor must have the same bytes. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +123,8 @@ static osh_tensor *make_activation(int64_t stream, int64_t n, int64_t i, osh_dty
     return t;
 }
 
-/* Returns a quantization_config with the scheme (own). The JSON remains the caller's. */
+/* Returns a quantization_config with the scheme (own). The caller keeps the ownership of
+ * `scheme`. */
 static osh_q_config *config_of(cJSON *scheme)
 {
     osh_q_config *q = NULL;

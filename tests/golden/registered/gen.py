@@ -1,10 +1,10 @@
-"""gen.py - texts that LLM Compressor makes from rows of the data sets that it registers, for
+"""gen.py - writes the texts that LLM Compressor makes from rows of its registered data sets, for
 test_registered.c.
 
-Run from the repository root in an environment with llmcompressor. Rows are invented, with the
-columns of these data sets. Conversations use templates of ../chat/templates, or none if LLM
-Compressor has its own. Writes registered.json (a list of {name, template, row, text}; text null:
-the row is refused) and MANIFEST.json."""
+Run from the repository root in an environment with llmcompressor. The rows are invented and have
+the columns of these data sets. Conversations use templates of ../chat/templates; if LLM Compressor
+has a template of its own, they use no other. Writes MANIFEST.json and registered.json, a list of
+{name, template, row, text}. If text is null, the row is refused."""
 import copy
 import json
 import os

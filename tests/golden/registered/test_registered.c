@@ -1,6 +1,7 @@
-/* test_registered.c - rows of data sets that LLM Compressor registers must become the same texts as
- * in LLM Compressor (gen.py), byte for byte. The steps are: reply of the Hub's server, line of a
- * .jsonl file, model's chat template. */
+/* test_registered.c - converts rows of data sets that LLM Compressor registers to texts, and
+ * compares the texts with LLM Compressor's (gen.py), byte for byte. A row is first a reply of the
+ * Hub's server, then a line of a .jsonl file, and then a text that the model's chat template
+ * renders. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -12,8 +13,8 @@
 
 #define GOLDEN OSH_SOURCE_DIR "/tests/golden/"
 
-/* Makes a model directory with the tokens of gen.py and a chat template; `template` is NULL for a
- * directory without one. */
+/* Makes a model directory with the tokens of gen.py and a chat template. If `template` is NULL, the
+ * directory has no chat template. */
 static void make_model(osh_ctx *cx, const char *dir, const char *template)
 {
     static const char config[] = "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"pad_token\": \"<pad>\"}";

@@ -1,13 +1,15 @@
-"""gen.py - weights of a tiny Llama after LLM Compressor's SpinQuantModifier (R1, R2, hadamard in
-blocks of 16, since its hidden size is 48).
+"""gen.py - writes weights that LLM Compressor's SpinQuantModifier has rotated by R1 and R2, with
+Hadamard matrices in blocks of 16, because the hidden size of the model is 48.
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
-torch, transformers)
+                          torch, transformers)
 
-The model, which is tied and has biases, is qwen2 of ../models, with weights from the counter RNG.
-weights.safetensors has, for each of BF16 and F32, <dtype>/<tensor> of one layer (F32: only of
-values), embedding, norms and head, with embeddings that are not centred; and <dtype>/centred, the
-embedding of a run with centred ones.
+The model is qwen2 of ../models, with weights from the counter RNG. Its head is tied, and its
+Linears q, k and v have biases. weights.safetensors has for BF16 and for F32:
+
+    <dtype>/<tensor>    tensors of one layer, embedding, norms and head, of a run without centred
+                        embeddings; for F32 only some of these tensors
+    <dtype>/centred     the embedding of a run with centred embeddings
 """
 import importlib.metadata
 import json

@@ -1,7 +1,8 @@
-/* test_rotate.c - compares rotated weights with LLM Compressor's SpinQuantModifier: R1 and R2 by
- * Sylvester's matrices, norms fused, embeddings centred or not, each step rounded to the weight's
- * dtype. Sums are f64 in another order, with relative errors of 1e-16. So after rounding, one
- * element in 1e8 (F32) or 1e13 (BF16) may differ; in these cases all are equal. */
+/* test_rotate.c - compares rotated weights with LLM Compressor's SpinQuantModifier. R1 and R2 are
+ * Sylvester's Hadamard matrices, norms are fused, and embeddings are centred or not. Each step is
+ * rounded to the dtype of the weight. Both programs add in f64, but in different orders, so sums
+ * have relative errors of 1e-16. After rounding, one element in 1e8 (F32) or 1e13 (BF16) could
+ * differ. In these cases all elements are equal. */
 #include "golden/models/tiny.h"
 #include "plan/plan.h"
 #include "rewrite/rotations.h"

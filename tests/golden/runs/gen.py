@@ -1,16 +1,14 @@
-"""gen.py - codes of whole GPTQ runs by LLM Compressor over a tiny model of each family.
+"""gen.py - writes the codes of whole GPTQ runs of LLM Compressor over a tiny model of each family.
 
 usage: python gen.py [CASE...]      (in an environment with compressed-tensors, llmcompressor,
-safetensors, torch, transformers)
+                                    safetensors, torch, transformers)
 
-<case>.safetensors   weight_packed I32 of every module that LLM Compressor writes, under its names,
-for a
-                     case of tests/golden/models (its weights and tokens) in F32: 4 bits in groups
-                     of 8, symmetric, pipeline basic
+<case>.safetensors   weight_packed (I32) of every quantized module, with LLM Compressor's names
 MANIFEST.json        versions, and the number of codes of each case
 
-LLM Compressor leaves Falcon's codes as dense weights beside their scales; the codes are the
-quotients.
+Weights and tokens are those of a case of tests/golden/models, in F32. The scheme is 4 bits in
+groups of 8, symmetric; the pipeline is basic. For Falcon, LLM Compressor writes dense weights and
+scales, so the codes are computed as their quotients.
 """
 import importlib.metadata
 import importlib.util

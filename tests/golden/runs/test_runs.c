@@ -2,9 +2,9 @@
  * with the codes of LLM Compressor (gen.py), under each instruction set (cmake/tests.cmake). Prints
  * the numbers of differing codes.
  *
- * At most 1 in 10,000 of all codes may differ. Codes of at most LOOSE_ROWS rows of all families may
- * differ: in such a row, a value is so close to the middle between two codes that another order of
- * sums rounds it to the other code, and its error changes some codes of later columns.
+ * At most 1 in 10,000 of all codes may differ, in at most LOOSE_ROWS rows of all families. In such
+ * a row, a value is so close to the middle between two codes that another order of sums rounds it
+ * to the other code. The changed error then changes some codes of later columns.
  *
  * Mixtral's experts are named w1, w2 and w3 in this program, as in the source, and gate_proj,
  * down_proj and up_proj in LLM Compressor. LLM Compressor also quantizes modules that this program

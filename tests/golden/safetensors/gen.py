@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""gen.py - files written by the safetensors library. osh_safetensors_layout and osh_container_open
-must agree with it. Run in this directory."""
+"""gen.py - writes files with the safetensors library. osh_safetensors_layout and osh_container_open
+must agree with the library. Run in this directory."""
 import json
 
 import numpy

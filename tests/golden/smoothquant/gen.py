@@ -1,19 +1,20 @@
-"""gen.py - factors and changed weights of LLM Compressor's SmoothQuantModifier, for ranges and
-weights that both languages make from a counter RNG.
+"""gen.py - writes factors and changed weights of LLM Compressor's SmoothQuantModifier. This script
+and test_smoothquant.c make the same ranges and weights from a counter RNG.
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
-torch)
+                          torch)
 
 factors.safetensors  <case>.s        F32 [N]: the factors of the weights
                      <case>.balance  [2, N], rounded to the dtype: the first Linear's weight times s
-                     <case>.norm     [N]: a norm's weight divided by s
-cases.json           <case>: dtype, strength, algorithm, stream; N is 129
+                     <case>.norm     [N]: the norm's weight divided by s
+cases.json           <case>: dtype, strength, algorithm, stream
 
-    lo[c], hi[c] = -(u u)[c] 16, (u' u')[c] 16 with uniform numbers in [-1, 1); all 0 where
-                   c mod 17 = 3
-    w[r, c]      = v[r, c] / 4, r < 2 of two Linears; 0 where c mod 13 = 5
+N is 129, and two Linears have 2 rows each. u, u', v and v' are uniform in [-1, 1). All results are
+rounded to the dtype:
+
+    lo[c], hi[c] = -16 u[c]^2, 16 u'[c]^2; both are 0 if c mod 17 = 3
+    w[r, c]      = v[r, c] / 4, or 0 if c mod 13 = 5
     norm[c]      = 1 + v'[c] / 2
-each rounded to the dtype.
 """
 import importlib.metadata
 import json

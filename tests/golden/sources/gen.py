@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""gen.py - small quantized sources, each with the weights that transformers or compressed-tensors
-makes of it (expected.safetensors).
+"""gen.py - makes small quantized sources. Each has the weights that transformers or
+compressed-tensors decodes (expected.safetensors).
 
-    gen.py        writes the directories beside it and MANIFEST.json
+    gen.py        writes a directory for each source, and MANIFEST.json, beside gen.py
 """
 import json
 import os
@@ -52,8 +52,9 @@ def theirs(weight, scale, dtype=BF16):
 
 
 def block():
-    """Scales in another shard. The second weight's last blocks are cut, like DeepSeek V3's
-    kv_a_proj: the formula is that of its own weight_dequant."""
+    """Writes a source with scales in another shard. The last blocks of the second weight are
+    smaller, as in DeepSeek V3's kv_a_proj. The expected weights follow DeepSeek's
+    weight_dequant."""
     even, cut = codes(96, 64), codes(80, 40)
     s_even, s_cut = torch.rand(3, 2) * 0.02, torch.rand(3, 2) * 0.02
     grid = s_cut.repeat_interleave(32, 0)[:80].repeat_interleave(32, 1)[:, :40]
@@ -89,7 +90,8 @@ def mxfp4():
 
 
 def packed():
-    """A source whose zero points are packed along the columns, so rows are read 32 at a time."""
+    """Writes a source whose zero points are packed along the columns, so rows are read 32 at a
+    time."""
     args = QuantizationArgs(num_bits=3, type="int", strategy="group", group_size=16, symmetric=False)
     rows, columns = 77, 48
     q = torch.randint(-4, 4, (rows, columns), dtype=torch.int8)
@@ -105,8 +107,8 @@ def packed():
 
 
 def powers():
-    """Scales that are powers of two, like DeepSeek V3.1's scale_fmt; those of the second weight are
-    bytes."""
+    """Writes a source with scales that are powers of two, like DeepSeek V3.1's scale_fmt. The
+    scales of the second weight are stored as bytes."""
     blocks, groups = codes(96, 64), codes(6, 64)
     s = torch.randint(100, 140, (3, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)
     raw = torch.randint(100, 140, (6, 2), dtype=torch.uint8)
@@ -116,8 +118,8 @@ def powers():
 
 
 def experts():
-    """Experts in one tensor: blocks, one number per expert, one per row, powers of two; a scale in
-    another shard."""
+    """Writes a source with experts in one tensor. The scales are one per block, one per expert, one
+    per row, or powers of two. One scale is in another shard."""
     up, down, rows, single, powers = codes(3, 64, 48), codes(3, 40, 24), codes(2, 6, 16), codes(2, 24, 40), codes(2, 32, 64)
     s = [torch.rand(3, 2, 3) * 0.02, torch.rand(3, 1, 1) * 0.02, (torch.rand(2, 6, 1) * 0.1).to(BF16), torch.rand(2) * 0.02,
          torch.randint(100, 140, (2, 1, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)]
@@ -133,14 +135,15 @@ def experts():
 
 
 def apart(prefix, up, down):
-    """Returns stacked experts that are not transposed as separate tensors."""
+    """Returns separate tensors for the experts in `up` and `down`, which are not transposed."""
     F = down.shape[2]
     return {f"{prefix}.experts.{e}.{leaf}.weight": w for e in range(len(up))
             for leaf, w in (("gate_proj", up[e, :F]), ("up_proj", up[e, F:]), ("down_proj", down[e]))}
 
 
 def experts_apart():
-    """Families whose experts have names: as stored, transposed, and with one number per expert."""
+    """Writes a source of a family whose experts are separate modules. Experts are stored as rows in
+    layer 0, transposed in layer 1, and with one scale per expert in layer 2."""
     codes_, scales = (codes(2, 96, 32), codes(2, 32, 48)), (torch.rand(2, 6, 2) * 0.02, torch.rand(2, 2, 3) * 0.02)
     turned = [x.transpose(1, 2) for x in (codes(2, 96, 32), codes(2, 32, 48))]
     turned_scales = [torch.rand(2, 2, 6) * 0.02, torch.rand(2, 3, 2) * 0.02]
@@ -157,8 +160,9 @@ def experts_apart():
 
 
 def llama4():
-    """Llama 4's release by FBGEMM: experts are stored transposed, with a scale per output, in the
-    layout of transformers' FbgemmFp8Quantize. The expected rows are its result, transposed back."""
+    """Writes a source like Llama 4's release with FBGEMM. Experts are stored transposed, with one
+    scale per output, in the layout of transformers' FbgemmFp8Quantize. The expected weights are the
+    result of transformers, transposed back."""
     F, D, E = 48, 32, 2
     up, down, shared = codes(E, D, 2 * F), codes(E, F, D), codes(F, D)
     s = [torch.rand(E, 1, 2 * F) * 0.02, torch.rand(E, D, 1) * 0.02, torch.rand(F, 1) * 0.02]
@@ -219,8 +223,8 @@ def stored(form, w, dtype):
 
 
 def scale_dtypes(dtype):
-    """Sources whose scales have another dtype than the model. The expected values are those of
-    compressed-tensors, in the model's dtype."""
+    """Writes sources whose scales have another dtype than the model. The expected values are those
+    of compressed-tensors, in the model's dtype."""
     tensors, expected, groups = {}, {}, {}
     for name, (form, w, free) in FORMATS.items():
         groups[name] = {"targets": [f"re:{name}\\..*"], "weights": w, "format": form}

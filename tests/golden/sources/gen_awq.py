@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""gen_awq.py - AWQ checkpoints that AutoAWQ packs, each with the weights that AutoAWQ decodes
+"""gen_awq.py - makes AWQ checkpoints with AutoAWQ. Each has the weights that AutoAWQ decodes
 (expected.safetensors).
 
-    gen_awq.py        writes the directories awq_* beside it and MANIFEST-awq.json
+    gen_awq.py        writes the directories awq_* and MANIFEST-awq.json beside gen_awq.py
 
-Needs autoawq, torch and the libraries of gen.py. AutoAWQ decodes version gemv in CUDA kernels only;
-expected are the products of the codes that it packed."""
+Needs autoawq, torch and the libraries of gen.py. AutoAWQ decodes version gemv only in CUDA kernels.
+For this version, the expected weights are computed here from the codes and the scales."""
 import json
 import os
 from importlib.metadata import version

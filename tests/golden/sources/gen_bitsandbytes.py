@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""gen_bitsandbytes.py - checkpoints of bitsandbytes, each with the weights that bitsandbytes
+"""gen_bitsandbytes.py - makes checkpoints of bitsandbytes. Each has the weights that bitsandbytes
 decodes (expected.safetensors).
 
-    gen_bitsandbytes.py        writes the directories bnb_* beside it and MANIFEST-bitsandbytes.json
+    gen_bitsandbytes.py        writes the directories bnb_* and MANIFEST-bitsandbytes.json beside
+                               the script
 
-Needs bitsandbytes and the libraries of gen.py. The kernel of bitsandbytes for CPUs is wrong for
-rows that are no whole number of blocks, so the expected weights are those of its default backend,
-which computes as the CUDA kernel does. For other rows both must agree."""
+Needs bitsandbytes and the libraries of gen.py. The CPU kernel of bitsandbytes is wrong if a row is
+not a whole number of blocks. So the expected weights are those of its default backend, which agrees
+with the CUDA kernel. If a row is a whole number of blocks, both must agree."""
 import json
 import os
 

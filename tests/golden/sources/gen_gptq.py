@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""gen_gptq.py - GPTQ checkpoints that GPTQModel packs, each with the weights that GPTQModel decodes
+"""gen_gptq.py - makes GPTQ checkpoints with GPTQModel. Each has the weights that GPTQModel decodes
 (expected.safetensors).
 
-    gen_gptq.py        writes the directories gptq_* beside it and MANIFEST-gptq.json
+    gen_gptq.py        writes the directories gptq_* and MANIFEST-gptq.json beside gen_gptq.py
 
 Needs gptqmodel, torch and the libraries of gen.py."""
 import json
@@ -17,7 +17,7 @@ from gptqmodel.utils.model import convert_gptq_v1_to_v2_format_module, convert_g
 from gptqmodel.utils.model_dequant import convert_gptq_file
 
 
-class Bits:  # has the only member of a QuantizeConfig that the conversion to version 1 reads
+class Bits:  # replaces a QuantizeConfig; the conversion to version 1 reads only the member `bits`
     def __init__(self, bits):
         self.bits, self.pack_dtype = bits, torch.int32
 
@@ -46,7 +46,7 @@ def tensors(name, m):
 
 
 def decoded(m, t, v1):
-    """Returns the weight that GPTQModel makes of stored tensors t when it loads them."""
+    """Returns the weight that GPTQModel decodes when it loads the stored tensors t."""
     for leaf, value in t.items():
         setattr(m, leaf.rsplit(".", 1)[1], value.clone())
     if v1:
@@ -59,7 +59,8 @@ def decoded(m, t, v1):
 
 
 def by_file(t, bits, version, dtype):
-    """Returns the weight that GPTQModel's conversion of files makes of stored tensors t."""
+    """Returns the weight that GPTQModel decodes when it converts a file with the stored tensors
+    t."""
     from safetensors.torch import save_file
     save_file(t, "/tmp/gptq-part.safetensors")
     made = convert_gptq_file("/tmp/gptq-part.safetensors", dtype, {"bits": bits, "checkpoint_format": version}, "cpu")
@@ -73,8 +74,9 @@ CASES = [  # bits, group, O, I, symmetric, activation order
 
 
 def first(dtype, legacy):
-    """Version 1. The expected weights are those of a module that GPTQModel loads. Zero points of 0
-    make fields with a borrow. The description is in config.json, or in a file beside it."""
+    """Writes a checkpoint of version 1. The expected weights are those of a module that GPTQModel
+    loads. Version 1 stores zero points minus 1, so a zero point of 0 borrows from the next field.
+    The description is in config.json, or in a file beside it."""
     stored, expected = {}, {}
     for i, (bits, group, O, I, sym, act) in enumerate(CASES[:2] if legacy else CASES):
         name, m = f"model.layers.{i}.mlp.up_proj", linear(bits, group, O, I, sym, act)
@@ -99,8 +101,9 @@ def first(dtype, legacy):
 
 
 def second():
-    """Version 2 in a BF16 model: the expected weights are those of the conversion of files, which
-    computes in F32. g_idx is missing if groups are consecutive."""
+    """Writes a checkpoint of version 2 in a BF16 model. The expected weights are those of
+    GPTQModel's conversion of files, which computes in F32. g_idx is missing if groups are
+    consecutive."""
     shards, expected = [{}, {}], {}
     for i, (bits, group, O, I, sym, act) in enumerate(CASES):
         name, m = f"model.layers.{i}.mlp.up_proj", linear(bits, group, O, I, sym, act)

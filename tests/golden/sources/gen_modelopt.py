@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""gen_modelopt.py - checkpoints that NVIDIA ModelOpt exports, each with the weights that ModelOpt
+"""gen_modelopt.py - makes checkpoints with NVIDIA ModelOpt. Each has the weights that ModelOpt
 decodes (expected.safetensors).
 
-    gen_modelopt.py        writes the directories modelopt_* beside it and MANIFEST-modelopt.json
+    gen_modelopt.py        writes the directories modelopt_* and MANIFEST-modelopt.json beside the
+                           script
 
 Needs nvidia-modelopt and the libraries of gen.py."""
 import copy
@@ -22,7 +23,7 @@ from safetensors.torch import load_file, save_file
 
 
 def dequantized(t, name, dtype):
-    """Returns the weight of a module of stored tensors t as ModelOpt decodes it."""
+    """Returns the weight that ModelOpt decodes from the stored tensors t of module `name`."""
     w, scale = t[name + ".weight"], t[name + ".weight_scale"]
     if w.dtype == torch.uint8:
         q = NVFP4QTensor((w.shape[0], w.shape[1] * 2), dtype, w)

@@ -1,6 +1,6 @@
-/* test_sources.c - quantized sources must be dequantized as by transformers and compressed-tensors
- * (gen.py), bit for bit: whole tensors, and parts that begin and end inside rows, blocks and words
- * of zero points. */
+/* test_sources.c - dequantizes quantized sources, and compares the weights with those of
+ * transformers and compressed-tensors (gen.py), bit for bit. Reads whole tensors, and parts that
+ * begin and end inside rows, blocks and words of zero points. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ static void test_all(void **state)
     osh_ctx_free(cx);
 }
 
-/* LoRA adapters that PEFT merged (tests/golden/adapter/gen.py). */
+/* Compares merged LoRA adapters with PEFT's result (tests/golden/adapter/gen.py). */
 static void test_adapters(void **state)
 {
     static const char *const names[] = {"../adapter/llama", "../adapter/llama_rs", "../adapter/gpt2"};

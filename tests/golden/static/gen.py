@@ -1,12 +1,11 @@
-"""gen.py - the output of LLM Compressor for schemes whose activations have static scales, on the
-small model in examples/, with four samples of 64 tokens, one per batch.
+"""gen.py - writes results of LLM Compressor for schemes whose activations have static scales, on
+the small model in examples/, with four samples of 64 tokens, one per batch.
 
 usage: python gen.py      (in an environment with llmcompressor, transformers, torch)
 
-outputs.json  name of the recipe: its arguments, the checksum of all tensors of the output except
-the
-              activations' (SHA-256 over the names and bytes, sorted), and each value of those.
-              tests/cli/static.sh runs the recipes and compares.
+outputs.json has, for each recipe, its arguments, the values of the tensors that describe
+activations, and a checksum of all other tensors (SHA-256 over the sorted names and bytes).
+tests/cli/static.sh runs the recipes and compares.
 """
 import hashlib
 import importlib.metadata

@@ -4,11 +4,11 @@
     check_families.py --oneshot BUILD/oneshot --families DIR [--model DIR ...] FILE [FILE ...]
 
 DIR has one directory per family with tokenizer.json or tokenizer.json.zst. Every line of every FILE
-(split at \\n only, invalid UTF-8 replaced) is compared with and without special tokens, and every
-FILE once more as one text. Exit 1 on a difference. --auto also compares with
-transformers.AutoTokenizer; differences there are counted and shown, but are no failure:
-transformers 5 rebuilds the tokenizer of some classes (LlamaTokenizer) and does not follow
-tokenizer.json.
+(split at \\n only, invalid UTF-8 replaced) is compared with and without special tokens. Then each
+FILE is compared as one text. Exits with 1 on a difference. --auto also compares with
+transformers.AutoTokenizer. Differences from AutoTokenizer are counted and shown, but are no
+failure, because transformers 5 rebuilds the tokenizer of some classes (LlamaTokenizer) and does not
+follow tokenizer.json.
 """
 import argparse
 import os
@@ -36,7 +36,7 @@ def ours(oneshot, model, path, special):
 
 
 def lines_of(path):
-    """The lines that oneshot sees: a \\n at the end of the file ends the last line."""
+    """Returns the lines that oneshot reads: a \\n at the end of the file begins no new line."""
     data = open(path, "rb").read()
     lines = data.split(b"\n")
     if lines[-1] == b"":

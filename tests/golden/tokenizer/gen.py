@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""gen.py - writes the goldens of this directory with the tokenizers library: components.json,
-mixed.ids, invalid.ids, MANIFEST.json.
+"""gen.py - writes the expected results of this directory with the tokenizers library:
+components.json, mixed.ids, invalid.ids and MANIFEST.json.
 
     gen.py [PATH OF docs-llama-3m]        (default: the repository's examples/docs-llama-3m)
 
-components.json: tiny tokenizers that each exercise one component. The model "probe" has only the
-256 byte tokens in its vocabulary and appends "|" to every word, so that its ids show the exact
-bytes of every piece and every cut.
+components.json has tiny tokenizers that each test one component. The model "probe" has only the 256
+byte tokens in its vocabulary and appends "|" to every word. So its ids show the bytes of each word
+and the positions at which the text was split.
 """
 import base64
 import json
@@ -125,8 +125,8 @@ def sequence(kind, *parts):
 
 
 def charsmap(pairs):
-    """Returns a precompiled_charsmap of SentencePiece: a double array of UTF-8 keys, and their
-    replacements."""
+    """Returns a precompiled_charsmap of SentencePiece: a double-array trie of UTF-8 keys, and the
+    replacements of the keys."""
     texts, at = b"", {}
     for new in pairs.values():
         if new not in at:
@@ -179,7 +179,7 @@ def sweeps():
     yield "Nmt", {"normalizer": {"type": "Nmt"}}
     yield "UnicodeScripts", {"pre_tokenizer": {"type": "UnicodeScripts"}}
     yield "Precompiled, graphemes", {"normalizer": precompiled({"a": "X"})}
-    # each character among marks of low and high combining classes
+    # puts each character between marks of low and high combining classes
     for name in ("NFC", "NFD", "NFKC", "NFKD", "StripAccents", "Lowercase"):
         yield name, {"normalizer": {"type": name}}, "\u0334\u0301a\u0345"
 
@@ -235,8 +235,8 @@ def cases():
     case("Precompiled and Metaspace first", normalizer=precompiled(odd), pre_tokenizer=metaspace("first", True),
          texts=["\u200ba b", "a\u0301 b", "\ufb01x y", 3, 4])
     case("Nmt and Metaspace first", normalizer={"type": "Nmt"}, pre_tokenizer=metaspace("first", True), texts=["\u0001a b", "\u200b\u0001a b", 4])
-    # One space comes from a character that joins the next letter, one from a letter with its mark:
-    # the text between them extends over both.
+    # One space replaces a character that is joined to the next letter, another replaces a letter
+    # with its mark. A regex that matches two spaces must match across both replacements.
     case("Precompiled makes spaces", normalizer=sequence("normalizers", precompiled({"\u0600": " ", "a\u0301": " "}), replace({"Regex": " {2,}"}, "_")),
          texts=["ab\u0600ba\u0301ab" * 20, "\u0600ba\u0301", "abba\u0301\u0600abab"])
     case("UnicodeScripts", pre_tokenizer={"type": "UnicodeScripts"}, texts=list(range(len(TEXTS))) + [

@@ -1,9 +1,9 @@
-"""gen.py - the learner of src/learn/tune.h in PyTorch, by autograd, on tiny models of
-tests/golden/models in f32.
+"""gen.py - tunes tiny models of tests/golden/models in f32 like src/learn/tune.h, with PyTorch and
+autograd.
 
-curves.json has, for each case, the KL divergence of each step's rows before the step, and that of
-the held-out row before and after all steps. Weights, tokens and codes come from rules that
-test_tune.c has, too. Run: python gen.py (torch, transformers, numpy)."""
+curves.json has, for each case, the KL divergence of the rows of each step before the step, and the
+KL divergence of the held-out row before and after all steps. test_tune.c makes the same weights,
+tokens and codes. Run: python gen.py (torch, transformers, numpy)."""
 import importlib.util
 import json
 import math
@@ -21,7 +21,7 @@ models = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(models)
 
 STEPS, ROWS, CODE_RATE, RATE, BITS = 24, 2, 0.01, 0.004, 3
-CASES = {"llama_default": (8, False), "gemma2": (0, True)}  # group (0: the row), zero points
+CASES = {"llama_default": (8, False), "gemma2": (0, True)}  # group size (0: a row), zero points
 
 
 def load(name):
@@ -39,7 +39,7 @@ def load(name):
     return m
 
 
-def near(x):  # rounds x; the gradient is that of x itself
+def near(x):  # rounds x; the gradient is that of x without rounding
     return x + (x.round() - x).detach()
 
 

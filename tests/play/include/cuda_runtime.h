@@ -1,7 +1,7 @@
-/* cuda_runtime.h - the part of CUDA that src/ops/cuda uses, emulated on the host: g++ compiles the
+/* cuda_runtime.h - emulates on the host the part of CUDA that src/ops/cuda uses. g++ compiles the
  * same .cu files with this directory instead of the toolkit's. Kernels run one block at a time; the
  * threads of a block are fibers (block.cc). The runtime calls work on host memory (runtime.cc).
- * Tests change the emulated GPU by the functions of play.h. */
+ * Tests set options of the emulated GPU by the functions of play.h. */
 #ifndef OSH_PLAY_CUDA_RUNTIME_H
 #define OSH_PLAY_CUDA_RUNTIME_H
 #include <math.h>
@@ -76,8 +76,8 @@ struct osh_play_site { const char *file; int line; };
 int osh_play_barrier(osh_play_site at, int predicate); // returns the number of true predicates
 // data of one lane for the other lanes: the value of a shuffle, the fragments of an mma
 struct osh_play_slot { uint64_t word[6]; };
-/* Exchanges `mine` with the other lanes in the mask. Returns the slots [32] of all lanes (view:
- * valid until the second next call of this lane). */
+/* Exchanges `mine` with the other lanes in the mask. Returns the slots [32] of all lanes, a view
+ * that is valid until this lane has called the function twice more. */
 const osh_play_slot *osh_play_warp(osh_play_site at, uint32_t mask, const osh_play_slot &mine);
 int osh_play_lane(void);
 uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
@@ -95,7 +95,7 @@ uint32_t osh_play_vote(osh_play_site at, uint32_t mask, int predicate);
 #define __shfl_up_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_up, mask, v, __VA_ARGS__)
 #define __shfl_down_sync(mask, v, ...) osh_play_shfl(OSH_PLAY_SITE, osh_play_down, mask, v, __VA_ARGS__)
 
-// __syncwarp, the only call of a warp that orders memory accesses
+// implements __syncwarp, the only call of a warp that orders memory accesses
 void osh_play_meet(osh_play_site at, uint32_t mask = 0xffffffffu);
 /* Each function returns the lane from which lane `me` reads in a shuffle. The shuffle is among
  * `width` lanes from lane `first` on. */
@@ -117,9 +117,9 @@ T osh_play_shfl(osh_play_site at, int (*source)(int, int, int, int), uint32_t ma
     return v;
 }
 /* ---- asynchronous copies (cp.async) ---- */
-/* Begins an asynchronous copy. The target is NaN until the thread waits for the group of the copy;
- * then the target gets the data (n_read bytes, then zeros). So a thread that reads the target too
- * early, or that still reads its old data, gets NaN. */
+/* Begins an asynchronous copy, and fills the target with NaN. When the thread waits for the group
+ * of the copy, the target gets the data (n_read bytes, then zeros). So a thread that reads the
+ * target too early, or that still needs the old data, gets NaN. */
 void osh_play_async_copy(void *to, const void *from, size_t n_bytes, size_t n_read);
 void osh_play_async_commit(void);
 void osh_play_async_wait(int n_left); // n_left: number of groups that may stay pending
