@@ -12,7 +12,8 @@
  * samples.
  *
  * pairs_attention_grad.c instead rounds dy, p and ds to BF16 and multiplies BF16 values. It is used
- * if the caller sets osh_grad_args.rough, the tensors are BF16 and the CPU has BF16 instructions. */
+ * if the caller sets osh_grad_args.rough, the tensors are BF16 and the CPU has BF16
+ * instructions. */
 #include "ops/cpu/attention_grad.h"
 
 #include "base/isa.h"
