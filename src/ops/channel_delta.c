@@ -31,6 +31,8 @@ static const osh_field attrs[] = {
     {"dim", OSH_F_INT, offsetof(osh_channel_delta_attr, dim), NULL, 1, MOST, "D", NULL, NULL},
     {"lower_bound", OSH_F_FLOAT, offsetof(osh_channel_delta_attr, lower_bound), "0", -1e6, 0,
      "lower bound of the logarithm of the factor; 0: none", NULL, NULL},
+    {"f32", OSH_F_BOOL, offsetof(osh_channel_delta_attr, f32), "false", 0, 0,
+     "A_log and dt_bias are not rounded", NULL, NULL},
     {0},
 };
 
@@ -71,7 +73,7 @@ static void channel_load(channel_token *to, const osh_op_args *a, int64_t t, int
     int64_t D = at->dim, width = at->heads * D, from = t * 3 * width + h * D;
     float A = 0, b = osh_tensor_at(a->in[2], t * at->heads + h);
 
-    osh_load_weight(&A, a->in[3], h, 1, x->dtype);
+    osh_load_weight(&A, a->in[3], h, 1, at->f32 ? OSH_F32 : x->dtype);
     osh_to_f32(to->q, osh_elem(x, from), x->dtype, D);
     osh_to_f32(to->k, osh_elem(x, from + width), x->dtype, D);
     osh_to_f32(to->v, osh_elem(x, from + 2 * width), x->dtype, D);
@@ -97,7 +99,7 @@ static void channel_head(const osh_op_args *a, const osh_tile *seq, int64_t h, f
     float dt_bias[MOST], y[MOST];
     channel_token now;
 
-    osh_load_weight(dt_bias, a->in[4], h * D, D, a->in[0]->dtype);
+    osh_load_weight(dt_bias, a->in[4], h * D, D, at->f32 ? OSH_F32 : a->in[0]->dtype);
     if (kept) memcpy(S, kept, (size_t)(D * D) * sizeof *S);
     for (int64_t t = seq->row; t < seq->row + seq->n; t++) {
         channel_load(&now, a, t, h, dt_bias);

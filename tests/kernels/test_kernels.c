@@ -146,7 +146,8 @@ static const osh_moe_gate_attr gate7_root = {{2, true}, 7, 1, 1, 2.5, false, tru
                                gate33_raw = {{2, false}, 33, 1, 1, 1, false, false, NULL, true, 33},
                                gate33_soft = {{2, true}, 33, 1, 1, 1, false, false, NULL, false, 33};
 static const osh_conv1d_attr conv4 = {4, false, false}, conv4b = {4, false, true},
-                             conv4s = {4, true, true}, conv4u = {4, true, false};
+                             conv4s = {4, true, true}, conv4u = {4, true, false},
+                             conv4f = {4, true, true, true};
 static const osh_delta_rule_attr delta1 = {1, 1, 1, 1, 1}, delta7 = {2, 6, 7, 13, 1},
                                  delta7_2 = {2, 6, 7, 13, 2}, delta64 = {2, 4, 64, 64, 1};
 static const osh_channel_delta_attr channel1 = {1, 1}, channel7 = {6, 7},
@@ -299,6 +300,7 @@ static const op_case cases[] = {
     {"conv1d", 29, {7}, {{7, 4}}, 7, {3}, .attr = &conv4u, .without = &conv4},
     {"conv1d", 7, {7}, {{7, 4}, {7}}, 7, {3}, .attr = &conv4b},
     {"conv1d", 129, {700}, {{700, 4}, {700}}, 700, {2, 66}, .attr = &conv4s, .without = &conv4b},
+    {"conv1d", 129, {700}, {{700, 4}, {700}}, 700, {2, 66}, .attr = &conv4f, .without = &conv4b},
     {"delta_rule", 1, {3, 1, 1}, {{1}, {1}}, 1, .attr = &delta1},
     {"delta_rule", 29, {2 * 2 * 7 + 6 * 13, 6, 6}, {{6}, {6}}, 78, {11}, .attr = &delta7},
     {"delta_rule", 29, {2 * 2 * 7 + 6 * 13, 6, 6}, {{6}, {6}}, 78, {11}, .attr = &delta7_2,
