@@ -51,14 +51,14 @@ STACKED = "experts stay dense"
 SPLIT = "experts stay dense without --target vllm"
 SPARSE = "samples are at most index_topk tokens, for which sparse attention is exact"
 HOST = "calibrated on the CPU only"
-RELEASE = HOST + "; files have the names of releases, and {} stays dense; samples are at most "
+WINDOWS = HOST + "; wo_a stays dense; samples are at most 4 index_topk tokens, for which sparse attention is exact"
 REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCausalLM", "BloomForCausalLM", "MptForCausalLM", "MPTForCausalLM", "MambaForCausalLM",
                          "FalconMambaForCausalLM"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), SPLIT) | {
     "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,
     "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
     "Mistral4ForCausalLM": "experts stay dense; samples are at most original_max_position_embeddings tokens", "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
-    "DeepseekV4ForCausalLM": RELEASE.format("wo_a") + "4 index_topk tokens, for which sparse attention is exact", "HYV4ForCausalLM": HOST + "; " + SPARSE, "Glm5NextForConditionalGeneration": HOST + "; " + SPARSE + "; towers stay dense",
+    "DeepseekV4ForCausalLM": WINDOWS, "HYV4ForCausalLM": HOST + "; " + SPARSE, "Glm5NextForConditionalGeneration": HOST + "; " + SPARSE + "; towers stay dense",
     "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "KimiLinearForCausalLM": HOST, "DbrxForCausalLM": STACKED, "LagunaForCausalLM": "routers with a soft cap are refused",
     "GraniteMoeHybridForCausalLM": SPLIT, "Gemma4ForCausalLM": SPLIT,
     "MiniMaxM2ForCausalLM": "oneshot uses rotary_dim, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused",

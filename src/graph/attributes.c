@@ -78,8 +78,8 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
     return rc;
 }
 
-/* Sets the attributes of rope that describe a rotation of entries of windows. "back" is subtracted
- * from each position; with "backward" the rotation is by the negative angle. */
+/* Sets two attributes of rope: "back" is subtracted from each position, and with "backward" the
+ * rotation is by the negative angle. */
 static osh_status fill_shift(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                              const cJSON *given)
 {
@@ -99,10 +99,10 @@ done:
 
 /* Fills the attributes of rope. `given` has the keys "head_dim", "partial", "rotary_dim", "theta",
  * "interleaved", "f32", "position_scale", "sliding", and those of fill_shift. "sliding" is true if
- * the layer has the rope of layers with sliding attention. "partial" is true if the class of the model reads
- * partial_rotary_factor. "rotary_dim" is the number of rotated elements; if it is not 0,
- * partial_rotary_factor is ignored. "theta" is the base of the layer's frequencies; if it is not 0,
- * rope_theta is ignored. */
+ * the layer has the rope of layers with sliding attention. "partial" is true if the class of the
+ * model reads partial_rotary_factor. "rotary_dim" is the number of rotated elements; if it is not
+ * 0, partial_rotary_factor is ignored. "theta" is the base of the layer's frequencies; if it is not
+ * 0, rope_theta is ignored. */
 static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                             const cJSON *given)
 {

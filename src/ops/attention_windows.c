@@ -4,14 +4,16 @@
  *   in[0] q [N, H*D]     in[1] kv [N, D]     in[2] c [N, D]     in[3] sinks [H]     out y [N, H*D]
  *
  * Query i of a sample sees the rows j of kv with i - sliding_window < j <= i, and the rows j <= i
- * of c with (j + 1) mod m = 0, which contain the entries of full windows of m tokens. The softmax of
- * head h includes one more score, sinks[h], whose probability is not used:
+ * of c with (j + 1) mod m = 0, which contain the entries of full windows of m tokens. The softmax
+ * of head h includes one more score, sinks[h], whose probability is not used:
  *
- *   s_j = q k_j scale     y = sum over the seen rows of exp(s_j) k_j / (exp(sinks[h]) + sum exp(s_j))
+ *   s_j = q k_j / sqrt(D)     p_j = exp(s_j) / (exp(sinks[h]) + sum of exp(s))
+ *   y   = sum over the seen rows of p_j k_j
  *
  * transformers' DeepseekV4Attention with eager attention, if its indexer selects all entries: a
- * sample has at most m index_topk tokens. Sums are double; the probabilities are rounded to the
- * dtype of q. Shapes: N tokens of the batch, H heads, D head_dim. */
+ * sample has at most m index_topk tokens. Scores are summed in double and y in f32, and the
+ * probabilities are rounded to the dtype of q. Shapes: N tokens of the batch, H heads, D
+ * head_dim. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -69,36 +71,38 @@ static double windows_dot(const float *x, const float *y, int64_t n)
     return all;
 }
 
-/* Returns the n-th row that query i sees: rows of kv, then entries. kv and c: rows of the sample.
- * first: number of the first row of kv. */
-static const float *seen_row(const windows_job *j, const float *kv, const float *c, int64_t i,
-                             int64_t first, int64_t n)
+typedef struct seen_rows { // the rows that query i of a sample sees; pointers are views
+    const osh_attention_windows_attr *at;
+    const float *kv, *c; // rows of the sample
+    int64_t i;
+} seen_rows;
+
+/* Returns row k that the query sees: rows of kv come first, then entries. */
+static const float *seen_row(const seen_rows *s, int64_t k)
 {
-    const osh_attention_windows_attr *at = j->a->attr;
-    int64_t own = i - first + 1;
-    return n < own ? kv + (first + n) * at->head_dim
-                   : c + ((n - own + 1) * at->window - 1) * at->head_dim;
+    int64_t first = osh_max64(0, s->i - s->at->sliding_window + 1), own = s->i - first + 1;
+    return k < own ? s->kv + (first + k) * s->at->head_dim
+                   : s->c + ((k - own + 1) * s->at->window - 1) * s->at->head_dim;
 }
 
-/* Computes y [D] of query i of a head; q [D] and the probabilities p are scratch. */
-static void windows_attend(float *y, const windows_job *j, const float *q, float *p,
-                           const float *rows[2], int64_t i, double sink)
+/* Computes y [D] of query q [D] of a head. p is scratch for the scores. */
+static void windows_attend(float *y, const seen_rows *s, const float *q, float *p, double sink,
+                           osh_dtype dt)
 {
-    const osh_attention_windows_attr *at = j->a->attr;
-    int64_t D = at->head_dim, first = osh_max64(0, i - at->sliding_window + 1);
-    int64_t n = i - first + 1 + (i + 1) / at->window;
+    int64_t D = s->at->head_dim;
+    int64_t n = osh_min64(s->i + 1, s->at->sliding_window) + (s->i + 1) / s->at->window;
     double scale = (float)(1 / sqrt((double)D)), max = sink, sum;
 
     for (int64_t k = 0; k < n; k++) {
-        p[k] = (float)(windows_dot(q, seen_row(j, rows[0], rows[1], i, first, k), D) * scale);
+        p[k] = (float)(windows_dot(q, seen_row(s, k), D) * scale);
         max = p[k] > max ? p[k] : max;
     }
     sum = osh_math_exp(sink - max);
     for (int64_t k = 0; k < n; k++) sum += osh_math_exp(p[k] - max);
     memset(y, 0, (size_t)D * sizeof *y);
     for (int64_t k = 0; k < n; k++) {
-        const float *row = seen_row(j, rows[0], rows[1], i, first, k);
-        float by = osh_round_to((float)(osh_math_exp(p[k] - max) / sum), j->a->in[0]->dtype);
+        const float *row = seen_row(s, k);
+        float by = osh_round_to((float)(osh_math_exp(p[k] - max) / sum), dt);
         for (int64_t d = 0; d < D; d++) y[d] += by * row[d];
     }
 }
@@ -111,15 +115,16 @@ static osh_status windows_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     const osh_tensor *q = j->a->in[0];
     const osh_tile *t = &j->seqs[chunk];
     int64_t D = at->head_dim, H = at->n_heads, start = j->a->past ? 0 : t->row - t->pos;
-    const float *rows[2] = {j->kv + start * D, j->c + start * D};
+    seen_rows seen = {.at = at, .kv = j->kv + start * D, .c = j->c + start * D};
     float *one = j->room + worker * (j->most + 2 * D), *y = one + D, *p = y + D;
 
     (void)cx;
     for (int64_t r = 0; r < t->n; r++)
         for (int64_t h = 0; h < H; h++) {
             int64_t from = ((t->row + r) * H + h) * D;
+            seen.i = t->pos + r;
             osh_to_f32(one, osh_elem(q, from), q->dtype, D);
-            windows_attend(y, j, one, p, rows, t->pos + r, j->sinks[h]);
+            windows_attend(y, &seen, one, p, j->sinks[h], q->dtype);
             osh_from_f32(osh_elem(j->a->out[0], from), j->a->out[0]->dtype, y, D);
         }
     return OSH_OK;

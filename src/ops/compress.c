@@ -3,8 +3,8 @@
  *   in[0] kv [N, C*D]     in[1] gate [N, C*D]     in[2] bias [m, C*D]     out y [N, D]
  *
  * C is 1, or 2 if windows overlap. Window w has the tokens [w m, w m + m) of the sample. Its entry
- * is row w m + m - 1 of y, the row of its last token; all other rows of y are 0. A row that is in no
- * full window is not used.
+ * is row w m + m - 1 of y, the row of its last token. All other rows of y are 0. Tokens after the
+ * last full window are not used.
  *
  *   C = 1   y[d] = sum over r of p_r[d] kv_r[d]     r: rows of window w
  *           p[d] = softmax over r of (gate_r[d] + bias_{r mod m}[d])
@@ -62,15 +62,21 @@ static const void *compress_at(const compress_job *j, int k, int64_t row, int64_
     return (const char *)j->a->past->state + at * osh_dtype_bytes(x->dtype);
 }
 
-/* Reads row r of the window that ends at row `last`: kv to `x`, gate + bias to `g`. Rows r < 0
- * belong to the window before it. */
-static void compress_load(float *x, float *g, const compress_job *j, int64_t last, int64_t r,
-                          int64_t c, int64_t n)
+typedef struct window_part { // columns [c, c + n) of a window
+    int64_t last;            // row of its last token
+    int64_t first;           // number of its first row; -m: it also has the rows of the window
+                             // before it, which have the numbers -m to -1
+    int64_t c, n;
+} window_part;
+
+/* Reads row r of a window: kv to `x`, gate + bias to `g`. */
+static void compress_load(float *x, float *g, const compress_job *j, const window_part *of,
+                          int64_t r)
 {
     const osh_compress_attr *at = j->a->attr;
     osh_dtype dt = j->a->in[0]->dtype;
-    int64_t m = at->window, W = osh_width(j->a->in[0]), row = last - m + 1 + r,
-            from = c + (at->overlaps && r >= 0 ? W / 2 : 0);
+    int64_t m = at->window, W = osh_width(j->a->in[0]), n = of->n, row = of->last - m + 1 + r,
+            from = of->c + (at->overlaps && r >= 0 ? W / 2 : 0);
     float bias[PIECE];
 
     osh_to_f32(x, compress_at(j, 0, row, from), dt, n);
@@ -79,32 +85,31 @@ static void compress_load(float *x, float *g, const compress_job *j, int64_t las
     for (int64_t i = 0; i < n; i++) g[i] = osh_round_to(g[i] + bias[i], dt);
 }
 
-/* Computes columns [c, c + n) of the entry of the window that ends at row `last`. first: number of
- * the first row, -m if the window has an earlier one. */
-static void window_compress(const compress_job *j, int64_t last, int64_t first, int64_t c, int64_t n)
+/* Computes some columns of the entry of a window. */
+static void window_compress(const compress_job *j, const window_part *of)
 {
     const osh_tensor *out = j->a->out[0];
-    int64_t m = ((const osh_compress_attr *)j->a->attr)->window;
+    int64_t m = ((const osh_compress_attr *)j->a->attr)->window, first = of->first, n = of->n;
     float x[PIECE], g[PIECE], max[PIECE], y[PIECE];
     double sum[PIECE] = {0}, all[PIECE] = {0};
 
     for (int64_t r = first; r < m; r++) {
-        compress_load(x, g, j, last, r, c, n);
+        compress_load(x, g, j, of, r);
         for (int64_t i = 0; i < n; i++) max[i] = r == first || g[i] > max[i] ? g[i] : max[i];
     }
     for (int64_t r = first; r < m; r++) {
-        compress_load(x, g, j, last, r, c, n);
+        compress_load(x, g, j, of, r);
         for (int64_t i = 0; i < n; i++) all[i] += osh_math_exp((double)g[i] - max[i]);
     }
     for (int64_t r = first; r < m; r++) {
-        compress_load(x, g, j, last, r, c, n);
+        compress_load(x, g, j, of, r);
         for (int64_t i = 0; i < n; i++) {
             double p = osh_math_exp((double)g[i] - max[i]) / all[i];
             sum[i] += (double)osh_round_to((float)p, out->dtype) * x[i];
         }
     }
     for (int64_t i = 0; i < n; i++) y[i] = (float)sum[i];
-    osh_from_f32(osh_elem(out, last * osh_width(out) + c), out->dtype, y, n);
+    osh_from_f32(osh_elem(out, of->last * osh_width(out) + of->c), out->dtype, y, n);
 }
 
 static osh_status compress_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -120,9 +125,11 @@ static osh_status compress_chunk(osh_ctx *cx, void *user, int64_t chunk, int wor
     for (int64_t r = 0; r < t->n; r++) {
         int64_t pos = t->pos + r;
         if ((pos + 1) % m) continue;
-        for (int64_t c = 0; c < D; c += PIECE)
-            window_compress(j, t->row + r, at->overlaps && pos >= m ? -m : 0, c,
-                            osh_min64(PIECE, D - c));
+        window_part of = {.last = t->row + r, .first = at->overlaps && pos >= m ? -m : 0};
+        for (of.c = 0; of.c < D; of.c += PIECE) {
+            of.n = osh_min64(PIECE, D - of.c);
+            window_compress(j, &of);
+        }
     }
     return OSH_OK;
 }

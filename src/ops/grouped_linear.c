@@ -42,8 +42,8 @@ static void lanes_add(double *sum, const float *x, const float *w, int64_t n)
     for (int k = 0; i + k < n; k++) sum[k] += (double)x[i + k] * w[i + k];
 }
 
-/* Computes output o of n_rows rows, from row `first` on. `room`: row o of w in f32 [I], and the rows
- * of x of the group of o, [ROWS, I]. */
+/* Computes output o of n_rows rows, from row `first` on. `room`: row o of w in f32 [I], then the
+ * rows of x of the group of o, [ROWS, I]. */
 static void output_add(const osh_op_args *a, int64_t first, int64_t n_rows, int64_t o,
                        const float *room)
 {
@@ -67,8 +67,9 @@ static osh_status grouped_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     const grouped_job *j = user;
     const osh_op_args *a = j->a;
     const osh_tensor *x = a->in[0], *w = a->in[1];
-    int64_t G = ((const osh_grouped_linear_attr *)a->attr)->groups, I = w->shape[1],
-            R = w->shape[0] / G, first = chunk * ROWS, n_rows = osh_min64(ROWS, osh_rows(x) - first);
+    int64_t G = ((const osh_grouped_linear_attr *)a->attr)->groups, I = w->shape[1];
+    int64_t R = w->shape[0] / G, first = chunk * ROWS;
+    int64_t n_rows = osh_min64(ROWS, osh_rows(x) - first);
     float *room = j->room + worker * (1 + ROWS) * I;
 
     (void)cx;

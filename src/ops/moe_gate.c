@@ -20,9 +20,10 @@
  * group scores 1.0 and 1.3, so expert 3 is chosen and not expert 0.
  *
  * As in transformers' DeepseekV3TopkRouter and Glm4MoeTopkRouter (sigmoid), DeepseekV2TopkRouter
- * (softmax; greedy: one group), DeepseekV4TopKRouter and DeepseekV4HashRouter (root), x and w are converted to f32, and the weights of the experts are
- * rounded to the dtype of x at the end. Dot products are summed in double, in a fixed order.
- * Shapes: N tokens of the batch, D elements per token, E experts. */
+ * (softmax; greedy: one group), DeepseekV4TopKRouter and DeepseekV4HashRouter (root), x and w are
+ * converted to f32, and the weights of the experts are rounded to the dtype of x at the end. Dot
+ * products are summed in double, in a fixed order. Shapes: N tokens of the batch, D elements per
+ * token, E experts, V vocabulary size. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -245,8 +246,9 @@ static osh_status hash_choose(osh_ctx *cx, float *s, const osh_tensor *table, in
         const void *at = osh_elem(table, id * K + k);
         int64_t e = table->dtype == OSH_I64 ? *(const int64_t *)at : *(const int32_t *)at;
         if (e < 0 || e >= E)
-            return osh_fail(cx, OSH_E_FORMAT, "token id %lld has expert %lld, want one in [0, %lld)",
-                            (long long)id, (long long)e, (long long)E);
+            return osh_fail(cx, OSH_E_FORMAT,
+                            "token id %lld has expert %lld, want one in [0, %lld)", (long long)id,
+                            (long long)e, (long long)E);
         times[e]++;
     }
     for (int64_t e = 0; e < E; e++) s[e] *= times[e];

@@ -142,9 +142,9 @@ static const osh_rope_attr rope8_back = {.head_dim = 8, .rotary_dim = 8,
                                          .inv_freq = {1, 0.1f, 0.01f, 0.001f},
                                          .attention_scaling = 1, .back = 3};
 static const osh_moe_gate_attr gate7_root = {{2, true}, 7, 1, 1, 2.5, false, true, NULL, true},
-                               gate33_root = {{2, true}, 33, 1, 1, 1, false, false, NULL, true, 33},
-                               gate33_raw = {{2, false}, 33, 1, 1, 1, false, false, NULL, true, 33},
-                               gate33_soft = {{2, true}, 33, 1, 1, 1, false, false, NULL, false, 33};
+                               gate33_root = {{2, true}, 33, 1, 1, 1, .root = true, .vocab = 33},
+                               gate33_raw = {{2, false}, 33, 1, 1, 1, .root = true, .vocab = 33},
+                               gate33_soft = {{2, true}, 33, 1, 1, 1, .vocab = 33};
 static const osh_conv1d_attr conv4 = {4, false, false}, conv4b = {4, false, true},
                              conv4s = {4, true, true}, conv4u = {4, true, false},
                              conv4f = {4, true, true, true};
