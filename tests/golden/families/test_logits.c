@@ -133,6 +133,7 @@ static void settings_without_a_template_are_refused(void **state)
         {"hy_v4", "swiglu_limit", "0", "swiglu_limit is 0: want a number above 0"},
         {"deepseek_v4", "swiglu_limit", "0", "swiglu_limit is 0: want a number above 0"},
         {"deepseek_v4", "hidden_act", "\"gelu\"", "hidden_act is not silu"},
+        {"deepseek_v4", "mlp_bias", "true", "mlp_bias is true: want false"},
         {"deepseek_v4", "scoring_func", "\"sigmoid\"", "scoring_func is not sqrtsoftplus"},
         {"exaone4", "layer_types", NULL, "sliding_window is set without layer_types"},
         {"cwm", "layer_types", NULL, "layer_types is missing"},
