@@ -48,6 +48,13 @@ FAMILIES = {
     "deepseek_v3": dict(TINY, **MOE) | MLA,
     "glm_moe_dsa": dict(TINY, **MOE, index_topk=128, index_n_heads=2, index_head_dim=32, indexer_types=["full", "shared"]) | MLA,
     "deepseek_v32": dict(TINY, **MOE, index_topk=128, index_n_heads=2, index_head_dim=32) | MLA,
+    "hy_v4": dict(TINY, **MOE, index_topk=128, index_n_heads=2, index_head_dim=32, indexer_types=["full", "shared"], swiglu_limit=0.5, initializer_range=0.1) | MLA,
+    "deepseek_v4": dict(TINY, **MOE, q_lora_rank=32, partial_rotary_factor=0.5, o_groups=2, o_lora_rank=32, index_n_heads=2, index_head_dim=32, index_topk=32, sliding_window=8, swiglu_limit=0.5, hc_sinkhorn_iters=3, hc_eps=1e-3,
+                        compress_rates=dict(compressed_sparse_attention=4, heavily_compressed_attention=8), layer_types=["sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention"],
+                        mlp_layer_types=["hash_moe", "moe", "moe"], rope_parameters=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)) | dict(num_hidden_layers=3, num_key_value_heads=1),
+    "glm5_next": dict(text_config=dict(TINY | dict(num_key_value_heads=4), **MOE, q_lora_rank=32, kv_lora_rank=32, qk_nope_head_dim=16, v_head_dim=16, index_topk=128, index_n_heads=2, index_head_dim=32, index_kpool=4, swiglu_limit=0.5,
+                      hc_sinkhorn_iters=3, hc_eps=1e-3, layer_types=["linear_attention", "deepseek_sparse_attention"], mlp_layer_types=["dense", "sparse"], linear_head_dim=32, linear_num_heads=2, linear_lower_bound=-3.0),
+                      vision_config=dict(QWEN_TOWER, image_size=8, spatial_merge_size=1, projection_intermediate_size=64)),
     "gpt_oss": dict(TINY, **FEW, rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=32, truncate=False)),
     "minimax_m2": dict(TINY, **FEW),
     "hunyuan_v1_moe": dict(TINY, num_experts=4, moe_topk=[2, 1]),
@@ -230,11 +237,20 @@ def make(family, folder, dtype, seed):
                 p.add_(0.2 * torch.randn(p.shape).to(p.dtype))
             elif name.endswith(("weight", "proj")):
                 p.copy_((torch.randn(p.shape) * p.shape[-1] ** -0.5).to(p.dtype))
+        for name, p in model.named_buffers():
+            if name.endswith("tid2eid"):
+                p.copy_(torch.rand(len(p), config.num_local_experts).argsort(-1)[:, :p.shape[1]])
     model.save_pretrained(folder, save_original_format=not family.endswith("_stacked"))
     if mtp:
         add_mtp(folder)
     if config.model_type == "kimi_linear":  # released files have another name of dense MLPs
         made = {re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", n): t for n, t in tensors(folder).items()}
+        save_file(made, folder / "model.safetensors", {"format": "pt"})
+    if config.model_type == "hy_v4":  # transformers 5.17 writes names that no release has
+        made = {re.sub(r"mlp(.*)\.linear_gate", r"mlp\1.gate_proj", re.sub(r"hc_pre\.(hc_(?:attn|mlp)_layer)", r"\1.hc_pre", n)).replace("hc_pre.hc_head.", "hc_head."): t for n, t in tensors(folder).items()}
+        save_file(made, folder / "model.safetensors", {"format": "pt"})
+    if config.model_type == "deepseek_v4":  # the names of releases, of which transformers 5.17 writes only some
+        made = {re.sub(r"^model\.", "", n.replace("embed_tokens", "embed").replace("hc_head.hc_", "hc_head_").replace("attn.norm", "attn.kv_norm")): t for n, t in tensors(folder).items()}
         save_file(made, folder / "model.safetensors", {"format": "pt"})
     if config.model_type == "kimi_k25":  # transformers 5.17 writes names that no release has
         made = {re.sub(r"^model\.(mm_projector)", r"\1", n.replace("language_model.model.blocks.", "language_model.model.layers.")): t for n, t in tensors(folder).items()}

@@ -78,24 +78,46 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
     return rc;
 }
 
+/* Sets two attributes of rope: "back" is subtracted from each position, and with "backward" the
+ * rotation is by the negative angle. */
+static osh_status fill_shift(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
+                             const cJSON *given)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *back = cJSON_GetObjectItemCaseSensitive(given, "back");
+    bool backward;
+    if (back) OSH_TRY(osh_scope_int(cx, &attr->back, s, back, 0));
+    OSH_TRY(rope_switch(cx, &backward, s, given, "backward"));
+    for (int64_t i = 0; backward && i < OSH_ROPE_MAX_FREQS; i++)
+        attr->inv_freq[i] = -attr->inv_freq[i], attr->long_freq[i] = -attr->long_freq[i];
+    if ((backward || back) && attr->dynamic)
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: the rope type dynamic is not computed with windows",
+                 s->config->path);
+done:
+    return rc;
+}
+
 /* Fills the attributes of rope. `given` has the keys "head_dim", "partial", "rotary_dim", "theta",
- * "interleaved", "f32" and "position_scale". "partial" is true if the class of the model reads
- * partial_rotary_factor. "rotary_dim" is the number of rotated elements; if it is not 0,
- * partial_rotary_factor is ignored. "theta" is the base of the layer's frequencies; if it is not 0,
- * rope_theta is ignored. */
+ * "interleaved", "f32", "position_scale", "sliding", and those of fill_shift. "sliding" is true if
+ * the layer has the rope of layers with sliding attention. "partial" is true if the class of the
+ * model reads partial_rotary_factor. "rotary_dim" is the number of rotated elements; if it is not
+ * 0, partial_rotary_factor is ignored. "theta" is the base of the layer's frequencies; if it is not
+ * 0, rope_theta is ignored. */
 static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                             const cJSON *given)
 {
     osh_status rc = OSH_OK;
     const osh_hf_config *c = s->config;
-    osh_rope changed = s->sliding ? c->rope_sliding : c->rope, *rope = &changed;
+    osh_rope changed, *rope = &changed;
     int64_t head_dim = 0, rotary_dim = 0;
     const cJSON *rotary = cJSON_GetObjectItemCaseSensitive(given, "rotary_dim");
     const cJSON *base = cJSON_GetObjectItemCaseSensitive(given, "theta");
     double theta = 0;
-    bool partial, by_position;
+    bool partial, by_position, sliding;
     if (c->rope_unknown)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: rope type %s", c->path, c->rope_unknown);
+    OSH_TRY(rope_switch(cx, &sliding, s, given, "sliding"));
+    changed = s->sliding || sliding ? c->rope_sliding : c->rope;
     OSH_TRY(
         osh_scope_int(cx, &head_dim, s, cJSON_GetObjectItemCaseSensitive(given, "head_dim"), 1));
     OSH_TRY(rope_switch(cx, &partial, s, given, "partial"));
@@ -113,6 +135,7 @@ static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s
     OSH_TRY(osh_rope_attr_fill(cx, attr, rope, head_dim, s->max_position, c->path));
     OSH_TRY(rope_switch(cx, &attr->interleaved, s, given, "interleaved"));
     OSH_TRY(rope_switch(cx, &attr->f32, s, given, "f32"));
+    OSH_TRY(fill_shift(cx, attr, s, given));
     OSH_TRY(rope_switch(cx, &by_position, s, given, "position_scale"));
     if (!by_position) goto done;
     if (rope->llama_4_scaling_beta == 0 || rope->original_max_position_embeddings < 1)

@@ -223,7 +223,9 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
                                      &(osh_wanted_weight){.module = module,
                                                           .leaf = weight_leaf(leaves, k),
                                                           .tied = tied, .ndim = want_ndim[k],
-                                                          .shape = want[k]}));
+                                                          .shape = want[k],
+                                                          .whole_numbers =
+                                                              op->whole_numbers >> k & 1}));
 done:
     osh_free(cx, module);
     return rc;

@@ -68,6 +68,7 @@ typedef struct osh_wanted_weight {
     const char *module, *leaf, *tied; // tied: NULL if the weight is not tied
     int ndim;
     const int64_t *shape;
+    bool whole_numbers; // the tensor contains whole numbers, I32 or I64
 } osh_wanted_weight;
 osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x);
 /* True if the tensor that contains the weight is split in the checkpoint: the tensor is missing,

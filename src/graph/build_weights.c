@@ -41,9 +41,11 @@ static bool config_ties(const osh_builder *b)
 }
 
 static osh_status weight_check_stored(osh_ctx *cx, const osh_ckpt_tensor *t, const char *name,
-                                      int ndim, const int64_t *shape)
+                                      const osh_wanted_weight *x)
 {
     const osh_entry *e = t->e;
+    const int64_t *shape = x->shape;
+    int ndim = x->ndim;
     /* A tensor without dimensions has one element. */
     bool same = e->ndim == ndim || (!e->ndim && ndim == 1 && shape[0] == 1);
     for (int i = 0; same && i < e->ndim; i++) same = e->shape[i] == shape[i];
@@ -60,6 +62,11 @@ static osh_status weight_check_stored(osh_ctx *cx, const osh_ckpt_tensor *t, con
             "tensor %s has %d dimensions, shape [%lld, %lld...], config.json wants [%lld, %lld]",
             name, e->ndim, found0, found1, want0, want1);
     }
+    if (x->whole_numbers)
+        return e->dtype == OSH_I32 || e->dtype == OSH_I64
+                   ? OSH_OK
+                   : osh_fail(cx, OSH_E_FORMAT, "tensor %s is %s, want I32 or I64", name,
+                              osh_dtype_name(e->dtype));
     if (e->dtype != OSH_BF16 && e->dtype != OSH_F16 && e->dtype != OSH_F32)
         return osh_fail(cx, OSH_E_FORMAT, "tensor %s is %s, want BF16, F16 or F32", name,
                         osh_dtype_name(e->dtype));
@@ -93,7 +100,8 @@ osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_w
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
     int64_t known = 0;
-    char *name = osh_sprintf(cx, "%s.%s", x->module, x->leaf); // own
+    /* The name of a model without a prefix is empty. */
+    char *name = osh_sprintf(cx, "%s%s%s", x->module, *x->module ? "." : "", x->leaf); // own
     char *other = NULL;                                  // own
     if (!name) return OSH_E_NOMEM;
     const osh_ckpt_tensor *t = osh_checkpoint_find(b->ck, name);
@@ -115,7 +123,7 @@ osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_w
         OSH_TRY(weight_fault(
             cx, b, osh_fail(cx, OSH_E_FORMAT, "tensor %s is missing in %s", name, b->ck->dir)));
     if (t && !compressed)
-        OSH_TRY(weight_fault(cx, b, weight_check_stored(cx, t, name, x->ndim, x->shape)));
+        OSH_TRY(weight_fault(cx, b, weight_check_stored(cx, t, name, x)));
     if (osh_map_get(b->weights, name, strlen(name), &known)) {
         *index = (int)known; // tied modules share one weight of the graph
         goto done;

@@ -61,7 +61,7 @@ static bool is_alike(const osh_graph *g, const osh_node *a, const osh_node *b)
     const osh_glu_attr *x = a[OSH_EXPERT_GLU].attr, *y = b[OSH_EXPERT_GLU].attr;
     const osh_node *c = &a[OSH_EXPERT_COMBINE], *d = &b[OSH_EXPERT_COMBINE];
     return a->in[0] == b->in[0] && c->in[2] == d->in[2] && !strcmp(x->act, y->act) &&
-           x->limit == y->limit && x->alpha == y->alpha &&
+           x->limit == y->limit && x->alpha == y->alpha && x->plus == y->plus &&
            g->values[a->out[0]].width == g->values[b->out[0]].width &&
            ((const osh_moe_combine_attr *)c->attr)->plain ==
                ((const osh_moe_combine_attr *)d->attr)->plain;

@@ -86,7 +86,8 @@ static osh_rope_defaults rope_defaults(const cJSON *type)
     osh_rope_defaults d = {.keys = hf_member(type, "keys")};
     const struct { const char *key; double *to; } numbers[] = {
         {"rope_theta", &d.theta}, {"partial_rotary_factor", &d.partial_rotary_factor},
-        {"sliding_rope_theta", &d.sliding_theta}, {"proportional_rope", &d.proportional}};
+        {"sliding_rope_theta", &d.sliding_theta}, {"proportional_rope", &d.proportional},
+        {"attention_factor", &d.attention_factor}};
     const struct { const char *key; int64_t *to; } lengths[] = {
         {"max_position_embeddings", &d.max_position_embeddings},
         {"original_max_position_embeddings", &d.original_max_position_embeddings}};

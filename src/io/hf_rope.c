@@ -89,6 +89,16 @@ static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t d
     return (int64_t)d;
 }
 
+/* Returns the parameters of layers of one type, which a family may call differently ("keys"). In
+ * such a family, parameters without objects for types are those of full attention. */
+static const cJSON *type_dict(const reader *r, const cJSON *types, const char *type)
+{
+    const char *own = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->family->keys, type));
+    bool whole = own && (rope_member(types, "rope_type") || rope_member(types, "type"));
+    if (whole) return strcmp(type, "full_attention") ? NULL : types;
+    return rope_member(types, own ? own : type);
+}
+
 /* Sets r->dict to the object of config.json with rope_type and its parameters, or to NULL if there
  * is none. */
 static void find_dict(reader *r, bool sliding)
@@ -98,8 +108,8 @@ static void find_dict(reader *r, bool sliding)
     bool by_type = r->family->sliding_theta != 0;
 
     if (!d || (cJSON_IsObject(d) && !d->child))
-        d = by_type ? rope_member(types, "full_attention") : types;
-    if (sliding) d = rope_member(types, "sliding_attention");
+        d = by_type ? type_dict(r, types, "full_attention") : types;
+    if (sliding) d = type_dict(r, types, "sliding_attention");
     r->dict = d;
     if (!d) return;
     if (!cJSON_IsObject(d)) {
@@ -199,6 +209,7 @@ static void read_yarn(reader *r, osh_rope *p)
     if (d != 0) p->beta_slow = d;
     if (!(p->beta_slow > 0 && p->beta_fast > 0))
         set_problem(r, "beta_fast", "or beta_slow is below 0");
+    if (r->family->attention_factor > 0) p->attention_factor = r->family->attention_factor;
     if (rope_member(r->dict, "attention_factor")) {
         p->attention_factor = take_num(r, r->dict, "attention_factor", 0);
         if (p->attention_factor < 0) set_problem(r, "attention_factor", "is below 0");

@@ -42,7 +42,7 @@ static bool record_is_number(const char *key)
     static const char *const keys[] = {"max_position_embeddings",
                                        "original_max_position_embeddings", "rope_theta",
                                        "partial_rotary_factor", "sliding_rope_theta",
-                                       "proportional_rope"};
+                                       "proportional_rope", "attention_factor"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strcmp(key, keys[i])) return true;
     return false;

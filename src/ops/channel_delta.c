@@ -11,6 +11,8 @@
  *   S = S + k (sigmoid(b) (v - k S))
  *   y = q S
  *
+ * With a lower bound l, the factor is exp(l sigmoid(exp(A_log) (a + dt_bias))) (GLM-5.3).
+ *
  * The formulas are those of transformers' recurrent_kimi_delta_attention. The state and all sums
  * are double. q, k and the factors of the state are rounded to f32, and sigmoid(b) to the dtype of
  * x. y is rounded to f32 and then to its dtype. N: tokens of the batch. */
@@ -27,6 +29,10 @@ enum { MOST = 512 }; // largest D
 static const osh_field attrs[] = {
     {"heads", OSH_F_INT, offsetof(osh_channel_delta_attr, heads), NULL, 1, 1e6, "H", NULL, NULL},
     {"dim", OSH_F_INT, offsetof(osh_channel_delta_attr, dim), NULL, 1, MOST, "D", NULL, NULL},
+    {"lower_bound", OSH_F_FLOAT, offsetof(osh_channel_delta_attr, lower_bound), "0", -1e6, 0,
+     "lower bound of the logarithm of the factor; 0: none", NULL, NULL},
+    {"f32", OSH_F_BOOL, offsetof(osh_channel_delta_attr, f32), "false", 0, 0,
+     "A_log and dt_bias are not rounded", NULL, NULL},
     {0},
 };
 
@@ -67,7 +73,7 @@ static void channel_load(channel_token *to, const osh_op_args *a, int64_t t, int
     int64_t D = at->dim, width = at->heads * D, from = t * 3 * width + h * D;
     float A = 0, b = osh_tensor_at(a->in[2], t * at->heads + h);
 
-    osh_load_weight(&A, a->in[3], h, 1, x->dtype);
+    osh_load_weight(&A, a->in[3], h, 1, at->f32 ? OSH_F32 : x->dtype);
     osh_to_f32(to->q, osh_elem(x, from), x->dtype, D);
     osh_to_f32(to->k, osh_elem(x, from + width), x->dtype, D);
     osh_to_f32(to->v, osh_elem(x, from + 2 * width), x->dtype, D);
@@ -75,9 +81,11 @@ static void channel_load(channel_token *to, const osh_op_args *a, int64_t t, int
     channel_unit(to->q, D, 1 / sqrt((double)D)), channel_unit(to->k, D, 1);
     to->beta = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)b))), x->dtype);
     for (int64_t i = 0; i < D; i++) {
-        double z = (double)to->a[i] + dt_bias[i];
+        double z = (double)to->a[i] + dt_bias[i], rate = osh_math_exp(A);
         double soft = z > 20 ? z : osh_math_log(1 + osh_math_exp(z)); // torch's threshold
-        to->a[i] = (float)osh_math_exp(-osh_math_exp(A) * soft);
+        double decay = at->lower_bound < 0 ? at->lower_bound / (1 + osh_math_exp(-rate * z))
+                                           : -rate * soft;
+        to->a[i] = (float)osh_math_exp(decay);
     }
 }
 
@@ -92,7 +100,7 @@ static void channel_head(const osh_op_args *a, const osh_tile *seq, int64_t h, f
     float dt_bias[MOST], y[MOST];
     channel_token now;
 
-    osh_load_weight(dt_bias, a->in[4], h * D, D, a->in[0]->dtype);
+    osh_load_weight(dt_bias, a->in[4], h * D, D, at->f32 ? OSH_F32 : a->in[0]->dtype);
     if (kept) memcpy(S, kept, (size_t)(D * D) * sizeof *S);
     for (int64_t t = seq->row; t < seq->row + seq->n; t++) {
         channel_load(&now, a, t, h, dt_bias);

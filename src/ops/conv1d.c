@@ -6,7 +6,9 @@
  *
  * Example: K = 2, w = (10, 1), x = 1 2 3 gives y = 1 12 23. As in transformers' causal_conv1d_fn,
  * the sum is rounded to the dtype of x. With the attribute `silu`, silu is applied to the rounded
- * sum and rounded again. This file sums in double. Shapes: N tokens of the batch, C channels. */
+ * sum and rounded again. With the attribute `f32`, w and the sum are not rounded
+ * (Glm5NextTextLinearAttention). This file sums in double. Shapes: N tokens of the batch, C
+ * channels. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -26,6 +28,8 @@ static const osh_field attrs[] = {
     {"silu", OSH_F_BOOL, offsetof(osh_conv1d_attr, silu), "false", 0, 0,
      "act is silu; else the identity", NULL, NULL},
     {"bias", OSH_F_BOOL, offsetof(osh_conv1d_attr, bias), "false", 0, 0, "b is there", NULL, NULL},
+    {"f32", OSH_F_BOOL, offsetof(osh_conv1d_attr, f32), "false", 0, 0,
+     "weights and sums are not rounded", NULL, NULL},
     {0},
 };
 
@@ -65,8 +69,9 @@ static void conv_piece(const conv_job *j, const osh_tile *t, int64_t c, int64_t 
     int64_t K = at->kernel, C = osh_width(x), before = osh_min64(t->pos, K - 1);
     float ring[MOST][PIECE], w[PIECE * MOST], bias[PIECE] = {0}, y[PIECE];
 
-    osh_load_weight(w, j->a->in[1], c * K, n * K, x->dtype);
-    if (j->a->in[2]) osh_load_weight(bias, j->a->in[2], c, n, x->dtype);
+    osh_dtype dt = at->f32 ? OSH_F32 : x->dtype;
+    osh_load_weight(w, j->a->in[1], c * K, n * K, dt);
+    if (j->a->in[2]) osh_load_weight(bias, j->a->in[2], c, n, dt);
     memset(ring, 0, sizeof ring);
     for (int64_t r = -before; r < t->n; r++) {
         int64_t row = t->row + r, slot = (t->pos + r) % K;
@@ -75,7 +80,7 @@ static void conv_piece(const conv_job *j, const osh_tile *t, int64_t c, int64_t 
             double sum = bias[i];
             for (int64_t k = 0; k < K; k++)
                 sum += (double)w[i * K + k] * ring[(slot + 1 + k) % K][i];
-            y[i] = osh_round_to((float)sum, x->dtype);
+            y[i] = osh_round_to((float)sum, dt);
             if (at->silu) y[i] = (float)(y[i] / (1 + osh_math_exp(-(double)y[i])));
         }
         if (r >= 0) osh_from_f32(osh_elem(j->a->out[0], row * C + c), x->dtype, y, n);

@@ -7,9 +7,11 @@
  *   gelu_pytorch_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
  *   gelu_new           the function of gelu_pytorch_tanh
  *
- * With a limit l and alpha a (transformers' GptOssExperts):
+ * With a limit l, alpha a and `plus` p:
  *
- *   y = (up + 1) gate sigmoid(a gate)     gate is clamped to at most l, up to [-l, l]
+ *   y = (up + p) gate sigmoid(a gate)     gate is clamped to at most l, up to [-l, l]
+ *
+ * transformers' GptOssExperts has p = 1, DeepseekV4Experts and HYV4Experts have p = 0 and a = 1.
  *
  * As in transformers' LlamaMLP, act(gate) is computed in f32 and rounded to the dtype of gate, then
  * the product is rounded. The form with a limit is rounded only once, at the end. Shapes: N tokens
@@ -26,6 +28,8 @@ static const osh_field attrs[] = {
      "limit of gate and up; 0: none", NULL, NULL},
     {"alpha", OSH_F_FLOAT, offsetof(osh_glu_attr, alpha), "1", 0, 1e6,
      "factor in the sigmoid of the clamped gate", NULL, NULL},
+    {"plus", OSH_F_FLOAT, offsetof(osh_glu_attr, plus), "1", 0, 1e6,
+     "number that is added to the clamped up", NULL, NULL},
     {0},
 };
 
@@ -44,7 +48,7 @@ static float glu_clamped_ref(const osh_glu_attr *at, float gate, float up)
 {
     double g = gate > at->limit ? at->limit : gate,
            u = up > at->limit ? at->limit : up < -at->limit ? -at->limit : up;
-    return (float)((u + 1) * g / (1 + osh_math_exp(-at->alpha * g)));
+    return (float)((u + at->plus) * g / (1 + osh_math_exp(-at->alpha * g)));
 }
 
 static osh_status ref(osh_ctx *cx, const osh_op_args *a)
@@ -76,7 +80,7 @@ static void glu_clamped_back(double d[2], const osh_glu_attr *at, float gate, fl
     double g = gate > at->limit ? at->limit : gate,
            u = up > at->limit ? at->limit : up < -at->limit ? -at->limit : up;
     double s = 1 / (1 + osh_math_exp(-at->alpha * g));
-    d[0] = gate > at->limit ? 0 : dy * (u + 1) * s * (1 + at->alpha * g * (1 - s));
+    d[0] = gate > at->limit ? 0 : dy * (u + at->plus) * s * (1 + at->alpha * g * (1 - s));
     d[1] = u != up ? 0 : dy * g * s;
 }
 

@@ -1,23 +1,29 @@
 /* moe_gate.c - chooses the experts of each token and their weights: a router with f32 logits.
  *
- *   in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional
+ *   moe_gate  in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional
+ *   moe_hash  in[0] x [N, D]     in[1] ids [N]      in[2] w [E, D]     in[3] table [V, top_k]
  *   out route [N, E]: weight of the expert; 0: not chosen
  *
  * Steps, for one token:
  *
- *   1. s = softmax(x w^T) or sigmoid(x w^T), c = s + b. c decides the choice.
+ *   1. s = softmax(x w^T), sigmoid(x w^T) or sqrt(log(1 + e^(x w^T))) (`root`), c = s + b. c
+ *      decides the choice.
  *   2. n_group groups have E / n_group experts each. The score of a group is the sum of its two
  *      largest c (sigmoid) or its largest c (softmax). The topk_group best groups remain.
  *   3. The top_k remaining experts with the largest c are chosen; of equal c the lower index.
  *   4. route = s of the chosen experts, divided by their sum (norm_topk_prob), times scale.
  *
+ * moe_hash does not compare c: the experts of token `id` are those of row `id` of the table, which
+ * contains whole numbers.
+ *
  * Example with E = 4, 2 groups, topk_group 1, top_k 1, b = 0 and sigmoid: s = .9 .1 .6 .7 gives
  * group scores 1.0 and 1.3, so expert 3 is chosen and not expert 0.
  *
- * As in transformers' DeepseekV3TopkRouter and Glm4MoeTopkRouter (sigmoid) and DeepseekV2TopkRouter
- * (softmax; greedy: one group), x and w are converted to f32, and the weights of the experts are
- * rounded to the dtype of x at the end. Dot products are summed in double, in a fixed order.
- * Shapes: N tokens of the batch, D elements per token, E experts. */
+ * As in transformers' DeepseekV3TopkRouter and Glm4MoeTopkRouter (sigmoid), DeepseekV2TopkRouter
+ * (softmax; greedy: one group), DeepseekV4TopKRouter and DeepseekV4HashRouter (root), x and w are
+ * converted to f32, and the weights of the experts are rounded to the dtype of x at the end. Dot
+ * products are summed in double, in a fixed order. Shapes: N tokens of the batch, D elements per
+ * token, E experts, V vocabulary size. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -49,6 +55,10 @@ static const osh_field attrs[] = {
     {"rows", OSH_F_INT, offsetof(osh_moe_gate_attr, experts), "0", 0, 1e9, "E", NULL, NULL},
     {"bias", OSH_F_BOOL, offsetof(osh_moe_gate_attr, bias), "false", 0, 0, "b is there",
      NULL, NULL},
+    {"root", OSH_F_BOOL, offsetof(osh_moe_gate_attr, root), "false", 0, 0,
+     "square root of the softplus of each logit", NULL, NULL},
+    {"table_rows", OSH_F_INT, offsetof(osh_moe_gate_attr, vocab), "0", 0, 1e9,
+     "V, rows of the table of moe_hash", NULL, NULL},
     {0},
 };
 
@@ -105,30 +115,46 @@ static void gate_keep_groups(float *c, const osh_moe_gate_attr *at)
             c[e] = -INFINITY;
 }
 
+/* Computes the scores s [E] of one token. */
+static void gate_scores(float *s, const double *logits, const osh_moe_gate_attr *at)
+{
+    double max = logits[0], sum = 0;
+    int64_t E = at->experts;
+    for (int64_t e = 1; e < E; e++) max = logits[e] > max ? logits[e] : max;
+    for (int64_t e = 0; e < E; e++) sum += osh_math_exp(logits[e] - max);
+    for (int64_t e = 0; e < E; e++) {
+        double x = logits[e];
+        s[e] = (float)(at->sigmoid ? 1 / (1 + osh_math_exp(-x)) : osh_math_exp(x - max) / sum);
+        if (at->root) s[e] = (float)sqrt(x > 20 ? x : osh_math_log(1 + osh_math_exp(x)));
+    }
+}
+
+/* Divides the scores s [E] by their sum if the attributes want it, and scales them. */
+static void gate_scale(float *s, const osh_moe_gate_attr *at)
+{
+    double top = 0;
+    for (int64_t e = 0; e < at->experts; e++) top += s[e];
+    for (int64_t e = 0; e < at->experts; e++)
+        s[e] = (float)((at->route.norm_topk_prob ? s[e] / (top + 1e-20) : s[e]) * at->scale);
+}
+
 /* Computes the weights s [E] of the experts for one token from the logits [E]. `bias`: [E] f32, or
  * NULL. */
 static void gate_route_row(float *s, const double *logits, const float *bias,
                            const osh_moe_gate_attr *at)
 {
     float c[OSH_MOE_MAX_EXPERTS];
-    double max = logits[0], sum = 0, top = 0;
     int64_t E = at->experts;
-    for (int64_t e = 1; e < E; e++) max = logits[e] > max ? logits[e] : max;
-    for (int64_t e = 0; e < E; e++) sum += osh_math_exp(logits[e] - max);
+    gate_scores(s, logits, at);
     for (int64_t e = 0; e < E; e++) {
-        s[e] = (float)(at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e]))
-                                   : osh_math_exp(logits[e] - max) / sum);
         /* With softmax the logits decide the choice, because different logits can have equal scores
          * after exp. */
-        c[e] = bias ? s[e] + bias[e] : at->sigmoid ? s[e] : (float)logits[e];
+        c[e] = bias ? s[e] + bias[e] : at->sigmoid || at->root ? s[e] : (float)logits[e];
     }
     if (osh_moe_gate_is_grouped(at)) gate_keep_groups(c, at);
-    for (int64_t e = 0; e < E; e++) {
-        if (is_outranked(c, e, E, at->route.top_k)) s[e] = 0;
-        top += s[e];
-    }
     for (int64_t e = 0; e < E; e++)
-        s[e] = (float)((at->route.norm_topk_prob ? s[e] / (top + 1e-20) : s[e]) * at->scale);
+        if (is_outranked(c, e, E, at->route.top_k)) s[e] = 0;
+    gate_scale(s, at);
 }
 
 /* Returns the dot product of x [n] and w [n]. Partial sum k adds the elements k, k + LANES, k + 2
@@ -144,18 +170,14 @@ static double dot(const float *x, const float *w, int64_t n)
     return all;
 }
 
-static osh_status moe_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+/* Computes the logits of rows [first, first + n_rows), each [E]. */
+static void gate_logits(double (*logits)[OSH_MOE_MAX_EXPERTS], const osh_tensor *x,
+                        const osh_tensor *w, int64_t first, int64_t n_rows)
 {
-    const osh_op_args *a = user;
-    const osh_moe_gate_attr *at = a->attr;
-    const osh_tensor *x = a->in[0], *w = a->in[1], *b = a->in[2];
-    int64_t E = at->experts, D = osh_width(x), first = chunk * ROWS,
-            n_rows = osh_min64(ROWS, osh_rows(x) - first);
-    double logits[ROWS][OSH_MOE_MAX_EXPERTS];
-    float xs[ROWS][PIECE], ws[PIECE], route[OSH_MOE_MAX_EXPERTS], bias[OSH_MOE_MAX_EXPERTS];
+    int64_t E = w->shape[0], D = osh_width(x);
+    float xs[ROWS][PIECE], ws[PIECE];
 
-    (void)cx, (void)worker;
-    memset(logits, 0, sizeof logits);
+    memset(logits, 0, ROWS * sizeof *logits);
     for (int64_t from = 0, n; from < D; from += n) {
         n = osh_min64(PIECE, D - from);
         for (int64_t r = 0; r < n_rows; r++)
@@ -165,6 +187,20 @@ static osh_status moe_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int wor
             for (int64_t r = 0; r < n_rows; r++) logits[r][e] += dot(xs[r], ws, n);
         }
     }
+}
+
+static osh_status moe_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const osh_op_args *a = user;
+    const osh_moe_gate_attr *at = a->attr;
+    const osh_tensor *b = a->in[2];
+    int64_t E = at->experts, first = chunk * ROWS,
+            n_rows = osh_min64(ROWS, osh_rows(a->in[0]) - first);
+    double logits[ROWS][OSH_MOE_MAX_EXPERTS];
+    float route[OSH_MOE_MAX_EXPERTS], bias[OSH_MOE_MAX_EXPERTS];
+
+    (void)cx, (void)worker;
+    gate_logits(logits, a->in[0], a->in[1], first, n_rows);
     if (b) osh_to_f32(bias, b->data, b->dtype, E);
     for (int64_t r = 0; r < n_rows; r++) {
         gate_route_row(route, logits[r], b ? bias : NULL, at);
@@ -178,6 +214,72 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_moe_gate_attr *at = a->attr;
     assert(at->experts <= OSH_MOE_MAX_EXPERTS && osh_width(a->out[0]) == at->experts), (void)at;
     return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), moe_gate_chunk,
+                            (void *)(uintptr_t)a);
+}
+
+/* ---- moe_hash ---- */
+
+static osh_status moe_hash_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2],
+                                 int *w_ndim, const int64_t *in_width, const void *attr)
+{
+    const osh_moe_gate_attr *at = attr;
+    if (at->experts < 1 || at->experts > OSH_MOE_MAX_EXPERTS || at->route.top_k > at->experts)
+        return osh_fail(cx, OSH_E_UNSUPPORTED,
+                        "moe_hash: %lld of %lld experts, want at most %d experts",
+                        (long long)at->route.top_k, (long long)at->experts, OSH_MOE_MAX_EXPERTS);
+    w_ndim[0] = 2, w_shape[0][0] = at->experts, w_shape[0][1] = in_width[0];
+    w_ndim[1] = 2, w_shape[1][0] = at->vocab, w_shape[1][1] = at->route.top_k;
+    out_width[0] = at->experts;
+    return OSH_OK;
+}
+
+/* Multiplies the score of each expert by its number of entries in row `id` of the table, which is 0
+ * or 1 in released models. */
+static osh_status hash_choose(osh_ctx *cx, float *s, const osh_tensor *table, int64_t id, int64_t E)
+{
+    uint16_t times[OSH_MOE_MAX_EXPERTS] = {0};
+    int64_t K = table->shape[1];
+    if (id < 0 || id >= table->shape[0])
+        return osh_fail(cx, OSH_E_FORMAT, "token id %lld, want an id in [0, %lld)", (long long)id,
+                        (long long)table->shape[0]);
+    for (int64_t k = 0; k < K; k++) {
+        const void *at = osh_elem(table, id * K + k);
+        int64_t e = table->dtype == OSH_I64 ? *(const int64_t *)at : *(const int32_t *)at;
+        if (e < 0 || e >= E)
+            return osh_fail(cx, OSH_E_FORMAT,
+                            "token id %lld has expert %lld, want one in [0, %lld)", (long long)id,
+                            (long long)e, (long long)E);
+        times[e]++;
+    }
+    for (int64_t e = 0; e < E; e++) s[e] *= times[e];
+    return OSH_OK;
+}
+
+static osh_status moe_hash_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    osh_status rc = OSH_OK;
+    const osh_op_args *a = user;
+    const osh_moe_gate_attr *at = a->attr;
+    int64_t E = at->experts, first = chunk * ROWS,
+            n_rows = osh_min64(ROWS, osh_rows(a->in[0]) - first);
+    double logits[ROWS][OSH_MOE_MAX_EXPERTS];
+    float route[OSH_MOE_MAX_EXPERTS];
+
+    (void)worker;
+    gate_logits(logits, a->in[0], a->in[2], first, n_rows);
+    for (int64_t r = 0; r < n_rows; r++) {
+        gate_scores(route, logits[r], at);
+        OSH_TRY(hash_choose(cx, route, a->in[3], ((const int32_t *)a->in[1]->data)[first + r], E));
+        gate_scale(route, at);
+        osh_from_f32(osh_elem(a->out[0], (first + r) * E), a->out[0]->dtype, route, E);
+    }
+done:
+    return rc;
+}
+
+static osh_status moe_hash_ref(osh_ctx *cx, const osh_op_args *a)
+{
+    return osh_parallel_for(cx, osh_div_up(osh_rows(a->in[0]), ROWS), moe_hash_chunk,
                             (void *)(uintptr_t)a);
 }
 
@@ -201,6 +303,7 @@ static void gate_logits_back(float *to, const double *logits, const float *route
     for (int64_t e = 0; e < E; e++) {
         s[e] = at->sigmoid ? 1 / (1 + osh_math_exp(-logits[e]))
                            : osh_math_exp(logits[e] - max) / sum;
+        if (at->root) s[e] = sqrt(osh_math_log(1 + osh_math_exp(logits[e])));
         if (route[e] != 0) top += s[e], dot += g[e] * s[e];
     }
     for (int64_t e = 0; e < E; e++) {
@@ -210,7 +313,9 @@ static void gate_logits_back(float *to, const double *logits, const float *route
     dot = 0;
     for (int64_t e = 0; e < E; e++) dot += ds[e] * s[e];
     for (int64_t e = 0; e < E; e++)
-        to[e] = (float)(at->sigmoid ? ds[e] * s[e] * (1 - s[e]) : s[e] * (ds[e] - dot));
+        to[e] = (float)(at->root      ? ds[e] / (2 * s[e] * (1 + osh_math_exp(-logits[e])))
+                        : at->sigmoid ? ds[e] * s[e] * (1 - s[e])
+                                      : s[e] * (ds[e] - dot));
 }
 
 static osh_status gate_row_back(osh_ctx *cx, void *user, int64_t n, int worker)
@@ -289,5 +394,13 @@ const osh_op osh_op_moe_gate = {
     .tol = 1e-12, .scratch = osh_elementwise_scratch, .grad.run = {[OSH_REF] = moe_gate_grad_ref},
     .grad.scratch = moe_gate_grad_scratch,
     .traits = OSH_OP_ROUTES | OSH_OP_COLUMNS,
+    .flops = osh_product_flops,
+};
+
+const osh_op osh_op_moe_hash = {
+    .name = "moe_hash", .n_in = 2, .n_weights = 2, .n_out = 1, .each_token = true,
+    .attrs = attrs, .attr_bytes = sizeof(osh_moe_gate_attr), .infer = moe_hash_infer,
+    .run = {[OSH_REF] = moe_hash_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
+    .whole_numbers = 1 << 1, .traits = OSH_OP_ROUTES | OSH_OP_HOST_ONLY,
     .flops = osh_product_flops,
 };

@@ -179,6 +179,7 @@ typedef struct osh_op {
     bool by_rows;       // true: row r of the output depends only on row r of the inputs
     /* Bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in out[0]. */
     unsigned spreads;
+    unsigned whole_numbers; // bit k: weight k contains whole numbers, I32 or I64
     unsigned f32_in;    // bit k: in[k] may be F32, as the output of an op with OSH_OP_F32_OUT
     /* The next three members are for samples that are computed in several calls, some tokens (a
      * piece) per call. This is possible if each op of the graph has `each_token` or `next`. */
@@ -266,6 +267,18 @@ typedef struct { int64_t hidden_size, vocab_size; } osh_embedding_attr;
 typedef struct { int64_t first, width, period, pad; } osh_slice_attr; /* see slice.c; period 0: the
                                                                        * whole row */
 typedef struct { int64_t width, second; } osh_join_attr;
+typedef struct { int64_t times; } osh_repeat_attr; /* number of copies */
+/* Attributes of the ops for hyper-connections (streams.c has the formulas). */
+typedef struct {
+    int64_t streams, iterations; // iterations: steps of Sinkhorn-Knopp; 0: streams are not mixed
+    double eps, norm_eps;
+    double magnitude; // factor of the sigmoid of `post`
+    double post_eps;  // number that is added to `post`
+    bool head;        // true: only the weights `pre` are computed
+} osh_stream_weights_attr;
+typedef struct { int64_t streams; } osh_stream_read_attr;
+typedef struct { int64_t streams; bool mixes; } osh_stream_write_attr; /* mixes: true if the
+                                                                        * streams are mixed */
 typedef struct { double by; bool rounded; } osh_scale_attr; /* by: factor; rounded: true if the
                                                              * factor is rounded to the dtype of x
                                                              * first */
@@ -291,7 +304,11 @@ typedef struct {
      * 0. */
     double position_beta;
     int64_t position_original;
+    int64_t back; // number that is subtracted from the position of a token
 } osh_rope_attr;
+typedef struct { int64_t groups, out_features; } osh_grouped_linear_attr;
+typedef struct { int64_t window; bool overlaps; } osh_compress_attr; /* window: its tokens */
+typedef struct { int64_t n_heads, head_dim, sliding_window, window; } osh_attention_windows_attr;
 typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* sliding_window 0: no window */
     double scale;
@@ -317,6 +334,7 @@ typedef struct {
     char *act;    /* activation: silu | gelu | gelu_pytorch_tanh | gelu_new */
     double limit; /* largest gate and largest |up| (glu.c); 0: no limit */
     double alpha; /* factor inside the sigmoid of the clamped gate */
+    double plus;  /* number that is added to the clamped up */
 } osh_glu_attr;
 static inline bool osh_act_is_tanh(const char *act)
 {
@@ -333,6 +351,8 @@ typedef struct {
     double scale; // factor of the weights of the experts
     bool sigmoid, bias;
     char *method; /* method for choosing groups; "greedy": groups are ignored */
+    bool root;     // true: the score of an expert is sqrt(softplus(logit))
+    int64_t vocab; // rows of the table of moe_hash
 } osh_moe_gate_attr;
 typedef struct {
     osh_moe_router_attr route; // only top_k is used, which must be 2
@@ -375,6 +395,9 @@ typedef struct {
  *   rope            in q [N, H*Dh]                         out [N, H*Dh]      rotates pairs
  *   attention       in q [N, H*Dh], k [N, K*Dh], v [N, K*Dh] out [N, H*Dh]    causal
  *   attention_sinks in q, k, v, sinks [H]                  out [N, H*Dh]      softmax with sinks
+ *   attention_windows  in q, kv, c [N, D], sinks [H]       out [N, H*D]       entries of windows
+ *   compress        in kv, gate [N, C*D], bias [m, C*D]    out [N, D]         entries of windows
+ *   grouped_linear  in x [N, G*I], w [G*R, I]              out [N, G*R]       group by group
  *   alibi           in x [N, H*Dh]                         out [N, H*(Dh+2)] x and two channels
  *   glu             in gate [N, F], up [N, F]              out [N, F]         act(gate) * up
  *   add             in a [N, D], b [N, D]                  out [N, D]
@@ -382,6 +405,11 @@ typedef struct {
  *   layer_norm      in x [N, D], w [D], bias [D] optional  out [N, D]
  *   slice           in x [N, W]                            out [N, S]         some columns
  *   join            in a [N, H*A], b [N, H*B] or [N, B]    out [N, H*(A+B)]   head by head
+ *   repeat          in x [N, D]                            out [N, S*D]       S copies of x
+ *   stream_weights  in h [N, S*D], fn [M, S*D], base [M], scale  out [N, M] F32 (streams.c)
+ *   stream_read     in w [N, M], h [N, S*D]                out [N, D]         weighted sum
+ *   stream_write    in w [N, M], h [N, S*D], y [N, D]      out [N, S*D]       adds y to h
+ *   stream_mean     in h [N, S*D]                          out [N, D]         mean of the streams
  *   scale           in x [N, D]                            out [N, D]         x * by
  *   act             in x [N, F]                            out [N, F]         act(x)
  *   clamp           in x [N, D]                            out [N, D]         within the limit
@@ -393,6 +421,7 @@ typedef struct {
  *   moe_router      in logits [N, E], w [E] if scaled      out [N, E]         weights of experts
  *   moe_sparsemixer in logits [N, E]                       out [N, E]         weights of experts
  *   moe_gate        in x [N, D], w [E, D], b [E] optional  out [N, E]         weights of experts
+ *   moe_hash        in x [N, D], ids I32 [N], w [E, D], table [V, K]  out [N, E]
  *   routed_scale    in x [N, D], route or logits [N, E]    out [N, D]         x * expert's weight
  *   gain            in x [N, D], w [1]                     out [N, D]         x * w
  *   position_scale  in x [N, D]                            out [N, D]         x * factor of row

@@ -13,6 +13,7 @@
  *   dynamic NTK           a sample longer than max_pos has frequencies for its length
  *                         (_compute_dynamic_ntk_parameters)
  *   longrope              a sample longer than long_from has long_freq
+ *   back                  the position is smaller by this number (entries of windows, compress.c)
  *   beta (Ministral3)     the result is multiplied by a rounded factor of the position and
  *                         rounded again
  *
@@ -88,7 +89,7 @@ static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_att
     float factor = osh_round_to(osh_rope_position_factor(at, pos), dtype);
 
     for (int64_t i = 0; i < half; i++) {
-        float angle = inv_freq[i] * (float)pos, scaling = (float)at->attention_scaling;
+        float angle = inv_freq[i] * (float)(pos - at->back), scaling = (float)at->attention_scaling;
         float c = osh_round_to((float)cos(angle) * scaling, dt),
               s = osh_round_to((float)sin(angle) * scaling, dt);
         s *= (float)way;

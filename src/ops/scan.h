@@ -14,10 +14,13 @@
 #define OSH_SCAN_H
 #include "ops/op.h"
 
-typedef struct { int64_t kernel; bool silu, bias; } osh_conv1d_attr;
+/* f32: true if weights and sums are f32 for every dtype of x. */
+typedef struct { int64_t kernel; bool silu, bias, f32; } osh_conv1d_attr;
 /* `beta`: factor of sigmoid(b); 2 allows negative eigenvalues. */
 typedef struct { int64_t k_heads, v_heads, k_dim, v_dim; double beta; } osh_delta_rule_attr;
-typedef struct { int64_t heads, dim; } osh_channel_delta_attr;
+/* lower_bound: lower bound of the logarithm of the decay; 0: none, and the gate is a softplus.
+ * f32: true if A_log and dt_bias are f32 for every dtype of x. */
+typedef struct { int64_t heads, dim; double lower_bound; bool f32; } osh_channel_delta_attr;
 typedef struct { int64_t heads, head_dim, state, groups; double dt_min, dt_max; } osh_ssm_scan_attr;
 typedef struct { int64_t state; } osh_mamba_scan_attr;
 /* `before`: true if the gate is applied before the norm. `whole`: true if w has an element for each

@@ -90,6 +90,8 @@ osh_status osh_source_module_new(osh_ctx *cx, osh_source_module **out, osh_sourc
 /* Sets *t to the tensor <module><sep><leaf>, or to NULL if there is none. */
 osh_status osh_source_find_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q,
                                 const char *sep, const char *leaf);
+/* True if the tensor <the first n bytes of name>.weight has the dtype dt. */
+bool osh_source_weight_is(const osh_source *s, const char *name, size_t n, osh_dtype dt);
 /* Finds the tensor <module>.<leaf>. Fails if it is missing. `why`: the config key that needs the
  * tensor, for the message. */
 osh_status osh_source_need_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q,

@@ -4,6 +4,7 @@
 #include "quant/source_impl.h"
 
 #include <math.h>
+#include <stdio.h>
 
 osh_status osh_source_module_new(osh_ctx *cx, osh_source_module **out, osh_source *s,
                                  const char *name, size_t n)
@@ -28,6 +29,15 @@ osh_status osh_source_find_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const os
     *t = osh_checkpoint_find(q->source->ck, name);
     osh_free(cx, name);
     return OSH_OK;
+}
+
+bool osh_source_weight_is(const osh_source *s, const char *name, size_t n, osh_dtype dt)
+{
+    char whole[1024];
+    int wrote = snprintf(whole, sizeof whole, "%.*s.weight", (int)n, name);
+    if (wrote < 0 || (size_t)wrote >= sizeof whole) return false;
+    const osh_ckpt_tensor *t = osh_checkpoint_find(s->ck, whole);
+    return t && t->e->dtype == dt;
 }
 
 osh_status osh_source_need_leaf(osh_ctx *cx, const osh_ckpt_tensor **t, const osh_source_module *q,

@@ -27,8 +27,8 @@ typedef struct op_case {
 static char silu[] = "silu", gelu[] = "gelu", gelu_tanh[] = "gelu_pytorch_tanh",
             gelu_new[] = "gelu_new";
 static const osh_glu_attr act_silu = {silu}, act_gelu = {gelu}, act_tanh = {gelu_tanh},
-                          act_clamped = {silu, 7, 1.702}, act_clamped_1 = {silu, 7, 1},
-                          act_clamped_9 = {silu, 9, 1.702};
+                          act_clamped = {silu, 7, 1.702, 1}, act_clamped_1 = {silu, 7, 1, 1},
+                          act_clamped_9 = {silu, 9, 1.702, 1}, act_clamped_0 = {silu, 7, 1, 0};
 static const osh_rms_norm_attr eps = {.eps = 1e-5}, eps0 = {.eps = 0},
                                heads8 = {.eps = 1e-6, .head_dim = 8};
 static const osh_rms_norm_attr late = {.eps = 1e-5, .late = true},
@@ -43,6 +43,19 @@ static const osh_slice_attr slice7 = {0, 7, 0}, slice_k = {3, 3, 9}, slice_q = {
                             slice64 = {128, 64, 256}, slice_pad = {3, 3, 9, 2};
 static const osh_join_attr join1 = {1, 1}, join_each = {4, 3}, join_one = {12, 6},
                            join64 = {128, 64};
+static const osh_repeat_attr twice = {2}, four_times = {4};
+static const osh_stream_weights_attr
+    streams1 = {.streams = 1, .magnitude = 2, .eps = 1e-6, .norm_eps = 1e-5},
+    streams2 = {.streams = 2, .magnitude = 2, .eps = 1e-3, .norm_eps = 1e-5, .post_eps = 1e-2},
+    streams2_norm = {.streams = 2, .magnitude = 2, .eps = 1e-3, .norm_eps = 0.5, .post_eps = 1e-2},
+    streams2_big = {.streams = 2, .magnitude = 3, .eps = 1e-3, .norm_eps = 1e-5, .post_eps = 1e-2},
+    streams2_post = {.streams = 2, .magnitude = 2, .eps = 1e-3, .norm_eps = 1e-5},
+    streams4 = {.streams = 4, .magnitude = 2, .eps = 1e-2, .norm_eps = 1e-5, .iterations = 3},
+    streams4_1 = {.streams = 4, .magnitude = 2, .eps = 1e-2, .norm_eps = 1e-5, .iterations = 1},
+    streams4_eps = {.streams = 4, .magnitude = 2, .eps = 1e-5, .norm_eps = 1e-5, .iterations = 3},
+    streams_head = {.streams = 4, .eps = 1e-6, .norm_eps = 1e-5, .head = true};
+static const osh_stream_read_attr read1 = {1}, read4 = {4};
+static const osh_stream_write_attr write1 = {1, false}, write4 = {4, false}, write4m = {4, true};
 static const osh_scale_attr by3 = {0.3, false}, by3r = {0.3, true}, by2 = {0.2, false};
 static const osh_positions_attr pos = {131, 0}, pos2 = {131, 2};
 static char relu[] = "relu", relu2[] = "relu2";
@@ -121,11 +134,26 @@ static const osh_moe_gate_attr gate1 = GATE(1, 1, 1, 1, false, false, 1, false),
                                gate256 = GATE(256, 8, 4, 2.5, true, true, 8, true),
                                gate256_one = GATE(256, 1, 1, 2.5, true, true, 8, true),
                                gate1024 = GATE(1024, 1, 1, 1, true, false, 8, true);
+static const osh_compress_attr window1 = {1, false}, window3 = {3, false}, window3o = {3, true},
+                               window16 = {16, false};
+static const osh_grouped_linear_attr grouped1 = {1, 1}, grouped3 = {3, 21}, grouped2 = {2, 130};
+static const osh_attention_windows_attr aw1 = {1, 1, 1, 1}, aw7 = {6, 7, 5, 3},
+                                        aw7_wide = {6, 7, 9, 3}, aw7_few = {6, 7, 5, 8},
+                                        aw65 = {3, 65, 20, 16};
+static const osh_rope_attr rope8_back = {.head_dim = 8, .rotary_dim = 8,
+                                         .inv_freq = {1, 0.1f, 0.01f, 0.001f},
+                                         .attention_scaling = 1, .back = 3};
+static const osh_moe_gate_attr gate7_root = {{2, true}, 7, 1, 1, 2.5, false, true, NULL, true},
+                               gate33_root = {{2, true}, 33, 1, 1, 1, .root = true, .vocab = 33},
+                               gate33_raw = {{2, false}, 33, 1, 1, 1, .root = true, .vocab = 33},
+                               gate33_soft = {{2, true}, 33, 1, 1, 1, .vocab = 33};
 static const osh_conv1d_attr conv4 = {4, false, false}, conv4b = {4, false, true},
-                             conv4s = {4, true, true}, conv4u = {4, true, false};
+                             conv4s = {4, true, true}, conv4u = {4, true, false},
+                             conv4f = {4, true, true, true};
 static const osh_delta_rule_attr delta1 = {1, 1, 1, 1, 1}, delta7 = {2, 6, 7, 13, 1},
                                  delta7_2 = {2, 6, 7, 13, 2}, delta64 = {2, 4, 64, 64, 1};
 static const osh_channel_delta_attr channel1 = {1, 1}, channel7 = {6, 7},
+                                    channel7_bound = {6, 7, -2},
                                     channel129 = {1, 129};
 static const osh_sigmoid_gate_attr half_gate = {false}, soft_gate = {true};
 static const osh_ssm_scan_attr ssm1 = {1, 1, 1, 1, 0, 0}, ssm7 = {6, 7, 5, 2, 0, 0},
@@ -181,6 +209,29 @@ static const op_case cases[] = {
     {"join", 7, {12, 9}, .out = 21, {3}, .attr = &join_each},
     {"join", 7, {12, 6}, .out = 18, {3}, .attr = &join_one},
     {"join", 129, {2048, 64}, .out = 3072, .attr = &join64},
+    {"repeat", 1, {1}, .out = 2, .attr = &twice},
+    {"repeat", 129, {129}, .out = 516, {3}, .attr = &four_times},
+    {"stream_weights", 1, {1}, {{2, 1}, {2}, {2}}, 2, .attr = &streams1},
+    {"stream_weights", 7, {14}, {{4, 14}, {4}, {2}}, 4, {3}, .attr = &streams2,
+     .without = &streams2_big},
+    {"stream_weights", 7, {14}, {{4, 14}, {4}, {2}}, 4, {3}, .attr = &streams2,
+     .without = &streams2_norm},
+    {"stream_weights", 7, {14}, {{4, 14}, {4}, {2}}, 4, {3}, .attr = &streams2,
+     .without = &streams2_post},
+    {"stream_weights", 29, {4 * 129}, {{24, 4 * 129}, {24}, {3}}, 24, {3, 9}, .attr = &streams4,
+     .without = &streams4_1},
+    {"stream_weights", 29, {4 * 129}, {{24, 4 * 129}, {24}, {3}}, 24, {3, 9}, .attr = &streams4,
+     .without = &streams4_eps},
+    {"stream_weights", 67, {4 * 129}, {{4, 4 * 129}, {4}, {1}}, 4, {3}, .attr = &streams_head},
+    {"stream_read", 1, {1, 1}, .out = 1, .attr = &read1},
+    {"stream_read", 7, {4, 28}, .out = 7, {3}, .attr = &read4, .f32 = true},
+    {"stream_read", 67, {24, 4 * 1030}, .out = 1030, {3, 9}, .attr = &read4, .f32 = true},
+    {"stream_write", 1, {2, 1, 1}, .out = 1, .attr = &write1},
+    {"stream_write", 7, {8, 28, 7}, .out = 28, {3}, .attr = &write4, .f32 = true},
+    {"stream_write", 67, {24, 4 * 1030, 1030}, .out = 4 * 1030, {3, 9}, .attr = &write4m,
+     .without = &write4, .f32 = true},
+    {"stream_mean", 1, {1}, .out = 1, .attr = &read1},
+    {"stream_mean", 67, {4 * 129}, .out = 129, {3, 9}, .attr = &read4},
     {"scale", 1, {1}, .out = 1, .attr = &by3},
     {"scale", 129, {129}, .out = 129, {3}, .attr = &by3r, .without = &by2},
     {"act", 1, {1}, .out = 1, .amp = 4, .attr = &f_silu},
@@ -225,6 +276,7 @@ static const op_case cases[] = {
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8i, .without = &rope8f},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8ip, .without = &rope8p},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8q},
+    {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8_back, .without = &rope8f},
     /* Samples of 15, 35 and 49 tokens; long_from is 20. */
     {"rope", 99, {24}, .out = 24, {15, 50}, .attr = &rope8l, .without = &rope8f},
     {"rope", 70, {24}, .out = 24, {7}, .attr = &rope8b, .without = &rope8f},
@@ -250,6 +302,7 @@ static const op_case cases[] = {
     {"conv1d", 29, {7}, {{7, 4}}, 7, {3}, .attr = &conv4u, .without = &conv4},
     {"conv1d", 7, {7}, {{7, 4}, {7}}, 7, {3}, .attr = &conv4b},
     {"conv1d", 129, {700}, {{700, 4}, {700}}, 700, {2, 66}, .attr = &conv4s, .without = &conv4b},
+    {"conv1d", 129, {700}, {{700, 4}, {700}}, 700, {2, 66}, .attr = &conv4f, .without = &conv4b},
     {"delta_rule", 1, {3, 1, 1}, {{1}, {1}}, 1, .attr = &delta1},
     {"delta_rule", 29, {2 * 2 * 7 + 6 * 13, 6, 6}, {{6}, {6}}, 78, {11}, .attr = &delta7},
     {"delta_rule", 29, {2 * 2 * 7 + 6 * 13, 6, 6}, {{6}, {6}}, 78, {11}, .attr = &delta7_2,
@@ -258,6 +311,8 @@ static const op_case cases[] = {
      .attr = &delta64},
     {"channel_delta", 1, {3, 1, 1}, {{1}, {1}}, 1, .attr = &channel1},
     {"channel_delta", 29, {3 * 6 * 7, 42, 6}, {{6}, {42}}, 42, {11}, .attr = &channel7},
+    {"channel_delta", 29, {3 * 6 * 7, 42, 6}, {{6}, {42}}, 42, {11}, .attr = &channel7_bound,
+     .without = &channel7},
     {"channel_delta", 67, {3 * 129, 129, 1}, {{1}, {129}}, 129, {9, 11}, .attr = &channel129},
     {"ssm_scan", 1, {3, 1}, {{1}, {1}, {1}}, 1, .attr = &ssm1},
     {"ssm_scan", 29, {6 * 7 + 2 * 2 * 5, 6}, {{6}, {6}, {6}}, 42, {11}, .attr = &ssm7},
@@ -267,6 +322,19 @@ static const op_case cases[] = {
     {"mamba_scan", 1, {1, 1, 1, 1}, {{1, 1}, {1}, {1}}, 1, .attr = &mamba1},
     {"mamba_scan", 29, {7, 7, 5, 5}, {{7, 5}, {7}, {7}}, 7, {11}, .attr = &mamba5},
     {"mamba_scan", 130, {129, 129, 16, 16}, {{129, 16}, {129}, {129}}, 129, {41}, .attr = &mamba16},
+    {"compress", 1, {1, 1}, {{1, 1}}, 1, .attr = &window1},
+    {"compress", 29, {14, 14}, {{3, 14}}, 7, {11}, .amp = 3, .attr = &window3o},
+    {"compress", 29, {7, 7}, {{3, 7}}, 7, {11}, .amp = 3, .attr = &window3},
+    {"compress", 130, {129, 129}, {{16, 129}}, 129, {41}, .amp = 3, .attr = &window16},
+    {"grouped_linear", 1, {1}, {{1, 1}}, 1, .attr = &grouped1},
+    {"grouped_linear", 29, {21}, {{21, 7}}, 21, {3}, .attr = &grouped3},
+    {"grouped_linear", 67, {258}, {{130, 129}}, 130, {9, 11}, .attr = &grouped2},
+    {"attention_windows", 1, {1, 1, 1}, {{1}}, 1, .attr = &aw1},
+    {"attention_windows", 29, {42, 7, 7}, {{6}}, 42, {11}, .amp = 2, .attr = &aw7,
+     .without = &aw7_wide},
+    {"attention_windows", 29, {42, 7, 7}, {{6}}, 42, {11}, .amp = 2, .attr = &aw7,
+     .without = &aw7_few},
+    {"attention_windows", 130, {195, 65, 65}, {{3}}, 195, {41}, .amp = 2, .attr = &aw65},
     {"alibi", 1, {1}, .out = 3, .attr = &alibi1},
     {"alibi", 29, {42}, .out = 54, {11}, .attr = &alibi7, .without = &alibi7_by},
     {"alibi", 29, {42}, .out = 54, {11}, .attr = &alibi7_mpt, .without = &alibi7},
@@ -293,6 +361,8 @@ static const op_case cases[] = {
     {"glu", 129, {129, 129}, .out = 129, .amp = 10, .attr = &act_clamped,
      .without = &act_clamped_1},
     {"glu", 7, {7, 7}, .out = 7, .amp = 10, .attr = &act_clamped, .without = &act_clamped_9},
+    {"glu", 129, {129, 129}, .out = 129, .amp = 10, .attr = &act_clamped_0,
+     .without = &act_clamped_1},
     {"glu", 129, {1536, 1536}, .out = 1536, .amp = 100, .attr = &act_silu},
     {"add", 1, {1, 1}, .out = 1},
     {"add", 7, {7, 7}, .out = 7},
@@ -338,6 +408,11 @@ static const op_case cases[] = {
     {"moe_gate", 9, {576}, {{256, 576}, {256}}, 256, {4}, .attr = &gate256,
      .without = &gate256_one},
     {"moe_gate", 3, {129}, {{1024, 129}}, 1024, .attr = &gate1024},
+    {"moe_gate", 7, {7}, {{7, 7}, {7}}, 7, .attr = &gate7_root, .without = &gate7_soft},
+    {"moe_hash", 67, {129, 1}, {{33, 129}, {33, 2}}, 33, {9, 11}, .attr = &gate33_root,
+     .without = &gate33_raw},
+    {"moe_hash", 67, {129, 1}, {{33, 129}, {33, 2}}, 33, {9, 11}, .attr = &gate33_root,
+     .without = &gate33_soft},
     {"routed_rows", 1, {1, 1}, .out = 1, .attr = &expert0},
     {"routed_rows", 7, {7, 7}, .out = 7, {3}, .attr = &expert6, .without = &expert0},
     {"routed_rows", 129, {129, 8}, .out = 129, {3}, .attr = &expert6, .without = &expert0},
@@ -380,7 +455,7 @@ typedef struct op_run {
 static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt, osh_dtype stored)
 {
     const osh_op *op = osh_op_find(c->op);
-    bool ids = !strcmp(c->op, "embedding");
+    int ids = !strcmp(c->op, "embedding") ? 0 : !strcmp(c->op, "moe_hash") ? 1 : -1;
 
     assert_non_null(op);
     *r = (op_run){.n_in = op->n_in + op->n_weights};
@@ -388,15 +463,17 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
         bool weight = i >= op->n_in;
         const int64_t *w = c->w[weight ? i - op->n_in : 0];
         if (weight && !w[0]) continue;
-        if (weight) r->in[i] = guarded_new(cx, stored, w[1] ? 2 : 1, w[0], w[1]);
+        bool whole = weight && op->whole_numbers >> (i - op->n_in) & 1;
+        if (weight)
+            r->in[i] = guarded_new(cx, whole ? OSH_I32 : stored, w[1] ? 2 : 1, w[0], w[1]);
         else
             r->in[i] = guarded_new(cx,
-                                   ids                ? OSH_I32
+                                   ids == i           ? OSH_I32
                                    : i == 0 && c->f32 ? OSH_F32
                                                       : dt,
-                                   ids ? 1 : 2, c->n, c->in[i]);
-        if (ids && !weight)
-            for (int64_t n = 0; n < c->n; n++)
+                                   ids == i ? 1 : 2, c->n, c->in[i]);
+        if (ids == i || whole)
+            for (int64_t n = 0; n < osh_tensor_numel(&r->in[i].t); n++)
                 ((int32_t *)r->in[i].t.data)[n] = (int32_t)(osh_rng_u64(SEED, 0, (uint64_t)n) % 33);
         else
             guarded_fill(&r->in[i], (uint64_t)i, c->amp > 0 && !weight ? c->amp : 1);

@@ -262,6 +262,9 @@ static void test_rope_of_families(void **state)
          " \"sliding_attention\": {\"rope_theta\": 6}}}",
          5, 6, 1},
         {"{\"model_type\": \"olmo3\", \"rope_theta\": 5}", 5, 5e5, 1},
+        {"{\"model_type\": \"deepseek_v4\", \"rope_parameters\": {\"main\": {\"rope_theta\": 5},"
+         " \"compress\": {\"rope_theta\": 6}}}",
+         6, 5, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         osh_hf_config *c = open_text(f, rows[i].text);
@@ -278,6 +281,19 @@ static void test_rope_of_families(void **state)
     /* only the full layers have the linear rope */
     assert_true(c->rope.type == OSH_ROPE_LINEAR && c->rope_sliding.type == OSH_ROPE_DEFAULT);
     osh_hf_config_close(f->cx, c);
+    /* DeepSeek V4 has other names for the types of layers, and yarn does not scale its cosines. */
+    static const char *const own[] = {"rope_scaling", "rope_parameters"};
+    for (int i = 0; i < 2; i++) {
+        char text[256];
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"deepseek_v4\", \"%s\": {\"type\": \"yarn\", \"factor\": 16, "
+                 "\"original_max_position_embeddings\": 50}}",
+                 own[i]);
+        c = open_text(f, text);
+        assert_true(!c->rope_unknown && c->rope.type == OSH_ROPE_YARN && c->rope.factor == 16);
+        assert_true(c->rope.attention_factor == 1 && c->rope_sliding.type == OSH_ROPE_DEFAULT);
+        osh_hf_config_close(f->cx, c);
+    }
     c = open_text(
         f, "{\"model_type\": \"phi3\", \"max_position_embeddings\": 8192,"
            " \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1], \"long_factor\": [2]}}");

@@ -24,7 +24,7 @@ struct elementwise_job {
     osh_tensor *out;
     int64_t n;
     osh_act_kind act;
-    float by, limit;
+    float by, limit, plus;
     bool square;
 };
 
@@ -52,14 +52,14 @@ static void glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_
     osh_span512_glu_bf16(to, x, y, n, j->act);
 }
 
-/* x = g sigmoid(a g) (u + 1), computed as silu(a g) (u + 1) / a. g and u are x and y, clamped to
+/* x = g sigmoid(a g) (u + p), computed as silu(a g) (u + p) / a. g and u are x and y, clamped to
  * the limit. */
 static void clamped_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     float l = j->limit, a = j->by;
     for (int64_t i = 0; i < n; i++) {
         x[i] = (x[i] > l ? l : x[i]) * a;
-        y[i] = ((y[i] > l ? l : y[i] < -l ? -l : y[i]) + 1) / a;
+        y[i] = ((y[i] > l ? l : y[i] < -l ? -l : y[i]) + j->plus) / a;
     }
     osh_span_glu(x, y, n, OSH_ACT_SILU, OSH_F32);
 }
@@ -142,7 +142,7 @@ osh_status osh_glu_cpu(osh_ctx *cx, const osh_op_args *a)
     elementwise_job j = {.piece = glu_piece, .whole = glu_whole, .act = act_kind(at->act)};
     if (at->limit > 0)
         j.piece = clamped_piece, j.whole = NULL, j.limit = (float)at->limit,
-        j.by = (float)at->alpha;
+        j.by = (float)at->alpha, j.plus = (float)at->plus;
     return elementwise_run(cx, &j, a);
 }
 

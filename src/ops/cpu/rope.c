@@ -33,7 +33,7 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     for (int64_t pos = chunk * ROWS; pos < end; pos++) {
         for (int64_t i = 0; i < half; i++)
             /* The product is rounded to f32, as in transformers. */
-            angle[i] = j->inv_freq[i] * (float)(j->from + pos);
+            angle[i] = j->inv_freq[i] * (float)(j->from + pos - j->at->back);
         osh_span_sincos(s, c, angle, padded);
         for (int64_t i = 0; i < half; i++) {
             j->cos[pos * half + i] = c[i] * scaling;

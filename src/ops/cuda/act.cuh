@@ -53,18 +53,19 @@ template <class T, class F> struct osh_cu_glu_fn {
 
 struct osh_cu_clamped_fn {
     static constexpr bool PAIR = true;
-    float limit, alpha;
+    float limit, alpha, plus;
     __device__ float operator()(float x, float up) const
     {
         float g = fminf(x, limit), u = fminf(fmaxf(up, -limit), limit);
-        return (u + 1) * (g / (1 + expf(-alpha * g)));
+        return (u + plus) * (g / (1 + expf(-alpha * g)));
     }
 };
 
 /* Returns `call`(f), where f is the function object for the activation and the limit of `at`. */
 template <class T, class CALL> static osh_status osh_cu_with_glu(const osh_glu_attr *at, CALL call)
 {
-    if (at->limit > 0) return call(osh_cu_clamped_fn{(float)at->limit, (float)at->alpha});
+    if (at->limit > 0)
+        return call(osh_cu_clamped_fn{(float)at->limit, (float)at->alpha, (float)at->plus});
     if (!strcmp(at->act, "gelu")) return call(osh_cu_glu_fn<T, osh_cu_gelu>());
     if (osh_act_is_tanh(at->act)) return call(osh_cu_glu_fn<T, osh_cu_gelu_tanh>());
     return call(osh_cu_glu_fn<T, osh_cu_silu>());

@@ -89,12 +89,12 @@ template <class F> struct glu_back {
     }
 };
 struct clamped_back {
-    float limit, alpha;
+    float limit, alpha, plus;
     __device__ pair operator()(float x, float up, float dy) const
     {
         float g = fminf(x, limit), u = fminf(fmaxf(up, -limit), limit),
               s = 1 / (1 + expf(-alpha * g));
-        return {x > limit ? 0 : dy * (u + 1) * s * (1 + alpha * g * (1 - s)),
+        return {x > limit ? 0 : dy * (u + plus) * s * (1 + alpha * g * (1 - s)),
                 u != up ? 0 : dy * g * s};
     }
 };
@@ -152,7 +152,8 @@ osh_status osh_glu_grad_cuda(osh_ctx *cx, const osh_grad_args *a)
     const osh_glu_attr *at = static_cast<const osh_glu_attr *>(a->attr);
 
     if (at->limit > 0)
-        return elementwise_back(cx, a, clamped_back{(float)at->limit, (float)at->alpha});
+        return elementwise_back(cx, a, clamped_back{(float)at->limit, (float)at->alpha,
+                                                   (float)at->plus});
     if (!strcmp(at->act, "gelu")) return elementwise_back(cx, a, glu_back<osh_cu_gelu>());
     if (osh_act_is_tanh(at->act)) return elementwise_back(cx, a, glu_back<osh_cu_gelu_tanh>());
     return elementwise_back(cx, a, glu_back<osh_cu_silu>());

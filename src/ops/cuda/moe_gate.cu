@@ -172,6 +172,8 @@ osh_status osh_moe_gate_cuda(osh_ctx *cx, const osh_op_args *a)
 
     assert(osh_width(a->out[0]) <= OSH_MOE_MAX_EXPERTS);
     if (!osh_rows(x)) return OSH_OK;
+    if (static_cast<const osh_moe_gate_attr *>(a->attr)->root)
+        return osh_fail(cx, OSH_E_UNSUPPORTED, "moe_gate: no GPU kernel for sqrt(softplus)");
     OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
     if (b) OSH_TRY(osh_cu_readable(cx, b->dtype));
     OSH_CU_BY_DTYPE(x->dtype, T,

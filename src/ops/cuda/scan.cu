@@ -100,6 +100,7 @@ osh_status osh_conv1d_cuda(osh_ctx *cx, const osh_op_args *a)
     int64_t C = osh_width(x);
     weights p = {};
 
+    if (at.f32) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "conv1d: no GPU kernel with f32 weights");
     OSH_TRY(scan_weights_of(cx, &p, a, 1, 2));
     OSH_TRY(scan_by_samples(cx, a, [&](const scan_samples &of) {
         for (int s = 0; s < of.count; s++)

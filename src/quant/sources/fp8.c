@@ -1,8 +1,8 @@
 /* fp8.c - reads F8_E4M3 weights of the methods fp8, fbgemm_fp8 and modelopt, which have no config
  * groups:
  *
- *   X.weight   with X.weight_scale_inv or X.weight_scale: one number, or one per row or block;
- *              scales in F8_E8M0 and U8 are exponents + 127
+ *   X.weight   with X.weight_scale_inv, X.weight_scale or X.scale (DeepSeek V4): one number, or
+ *              one per row or block; scales in F8_E8M0 and U8 are exponents + 127
  *   X          a 3-dimensional tensor of experts, with X_scale_inv or X_scale, or as above
  *
  * The codes are decoded in F32, then rounded to the model's dtype, as in transformers'
@@ -49,9 +49,10 @@ done:
 
 static bool fp8_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
-    (void)s;
     if ((*n = osh_before_tail(e->name, ".weight_scale_inv")) > 0) return true;
     if ((*n = osh_before_tail(e->name, ".weight_scale")) > 0) return true;
+    if ((*n = osh_before_tail(e->name, ".scale")) > 0)
+        return osh_source_weight_is(s, e->name, *n, OSH_FP8);
     return e->dtype == OSH_FP8 && (*n = osh_before_tail(e->name, ".weight")) > 0;
 }
 
@@ -168,6 +169,7 @@ static osh_status fp8_find(osh_ctx *cx, osh_source_module *q)
     OSH_TRY(osh_source_find_leaf(cx, &scale, q, sep, "scale_inv"));
     OSH_TRY(osh_source_find_leaf(cx, &other, q, sep, "scale"));
     if (!scale) scale = other, other = NULL;
+    if (!scale && !q->bare) OSH_TRY(osh_source_find_leaf(cx, &scale, q, ".", "scale"));
     if (!scale)
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s is F8_E4M3, but there is neither %s%sscale_inv nor %s%sscale", codes->e->name,
@@ -194,8 +196,8 @@ static osh_status bare_find(osh_ctx *cx, osh_source_module *q)
 
 const osh_source_type osh_source_fp8 = {
     .methods = {"fp8", "fbgemm_fp8"},
-    .tails = {".weight", ".weight_scale_inv", ".weight_scale", ".input_scale", ".input_scale_ub",
-              ".activation_scale", ".output_scale"},
+    .tails = {".weight", ".weight_scale_inv", ".weight_scale", ".scale", ".input_scale",
+              ".input_scale_ub", ".activation_scale", ".output_scale"},
     .configure = fp8_configure,
     .claims = fp8_claims, .find = fp8_find, .make_rows = osh_source_rows_make,
     .bytes = osh_source_rows_bytes,

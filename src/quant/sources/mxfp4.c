@@ -1,7 +1,8 @@
 /* mxfp4.c - reads the MXFP4 weights of all E experts from one pair of tensors: X_blocks [E, R, G,
  * 16] and X_scales [E, R, G] (exponents + 127) become [E, 32 G, R], as in transformers'
  * convert_moe_packed_tensors, which transposes each expert. If the tensors are split
- * (ckpt_experts.c), X_blocks [R, G, 16] and X_scales [R, G] become X.weight [R, 32 G]. */
+ * (ckpt_experts.c), X_blocks [R, G, 16] and X_scales [R, G] become X.weight [R, 32 G]. Experts of
+ * DeepSeek V4 have the same codes in X.weight I8 [R, 16 G] and X.scale F8_E8M0 [R, G]. */
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -39,8 +40,9 @@ static void mxfp4_close(osh_ctx *cx, void *state)
 
 static bool mxfp4_claims(const osh_source *s, const osh_entry *e, size_t *n)
 {
-    (void)s;
     if ((*n = osh_before_tail(e->name, "_blocks")) > 0) return true;
+    if ((*n = osh_before_tail(e->name, ".scale")) > 0)
+        return e->dtype == OSH_FP8_E8M0 && osh_source_weight_is(s, e->name, *n, OSH_I8);
     bool fits = e->ndim == 3 || (e->ndim == 2 && osh_expert_prefix(e->name));
     return e->dtype == OSH_U8 && fits && (*n = osh_before_tail(e->name, "_scales")) > 0;
 }
@@ -64,10 +66,34 @@ done:
     return rc;
 }
 
+/* Finds X.weight and X.scale of a module. Leaves q->n_leaves 0 if there is no X.scale. */
+static osh_status find_pair(osh_ctx *cx, osh_source_module *q)
+{
+    osh_status rc = OSH_OK;
+    const osh_ckpt_tensor *codes, *scales;
+    OSH_TRY(osh_source_find_leaf(cx, &scales, q, ".", "scale"));
+    if (!scales) goto done;
+    OSH_TRY(osh_source_need_leaf(cx, &codes, q, "weight", "its scale"));
+    const osh_entry *c = codes->e, *s = scales->e;
+    q->O = c->shape[0], q->I = 2 * c->shape[1];
+    if (c->ndim != 2 || s->ndim != 2 || s->shape[0] != q->O || 32 * s->shape[1] != q->I ||
+        q->O < 1 || q->I < 1)
+        OSH_FAIL(cx, OSH_E_FORMAT,
+                 "%s is [%lld, %lld] for codes [%lld, %lld]: want one scale for each 16 bytes",
+                 s->name, (long long)s->shape[0], (long long)s->shape[1], (long long)q->O,
+                 (long long)c->shape[1]);
+    if (q->dtype == OSH_DTYPE_NONE) q->dtype = OSH_BF16;
+    q->parts[0] = *codes, q->parts[1] = *scales, q->n_leaves = 2;
+done:
+    return rc;
+}
+
 static osh_status mxfp4_find(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
     const osh_ckpt_tensor *blocks, *scales;
+    OSH_TRY(find_pair(cx, q));
+    if (q->n_leaves) goto done;
     OSH_TRY(osh_source_find_leaf(cx, &blocks, q, "_", "blocks"));
     OSH_TRY(osh_source_find_leaf(cx, &scales, q, "_", "scales"));
     if (!blocks)
@@ -209,7 +235,7 @@ static size_t mxfp4_bytes(const osh_source_module *q)
 }
 
 const osh_source_type osh_source_mxfp4 = {
-    .methods = {"mxfp4"}, .tails = {"_blocks", "_scales"}, .begin = mxfp4_begin,
-    .close = mxfp4_close, .claims = mxfp4_claims, .find = mxfp4_find, .make_rows = mxfp4_make,
-    .bytes = mxfp4_bytes,
+    .methods = {"mxfp4"}, .tails = {"_blocks", "_scales", ".weight", ".scale"},
+    .begin = mxfp4_begin, .close = mxfp4_close, .claims = mxfp4_claims, .find = mxfp4_find,
+    .make_rows = mxfp4_make, .bytes = mxfp4_bytes,
 };

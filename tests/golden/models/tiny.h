@@ -3,6 +3,7 @@
  *
  *   u uniform in [-1, 1):  norms 1 + u/4,  biases (x.bias, x_bias) u/2,  embeddings u,
  *                          q and k 2 u sqrt(3 / in),  other Linears u sqrt(3 / in)
+ *   tid2eid (I32): element i is (i / 2 + i) % 4
  *
  * The stream of a tensor is FNV-1a (32 bits) of its name, so the order of tensors has no effect.
  * Every failure aborts the test. */
@@ -99,6 +100,8 @@ static inline void tiny_fill(float *w, const char *name, int64_t n, int64_t n_in
     }
 }
 
+static inline bool tiny_is_table(const char *name) { return tiny_ends(name, "tid2eid"); }
+
 /* Makes the directory `dir`, and writes dir/config.json with the dtype dt, and
  * dir/model.safetensors. */
 static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, osh_dtype dt)
@@ -124,7 +127,7 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
     for (int i = 0; i < n; i++) {
         const cJSON *row = cJSON_GetArrayItem(tensors, i), *shape = cJSON_GetArrayItem(row, 1);
         e[i].name = cJSON_GetArrayItem(row, 0)->valuestring;
-        e[i].dtype = dt;
+        e[i].dtype = tiny_is_table(e[i].name) ? OSH_I32 : dt;
         e[i].ndim = cJSON_GetArraySize(shape);
         for (int d = 0; d < e[i].ndim; d++) e[i].shape[d] = cJSON_GetArrayItem(shape, d)->valueint;
     }
@@ -136,11 +139,15 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
         int64_t numel = 0;
         osh_shape_numel(&numel, e[i].ndim, e[i].shape);
         float *w = malloc((size_t)numel * sizeof *w);
-        void *stored = malloc((size_t)numel * osh_dtype_bytes(dt));
-        tiny_fill(w, e[i].name, numel, e[i].ndim ? e[i].shape[e[i].ndim - 1] : 1);
-        osh_from_f32(stored, dt, w, numel);
-        tiny_check(cx,
-                   osh_file_pwrite(cx, f, stored, (size_t)numel * osh_dtype_bytes(dt), e[i].begin));
+        size_t bytes = (size_t)numel * osh_dtype_bytes(e[i].dtype);
+        void *stored = malloc(bytes);
+        if (tiny_is_table(e[i].name))
+            for (int64_t k = 0; k < numel; k++) ((int32_t *)stored)[k] = (int32_t)((k / 2 + k) % 4);
+        else {
+            tiny_fill(w, e[i].name, numel, e[i].ndim ? e[i].shape[e[i].ndim - 1] : 1);
+            osh_from_f32(stored, dt, w, numel);
+        }
+        tiny_check(cx, osh_file_pwrite(cx, f, stored, bytes, e[i].begin));
         free(w);
         free(stored);
     }

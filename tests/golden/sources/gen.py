@@ -238,6 +238,20 @@ def scale_dtypes(dtype):
                               "config_groups": groups, "ignore": []}, [tensors], expected, dtype)
 
 
+def deepseek_v4():
+    """Names of DeepSeek V4's releases: FP8 blocks and FP4 experts, both with X.scale. A tensor
+    called scale that belongs to no weight stays."""
+    dense, s_dense = codes(64, 64), torch.randint(100, 140, (2, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)
+    expert = torch.randint(-128, 128, (48, 32), dtype=torch.int8)
+    s_expert = torch.randint(110, 135, (48, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)
+    other = torch.randn(3)
+    write("fp8_deepseek_v4", {"quant_method": "fp8", "fmt": "e4m3", "scale_fmt": "ue8m0", "weight_block_size": [32, 32]},
+          [{"layers.0.attn.wq_a.weight": dense, "layers.0.ffn.experts.3.w1.weight": expert, "layers.0.x.scale": other},
+           {"layers.0.attn.wq_a.scale": s_dense, "layers.0.ffn.experts.3.w1.scale": s_expert}],
+          {"layers.0.attn.wq_a.weight": theirs(dense, s_dense), "layers.0.ffn.experts.3.w1.weight": theirs(expert, s_expert),
+           "layers.0.x.scale": other})
+
+
 def main():
     torch.manual_seed(SEED)
     block()
@@ -250,6 +264,7 @@ def main():
     llama4()
     scale_dtypes("bfloat16")
     scale_dtypes("float16")
+    deepseek_v4()
     with open(os.path.join(HERE, "MANIFEST.json"), "w") as f:
         json.dump({"seed": SEED, "torch": torch.__version__.split("+")[0], "transformers": transformers.__version__,
                    "compressed-tensors": compressed_tensors.__version__}, f, indent=1)

@@ -77,7 +77,7 @@ static void test_all(void **state)
                                        "gptq_v1", "gptq_v2", "gptq_file", "awq_gemm", "awq_file",
                                        "awq_gemv", "awq_gemv_rows", "modelopt_nvfp4",
                                        "modelopt_nvfp4_file", "modelopt_fp8", "bnb_nf4",
-                                       "bnb_nf4_nested", "bnb_fp4", "bnb_int8"};
+                                       "bnb_nf4_nested", "bnb_fp4", "bnb_int8", "fp8_deepseek_v4"};
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) assert_ok(cx, compare_source(cx, names[i], NULL));
@@ -118,6 +118,7 @@ static void test_torture(void **state)
     static const char *const what[][2] = {
         {"fp8_block", "model.b.weight"}, {"fp8_ue8m0", "model.a.weight"},
         {"mxfp4", "mlp.experts.up_proj"}, {"packed", "x.weight"},
+        {"fp8_deepseek_v4", "layers.0.ffn.experts.3.w1.weight"},
         {"../adapter/llama", "model.layers.1.mlp.down_proj.weight"},
         {"bnb_nf4_nested", "model.layers.1.mlp.up_proj.weight"},
         {"awq_gemm", "model.layers.1.mlp.up_proj.weight"},
