@@ -330,7 +330,9 @@ def rounded(source, ours, out):
         codes, scale = nibbles(packed[name]), packed[f"{stem}_scale"]
         codes = codes.permute(1, 2, 0).flatten(1)[:, : int(packed[f"{stem}_shape"][1])] - 8
         w = (codes.to(scale.dtype).unflatten(1, (scale.shape[1], -1)) * scale[..., None]).flatten(1)
-        if stem in made or ".experts." not in stem:
+        if ".experts." not in stem or stem in made:
+            if made[stem].shape != w.shape:
+                raise ValueError(f"codes of {stem} have another shape than the weight")
             made[stem] = w
         else:
             expert_rows(made, stem, *w.shape).copy_(w)
@@ -354,10 +356,11 @@ def load(folder, auto, **more):
     if (folder / "reference.json").exists():
         folder = restore(folder, folder.with_name(folder.name + "_reference"))
     kind = auto._model_mapping[type(transformers.AutoConfig.from_pretrained(folder))]
+    more = {"dtype": "auto", "output_loading_info": True} | more
     if "from_pretrained" in vars(kind):  # that of Qwen2.5-Omni returns no info
-        model, info = transformers.PreTrainedModel.from_pretrained.__func__(kind, folder, dtype="auto", output_loading_info=True, **more)
+        model, info = transformers.PreTrainedModel.from_pretrained.__func__(kind, folder, **more)
     else:
-        model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True, **more)
+        model, info = auto.from_pretrained(folder, **more)
     return model.eval(), [name for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for name in sorted(map(str, info[kind]))]
 
 
