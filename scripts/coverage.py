@@ -44,7 +44,7 @@ WHY = {
     "Blip2ForConditionalGeneration": "transformers' class does not run without an image",
     "PaliGemmaForConditionalGeneration": "no attention in both directions for the prefix", "RwkvForCausalLM": "no op for the recurrence of RWKV",
     "xLSTMForCausalLM": "no op for the recurrence of xLSTM", "RecurrentGemmaForCausalLM": "no op for the recurrence of RecurrentGemma",
-    "MiniMaxForCausalLM": "no op for lightning attention", "DiffLlamaForCausalLM": "no differential attention",
+    "DiffLlamaForCausalLM": "no differential attention",
 }
 SCALE = "logits are multiplied by logit_scale, which transformers 5.17 leaves out"
 SCALE_G = "logits are divided by logits_scaling, which transformers 5.17 leaves out"

@@ -203,6 +203,8 @@ FAMILIES = {
                                  audio_config=dict(EARS, output_dim=64), vision_config=QWEN_TOWER),
     "qwen3_omni_moe_thinker": dict(text_config=dict(TINY, **MOE, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])),
                                    audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16), vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
+    "minimax": dict(TINY, **FEW, block_size=16, full_attn_alpha_factor=1.5, full_attn_beta_factor=0.7, linear_attn_alpha_factor=1.3, linear_attn_beta_factor=0.6,
+                    mlp_alpha_factor=1.2, mlp_beta_factor=0.8) | dict(num_hidden_layers=4),
     "janus": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
 }
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
