@@ -29,6 +29,8 @@ EARS = dict(d_model=64, encoder_layers=1, encoder_attention_heads=4, encoder_ffn
 EARS2 = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, num_mel_bins=16)
 VOICE = dict(hidden_size=16, num_filters=4, depths=[1] * 7)
 QFORMER = dict(model_type="blip_2_qformer", hidden_size=64, num_hidden_layers=1, num_attention_heads=4, intermediate_size=128, encoder_hidden_size=64)
+M3 = dict(TINY, **FEW, dense_intermediate_size=128, shared_intermediate_size=64, rotary_dim=8, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5), swiglu_limit=2.0,
+          index_n_heads=2, index_head_dim=16, index_block_size=16, index_topk_blocks=8, layer_types=["full_attention", "minimax_m3_sparse"], mlp_layer_types=["dense", "sparse"])
 GEMMA4 = dict(TINY, global_head_dim=16, hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention"], sliding_window=16)
 OLD = dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256)
 SLIDES = dict(sliding_window=8, layer_types=["sliding_attention", "full_attention"])
@@ -205,6 +207,7 @@ FAMILIES = {
                                    audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16), vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
     "minimax": dict(TINY, **FEW, block_size=16, full_attn_alpha_factor=1.5, full_attn_beta_factor=0.7, linear_attn_alpha_factor=1.3, linear_attn_beta_factor=0.6,
                     mlp_alpha_factor=1.2, mlp_beta_factor=0.8) | dict(num_hidden_layers=4),
+    "minimax_m3_vl_text": M3, "minimax_m3_vl": dict(text_config=M3, vision_config=TOWER, projector_hidden_size=64),
     "janus": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
 }
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
@@ -236,6 +239,9 @@ def make(family, folder, dtype, seed):
         add_mtp(folder)
     if config.model_type == "kimi_linear":  # releases call dense MLPs so; transformers 5.17 does not
         made = {re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", n): t for n, t in tensors(folder).items()}
+        save_file(made, folder / "model.safetensors", {"format": "pt"})
+    if config.model_type == "minimax_m3_vl":  # releases call MLPs without experts so; transformers 5.17 does not
+        made = {re.sub(r"block_sparse_moe\.(\w+_proj|fc\d)\.", r"mlp.\1.", n): t for n, t in tensors(folder).items()}
         save_file(made, folder / "model.safetensors", {"format": "pt"})
     if config.model_type == "kimi_k25":  # transformers 5.17 writes names that no release has
         made = {re.sub(r"^model\.(mm_projector)", r"\1", n.replace("language_model.model.blocks.", "language_model.model.layers.")): t for n, t in tensors(folder).items()}

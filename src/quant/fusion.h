@@ -4,7 +4,7 @@
 #define OSH_FUSION_H
 #include "io/hf_config.h"
 
-enum { OSH_FUSION_PARTS = 4 };
+enum { OSH_FUSION_PARTS = 5 };
 typedef struct osh_q_fusion {
     const char *fused, *cls;                 // name and class of the layer in vLLM
     const char *around; // required name of the parent module; NULL: the parent may have any name
