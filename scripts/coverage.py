@@ -36,7 +36,7 @@ STREAMS = "no op for hyper-connections"
 GRAMS = "no ops for n-gram embeddings and gated residuals"
 LOOPS = "no layers that run several times"
 WHY = {
-    "Qwen4ExpForCausalLM": GRAMS, "Qwen4ExpForConditionalGeneration": GRAMS, "Glm5NextForConditionalGeneration": STREAMS, "Phi4MMForCausalLM": "the released files have LoRA weights beside each Linear",
+    "Qwen4ExpForCausalLM": GRAMS, "Qwen4ExpForConditionalGeneration": GRAMS, "Glm5NextForConditionalGeneration": STREAMS,
     "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
     "PersimmonForCausalLM": "no LayerNorm of each head", "FuyuForCausalLM": "no LayerNorm of each head",
     "HrmTextForCausalLM": LOOPS, "InklingForCausalLM": "no op for relative positions", "InklingForConditionalGeneration": "no op for relative positions", "DeepseekV4ForCausalLM": STREAMS, "HYV4ForCausalLM": STREAMS, "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
