@@ -59,7 +59,7 @@ REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCa
     "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
     "Mistral4ForCausalLM": "experts stay dense; samples are at most original_max_position_embeddings tokens", "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
-    "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "MiniMaxForCausalLM": HOST, "MiniMaxM3VLForCausalLM": BLOCKS, "MiniMaxM3SparseForCausalLM": BLOCKS, "MiniMaxM3SparseForConditionalGeneration": BLOCKS,
+    "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "MiniMaxForCausalLM": HOST, "MiniMaxM3VLForCausalLM": "experts stay dense; " + BLOCKS, "MiniMaxM3SparseForCausalLM": BLOCKS, "MiniMaxM3SparseForConditionalGeneration": BLOCKS,
     "Phi4MMForCausalLM": "LoRA weights are copied; the model without them is calibrated", "KimiLinearForCausalLM": HOST, "DbrxForCausalLM": STACKED, "LagunaForCausalLM": "routers with a soft cap are refused",
     "GraniteMoeHybridForCausalLM": SPLIT, "Gemma4ForCausalLM": SPLIT,
     "MiniMaxM2ForCausalLM": "oneshot uses rotary_dim, which transformers 5.17 ignores", "CohereForCausalLM": "use_qk_norm (Command R+) is refused",

@@ -102,6 +102,7 @@ FAMILIES = {
     "dots1": dict(TINY, **MOE, **SLIDES, routed_scaling_factor=1.5), "glm4_moe_lite": dict(PLAIN, **{k: v for k, v in MOE.items() if k != "first_k_dense_replace"}) | MLA,
     "ernie4_5_moe": dict(TINY, use_bias=True, moe_num_experts=4, moe_k=2, moe_intermediate_size=64, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=2)
                     | dict(num_hidden_layers=4),
+    "ernie4_5_moe_plain": dict(TINY, model_type="ernie4_5_moe", use_bias=False, moe_num_experts=4, moe_k=2, moe_intermediate_size=64, moe_num_shared_experts=2, moe_layer_start_index=1),
     "hunyuan_v1_dense": dict(TINY, attention_bias=True, rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=100.0, factor=1.0)),
     "gptj": dict(OLD, rotary_dim=8), "codegen": dict(OLD, rotary_dim=8), "gpt_bigcode": OLD, "gpt_bigcode_heads": dict(OLD, model_type="gpt_bigcode", multi_query=False),
     "bamba": dict(PLAIN, **SSM, attn_layer_indices=[1]),

@@ -48,7 +48,9 @@ torch.cpu._init_amx()  # without it, the first tile instruction ends the process
 
 from vllm import LLM, SamplingParams
 from vllm.distributed import cleanup_dist_env_and_memory
+from vllm.model_executor.models import registry
 
+registry._run_in_subprocess = lambda inspect: inspect()  # that starts a Python for each class
 for folder in map(str.strip, sys.stdin):
     model, said = None, "loads"
     try:
@@ -81,7 +83,7 @@ class Engine:
 
     def __init__(self, python, log):
         libs = [str(p) for p in pathlib.Path(python).absolute().parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib")]
-        self.env = os.environ | dict(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0",
+        self.env = os.environ | dict(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1", VLLM_LOGGING_LEVEL="ERROR",
                                      LD_LIBRARY_PATH=":".join(libs + [os.environ.get("LD_LIBRARY_PATH", "")]))
         self.python, self.log, self.run = python, log, None
 
