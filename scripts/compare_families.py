@@ -30,7 +30,7 @@ import torch
 import transformers
 
 import proofs
-from tiny_families import AUTO, FAMILIES, calibration, make, nibbles, recipe, reload, tensors
+from tiny_families import AUTO, FAMILIES, TWICE, calibration, make, nibbles, recipe, reload, tensors
 
 # Intended differences from LLM Compressor: the reason, and the modules that stay dense. All other
 # tensors must be equal, and the output must load. vLLM has no parameters for codes of the modules
@@ -53,11 +53,16 @@ ACCEPTED = {
     "gpt_bigcode": "transformers' initializer reads the weight of a Linear, and packed Linears have none",
     "gpt_bigcode_heads": "transformers' initializer reads the weight of a Linear, and packed Linears have none",
     "falcon": "upstream writes scales beside dense weights",
+    "longcat_flash_zero": "files with experts that compute nothing are refused",
     "gpt2": "there is no Linear: refused, where upstream writes a copy",
 }
+# With GPTQ, a quotient that is almost exactly between two codes changes the rest of its row.
+NEAR = {"gpt_bigcode_heads": "1.8 in 10,000 codes differ over 20 draws of weights, all of them in 9 of 23,040 rows"}
 EQUAL = "equal"
 REFUSED = "not compressed by LLM Compressor"
 BIASES = "not comparable: upstream gives experts biases that the model lacks, and does not set them"
+# Modules whose columns are no multiple of 32 in these tiny models: LLM Compressor fails on them.
+NARROW = ("re:.*(vis|image|video|audio|acoustic|semantic|tower|encoder|projector|aligner|connector|adaptor|generation).*", "re:.*[.](x|dt)_proj$")
 MORE_DRAWS, MOST, CHANCE = 20, 10000, 100  # at most 1 of MOST codes may differ
 WHOLE = "loads whole, where upstream's does not"
 # Families that have another entry, with another form: with experts, with experts in one tensor,
@@ -137,12 +142,14 @@ def one(family, root, binary, gptq, seed, vllm):
     model = make(family, home / "source", torch.float32 if gptq else torch.bfloat16, seed)
     auto = next(a for a in AUTO if type(model.config) in a._model_mapping)
     rows = calibration(home / "data.jsonl") if gptq else None
-    recipe(home / "recipe.yaml", gptq)
-    lines = []
-    try:
-        upstream(home / "source", home / "upstream", rows, auto)
-    except Exception as e:  # a failure of LLM Compressor is a result
-        lines.append(f"upstream fails: {type(e).__name__} {str(e)[:200]}")
+    for ignore in ((), NARROW) if gptq else ((),):
+        recipe(home / "recipe.yaml", gptq, ignore)
+        try:
+            upstream(home / "source", home / "upstream", rows, auto)
+            lines = []
+            break
+        except Exception as e:  # a failure of LLM Compressor is a result
+            lines = [f"upstream fails: {type(e).__name__} {str(e)[:200]}"]
     data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16", "--pipeline", "basic"] if gptq else []
     command = [binary, "--model", home / "source", "--recipe", home / "recipe.yaml", *data, "--output", home / "ours", "--progress", "none"]
     command += ["--target", "vllm"] if vllm else []
@@ -153,7 +160,9 @@ def one(family, root, binary, gptq, seed, vllm):
     if lines:
         return REFUSED if gptq and not run.returncode else ACCEPTED.get(family), lines, (0, 0)
     why, dense = DENSE.get(family, (None, None))
-    source, theirs = tensors(home / "source"), tensors(home / "upstream")
+    source = tensors(home / "source")
+    # transformers 5.17 saves these modules under names that no release has
+    theirs = {TWICE.sub("language_model.model.", re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", n)): t for n, t in tensors(home / "upstream").items()}
     if gptq and any(n.endswith(".bias") and ".experts." in n for n in theirs.keys() - source.keys()):
         return BIASES, [], (0, 0)
     lines, kept, codes = compare(source, theirs, as_upstream(tensors(home / "ours")), gptq, dense)
@@ -188,7 +197,7 @@ def main():
         wrong, codes = (sum(d[2][k] for d in draws) for k in (0, 1))
         verdict, lines = next((d[:2] for d in draws if not d[0]), draws[0][:2])
         if verdict == EQUAL and a.gptq and (wrong * MOST > codes or not codes):
-            verdict, lines = ACCEPTED.get(family), [f"{wrong} of {codes} codes differ"]
+            verdict, lines = (NEAR if codes else ACCEPTED).get(family), [f"{wrong} of {codes} codes differ"]
         elif len(draws) > 1:
             print(f"    {wrong} of {codes} codes differ in {len(draws)} draws")
         if a.record and a.gptq and not a.vllm:

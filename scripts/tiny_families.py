@@ -288,12 +288,12 @@ def calibration(path):
     return rows
 
 
-def recipe(path, gptq):
+def recipe(path, gptq, ignore=()):
     kind = "GPTQModifier" if gptq else "QuantizationModifier"
     path.write_text(f"""quant_stage:
   quant_modifiers:
     {kind}:
-      ignore: ["re:.*lm_head"]
+      ignore: {json.dumps(["re:.*lm_head", *ignore])}
       config_groups:
         group_0:
           targets: [Linear]

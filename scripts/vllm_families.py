@@ -26,7 +26,9 @@ SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512
              kv_lora_rank=128, q_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=64, v_head_dim=64, linear_num_key_heads=16,
              linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128)
 GRANITE = dict(mamba_n_heads=32, shared_intermediate_size=512)
-SSM = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE}
+# Sizes that vLLM's kernels want, and keys that it reads from released files
+MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE,
+        "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64)}
 RECIPE = r"""quant_stage:
   quant_modifiers:
     QuantizationModifier:
@@ -73,7 +75,7 @@ for folder in map(str.strip, sys.stdin):
 
 def make(family, folder):
     members = compare_families.FAMILIES[family]
-    compare_families.FAMILIES[family] = {k: SIZES.get(k, v) for k, v in members.items()} | SSM.get(family, {})
+    compare_families.FAMILIES[family] = {k: SIZES.get(k, v) for k, v in members.items()} | MORE.get(family, {})
     compare_families.make(family, folder, torch.bfloat16, 1)
 
 
