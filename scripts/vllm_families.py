@@ -23,12 +23,13 @@ import proofs
 
 SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512, max_position_embeddings=1024, ffn_dim=512,
              word_embed_proj_dim=256, global_head_dim=64, moe_intermediate_size=128, shared_expert_intermediate_size=128,
-             kv_lora_rank=128, q_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=64, v_head_dim=64, linear_num_key_heads=16,
+             kv_lora_rank=512, q_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=64, v_head_dim=64, linear_num_key_heads=16,
              linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128)
 GRANITE = dict(mamba_n_heads=32, shared_intermediate_size=512)
 # Sizes that vLLM's kernels want, and keys that it reads from released files
 MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE,
-        "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64)}
+        "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64),
+        "gpt_oss": dict(rope_parameters=compare_families.FAMILIES["gpt_oss"]["rope_parameters"] | dict(beta_fast=32.0, beta_slow=1.0))}
 RECIPE = r"""quant_stage:
   quant_modifiers:
     QuantizationModifier:
