@@ -2,7 +2,7 @@
 """family.py - proves that the template of a family is right, on a tiny random checkpoint that
 transformers' own classes make (tiny_families.py).
 
-usage: family.py BINARY FOLDER [--models-dir DIR] [--record] [FAMILY...]
+usage: family.py BINARY FOLDER [--models-dir DIR] [--record] [--only-bf16] [FAMILY...]
        in an environment with compressed-tensors, safetensors, torch, transformers; BINARY: oneshot
        in a build directory, whose tests/logits is built, too
 
@@ -12,18 +12,23 @@ The steps, each of which ends the proof of a family if it fails:
      times the largest |logit|
   3. the logits are the same bits if config.json lacks all keys that have their defaults, and if
      config.json has the format of transformers 4 (rope_theta, rope_scaling, torch_dtype)
-  4. GPTQ W4 in groups of 32 with data, `verify`, and `eval` of the output
-  5. transformers loads the output: it finds all tensors, knows each tensor, and computes the logits
+  4. BF16 logits are at most NOISE times as far from transformers' F32 logits as transformers' own
+     BF16 logits with eager attention. The distance of a token is |BF16 - F32| / |F32|. The median
+     distances of 512 tokens (4 samples of 128) are compared. If the ratio is above NOISE, the
+     geometric mean of the ratios of DRAWS models counts
+  5. GPTQ W4 in groups of 32 with data, `verify`, and `eval` of the output
+  6. transformers loads the output: it finds all tensors, knows each tensor, and computes the logits
      of the rounded weights
 
 transformers has no class for the families of renamed_families.py. For these families, the class of
-another family computes the logits from the same tensors with other names. Step 5 then compares two
+another family computes the logits from the same tensors with other names. Step 6 then compares two
 perplexities: that of the output, and that of this class with the rounded weights.
 
 Prints one line for a family: the proof, or the first step that fails. EXCEPT lists families in
 which a step is known to fail, with the reasons. Checkpoints and outputs stay in FOLDER/FAMILY.
 Exits with 1 if a step of another family fails. --record writes the proofs to
-tests/golden/families/proofs.json, which scripts/coverage.py and lint read."""
+tests/golden/families/proofs.json, which scripts/coverage.py and lint read. --only-bf16 runs only
+step 4."""
 import argparse
 import json
 import pathlib
@@ -36,13 +41,14 @@ import numpy
 import torch
 import transformers
 
+import proofs
 from renamed_families import RENAMED
 from tiny_families import AUTO, EAGER, FAMILIES, calibration, load, make, older, recipe, reload, rounded, speaker, strip
 
 TOKENS, LIMIT = 40, 5e-6
+NOISE, SAMPLES, DRAWS = 1.1, 4, 5
 
 
-PROOFS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "families" / "proofs.json"
 READS = "transformers cannot load a packed output, because {} reads the dense weight"
 EXCEPT = dict.fromkeys(("mamba2", "mamba", "falcon_mamba", "gpt_bigcode", "gpt_bigcode_heads"), ("load", READS.format("the model's initializer"))) | {
     "falcon": ("load", READS.format("FalconLinear")),
@@ -78,6 +84,32 @@ def logits_there(folder, auto, ids):
         return speaker(model)(torch.tensor(ids)[None], use_cache=False).logits[0].numpy()
 
 
+def noise(a, home, family, auto, seed):
+    """Returns the ratio of the median errors of BF16 logits: ours, over those of transformers."""
+    source = home / f"bf16_{seed}"
+    make(family, source, torch.bfloat16, seed)
+    rows = calibration(home / "data.jsonl")[:SAMPLES]
+    logits = []
+    for dtype in (torch.float32, torch.bfloat16):
+        model = load(source, auto, dtype=dtype, **EAGER)[0]
+        with torch.no_grad():
+            logits.append(speaker(model)(torch.tensor(rows), use_cache=False).logits.float().flatten(0, 1).numpy())
+    exact, there = logits
+    here = numpy.concatenate([logits_here(a, source, ids, home / "logits") for ids in rows])
+    far = [numpy.median(numpy.linalg.norm(x - exact, axis=1) / numpy.linalg.norm(exact, axis=1)) for x in (here, there)]
+    return far[0] / far[1]
+
+
+def prove_bf16(a, home, family, auto, proof):
+    ratios = [noise(a, home, family, auto, 1)]
+    if not ratios[0] <= NOISE:
+        ratios += [noise(a, home, family, auto, seed) for seed in range(2, DRAWS + 1)]
+    ratio = float(numpy.exp(numpy.mean(numpy.log(ratios))))
+    if not ratio <= NOISE:
+        raise Failed("bf16", f"errors of BF16 logits are {' '.join(f'{r:.2f}' for r in ratios)} times those of transformers, want {NOISE} in the mean")
+    proof["bf16"] = round(ratio, 2)
+
+
 def perplexity_there(folder, auto, data):
     model = load(folder, auto, **EAGER)[0]
     ids = torch.tensor([json.loads(line)["input_ids"] for line in data.read_text().splitlines()])
@@ -97,6 +129,9 @@ def prove(a, family, proof):
     auto = next(x for x in AUTO if type(model.config) in x._model_mapping)
     renamed = RENAMED.get(family)
     proof["architecture"] = renamed.architecture if renamed else type(model).__name__
+    if a.only_bf16:
+        prove_bf16(a, home, family, auto, proof)
+        return
     run("check-model", a.binary, "check-model", source, *extra)
     ids = [row[:TOKENS] for row in calibration(home / "data.jsonl")][0]
     here, there = logits_here(a, source, ids, home / "logits"), logits_there(source, auto, ids)
@@ -110,6 +145,7 @@ def prove(a, family, proof):
     older(source, home / "old")
     if not numpy.array_equal(here, logits_here(a, home / "old", ids, home / "logits")):
         raise Failed("older", "logits differ if config.json is as transformers 4 wrote it")
+    prove_bf16(a, home, family, auto, proof)
     recipe(home / "recipe.yaml", True)
     data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16"]
     run("gptq", a.binary, "--model", source, "--recipe", home / "recipe.yaml", *data, "--output", out, "--progress", "none", *extra)
@@ -135,17 +171,19 @@ def prove(a, family, proof):
 
 def words(proof):
     parts = [f"F32 logits within {proof['logits']}"] if "logits" in proof else []
+    parts += [f"BF16 errors {proof['bf16']:.2f} of transformers'"] if "bf16" in proof else []
     if "perplexity" in proof:
         parts += [f"GPTQ {proof['linears']} Linears", "perplexity {} to {}".format(*proof["perplexity"])]
     return "; ".join(parts)
 
 
-def record(family, proof):
-    """Adds the family to proofs.json."""
-    kept = json.loads(PROOFS.read_text())["families"] if PROOFS.exists() else {}
-    kept[family] = {"architecture": proof["architecture"], "but": EXCEPT[family][1] if family in EXCEPT else proof.get("but")}
-    rows = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(kept.items()))
-    PROOFS.write_text(f'{{"transformers": {json.dumps(transformers.__version__)}, "families": {{\n{rows}\n}}}}\n')
+def record(family, proof, whole):
+    """Adds the family to proofs.json. `whole`: all steps ran."""
+    if whole:
+        row = {"architecture": proof["architecture"], "but": EXCEPT[family][1] if family in EXCEPT else proof.get("but")}
+        proofs.change("families", family, row, transformers=transformers.__version__)
+    if "bf16" in proof:
+        proofs.change("bf16", family, proof["bf16"])
 
 
 def main():
@@ -154,6 +192,7 @@ def main():
     p.add_argument("folder", type=pathlib.Path)
     p.add_argument("--models-dir", type=pathlib.Path)
     p.add_argument("--record", action="store_true")
+    p.add_argument("--only-bf16", action="store_true")
     p.add_argument("families", nargs="*")
     a = p.parse_intermixed_args()
     a.binary = a.binary.resolve()
@@ -163,17 +202,17 @@ def main():
         proof, step = {}, None
         try:
             prove(a, family, proof)
-            text = f"proven  {words(proof)}; {proof.get('but', 'loads whole')}"
+            text = "proven  " + words(proof) + ("" if a.only_bf16 else f"; {proof.get('but', 'loads whole')}")
         except Failed as e:
             step, text = e.step, f"{e.step}: {e}"
         except Exception as e:  # a failure of transformers itself
             step, text = "transformers", f"{type(e).__name__} {str(e)[:300]}"
         if step and step == EXCEPT.get(family, (None,))[0]:
             text = f"proven  {words(proof)}; but {EXCEPT[family][1]}"
-        elif step or family in EXCEPT:
+        elif step or family in EXCEPT and not a.only_bf16:
             text, failed = f"FAILED  {text}", failed + 1
         if text.startswith("proven") and a.record:
-            record(family, proof)
+            record(family, proof, not a.only_bf16)
         print(f"{family:22s} {text}", flush=True)
     return failed > 0
 

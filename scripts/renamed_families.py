@@ -30,12 +30,13 @@ class Family:
     keys: members of the family's config.json
     bare: those of `keys` that have their defaults
     drop: keys of the reference that the family lacks
-    alias: other names of keys"""
+    alias: other names of keys
+    lora: names of adapters of rank 8 beside each weight of a base_layer"""
 
-    def __init__(self, architecture, reference, members, keys=None, pairs=(), joined=(), factors=None, bare=(), drop=(), alias=None):
+    def __init__(self, architecture, reference, members, keys=None, pairs=(), joined=(), factors=None, bare=(), drop=(), alias=None, lora=()):
         self.architecture, self.reference, self.members = architecture, reference, members
         self.keys, self.pairs, self.joined, self.factors = keys or {}, pairs, joined, factors or {}
-        self.bare, self.drop, self.alias = bare, drop, alias or {}
+        self.bare, self.drop, self.alias, self.lora = bare, drop, alias or {}, lora
 
 
 def chat(text, tower=None, **more):
@@ -114,6 +115,8 @@ RENAMED = {
     "bee": Family("BeeForConditionalGeneration", "internvl", chat("qwen3", head_dim=16), pairs=INSIDE),
     "dots_ocr": Family("DotsOCRForCausalLM", "qwen2", PLAIN), "keye": Family("KeyeForConditionalGeneration", "qwen3", dict(PLAIN, head_dim=16)),
     "keye_1_5": Family("KeyeVL1_5ForConditionalGeneration", "qwen3", dict(PLAIN, head_dim=16)), "phi3_v": Family("Phi3VForCausalLM", "phi3", PLAIN),
+    "phi4mm": Family("Phi4MMForCausalLM", "phi3", dict(PLAIN, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.75)),
+                     pairs=[(r"(qkv_proj|o_proj|gate_up_proj|down_proj)\.weight", r"\1.base_layer.weight")], lora=("speech", "vision")),
 }
 RENAMED["chatglm_generation"] = Family("ChatGLMForConditionalGeneration", *(vars(RENAMED["chatglm"])[k] for k in ("reference", "members", "keys", "pairs", "joined", "factors", "bare", "drop", "alias")))
 
@@ -154,6 +157,10 @@ def release(folder, family):
     for name, found in parts.items():
         ordered = [t.unflatten(0, (groups, -1)) for _, groups, t in sorted(found, key=lambda x: x[0])]
         out[name] = torch.cat(ordered, 1).flatten(0, 1).contiguous()
+    for name in [n for n in out if n.endswith(".base_layer.weight")]:
+        for adapter in family.lora:
+            part = name.replace("base_layer", "lora_{}." + adapter)
+            out |= {part.format("A"): torch.randn(8, out[name].shape[1], dtype=out[name].dtype), part.format("B"): torch.randn(out[name].shape[0], 8, dtype=out[name].dtype)}
     own = {family.alias.get(k, k): v for k, v in config.items() if k not in family.drop} | family.keys
     save_file(out, folder / "model.safetensors", {"format": "pt"})
     (folder / "config.json").write_text(json.dumps(own | {"architectures": [family.architecture], "model_type": model_type(family)}))

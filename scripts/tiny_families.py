@@ -30,6 +30,8 @@ EARS = dict(d_model=64, encoder_layers=1, encoder_attention_heads=4, encoder_ffn
 EARS2 = dict(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, num_mel_bins=16)
 VOICE = dict(hidden_size=16, num_filters=4, depths=[1] * 7)
 QFORMER = dict(model_type="blip_2_qformer", hidden_size=64, num_hidden_layers=1, num_attention_heads=4, intermediate_size=128, encoder_hidden_size=64)
+M3 = dict(TINY, **FEW, dense_intermediate_size=128, shared_intermediate_size=64, rotary_dim=8, rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5), swiglu_limit=2.0,
+          index_n_heads=2, index_head_dim=16, index_block_size=16, index_topk_blocks=8, layer_types=["full_attention", "minimax_m3_sparse"], mlp_layer_types=["dense", "sparse"])
 GEMMA4 = dict(TINY, global_head_dim=16, hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention"], sliding_window=16)
 OLD = dict(N, n_embd=64, n_layer=2, n_head=4, n_positions=256)
 SLIDES = dict(sliding_window=8, layer_types=["sliding_attention", "full_attention"])
@@ -108,6 +110,7 @@ FAMILIES = {
     "dots1": dict(TINY, **MOE, **SLIDES, routed_scaling_factor=1.5), "glm4_moe_lite": dict(PLAIN, **{k: v for k, v in MOE.items() if k != "first_k_dense_replace"}) | MLA,
     "ernie4_5_moe": dict(TINY, use_bias=True, moe_num_experts=4, moe_k=2, moe_intermediate_size=64, moe_num_shared_experts=2, moe_layer_start_index=1, moe_layer_end_index=2)
                     | dict(num_hidden_layers=4),
+    "ernie4_5_moe_plain": dict(TINY, model_type="ernie4_5_moe", use_bias=False, moe_num_experts=4, moe_k=2, moe_intermediate_size=64, moe_num_shared_experts=2, moe_layer_start_index=1),
     "hunyuan_v1_dense": dict(TINY, attention_bias=True, rope_parameters=dict(rope_type="dynamic", rope_theta=1e4, alpha=100.0, factor=1.0)),
     "gptj": dict(OLD, rotary_dim=8), "codegen": dict(OLD, rotary_dim=8), "gpt_bigcode": OLD, "gpt_bigcode_heads": dict(OLD, model_type="gpt_bigcode", multi_query=False),
     "bamba": dict(PLAIN, **SSM, attn_layer_indices=[1]),
@@ -211,6 +214,9 @@ FAMILIES = {
                                  audio_config=dict(EARS, output_dim=64), vision_config=QWEN_TOWER),
     "qwen3_omni_moe_thinker": dict(text_config=dict(TINY, **MOE, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])),
                                    audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16), vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
+    "minimax": dict(TINY, **FEW, block_size=16, full_attn_alpha_factor=1.5, full_attn_beta_factor=0.7, linear_attn_alpha_factor=1.3, linear_attn_beta_factor=0.6,
+                    mlp_alpha_factor=1.2, mlp_beta_factor=0.8) | dict(num_hidden_layers=4),
+    "minimax_m3_vl_text": M3, "minimax_m3_vl": dict(text_config=M3, vision_config=TOWER, projector_hidden_size=64),
     "janus": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
 }
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
@@ -251,6 +257,9 @@ def make(family, folder, dtype, seed):
         save_file(made, folder / "model.safetensors", {"format": "pt"})
     if config.model_type == "deepseek_v4":  # the names of releases, of which transformers 5.17 writes only some
         made = {re.sub(r"^model\.", "", n.replace("embed_tokens", "embed").replace("hc_head.hc_", "hc_head_").replace("attn.norm", "attn.kv_norm")): t for n, t in tensors(folder).items()}
+        save_file(made, folder / "model.safetensors", {"format": "pt"})
+    if config.model_type == "minimax_m3_vl":  # releases call MLPs without experts so; transformers 5.17 does not
+        made = {re.sub(r"block_sparse_moe\.(\w+_proj|fc\d)\.", r"mlp.\1.", n): t for n, t in tensors(folder).items()}
         save_file(made, folder / "model.safetensors", {"format": "pt"})
     if config.model_type == "kimi_k25":  # transformers 5.17 writes names that no release has
         made = {re.sub(r"^model\.(mm_projector)", r"\1", n.replace("language_model.model.blocks.", "language_model.model.layers.")): t for n, t in tensors(folder).items()}
@@ -297,12 +306,12 @@ def calibration(path):
     return rows
 
 
-def recipe(path, gptq):
+def recipe(path, gptq, ignore=()):
     kind = "GPTQModifier" if gptq else "QuantizationModifier"
     path.write_text(f"""quant_stage:
   quant_modifiers:
     {kind}:
-      ignore: ["re:.*lm_head"]
+      ignore: {json.dumps(["re:.*lm_head", *ignore])}
       config_groups:
         group_0:
           targets: [Linear]
@@ -348,7 +357,9 @@ def rounded(source, ours, out):
         codes, scale = nibbles(packed[name]), packed[f"{stem}_scale"]
         codes = codes.permute(1, 2, 0).flatten(1)[:, : int(packed[f"{stem}_shape"][1])] - 8
         w = (codes.to(scale.dtype).unflatten(1, (scale.shape[1], -1)) * scale[..., None]).flatten(1)
-        if stem in made or ".experts." not in stem:
+        if ".experts." not in stem or stem in made:
+            if made[stem].shape != w.shape:
+                raise ValueError(f"codes of {stem} have another shape than the weight")
             made[stem] = w
         else:
             expert_rows(made, stem, *w.shape).copy_(w)
@@ -373,10 +384,11 @@ def load(folder, auto, **more):
     if (folder / "reference.json").exists():
         folder = restore(folder, folder.with_name(folder.name + "_reference"))
     kind = auto._model_mapping[type(transformers.AutoConfig.from_pretrained(folder))]
+    more = {"dtype": "auto", "output_loading_info": True} | more
     if "from_pretrained" in vars(kind):  # from_pretrained of Qwen2.5-Omni returns no info
-        model, info = transformers.PreTrainedModel.from_pretrained.__func__(kind, folder, dtype="auto", output_loading_info=True, **more)
+        model, info = transformers.PreTrainedModel.from_pretrained.__func__(kind, folder, **more)
     else:
-        model, info = auto.from_pretrained(folder, dtype="auto", output_loading_info=True, **more)
+        model, info = auto.from_pretrained(folder, **more)
     return model.eval(), [name for kind in ("missing_keys", "unexpected_keys", "mismatched_keys") for name in sorted(map(str, info[kind]))]
 
 

@@ -64,8 +64,11 @@ static size_t without_last(const char *name, size_t n)
 static bool is_forgotten(const checked *c, const char *name)
 {
     size_t module = without_last(name, strlen(name)), around = without_last(name, module);
-    // older checkpoints have this buffer, which is not a weight
-    if (strstr(name, "inv_freq")) return false;
+    // buffers that files may have, and that the program computes itself
+    static const char *const buffers[] = {"inv_freq", "slope_rate", "query_decay", "key_decay",
+                                          "diagonal_decay"};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        if (strstr(name, buffers[i])) return false;
     /* True if the module is an item of a list, such as a decoder layer. */
     bool of_list =
         around && strspn(name + around + 1, "0123456789") == module - around - 1;

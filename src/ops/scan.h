@@ -7,6 +7,7 @@
  *   conv1d      in x [N, C], w [C, K], bias [C] optional                    out [N, C]
  *   delta_rule  in x [N, 2 Nk Dk + Nv Dv], a, b [N, Nv], A_log, dt_bias [Nv]  out [N, Nv*Dv]
  *   channel_delta  in x [N, 3 H D], a [N, H D], b [N, H], A_log [H], dt_bias [H D]  out [N, H D]
+ *   lightning   in x [N, H 3 D]                                             out [N, H D]
  *   ssm_scan    in x [N, H P + 2 G S], dt [N, H], A_log, D, dt_bias [H]     out [N, H*P] F32
  *   mamba_scan  in x, dt [N, I], B, C [N, S], A_log [I, S], D, dt_bias [I]  out [N, I]
  *   gated_norm  in x, z [N, H*D], w [D] or [H*D]                            out [N, H*D] */
@@ -21,6 +22,7 @@ typedef struct { int64_t k_heads, v_heads, k_dim, v_dim; double beta; } osh_delt
 /* lower_bound: lower bound of the logarithm of the decay; 0: none, and the gate is a softplus.
  * f32: true if A_log and dt_bias are f32 for every dtype of x. */
 typedef struct { int64_t heads, dim; double lower_bound; bool f32; } osh_channel_delta_attr;
+typedef struct { int64_t heads, dim; double decay; } osh_lightning_attr;
 typedef struct { int64_t heads, head_dim, state, groups; double dt_min, dt_max; } osh_ssm_scan_attr;
 typedef struct { int64_t state; } osh_mamba_scan_attr;
 /* `before`: true if the gate is applied before the norm. `whole`: true if w has an element for each

@@ -155,6 +155,8 @@ static const osh_delta_rule_attr delta1 = {1, 1, 1, 1, 1}, delta7 = {2, 6, 7, 13
 static const osh_channel_delta_attr channel1 = {1, 1}, channel7 = {6, 7},
                                     channel7_bound = {6, 7, -2},
                                     channel129 = {1, 129};
+static const osh_lightning_attr lightning1 = {1, 1, 1}, lightning7 = {6, 7, 1},
+                                lightning7_half = {6, 7, 0.5}, lightning129 = {2, 129, 1};
 static const osh_sigmoid_gate_attr half_gate = {false}, soft_gate = {true};
 static const osh_ssm_scan_attr ssm1 = {1, 1, 1, 1, 0, 0}, ssm7 = {6, 7, 5, 2, 0, 0},
                                ssm7c = {6, 7, 5, 2, 0.7, 0.9}, ssm64 = {3, 64, 129, 1, 0, 0};
@@ -314,6 +316,11 @@ static const op_case cases[] = {
     {"channel_delta", 29, {3 * 6 * 7, 42, 6}, {{6}, {42}}, 42, {11}, .attr = &channel7_bound,
      .without = &channel7},
     {"channel_delta", 67, {3 * 129, 129, 1}, {{1}, {129}}, 129, {9, 11}, .attr = &channel129},
+    {"lightning", 1, {3}, .out = 1, .attr = &lightning1},
+    {"lightning", 29, {3 * 6 * 7}, .out = 42, {11}, .attr = &lightning7},
+    {"lightning", 29, {3 * 6 * 7}, .out = 42, {11}, .attr = &lightning7_half,
+     .without = &lightning7},
+    {"lightning", 67, {3 * 2 * 129}, .out = 258, {9, 11}, .attr = &lightning129},
     {"ssm_scan", 1, {3, 1}, {{1}, {1}, {1}}, 1, .attr = &ssm1},
     {"ssm_scan", 29, {6 * 7 + 2 * 2 * 5, 6}, {{6}, {6}, {6}}, 42, {11}, .attr = &ssm7},
     {"ssm_scan", 29, {6 * 7 + 2 * 2 * 5, 6}, {{6}, {6}, {6}}, 42, {11}, .attr = &ssm7c,

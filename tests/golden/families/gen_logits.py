@@ -31,7 +31,7 @@ from gen import weight  # noqa: E402  (of tests/golden/models)
 from rng import rng_u64  # noqa: E402
 
 SEED, TOKENS, VOCABULARY = 20240607, 20, 48
-TOWER = re.compile(r"(^|\.)(vis|image|video|multi_modal|connector|aligner|generation|vqmodel|mm_|audio|encoder|projector|spatial|layerwise|window|qformer|query_tokens|vit\.|mlp1|mlp_AR|embed_(vision|audio))")
+TOWER = re.compile(r"(^|\.)(vis|image|video|multi_modal|connector|aligner|generation|vqmodel|mm_|audio|encoder|projector|spatial|layerwise|window|qformer|query_tokens|vit\.|mlp1|mlp_AR|embed_(vision|audio)|slope_rate|(query|key|diagonal)_decay|patch_merge)")
 
 
 def small(members):

@@ -237,11 +237,40 @@ static void experts_apart_want_codes(void **state)
     cJSON_Delete(all);
 }
 
+/* LoRA weights beside the Linears of Phi-4-multimodal are no Linears of the model: they stay dense,
+ * with and without data. */
+static void adapters_stay_dense(void **state)
+{
+    fixture *x = *state;
+    osh_options opt = {0}; // own
+    osh_plan *p = NULL;    // own
+    tiny_case t;
+    int n_adapters = 0;
+    tiny_dir = OSH_SOURCE_DIR "/tests/golden/families/logits";
+    tiny_open(x->cx, &t, "phi4mm");
+    tiny_write(x->cx, &t, x->dir, OSH_BF16);
+    assert_ok(x->cx, osh_fields_default(x->cx, osh_option_fields, &opt));
+    assert_ok(x->cx, osh_option_set(x->cx, &opt, "model", x->dir));
+    assert_ok(x->cx, osh_option_set(x->cx, &opt, "scheme", "FP8_DYNAMIC"));
+    assert_ok(x->cx, osh_plan_new(x->cx, &p, &opt));
+    assert_int_equal(p->match.n_linears, 8);
+    for (int64_t i = 0; i < p->in.ck->n_tensors; i++) {
+        const char *name = p->in.ck->tensors[i].e->name;
+        n_adapters += strstr(name, ".lora_") != NULL;
+        assert_int_equal(is_quantized(p, name), tiny_ends(name, ".base_layer.weight"));
+    }
+    assert_int_equal(n_adapters, 32);
+    osh_plan_free(x->cx, p);
+    osh_fields_deinit(x->cx, osh_option_fields, &opt);
+    tiny_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(only_linears_are_quantized, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(experts_apart_want_codes, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(adapters_stay_dense, setup_dir, teardown_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,7 @@ static void settings_without_a_template_are_refused(void **state)
         {"lfm2_moe", "layer_types", NULL, "layer_types is missing"},
         {"gptj", "rotary_dim", "18", "rotary_dim is 18, want at most 16"},
         {"gptj", "rotary_dim", "null", "rotary_dim is null"},
+        {"minimax_m3_vl_text", "swiglu_beta", "2", "swiglu_beta is not 1"},
         {"gpt_bigcode", "scale_attn_weights", "false", "scale_attn_weights is false"},
         {"bamba", "hidden_act", "\"gelu\"", "hidden_act is not silu"},
         {"ernie4_5", "partial_rotary_factor", "0.5", "partial_rotary_factor is 0.5, want 1"},
@@ -168,24 +169,70 @@ static void settings_without_a_template_are_refused(void **state)
     }
 }
 
-/* Sparse attention is exact only for samples of at most index_topk tokens. */
+/* Sparse attention is exact only for samples of at most index_topk tokens, or of at most
+ * index_topk_blocks blocks. */
 static void sparse_attention_limits_samples(void **state)
 {
+    static const struct {
+        const char *family, *key, *json;
+        int64_t longest;
+    } rows[] = {
+        {"deepseek_v32", "index_topk", "77", 77},
+        {"minimax_m3_vl_text", "index_topk_blocks", "3", 48},
+        {"minimax_m3_vl_text", "sparse_attention_config",
+         "{\"sparse_block_size\": 8, \"sparse_topk_blocks\": 5}", 40},
+    };
     fixture *x = *state;
-    tiny_case t;
-    osh_checkpoint *ck = NULL; // own
-    osh_graph *g = NULL;       // own
     tiny_dir = DIR_LOGITS;
-    tiny_open(x->cx, &t, "deepseek_v32");
-    config_set(&t, "index_topk", "77");
-    config_set(&t, "max_position_embeddings", "100");
-    tiny_write(x->cx, &t, x->dir, OSH_F32);
-    assert_ok(x->cx, osh_checkpoint_open(x->cx, &ck, x->dir));
-    assert_ok(x->cx, osh_graph_new(x->cx, &g, ck, NULL));
-    assert_int_equal(g->max_positions, 77);
-    osh_graph_free(x->cx, g);
-    osh_checkpoint_close(x->cx, ck);
-    tiny_close(&t);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tiny_case t;
+        osh_checkpoint *ck = NULL; // own
+        osh_graph *g = NULL;       // own
+        tiny_open(x->cx, &t, rows[i].family);
+        config_set(&t, rows[i].key, rows[i].json);
+        config_set(&t, "max_position_embeddings", "100");
+        tiny_write(x->cx, &t, x->dir, OSH_F32);
+        assert_ok(x->cx, osh_checkpoint_open(x->cx, &ck, x->dir));
+        assert_ok(x->cx, osh_graph_new(x->cx, &g, ck, NULL));
+        assert_int_equal(g->max_positions, rows[i].longest);
+        osh_graph_free(x->cx, g);
+        osh_checkpoint_close(x->cx, ck);
+        tiny_close(&t);
+    }
+}
+
+/* Released files of MiniMax M3 have other keys than those that transformers writes. Both describe
+ * the same layers. */
+static void minimax_m3_has_two_sets_of_keys(void **state)
+{
+    fixture *x = *state;
+    int n_nodes[2];
+    tiny_dir = DIR_LOGITS;
+    for (int released = 0; released < 2; released++) {
+        tiny_case t;
+        osh_checkpoint *ck = NULL; // own
+        osh_graph *g = NULL;       // own
+        tiny_open(x->cx, &t, "minimax_m3_vl_text");
+        if (released) {
+            config_set(&t, "layer_types", NULL);
+            config_set(&t, "mlp_layer_types", NULL);
+            config_set(&t, "index_n_heads", NULL);
+            config_set(&t, "index_head_dim", NULL);
+            config_set(&t, "moe_layer_freq", "[0, 1]");
+            config_set(&t, "hidden_act", "\"swigluoai\"");
+            config_set(&t, "sparse_attention_config",
+                       "{\"sparse_attention_freq\": [0, 1], \"sparse_num_index_heads\": 2, "
+                       "\"sparse_index_dim\": 16}");
+        }
+        tiny_write(x->cx, &t, x->dir, OSH_F32);
+        assert_ok(x->cx, osh_checkpoint_open(x->cx, &ck, x->dir));
+        assert_ok(x->cx, osh_graph_new(x->cx, &g, ck, NULL));
+        n_nodes[released] = g->n_nodes;
+        osh_graph_free(x->cx, g);
+        osh_checkpoint_close(x->cx, ck);
+        tiny_close(&t);
+    }
+    assert_int_equal(n_nodes[0], n_nodes[1]);
 }
 
 int main(void)
@@ -195,6 +242,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(settings_without_a_template_are_refused, setup_dir,
                                         teardown_dir),
         cmocka_unit_test_setup_teardown(sparse_attention_limits_samples, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(minimax_m3_has_two_sets_of_keys, setup_dir, teardown_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
