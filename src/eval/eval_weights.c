@@ -6,7 +6,6 @@
 #include "eval/eval_weights.h"
 
 #include "base/ahead.h"
-#include "graph/picked.h"
 #include "gpu/gpu.h"
 #include "ops/cuda/cuda.h"
 
@@ -62,8 +61,6 @@ static int64_t placed_gross_bytes(const placed *p)
 static void step_add_weight(osh_eval_weights *e, const osh_forward *f, int weight)
 {
     step *s = &e->steps[e->n_steps];
-    for (int i = s->first; i < s->first + s->n; i++)
-        if (e->placed[i].f == f && e->placed[i].weight == weight) return;
     placed *p = &e->placed[e->n_placed++];
     *p = (placed){.f = f, .weight = weight};
     s->n++, s->bytes += placed_gross_bytes(p);
@@ -81,13 +78,10 @@ static void step_end(osh_eval_weights *e)
 static osh_status step_add_part(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_eval_weights *e = user;
-    const osh_graph *g = p->f->graph;
+    osh_weight_set s = osh_forward_weights(p);
     (void)cx;
-    for (int k = 0; k < p->s->n_nodes; k++) {
-        const osh_node *n = &g->nodes[p->s->first + k];
-        for (int j = 0; p->run[k] && j < n->op->n_weights; j++)
-            if (n->w[j] >= 0 && !osh_is_picked(g, n, j)) step_add_weight(e, p->f, n->w[j]);
-    }
+    for (int i = s.first; i < s.end; i++)
+        if (s.want[i]) step_add_weight(e, p->f, i);
     step_end(e);
     return OSH_OK;
 }
