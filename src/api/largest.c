@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "output/stream.h"
 #include "budget/refuse.h"
-#include "run/ahead.h"
 
 /* Finds the Linear with the most weights, for a run without data. */
 static osh_status largest_linear(osh_ctx *cx, osh_largest *out, const osh_plan *p)

@@ -1,24 +1,31 @@
-/* ahead.c - a thread that reads items before the caller needs them. */
+/* ahead.c - reads items before the caller needs them. */
 #include "base/ahead.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/profile.h"
 #include "base/thread.h"
 
 struct osh_read_ahead {
     osh_read_items of;
-    osh_ctx *cx; // own: context of the thread
-    pthread_t thread;
+    osh_thread thread; // own
     pthread_mutex_t lock;
     pthread_cond_t change;
     /* n_read: number of items that were read.
      * n_given: number of items that the caller no longer needs. */
     int n_read, n_given;
-    bool running;
     _Atomic bool stop;
     osh_status rc;       // status of the thread
 };
+
+static osh_status reader_read(osh_read_ahead *r, int item)
+{
+    osh_ctx *cx = r->thread.cx;
+    osh_scope scope = (r->of.many ? osh_profile_time : osh_profile_begin)(cx, "read ahead", NULL);
+    osh_status rc = r->of.read(cx, r->of.user, item);
+    osh_profile_end(cx, scope);
+    return rc;
+}
 
 static void *reader_main(void *user)
 {
@@ -29,7 +36,7 @@ static void *reader_main(void *user)
         while (r->n_given < k && !r->stop) pthread_cond_wait(&r->change, &r->lock);
         pthread_mutex_unlock(&r->lock);
         if (r->stop) break;
-        rc = r->of.read(r->cx, r->of.user, k);
+        rc = reader_read(r, k);
         pthread_mutex_lock(&r->lock);
         r->rc = rc, r->n_read += !rc;
         pthread_cond_signal(&r->change);
@@ -46,10 +53,8 @@ osh_status osh_read_ahead_start(osh_ctx *cx, osh_read_ahead **out, const osh_rea
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->change, NULL);
     r->of = *of;
-    OSH_TRY(osh_ctx_fork(&r->cx, cx));
     *out = r;
-    r->running = osh_thread_start(&r->thread, reader_main, r);
-    if (!r->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read ahead");
+    if (of->ahead) OSH_TRY(osh_thread_open(cx, &r->thread, reader_main, r, false, "read ahead"));
 done:
     if (rc) osh_read_ahead_free(cx, r), *out = NULL;
     return rc;
@@ -58,11 +63,12 @@ done:
 osh_status osh_read_ahead_wait(osh_ctx *cx, osh_read_ahead *r)
 {
     osh_status rc = OSH_OK;
+    if (!r->of.ahead) return r->of.read(cx, r->of.user, r->n_given);
     pthread_mutex_lock(&r->lock);
     while (r->n_read <= r->n_given && !r->rc) pthread_cond_wait(&r->change, &r->lock);
     if (r->n_read <= r->n_given) rc = r->rc;
     pthread_mutex_unlock(&r->lock);
-    if (rc) OSH_FAIL(cx, rc, "%s", osh_error_text(r->cx));
+    if (rc) OSH_FAIL(cx, rc, "%s", osh_error_text(r->thread.cx));
 done:
     return rc;
 }
@@ -75,7 +81,10 @@ void osh_read_ahead_next(osh_read_ahead *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-bool osh_read_ahead_stops(const osh_read_ahead *r) { return r->stop; }
+bool osh_read_ahead_stops(osh_ctx *cx, const osh_read_ahead *r)
+{
+    return r->stop || osh_interrupted(cx);
+}
 
 void osh_read_ahead_free(osh_ctx *cx, osh_read_ahead *r)
 {
@@ -84,9 +93,8 @@ void osh_read_ahead_free(osh_ctx *cx, osh_read_ahead *r)
     r->stop = true;
     pthread_cond_signal(&r->change);
     pthread_mutex_unlock(&r->lock);
-    if (r->running) pthread_join(r->thread, NULL);
+    osh_thread_close(&r->thread);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->change);
-    if (r->cx) osh_ctx_free(r->cx);
     osh_free(cx, r);
 }

@@ -1,27 +1,33 @@
-/* ahead.h - a thread that reads items (weights) while the caller works on earlier ones. The caller
- * works on one item at a time. Meanwhile the thread reads the next item, so at most two items are
- * in memory. */
+/* ahead.h - reads items (weights) before the caller needs them, on a thread. The caller works on
+ * one item at a time. Meanwhile the thread reads the next item, so at most two items are in memory.
+ * The plan decides whether memory for two items exists. If not, the caller's thread reads each item
+ * when the caller waits for it. */
 #ifndef OSH_READ_AHEAD_H
 #define OSH_READ_AHEAD_H
 #include "base/base.h"
 
 typedef struct osh_read_ahead osh_read_ahead;
 typedef struct osh_read_items {
-    /* Reads an item on the thread; cx is the context of the thread. A long read checks
+    /* Reads an item; cx is the context of the thread that reads. A long read checks
      * osh_read_ahead_stops, and may then return OSH_OK early. */
     osh_status (*read)(osh_ctx *cx, void *user, int item);
-    void *user; // view
-    int n;      // number of items
+    void *user;  // view
+    int n;       // number of items
+    bool ahead;  // true if a thread reads
+    bool many;   // true if the profile gets no records of single items
 } osh_read_items;
 
-/* Starts the thread, which begins to read item 0. Sets *out (own) before the thread starts. */
+/* With a thread, begins to read item 0. Sets *out (own) before the thread starts. */
 osh_status osh_read_ahead_start(osh_ctx *cx, osh_read_ahead **out, const osh_read_items *of);
-/* Waits until the caller's item is read. Fails with the thread's error if the read failed. */
+/* Waits until the caller's item is read, or reads it. Fails with the thread's error if the read
+ * failed. */
 osh_status osh_read_ahead_wait(osh_ctx *cx, osh_read_ahead *r);
 /* Ends the caller's work on its item. The next item becomes the caller's item, and the thread
  * begins to read the item after that one. */
 void osh_read_ahead_next(osh_read_ahead *r);
-bool osh_read_ahead_stops(const osh_read_ahead *r); // true if a read may stop early
+/* True if the result of a read is not needed, because the reader is being freed or the job is
+ * interrupted. */
+bool osh_read_ahead_stops(osh_ctx *cx, const osh_read_ahead *r);
 /* Stops and joins the thread; accepts NULL. */
 void osh_read_ahead_free(osh_ctx *cx, osh_read_ahead *r);
 #endif

@@ -13,6 +13,7 @@
 #include "eval/saved.h"
 #include "eval/share.h"
 #include "math/isa.h"
+#include "tensor/scalar.h"
 
 /* Bytes. SMALL_BYTES: small lists. READER_BYTES: stack and heap of the thread that prefetches
  * weights. */
@@ -37,16 +38,21 @@ typedef struct job {
     int64_t base, uncounted;
 } job;
 
+/* Returns the tokens of the longest batch of `size` samples, of the first n samples. */
+static int64_t batch_tokens(const osh_dataset *d, int64_t n, int64_t size)
+{
+    int64_t most = 0;
+    for (int64_t first = 0; first < n; first += size)
+        most = osh_max64(most, d->offsets[osh_min64(first + size, n)] - d->offsets[first]);
+    return most;
+}
+
 static int64_t scores_host_bytes(const job *j, int64_t n, int64_t size, int n_threads)
 {
     const osh_graph *g = j->m->f->graph;
-    const osh_dataset *d = &j->m->d;
-    int64_t most = 0, D = g->values[g->hidden].width, width[4] = {D, D, D, D};
+    int64_t most = batch_tokens(&j->m->d, n, size), D = g->values[g->hidden].width,
+            width[4] = {D, D, D, D};
     if (j->m->ref) width[2] = j->m->ref->graph->values[j->m->ref->graph->hidden].width;
-    for (int64_t first = 0; first < n; first += size) {
-        int64_t end = first + size < n ? first + size : n, t = d->offsets[end] - d->offsets[first];
-        if (t > most) most = t;
-    }
     int64_t each = 5 * (int64_t)osh_tensor_gross((size_t)most * 4);
     const osh_op *op = j->m->ref ? &osh_op_kl : &osh_op_nll;
     /* The scratch is allocated in several blocks, so twice its size is an upper bound. */
@@ -152,18 +158,6 @@ int64_t osh_eval_output_bytes(const osh_forward *f, int64_t n_tokens)
            (int64_t)osh_mem_gross((size_t)(row * n_tokens));
 }
 
-/* Returns the tokens of the longest batch of `size` samples. */
-static int64_t batch_tokens(const osh_dataset *d, int64_t size)
-{
-    int64_t most = 0;
-    for (int64_t first = 0; first < d->n; first += size) {
-        int64_t end = first + size < d->n ? first + size : d->n,
-                t = d->offsets[end] - d->offsets[first];
-        if (t > most) most = t;
-    }
-    return most;
-}
-
 osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
                           const osh_eval_models *m, int64_t load)
 {
@@ -171,7 +165,7 @@ osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
     job j = job_make(cx, o, m, load);
     int64_t size = o->batch_size > 0 ? o->batch_size : 1, peak = 0;
     OSH_TRY(job_predict(cx, &peak, &j, m->d.n, size));
-    int64_t more = m->gpu ? 0 : osh_eval_output_bytes(m->f, batch_tokens(&m->d, size));
+    int64_t more = m->gpu ? 0 : osh_eval_output_bytes(m->f, batch_tokens(&m->d, m->d.n, size));
     *host = peak + more + OSH_ISA_NOISE_BYTES;
 done:
     return rc;

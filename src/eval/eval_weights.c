@@ -5,9 +5,7 @@
  * copies run after the queued work. */
 #include "eval/eval_weights.h"
 
-#include "base/profile.h"
 #include "base/ahead.h"
-#include "graph/picked.h"
 #include "gpu/gpu.h"
 #include "ops/cuda/cuda.h"
 
@@ -39,7 +37,7 @@ struct osh_eval_weights {
     const osh_container *shard; // view: shard whose file is open; NULL: none
     osh_file *file;      // own
     osh_cuda_file *gpu_file; // own: `file`, opened for cuFile
-    osh_read_ahead *reader; // own; NULL: the caller's thread reads
+    osh_read_ahead *reader; // own; NULL: no step was read
 };
 
 static const osh_entry *placed_entry(const placed *p)
@@ -63,8 +61,6 @@ static int64_t placed_gross_bytes(const placed *p)
 static void step_add_weight(osh_eval_weights *e, const osh_forward *f, int weight)
 {
     step *s = &e->steps[e->n_steps];
-    for (int i = s->first; i < s->first + s->n; i++)
-        if (e->placed[i].f == f && e->placed[i].weight == weight) return;
     placed *p = &e->placed[e->n_placed++];
     *p = (placed){.f = f, .weight = weight};
     s->n++, s->bytes += placed_gross_bytes(p);
@@ -82,13 +78,10 @@ static void step_end(osh_eval_weights *e)
 static osh_status step_add_part(osh_ctx *cx, void *user, osh_forward_part *p)
 {
     osh_eval_weights *e = user;
-    const osh_graph *g = p->f->graph;
+    osh_weight_set s = osh_forward_weights(p);
     (void)cx;
-    for (int k = 0; k < p->s->n_nodes; k++) {
-        const osh_node *n = &g->nodes[p->s->first + k];
-        for (int j = 0; p->run[k] && j < n->op->n_weights; j++)
-            if (n->w[j] >= 0 && !osh_is_picked(g, n, j)) step_add_weight(e, p->f, n->w[j]);
-    }
+    for (int i = s.first; i < s.end; i++)
+        if (s.want[i]) step_add_weight(e, p->f, i);
     step_end(e);
     return OSH_OK;
 }
@@ -193,7 +186,7 @@ done:
     return rc;
 }
 
-static osh_status placed_read(osh_ctx *cx, osh_eval_weights *e, placed *p, bool ahead)
+static osh_status placed_read(osh_ctx *cx, osh_eval_weights *e, placed *p)
 {
     osh_status rc = OSH_OK;
     osh_tensor *h = NULL; // own
@@ -206,13 +199,13 @@ static osh_status placed_read(osh_ctx *cx, osh_eval_weights *e, placed *p, bool 
     if (shard) {
         OSH_TRY(shard_open(cx, e, shard));
         OSH_TRY(osh_cuda_file_read(cx, e->gpu_file, p->t.data, osh_tensor_bytes(&p->t),
-                                   from->begin, ahead));
+                                   from->begin, e->ahead));
         p->by_gpu = true;
         goto done;
     }
     OSH_TRY(osh_weight_load(cx, &h, p->f->graph, osh_source_checkpoint(p->f->source), p->weight));
-    if (ahead) OSH_TRY(osh_cuda_follow(cx, e->device));
-    OSH_TRY((ahead ? type->put_ahead : type->put)(cx, e->device, p->t.data, h->data,
+    if (e->ahead) OSH_TRY(osh_cuda_follow(cx, e->device));
+    OSH_TRY((e->ahead ? type->put_ahead : type->put)(cx, e->device, p->t.data, h->data,
                                                   osh_tensor_bytes(h)));
 done:
     osh_tensor_free(cx, h);
@@ -250,38 +243,29 @@ done:
     return rc;
 }
 
-static osh_status step_read(osh_ctx *cx, osh_eval_weights *e, int item, bool ahead)
+/* Callback for the member `read` of osh_read_items. */
+static osh_status step_read(osh_ctx *cx, void *user, int item)
 {
     osh_status rc = OSH_OK;
+    osh_eval_weights *e = user;
     const step *s = &e->steps[item];
     for (int i = s->first; i < s->first + s->n; i++) {
-        if (osh_interrupted(cx) || (ahead && osh_read_ahead_stops(e->reader)))
-            OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
-        OSH_TRY(placed_read(cx, e, &e->placed[i], ahead));
+        if (osh_read_ahead_stops(cx, e->reader)) OSH_FAIL(cx, OSH_E_INTERRUPTED, "interrupted");
+        OSH_TRY(placed_read(cx, e, &e->placed[i]));
     }
 done:
     return rc;
 }
 
-/* Callback for the member `read` of osh_read_items. */
-static osh_status step_read_ahead(osh_ctx *cx, void *user, int item)
-{
-    osh_scope scope = osh_profile_begin(cx, "read ahead", NULL);
-    osh_status rc = step_read(cx, user, item, true);
-    osh_profile_end(cx, scope);
-    return rc;
-}
-
-/* Waits until the weights of the current step are read. If there is no reader, reads them. */
+/* Waits until the weights of the current step are read. */
 static osh_status step_arrive(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;
-    if (e->ahead && !e->reader)
-        OSH_TRY(osh_read_ahead_start(cx, &e->reader,
-                                     &(osh_read_items){step_read_ahead, e, e->n_steps}));
-    if (!e->reader) return step_read(cx, e, e->at, false);
+    if (!e->reader)
+        OSH_TRY(osh_read_ahead_start(
+            cx, &e->reader, &(osh_read_items){step_read, e, e->n_steps, .ahead = e->ahead}));
     OSH_TRY(osh_read_ahead_wait(cx, e->reader));
-    OSH_TRY(e->device->type->fence(cx, e->device));
+    if (e->ahead) OSH_TRY(e->device->type->fence(cx, e->device));
 done:
     return rc;
 }
@@ -298,7 +282,7 @@ osh_status osh_eval_weights_next(osh_ctx *cx, osh_eval_weights *e, osh_weights *
         **to = e->placed[i].t;
     }
     e->at++;
-    if (e->reader) osh_read_ahead_next(e->reader);
+    osh_read_ahead_next(e->reader);
 done:
     return rc;
 }

@@ -13,7 +13,6 @@
 
 #include "eval/forward.h"
 #include "eval/sweep.h"
-#include "plan/division.h"
 #include "plan/exchange.h"
 #include "rewrite/experts.h"
 
@@ -255,12 +254,7 @@ static osh_status reaping_run(osh_ctx *cx, void *state, osh_progress *pr)
     reaping *r = state;
     const osh_dataset *d = &r->p->in.data;
     osh_forward *f = r->f;
-    OSH_NEW(cx, f->batches, d->n);
-    for (int64_t k = 0; k < d->n; k++) {
-        if (!osh_divide_sample(&r->p->in.groups, r->ranks, k)) continue;
-        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids, d->offsets + k, 1));
-        f->batches[f->n_batches++]->first_sample = k;
-    }
+    OSH_TRY(osh_sweep_samples(cx, f, d, &r->p->in.groups, r->ranks));
     pr->n_steps = f->parts->n, pr->phase = "experts";
     OSH_TRY(osh_sweep_open(cx, &r->sweep, pr, f, d));
     for (int i = 0; i < f->parts->n; i++) r->sweep.times[i] = reaping_times(r, i);

@@ -180,6 +180,7 @@ static osh_status forward_plan(osh_ctx *cx, osh_forward *f)
     f->plain->schedule.all_rows = osh_source_rounds_outputs(f->source);
     OSH_TRY(osh_steps_new(cx, &f->steps, f->graph));
     OSH_NEW(cx, f->keep, f->graph->n_values);
+    OSH_NEW(cx, f->want, f->graph->n_weights);
 done:
     return rc;
 }
@@ -204,14 +205,27 @@ osh_exec_span osh_forward_span(const osh_forward_part *p)
                            p->routed, !p->f->plain->schedule.apart};
 }
 
+osh_weight_set osh_forward_weights(const osh_forward_part *p)
+{
+    const osh_forward *f = p->f;
+    const osh_range *r = osh_steps_range(f->steps);
+    memset(f->want, 0, (size_t)f->graph->n_weights * sizeof *f->want);
+    osh_step_wants(f->want, &f->plain->schedule, r,
+                   &(osh_step){.first = p->s->first, .n = p->s->n_nodes, .run = p->run});
+    return (osh_weight_set){f->want, r->w0, r->w1};
+}
+
 osh_status osh_forward_load(osh_ctx *cx, osh_forward_part *p)
 {
     osh_status rc = OSH_OK;
+    const osh_graph *g = p->f->graph;
     const osh_checkpoint *ck = osh_source_checkpoint(p->f->source);
-    if (!p->w) OSH_TRY(osh_weights_new(cx, &p->w, p->f->graph));
-    for (int i = 0; i < p->s->n_nodes; i++)
-        if (p->run[i])
-            OSH_TRY(osh_weights_load(cx, p->w, p->f->graph, ck, p->s->first + i, 1));
+    osh_weight_set s = osh_forward_weights(p);
+    if (!p->w) OSH_TRY(osh_weights_new(cx, &p->w, g));
+    p->w->rows = ck;
+    OSH_TRY(osh_weights_read(cx, p->w, g, ck, &s));
+    for (int i = s.first; i < s.end; i++)
+        if (s.want[i] && !p->w->w[i]) OSH_TRY(osh_weight_place(cx, p->w, g, ck, i));
 done:
     return rc;
 }
@@ -436,6 +450,7 @@ void osh_forward_close(osh_ctx *cx, osh_forward *f)
     osh_free(cx, f->cache_zero);
     osh_steps_free(cx, f->steps);
     osh_free(cx, f->keep);
+    osh_free(cx, f->want);
     osh_plain_free(cx, f->plain);
     osh_partition_free(cx, f->parts);
     osh_graph_free(cx, f->graph);

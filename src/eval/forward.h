@@ -19,6 +19,7 @@ typedef struct osh_forward {
     osh_plain *plain;    // own: schedule of the passes through `parts`
     osh_steps *steps;    // own: steps of the subgraph that a walk has reached
     bool *keep;          // own [graph values]: member `keep` of that subgraph's osh_forward_part
+    bool *want;          // own [graph weights]: list of osh_forward_weights
     /* Batch b belongs to rank b modulo their number; NULL: this process runs all batches. */
     osh_ranks *ranks;    // view
     /* The batches of this process; after osh_forward_run, each has the value graph->hidden (input
@@ -96,7 +97,9 @@ typedef struct osh_forward_part {
 /* Finds the pass through subgraph `index`. Loads no weights. */
 osh_status osh_forward_at(osh_ctx *cx, osh_forward_part *p, const osh_forward *f, int index);
 osh_exec_span osh_forward_span(const osh_forward_part *p);
-/* Loads those weights of the nodes that run which p->w does not have. */
+/* Returns the weights of the nodes that run. The list is a view of f->want. */
+osh_weight_set osh_forward_weights(const osh_forward_part *p);
+/* Loads those of these weights that p->w does not have. */
 osh_status osh_forward_load(osh_ctx *cx, osh_forward_part *p);
 typedef struct osh_forward_visitor {
     osh_status (*pass)(osh_ctx *cx, void *user, osh_forward_part *p); // runs or counts a pass

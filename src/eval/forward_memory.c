@@ -2,7 +2,6 @@
  * the schedule; this file adds the batches and the head. */
 #include "budget/memory.h"
 #include "eval/forward.h"
-#include "graph/picked.h"
 #include "tensor/scalar.h"
 
 /* Returns the tokens of batch b of this process. The pass has the first n samples of d, in batches
@@ -30,14 +29,11 @@ int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int
 
 int64_t osh_forward_weight_bytes(const osh_forward_part *p)
 {
-    const osh_graph *g = p->f->graph;
     int64_t sum = 0;
-    for (int i = 0; i < p->s->n_nodes; i++) {
-        const osh_node *n = &g->nodes[p->s->first + i];
-        for (int k = 0; p->run[i] && k < n->op->n_weights; k++)
-            if (n->w[k] >= 0 && !osh_is_picked(g, n, k))
-                sum += (int64_t)osh_weight_bytes(g, osh_source_checkpoint(p->f->source), n->w[k]);
-    }
+    osh_weight_set s = osh_forward_weights(p);
+    const osh_checkpoint *ck = osh_source_checkpoint(p->f->source);
+    for (int i = s.first; i < s.end; i++)
+        if (s.want[i]) sum += (int64_t)osh_weight_bytes(p->f->graph, ck, i);
     return sum;
 }
 

@@ -21,7 +21,6 @@
 #include "eval/forward.h"
 #include "eval/sweep.h"
 #include "modifiers/prune.h"
-#include "plan/division.h"
 #include "plan/exchange.h"
 
 typedef struct norms { // norms of the channels of a value that Linears of a layer read
@@ -295,12 +294,7 @@ static osh_status owl_run(osh_ctx *cx, void *state, osh_progress *pr)
     owl_measure *m = state;
     const osh_dataset *d = &m->p->in.data;
     osh_forward *f = m->f;
-    OSH_NEW(cx, f->batches, d->n);
-    for (int64_t k = 0; k < d->n; k++) {
-        if (!osh_divide_sample(&m->groups, m->ranks, k)) continue;
-        OSH_TRY(osh_batch_new(cx, &f->batches[f->n_batches], f->graph, d->ids, d->offsets + k, 1));
-        f->batches[f->n_batches++]->first_sample = k;
-    }
+    OSH_TRY(osh_sweep_samples(cx, f, d, &m->groups, m->ranks));
     pr->n_steps = f->parts->n, pr->phase = "outliers";
     OSH_TRY(osh_sweep_open(cx, &m->sweep, pr, f, d));
     m->sweep.ranks = m->ranks;

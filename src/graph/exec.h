@@ -31,6 +31,15 @@ static inline size_t osh_weights_lists(const osh_graph *g)
  * lookup ops (picked.h). A non-finite element is an error that names the tensor and the index. */
 osh_status osh_weights_load(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int first_node, int n_nodes);
+typedef struct osh_weight_set { // weights [first, end) of the graph for which `want` is true
+    const bool *want; // view [graph weights]
+    int first, end;
+} osh_weight_set;
+/* Reads those weights of the set to w->host that are not in memory and for which
+ * osh_weight_is_stored is true. osh_weight_place loads the others. Reads on all threads: mapping
+ * pages of memory takes as long as reading the bytes, and both run in parallel. */
+osh_status osh_weights_read(osh_ctx *cx, osh_weights *w, const osh_graph *g,
+                            const osh_checkpoint *ck, const osh_weight_set *s);
 /* True if the weight in memory has the same bytes as a range of a file. */
 bool osh_weight_is_stored(const osh_graph *g, const osh_checkpoint *ck, int weight);
 /* Returns the file that contains the bytes of the weight as bytes [begin, end) of *e. Returns NULL

@@ -99,6 +99,29 @@ osh_status osh_weight_load(osh_ctx *cx, osh_tensor **out, const osh_graph *g,
     return load_one(cx, out, &g->weights[weight], ck);
 }
 
+typedef struct reading { // state of osh_weights_read
+    osh_weights *w;           // view
+    const osh_graph *g;       // view
+    const osh_checkpoint *ck; // view
+    const osh_weight_set *s;  // view
+} reading;
+
+static osh_status reading_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const reading *j = user;
+    int i = j->s->first + (int)chunk;
+    (void)worker;
+    if (!j->s->want[i] || j->w->w[i] || j->w->host[i] || !osh_weight_is_stored(j->g, j->ck, i))
+        return OSH_OK;
+    return load_one(cx, &j->w->host[i], &j->g->weights[i], j->ck);
+}
+
+osh_status osh_weights_read(osh_ctx *cx, osh_weights *w, const osh_graph *g,
+                            const osh_checkpoint *ck, const osh_weight_set *s)
+{
+    return osh_parallel_for(cx, s->end - s->first, reading_chunk, &(reading){w, g, ck, s});
+}
+
 osh_status osh_weight_place(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, int weight)
 {

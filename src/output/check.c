@@ -16,11 +16,9 @@
 
 typedef struct check check;
 typedef struct reader {
-    check *c;    // view
-    osh_ctx *cx; // own
-    pthread_t thread;
-    bool running;
-    uint8_t *room; // view: this reader's buffer in check.blocks
+    check *c;          // view
+    osh_thread thread; // own
+    uint8_t *room;     // view: this reader's buffer in check.blocks
 } reader;
 
 struct check {
@@ -152,11 +150,12 @@ static void *check_work(void *user)
     reader *r = user;
     chunk k;
     osh_status rc;
-    while (check_take(r->cx, r->c, &k, &rc)) {
-        osh_scope scope = osh_profile_time(r->cx, "read", NULL);
+    osh_ctx *cx = r->thread.cx;
+    while (check_take(cx, r->c, &k, &rc)) {
+        osh_scope scope = osh_profile_time(cx, "read", NULL);
         if (!rc)
-            rc = osh_file_read_blocks(r->cx, r->c->e->shards[k.shard], r->room, (size_t)k.n, k.at);
-        osh_profile_end(r->cx, scope);
+            rc = osh_file_read_blocks(cx, r->c->e->shards[k.shard], r->room, (size_t)k.n, k.at);
+        osh_profile_end(cx, scope);
         if (!rc) check_look(r->c, &k, r->room + k.at % OSH_BLOCK_BYTES);
         check_take_turn(r, &k, rc);
     }
@@ -165,16 +164,10 @@ static void *check_work(void *user)
 
 static osh_status check_reader_open(osh_ctx *cx, reader *r)
 {
-    osh_status rc = OSH_OK;
     r->room =
         (uint8_t *)osh_file_align(r->c->blocks) +
         (size_t)r->c->n_readers * osh_file_room((size_t)osh_check_chunk(&r->c->e->plan->budget));
-    OSH_TRY(osh_ctx_fork(&r->cx, cx));
-    osh_ctx_alone(r->cx);
-    if (!(r->running = osh_thread_start(&r->thread, check_work, r)))
-        OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read what was written");
-done:
-    return rc;
+    return osh_thread_open(cx, &r->thread, check_work, r, true, "read what was written");
 }
 
 static osh_status check_read_all(osh_ctx *cx, check *c)
@@ -196,11 +189,9 @@ static osh_status check_read_all(osh_ctx *cx, check *c)
     if (rc) c->failed = c->readers, c->rc = rc;
     pthread_mutex_unlock(&c->lock);
     osh_mem_trim(cx); // returns free memory to the system while the readers work
-    for (int i = 0; i < c->n_readers; i++)
-        if (c->readers[i].running) pthread_join(c->readers[i].thread, NULL);
-    if (!rc && c->failed) rc = osh_fail(cx, c->rc, "%s", osh_error_text(c->failed->cx));
-    for (int i = 0; i < c->n_readers; i++)
-        if (c->readers[i].cx) osh_ctx_free(c->readers[i].cx);
+    for (int i = 0; i < c->n_readers; i++) osh_thread_join(&c->readers[i].thread);
+    if (!rc && c->failed) rc = osh_fail(cx, c->rc, "%s", osh_error_text(c->failed->thread.cx));
+    for (int i = 0; i < c->n_readers; i++) osh_thread_close(&c->readers[i].thread);
     pthread_mutex_destroy(&c->lock);
 done:
     osh_mem_use(cx, old);

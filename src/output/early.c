@@ -22,8 +22,7 @@ enum { LAG = 32 << 20 };
 
 struct osh_early {
     const osh_emitter *e; // view
-    osh_ctx *cx;          // own: context of the thread
-    pthread_t thread;
+    osh_thread thread;    // own
     pthread_mutex_t lock;
     pthread_cond_t more;
     int64_t *queue;       // own [most]: output tensors in the order in which they were written
@@ -33,7 +32,7 @@ struct osh_early {
     int64_t n, next, most;
     int64_t behind;       // number of bytes of the queued tensors that the thread has not yet taken
     bool *agrees; // own [n_out]: true if the bytes on the disk equal the bytes that were written
-    bool made, running, stop;
+    bool made, stop;
 };
 
 static int64_t early_bytes(const osh_early *y, int64_t out)
@@ -45,11 +44,11 @@ static bool early_compare(osh_early *y, int64_t out)
 {
     const osh_emitter *e = y->e;
     uint64_t sum;
-    osh_scope scope = osh_profile_time(y->cx, "check", NULL);
+    osh_scope scope = osh_profile_time(y->thread.cx, "check", NULL);
     osh_file_forget_part(e->shards[e->plan->manifest.out_info[out].shard],
                          e->plan->manifest.out[out].begin, (size_t)early_bytes(y, out));
-    bool agrees = !osh_emit_sum(y->cx, &sum, e, out) && sum == e->sums[out];
-    osh_profile_end(y->cx, scope);
+    bool agrees = !osh_emit_sum(y->thread.cx, &sum, e, out) && sum == e->sums[out];
+    osh_profile_end(y->thread.cx, scope);
     return agrees;
 }
 
@@ -87,11 +86,7 @@ osh_status osh_early_new(osh_ctx *cx, osh_early **out, const osh_emitter *e)
     y->most = osh_early_count(&e->plan->budget);
     OSH_NEW(cx, y->queue, y->most);
     OSH_NEW(cx, y->agrees, e->plan->manifest.n_out);
-    OSH_TRY(osh_ctx_fork(&y->cx, cx));
-    osh_ctx_alone(y->cx);
-    osh_mem_use(y->cx, OSH_MEM_HOST);
-    y->running = osh_thread_start(&y->thread, early_work, y);
-    if (!y->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read what was written");
+    OSH_TRY(osh_thread_open(cx, &y->thread, early_work, y, true, "read what was written"));
     *out = y, y = NULL; // give
 done:
     osh_mem_use(cx, old);
@@ -111,13 +106,12 @@ void osh_early_add(osh_early *y, int64_t out)
 
 void osh_early_stop(osh_early *y)
 {
-    if (!y || !y->running) return;
+    if (!y || !y->thread.running) return;
     pthread_mutex_lock(&y->lock);
     y->stop = true;
     pthread_cond_signal(&y->more);
     pthread_mutex_unlock(&y->lock);
-    pthread_join(y->thread, NULL);
-    y->running = false;
+    osh_thread_join(&y->thread);
 }
 
 bool osh_early_agrees(const osh_early *y, int64_t out) { return y && y->agrees[out]; }
@@ -130,7 +124,7 @@ void osh_early_free(osh_ctx *cx, osh_early *y)
         pthread_cond_destroy(&y->more);
         pthread_mutex_destroy(&y->lock);
     }
-    if (y->cx) osh_ctx_free(y->cx);
+    osh_thread_close(&y->thread);
     osh_free(cx, y->queue);
     osh_free(cx, y->agrees);
     osh_free(cx, y);

@@ -2,10 +2,10 @@
  * records.c and resume.c (the journal) and seal.c (the end). */
 #ifndef OSH_EMIT_IMPL_H
 #define OSH_EMIT_IMPL_H
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/file.h"
+#include "base/thread.h"
 #include "base/xxh3.h"
 #include "io/edges.h"
 #include "io/journal.h"
@@ -85,9 +85,8 @@ typedef struct osh_emit_job {
 typedef osh_status osh_emit_work(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j);
 
 typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
-    osh_ctx *cx; // own: context of the thread
+    osh_thread thread; // own
     osh_emit_work *work;
-    pthread_t thread;
     pthread_mutex_t lock;
     /* more: signalled when a job is added.
      * less: signalled when a job is done. */
@@ -97,7 +96,7 @@ typedef struct osh_emit_queue { // jobs that wait for the emitter's thread
      * n_views: number of these jobs with a view. */
     int n, n_views;
     int64_t n_done;
-    bool made, running, stop;
+    bool made, stop;
     osh_status rc;               // status of the first failed job; later jobs are dropped
 } osh_emit_queue;
 

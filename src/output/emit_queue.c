@@ -8,7 +8,6 @@
  * lost. */
 
 #include "base/profile.h"
-#include "base/thread.h"
 #include "output/emit_impl.h"
 #include "budget/memory.h"
 
@@ -33,6 +32,7 @@ static void *queue_writer(void *user)
 {
     osh_emitter *e = user;
     osh_emit_queue *q = &e->queue;
+    osh_ctx *cx = q->thread.cx;
     pthread_mutex_lock(&q->lock);
     for (;;) {
         while (!q->first && !q->stop) pthread_cond_wait(&q->more, &q->lock);
@@ -42,15 +42,15 @@ static void *queue_writer(void *user)
         if (!(q->first = j->next)) q->last = NULL;
         pthread_mutex_unlock(&q->lock);
         if (!rc) {
-            osh_scope scope = osh_profile_time(q->cx, "write", NULL);
-            rc = q->work(q->cx, e, j);
-            osh_profile_end(q->cx, scope);
+            osh_scope scope = osh_profile_time(cx, "write", NULL);
+            rc = q->work(cx, e, j);
+            osh_profile_end(cx, scope);
         }
-        emit_job_deinit(q->cx, j);
+        emit_job_deinit(cx, j);
         pthread_mutex_lock(&q->lock);
         q->rc = rc;
         queue_count_done(q, j);
-        osh_free(q->cx, j);
+        osh_free(cx, j);
     }
     pthread_mutex_unlock(&q->lock);
     return NULL;
@@ -77,11 +77,10 @@ osh_status osh_emit_queue_start(osh_ctx *cx, osh_emitter *e, osh_emit_work *work
     pthread_cond_init(&q->more, NULL);
     pthread_cond_init(&q->less, NULL);
     q->made = true, q->work = work;
-    OSH_TRY(osh_ctx_fork(&q->cx, cx));
-    osh_ctx_alone(q->cx);
-    osh_mem_use(q->cx, OSH_MEM_HOST);
-    q->running = osh_thread_start(&q->thread, queue_writer, e);
-    if (!q->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to write");
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
+    rc = osh_thread_open(cx, &q->thread, queue_writer, e, true, "write");
+    osh_mem_use(cx, old);
+    if (rc) goto done;
     osh_mem_give(cx, osh_memory_counted(&e->plan->budget), queue_give, q);
 done:
     return rc;
@@ -95,21 +94,21 @@ void osh_emit_queue_stop(osh_ctx *cx, osh_emitter *e)
     q->stop = true;
     pthread_cond_signal(&q->more);
     pthread_mutex_unlock(&q->lock);
-    if (q->running) {
-        pthread_join(q->thread, NULL);
+    if (q->thread.running) {
+        osh_thread_join(&q->thread);
         osh_mem_give(cx, 0, NULL, NULL);
     }
+    osh_thread_close(&q->thread);
     pthread_cond_destroy(&q->more);
     pthread_cond_destroy(&q->less);
     pthread_mutex_destroy(&q->lock);
-    if (q->cx) osh_ctx_free(q->cx);
     *q = (osh_emit_queue){0};
 }
 
 /* Fails with the error of the emitter's thread if a job failed. The caller holds the lock. */
 static osh_status queue_failure(osh_ctx *cx, const osh_emit_queue *q)
 {
-    return q->rc ? osh_fail(cx, q->rc, "%s", osh_error_text(q->cx)) : OSH_OK;
+    return q->rc ? osh_fail(cx, q->rc, "%s", osh_error_text(q->thread.cx)) : OSH_OK;
 }
 
 osh_status osh_emit_push(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/thread.h"
 #include "output/share.h"
 
 static osh_status stream_worker_open(osh_ctx *cx, osh_stream_worker *w, const osh_band_room *r)
@@ -18,22 +17,17 @@ static osh_status stream_worker_open(osh_ctx *cx, osh_stream_worker *w, const os
     w->in =
         (uint8_t *)osh_file_align(w->s->blocks) + (size_t)w->s->n_workers * osh_band_room_blocks(r);
     w->out = w->in + osh_file_room(r->in);
-    OSH_TRY(osh_ctx_fork(&w->cx, cx));
-    osh_ctx_alone(w->cx);
-    osh_mem_use(w->cx, w->s->class);
-    w->s->n_running++; // the thread is counted before it starts
-    if ((w->running = osh_thread_start(&w->thread, osh_stream_work, w))) goto done;
-    w->s->n_running--;
-    rc = osh_fail(cx, OSH_E_NOMEM, "cannot start a thread for bands of tensors");
+    OSH_TRY(osh_thread_open(cx, &w->thread, osh_stream_work, w, true, "process bands of tensors"));
+    w->s->n_running++;
 done:
     return rc;
 }
 
 static void stream_worker_close(osh_ctx *cx, osh_stream_worker *w)
 {
-    if (w->running) pthread_join(w->thread, NULL);
-    if (w->source) osh_file_close(w->cx, w->source);
-    if (w->cx) osh_ctx_free(w->cx);
+    osh_thread_join(&w->thread);
+    if (w->source) osh_file_close(w->thread.cx, w->source);
+    osh_thread_close(&w->thread);
     osh_free(cx, w->codes);
     osh_free(cx, w->sums);
 }
@@ -104,7 +98,7 @@ static osh_status stream_run_workers(osh_ctx *cx, osh_stream *s, const osh_band_
     if (s->last_one) osh_mem_trim(cx); // returns free memory to the system while the disk is busy
     osh_status followed = stream_follow(cx, s, job);
     if (rc || (rc = followed)) goto done;
-    if (s->failed) OSH_FAIL(cx, s->rc, "%s", osh_error_text(s->failed->cx));
+    if (s->failed) OSH_FAIL(cx, s->rc, "%s", osh_error_text(s->failed->thread.cx));
     OSH_TRY(osh_edges_flush(cx, s->e->edges)); // the caller can then read the written tensors
 done:
     for (int i = 0; i < s->n_workers; i++) stream_worker_close(cx, &s->workers[i]);

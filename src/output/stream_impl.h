@@ -1,8 +1,7 @@
 /* stream_impl.h - the state of a stream, which stream.c and stream_worker.c share. */
 #ifndef OSH_STREAM_IMPL_H
 #define OSH_STREAM_IMPL_H
-#include <pthread.h>
-
+#include "base/thread.h"
 #include "output/emit_impl.h"
 #include "output/held.h"
 #include "output/stream.h"
@@ -11,10 +10,8 @@
 
 typedef struct osh_stream osh_stream;
 typedef struct osh_stream_worker {
-    osh_stream *s;   // view
-    osh_ctx *cx; // own
-    pthread_t thread;
-    bool running;
+    osh_stream *s;      // view
+    osh_thread thread;  // own
     osh_file *source; // own: open shard of the source; closed when a band of another shard is read
     int64_t shard;      // index of the open shard
     uint8_t *in, *out;  // views: buffers in stream.blocks for the input and the output of a band

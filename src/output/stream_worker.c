@@ -293,7 +293,7 @@ static void worker_do_look(osh_stream_worker *w, const osh_held_band *b)
 {
     osh_status rc = OSH_OK;
     osh_stream *s = w->s;
-    osh_ctx *cx = w->cx;
+    osh_ctx *cx = w->thread.cx;
     const osh_linear *l = &s->e->plan->match.linears[b->linear];
     size_t row = osh_band_row_in(l);
     source_part r = {&s->e->plan->in.ck->tensors[l->tensor], b->first * (int64_t)row,
@@ -316,7 +316,7 @@ static void worker_do_band(osh_stream_worker *w, band *b)
 {
     osh_status rc = OSH_OK;
     osh_stream *s = w->s;
-    osh_ctx *cx = w->cx;
+    osh_ctx *cx = w->thread.cx;
     osh_item *it = b->it;
     const uint8_t *from = NULL;
     uint8_t *in = b->held;
@@ -361,7 +361,7 @@ void *osh_stream_work(void *user)
         band b;
         osh_held_band look;
         osh_status rc;
-        if (stream_take(w->cx, s, &b, &look, &rc)) {
+        if (stream_take(w->thread.cx, s, &b, &look, &rc)) {
             worker_do_look(w, &look);
             continue;
         }

@@ -4,11 +4,18 @@
  * If the modifier rounds rows independently, a Linear is processed in bands of rows
  * (output/stream.h). Other Linears are processed as a whole, in a pipeline: while one Linear is
  * rounded, the next one is read, and the previous one is packed and written. */
+#include "base/ahead.h"
 #include "output/share.h"
 #include "plan/division.h"
 #include "output/stream.h"
-#include "run/ahead.h"
 #include "run/run.h"
+
+typedef struct wholes { // the Linears that are rounded as a whole
+    const osh_budget *p;    // view
+    int *which, n;          // own: [n] indices of the Linears
+    osh_read_ahead *reader; // own: one item for each Linear
+    osh_tensor *ready;      // own: weight that was read and is not taken yet; NULL: none
+} wholes;
 
 typedef struct progress {
     osh_run *r;
@@ -86,14 +93,65 @@ done:
     return rc;
 }
 
+osh_status osh_linear_read(osh_ctx *cx, osh_tensor **w, const osh_budget *p, int linear)
+{
+    osh_status rc = OSH_OK;
+    const osh_ckpt_tensor *t = &p->in->ck->tensors[p->match->linears[linear].tensor];
+    osh_tensor *new = NULL; // own
+    osh_mem_class old = osh_mem_use(cx, OSH_MEM_DEVICE);
+    OSH_TRY(osh_tensor_new(cx, &new, p->match->linears[linear].dtype, 2, t->e->shape));
+    OSH_TRY(osh_checkpoint_read(cx, new->data, p->in->ck, t));
+    *w = new, new = NULL; // passes ownership
+done:
+    osh_mem_use(cx, old);
+    osh_tensor_free(cx, new);
+    return rc;
+}
+
+/* Callback for the member `read` of osh_read_items. */
+static osh_status whole_read(osh_ctx *cx, void *user, int item)
+{
+    wholes *of = user;
+    return osh_linear_read(cx, &of->ready, of->p, of->which[item]);
+}
+
+/* Rounds the Linears of p->todo, one after the other. */
+static osh_status datafree_round_wholes(osh_ctx *cx, progress *p)
+{
+    osh_status rc = OSH_OK;
+    const osh_budget *b = p->r->budget;
+    wholes of = {.p = b}; // own
+    osh_tensor *w = NULL; // own
+    OSH_NEW(cx, of.which, b->match->n_linears);
+    for (int k = 0; k < b->match->n_linears; k++)
+        if (p->todo[k]) of.which[of.n++] = k;
+    OSH_TRY(osh_read_ahead_start(cx, &of.reader,
+                                 &(osh_read_items){whole_read, &of, of.n, .many = true,
+                                                   .ahead = b->memory.read_ahead && of.n > 1}));
+    for (int k = 0; k < of.n; k++) {
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(osh_read_ahead_wait(cx, of.reader));
+        w = of.ready, of.ready = NULL; // passes ownership
+        osh_read_ahead_next(of.reader);
+        datafree_show(p, of.which[k]);
+        OSH_TRY(osh_run_round(cx, p->r, of.which[k], &w));
+        datafree_count(cx, p, of.which[k]);
+        OSH_TRY(datafree_exchange(cx, p));
+    }
+done:
+    osh_read_ahead_free(cx, of.reader);
+    osh_tensor_free(cx, of.ready);
+    osh_tensor_free(cx, w);
+    osh_free(cx, of.which);
+    return rc;
+}
+
 osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = r->budget;
     progress now = {.r = r, .all_of_it = p->in->pipeline == OSH_PIPELINE_DATAFREE};
-    int i = 0, left = 0;
-    osh_ahead *a = NULL;  // own
-    osh_tensor *w = NULL; // own
+    int left = 0;
     OSH_NEW(cx, now.todo, p->match->n_linears);
     for (int k = 0; k < p->match->n_linears; k++) {
         if (r->results[k].done) continue;
@@ -106,23 +164,12 @@ osh_status osh_run_datafree(osh_ctx *cx, osh_run *r)
         r->progress.n_steps = p->match->n_linears + 1,
         r->progress.step = p->match->n_linears - left;
     OSH_TRY(datafree_stream(cx, &now));
-    OSH_TRY(osh_ahead_new(cx, &a, p, now.todo));
-    for (;;) {
-        OSH_TRY(osh_check_interrupt(cx));
-        OSH_TRY(osh_ahead_take(cx, a, &i, &w));
-        if (i < 0) break;
-        datafree_show(&now, i);
-        OSH_TRY(osh_run_round(cx, r, i, &w));
-        datafree_count(cx, &now, i);
-        OSH_TRY(datafree_exchange(cx, &now));
-    }
+    OSH_TRY(datafree_round_wholes(cx, &now));
     OSH_TRY(osh_emit_exchange_all(cx, r->emitter, &(osh_sharing){datafree_seen, &now}));
     osh_run_end(cx, r, scope);
     if (osh_divide(r->plan).kind == OSH_DIVIDE_FILES)
         OSH_TRY(osh_times_gather(cx, p->in->opt->ranks, &r->times, &r->mine));
 done:
     osh_free(cx, now.todo);
-    osh_tensor_free(cx, w);
-    osh_ahead_free(cx, a);
     return rc;
 }

@@ -135,33 +135,14 @@ done:
     return rc;
 }
 
-typedef struct reading { // state of a parallel read of the weights in a range
-    const osh_engine *e;
-    int w0;
-} reading;
-
-/* Reads a weight if the step needs it, it is not in memory, and the checkpoint stores it unchanged.
- * engine_load_weight loads the other weights. */
-static osh_status reading_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
-{
-    const reading *j = user;
-    const osh_engine *e = j->e;
-    int i = j->w0 + (int)chunk;
-    (void)worker;
-    if (!e->next[i] || e->w->w[i] || e->w->host[i] ||
-        !osh_weight_is_stored(e->p->in->graph, e->p->in->ck, i))
-        return OSH_OK;
-    return osh_weight_load(cx, &e->w->host[i], e->p->in->graph, e->p->in->ck, i);
-}
-
-/* Reads weights on all threads. Mapping pages of memory takes as long as reading the bytes, and
- * both run in parallel. */
+/* Without a GPU: reads the weights of e->next that are stored unchanged. engine_load_weight loads
+ * the others. */
 static osh_status engine_read_stored(osh_ctx *cx, osh_engine *e, const osh_range *r)
 {
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));
-    osh_status rc = e->w->device
-                        ? OSH_OK
-                        : osh_parallel_for(cx, r->w1 - r->w0, reading_chunk, &(reading){e, r->w0});
+    osh_weight_set set = {e->next, r->w0, r->w1};
+    osh_status rc =
+        e->w->device ? OSH_OK : osh_weights_read(cx, e->w, e->p->in->graph, e->p->in->ck, &set);
     osh_mem_use(cx, old);
     return rc;
 }

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/profile.h"
 #include "base/ahead.h"
 #include "budget/layout.h"
 #include "gpu/gpu.h"
@@ -39,13 +38,11 @@ static osh_status prefetch_read_all(osh_ctx *cx, void *user, int item)
     osh_status rc = OSH_OK;
     osh_prefetch *f = user;
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
-    osh_scope scope = osh_profile_begin(cx, "read ahead", NULL);
     for (int i = f->w0; i < f->w1; i++) {
-        if (osh_interrupted(cx) || osh_read_ahead_stops(f->reader)) break;
+        if (osh_read_ahead_stops(cx, f->reader)) break;
         if (f->want[i - f->w0]) OSH_TRY(prefetch_read(cx, f, i));
     }
 done:
-    osh_profile_end(cx, scope);
     osh_mem_use(cx, old);
     return rc;
 }
@@ -96,7 +93,8 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget 
     OSH_TRY(osh_weights_new(cx, &f->w, g));
     if (device) prefetch_take_places(cx, f, p, visit, solved);
     if (f->device) OSH_TRY(osh_cuda_follow(cx, f->device));
-    OSH_TRY(osh_read_ahead_start(cx, &f->reader, &(osh_read_items){prefetch_read_all, f, 1}));
+    OSH_TRY(osh_read_ahead_start(cx, &f->reader,
+                                 &(osh_read_items){prefetch_read_all, f, 1, .ahead = true}));
     *out = f, f = NULL;
 done:
     osh_prefetch_free(cx, f);

@@ -111,4 +111,7 @@ osh_status osh_run_visit_alone(osh_ctx *cx, osh_run *r, int index);
 osh_status osh_run_tune(osh_ctx *cx, osh_run *r);
 /* datafree.c: rounds all Linears that need no data and are not done. */
 osh_status osh_run_datafree(osh_ctx *cx, osh_run *r);
+/* Reads the weight of a Linear: *w (own, memory class OSH_MEM_DEVICE) [O, I] in the dtype of the
+ * source. */
+osh_status osh_linear_read(osh_ctx *cx, osh_tensor **w, const osh_budget *p, int linear);
 #endif

@@ -5,8 +5,6 @@
  * given back when the caller loads the next batch, because the copy is complete by then. */
 #include "store/loaders.h"
 
-#include <pthread.h>
-
 #include "base/thread.h"
 #include "store/blocks.h"
 
@@ -27,10 +25,8 @@ struct task { // a request to read samples [first, first + n) of a value
 
 typedef struct loader {
     osh_loaders *l;   // view
-    osh_ctx *cx;      // own
+    osh_thread thread; // own
     osh_slots slots;  // copy of *osh_loaders.slots; `frame` and `transit` are own, the rest views
-    pthread_t thread;
-    bool running;
 } loader;
 
 struct osh_loaders {
@@ -134,13 +130,14 @@ static task *task_next(const osh_loaders *l)
 static osh_status loader_read_sample(loader *me, const task *t, int64_t k)
 {
     size_t at = osh_slots_rows_bytes(&me->slots, t->value, t->first, k);
-    return osh_slot_get(me->cx, &me->slots, t->file, t->value, t->first + k, t->to + at);
+    return osh_slot_get(me->thread.cx, &me->slots, t->file, t->value, t->first + k, t->to + at);
 }
 
 static void *loader_main(void *user)
 {
     loader *me = user;
     osh_loaders *l = me->l;
+    osh_ctx *cx = me->thread.cx;
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
         task *t = task_next(l);
@@ -152,9 +149,9 @@ static void *loader_main(void *user)
         pthread_mutex_unlock(&l->lock);
         osh_status rc = loader_read_sample(me, t, k);
         if (rc)
-            osh_log(me->cx, OSH_LOG_INFO, "reading values ahead: %s; they are read again",
-                    osh_error_text(me->cx));
-        if (rc) osh_error_clear(me->cx);
+            osh_log(cx, OSH_LOG_INFO, "reading values ahead: %s; they are read again",
+                    osh_error_text(cx));
+        if (rc) osh_error_clear(cx);
         pthread_mutex_lock(&l->lock);
         t->over++, t->failed |= rc != OSH_OK;
         if (task_is_over(t)) pthread_cond_signal(&l->done);
@@ -172,9 +169,7 @@ osh_status osh_loaders_start(osh_ctx *cx, osh_loaders *l)
         *me = (loader){.l = l, .slots = *l->slots};
         me->slots.frame = me->slots.transit = NULL,
         me->slots.frame_room = me->slots.transit_room = 0;
-        OSH_TRY(osh_ctx_fork(&me->cx, cx));
-        me->running = osh_thread_start(&me->thread, loader_main, me);
-        if (!me->running) OSH_FAIL(cx, OSH_E_NOMEM, "cannot start a thread to read values ahead");
+        OSH_TRY(osh_thread_open(cx, &me->thread, loader_main, me, false, "read values ahead"));
     }
 done:
     return rc;
@@ -188,9 +183,8 @@ osh_status osh_loaders_stop(osh_ctx *cx, osh_loaders *l)
     pthread_cond_broadcast(&l->work);
     for (int i = 0; l->of && i < l->n; i++) {
         loader *me = &l->of[i];
-        if (me->running) pthread_join(me->thread, NULL);
+        osh_thread_close(&me->thread);
         osh_slots_deinit(cx, &me->slots);
-        if (me->cx) osh_ctx_free(me->cx);
         *me = (loader){0};
     }
     osh_status rc = l->leaving ? l->device->type->sync(cx, l->device) : OSH_OK;

@@ -1,9 +1,40 @@
-/* tok_split.c - cuts pieces at matches, with the five behaviours of NormalizedString::split. */
+/* tok_split.c - searches for patterns of tokenizer.json, and cuts pieces at matches, with the five
+ * behaviours of NormalizedString::split. */
 #include "tokenizer/tok_split.h"
 
 #include <string.h>
 
 enum { CHECK_EVERY = 4096 }; // number of pieces or matches between checks for an interrupt
+
+osh_status osh_tok_pattern_find(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
+                                size_t from, osh_hit *at)
+{
+    osh_status rc = OSH_OK;
+
+    if (!p->re) {
+        const char *hit = from < n ? memmem(s + from, n - from, p->literal, p->n_literal) : NULL;
+        at->start = hit ? (size_t)(hit - s) : SIZE_MAX;
+        at->end = hit ? at->start + p->n_literal : SIZE_MAX;
+        return OSH_OK;
+    }
+    OSH_TRY(osh_regex_find_valid(cx, p->re, s, n, from, at));
+done:
+    return rc;
+}
+
+osh_status osh_tok_pattern_find_open(osh_ctx *cx, const osh_tok_pattern *p, const char *s, size_t n,
+                                     size_t from, osh_hit *at)
+{
+    if (p->re && p->local) return osh_regex_find_open(cx, p->re, s, n, from, at);
+    *at = (osh_hit){SIZE_MAX, from};
+    if (p->re) return OSH_OK;
+    osh_status rc = osh_tok_pattern_find(cx, p, s, n, from, at);
+    if (at->start != SIZE_MAX) return rc;
+    // a match may begin at this position or later
+    at->end = n - from < p->n_literal ? from : n - p->n_literal + 1;
+    while (at->end > from && at->end < n && ((unsigned char)s[at->end] & 0xC0) == 0x80) --at->end;
+    return rc;
+}
 
 /* A cutter joins neighbouring segments of one piece (matches and the gaps between them) to new
  * pieces. The member `kind` says which segments are joined. */

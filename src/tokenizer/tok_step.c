@@ -1,6 +1,7 @@
-/* tok_step.c - loads lists of normalizers and pre-tokenizers by type, flattens sequences, and runs
- * the steps. */
+/* tok_step.c - loads lists of normalizers and pre-tokenizers by type, flattens sequences, and loads
+ * the patterns of the steps: literal strings and regexes. */
 #include "tokenizer/tok_charsmap.h"
+#include "tokenizer/tok_pattern.h"
 #include <string.h>
 
 osh_status osh_tok_string(osh_ctx *cx, char **out, size_t *n, const char *s)
@@ -45,6 +46,51 @@ osh_status osh_tok_type(osh_ctx *cx, const char **type, const cJSON *o, const ch
         return osh_fail(cx, OSH_E_FORMAT, "%s: a %s without a \"type\"", what, role);
     *type = t->valuestring;
     return OSH_OK;
+}
+
+bool osh_tok_is_one_atom(const char *s)
+{
+    uint32_t cp;
+
+    if (*s == '\\') {
+        if (!s[1] || !strchr("sdnrt", s[1])) return false;
+        s += 2;
+    } else if (*s == '[') {
+        size_t n = strcspn(s + 1, "[]\\&") + 1;
+        if (s[n] != ']' || n == 1 || (n == 2 && s[1] == '^')) return false;
+        s += n + 1;
+    } else {
+        size_t n = *s && !strchr("^$.|?*+(){}", *s) ? osh_utf8_decode(s, strlen(s), &cp) : 0;
+        if (!n) return false;
+        s += n;
+    }
+    if (*s == '+') return !s[1];
+    if (*s != '{') return !*s;
+    if (s[1] < '1' || s[1] > '3') return false;
+    s += 2;
+    s += *s == ',';
+    s += strspn(s, "0123456789");
+    return s[0] == '}' && !s[1];
+}
+
+osh_status osh_tok_pattern_load(osh_ctx *cx, osh_tok_pattern *p, const cJSON *o, const char *what)
+{
+    const cJSON *re = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, "Regex") : NULL;
+    const cJSON *lit = cJSON_IsObject(o) ? cJSON_GetObjectItemCaseSensitive(o, "String") : NULL;
+
+    if (cJSON_IsString(re)) return osh_tok_pattern_regex(cx, p, re->valuestring, what);
+    if (!cJSON_IsString(lit) || !*lit->valuestring)
+        return osh_fail(cx, OSH_E_FORMAT,
+                        "%s: a pattern is neither a \"Regex\" nor a non-empty \"String\"", what);
+    p->local = true;
+    return osh_tok_string(cx, &p->literal, &p->n_literal, lit->valuestring);
+}
+
+void osh_tok_pattern_deinit(osh_ctx *cx, osh_tok_pattern *p)
+{
+    osh_regex_free(cx, p->re);
+    osh_free(cx, p->literal);
+    memset(p, 0, sizeof *p);
 }
 
 static void step_deinit(osh_ctx *cx, osh_tok_step *st)
@@ -111,35 +157,4 @@ osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
 {
     if (!o || cJSON_IsNull(o)) return OSH_OK;
     return steps_load_nested(cx, steps, o, role, what, 0);
-}
-
-osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w)
-{
-    osh_status rc = OSH_OK;
-
-    for (size_t i = 0; i < steps->n; i++) OSH_TRY(steps->items[i].run(cx, &steps->items[i], w));
-done:
-    return rc;
-}
-
-osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
-                              osh_tok_map_fn fn)
-{
-    osh_status rc = OSH_OK;
-    osh_tok_text *in = w->cur, *out = w->next;
-
-    out->n = out->n_pieces = 0;
-    for (size_t i = 0; i < in->n_pieces; i++) {
-        osh_tok_piece p = in->pieces[i];
-        size_t at = out->n;
-        const char *s = in->s + p.at;
-        if (p.id < 0) OSH_TRY(fn(cx, st, out, s, p.len, &p));
-        p.at = (uint32_t)at, p.len = (uint32_t)(out->n - at);
-        if (p.id >= 0 || p.len) // empty pieces are dropped, as in PreTokenizedString::split
-            OSH_TRY(osh_tok_piece_add(cx, out, p));
-    }
-    w->cur = out;
-    w->next = in;
-done:
-    return rc;
 }

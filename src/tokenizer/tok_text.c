@@ -1,5 +1,5 @@
-/* tok_text.c - growing arrays of a tokenizer: the bytes and pieces of the text between two stages,
- * a hash table of pairs, and ids. */
+/* tok_text.c - runs steps on the text of a tokenizer; growing arrays of a tokenizer: the bytes and
+ * pieces of the text between two steps, a hash table of pairs, and ids. */
 #include "tokenizer/tok_impl.h"
 #include <string.h>
 
@@ -51,6 +51,37 @@ void osh_tok_text_deinit(osh_ctx *cx, osh_tok_text *t)
     osh_free(cx, t->s);
     osh_free(cx, t->pieces);
     memset(t, 0, sizeof *t);
+}
+
+osh_status osh_tok_steps_run(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w)
+{
+    osh_status rc = OSH_OK;
+
+    for (size_t i = 0; i < steps->n; i++) OSH_TRY(steps->items[i].run(cx, &steps->items[i], w));
+done:
+    return rc;
+}
+
+osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,
+                              osh_tok_map_fn fn)
+{
+    osh_status rc = OSH_OK;
+    osh_tok_text *in = w->cur, *out = w->next;
+
+    out->n = out->n_pieces = 0;
+    for (size_t i = 0; i < in->n_pieces; i++) {
+        osh_tok_piece p = in->pieces[i];
+        size_t at = out->n;
+        const char *s = in->s + p.at;
+        if (p.id < 0) OSH_TRY(fn(cx, st, out, s, p.len, &p));
+        p.at = (uint32_t)at, p.len = (uint32_t)(out->n - at);
+        if (p.id >= 0 || p.len) // empty pieces are dropped, as in PreTokenizedString::split
+            OSH_TRY(osh_tok_piece_add(cx, out, p));
+    }
+    w->cur = out;
+    w->next = in;
+done:
+    return rc;
 }
 
 osh_status osh_tok_pairs_init(osh_ctx *cx, osh_tok_pairs *p, size_t n_expected)

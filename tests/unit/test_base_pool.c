@@ -313,16 +313,24 @@ typedef struct shelf {
     _Atomic int too_early;       // number of reads that began before they were allowed
     osh_read_ahead *reader;          // own
     bool waits;                  // true if each read waits until it is stopped
+    pthread_t thread;            // thread of the last read
 } shelf;
 
 static osh_status shelf_read(osh_ctx *cx, void *user, int item)
 {
     shelf *s = user;
     s->too_early += item != s->n_read || item > s->n_given;
-    while (s->waits && !osh_read_ahead_stops(s->reader)) sched_yield();
+    while (s->waits && !osh_read_ahead_stops(cx, s->reader)) sched_yield();
     if (item == s->bad) return osh_fail(cx, OSH_E_IO, "item %d is bad", item);
+    s->thread = pthread_self();
     s->n_read++;
     return OSH_OK;
+}
+
+static osh_status shelf_start(osh_ctx *cx, shelf *s, int n, bool ahead)
+{
+    return osh_read_ahead_start(cx, &s->reader,
+                                &(osh_read_items){shelf_read, s, n, .ahead = ahead});
 }
 
 static void a_reader_is_one_item_ahead(void **state)
@@ -331,7 +339,7 @@ static void a_reader_is_one_item_ahead(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     for (int taken = 0; taken <= 20; taken += 5) { // a reader may be freed before its last item
         shelf s = {.bad = -1};
-        assert_ok(cx, osh_read_ahead_start(cx, &s.reader, &(osh_read_items){shelf_read, &s, 20}));
+        assert_ok(cx, shelf_start(cx, &s, 20, true));
         for (int i = 0; i < taken; i++) {
             assert_ok(cx, osh_read_ahead_wait(cx, s.reader));
             assert_true(s.n_read > i);
@@ -343,16 +351,34 @@ static void a_reader_is_one_item_ahead(void **state)
         assert_int_equal(s.too_early, 0);
     }
     shelf s = {.bad = 1}, waiting = {.bad = -1, .waits = true};
-    assert_ok(cx, osh_read_ahead_start(cx, &s.reader, &(osh_read_items){shelf_read, &s, 3}));
+    assert_ok(cx, shelf_start(cx, &s, 3, true));
     assert_ok(cx, osh_read_ahead_wait(cx, s.reader));
     s.n_given++;
     osh_read_ahead_next(s.reader);
     assert_fails(cx, OSH_E_IO, osh_read_ahead_wait(cx, s.reader), "item 1 is bad");
     osh_read_ahead_free(cx, s.reader);
     assert_int_equal(s.n_read, 1);
-    assert_ok(cx, osh_read_ahead_start(cx, &waiting.reader,
-                                       &(osh_read_items){shelf_read, &waiting, 3}));
+    assert_ok(cx, shelf_start(cx, &waiting, 3, true));
     osh_read_ahead_free(cx, waiting.reader); // ends the read, which would wait forever
+    osh_ctx_free(cx);
+}
+
+static void a_reader_without_a_thread(void **state)
+{
+    osh_ctx *cx;
+    shelf s = {.bad = 2};
+    assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
+    assert_ok(cx, shelf_start(cx, &s, 3, false));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(s.n_read, i); // the caller's thread reads when the caller waits
+        assert_ok(cx, osh_read_ahead_wait(cx, s.reader));
+        assert_true(pthread_equal(s.thread, pthread_self()));
+        assert_false(osh_read_ahead_stops(cx, s.reader));
+        s.n_given++;
+        osh_read_ahead_next(s.reader);
+    }
+    assert_fails(cx, OSH_E_IO, osh_read_ahead_wait(cx, s.reader), "item 2 is bad");
+    osh_read_ahead_free(cx, s.reader);
     osh_ctx_free(cx);
 }
 
@@ -364,7 +390,7 @@ int main(void)
         cmocka_unit_test(an_interrupt_ends_the_loop), cmocka_unit_test(stale_messages_do_not_stick),
         cmocka_unit_test(nested_calls_run_inline),  cmocka_unit_test(a_thread_beside_the_pool),
         cmocka_unit_test(counters_are_shared),      cmocka_unit_test(chunks_apart),
-        cmocka_unit_test(a_reader_is_one_item_ahead),
+        cmocka_unit_test(a_reader_is_one_item_ahead), cmocka_unit_test(a_reader_without_a_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

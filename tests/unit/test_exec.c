@@ -636,6 +636,29 @@ static void nonfinite_weight_is_named(void **state)
     tiny_model_close(&m);
 }
 
+/* osh_weights_read reads the wanted weights that are not in memory, and no others. */
+static void only_wanted_weights_are_read(void **state)
+{
+    model m;
+    bool want[256] = {false};
+    tiny_model_open(&m, "llama_default", OSH_BF16, 3);
+    int n = m.g->n_weights;
+    assert_in_range(n, 6, 256);
+    want[1] = want[2] = want[4] = want[n - 1] = true;
+    tiny_check(m.cx, osh_weight_load(m.cx, &m.w->w[2], m.g, m.ck, 2));
+    osh_weight_set set = {want, 1, n - 1}; // without the last weight
+    tiny_check(m.cx, osh_weights_read(m.cx, m.w, m.g, m.ck, &set));
+    for (int i = 0; i < n; i++) assert_int_equal(m.w->host[i] != NULL, i == 1 || i == 4);
+    for (int i = 1; i < 5; i++)
+        if (want[i]) tiny_check(m.cx, osh_weight_place(m.cx, m.w, m.g, m.ck, i));
+    osh_tensor *t = NULL;
+    tiny_check(m.cx, osh_weight_load(m.cx, &t, m.g, m.ck, 4));
+    assert_null(m.w->host[4]);
+    assert_memory_equal(m.w->w[4]->data, t->data, osh_tensor_bytes(t));
+    osh_tensor_free(m.cx, t);
+    tiny_model_close(&m);
+}
+
 /* Loads only the embedding rows of the tokens. The result is the same to the bit as with the whole
  * table. */
 static void only_named_rows_are_read(void **state)
@@ -869,6 +892,7 @@ int main(void)
         cmocka_unit_test(nonfinite_of_an_up_is_named),
         cmocka_unit_test(a_batch_keeps_its_lists),
         cmocka_unit_test(nonfinite_weight_is_named),
+        cmocka_unit_test(only_wanted_weights_are_read),
         cmocka_unit_test(only_named_rows_are_read),
         cmocka_unit_test(only_routed_rows_run),
         cmocka_unit_test(missing_pieces_are_named),
