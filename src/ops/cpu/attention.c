@@ -45,6 +45,7 @@ typedef struct attention_worker {
     /* k and v (or kp and vp) contain the first n_keys keys and values of kv head kv_head, for the
      * sample whose first row is `sample`. sample -1: they are empty. */
     int64_t sample, kv_head, n_keys;
+    bool bad; // with PAIRS: true if an output is not finite
 } attention_worker;
 
 typedef struct attention_job {
@@ -270,7 +271,7 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
 static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
                         int64_t head, int64_t row, int64_t m)
 {
-    const osh_tensor *q = j->a->in[0], *out = j->a->out[0];
+    const osh_tensor *q = j->a->in[0];
     int64_t Dh = o->at->head_dim, wide = osh_width(q), at = (o->t->row + row) * wide + head * Dh,
             cols = pad_cols(Dh);
     int64_t pos = o->t->pos + row, first = osh_first_key(o->at, pos),
@@ -292,8 +293,8 @@ static void attend_band(attention_worker *me, const attention_job *j, const rows
                      2 * n * OSH_PAIRS_SIDE};
     // the product writes whole blocks of 16 rows to me->y; rows from m on are not used
     osh_pairs_product(me->y, cols, p, m, values);
-    for (int64_t r = 0; r < m; r++)
-        osh_from_f32(osh_elem(out, at + r * wide), o->dt, me->y + r * cols, Dh);
+    osh_pairs_y y = {osh_elem(j->a->out[0], at), wide, Dh, NULL};
+    me->bad |= !osh_pairs_narrow(&y, me->y, cols, m);
 }
 
 /* Computes attention for all heads of one kv head, one head after the other. */
@@ -411,6 +412,9 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     }
     j.tiles = tiles, j.workers = workers;
     OSH_TRY(osh_parallel_for(cx, j.n_tiles * at->n_kv_heads, attend_chunk, &j));
+    bool bad = how != PAIRS; // true if an output may not be finite
+    for (int i = 0; i < n_workers; i++) bad |= workers[i].bad;
+    if (a->finite) *a->finite = !bad;
 done:
     osh_free(cx, sinks);
     osh_free(cx, room);
