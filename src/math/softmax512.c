@@ -1,4 +1,4 @@
-/* softmax512.c - computes the probabilities of one row of attention scores with AVX-512 BF16. The
+/* softmax512.c - computes the probabilities of rows of attention scores with AVX-512 BF16. The
  * results have the same bytes as those of osh_span_softmax.
  *
  * Division by the sum d of a row takes most of the time, so an exponential a is multiplied by y, the
@@ -24,51 +24,60 @@
     static inline                                                                                  \
         __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 
-enum { MOST = 4 }; // independent maxima, so that no comparison waits for the one before it
+enum { TOGETHER = OSH_SOFTMAX_ROWS };
 /* With these limits r is at least 2^-149: it is a multiple of 2^-46 d q, and q >= 2^-99. */
 #define TINY 0x1p-75f
 #define LARGEST_SUM 0x1p24f
 
-/* Returns the largest value of s * scale, without NaN. scale > 0. */
-WIDE_FN float largest_score(const float *s, int64_t n, float scale)
+/* Loops over `rows` rows, and over the vectors of several rows. Vectors of different rows are
+ * computed at the same time, so that few instructions wait for the result of the one before. */
+#define EACH_ROW(rows) _Pragma("GCC unroll 4") for (int r = 0; r < (rows); r++)
+
+typedef struct sums { // of TOGETHER rows
+    __m512 max[TOGETHER];
+    __m256 sum[TOGETHER];    // eight partial sums, as in span.c
+    __m512i least[TOGETHER]; // bits of the smallest exponential that is not 0, minus 1
+} sums;
+
+WIDE_FN __mmask16 lanes_of(int64_t left) { return left < LANES ? 0xff : 0xffff; }
+
+/* Sets t->max to the largest s * scale of each row, without NaN. scale > 0. */
+WIDE_FN void largest_scores(sums *t, const osh_scores *q, int rows)
 {
-    __m512 m[MOST];
+    EACH_ROW(rows) t->max[r] = constant(-INFINITY);
     int64_t i = 0;
-    for (int k = 0; k < MOST; k++) m[k] = constant(-INFINITY);
-    for (; i + MOST * LANES <= n; i += MOST * LANES)
-        for (int k = 0; k < MOST; k++)
-            m[k] = _mm512_max_ps(_mm512_loadu_ps(s + i + k * LANES), m[k]); // ignores NaN
-    for (; i < n; i += LANES) {
-        __mmask16 in = n - i < LANES ? 0xff : 0xffff;
-        m[0] = _mm512_mask_max_ps(m[0], in, _mm512_maskz_loadu_ps(in, s + i), m[0]);
-    }
-    m[0] = _mm512_max_ps(_mm512_max_ps(m[0], m[1]), _mm512_max_ps(m[2], m[3]));
-    return _mm512_reduce_max_ps(m[0]) * scale;
+    for (; i + LANES <= q->n; i += LANES)
+        EACH_ROW(rows)
+            t->max[r] = _mm512_max_ps(_mm512_loadu_ps(q->s + r * q->ld + i), t->max[r]);
+    EACH_ROW(rows)
+        if (i < q->n)
+            t->max[r] = _mm512_mask_max_ps(
+                t->max[r], 0xff, _mm512_maskz_loadu_ps(0xff, q->s + r * q->ld + i), t->max[r]);
+    EACH_ROW(rows) t->max[r] = constant(_mm512_reduce_max_ps(t->max[r]) * q->scale);
 }
 
-typedef struct row_sums {
-    __m256 sum;    // eight partial sums, as in span.c
-    __m512i least; // bits of the smallest exponential that is not 0, minus 1
-} row_sums;
-
-/* Replaces n vectors of s by e^(s * by - max) and adds them to the sums. `half`: the last vector of
- * a row has only eight values. */
-WIDE_FN void exps_of(row_sums *t, float *s, __m512 by, __m512 max, int n, bool half)
+/* Replaces n vectors of each row, from element i on, by e^(s * scale - max), and adds them to the
+ * sums. If `in` is 0xff, n is 1, and the vector has only eight values. */
+WIDE_FN void exps_of(sums *t, const osh_scores *q, int64_t i, __mmask16 in, int rows, int n)
 {
-    __m512 x[SIDE];
-    __mmask16 in = half ? 0xff : 0xffff;
-    EVERY(n) x[k] = half ? _mm512_maskz_loadu_ps(in, s) : _mm512_loadu_ps(s + k * LANES);
-    EVERY(n) x[k] = _mm512_sub_ps(_mm512_mul_ps(x[k], by), max);
-    exp_below(x, n);
-    if (half) _mm512_mask_storeu_ps(s, in, x[0]);
-    else EVERY(n) _mm512_storeu_ps(s + k * LANES, x[k]);
-    EVERY(n) {
+    __m512 x[SIDE], by = constant(q->scale);
+    float *at[SIDE];
+    EVERY(rows * n) at[k] = q->s + k / n * q->ld + i + k % n * LANES;
+    EVERY(rows * n) x[k] = in == 0xff ? _mm512_maskz_loadu_ps(in, at[k]) : _mm512_loadu_ps(at[k]);
+    EVERY(rows * n) x[k] = _mm512_sub_ps(_mm512_mul_ps(x[k], by), t->max[k / n]);
+    exp_below(x, rows * n);
+    EVERY(rows * n) {
+        int r = k / n;
         __m512i less = _mm512_sub_epi32(_mm512_castps_si512(x[k]), _mm512_set1_epi32(1));
-        t->least = _mm512_mask_min_epu32(t->least, in, t->least, less);
-    }
-    EVERY(n) {
-        t->sum = _mm256_add_ps(t->sum, _mm512_castps512_ps256(x[k]));
-        if (!half) t->sum = _mm256_add_ps(t->sum, _mm512_extractf32x8_ps(x[k], 1));
+        t->sum[r] = _mm256_add_ps(t->sum[r], _mm512_castps512_ps256(x[k]));
+        if (in == 0xff) {
+            _mm512_mask_storeu_ps(at[k], in, x[k]);
+            t->least[r] = _mm512_mask_min_epu32(t->least[r], in, t->least[r], less);
+        } else {
+            _mm512_storeu_ps(at[k], x[k]);
+            t->least[r] = _mm512_min_epu32(t->least[r], less);
+            t->sum[r] = _mm256_add_ps(t->sum[r], _mm512_extractf32x8_ps(x[k], 1));
+        }
     }
 }
 
@@ -76,49 +85,68 @@ typedef struct divisor { __m512 d, inverse; } divisor;
 
 WIDE_FN __m512 divided(const float *s, __mmask16 in, const divisor *by)
 {
-    __m512 a = _mm512_maskz_loadu_ps(in, s), q = _mm512_mul_ps(a, by->inverse);
+    __m512 a = in == 0xffff ? _mm512_loadu_ps(s) : _mm512_maskz_loadu_ps(in, s);
+    __m512 q = _mm512_mul_ps(a, by->inverse);
     q = _mm512_fmadd_ps(_mm512_fnmadd_ps(q, by->d, a), by->inverse, q);
     return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, by->d, a), by->inverse, q);
 }
 
 /* Writes s / d, rounded to BF16. No quotient is subnormal: the instruction would flush it. */
-NARROWS_FN void divide_row(uint16_t *to, const float *s, int64_t n, const divisor *by)
+NARROWS_FN void divide_rows(const osh_scores *q, const divisor *by, int rows)
 {
     int64_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES) {
-        __m512 q[4];
-#pragma GCC unroll 4
-        for (int k = 0; k < 4; k++) q[k] = divided(s + i + k * LANES, 0xffff, by);
-        _mm512_storeu_si512(to + i, (__m512i)_mm512_cvtne2ps_pbh(q[1], q[0]));
-        _mm512_storeu_si512(to + i + 2 * LANES, (__m512i)_mm512_cvtne2ps_pbh(q[3], q[2]));
+    for (; i + 2 * LANES <= q->n; i += 2 * LANES) {
+        __m512 low[TOGETHER], high[TOGETHER];
+        EACH_ROW(rows) {
+            low[r] = divided(q->s + r * q->ld + i, 0xffff, &by[r]);
+            high[r] = divided(q->s + r * q->ld + i + LANES, 0xffff, &by[r]);
+        }
+        EACH_ROW(rows)
+            _mm512_storeu_si512(q->to + 2 * r * q->ld + i,
+                                (__m512i)_mm512_cvtne2ps_pbh(high[r], low[r]));
     }
-    for (; i < n; i += LANES) {
-        __mmask16 in = n - i < LANES ? 0xff : 0xffff;
-        _mm256_mask_storeu_epi16(to + i, in, (__m256i)_mm512_cvtneps_pbh(divided(s + i, in, by)));
+    for (; i < q->n; i += LANES) {
+        __mmask16 in = lanes_of(q->n - i);
+        EACH_ROW(rows) {
+            __m512 x = divided(q->s + r * q->ld + i, in, &by[r]);
+            _mm256_mask_storeu_epi16(q->to + 2 * r * q->ld + i, in,
+                                     (__m256i)_mm512_cvtneps_pbh(x));
+        }
     }
 }
 
-NARROWS bool osh_softmax512(uint16_t *to, float *s, int64_t n, float scale, float *sum)
+NARROWS_FN bool softmax_rows(const osh_scores *q, float *sum, int rows)
 {
-    __m512 by = constant(scale), max = constant(largest_score(s, n, scale));
-    row_sums t = {_mm256_setzero_ps(), _mm512_set1_epi32(-1)};
+    sums t;
+    divisor by[TOGETHER];
     int64_t i = 0;
-    for (; i + SIDE * LANES <= n; i += SIDE * LANES) exps_of(&t, s + i, by, max, SIDE, false);
-    for (; i + LANES <= n; i += LANES) exps_of(&t, s + i, by, max, 1, false);
-    if (i < n) exps_of(&t, s + i, by, max, 1, true);
-    osh_v8f v;
-    _mm256_storeu_ps((float *)&v, t.sum);
-    *sum = v8_sum(&v);
-    uint32_t least = _mm512_reduce_min_epu32(t.least);
-    if (least < osh_bits_of_f32(TINY) - 1 || !(*sum <= LARGEST_SUM)) return false;
-    divisor d = {constant(*sum), constant(1.0f / *sum)};
-    divide_row(to, s, n, &d);
-    return true;
+    bool ok = true;
+    largest_scores(&t, q, rows);
+    EACH_ROW(rows) t.sum[r] = _mm256_setzero_ps(), t.least[r] = _mm512_set1_epi32(-1);
+    for (; i + 2 * LANES <= q->n; i += 2 * LANES) exps_of(&t, q, i, 0xffff, rows, 2);
+    if (i + LANES <= q->n) exps_of(&t, q, i, 0xffff, rows, 1), i += LANES;
+    if (i < q->n) exps_of(&t, q, i, 0xff, rows, 1);
+    EACH_ROW(rows) {
+        osh_v8f v;
+        _mm256_storeu_ps((float *)&v, t.sum[r]);
+        sum[r] = v8_sum(&v);
+        ok &= _mm512_reduce_min_epu32(t.least[r]) >= osh_bits_of_f32(TINY) - 1 &&
+              sum[r] <= LARGEST_SUM;
+        by[r] = (divisor){constant(sum[r]), constant(1.0f / sum[r])};
+    }
+    if (ok) divide_rows(q, by, rows);
+    return ok;
+}
+
+NARROWS bool osh_softmax512(const osh_scores *q, float *sum)
+{
+    if (q->rows == TOGETHER) return softmax_rows(q, sum, TOGETHER);
+    return softmax_rows(q, sum, 1);
 }
 #else
-bool osh_softmax512(uint16_t *to, float *s, int64_t n, float scale, float *sum)
+bool osh_softmax512(const osh_scores *q, float *sum)
 {
-    (void)to, (void)s, (void)n, (void)scale, (void)sum;
+    (void)q, (void)sum;
     assert(false); // not reached: callers check the instruction set first
     return false;
 }

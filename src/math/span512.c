@@ -100,7 +100,7 @@ WIDE_FN void rounded_store(uint16_t *p, __m512 x, __mmask16 in)
 /* Rounds x to BF16 and stores it. Returns the lanes that are NaN or infinite. */
 WIDE_FN __mmask16 bf16_narrow(uint16_t *p, __m512 x, __mmask16 in)
 {
-    x = round_bf16(x);
+    x = nearest_bf16(x);
     rounded_store(p, x, in);
     return nonfinite_lanes(x, in);
 }
@@ -296,17 +296,17 @@ WIDE_FN void narrow_step(uint16_t *to, const float *s, __m512 all, part t)
     else EVERY(t.n) _mm256_storeu_si256((__m256i *)(void *)(to + t.i + k * LANES), low[k]);
 }
 
-WIDE void osh_span512_probabilities(uint16_t *to, float *s, int64_t n, float scale)
+WIDE void osh_span512_probabilities(const osh_scores *q)
 {
-    float sum;
-    __m512 all;
-    if (osh_isa_used() < OSH_ISA_AVX512_BF16) {
-        all = exps(s, n, scale);
-    } else {
-        if (osh_softmax512(to, s, n, scale, &sum)) return;
-        all = constant(sum);
+    float sum[OSH_SOFTMAX_ROWS];
+    bool has_exps = osh_isa_used() >= OSH_ISA_AVX512_BF16;
+    if (has_exps && osh_softmax512(q, sum)) return;
+    for (int r = 0; r < q->rows; r++) {
+        float *s = q->s + r * q->ld;
+        uint16_t *to = q->to + 2 * r * q->ld;
+        __m512 all = has_exps ? constant(sum[r]) : exps(s, q->n, q->scale);
+        EACH(q->n, narrow_step, to, s, all);
     }
-    EACH(n, narrow_step, to, s, all);
 }
 #else
 bool osh_span512_takes(osh_dtype dt) { return (void)dt, false; }
@@ -358,9 +358,9 @@ void osh_span512_softmax(float *s, int64_t n, float scale)
     assert(false);
 }
 
-void osh_span512_probabilities(uint16_t *to, float *s, int64_t n, float scale)
+void osh_span512_probabilities(const osh_scores *q)
 {
-    (void)to, (void)s, (void)n, (void)scale;
+    (void)q;
     assert(false);
 }
 #endif

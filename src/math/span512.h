@@ -2,6 +2,7 @@
  * model. Both versions give the same bytes. */
 #ifndef OSH_SPAN512_H
 #define OSH_SPAN512_H
+#include "math/softmax512.h"
 #include "math/span.h"
 
 /* True if the instruction set in use has AVX-512 and dt is BF16. The functions below may be called
@@ -32,7 +33,6 @@ typedef struct osh_turn512 {
 /* y = a row x [n] of heads, with the first 2 * half values of each head rotated, like
  * osh_span_rotate with dt = BF16. Returns true if all values of y are finite. */
 bool osh_span512_rotate_bf16(uint16_t *y, const uint16_t *x, int64_t n, const osh_turn512 *t);
-/* Writes softmax(s * scale) as BF16 to `to`. `to` may begin at s or before s. Overwrites s.
- * `scale`: greater than 0. */
-void osh_span512_probabilities(uint16_t *to, float *s, int64_t n, float scale);
+/* Writes softmax(s * scale) of each row as BF16. Overwrites s. */
+void osh_span512_probabilities(const osh_scores *q);
 #endif

@@ -120,7 +120,8 @@ static void test_every_length(void **state)
         osh_from_f32(narrow, OSH_BF16, b, n);
         memcpy(a, x, sizeof x);
         // the output overwrites the input
-        osh_span512_probabilities((uint16_t *)(void *)a, a, n, 0.125f);
+        osh_span512_probabilities(
+            &(osh_scores){a, (uint16_t *)(void *)a, n, n, .rows = 1, .scale = 0.125f});
         assert_memory_equal(a, narrow, (size_t)n * sizeof *narrow);
     }
 }
@@ -155,22 +156,32 @@ static void test_same_bytes_of_bf16(void **state)
 static void test_probabilities(void **state)
 {
     (void)state;
+    enum { ROWS = OSH_SOFTMAX_ROWS, LD = 568 };
     static const float ranges[] = {0.1f, 3, 40, 160, 700, 3000};
-    float x[N], a[N], b[N];
-    uint16_t narrow[N];
+    static float x[N], a[ROWS * LD], b[LD];
+    static uint16_t narrow[LD];
 
     if (!osh_span512_takes(OSH_BF16)) skip();
     for (int k = 0; k < 120; k++) {
         int64_t n = 8 + 8 * (k * 7 % 70);
-        fill(x, (uint64_t)(100 + k), ranges[k % 6]);
-        if (k % 4 == 1) x[n / 2] = -INFINITY;
-        if (k == 50) x[3] = NAN;
-        memcpy(a, x, sizeof x), memcpy(b, x, sizeof x);
-        base_softmax(b, n, 0.125f, OSH_BF16);
-        osh_from_f32(narrow, OSH_BF16, b, n);
-        osh_span512_probabilities((uint16_t *)(void *)a, a, n, 0.125f);
-        if (k == 50) assert_true(isnan(b[0]) && osh_find_nonfinite(a, OSH_BF16, 1) == 0);
-        else assert_memory_equal(a, narrow, (size_t)n * sizeof *narrow);
+        osh_scores q = {a, (uint16_t *)(void *)a, LD, n, k % 3 ? ROWS : 1, 0.125f};
+        for (int r = 0; r < q.rows; r++) {
+            fill(x, (uint64_t)(100 + k * ROWS + r), ranges[k % 6]);
+            if (k % 4 == 1) x[n / 2] = -INFINITY;
+            if (k == 50 && r == 1) x[3] = NAN;
+            memcpy(a + r * LD, x, LD * sizeof *a);
+        }
+        osh_span512_probabilities(&q);
+        for (int r = 0; r < q.rows; r++) {
+            const uint16_t *got = (uint16_t *)(void *)(a + r * LD);
+            fill(x, (uint64_t)(100 + k * ROWS + r), ranges[k % 6]);
+            if (k % 4 == 1) x[n / 2] = -INFINITY;
+            memcpy(b, x, sizeof b);
+            base_softmax(b, n, 0.125f, OSH_BF16);
+            osh_from_f32(narrow, OSH_BF16, b, n);
+            if (k == 50 && r == 1) assert_true(osh_find_nonfinite(got, OSH_BF16, 1) == 0);
+            else assert_memory_equal(got, narrow, (size_t)n * sizeof *narrow);
+        }
     }
 }
 
