@@ -8,6 +8,7 @@
 #include "ops/kernel.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 enum { ROWS = 32 }; // tokens per chunk of parallel work
 
@@ -41,10 +42,10 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
             /* The product is rounded to f32, as in transformers. */
             angle[i] = j->inv_freq[i] * (float)(j->from + pos);
         osh_span_sincos(s, c, angle, padded);
-        for (int64_t i = 0; i < half; i++) {
-            j->cos[pos * half + i] = osh_round_to(c[i] * scaling, j->dtype);
-            j->sin[pos * half + i] = osh_round_to(s[i] * scaling * j->way, j->dtype);
-        }
+        for (int64_t i = 0; i < padded; i++) c[i] *= scaling, s[i] = s[i] * scaling * j->way;
+        osh_span_round(c, padded, j->dtype), osh_span_round(s, padded, j->dtype);
+        memcpy(j->cos + pos * half, c, (size_t)half * sizeof *c);
+        memcpy(j->sin + pos * half, s, (size_t)half * sizeof *s);
     }
     return OSH_OK;
 }
