@@ -1,8 +1,8 @@
 /* softmax512.c - computes the probabilities of rows of attention scores with AVX-512 BF16. The
  * results have the same bytes as those of osh_span_softmax.
  *
- * Division by the sum d of a row takes most of the time, so an exponential a is multiplied by y, the
- * nearest float to 1 / d, and the product q is corrected twice:
+ * A division takes longer than several multiplications. So an exponential a is multiplied by y,
+ * the nearest float to 1 / d, where d is the sum of the row, and the product q is corrected twice:
  *
  *   r = a - q d     q = q + r y
  *
@@ -31,9 +31,13 @@ enum { TOGETHER = OSH_SOFTMAX_ROWS };
 
 /* Loops over `rows` rows, and over the vectors of several rows. Vectors of different rows are
  * computed at the same time, so that few instructions wait for the result of the one before. */
+#ifdef __clang__
+#define EACH_ROW(rows) _Pragma("clang loop unroll(full)") for (int r = 0; r < (rows); r++)
+#else
 #define EACH_ROW(rows) _Pragma("GCC unroll 4") for (int r = 0; r < (rows); r++)
+#endif
 
-typedef struct sums { // of TOGETHER rows
+typedef struct sums { // maxima and sums of TOGETHER rows
     __m512 max[TOGETHER];
     __m256 sum[TOGETHER];    // eight partial sums, as in span.c
     __m512i least[TOGETHER]; // bits of the smallest exponential that is not 0, minus 1

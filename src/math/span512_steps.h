@@ -77,8 +77,8 @@ WIDE_FN void exp_below(__m512 *x, int n)
     }
 }
 
-/* Rounds x to BF16. If x is NaN, its low 16 bits must be 0, as in a NaN that was widened from BF16 or
- * that an instruction made from numbers. */
+/* Rounds x to BF16. If x is NaN, its low 16 bits must be 0, as in a NaN that was widened from BF16
+ * or that an instruction made from numbers. */
 WIDE_FN __m512 nearest_bf16(__m512 x)
 {
     __m512i u = _mm512_castps_si512(x),
@@ -110,23 +110,6 @@ WIDE_FN void act_of(__m512 *x, osh_act_kind act, int n)
     EVERY(n) e[k] = _mm512_add_ps(e[k], constant(1.0f));
     EVERY(n) x[k] = _mm512_div_ps(x[k], e[k]);
     EVERY(n) x[k] = nearest_bf16(x[k]);
-}
-
-/* Rounds the 32 values of a and b to BF16, like nearest_bf16. */
-WIDE_FN __m512i narrow_32(__m512 a, __m512 b)
-{
-    __m512i u = _mm512_srli_epi32(_mm512_castps_si512(nearest_bf16(a)), 16),
-            v = _mm512_srli_epi32(_mm512_castps_si512(nearest_bf16(b)), 16);
-    // packus works on each 128-bit part by itself, so the permutation restores the order
-    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7),
-                                    _mm512_packus_epi32(u, v));
-}
-
-/* Returns the lanes of `in` that are NaN or infinite. x: 32 BF16 values. */
-WIDE_FN __mmask32 nonfinite_32(__m512i x, __mmask32 in)
-{
-    __m512i exponent = _mm512_set1_epi16(0x7f80);
-    return _mm512_mask_cmpeq_epi16_mask(in, _mm512_and_si512(x, exponent), exponent);
 }
 #endif
 #endif

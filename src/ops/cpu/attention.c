@@ -249,8 +249,8 @@ static void narrow_softmax(float *s, int64_t n_keys, const visible *v, const row
     narrow_row(s, n_keys, o->dt);
 }
 
-/* Like narrow_softmax, for `rows` rows of scores with the same v->from and v->to, without a limit of
- * the scores and without sinks. */
+/* Like narrow_softmax, for `rows` rows of scores with equal v->from and v->to, without softcap and
+ * without sinks. */
 static void narrow_rows(float *s, int64_t n_keys, const visible *v, int rows, float scale)
 {
     osh_scores q = {s + v->from, (uint16_t *)(void *)s + v->from, n_keys, v->to - v->from, rows,

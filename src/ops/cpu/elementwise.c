@@ -17,8 +17,8 @@ typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
     /* Computes x = op(x, y) in place for n elements, a multiple of 8. */
     void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j);
-    /* Like `piece`, but for BF16 tensors, with AVX-512 and without conversion to f32. Returns true if
-     * all results are finite. NULL: the op has no such function. */
+    /* Like `piece`, but for BF16 tensors, with AVX-512 and without conversion to f32. Returns true
+     * if all results are finite. NULL: the op has no such function. */
     bool (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                   const elementwise_job *j);
     const osh_tensor *x, *y; // y is NULL if the op has one input

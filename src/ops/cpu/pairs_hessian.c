@@ -14,8 +14,8 @@ enum {
     PAIR = OSH_FLOW_COLS, WIDE = 384, TOKENS = 512,
     BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE
 };
-/* ROOM: largest number of tokens that are packed together. With 2,048 the panels do not remain in the
- * L2 cache. WIDTH: columns that a chunk of parallel work packs. */
+/* ROOM: largest number of tokens that are packed together. With 2,048 tokens the panels do not
+ * remain in the L2 cache. WIDTH: columns that a chunk of parallel work packs. */
 enum { ROOM = 1024, WIDTH = 64 };
 
 typedef struct job {
@@ -72,8 +72,8 @@ static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Adds the matrix product of the tokens of tile t to rows [row, row + m) and columns [col, col + n)
- * of h. If h is a triangle, adds nothing above the diagonal. `turned`: scratch for the operand a. */
+/* Adds the matrix product of the tokens of tile t to the rows and columns `at` of h. If h is a
+ * triangle, adds nothing above the diagonal. `turned`: scratch for the operand a. */
 static void hessian_add_band(const job *j, osh_flow *f, uint32_t *turned, const rect *at,
                              int64_t t)
 {
@@ -98,12 +98,13 @@ static void hessian_add_band(const job *j, osh_flow *f, uint32_t *turned, const 
 }
 
 /* Returns the number of blocks in the block row of H whose last row is before row `end`. */
-static int64_t hessian_row_blocks(const job *j, int64_t end)
+static int64_t pairs_row_blocks(const job *j, int64_t end)
 {
     return osh_div_up(j->x0 ? j->n : osh_min64(end, j->n), j->cols);
 }
 
-/* Computes one block of H. The last rows of a triangle have the most columns, so they come first. */
+/* Computes one block of H. The last rows of a triangle have the most columns, so they come
+ * first. */
 static osh_status pairs_hessian_product(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
@@ -112,7 +113,7 @@ static osh_status pairs_hessian_product(osh_ctx *cx, void *user, int64_t chunk, 
     osh_flow f;
 
     (void)cx, (void)worker;
-    for (; chunk >= (blocks = hessian_row_blocks(j, (r + 1) * j->rows)); r--) chunk -= blocks;
+    for (; chunk >= (blocks = pairs_row_blocks(j, (r + 1) * j->rows)); r--) chunk -= blocks;
     int64_t end = osh_min64((r + 1) * j->rows, j->n);
     rect at = {.col = chunk * j->cols};
     at.n = osh_min64(j->cols, j->n - at.col);
@@ -131,14 +132,14 @@ static osh_status pairs_hessian_product(osh_ctx *cx, void *user, int64_t chunk, 
 static int64_t hessian_n_blocks(const job *j)
 {
     int64_t n = 0;
-    for (int64_t row = 0; row < j->n; row += j->rows) n += hessian_row_blocks(j, row + j->rows);
+    for (int64_t row = 0; row < j->n; row += j->rows) n += pairs_row_blocks(j, row + j->rows);
     return n;
 }
 
 /* Sets the size of the blocks of H: the largest size that gives each thread at least
- * OSH_BLOCKS_EACH blocks, or the smallest size if no size does. With larger blocks the packed panels
- * are read fewer times. A block with few rows turns as many panels as a block with many rows of the
- * same columns, but a block with few columns turns the same panels again. */
+ * OSH_BLOCKS_EACH blocks, or the smallest size if no size does. With larger blocks the packed
+ * panels are read fewer times. Sizes with many columns come first, because each block of columns
+ * turns the panels of its rows again. */
 static void hessian_size_blocks(job *j, int n_threads)
 {
     static const int64_t sizes[][2] = {{WIDE, WIDE},     {WIDE / 2, WIDE},     {WIDE / 4, WIDE},
@@ -160,7 +161,8 @@ static int64_t hessian_words(int64_t n_tokens, int64_t n)
 
 size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens, bool shift)
 {
-    return (shift ? 2 : 1) * osh_mem_gross((size_t)hessian_words(hessian_room(n_tokens), n) * sizeof(uint32_t)) +
+    size_t packed = (size_t)hessian_words(hessian_room(n_tokens), n) * sizeof(uint32_t);
+    return (shift ? 2 : 1) * osh_mem_gross(packed) +
            osh_mem_gross((size_t)(n_tokens + 1) * sizeof(osh_tile)) +
            osh_mem_gross((size_t)(n_tokens + 1) * sizeof(int64_t));
 }
@@ -173,8 +175,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     job j = {.h = h->data, .x = x, .x0 = x0, .n = n};
     osh_tile *tiles = NULL;  // own
     int64_t *first = NULL;   // offsets of the packed tiles (job.first); own
-    // own
-    uint32_t *panels = NULL, *left = NULL; // left: NULL if x0 is NULL
+    // packed x, and packed x0 - x (NULL if x0 is NULL); both own
+    uint32_t *panels = NULL, *left = NULL;
 
     hessian_size_blocks(&j, osh_threads(cx));
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, seqs, osh_rows(x), TOKENS));

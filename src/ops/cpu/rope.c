@@ -68,7 +68,7 @@ static void rope_turn_head(float *head, const float *c, const float *s, const os
 }
 
 /* Rotates one row in f32. */
-static void rope_turn_row(const rope_job *j, float *row, int64_t at, const osh_turn512 *t,
+static void rope_turn_f32(const rope_job *j, float *row, int64_t at, const osh_turn512 *t,
                           float factor)
 {
     int64_t width = osh_width(j->x);
@@ -98,7 +98,7 @@ static osh_status rope_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
                 osh_span512_rotate_bf16(osh_elem(j->y, at), osh_elem(j->x, at), width, &turn);
             continue;
         }
-        rope_turn_row(j, j->rows + worker * width, at, &turn, factor);
+        rope_turn_f32(j, j->rows + worker * width, at, &turn, factor);
         known = false;
     }
     if (!known) atomic_store(&j->unknown, true);
