@@ -323,7 +323,8 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
     job *j = walk->user;
     const osh_node *n = &j->g->nodes[node];
     const osh_exec_hooks *h = j->hooks;
-    osh_op_args a = {.attr = n->attr, .seqs = &j->b->seqs};
+    bool finite = false; // true if the kernel found that all values of out[0] are finite
+    osh_op_args a = {.attr = n->attr, .seqs = &j->b->seqs, .finite = &finite};
     if (j->b->pasts) a.past = &j->b->pasts[node];
     osh_picked rows = {0}; // own
 
@@ -350,7 +351,8 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
     if (!routed || j->routed.n) OSH_TRY(osh_op_run(cx, n->op, &a));
     osh_picked_deinit(cx, &rows);
     for (int k = 0; k < n->op->n_out && j->check; k++)
-        if (!is_masked(j->g, n->out[k])) OSH_TRY(check_finite(cx, walk, node, k, &a));
+        if (!(finite && !k) && !is_masked(j->g, n->out[k]))
+            OSH_TRY(check_finite(cx, walk, node, k, &a));
     for (int k = 0; routed && k < n->op->n_out; k++) OSH_TRY(routed_spread(cx, walk, n->out[k]));
 done:
     osh_picked_deinit(cx, &rows);

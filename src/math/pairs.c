@@ -94,12 +94,17 @@ static void plain_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, in
     for (int64_t r = 0; r < m; r++, n += more) plain_add(to.p + r * to.ld, from.p + r * from.ld, n);
 }
 
-static void plain_narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
+static bool plain_narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
 {
+    bool bad = false;
     for (int64_t r = 0; r < m; r++)
-        for (int64_t c = 0; c < y->n; c++)
-            y->p[r * y->ld + c] =
-                osh_bf16_of_f32(y->bias ? from[r * ld + c] + y->bias[c] : from[r * ld + c]);
+        for (int64_t c = 0; c < y->n; c++) {
+            float sum = y->bias ? from[r * ld + c] + y->bias[c] : from[r * ld + c];
+            uint16_t *to = &y->p[r * y->ld + c];
+            *to = osh_bf16_of_f32(sum);
+            bad |= (*to & 0x7f80) == 0x7f80;
+        }
+    return !bad;
 }
 
 #if defined(__x86_64__)
@@ -331,17 +336,22 @@ WIDE static inline __m256i narrow_16(__m512i u)
     return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(u, nan, hi, _mm512_set1_epi32(0x40)));
 }
 
-WIDE static void pairs_narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
+WIDE static bool pairs_narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
 {
+    const __m256i exponent = _mm256_set1_epi16(0x7f80);
+    __mmask16 bad = 0;
     for (int64_t c = 0; c < y->n; c += SIDE) {
         __mmask16 in = y->n - c < SIDE ? (__mmask16)((1u << (y->n - c)) - 1) : 0xffff;
         __m512 bias = y->bias ? _mm512_maskz_loadu_ps(in, y->bias + c) : _mm512_setzero_ps();
         for (int64_t r = 0; r < m; r++) {
             __m512 sum = _mm512_maskz_loadu_ps(in, from + r * ld + c);
             if (y->bias) sum = _mm512_add_ps(sum, bias);
-            _mm256_mask_storeu_epi16(y->p + r * y->ld + c, in, narrow_16(_mm512_castps_si512(sum)));
+            __m256i to = narrow_16(_mm512_castps_si512(sum));
+            bad |= _mm256_mask_cmpeq_epi16_mask(in, _mm256_and_si256(to, exponent), exponent);
+            _mm256_mask_storeu_epi16(y->p + r * y->ld + c, in, to);
         }
     }
+    return !bad;
 }
 #else
 #define pairs_narrow plain_narrow
@@ -395,10 +405,9 @@ void osh_pairs_add(float *to, const float *from, int64_t n)
     else plain_add(to, from, n);
 }
 
-void osh_pairs_narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
+bool osh_pairs_narrow(const osh_pairs_y *y, const float *from, int64_t ld, int64_t m)
 {
-    if (has_registers()) pairs_narrow(y, from, ld, m);
-    else plain_narrow(y, from, ld, m);
+    return has_registers() ? pairs_narrow(y, from, ld, m) : plain_narrow(y, from, ld, m);
 }
 
 void osh_pairs_begin(void)

@@ -85,8 +85,8 @@ typedef struct osh_pairs_y {
     const float *bias; // [n], or NULL for no bias
 } osh_pairs_y;
 /* Writes m rows of y: the sums plus the bias, rounded to BF16. Rows of `sums` begin ld elements
- * apart. */
-void osh_pairs_narrow(const osh_pairs_y *y, const float *sums, int64_t ld, int64_t m);
+ * apart. Returns true if all values of these rows are finite. */
+bool osh_pairs_narrow(const osh_pairs_y *y, const float *sums, int64_t ld, int64_t m);
 /* Writes the transpose of c [16, 16] to `to` [16, 16]. Rows of c begin ldc elements apart, rows of
  * `to` ld elements apart. */
 void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc);

@@ -7,6 +7,7 @@
  * the same address is slow. Like span.c, no function uses a fused multiply-add (see vec.h). */
 #include "math/span512.h"
 #include "base/isa.h"
+#include "math/softmax512.h"
 #include "math/span512_steps.h"
 #include "math/vec.h"
 
@@ -81,10 +82,27 @@ WIDE_FN __m512 bf16_widen(const uint16_t *p, __mmask16 in)
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, p)), 16));
 }
 
-WIDE_FN void bf16_narrow(uint16_t *p, __m512 x, __mmask16 in)
+/* Returns the lanes of `in` whose BF16 value, in the high half of the lane, is NaN or infinite. */
+WIDE_FN __mmask16 nonfinite_lanes(__m512 x, __mmask16 in)
 {
-    __m512i u = _mm512_srli_epi32(_mm512_castps_si512(round_bf16(x)), 16);
+    __m512i exponent = _mm512_set1_epi32(0x7f800000);
+    return _mm512_mask_cmpeq_epi32_mask(in, _mm512_and_si512(_mm512_castps_si512(x), exponent),
+                                        exponent);
+}
+
+/* Stores values that are already rounded to BF16. */
+WIDE_FN void rounded_store(uint16_t *p, __m512 x, __mmask16 in)
+{
+    __m512i u = _mm512_srli_epi32(_mm512_castps_si512(x), 16);
     _mm256_mask_storeu_epi16(p, in, _mm512_cvtepi32_epi16(u));
+}
+
+/* Rounds x to BF16 and stores it. Returns the lanes that are NaN or infinite. */
+WIDE_FN __mmask16 bf16_narrow(uint16_t *p, __m512 x, __mmask16 in)
+{
+    x = nearest_bf16(x);
+    rounded_store(p, x, in);
+    return nonfinite_lanes(x, in);
 }
 
 WIDE_FN __mmask16 span_mask(int64_t left)
@@ -92,31 +110,37 @@ WIDE_FN __mmask16 span_mask(int64_t left)
     return left < LANES ? (__mmask16)((1u << left) - 1) : 0xffff;
 }
 
-WIDE_FN void glu_bf16(uint16_t *to, const uint16_t *g, const uint16_t *up, osh_act_kind act,
-                      __mmask16 in, int n)
+WIDE_FN __mmask16 glu_bf16(uint16_t *to, const uint16_t *g, const uint16_t *up, osh_act_kind act,
+                           __mmask16 in, int n)
 {
     __m512 x[SIDE];
+    __mmask16 bad = 0;
     EVERY(n) x[k] = bf16_widen(g + k * LANES, in);
     act_of(x, act, n);
     EVERY(n) x[k] = _mm512_mul_ps(x[k], bf16_widen(up + k * LANES, in));
-    EVERY(n) bf16_narrow(to + k * LANES, x[k], in);
+    EVERY(n) bad |= bf16_narrow(to + k * LANES, x[k], in);
+    return bad;
 }
 
-WIDE void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
+WIDE bool osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                                osh_act_kind act)
 {
+    __mmask16 bad = 0;
     int64_t i = 0;
     for (; i + SIDE * LANES <= n; i += SIDE * LANES)
-        glu_bf16(to + i, x + i, y + i, act, 0xffff, SIDE);
-    for (; i < n; i += LANES) glu_bf16(to + i, x + i, y + i, act, span_mask(n - i), 1);
+        bad |= glu_bf16(to + i, x + i, y + i, act, 0xffff, SIDE);
+    for (; i < n; i += LANES) bad |= glu_bf16(to + i, x + i, y + i, act, span_mask(n - i), 1);
+    return !bad;
 }
 
-WIDE void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n)
+WIDE bool osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n)
 {
+    __mmask16 bad = 0;
     for (int64_t i = 0; i < n; i += LANES) {
         __mmask16 in = span_mask(n - i);
-        bf16_narrow(to + i, _mm512_add_ps(bf16_widen(x + i, in), bf16_widen(y + i, in)), in);
+        bad |= bf16_narrow(to + i, _mm512_add_ps(bf16_widen(x + i, in), bf16_widen(y + i, in)), in);
     }
+    return !bad;
 }
 
 WIDE_FN void square_step(__m256 *sum, const float *x, part t)
@@ -141,6 +165,81 @@ WIDE void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_re
     EACH(n, square_step, &sum, x);
     __m512 r = constant(1.0f / sqrtf(sum_total(sum) / (float)n_real + eps));
     EACH(n, norm_step, x, w, r);
+}
+
+enum { NORM_ROWS = 4 };
+
+/* Computes the norms of `rows` rows. The eight partial sums of a row are a chain of additions, so
+ * the chains of several rows run at the same time. A NaN has zeros in its low 16 bits, because it
+ * comes from a BF16 value, so nearest_bf16 keeps it. */
+WIDE_FN __mmask16 norm_rows(uint16_t *y, const uint16_t *x, const osh_norm512 *t, int rows)
+{
+    __m256 sum[NORM_ROWS];
+    __m512 r[NORM_ROWS];
+    __mmask16 bad = 0;
+    EVERY(rows) sum[k] = _mm256_setzero_ps();
+    for (int64_t i = 0; i < t->n; i += LANES) {
+        __mmask16 in = span_mask(t->n - i);
+        EVERY(rows) {
+            __m512 v = bf16_widen(x + k * t->n + i, in);
+            add_halves(&sum[k], _mm512_mul_ps(v, v), false);
+        }
+    }
+    EVERY(rows) r[k] = constant(1.0f / sqrtf(sum_total(sum[k]) / (float)t->n + t->eps));
+    for (int64_t i = 0; i < t->n; i += LANES) {
+        __mmask16 in = span_mask(t->n - i);
+        __m512 w = _mm512_maskz_loadu_ps(in, t->w + i);
+        EVERY(rows) {
+            __m512 v = nearest_bf16(_mm512_mul_ps(bf16_widen(x + k * t->n + i, in), r[k]));
+            v = nearest_bf16(_mm512_mul_ps(v, w));
+            bad |= nonfinite_lanes(v, in);
+            rounded_store(y + k * t->n + i, v, in);
+        }
+    }
+    return bad;
+}
+
+WIDE bool osh_span512_rms_norm_bf16(uint16_t *y, const uint16_t *x, int64_t n_rows,
+                                    const osh_norm512 *t)
+{
+    __mmask16 bad = 0;
+    int64_t r = 0;
+    for (; r + NORM_ROWS <= n_rows; r += NORM_ROWS)
+        bad |= norm_rows(y + r * t->n, x + r * t->n, t, NORM_ROWS);
+    for (; r < n_rows; r++) bad |= norm_rows(y + r * t->n, x + r * t->n, t, 1);
+    return !bad;
+}
+
+/* Rotates values i to i + 15 of each half of a head x. Rounds each product like rotate_8 of
+ * span.c. */
+WIDE_FN __mmask16 rotate_16(uint16_t *y, const uint16_t *x, const osh_turn512 *t, int64_t i)
+{
+    __mmask16 in = span_mask(t->half - i);
+    __m512 a = bf16_widen(x + i, in), b = bf16_widen(x + t->half + i, in);
+    __m512 c = _mm512_maskz_loadu_ps(in, t->c + i), s = _mm512_maskz_loadu_ps(in, t->s + i);
+    __m512 ac = nearest_bf16(_mm512_mul_ps(a, c)), bc = nearest_bf16(_mm512_mul_ps(b, c));
+    __m512 as = nearest_bf16(_mm512_mul_ps(a, s)),
+           bs = nearest_bf16(_mm512_mul_ps(_mm512_xor_ps(b, constant(-0.0f)), s));
+    a = nearest_bf16(_mm512_add_ps(ac, bs)), b = nearest_bf16(_mm512_add_ps(bc, as));
+    rounded_store(y + i, a, in), rounded_store(y + t->half + i, b, in);
+    return nonfinite_lanes(a, in) | nonfinite_lanes(b, in);
+}
+
+WIDE bool osh_span512_rotate_bf16(uint16_t *y, const uint16_t *x, int64_t n, const osh_turn512 *t)
+{
+    __mmask16 bad = 0;
+    int64_t half = t->half;
+    for (int64_t h = 0; h < n; h += t->head_dim) {
+        for (int64_t i = 0; i < half; i += LANES)
+            bad |= rotate_16(y + h, x + h, t, i);
+        for (int64_t i = 2 * half; i < t->head_dim; i += LANES) {
+            __mmask16 in = span_mask(t->head_dim - i);
+            __m512 v = bf16_widen(x + h + i, in);
+            bad |= nonfinite_lanes(v, in);
+            rounded_store(y + h + i, v, in);
+        }
+    }
+    return !bad;
 }
 
 WIDE_FN void max_step(__m512 *m, const float *s, __m512 by, part t)
@@ -205,10 +304,17 @@ WIDE_FN void narrow_step(uint16_t *to, const float *s, __m512 all, part t)
     else EVERY(t.n) _mm256_storeu_si256((__m256i *)(void *)(to + t.i + k * LANES), low[k]);
 }
 
-WIDE void osh_span512_probabilities(uint16_t *to, float *s, int64_t n, float scale)
+WIDE void osh_span512_probabilities(const osh_scores *q)
 {
-    __m512 all = exps(s, n, scale);
-    EACH(n, narrow_step, to, s, all);
+    float sum[OSH_SOFTMAX_ROWS];
+    bool has_exps = osh_isa_used() >= OSH_ISA_AVX512_BF16;
+    if (has_exps && osh_softmax512(q, sum)) return;
+    for (int r = 0; r < q->rows; r++) {
+        float *s = q->s + r * q->ld;
+        uint16_t *to = q->to + 2 * r * q->ld;
+        __m512 all = has_exps ? constant(sum[r]) : exps(s, q->n, q->scale);
+        EACH(q->n, narrow_step, to, s, all);
+    }
 }
 #else
 bool osh_span512_takes(osh_dtype dt) { return (void)dt, false; }
@@ -219,17 +325,19 @@ void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act)
     assert(false); // not reached: callers check osh_span512_takes first
 }
 
-void osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
+bool osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                           osh_act_kind act)
 {
     (void)to, (void)x, (void)y, (void)n, (void)act;
     assert(false);
+    return false;
 }
 
-void osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n)
+bool osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n)
 {
     (void)to, (void)x, (void)y, (void)n;
     assert(false);
+    return false;
 }
 
 void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps)
@@ -238,15 +346,29 @@ void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, f
     assert(false);
 }
 
+bool osh_span512_rms_norm_bf16(uint16_t *y, const uint16_t *x, int64_t n_rows, const osh_norm512 *t)
+{
+    (void)y, (void)x, (void)n_rows, (void)t;
+    assert(false);
+    return false;
+}
+
+bool osh_span512_rotate_bf16(uint16_t *y, const uint16_t *x, int64_t n, const osh_turn512 *t)
+{
+    (void)y, (void)x, (void)n, (void)t;
+    assert(false);
+    return false;
+}
+
 void osh_span512_softmax(float *s, int64_t n, float scale, osh_dtype dt)
 {
     (void)s, (void)n, (void)scale, (void)dt;
     assert(false);
 }
 
-void osh_span512_probabilities(uint16_t *to, float *s, int64_t n, float scale)
+void osh_span512_probabilities(const osh_scores *q)
 {
-    (void)to, (void)s, (void)n, (void)scale;
+    (void)q;
     assert(false);
 }
 #endif

@@ -25,11 +25,17 @@ enum { LANES = 16, SIDE = 8 };
 
 WIDE_FN __m512 constant(float f) { return _mm512_set1_ps(f); }
 
+/* Keeps the order of the instructions: without it GCC computes all steps of one vector before the
+ * next vector. */
+#define KEEP(x) __asm__("" : "+v"(x))
+
 /* p = p r + c, one step of Horner's method */
 WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
 {
     EVERY(n) p[k] = _mm512_mul_ps(p[k], r[k]);
+    EVERY(n) KEEP(p[k]);
     EVERY(n) p[k] = _mm512_add_ps(p[k], constant(c));
+    EVERY(n) KEEP(p[k]);
 }
 
 /* x = e^x, with the results of v8_exp_below (math/vec.h), on n vectors. */
@@ -40,18 +46,31 @@ WIDE_FN void exp_below(__m512 *x, int n)
      * of the float 2^n. */
     __m512i bias = _mm512_sub_epi32(_mm512_set1_epi32(127), _mm512_castps_si512(magic));
     EVERY(n) m[k] = _mm512_mul_ps(x[k], constant(1.44269504088896341f));
+    EVERY(n) KEEP(m[k]);
     EVERY(n) m[k] = _mm512_add_ps(m[k], magic);
+    EVERY(n) KEEP(m[k]);
     EVERY(n) p[k] = _mm512_sub_ps(m[k], magic);
-    EVERY(n) r[k] = _mm512_sub_ps(x[k], _mm512_mul_ps(p[k], constant(0.693359375f)));
-    EVERY(n) r[k] = _mm512_sub_ps(r[k], _mm512_mul_ps(p[k], constant(-2.12194440e-4f)));
+    EVERY(n) KEEP(p[k]);
+    // the product has at most 24 bits, so one rounding gives the same result as two
+    EVERY(n) r[k] = _mm512_fnmadd_ps(p[k], constant(0.693359375f), x[k]);
+    EVERY(n) KEEP(r[k]);
+    EVERY(n) p[k] = _mm512_mul_ps(p[k], constant(-2.12194440e-4f));
+    EVERY(n) r[k] = _mm512_sub_ps(r[k], p[k]);
+    EVERY(n) KEEP(r[k]);
     EVERY(n) p[k] = constant(1.9875691500e-4f);
     horner(p, r, 1.3981999507e-3f, n);
     horner(p, r, 8.3334519073e-3f, n);
     horner(p, r, 4.1665795894e-2f, n);
     horner(p, r, 1.6666665459e-1f, n);
     horner(p, r, 5.0000001201e-1f, n);
-    EVERY(n) p[k] = _mm512_mul_ps(_mm512_mul_ps(p[k], r[k]), r[k]);
-    EVERY(n) p[k] = _mm512_add_ps(_mm512_add_ps(p[k], r[k]), constant(1.0f));
+    EVERY(n) p[k] = _mm512_mul_ps(p[k], r[k]);
+    EVERY(n) KEEP(p[k]);
+    EVERY(n) p[k] = _mm512_mul_ps(p[k], r[k]);
+    EVERY(n) KEEP(p[k]);
+    EVERY(n) p[k] = _mm512_add_ps(p[k], r[k]);
+    EVERY(n) KEEP(p[k]);
+    EVERY(n) p[k] = _mm512_add_ps(p[k], constant(1.0f));
+    EVERY(n) KEEP(p[k]);
     EVERY(n) {
         __m512i e = _mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(m[k]), bias), 23);
         __mmask16 below = _mm512_cmp_ps_mask(x[k], constant(-87.33f), _CMP_LT_OQ);
@@ -59,7 +78,9 @@ WIDE_FN void exp_below(__m512 *x, int n)
     }
 }
 
-WIDE_FN __m512 nearest_bf16(__m512 x) // x must not be NaN
+/* Rounds x to BF16. If x is NaN, its low 16 bits must be 0, as in a NaN that was widened from BF16
+ * or that an instruction made from numbers. */
+WIDE_FN __m512 nearest_bf16(__m512 x)
 {
     __m512i u = _mm512_castps_si512(x),
             odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
@@ -85,11 +106,11 @@ WIDE_FN void act_of(__m512 *x, osh_act_kind act, int n)
     } else {
         EVERY(n) e[k] = _mm512_xor_ps(x[k], constant(-0.0f));
     }
-    EVERY(n) e[k] = _mm512_mask_mov_ps(e[k], _mm512_cmp_ps_mask(e[k], limit, _CMP_GT_OQ), limit);
+    EVERY(n) e[k] = _mm512_min_ps(limit, e[k]); // NaN if e is NaN
     exp_below(e, n);
     EVERY(n) e[k] = _mm512_add_ps(e[k], constant(1.0f));
     EVERY(n) x[k] = _mm512_div_ps(x[k], e[k]);
-    EVERY(n) x[k] = round_bf16(x[k]);
+    EVERY(n) x[k] = nearest_bf16(x[k]);
 }
 #endif
 #endif

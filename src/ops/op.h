@@ -59,6 +59,9 @@ typedef struct osh_op_args {
     /* Not NULL: in[] contains the next tokens of one sample, and `past` describes its earlier
      * tokens (on the host only). NULL: in[] contains whole samples. */
     const osh_op_past *past;
+    /* NULL, or false on entry. A kernel on the host may set *finite to true if all values of out[0]
+     * are finite. */
+    bool *finite;
 } osh_op_args;
 
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);

@@ -120,7 +120,8 @@ static void test_every_length(void **state)
         osh_from_f32(narrow, OSH_BF16, b, n);
         memcpy(a, x, sizeof x);
         // the output overwrites the input
-        osh_span512_probabilities((uint16_t *)(void *)a, a, n, 0.125f);
+        osh_span512_probabilities(
+            &(osh_scores){a, (uint16_t *)(void *)a, n, n, .rows = 1, .scale = 0.125f});
         assert_memory_equal(a, narrow, (size_t)n * sizeof *narrow);
     }
 }
@@ -141,11 +142,93 @@ static void test_same_bytes_of_bf16(void **state)
     for (int act = -1; act <= OSH_ACT_GELU_TANH; act++) {
         memcpy(a, x, sizeof x), memset(got, 0, sizeof got), memset(want, 0, sizeof want);
         if (act == OSH_ACT_GELU) continue;
-        if (act < 0) osh_span_add(a, y, N), osh_span512_add_bf16(got, from, with, ODD);
+        bool finite = true; // x and y have values that are not finite
+        if (act < 0) osh_span_add(a, y, N), finite = osh_span512_add_bf16(got, from, with, ODD);
         if (act >= 0) osh_span_glu(a, y, N, (osh_act_kind)act, OSH_BF16);
-        if (act >= 0) osh_span512_glu_bf16(got, from, with, ODD, (osh_act_kind)act);
+        if (act >= 0) finite = osh_span512_glu_bf16(got, from, with, ODD, (osh_act_kind)act);
+        assert_false(finite);
         osh_from_f32(want, OSH_BF16, a, ODD);
         assert_memory_equal(got, want, sizeof got);
+    }
+}
+
+/* Rows of scores with small and large differences: quotients by osh_softmax512 and by divisions. */
+static void test_probabilities(void **state)
+{
+    (void)state;
+    enum { ROWS = OSH_SOFTMAX_ROWS, LD = 568 };
+    static const float ranges[] = {0.1f, 3, 40, 160, 700, 3000};
+    static float x[N], a[ROWS * LD], b[LD];
+    static uint16_t narrow[LD];
+
+    if (!osh_span512_takes(OSH_BF16)) skip();
+    for (int k = 0; k < 120; k++) {
+        int64_t n = 8 + 8 * (k * 7 % 70);
+        osh_scores q = {a, (uint16_t *)(void *)a, LD, n, k % 3 ? ROWS : 1, 0.125f};
+        for (int r = 0; r < q.rows; r++) {
+            fill(x, (uint64_t)(100 + k * ROWS + r), ranges[k % 6]);
+            if (k % 4 == 1) x[n / 2] = -INFINITY;
+            if (k == 50 && r == 1) x[3] = NAN;
+            memcpy(a + r * LD, x, LD * sizeof *a);
+        }
+        osh_span512_probabilities(&q);
+        for (int r = 0; r < q.rows; r++) {
+            const uint16_t *got = (uint16_t *)(void *)(a + r * LD);
+            fill(x, (uint64_t)(100 + k * ROWS + r), ranges[k % 6]);
+            if (k % 4 == 1) x[n / 2] = -INFINITY;
+            memcpy(b, x, sizeof b);
+            base_softmax(b, n, 0.125f, OSH_BF16);
+            osh_from_f32(narrow, OSH_BF16, b, n);
+            if (k == 50 && r == 1) assert_true(osh_find_nonfinite(got, OSH_BF16, 1) == 0);
+            else assert_memory_equal(got, narrow, (size_t)n * sizeof *narrow);
+        }
+    }
+}
+
+/* Computes the norms of `rows` rows of n values from `from` in f32, into `want`. */
+static void norms_wanted(uint16_t *want, const uint16_t *from, const float *w, int64_t rows,
+                         int64_t n)
+{
+    float x[N], v[N];
+    for (int64_t r = 0; r < rows; r++) {
+        memset(x, 0, sizeof x), memset(v, 0, sizeof v);
+        osh_to_f32(x, from + r * n, OSH_BF16, n), memcpy(v, w, (size_t)n * sizeof *v);
+        base_rms_norm(x, v, osh_pad8(n), n, 1e-5f, OSH_BF16);
+        osh_from_f32(want + r * n, OSH_BF16, x, n);
+    }
+}
+
+static void test_rows_of_bf16(void **state)
+{
+    (void)state;
+    enum { ROWS = 5, LONG = 200 };
+    float x[N], w[N], c[N], s[N];
+    uint16_t from[N], got[N], want[N];
+
+    if (!osh_span512_takes(OSH_BF16)) skip();
+    fill(x, 20, 20), fill(w, 21, 3), fill(c, 22, 1), fill(s, 23, 1);
+    osh_span_round(c, N / 8 * 8, OSH_BF16), osh_span_round(s, N / 8 * 8, OSH_BF16);
+    osh_from_f32(from, OSH_BF16, x, N);
+    for (int64_t n = 1; n <= LONG; n += 7) {
+        osh_norm512 norm = {w, n, 1e-5f};
+        norms_wanted(want, from, w, ROWS, n);
+        assert_true(osh_span512_rms_norm_bf16(got, from, ROWS, &norm));
+        assert_memory_equal(got, want, (size_t)(ROWS * n) * sizeof *got);
+        w[n - 1] = NAN;
+        assert_false(osh_span512_rms_norm_bf16(got, from, ROWS, &norm));
+        w[n - 1] = 1;
+    }
+    for (int64_t half = 1; half < 80; half += 5) { // two heads, with 3 values that are not rotated
+        int64_t dim = 2 * half + 3;
+        osh_turn512 turn = {c, s, half, dim};
+        osh_to_f32(x, from, OSH_BF16, N);
+        for (int h = 0; h < 2; h++)
+            base_rotate(x + h * dim, x + h * dim + half, c, s, half, OSH_BF16);
+        osh_from_f32(want, OSH_BF16, x, 2 * dim);
+        assert_true(osh_span512_rotate_bf16(got, from, 2 * dim, &turn));
+        assert_memory_equal(got, want, (size_t)(2 * dim) * sizeof *got);
+        memcpy(got, from, sizeof got), got[dim + 1] = 0x7f80;
+        assert_false(osh_span512_rotate_bf16(got, got, 2 * dim, &turn));
     }
 }
 
@@ -286,7 +369,8 @@ int main(void)
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bytes_without_avx2), cmocka_unit_test(test_every_length),
-        cmocka_unit_test(test_same_bytes_of_bf16),
+        cmocka_unit_test(test_same_bytes_of_bf16), cmocka_unit_test(test_probabilities),
+        cmocka_unit_test(test_rows_of_bf16),
         cmocka_unit_test(test_softmax), cmocka_unit_test(test_sincos),
         cmocka_unit_test(test_tanh), cmocka_unit_test(test_exp), cmocka_unit_test(test_round),
     };

@@ -45,6 +45,7 @@ typedef struct attention_worker {
     /* k and v (or kp and vp) contain the first n_keys keys and values of kv head kv_head, for the
      * sample whose first row is `sample`. sample -1: they are empty. */
     int64_t sample, kv_head, n_keys;
+    bool bad; // with PAIRS: true if an output is not finite
 } attention_worker;
 
 typedef struct attention_job {
@@ -228,23 +229,66 @@ static void narrow_row(float *s, int64_t n, osh_dtype dt)
     }
 }
 
+/* The keys [lo, hi) that a query sees. Padded to multiples of 8 they are [from, to). */
+typedef struct visible {
+    int64_t lo, hi, from, to;
+} visible;
+
+static visible visible_keys(const rows_of *o, int64_t pos, int64_t first)
+{
+    int64_t lo = osh_max64(osh_first_key(o->at, pos) - first, 0), hi = pos + 1 - first;
+    return (visible){lo, hi, lo & ~(int64_t)7, osh_pad8(hi)};
+}
+
 /* Turns s [n_keys] into probabilities like softmax_row, but rounds them to o->dt (BF16) and writes
  * them as BF16 to the first half of the memory of s. */
-static void narrow_softmax(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
+static void narrow_softmax(float *s, int64_t n_keys, const visible *v, const rows_of *o,
                            int64_t head)
 {
-    int64_t from = lo & ~(int64_t)7, to = osh_pad8(hi);
-    uint16_t *p = (uint16_t *)(void *)s;
+    softmax_row(s, n_keys, v->lo, v->hi, o, head);
+    narrow_row(s, n_keys, o->dt);
+}
 
-    if (!osh_span512_takes(o->dt) || o->softcap > 0 || o->sinks) {
-        softmax_row(s, n_keys, lo, hi, o, head);
-        narrow_row(s, n_keys, o->dt);
-        return;
+/* Like narrow_softmax, for `rows` rows of scores with equal v->from and v->to, without softcap and
+ * without sinks. */
+static void narrow_rows(float *s, int64_t n_keys, const visible *v, int rows, float scale)
+{
+    osh_scores q = {s + v->from, (uint16_t *)(void *)s + v->from, n_keys, v->to - v->from, rows,
+                    scale};
+    for (int r = 0; r < rows; r++) {
+        hide_scores(s + r * n_keys, v[r].from, v[r].lo);
+        hide_scores(s + r * n_keys, v[r].hi, v[r].to);
     }
-    hide_scores(s, from, lo), hide_scores(s, hi, to);
-    osh_span512_probabilities(p + from, s + from, to - from, o->scale);
-    memset(p, 0, (size_t)from * sizeof *p);
-    memset(p + to, 0, (size_t)(n_keys - to) * sizeof *p);
+    osh_span512_probabilities(&q);
+    for (int r = 0; r < rows; r++) {
+        uint16_t *p = (uint16_t *)(void *)(s + r * n_keys);
+        memset(p, 0, (size_t)v->from * sizeof *p);
+        memset(p + v->to, 0, (size_t)(n_keys - v->to) * sizeof *p);
+    }
+}
+
+/* Scores s [m, n] of m queries, from position `pos` on, with n keys, from position `first` on. */
+typedef struct band_scores {
+    float *s; // view
+    int64_t n, m, pos, first;
+} band_scores;
+
+/* Turns the scores of queries of head `head` into probabilities in BF16. */
+static void narrow_band(const band_scores *b, const rows_of *o, int64_t head)
+{
+    bool wide = osh_span512_takes(o->dt) && !(o->softcap > 0) && !o->sinks;
+    int rows;
+    for (int64_t r = 0; r < b->m; r += rows) {
+        visible v[OSH_SOFTMAX_ROWS];
+        bool same = wide && r + OSH_SOFTMAX_ROWS <= b->m;
+        for (int k = 0; k < OSH_SOFTMAX_ROWS && (!k || same); k++) {
+            v[k] = visible_keys(o, b->pos + r + k, b->first);
+            same &= v[k].from == v->from && v[k].to == v->to;
+        }
+        rows = same ? OSH_SOFTMAX_ROWS : 1;
+        if (wide) narrow_rows(b->s + r * b->n, b->n, v, rows, o->scale);
+        else narrow_softmax(b->s + r * b->n, b->n, v, o, head);
+    }
 }
 
 /* Packs the first n keys and values of this sample and kv head for PAIRS. Does nothing if the
@@ -270,7 +314,7 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
 static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
                         int64_t head, int64_t row, int64_t m)
 {
-    const osh_tensor *q = j->a->in[0], *out = j->a->out[0];
+    const osh_tensor *q = j->a->in[0];
     int64_t Dh = o->at->head_dim, wide = osh_width(q), at = (o->t->row + row) * wide + head * Dh,
             cols = pad_cols(Dh);
     int64_t pos = o->t->pos + row, first = osh_first_key(o->at, pos),
@@ -283,17 +327,13 @@ static void attend_band(attention_worker *me, const attention_job *j, const rows
     osh_pairs_b values = {me->vp + first / 2 * OSH_PAIRS_SIDE, cols / OSH_PAIRS_SIDE, n,
                           osh_pairs_panel(me->n_keys)};
     osh_pairs_product(me->s, n, osh_pairs_rows(me->qp, osh_elem(q, at), wide, m, Dh), m, keys);
-    for (int64_t r = 0; r < m; r++) {
-        int64_t lo = osh_first_key(o->at, pos + r);
-        narrow_softmax(me->s + r * n, n, lo > first ? lo - first : 0, pos + r + 1 - first, o,
-                       head % group);
-    }
+    narrow_band(&(band_scores){me->s, n, m, pos, first}, o, head % group);
     osh_pairs_a p = {(const uint16_t *)(const void *)me->s, 2 * n, OSH_PAIRS_STEP,
                      2 * n * OSH_PAIRS_SIDE};
     // the product writes whole blocks of 16 rows to me->y; rows from m on are not used
     osh_pairs_product(me->y, cols, p, m, values);
-    for (int64_t r = 0; r < m; r++)
-        osh_from_f32(osh_elem(out, at + r * wide), o->dt, me->y + r * cols, Dh);
+    osh_pairs_y y = {osh_elem(j->a->out[0], at), wide, Dh, NULL};
+    me->bad |= !osh_pairs_narrow(&y, me->y, cols, m);
 }
 
 /* Computes attention for all heads of one kv head, one head after the other. */
@@ -411,6 +451,9 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     }
     j.tiles = tiles, j.workers = workers;
     OSH_TRY(osh_parallel_for(cx, j.n_tiles * at->n_kv_heads, attend_chunk, &j));
+    bool bad = how != PAIRS; // true if an output may not be finite
+    for (int i = 0; i < n_workers; i++) bad |= workers[i].bad;
+    if (a->finite) *a->finite = !bad;
 done:
     osh_free(cx, sinks);
     osh_free(cx, room);

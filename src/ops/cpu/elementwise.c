@@ -6,6 +6,7 @@
 #include "math/vec.h"
 #include "ops/kernel.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 /* PIECE: elements that are computed together, which fit in the L1 cache; PIECES: number of groups
@@ -16,9 +17,9 @@ typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
     /* Computes x = op(x, y) in place for n elements, a multiple of 8. */
     void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j);
-    /* Like `piece`, but for BF16 tensors, with AVX-512 and without conversion to f32. NULL: the op
-     * has no such function. */
-    void (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
+    /* Like `piece`, but for BF16 tensors, with AVX-512 and without conversion to f32. Returns true
+     * if all results are finite. NULL: the op has no such function. */
+    bool (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                   const elementwise_job *j);
     const osh_tensor *x, *y; // y is NULL if the op has one input
     osh_tensor *out;
@@ -26,6 +27,7 @@ struct elementwise_job {
     osh_act_kind act;
     float by, limit, plus;
     bool square;
+    _Atomic bool bad; // true if `whole` has found a result that is not finite
 };
 
 static void add_piece(float *x, float *y, int64_t n, const elementwise_job *j)
@@ -39,17 +41,17 @@ static void glu_piece(float *x, float *y, int64_t n, const elementwise_job *j)
     osh_span_glu(x, y, n, j->act, j->x->dtype);
 }
 
-static void add_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
+static bool add_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                       const elementwise_job *j)
 {
     (void)j;
-    osh_span512_add_bf16(to, x, y, n);
+    return osh_span512_add_bf16(to, x, y, n);
 }
 
-static void glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
+static bool glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                       const elementwise_job *j)
 {
-    osh_span512_glu_bf16(to, x, y, n, j->act);
+    return osh_span512_glu_bf16(to, x, y, n, j->act);
 }
 
 /* x = g sigmoid(a g) (u + p), computed as silu(a g) (u + p) / a. g and u are x and y, clamped to
@@ -101,16 +103,18 @@ static void elementwise_piece(const elementwise_job *j, int64_t first, int64_t n
 
 static osh_status elementwise_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
-    const elementwise_job *j = user;
+    elementwise_job *j = user;
     int64_t first = chunk * PIECE * PIECES, end = osh_min64(j->n, first + PIECE * PIECES);
 
     (void)cx, (void)worker;
-    if (j->whole)
-        j->whole(osh_elem(j->out, first), osh_elem(j->x, first), osh_elem(j->y, first), end - first,
-                 j);
-    else
-        for (; first < end; first += PIECE)
-            elementwise_piece(j, first, osh_min64(PIECE, end - first));
+    if (j->whole) {
+        if (!j->whole(osh_elem(j->out, first), osh_elem(j->x, first), osh_elem(j->y, first),
+                      end - first, j))
+            atomic_store(&j->bad, true);
+        return OSH_OK;
+    }
+    for (; first < end; first += PIECE)
+        elementwise_piece(j, first, osh_min64(PIECE, end - first));
     return OSH_OK;
 }
 
@@ -121,7 +125,9 @@ static osh_status elementwise_run(osh_ctx *cx, elementwise_job *j, const osh_op_
     bool bf16 = osh_span512_takes(j->x->dtype) && j->out->dtype == OSH_BF16 && j->y &&
                 j->y->dtype == OSH_BF16;
     if (!bf16 || j->act == OSH_ACT_GELU) j->whole = NULL;
-    return osh_parallel_for(cx, osh_div_up(j->n, PIECE * PIECES), elementwise_chunk, j);
+    osh_status rc = osh_parallel_for(cx, osh_div_up(j->n, PIECE * PIECES), elementwise_chunk, j);
+    if (j->whole && a->finite) *a->finite = !j->bad;
+    return rc;
 }
 
 static osh_act_kind act_kind(const char *act)

@@ -50,11 +50,15 @@ static osh_status factor_flip_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     int64_t n = f->n;
 
     (void)cx, (void)worker;
-    for (int64_t i = chunk * ROWS; i < osh_min64(n, (chunk + 1) * ROWS); i++)
-        for (int64_t j = 0; j <= i && i + j < n - 1; j++) {
-            float *p = factor_elem(f, i, j), *q = factor_elem(f, n - 1 - j, n - 1 - i), t = *p;
-            *p = *q;
-            *q = t;
+    // swaps blocks of ROWS x ROWS elements, because each row of a block of q is in few cache lines
+    for (int64_t first = 0; first < n; first += ROWS)
+        for (int64_t i = chunk * ROWS; i < osh_min64(n, (chunk + 1) * ROWS); i++) {
+            int64_t end = osh_min64(first + ROWS, osh_min64(i + 1, n - 1 - i));
+            for (int64_t j = first; j < end; j++) {
+                float *p = factor_elem(f, i, j), *q = factor_elem(f, n - 1 - j, n - 1 - i), t = *p;
+                *p = *q;
+                *q = t;
+            }
         }
     return OSH_OK;
 }

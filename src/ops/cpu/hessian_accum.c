@@ -210,7 +210,7 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
     int64_t floats = osh_panel_floats(n_tokens, in_width[0]);
     if (osh_tile_used()) floats = 2 * hessian_packed_floats(n_tokens, in_width[0]);
     size_t bytes = (size_t)floats * sizeof(float) + (size_t)n_tokens * sizeof(osh_tile);
-    size_t pairs = osh_pairs_hessian_scratch(in_width[0], n_tokens);
+    size_t pairs = osh_pairs_hessian_scratch(in_width[0], n_tokens, false);
     return osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > bytes ? pairs : bytes;
 }
 
@@ -274,6 +274,6 @@ size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_
     (void)attr, (void)out_width, (void)n_threads;
     size_t bytes = (size_t)(2 * osh_panel_floats(n_tokens, in_width[0])) * sizeof(float) +
                    (size_t)n_tokens * sizeof(osh_tile);
-    size_t pairs = osh_pairs_hessian_scratch(in_width[0], n_tokens);
+    size_t pairs = osh_pairs_hessian_scratch(in_width[0], n_tokens, true);
     return osh_isa_used() >= OSH_ISA_AVX512_BF16 && pairs > bytes ? pairs : bytes;
 }

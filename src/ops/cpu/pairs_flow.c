@@ -1,6 +1,6 @@
-/* pairs_flow.c - multiplies BF16 values (math/pairs.h) and rounds the matrix products, one block
- * after the other. With AMX the vector instructions round one block while the AMX instructions
- * multiply for the next block. */
+/* pairs_flow.c - multiplies BF16 values (math/pairs.h) and rounds or adds the matrix products, one
+ * block after the other. With AMX the vector instructions finish one block while the AMX
+ * instructions multiply for the next block. */
 #include "ops/cpu/pairs_flow.h"
 
 #include "base/isa.h"
@@ -13,15 +13,27 @@
 
 enum { ROW = OSH_FLOW_COLS, STEP = OSH_PAIRS_STEP, TILE = OSH_PAIRS_SIDE };
 
-static bool flow_is_gated(const osh_flow_block *b) { return b->up.n > 0; }
+/* How a flow finishes the products of a block. */
+typedef enum { FLOW_ROUND, FLOW_GATE, FLOW_SUM } finish;
+
+static finish flow_finish_of(const osh_flow_block *b)
+{
+    return b->added ? FLOW_SUM : b->up.n > 0 ? FLOW_GATE : FLOW_ROUND;
+}
 
 /* ---- one block after the other, for instruction sets without AMX ---- */
 
 static void flow_finish_plain(osh_flow *f, const osh_flow_block *b)
 {
     uint16_t part[2][OSH_PAIRS_BAND * ROW];
-    if (!flow_is_gated(b)) {
-        osh_pairs_narrow(&(osh_pairs_y){b->y, b->ld, b->n, b->bias[0]}, f->sums[0][0], ROW, b->m);
+    if (flow_finish_of(b) == FLOW_SUM) {
+        osh_pairs_add_rows((osh_pairs_sums){b->added, b->ld}, (osh_pairs_sums){f->sums[0][0], ROW},
+                           b->m, b->n, b->more);
+        return;
+    }
+    if (flow_finish_of(b) == FLOW_ROUND) {
+        osh_pairs_y y = {b->y, b->ld, b->n, b->bias[0]};
+        f->bad |= !osh_pairs_narrow(&y, f->sums[0][0], ROW, b->m);
         return;
     }
     if (b->m < OSH_PAIRS_BAND || b->n < ROW) memset(part, 0, sizeof part);
@@ -36,7 +48,7 @@ static void flow_finish_plain(osh_flow *f, const osh_flow_block *b)
 static void flow_add_plain(osh_flow *f, const osh_flow_block *b)
 {
     osh_pairs_product(f->sums[0][0], ROW, b->a, b->m, b->b);
-    if (flow_is_gated(b)) osh_pairs_product(f->sums[0][1], ROW, b->a, b->m, b->up);
+    if (b->up.n > 0) osh_pairs_product(f->sums[0][1], ROW, b->a, b->m, b->up);
     flow_finish_plain(f, b);
 }
 
@@ -45,9 +57,9 @@ static void flow_add_plain(osh_flow *f, const osh_flow_block *b)
 #define TILES __attribute__((TILE_SETS))
 #define TILES_FN static inline __attribute__((always_inline, TILE_SETS))
 
-/* ---- with AMX: rounding the rows of the previous block ---- */
+/* ---- with AMX: finishing the rows of the previous block ---- */
 
-/* The previous block, whose sums are complete and whose rows are being rounded. */
+/* The previous block, whose sums are complete and whose rows are being finished. */
 typedef struct rest {
     const osh_flow_block *b;
     const float *sums, *up;
@@ -83,57 +95,64 @@ WIDE_FN __m512 rest_with_bias(const rest *t, const float *sums, int k, int h)
     return t->b->bias[k] ? _mm512_add_ps(x, t->bias[k][h]) : x;
 }
 
-WIDE_FN void flow_put_half(rest *t, __m512 rounded, int h, bool gated)
+/* Rounds a row of y to BF16 and stores it. Two stores of 32 bytes are faster than one of 64. */
+WIDE_FN void rest_put_row(rest *t, const __m512 x[2])
 {
-    __m512i u = _mm512_srli_epi32(_mm512_castps_si512(rounded), 16),
-            exponent = _mm512_set1_epi32(0x7f80);
-    if (gated)
+    for (int h = 0; h < 2; h++) {
+        __m512i u = _mm512_srli_epi32(_mm512_castps_si512(nearest_bf16(x[h])), 16),
+                exponent = _mm512_set1_epi32(0x7f80);
         t->bad |= _mm512_mask_cmpeq_epi32_mask(t->in[h], _mm512_and_si512(u, exponent), exponent);
-    _mm256_mask_storeu_epi16(t->b->y + t->row * t->b->ld + h * LANES, t->in[h],
-                             _mm512_cvtepi32_epi16(u));
-}
-
-/* Rounds to BF16 like osh_bf16_of_f32; a NaN becomes a quiet NaN. */
-WIDE_FN __m512 flow_round_sum(__m512 x)
-{
-    __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    __m512i quiet = _mm512_or_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x400000));
-    return _mm512_mask_mov_ps(nearest_bf16(x), nan, _mm512_castsi512_ps(quiet));
-}
-
-WIDE_FN void rest_finish_row(rest *t, bool gated)
-{
-    __m512 x[SIDE], up[2];
-    for (int h = 0; h < 2; h++) x[h] = rest_with_bias(t, t->sums, 0, h);
-    // A NaN sets t->bad, and the caller then discards the result. So the bits of the NaN do not
-    // matter.
-    if (gated) {
-        for (int h = 0; h < 2; h++) up[h] = round_bf16(rest_with_bias(t, t->up, 1, h));
-        for (int h = 0; h < 2; h++) x[h] = round_bf16(x[h]);
-        act_of(x, t->b->act, 2);
-        for (int h = 0; h < 2; h++) x[h] = round_bf16(_mm512_mul_ps(x[h], up[h]));
-    } else {
-        for (int h = 0; h < 2; h++) x[h] = flow_round_sum(x[h]);
+        _mm256_mask_storeu_epi16(t->b->y + t->row * t->b->ld + h * LANES, t->in[h],
+                                 _mm512_cvtepi32_epi16(u));
     }
-    for (int h = 0; h < 2; h++) flow_put_half(t, x[h], h, gated);
+}
+
+WIDE_FN void rest_add_row(rest *t)
+{
+    const osh_flow_block *b = t->b;
+    float *to = b->added + t->row * b->ld;
+    for (int h = 0; h < 2; h++) {
+        __mmask16 in = b->more ? flow_mask(b->n + t->row * b->more - h * LANES) : t->in[h];
+        __m512 x = _mm512_load_ps(t->sums + t->row * ROW + h * LANES);
+        x = _mm512_add_ps(_mm512_maskz_loadu_ps(in, to + h * LANES), x);
+        _mm512_mask_storeu_ps(to + h * LANES, in, x);
+    }
     t->row++;
 }
 
-/* ---- with AMX: matrix products; rows of the previous block are rounded between the steps ---- */
+WIDE_FN void rest_finish_row(rest *t, finish how)
+{
+    __m512 x[SIDE], up[2];
+    if (how == FLOW_SUM) {
+        rest_add_row(t);
+        return;
+    }
+    for (int h = 0; h < 2; h++) x[h] = rest_with_bias(t, t->sums, 0, h);
+    if (how == FLOW_GATE) {
+        for (int h = 0; h < 2; h++) up[h] = nearest_bf16(rest_with_bias(t, t->up, 1, h));
+        for (int h = 0; h < 2; h++) x[h] = nearest_bf16(x[h]);
+        act_of(x, t->b->act, 2);
+        for (int h = 0; h < 2; h++) x[h] = _mm512_mul_ps(x[h], up[h]);
+    }
+    rest_put_row(t, x);
+    t->row++;
+}
+
+/* ---- with AMX: matrix products; rows of the previous block are finished between the steps ---- */
 
 typedef struct tiles {
     float *c; // sums, [32, 32]; view
     const osh_pairs_a *a;
     const osh_pairs_b *b;
-    /* After each step, this number of rows of the previous block is rounded, so that all rows are
-     * rounded after the last step. */
+    /* After each step, this number of rows of the previous block is finished, so that all rows are
+     * finished after the last step. */
     int64_t each;
 } tiles;
 
-/* Computes c = a b in steps of 32 elements of k, and rounds rows of the previous block after each
+/* Computes c = a b in steps of 32 elements of k, and finishes rows of the previous block after each
  * step. Loads of b bypass the first-level cache, so that `a` remains in that cache for the next
  * panels of b. */
-TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both_panels, bool gated)
+TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both_panels, finish how)
 {
     const uint16_t *a = j->a->p;
     const uint32_t *b = j->b->panels;
@@ -152,7 +171,7 @@ TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both
         if (both_blocks) _tile_loadd(5, a + j->a->block, lda);
         if (both_blocks) _tile_dpbf16ps(2, 5, 6);
         if (both_blocks && both_panels) _tile_dpbf16ps(3, 5, 7);
-        for (int64_t r = 0; r < j->each && t->row < t->m; r++) rest_finish_row(t, gated);
+        for (int64_t r = 0; r < j->each && t->row < t->m; r++) rest_finish_row(t, how);
     }
     _tile_stored(0, j->c, ROW * 4);
     _tile_stored(1, j->c + TILE, ROW * 4);
@@ -160,42 +179,59 @@ TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both
     _tile_stored(3, j->c + TILE * ROW + TILE, ROW * 4);
 }
 
-TILES_FN void flow_add_tiles(osh_flow *f, const osh_flow_block *b, bool gated)
+/* The matrix that a block is added to is larger than the caches, so its rows are prefetched before
+ * they are needed, during the products of the next block. */
+static void flow_prefetch(const osh_flow_block *b)
 {
-    int64_t steps = (gated ? 2 : 1) * (osh_pairs_pad(b->b.k) / STEP);
+    for (int64_t r = 0; r < b->m; r++)
+        for (int64_t c = 0; c < ROW; c += TILE) __builtin_prefetch(b->added + r * b->ld + c, 1);
+}
+
+TILES_FN void flow_add_tiles(osh_flow *f, const osh_flow_block *b, finish how)
+{
+    int products = how == FLOW_GATE ? 2 : 1;
+    int64_t steps = products * (osh_pairs_pad(b->b.k) / STEP);
     const osh_pairs_b *by[2] = {&b->b, &b->up};
     bool both_blocks = b->m > TILE, both_panels = b->b.n > 1;
     rest t;
     rest_begin(&t, f);
-    for (int k = 0; k < (gated ? 2 : 1); k++) {
+    if (how == FLOW_SUM) flow_prefetch(b);
+    for (int k = 0; k < products; k++) {
         tiles j = {f->sums[f->turn][k], &b->a, by[k], osh_div_up(OSH_PAIRS_BAND, steps)};
-        if (both_blocks && both_panels) flow_multiply(&j, &t, true, true, gated);
-        else flow_multiply(&j, &t, both_blocks, both_panels, gated);
+        if (both_blocks && both_panels) flow_multiply(&j, &t, true, true, how);
+        else flow_multiply(&j, &t, both_blocks, both_panels, how);
     }
     f->bad |= t.bad != 0;
 }
 
-TILES static void flow_add_products(osh_flow *f, const osh_flow_block *b)
+TILES static void flow_add_rounded(osh_flow *f, const osh_flow_block *b)
 {
-    flow_add_tiles(f, b, false);
+    flow_add_tiles(f, b, FLOW_ROUND);
 }
 TILES static void flow_add_gated(osh_flow *f, const osh_flow_block *b)
 {
-    flow_add_tiles(f, b, true);
+    flow_add_tiles(f, b, FLOW_GATE);
+}
+TILES static void flow_add_sums(osh_flow *f, const osh_flow_block *b)
+{
+    flow_add_tiles(f, b, FLOW_SUM);
 }
 
 WIDE static void flow_end_tiles(osh_flow *f)
 {
     rest t;
+    finish how = flow_finish_of(&f->before);
     rest_begin(&t, f);
     while (t.row < t.m)
-        if (flow_is_gated(t.b)) rest_finish_row(&t, true);
-        else rest_finish_row(&t, false);
+        if (how == FLOW_GATE) rest_finish_row(&t, FLOW_GATE);
+        else if (how == FLOW_SUM) rest_finish_row(&t, FLOW_SUM);
+        else rest_finish_row(&t, FLOW_ROUND);
     f->bad |= t.bad != 0;
 }
 #else
-#define flow_add_products flow_add_plain
+#define flow_add_rounded flow_add_plain
 #define flow_add_gated flow_add_plain
+#define flow_add_sums flow_add_plain
 #define flow_end_tiles(f) (void)(f)
 #endif
 
@@ -205,8 +241,11 @@ void osh_flow_add(osh_flow *f, const osh_flow_block *b)
         flow_add_plain(f, b);
         return;
     }
-    if (flow_is_gated(b)) flow_add_gated(f, b);
-    else flow_add_products(f, b);
+    switch (flow_finish_of(b)) {
+    case FLOW_GATE: flow_add_gated(f, b); break;
+    case FLOW_SUM: flow_add_sums(f, b); break;
+    case FLOW_ROUND: flow_add_rounded(f, b); break;
+    }
     f->before = *b, f->has_before = true, f->turn = !f->turn;
 }
 

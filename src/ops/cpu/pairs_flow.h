@@ -1,6 +1,7 @@
-/* pairs_flow.h - multiplies with math/pairs.h and rounds the matrix products to BF16, one block
- * after the other (a flow). With AMX, the vector instructions finish one block (bias, activation,
- * rounding) while the AMX instructions multiply for the next block.
+/* pairs_flow.h - multiplies with math/pairs.h, and rounds the matrix products to BF16 or adds them
+ * to a matrix, one block after the other (a flow). With AMX, the vector instructions finish one
+ * block (bias, activation, rounding, addition) while the AMX instructions multiply for the next
+ * block.
  *
  *   osh_flow_add block 0   multiplies for block 0
  *   osh_flow_add block 1   multiplies for block 1, finishes rows of block 0 in between
@@ -21,6 +22,10 @@ typedef struct osh_flow_block { // a block of y; all pointers are views
     int64_t ld, n;
     const float *bias[2];  // biases [n] of a b (index 0) and of a up (index 1); NULL: no bias
     osh_act_kind act;      // any activation except OSH_ACT_GELU
+    /* If it is not NULL, there is no y, and a b is added to this matrix [m, n], F32. Its rows begin
+     * `ld` elements apart. Row i has n + i * more columns. */
+    float *added;
+    int64_t more;
 } osh_flow_block;
 
 typedef struct osh_flow {
@@ -30,7 +35,7 @@ typedef struct osh_flow {
     osh_flow_block before;
     /* has_before: true if block `before` is multiplied but not finished (bias, activation,
      * rounding).
-     * bad: true if an element of act(a b) (a up) is not finite. */
+     * bad: true if an element of an output y is not finite. */
     bool has_before, bad;
     int turn;
 } osh_flow;
@@ -41,8 +46,9 @@ static inline void osh_flow_begin(osh_flow *f)
     f->has_before = f->bad = false, f->turn = 0;
     osh_pairs_begin();
 }
-/* Multiplies for one block. The next call of osh_flow_add or osh_flow_end completes the output y of
- * the block, so y and the biases must remain valid until that call returns. */
+/* Multiplies for one block. All blocks of a flow have the same kind of output: y = a b,
+ * y = act(a b) (a up), or `added`. The next call of osh_flow_add or osh_flow_end completes the
+ * output of the block, so the output and the biases must remain valid until that call returns. */
 void osh_flow_add(osh_flow *f, const osh_flow_block *block);
 /* Finishes the last block and ends the flow on the calling thread. */
 void osh_flow_end(osh_flow *f);

@@ -7,6 +7,8 @@
 #include "ops/cpu/pairs_flow.h"
 #include "ops/kernel.h"
 
+#include <stdatomic.h>
+
 enum {
     /* Columns of y that are computed together; W packed for COLS columns and DEPTH in_features fits
      * in the L2 cache. */
@@ -43,6 +45,7 @@ typedef struct job {
      * n_parts: number of such chunks per block of columns. */
     int64_t N, I, O, depth, n_parts, rows;
     worker *workers;
+    _Atomic bool bad;  // true if a value of y is not finite; not set if x has few rows (FEW)
 } job;
 
 /* Operands of one matrix product: a band of x (at most BAND rows) and two panels of W. */
@@ -80,7 +83,7 @@ static void few_finish(const job *j, float *y, int64_t row, int64_t col, int64_t
 
 /* Adds the product over in_features [k0, k0 + k) to the sums of t->m rows and two panels of
  * columns. After the last range of in_features, rounds the sums and stores them in y. */
-static void linear_add_part(const job *j, const worker *me, osh_pairs_a a, const band *t)
+static void linear_add_part(job *j, const worker *me, osh_pairs_a a, const band *t)
 {
     int64_t n = osh_min64(PAIR, me->n_cols - t->col), each = osh_pairs_panel(t->k);
     osh_pairs_b b = {me->packed + t->col / SIDE * each, osh_div_up(n, SIDE), t->k, each, true};
@@ -92,12 +95,12 @@ static void linear_add_part(const job *j, const worker *me, osh_pairs_a a, const
     if (t->k0 + t->k < j->I) return;
     osh_pairs_y y = {osh_elem(j->y, t->row * j->O + me->first + t->col), j->O, n,
                      j->bias ? j->bias + me->first + t->col : NULL};
-    osh_pairs_narrow(&y, sums, COLS, t->m);
+    if (!osh_pairs_narrow(&y, sums, COLS, t->m)) atomic_store(&j->bad, true);
 }
 
 /* Adds the products over one range of in_features, from k0 on, to the sums of rows [first, first +
  * m) and all packed columns. */
-static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64_t k0)
+static void part_bands(job *j, worker *me, int64_t first, int64_t m, int64_t k0)
 {
     band t = {.k0 = k0, .k = osh_min64(j->depth, j->I - k0)};
     osh_pairs_begin();
@@ -111,7 +114,7 @@ static void part_bands(const job *j, worker *me, int64_t first, int64_t m, int64
 
 /* Computes rows [first, first + m) of y for all packed columns, if all in_features are summed at
  * once (I <= DEPTH). */
-static void whole_bands(const job *j, worker *me, int64_t first, int64_t m)
+static void whole_bands(job *j, worker *me, int64_t first, int64_t m)
 {
     int64_t each = osh_pairs_panel(j->I);
     osh_flow_block t = {.ld = j->O};
@@ -129,11 +132,12 @@ static void whole_bands(const job *j, worker *me, int64_t first, int64_t m)
         }
     }
     osh_flow_end(&f);
+    if (f.bad) atomic_store(&j->bad, true);
 }
 
 static osh_status many_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
-    const job *j = user;
+    job *j = user;
     worker *me = &j->workers[self];
     int64_t col = chunk / j->n_parts * COLS, first = chunk % j->n_parts * j->rows,
             m = osh_min64(j->rows, j->N - first);
@@ -249,6 +253,7 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (few) OSH_TRY(osh_parallel_for(cx, linear_panels(j.N), tokens_pack_chunk, &j));
     if (few) OSH_TRY(osh_parallel_for(cx, osh_div_up(j.O, BAND), few_chunk, &j));
     else OSH_TRY(osh_parallel_for(cx, osh_div_up(j.O, COLS) * j.n_parts, many_chunk, &j));
+    if (a->finite) *a->finite = !few && !j.bad;
 done:
     osh_free(cx, bias);
     osh_free(cx, workers);

@@ -2,9 +2,11 @@
  * set. The sum of squares is eight partial sums in f32. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
+#include "math/span512.h"
 #include "math/vec.h"
 #include "ops/kernel.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum { SLICES = 64 }; // slices per chunk of parallel work
@@ -17,7 +19,21 @@ typedef struct rms_norm_job {
     int64_t n_slices, D, padded;
     float eps;
     osh_dtype rounded; // dtype to which the normalized value is rounded
+    _Atomic bool bad;  // true if rms_norm_bf16_chunk has found a value that is not finite
 } rms_norm_job;
+
+static osh_status rms_norm_bf16_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    rms_norm_job *j = user;
+    int64_t s = chunk * SLICES, at = s * j->D;
+    osh_norm512 t = {j->w, j->D, j->eps};
+
+    (void)cx, (void)worker;
+    if (!osh_span512_rms_norm_bf16(osh_elem(j->y, at), osh_elem(j->x, at),
+                                   osh_min64(j->n_slices - s, SLICES), &t))
+        atomic_store(&j->bad, true);
+    return OSH_OK;
+}
 
 static osh_status rms_norm_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
@@ -51,7 +67,10 @@ osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
     rms_norm_job j = {.x = a->in[0], .y = a->out[0], .w = w, .rows = rows, .D = D, .padded = padded,
                       .n_slices = osh_rows(a->in[0]) * (width / D), .eps = (float)at->eps,
                       .rounded = at->late ? OSH_F32 : a->out[0]->dtype};
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_slices, SLICES), rms_norm_chunk, &j));
+    bool bf16 = osh_span512_takes(j.x->dtype) && j.y->dtype == OSH_BF16 && !at->late;
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_slices, SLICES),
+                             bf16 ? rms_norm_bf16_chunk : rms_norm_chunk, &j));
+    if (bf16 && a->finite) *a->finite = !j.bad;
 done:
     osh_free(cx, rows);
     osh_free(cx, w);

@@ -3,8 +3,12 @@
 #include "ops/rope.h"
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
+#include "math/span512.h"
 #include "math/vec.h"
 #include "ops/kernel.h"
+
+#include <stdatomic.h>
+#include <string.h>
 
 enum { ROWS = 32 }; // tokens per chunk of parallel work
 
@@ -14,11 +18,14 @@ typedef struct rope_job {
     osh_tensor *y;
     const osh_tile *tiles;
     const float *inv_freq; // inverse frequencies, [half]; view
-    /* Cosines and sines for positions `from`, `from` + 1, ..., [n_pos, half]. */
+    /* Cosines and sines for positions `from`, `from` + 1, ..., [n_pos, half], rounded to
+     * `dtype`. */
     float *cos, *sin;      // views
+    osh_dtype dtype;       // dtype to which products are rounded
     int64_t from, n_pos, half;
     float *rows;           // scratch, [threads, width]; view
     float way;             // factor of the angles: 1, or -1 for gradients
+    _Atomic bool unknown;  // false if all values of y are known to be finite
 } rope_job;
 
 static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -35,10 +42,10 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
             /* The product is rounded to f32, as in transformers. */
             angle[i] = j->inv_freq[i] * (float)(j->from + pos - j->at->back);
         osh_span_sincos(s, c, angle, padded);
-        for (int64_t i = 0; i < half; i++) {
-            j->cos[pos * half + i] = c[i] * scaling;
-            j->sin[pos * half + i] = s[i] * scaling * j->way;
-        }
+        for (int64_t i = 0; i < padded; i++) c[i] *= scaling, s[i] = s[i] * scaling * j->way;
+        osh_span_round(c, padded, j->dtype), osh_span_round(s, padded, j->dtype);
+        memcpy(j->cos + pos * half, c, (size_t)half * sizeof *c);
+        memcpy(j->sin + pos * half, s, (size_t)half * sizeof *s);
     }
     return OSH_OK;
 }
@@ -60,29 +67,41 @@ static void rope_turn_head(float *head, const float *c, const float *s, const os
     for (int64_t i = 0; i < half; i++) head[2 * i] = lo[i], head[2 * i + 1] = hi[i];
 }
 
+/* Rotates one row in f32. */
+static void rope_turn_f32(const rope_job *j, float *row, int64_t at, const osh_turn512 *t,
+                          float factor)
+{
+    int64_t width = osh_width(j->x);
+    osh_dtype dt = j->x->dtype;
+
+    osh_to_f32(row, osh_elem(j->x, at), dt, width);
+    for (int64_t h = 0; h < width; h += t->head_dim)
+        rope_turn_head(row + h, t->c, t->s, j->at, j->dtype);
+    for (int64_t i = 0; factor != 1 && i < width; i++) row[i] = osh_round_to(row[i], dt) * factor;
+    osh_from_f32(osh_elem(j->y, at), dt, row, width);
+}
+
 static osh_status rope_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
-    const rope_job *j = user;
+    rope_job *j = user;
     const osh_tile *t = &j->tiles[chunk];
-    int64_t width = osh_width(j->x), half = j->half;
-    float *row = j->rows + worker * width;
-    float c[OSH_ROPE_MAX_FREQS], s[OSH_ROPE_MAX_FREQS];
-    osh_dtype dt = j->x->dtype, at = j->at->f32 ? OSH_F32 : dt;
+    int64_t width = osh_width(j->x);
+    bool bf16 = osh_span512_takes(j->dtype) && !j->at->interleaved, known = true;
 
     (void)cx;
     for (int64_t r = 0; r < t->n; r++) {
-        float factor = osh_round_to(osh_rope_position_factor(j->at, t->pos + r), dt);
-        int64_t at_table = (t->pos + r - j->from) * half;
-        const float *from_c = j->cos + at_table, *from_s = j->sin + at_table;
-        for (int64_t i = 0; i < half; i++)
-            c[i] = osh_round_to(from_c[i], at), s[i] = osh_round_to(from_s[i], at);
-        osh_to_f32(row, osh_elem(j->x, (t->row + r) * width), dt, width);
-        for (int64_t h = 0; h < width; h += j->at->head_dim)
-            rope_turn_head(row + h, c, s, j->at, at);
-        for (int64_t i = 0; factor != 1 && i < width; i++)
-            row[i] = osh_round_to(row[i], dt) * factor;
-        osh_from_f32(osh_elem(j->y, (t->row + r) * width), dt, row, width);
+        float factor = osh_round_to(osh_rope_position_factor(j->at, t->pos + r), j->x->dtype);
+        int64_t at_table = (t->pos + r - j->from) * j->half, at = (t->row + r) * width;
+        osh_turn512 turn = {j->cos + at_table, j->sin + at_table, j->half, j->at->head_dim};
+        if (bf16 && factor == 1) {
+            known &=
+                osh_span512_rotate_bf16(osh_elem(j->y, at), osh_elem(j->x, at), width, &turn);
+            continue;
+        }
+        rope_turn_f32(j, j->rows + worker * width, at, &turn, factor);
+        known = false;
     }
+    if (!known) atomic_store(&j->unknown, true);
     return OSH_OK;
 }
 
@@ -116,6 +135,7 @@ static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), half = at->rotary_dim / 2;
     int64_t n_tiles = 0, end = 0, longest = 0, from = a->past ? a->past->n : 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
+    bool unknown = false;              // false if all values of out[0] are known to be finite
     osh_tile *tiles = NULL;            // own
     // table: cosines and sines, [2, tokens of the longest sample, half]; rows: scratch [threads,
     // width]; both own
@@ -130,13 +150,16 @@ static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
     for (int64_t first = 0; first < n_tiles; first = end) {
         rope_job j = {.at = at, .x = a->in[0], .y = a->out[0], .tiles = tiles + first,
                       .inv_freq = inv_freq, .cos = table, .sin = table + longest * half,
-                      .from = from, .half = half, .rows = rows, .way = way};
+                      .from = from, .half = half, .rows = rows, .way = way,
+                      .dtype = at->f32 ? OSH_F32 : a->in[0]->dtype};
         end = rope_same_freqs(at, tiles, n_tiles, first, &j.n_pos);
         j.n_pos -= from;
         osh_rope_freqs(inv_freq, at, tiles[first].len);
         OSH_TRY(osh_parallel_for(cx, osh_div_up(j.n_pos, ROWS), rope_table_chunk, &j));
         OSH_TRY(osh_parallel_for(cx, end - first, rope_turn_chunk, &j));
+        unknown |= j.unknown;
     }
+    if (a->finite) *a->finite = !unknown;
 done:
     osh_free(cx, rows);
     osh_free(cx, table);
