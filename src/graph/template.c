@@ -255,7 +255,9 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
 
 const cJSON *osh_scope_member(const osh_scope *s, const char *name)
 {
-    return osh_hf_config_member(s->config, name);
+    const cJSON *sets = cJSON_GetObjectItemCaseSensitive(s->tpl->wrap, "sets"),
+                *set = cJSON_GetObjectItemCaseSensitive(sets, name);
+    return set ? set : osh_hf_config_member(s->config, name);
 }
 
 /* Returns the default of a key that config.json lacks; NULL: the key has none. If another template
