@@ -38,12 +38,11 @@ WHY = {
     "Qwen4ExpForCausalLM": GRAMS, "Qwen4ExpForConditionalGeneration": GRAMS, "MiniMaxM3VLForCausalLM": BLOCKS, "MiniMaxM3SparseForConditionalGeneration": BLOCKS,
     "Glm5NextForConditionalGeneration": STREAMS, "Phi4MMForCausalLM": "the released files have LoRA weights beside each Linear",
     "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
-    "PersimmonForCausalLM": "no LayerNorm of each head", "FuyuForCausalLM": "no LayerNorm of each head",
-    "HrmTextForCausalLM": LOOPS, "InklingForCausalLM": "no op for relative positions", "InklingForConditionalGeneration": "no op for relative positions", "DeepseekV4ForCausalLM": STREAMS, "HYV4ForCausalLM": STREAMS, "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
+    "HrmTextForCausalLM": LOOPS, "InklingForCausalLM": "no op for relative positions", "InklingForConditionalGeneration": "no op for relative positions", "DeepseekV4ForCausalLM": STREAMS, "HYV4ForCausalLM": STREAMS, "Gemma3nForConditionalGeneration": "no op for AltUp",
     "Blip2ForConditionalGeneration": "transformers' class does not run without an image",
-    "PaliGemmaForConditionalGeneration": "no attention in both directions for the prefix", "RwkvForCausalLM": "no op for the recurrence of RWKV",
+    "RwkvForCausalLM": "no op for the recurrence of RWKV",
     "xLSTMForCausalLM": "no op for the recurrence of xLSTM", "RecurrentGemmaForCausalLM": "no op for the recurrence of RecurrentGemma",
-    "MiniMaxForCausalLM": "no op for lightning attention", "DiffLlamaForCausalLM": "no differential attention",
+    "MiniMaxForCausalLM": "no op for lightning attention",
 }
 SCALE = "logits are multiplied by logit_scale, which transformers 5.17 leaves out"
 SCALE_G = "logits are divided by logits_scaling, which transformers 5.17 leaves out"
@@ -52,10 +51,11 @@ STACKED = "experts stay dense"
 SPLIT = "experts stay dense without --target vllm"
 SPARSE = "samples are at most index_topk tokens, for which sparse attention is exact"
 HOST = "calibrated on the CPU only"
+CAUSAL = "a text attends causally, as in vLLM and in transformers' eager attention; final_logit_softcapping (PaliGemma 2) caps logits, which transformers 5.17 leaves out"
 REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCausalLM", "BloomForCausalLM", "MptForCausalLM", "MPTForCausalLM", "MambaForCausalLM",
-                         "FalconMambaForCausalLM"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), SPLIT) | {
+                         "FalconMambaForCausalLM", "DiffLlamaForCausalLM", "Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), SPLIT) | {
     "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,
-    "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
+    "PaliGemmaForConditionalGeneration": CAUSAL, "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
     "Mistral4ForCausalLM": "experts stay dense; samples are at most original_max_position_embeddings tokens", "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
     "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "KimiLinearForCausalLM": HOST, "DbrxForCausalLM": STACKED, "LagunaForCausalLM": "routers with a soft cap are refused",

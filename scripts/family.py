@@ -12,7 +12,8 @@ The steps, each of which ends the proof of a family if it fails:
      attention
   3. the logits are the same bits if config.json lacks each key that has its default, and if it is
      as transformers 4 wrote it (rope_theta, rope_scaling, torch_dtype)
-  4. GPTQ W4 in groups of 32 with data, `verify`, and `eval` of the output
+  4. GPTQ W4 in groups of 32 with data (Linears that 32 does not divide stay dense), `verify`, and
+     `eval` of the output
   5. transformers loads the output, misses no tensor, knows each, and has the logits of the rounded
      weights
 
@@ -111,7 +112,7 @@ def prove(a, family, proof):
     if not numpy.array_equal(here, logits_here(a, home / "old", ids, home / "logits")):
         raise Failed("older", "logits differ if config.json is as transformers 4 wrote it")
     recipe(home / "recipe.yaml", True)
-    data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16"]
+    data = ["--dataset", home / "data.jsonl", "--max-seq-length", "128", "--num-calibration-samples", "16", "--indivisible", "dense"]
     run("gptq", a.binary, "--model", source, "--recipe", home / "recipe.yaml", *data, "--output", out, "--progress", "none", *extra)
     proof["linears"] = len(set(re.findall(r'"[^"]*weight_packed"', (out / "oneshot-manifest.json").read_text())))
     run("verify", a.binary, "verify", out, "--model", source)

@@ -204,6 +204,14 @@ FAMILIES = {
     "qwen3_omni_moe_thinker": dict(text_config=dict(TINY, **MOE, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])),
                                    audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16), vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
     "janus": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
+    "persimmon": PLAIN, "persimmon_plain": dict(PLAIN, model_type="persimmon", qk_layernorm=False),
+    "fuyu": dict(text_config=dict(PLAIN, model_type="persimmon"), hidden_size=64, patch_size=4, pad_token_id=0),
+    # with smaller heads the logits of transformers in F32 and F64 differ by more than 5e-6
+    "diffllama": dict(TINY, lambda_std_dev=0.3) | dict(head_dim=32),
+    "paligemma": dict(text_config=dict(TINY, model_type="gemma"), vision_config=dict(TOWER, model_type="siglip_vision_model"), projection_dim=64),
+    "paligemma2": dict(model_type="paligemma", text_config=dict(TINY, model_type="gemma2", sliding_window=8, final_logit_softcapping=None), vision_config=dict(TOWER, model_type="siglip_vision_model"), projection_dim=64),
+    "gemma3n_text": dict(TINY, **SLIDES, vocab_size_per_layer_input=256, hidden_size_per_layer_input=32, laurel_rank=32, num_kv_shared_layers=2, activation_sparsity_pattern=[0.95, 0.5, 0.0, 0.0],
+                         intermediate_size=[128, 128, 96, 96]) | dict(num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2),
 }
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 AUTO = (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM, transformers.AutoModelForMultimodalLM, transformers.AutoModelForSeq2SeqLM)
