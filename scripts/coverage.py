@@ -38,7 +38,7 @@ WHY = {
     "Qwen4ExpForCausalLM": GRAMS, "Qwen4ExpForConditionalGeneration": GRAMS, "MiniMaxM3VLForCausalLM": BLOCKS, "MiniMaxM3SparseForConditionalGeneration": BLOCKS,
     "Glm5NextForConditionalGeneration": STREAMS, "Phi4MMForCausalLM": "the released files have LoRA weights beside each Linear",
     "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
-    "HrmTextForCausalLM": LOOPS, "InklingForCausalLM": "no op for relative positions", "InklingForConditionalGeneration": "no op for relative positions", "DeepseekV4ForCausalLM": STREAMS, "HYV4ForCausalLM": STREAMS, "Gemma3nForConditionalGeneration": "no op for AltUp",
+    "HrmTextForCausalLM": LOOPS, "InklingForCausalLM": "no op for relative positions", "InklingForConditionalGeneration": "no op for relative positions", "DeepseekV4ForCausalLM": STREAMS, "HYV4ForCausalLM": STREAMS, 
     "Blip2ForConditionalGeneration": "transformers' class does not run without an image",
     "RwkvForCausalLM": "no op for the recurrence of RWKV",
     "xLSTMForCausalLM": "no op for the recurrence of xLSTM", "RecurrentGemmaForCausalLM": "no op for the recurrence of RecurrentGemma",
