@@ -213,6 +213,10 @@ FAMILIES = {
     "paligemma": dict(text_config=dict(TINY, model_type="gemma"), vision_config=dict(TOWER, model_type="siglip_vision_model"), projection_dim=64),
     "paligemma2": dict(model_type="paligemma", text_config=dict(TINY, model_type="gemma2", sliding_window=8, final_logit_softcapping=None), vision_config=dict(TOWER, model_type="siglip_vision_model"), projection_dim=64),
     "gemma3n_text": GEMMA3N,
+    "zamba2": dict(PLAIN, **{k: v for k, v in SSM.items() if k not in ("mamba_n_heads", "mamba_d_head", "mamba_n_groups")}, n_mamba_heads=8, mamba_ngroups=2, num_mem_blocks=2, adapter_rank=32,
+                   layers_block_type=["linear_attention", "hybrid", "hybrid", "hybrid"], use_shared_attention_adapter=True, use_mem_rope=True, use_mamba_kernels=False,
+                   chunk_size=16) | dict(num_key_value_heads=4, num_hidden_layers=4),
+    "zamba2_plain": dict(PLAIN, model_type="zamba2", mamba_d_state=16, layers_block_type=["hybrid", "linear_attention", "hybrid"], use_mamba_kernels=False, adapter_rank=32) | dict(num_hidden_layers=3),
     # needs the packages timm and torchvision
     "gemma3n": dict(text_config=GEMMA3N, vision_config=dict(architecture="mobilenetv3_small_050", hidden_size=64),
                     audio_config=dict(hidden_size=64, conf_num_attention_heads=4, conf_num_hidden_layers=1, input_feat_size=16, sscp_conv_channel_size=[8, 8])),
@@ -241,6 +245,8 @@ def make(family, folder, dtype, seed):
                 p.add_(0.2 * torch.randn(p.shape).to(p.dtype))
             elif name.endswith(("weight", "proj")):
                 p.copy_((torch.randn(p.shape) * p.shape[-1] ** -0.5).to(p.dtype))
+            if config.model_type == "zamba2" and name.endswith(".linear.weight"):
+                p.mul_(0.05)  # else F32 logits of transformers are 2e-5 from F64
     model.save_pretrained(folder, save_original_format=not family.endswith("_stacked"))
     if mtp:
         add_mtp(folder)

@@ -87,6 +87,9 @@ const cJSON *osh_scope_member(const osh_scope *s, const char *name);
 /* Evaluates an expression like osh_scope_num. `depth` is the number of expressions around it. */
 osh_status osh_scope_num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                             int depth);
+/* Evaluates {"count", "is", "before"} and {"find", "is", "number"} (layer_rules.c). */
+osh_status osh_scope_words(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
+                           int depth);
 /* Sets *out to the value of a row of "flags" for the layer of `s` (layer_rules.c). */
 osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                           int depth);
