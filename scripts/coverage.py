@@ -28,8 +28,7 @@ FAMILIES = ROOT / "tests" / "golden" / "families"
 VLLM = FAMILIES / "vllm.json"
 KINDS = ("text", "multimodal")
 # Why an architecture has no template.
-SCAN1 = "no op for the layers of Zamba"
-LATER = "no op for the layers of Zamba 2"
+SCAN1 = "no op for Mamba layers that have several heads"
 STREAMS = "no op for hyper-connections"
 GRAMS = "no ops for n-gram embeddings and gated residuals"
 BLOCKS = "no op for sparse attention by blocks"
@@ -37,7 +36,7 @@ LOOPS = "no layers that run several times"
 WHY = {
     "Qwen4ExpForCausalLM": GRAMS, "Qwen4ExpForConditionalGeneration": GRAMS, "MiniMaxM3VLForCausalLM": BLOCKS, "MiniMaxM3SparseForConditionalGeneration": BLOCKS,
     "Glm5NextForConditionalGeneration": STREAMS, "Phi4MMForCausalLM": "the released files have LoRA weights beside each Linear",
-    "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
+    "ZambaForCausalLM": SCAN1,
     "HrmTextForCausalLM": LOOPS, "InklingForCausalLM": "no op for relative positions", "InklingForConditionalGeneration": "no op for relative positions", "DeepseekV4ForCausalLM": STREAMS, "HYV4ForCausalLM": STREAMS, 
     "Blip2ForConditionalGeneration": "transformers' class does not run without an image",
     "RwkvForCausalLM": "no op for the recurrence of RWKV",
@@ -52,10 +51,11 @@ SPLIT = "experts stay dense without --target vllm"
 SPARSE = "samples are at most index_topk tokens, for which sparse attention is exact"
 HOST = "calibrated on the CPU only"
 CAUSAL = "a text attends causally, as in vLLM and in transformers' eager attention; final_logit_softcapping (PaliGemma 2) caps logits, which transformers 5.17 leaves out"
+SHARED = "shared blocks are calibrated at their first use; adapters stay dense"
 REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCausalLM", "BloomForCausalLM", "MptForCausalLM", "MPTForCausalLM", "MambaForCausalLM",
                          "FalconMambaForCausalLM", "DiffLlamaForCausalLM", "Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), SPLIT) | {
     "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,
-    "PaliGemmaForConditionalGeneration": CAUSAL, "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
+    "PaliGemmaForConditionalGeneration": CAUSAL, "Zamba2ForCausalLM": SHARED, "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
     "Mistral4ForCausalLM": "experts stay dense; samples are at most original_max_position_embeddings tokens", "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
     "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "KimiLinearForCausalLM": HOST, "DbrxForCausalLM": STACKED, "LagunaForCausalLM": "routers with a soft cap are refused",

@@ -42,4 +42,5 @@ const osh_op osh_op_channel_gain = {
     .name = "channel_gain", .n_in = 1, .n_weights = 1, .n_out = 1, .infer = infer,
     .each_token = true, .run = {[OSH_REF] = channel_gain_ref}, .tol = 0,
     .scratch = osh_elementwise_scratch,
+    .traits = OSH_OP_HOST_ONLY,
 };

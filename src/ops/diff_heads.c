@@ -96,4 +96,5 @@ const osh_op osh_op_diff_heads = {
     .name = "diff_heads", .n_in = 2, .n_weights = 4, .n_out = 1, .infer = infer, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_diff_heads_attr),
     .run = {[OSH_REF] = diff_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
+    .traits = OSH_OP_HOST_ONLY,
 };

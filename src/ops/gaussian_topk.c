@@ -104,5 +104,6 @@ const osh_op osh_op_gaussian_topk = {
     .name = "gaussian_topk", .n_in = 1, .n_out = 1, .infer = osh_infer_same, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_gaussian_topk_attr),
     .run = {[OSH_REF] = topk_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
+    .traits = OSH_OP_HOST_ONLY,
     .limits = topk_limits,
 };

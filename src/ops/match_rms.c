@@ -64,4 +64,5 @@ static osh_status match_ref(osh_ctx *cx, const osh_op_args *a)
 const osh_op osh_op_match_rms = {
     .name = "match_rms", .n_in = 2, .n_out = 1, .infer = infer, .each_token = true,
     .run = {[OSH_REF] = match_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
+    .traits = OSH_OP_HOST_ONLY,
 };

@@ -212,21 +212,25 @@ const osh_op osh_op_stream_mix = {
     .name = "stream_mix", .n_in = 2, .n_out = 1, .each_token = true,
     .attrs = stream_mix_attrs, .attr_bytes = sizeof(osh_stream_mix_attr), .infer = stream_mix_infer,
     .run = {[OSH_REF] = stream_mix_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
+    .traits = OSH_OP_HOST_ONLY,
 };
 const osh_op osh_op_stream_correct = {
     .name = "stream_correct", .n_in = 3, .n_out = 1, .each_token = true,
     .attrs = stream_correct_attrs, .attr_bytes = sizeof(osh_stream_correct_attr),
     .infer = stream_correct_infer,
     .run = {[OSH_REF] = stream_correct_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
+    .traits = OSH_OP_HOST_ONLY,
 };
 const osh_op osh_op_stream_add = {
     .name = "stream_add", .n_in = 2, .n_out = 1, .each_token = true,
     .attrs = stream_add_attrs, .attr_bytes = sizeof(osh_stream_add_attr), .infer = stream_add_infer,
     .run = {[OSH_REF] = stream_add_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
+    .traits = OSH_OP_HOST_ONLY,
 };
 const osh_op osh_op_stream_mean = {
     .name = "stream_mean", .n_in = 1, .n_out = 1, .each_token = true,
     .attrs = stream_mean_attrs, .attr_bytes = sizeof(osh_stream_mean_attr),
     .infer = stream_mean_infer,
     .run = {[OSH_REF] = stream_mean_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
+    .traits = OSH_OP_HOST_ONLY,
 };

@@ -40,5 +40,6 @@ static bool tanh_limits(const void *attr, int k)
 const osh_op osh_op_tanh = {
     .name = "tanh", .n_in = 1, .n_out = 1, .infer = osh_infer_same, .each_token = true,
     .run = {[OSH_REF] = tanh_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
+    .traits = OSH_OP_HOST_ONLY,
     .limits = tanh_limits,
 };

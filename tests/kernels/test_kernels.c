@@ -1129,6 +1129,18 @@ static void fill_rope(osh_rope_attr *at, int64_t dim)
         at->inv_freq[i] = (float)pow(10000, -2.0 * (double)i / (double)dim);
 }
 
+/* An op of a model has a kernel for GPUs, or says that it has none: else a plan for a GPU fails. */
+static void test_host_only(void **state)
+{
+    bool built = osh_op_linear.run[OSH_CUDA] != NULL;
+    (void)state;
+    for (size_t i = 0; i < osh_op_count() && built; i++) {
+        const osh_op *op = osh_op_at(i);
+        if (op->infer && !op->run[OSH_CUDA] && !osh_op_is(op, OSH_OP_HOST_ONLY))
+            fail_msg("%s has no kernel for GPUs: want OSH_OP_HOST_ONLY", op->name);
+    }
+}
+
 int main(void)
 {
     int unable = pin_isa();
@@ -1145,6 +1157,7 @@ int main(void)
         cmocka_unit_test(test_bad_token),
         cmocka_unit_test(test_first_nonfinite),
         cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_host_only),
         cmocka_unit_test(test_gpu),
         cmocka_unit_test(test_gpu_spreads),
         cmocka_unit_test(test_gpu_torture),

@@ -41,7 +41,7 @@ def stream(name):  # FNV-1a, 32 bits
 
 def weight(name, shape):
     """Returns a random weight by the rule of tiny.h: norms around 1, biases 0.5, embeddings 1,
-    linears sqrt(3 / in), q and k twice that, the linear behind a shared block 1/20 of that."""
+    linears sqrt(3 / in), q and k twice that, the linear after a shared block 1/20 of that."""
     u = rng_sym(SEED, stream(name), math.prod(shape)).reshape(shape)
     if name.endswith("norm.weight") or (".ln_" in name and name.endswith(".weight")):
         return np.float32(1) + np.float32(0.25) * u

@@ -2,7 +2,7 @@
  * weights from the counter RNG.
  *
  *   u uniform in [-1, 1):  norms 1 + u/4,  biases (x.bias, x_bias) u/2,  embeddings u,
- *                          linears u sqrt(3 / in),  q and k twice that,  and the linear behind a
+ *                          linears u sqrt(3 / in),  q and k twice that,  and the linear after a
  *                          shared block 1/20 of that, so that errors of F32 stay small
  *
  * The stream of a tensor is FNV-1a (32 bits) of its name, so the order of tensors has no effect.
