@@ -32,7 +32,7 @@ SCAN1 = "no op for Mamba layers that have several heads"
 STREAMS = "no op for hyper-connections"
 GRAMS = "no ops for n-gram embeddings and gated residuals"
 BLOCKS = "no op for sparse attention by blocks"
-LOOPS = "no layers that run several times"
+LOOPS = "no template for stacks of layers that run in turns"
 WHY = {
     "Qwen4ExpForCausalLM": GRAMS, "Qwen4ExpForConditionalGeneration": GRAMS, "MiniMaxM3VLForCausalLM": BLOCKS, "MiniMaxM3SparseForConditionalGeneration": BLOCKS,
     "Glm5NextForConditionalGeneration": STREAMS, "Phi4MMForCausalLM": "the released files have LoRA weights beside each Linear",
