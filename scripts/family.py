@@ -46,7 +46,7 @@ TOKENS, LIMIT = 40, 5e-6
 PROOFS = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "families" / "proofs.json"
 READS = "transformers cannot load a packed output, because {} reads the dense weight"
 EXCEPT = dict.fromkeys(("mamba2", "mamba", "falcon_mamba", "gpt_bigcode", "gpt_bigcode_heads"), ("load", READS.format("the model's initializer"))) | {
-    **dict.fromkeys(("zamba2", "zamba2_plain"), ("load", READS.format("tying"))),
+    **dict.fromkeys(("zamba2", "zamba2_plain"), ("load", "transformers loads the output only with re:.*shared_transformer.* in ignore")),
     "falcon": ("load", READS.format("FalconLinear")),
     "longcat_flash_zero": ("gptq", "transformers stores weights of experts that compute nothing, and such files are refused"),
     "gpt2": ("gptq", "calibrated runs are refused, because the model has no Linear"),
