@@ -10,7 +10,7 @@
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
-#include "ops/streams.h"
+#include "ops/altup.h"
 
 #include <math.h>
 #include <string.h>

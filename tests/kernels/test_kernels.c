@@ -7,7 +7,7 @@
 #include "on_gpu.h"
 #include "ops/rope.h"
 #include "ops/scan.h"
-#include "ops/streams.h"
+#include "ops/altup.h"
 
 typedef struct op_case {
     const char *op;
@@ -50,7 +50,7 @@ static const osh_act_attr f_silu = {silu}, f_gelu = {gelu}, f_tanh = {gelu_tanh}
 static const osh_stream_mix_attr mix1 = {1}, mix3 = {3};
 static const osh_stream_correct_attr active0 = {0}, active2 = {2};
 static const osh_stream_add_attr add0 = {0}, add1 = {1};
-static const osh_stream_mean_attr mean1 = {1}, mean3 = {3};
+static const osh_stream_read_attr mean1 = {1}, mean3 = {3};
 static const osh_gaussian_topk_attr top0 = {0}, top95 = {0.95}, top50 = {0.5};
 static const osh_diff_heads_attr diff1 = {1, 0, 1e-5}, diff6 = {6, 3, 1e-5},
                                  diff6_first = {6, 0, 1e-5},

@@ -1,14 +1,13 @@
-/* streams.c - the ops of AltUp that read or write several streams (streams.h).
+/* altup.c - the ops of AltUp that read or write several streams (altup.h).
  *
  *   stream_mix      y_i = x_i + sum over j of x_j c[i S + j]
  *   stream_correct  y_i = x_i + (y - x_active) (c_i + 1)
  *   stream_add      y_i = x_i + y for i >= first, else x_i
- *   stream_mean     y = mean over i of x_i
  *
  * Each sum, difference and product is rounded to the dtype of x, as in transformers'
- * Gemma3nTextAltUp; the sum over j and the mean are rounded once. Shapes: N tokens of the batch, S
+ * Gemma3nTextAltUp; the sum over j is rounded once. Shapes: N tokens of the batch, S
  * streams, D channels. */
-#include "ops/streams.h"
+#include "ops/altup.h"
 
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
@@ -30,12 +29,6 @@ static const osh_field stream_add_attrs[] = {
      "first stream to which y is added", NULL, NULL},
     {0},
 };
-static const osh_field stream_mean_attrs[] = {
-    {"streams", OSH_F_INT, offsetof(osh_stream_mean_attr, streams), NULL, 1, MOST,
-     "S, number of streams", NULL, NULL},
-    {0},
-};
-
 static osh_status stream_mix_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2],
                                    int *w_ndim, const int64_t *in_width, const void *attr)
 {
@@ -74,18 +67,6 @@ static osh_status stream_add_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_
                         "stream_add: widths %lld and %lld, want a multiple and its part",
                         (long long)in_width[0], (long long)in_width[1]);
     out_width[0] = in_width[0];
-    return OSH_OK;
-}
-
-static osh_status stream_mean_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2],
-                                    int *w_ndim, const int64_t *in_width, const void *attr)
-{
-    int64_t S = ((const osh_stream_mean_attr *)attr)->streams;
-    (void)w_shape, (void)w_ndim;
-    if (in_width[0] % S)
-        return osh_fail(cx, OSH_E_FORMAT, "stream_mean: width %lld, want a multiple of %lld",
-                        (long long)in_width[0], (long long)S);
-    out_width[0] = in_width[0] / S;
     return OSH_OK;
 }
 
@@ -165,26 +146,6 @@ static osh_status stream_add_row(osh_ctx *cx, void *user, int64_t row, int worke
     return OSH_OK;
 }
 
-static osh_status stream_mean_row(osh_ctx *cx, void *user, int64_t row, int worker)
-{
-    const osh_op_args *a = user;
-    int64_t S = ((const osh_stream_mean_attr *)a->attr)->streams, D = osh_width(a->out[0]);
-    float x[PIECE];
-    double sum[PIECE];
-    (void)cx, (void)worker;
-    for (int64_t first = 0; first < D; first += PIECE) {
-        int64_t n = osh_min64(PIECE, D - first);
-        for (int64_t k = 0; k < n; k++) sum[k] = 0;
-        for (int64_t i = 0; i < S; i++) {
-            stream_read(x, a->in[0], row, i * D + first, n);
-            for (int64_t k = 0; k < n; k++) sum[k] += x[k];
-        }
-        for (int64_t k = 0; k < n; k++) x[k] = (float)(sum[k] / (double)S);
-        stream_write(a->out[0], row, first, x, n);
-    }
-    return OSH_OK;
-}
-
 static osh_status rows_run(osh_ctx *cx, const osh_op_args *a,
                            osh_status (*row)(osh_ctx *, void *, int64_t, int))
 {
@@ -202,10 +163,6 @@ static osh_status stream_correct_ref(osh_ctx *cx, const osh_op_args *a)
 static osh_status stream_add_ref(osh_ctx *cx, const osh_op_args *a)
 {
     return rows_run(cx, a, stream_add_row);
-}
-static osh_status stream_mean_ref(osh_ctx *cx, const osh_op_args *a)
-{
-    return rows_run(cx, a, stream_mean_row);
 }
 
 const osh_op osh_op_stream_mix = {
@@ -225,12 +182,5 @@ const osh_op osh_op_stream_add = {
     .name = "stream_add", .n_in = 2, .n_out = 1, .each_token = true,
     .attrs = stream_add_attrs, .attr_bytes = sizeof(osh_stream_add_attr), .infer = stream_add_infer,
     .run = {[OSH_REF] = stream_add_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
-    .traits = OSH_OP_HOST_ONLY,
-};
-const osh_op osh_op_stream_mean = {
-    .name = "stream_mean", .n_in = 1, .n_out = 1, .each_token = true,
-    .attrs = stream_mean_attrs, .attr_bytes = sizeof(osh_stream_mean_attr),
-    .infer = stream_mean_infer,
-    .run = {[OSH_REF] = stream_mean_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
     .traits = OSH_OP_HOST_ONLY,
 };
