@@ -29,19 +29,16 @@ FAMILIES = ROOT / "tests" / "golden" / "families"
 VLLM = FAMILIES / "vllm.json"
 KINDS = ("text", "multimodal")
 # Why an architecture has no template.
-SCAN1 = "no op for the layers of Zamba"
-LATER = "no op for the layers of Zamba 2"
+SCAN1 = "no op for Mamba layers that have several heads"
 GRAMS = "no ops for n-gram embeddings and gated residuals"
-LOOPS = "no layers that run several times"
+LOOPS = "no template for stacks of layers that run in turns"
 WHY = {
     "Qwen4ExpForCausalLM": GRAMS, "Qwen4ExpForConditionalGeneration": GRAMS,
-    "ZambaForCausalLM": SCAN1, "Zamba2ForCausalLM": LATER,
-    "PersimmonForCausalLM": "no LayerNorm of each head", "FuyuForCausalLM": "no LayerNorm of each head",
-    "HrmTextForCausalLM": LOOPS, "InklingForCausalLM": "no op for relative positions", "InklingForConditionalGeneration": "no op for relative positions", "Gemma3nForCausalLM": "no op for AltUp", "Gemma3nForConditionalGeneration": "no op for AltUp",
+    "ZambaForCausalLM": SCAN1,
+    "HrmTextForCausalLM": LOOPS, "InklingForCausalLM": "no op for relative positions", "InklingForConditionalGeneration": "no op for relative positions",
     "Blip2ForConditionalGeneration": "transformers' class does not run without an image",
-    "PaliGemmaForConditionalGeneration": "no attention in both directions for the prefix", "RwkvForCausalLM": "no op for the recurrence of RWKV",
+    "RwkvForCausalLM": "no op for the recurrence of RWKV",
     "xLSTMForCausalLM": "no op for the recurrence of xLSTM", "RecurrentGemmaForCausalLM": "no op for the recurrence of RecurrentGemma",
-    "DiffLlamaForCausalLM": "no differential attention",
 }
 SCALE = "logits are multiplied by logit_scale, which transformers 5.17 leaves out"
 SCALE_G = "logits are divided by logits_scaling, which transformers 5.17 leaves out"
@@ -52,10 +49,12 @@ SPARSE = "samples are at most index_topk tokens, for which sparse attention is e
 BLOCKS = "samples are at most index_topk_blocks blocks, for which sparse attention is exact"
 HOST = "calibrated on the CPU only"
 WINDOWS = HOST + "; wo_a stays dense; samples are at most 4 index_topk tokens, for which sparse attention is exact"
+CAUSAL = "a text attends causally, as in vLLM and in transformers' eager attention; final_logit_softcapping (PaliGemma 2) caps logits, which transformers 5.17 leaves out"
+SHARED = "shared blocks are calibrated at their first use; adapters stay dense"
 REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCausalLM", "BloomForCausalLM", "MptForCausalLM", "MPTForCausalLM", "MambaForCausalLM",
-                         "FalconMambaForCausalLM"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), SPLIT) | {
+                         "FalconMambaForCausalLM", "DiffLlamaForCausalLM", "Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), SPLIT) | {
     "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,
-    "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
+    "PaliGemmaForConditionalGeneration": CAUSAL, "Zamba2ForCausalLM": SHARED, "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
     "Mistral4ForCausalLM": "experts stay dense; samples are at most original_max_position_embeddings tokens", "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
     "DeepseekV4ForCausalLM": WINDOWS, "HYV4ForCausalLM": HOST + "; " + SPARSE, "Glm5NextForConditionalGeneration": HOST + "; " + SPARSE + "; towers stay dense",

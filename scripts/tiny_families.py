@@ -42,6 +42,8 @@ GRANITE_SPEECH = dict(text_config=dict(PLAIN, model_type="granite", **(GRANITE |
                       encoder_config=dict(input_dim=16, num_layers=1, hidden_dim=64, num_heads=4, dim_head=16, output_dim=8))
 MULTIPLIERS = dict(lm_head_multiplier=0.5, embedding_multiplier=3.0, mlp_multipliers=[0.7, 0.6], key_multiplier=0.8, attention_out_multiplier=0.9,
                    attention_in_multiplier=1.1, ssm_multipliers=[0.5, 0.6, 0.7, 0.8, 0.9], ssm_in_multiplier=1.2, ssm_out_multiplier=0.4)
+GEMMA3N = dict(TINY, **SLIDES, vocab_size_per_layer_input=256, hidden_size_per_layer_input=32, laurel_rank=32, num_kv_shared_layers=2, activation_sparsity_pattern=[0.95, 0.5, 0.0, 0.0],
+               intermediate_size=[128, 128, 96, 96]) | dict(num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2)
 FAMILIES = {
     "llama": TINY, "mistral": TINY, "ministral3": TINY, "qwen2": PLAIN, "qwen3": TINY, "gemma2": TINY, "gemma3_text": TINY,
     "olmo2": PLAIN, "olmo3": PLAIN, "granite": PLAIN, "smollm3": TINY, "stablelm": PLAIN, "phi3": PLAIN, "glm4": TINY,
@@ -218,6 +220,20 @@ FAMILIES = {
                     mlp_alpha_factor=1.2, mlp_beta_factor=0.8) | dict(num_hidden_layers=4),
     "minimax_m3_vl_text": M3, "minimax_m3_vl": dict(text_config=M3, vision_config=TOWER, projector_hidden_size=64),
     "janus": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=TOWER),
+    "persimmon": PLAIN, "persimmon_plain": dict(PLAIN, model_type="persimmon", qk_layernorm=False),
+    "fuyu": dict(text_config=dict(PLAIN, model_type="persimmon"), hidden_size=64, patch_size=4, pad_token_id=0),
+    # with smaller heads the logits of transformers in F32 and F64 differ by more than 5e-6
+    "diffllama": dict(TINY, lambda_std_dev=0.3) | dict(head_dim=32),
+    "paligemma": dict(text_config=dict(TINY, model_type="gemma"), vision_config=dict(TOWER, model_type="siglip_vision_model"), projection_dim=64),
+    "paligemma2": dict(model_type="paligemma", text_config=dict(TINY, model_type="gemma2", sliding_window=8, final_logit_softcapping=None), vision_config=dict(TOWER, model_type="siglip_vision_model"), projection_dim=64),
+    "gemma3n_text": GEMMA3N,
+    "zamba2": dict(PLAIN, **{k: v for k, v in SSM.items() if k not in ("mamba_n_heads", "mamba_d_head", "mamba_n_groups")}, n_mamba_heads=8, mamba_ngroups=2, num_mem_blocks=2, adapter_rank=32,
+                   layers_block_type=["linear_attention", "hybrid", "hybrid", "hybrid"], use_shared_attention_adapter=True, use_mem_rope=True, use_mamba_kernels=False,
+                   chunk_size=16) | dict(num_key_value_heads=4, num_hidden_layers=4),
+    "zamba2_plain": dict(PLAIN, model_type="zamba2", mamba_d_state=16, layers_block_type=["hybrid", "linear_attention", "hybrid"], use_mamba_kernels=False, adapter_rank=32) | dict(num_hidden_layers=3),
+    # needs the packages timm and torchvision
+    "gemma3n": dict(text_config=GEMMA3N, vision_config=dict(architecture="mobilenetv3_small_050", hidden_size=64),
+                    audio_config=dict(hidden_size=64, conf_num_attention_heads=4, conf_num_hidden_layers=1, input_feat_size=16, sscp_conv_channel_size=[8, 8])),
 }
 EAGER = dict(attn_implementation="eager", experts_implementation="eager")
 AUTO = (transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM, transformers.AutoModelForMultimodalLM, transformers.AutoModelForSeq2SeqLM)
@@ -246,6 +262,8 @@ def make(family, folder, dtype, seed):
         for name, p in model.named_buffers():
             if name.endswith("tid2eid"):
                 p.copy_(torch.rand(len(p), config.num_local_experts).argsort(-1)[:, :p.shape[1]])
+            if config.model_type == "zamba2" and name.endswith(".linear.weight"):
+                p.mul_(0.05)  # else F32 logits of transformers are 2e-5 from F64
     model.save_pretrained(folder, save_original_format=not family.endswith("_stacked"))
     if mtp:
         add_mtp(folder)

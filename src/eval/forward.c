@@ -9,12 +9,23 @@
 #include "schedule/visit.h"
 #include "tensor/device.h"
 
+/* Returns the module that has the tensors of a Linear: the first with its weight. */
+static const char *linear_holder(const osh_graph *g, int node)
+{
+    int holder = node;
+    if (!strcmp(g->modules[g->nodes[node].module].cls, "SharedLinear"))
+        for (int i = node; i-- > 0;)
+            if (osh_node_is(&g->nodes[i], OSH_OP_LINEAR) &&
+                g->nodes[i].w[0] == g->nodes[node].w[0]) holder = i;
+    return g->modules[g->nodes[holder].module].name;
+}
+
 osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded,
                                    const osh_forward *f, int node, const osh_tensor *x)
 {
     osh_status rc = OSH_OK;
     const osh_tensor *scale, *zero;
-    const char *module = f->graph->modules[f->graph->nodes[node].module].name;
+    const char *module = linear_holder(f->graph, node);
     const osh_q_scheme *s = osh_source_scheme(f->source, module, &scale, &zero);
     *rounded = s && s->inputs.present;
     if (!*rounded) goto done;
@@ -110,7 +121,7 @@ static osh_status linear_round_output(osh_ctx *cx, const osh_forward_rounding *a
     int node = g->values[value].producer;
     if (node < a->first || !osh_node_is(&g->nodes[node], OSH_OP_LINEAR)) return OSH_OK;
     const osh_q_args *args =
-        osh_source_outputs(a->f->source, g->modules[g->nodes[node].module].name, &scale, &zero);
+        osh_source_outputs(a->f->source, linear_holder(g, node), &scale, &zero);
     return args ? osh_q_fake_quant_act(cx, x, args, scale, zero) : OSH_OK;
 }
 

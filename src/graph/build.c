@@ -169,20 +169,20 @@ static osh_status module_tensors(osh_ctx *cx, osh_builder *b, char **name, const
         osh_free(cx, weight), weight = NULL;
         if (there) goto done;
     }
-    osh_free(cx, *name);
-    *name = osh_strdup(cx, cJSON_IsString(given) ? given->valuestring
-                                                 : b->g->modules[node->module].name);
-    if (!*name) rc = OSH_E_NOMEM;
+    osh_free(cx, *name), *name = NULL;
+    if (cJSON_IsString(given)) {
+        OSH_TRY(osh_build_filled(cx, b, name, given->valuestring));
+    } else if (!(*name = osh_strdup(cx, b->g->modules[node->module].name))) {
+        OSH_TRY(OSH_E_NOMEM);
+    }
 done:
     return rc;
 }
 
-/* Sets the class of a module to Linear. The template describes the weight as a part of a tensor,
- * but the checkpoint has a separate tensor, and inference engines make a Linear of this tensor. */
-static osh_status module_make_linear(osh_ctx *cx, osh_builder *b, int module)
+static osh_status module_set_class(osh_ctx *cx, osh_builder *b, int module, const char *name)
 {
     osh_module *m = &b->g->modules[module];
-    char *cls = osh_strdup(cx, "Linear"); // own
+    char *cls = osh_strdup(cx, name); // own
     if (!cls) return OSH_E_NOMEM;
     osh_free(cx, m->cls);
     m->cls = cls; // give
@@ -202,11 +202,13 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
                 *part = cJSON_GetObjectItemCaseSensitive(entry, "part");
     const char *tied = osh_build_text(entry, "tied");
     char *module = NULL; // own
+    int n_earlier = b->g->n_weights;
     OSH_TRY(module_tensors(cx, b, &module, node, entry));
     bool expert = part && cJSON_GetObjectItemCaseSensitive(part, "at");
     if (expert && osh_build_is_apart(cx, b, module, part)) {
         part = NULL;
-        OSH_TRY(module_make_linear(cx, b, node->module));
+        // engines make a Linear of a weight that is a tensor of its own
+        OSH_TRY(module_set_class(cx, b, node->module, "Linear"));
     }
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
     if (op->n_weights > 0 &&
@@ -226,6 +228,11 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
                                                           .shape = want[k],
                                                           .whole_numbers =
                                                               op->whole_numbers >> k & 1}));
+    // The weight of an earlier module is quantized once, as that module's.
+    if (osh_build_text(entry, "name") && osh_op_is(op, OSH_OP_LINEAR) && node->w[0] >= 0 &&
+        node->w[0] < n_earlier &&
+        !strncmp(b->g->weights[node->w[0]].name, module, strlen(module)))
+        OSH_TRY(module_set_class(cx, b, node->module, "SharedLinear"));
 done:
     osh_free(cx, module);
     return rc;
@@ -406,14 +413,15 @@ static osh_status build_entry(osh_ctx *cx, osh_builder *b, const cJSON *entry)
     const char *name = osh_build_text(entry, "name"), *of = osh_build_text(entry, "of"),
                *op = osh_build_text(entry, "op"), *cls = osh_build_text(entry, "class");
     const char *leaf = name ? name : of;
-    char *full = NULL; // own
+    char *full = NULL, *filled = NULL; // own
     int module = -1;
     int64_t found = -1;
     if (cJSON_GetObjectItemCaseSensitive(entry, "if")) return add_choice(cx, b, entry);
     if (cJSON_GetObjectItemCaseSensitive(entry, "repeat")) return add_repeated(cx, b, entry);
     if (!leaf || (name && !cls) || (!name && !op))
         OSH_FAIL(cx, OSH_E_FORMAT, "an entry needs name and class, or of and op");
-    full = osh_build_full_name(cx, b, leaf);
+    OSH_TRY(osh_build_filled(cx, b, &filled, leaf));
+    full = osh_build_full_name(cx, b, filled);
     if (!full) {
         rc = OSH_E_NOMEM;
         goto done;
@@ -435,6 +443,7 @@ done:
     if (rc && rc != OSH_E_NOMEM)
         osh_note(cx, "building %s of %s", full ? full : "an entry", b->scope.tpl->name);
     osh_free(cx, full);
+    osh_free(cx, filled);
     return rc;
 }
 

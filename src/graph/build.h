@@ -49,6 +49,9 @@ static inline const char *osh_build_text(const cJSON *entry, const char *key)
  * text model has in the checkpoint. For example, model.layers.3 may be called
  * model.language_model.layers.3. NULL: no memory. */
 char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name);
+/* Sets *out (own) to the text with the value of each expression in braces: layers.{i} becomes
+ * layers.3 in layer 3. */
+osh_status osh_build_filled(osh_ctx *cx, const osh_builder *b, char **out, const char *text);
 /* Returns the full name (own) that the module of a template entry has in the checkpoint. NULL: no
  * memory. */
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);

@@ -17,6 +17,32 @@ char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name
                    : osh_sprintf(cx, "%.*s", (int)(inner - (inner > 0)), b->inner);
 }
 
+osh_status osh_build_filled(osh_ctx *cx, const osh_builder *b, char **out, const char *text)
+{
+    osh_status rc = OSH_OK;
+    char *done_text = osh_strdup(cx, text), *next = NULL, *hole = NULL; // own
+    if (!done_text) OSH_TRY(OSH_E_NOMEM);
+    for (char *open; (open = strchr(done_text, '{'));) {
+        const char *end = strchr(open, '}');
+        int64_t value = 0;
+        if (!end) OSH_FAIL(cx, OSH_E_FORMAT, "%s: no } in \"%s\"", b->scope.tpl->name, text);
+        osh_free(cx, hole);
+        hole = osh_sprintf(cx, "%.*s", (int)(end - open - 1), open + 1);
+        if (!hole) OSH_TRY(OSH_E_NOMEM);
+        OSH_TRY(osh_scope_int(cx, &value, &b->scope, &(cJSON){.type = cJSON_String,
+                                                              .valuestring = hole}, 0));
+        next = osh_sprintf(cx, "%.*s%lld%s", (int)(open - done_text), done_text, (long long)value,
+                           end + 1);
+        if (!next) OSH_TRY(OSH_E_NOMEM);
+        osh_free(cx, done_text), done_text = next, next = NULL;
+    }
+    *out = done_text, done_text = NULL; // give
+done:
+    osh_free(cx, hole);
+    osh_free(cx, done_text);
+    return rc;
+}
+
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name)
 {
     return *b->prefix ? osh_sprintf(cx, "%s%s", b->prefix, name)

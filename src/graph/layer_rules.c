@@ -42,6 +42,37 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
     return OSH_OK;
 }
 
+/* Evaluates {"count", "is", "before"} and {"find", "is", "number"}. "count" and "find" name a list
+ * of words of config.json. *out is the number of items before item `before` that are the word `is`,
+ * or one of its words; or the index of the item that is such a word after `number` others. */
+osh_status osh_scope_words(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
+                           int depth)
+{
+    osh_status rc = OSH_OK;
+    const cJSON *count = cJSON_GetObjectItemCaseSensitive(row, "count"),
+                *is = cJSON_GetObjectItemCaseSensitive(row, "is"), *item;
+    const char *key = text_of(count ? count : cJSON_GetObjectItemCaseSensitive(row, "find"));
+    const cJSON *list = osh_scope_member(s, key);
+    double limit = 0, at = 0, found = 0;
+    OSH_TRY(osh_scope_num_at(
+        cx, &limit, s, cJSON_GetObjectItemCaseSensitive(row, count ? "before" : "number"), depth));
+    if (!cJSON_IsArray(list))
+        OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is not a list, want a word for each layer",
+                 s->config->path, key);
+    cJSON_ArrayForEach(item, list)
+    {
+        bool hit = is_word(is, text_of(item));
+        if (count ? at >= limit : hit && found == limit) break;
+        found += hit, at++;
+    }
+    if (!count && !item)
+        OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s has only %g such words, want more than %g",
+                 s->config->path, key, found, limit);
+    *out = count ? found : at;
+done:
+    return rc;
+}
+
 /* Evaluates `expr` as a number of layers. Fails if it is not a whole number from 1. */
 static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                             int depth)

@@ -255,7 +255,9 @@ static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJ
 
 const cJSON *osh_scope_member(const osh_scope *s, const char *name)
 {
-    return osh_hf_config_member(s->config, name);
+    const cJSON *sets = cJSON_GetObjectItemCaseSensitive(s->tpl->wrap, "sets"),
+                *set = cJSON_GetObjectItemCaseSensitive(sets, name);
+    return set ? set : osh_hf_config_member(s->config, name);
 }
 
 /* Returns the template's default for a key that config.json lacks; NULL: the key has no default. If
@@ -396,6 +398,9 @@ osh_status osh_scope_num_at(osh_ctx *cx, double *out, const osh_scope *s, const 
     if (cJSON_IsObject(expr) && depth <= MAX_DEPTH) {
         const cJSON *items = cJSON_GetObjectItemCaseSensitive(expr, "items");
         if (items) return count_items(cx, out, s, items);
+        if (cJSON_GetObjectItemCaseSensitive(expr, "count") ||
+            cJSON_GetObjectItemCaseSensitive(expr, "find"))
+            return osh_scope_words(cx, out, s, expr, depth + 1);
         bool by_layer = cJSON_GetObjectItemCaseSensitive(expr, "layers") != NULL;
         return (by_layer ? layer_item_at : item_at)(cx, out, s, expr, depth + 1);
     }

@@ -81,11 +81,15 @@ osh_status osh_scope_int(osh_ctx *cx, int64_t *out, const osh_scope *s, const cJ
 osh_status osh_scope_str(osh_ctx *cx, const char **out, const osh_scope *s,
                          const char *key); // *out: view of config.json or of the template
 /* Returns a member of config.json. `name` may have dots: "attn_config.clip_qkv" is a member of the
- * object attn_config. Returns NULL if there is none. */
+ * object attn_config. Returns NULL if there is none. If another template wraps the text model, its
+ * "sets" have precedence over config.json. */
 const cJSON *osh_scope_member(const osh_scope *s, const char *name);
 /* Evaluates an expression like osh_scope_num. `depth` is the number of expressions around it. */
 osh_status osh_scope_num_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                             int depth);
+/* Evaluates {"count", "is", "before"} and {"find", "is", "number"} (layer_rules.c). */
+osh_status osh_scope_words(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
+                           int depth);
 /* Sets *out to the value of a row of "flags" for the layer of `s` (layer_rules.c). */
 osh_status osh_scope_flag(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                           int depth);

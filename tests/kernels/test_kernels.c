@@ -7,6 +7,7 @@
 #include "on_gpu.h"
 #include "ops/rope.h"
 #include "ops/scan.h"
+#include "ops/altup.h"
 
 typedef struct op_case {
     const char *op;
@@ -61,6 +62,14 @@ static const osh_positions_attr pos = {131, 0}, pos2 = {131, 2};
 static char relu[] = "relu", relu2[] = "relu2";
 static const osh_act_attr f_silu = {silu}, f_gelu = {gelu}, f_tanh = {gelu_tanh},
                           f_new = {gelu_new}, f_relu = {relu}, f_relu2 = {relu2};
+static const osh_stream_mix_attr mix1 = {1}, mix3 = {3};
+static const osh_stream_correct_attr active0 = {0}, active2 = {2};
+static const osh_stream_add_attr add0 = {0}, add1 = {1};
+static const osh_stream_read_attr mean1 = {1}, mean3 = {3};
+static const osh_gaussian_topk_attr top0 = {0}, top95 = {0.95}, top50 = {0.5};
+static const osh_diff_heads_attr diff1 = {1, 0, 1e-5}, diff6 = {6, 3, 1e-5},
+                                 diff6_first = {6, 0, 1e-5},
+                                 diff6_eps = {6, 3, 0.5}, diff129 = {129, 2, 1e-5};
 static const osh_clamp_attr within = {0.5}, within2 = {2};
 static const osh_moe_sparsemixer_attr mixer = {{2}, 0.01}, mixer_wide = {{2}, 0.2};
 static const osh_rms_norm_attr heads129 = {.eps = 1e-6, .head_dim = 129};
@@ -400,6 +409,34 @@ static const op_case cases[] = {
      .without = &any_expert},
     {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .amp = 3, .attr = &scale6,
      .without = &scale0},
+    {"stream_mix", 1, {1, 1}, .out = 1, .attr = &mix1},
+    {"stream_mix", 7, {21, 9}, .out = 21, {3}, .attr = &mix3},
+    {"stream_mix", 29, {3 * 1030, 9}, .out = 3 * 1030, {3, 9}, .attr = &mix3},
+    {"stream_correct", 1, {1, 1, 1}, .out = 1, .attr = &active0},
+    {"stream_correct", 7, {21, 7, 3}, .out = 21, {3}, .attr = &active2, .without = &active0},
+    {"stream_correct", 29, {3 * 1030, 1030, 3}, .out = 3 * 1030, {3, 9}, .attr = &active2},
+    {"stream_add", 1, {1, 1}, .out = 1, .attr = &add0},
+    {"stream_add", 7, {21, 7}, .out = 21, {3}, .attr = &add1, .without = &add0},
+    {"stream_add", 29, {3 * 1030, 1030}, .out = 3 * 1030, {3, 9}, .attr = &add1},
+    {"stream_mean", 1, {1}, .out = 1, .attr = &mean1},
+    {"stream_mean", 7, {21}, .out = 7, {3}, .attr = &mean3},
+    {"stream_mean", 29, {3 * 1030}, .out = 1030, {3, 9}, .attr = &mean3},
+    {"match_rms", 1, {1, 1}, .out = 1},
+    {"match_rms", 7, {7, 7}, .out = 7, {3}, .amp = 2e-3f},
+    {"match_rms", 29, {1030, 1030}, .out = 1030, {3, 9}},
+    {"gaussian_topk", 1, {1}, .out = 1, .attr = &top0},
+    {"gaussian_topk", 7, {129}, .out = 129, {3}, .attr = &top50, .without = &top0},
+    {"gaussian_topk", 29, {1030}, .out = 1030, {3, 9}, .attr = &top95, .without = &top50},
+    {"channel_gain", 1, {1}, {{1}}, 1},
+    {"channel_gain", 29, {1030}, {{1030}}, 1030, {3, 9}},
+    {"tanh", 1, {1}, .out = 1},
+    {"tanh", 7, {129}, .out = 129, {3}, .amp = 4},
+    {"diff_heads", 1, {2, 2}, {{1}, {1}, {1}, {1}}, 2, .attr = &diff1},
+    {"diff_heads", 7, {24, 24}, {{6}, {6}, {6}, {6}}, 24, {3}, .attr = &diff6,
+     .without = &diff6_first},
+    {"diff_heads", 7, {24, 24}, {{6}, {6}, {6}, {6}}, 24, {3}, .attr = &diff6,
+     .without = &diff6_eps},
+    {"diff_heads", 29, {774, 774}, {{129}, {129}, {129}, {129}}, 774, {3}, .attr = &diff129},
     {"position_scale", 1, {1}, .out = 1, .attr = &far4},
     {"gain", 1, {1}, {{1}}, 1},
     {"gain", 67, {129}, {{1}}, 129, {9, 11}},
@@ -1179,6 +1216,18 @@ static void fill_rope(osh_rope_attr *at, int64_t dim)
         at->inv_freq[i] = (float)pow(10000, -2.0 * (double)i / (double)dim);
 }
 
+/* An op of a model has a kernel for GPUs, or says that it has none: else a plan for a GPU fails. */
+static void test_host_only(void **state)
+{
+    bool built = osh_op_linear.run[OSH_CUDA] != NULL;
+    (void)state;
+    for (size_t i = 0; i < osh_op_count() && built; i++) {
+        const osh_op *op = osh_op_at(i);
+        if (op->infer && !op->run[OSH_CUDA] && !osh_op_is(op, OSH_OP_HOST_ONLY))
+            fail_msg("%s has no kernel for GPUs: want OSH_OP_HOST_ONLY", op->name);
+    }
+}
+
 int main(void)
 {
     int unable = pin_isa();
@@ -1195,6 +1244,7 @@ int main(void)
         cmocka_unit_test(test_bad_token),
         cmocka_unit_test(test_first_nonfinite),
         cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_host_only),
         cmocka_unit_test(test_gpu),
         cmocka_unit_test(test_gpu_spreads),
         cmocka_unit_test(test_gpu_torture),

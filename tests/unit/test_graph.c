@@ -407,6 +407,12 @@ static void broken_templates(void **state)
         {"\"head\": \"lm_head\"", "\"head\": \"model.norm\"", "names no linear"},
         {"\"name\": \"mlp.up_proj\"", "\"name\": \"mlp.gate_proj\"", "twice"},
         {"{\"of\": \"mlp\"", "{\"of\": \"mpl\"", "a module of that name"},
+        {"\"name\": \"mlp.up_proj\"", "\"name\": \"mlp.{up_proj\"", "no } in \"mlp.{up_proj\""},
+        {"\"name\": \"mlp.up_proj\"", "\"name\": \"mlp.{}\"", "does not begin with a name"},
+        {"\"name\": \"mlp.up_proj\"", "\"name\": \"mlp.{E}\"", "E is missing"},
+        {"\"F\": \"intermediate_size\"",
+         "\"F\": {\"find\": \"architectures\", \"is\": \"x\", \"number\": 0}",
+         "architectures has only 0 such words, want more than 0"},
         {"\"architectures\"", "\"architects\"", "architectures"},
     };
     const osh_embedded_model *m = NULL;

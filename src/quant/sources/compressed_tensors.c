@@ -245,12 +245,28 @@ done:
     return rc;
 }
 
+/* True if a part of the module's name has "embed" in it and not "proj": altup_unembed_projections.0
+ * is a Linear. */
+static bool is_named_embedding(const char *name)
+{
+    const char *at = name;
+    while ((at = strstr(at, "embed"))) {
+        const char *first = at, *proj;
+        size_t n = strcspn(at, ".");
+        while (first > name && first[-1] != '.') first--;
+        proj = strstr(first, "proj");
+        if (!proj || proj >= at + n) return true;
+        at += n;
+    }
+    return false;
+}
+
 static osh_status ct_find(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;
     int group;
     OSH_TRY(osh_groups_find(cx, &group, *q->state, q->name,
-                            strstr(q->name, "embed") ? "Embedding" : "Linear"));
+                            is_named_embedding(q->name) ? "Embedding" : "Linear"));
     if (group < 0)
         OSH_FAIL(cx, OSH_E_FORMAT,
                  "%s is stored quantized, but no group of quantization_config has it as a target",

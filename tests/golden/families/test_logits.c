@@ -123,6 +123,11 @@ static void settings_without_a_template_are_refused(void **state)
         const char *family, *key, *json, *says;
     } rows[] = {
         {"cohere", "use_qk_norm", "true", "use_qk_norm is true: want false"},
+        {"gemma3n_text", "altup_num_inputs", "3", "altup_num_inputs is not 4: want 4"},
+        {"gemma3n_text", "num_kv_shared_layers", "4", "is not less than num_hidden_layers"},
+        {"zamba2", "use_long_context", "true", "use_long_context is true: want false"},
+        {"zamba2", "layers_block_type", NULL, "is not a list, want a word for each layer"},
+        {"zamba2", "num_mem_blocks", "0", "num_mem_blocks is 0"},
         {"gemma", "use_bidirectional_attention", "true", "want false"},
         {"laguna", "moe_router_logit_softcapping", "3", "routers with a soft cap"},
         {"kimi_linear", "q_lora_rank", "32", "q_lora_rank is set: want null"},

@@ -49,6 +49,8 @@ def weight(name, shape):
     if name.endswith("embed_tokens.weight"):
         return u
     gain = 2.0 if name.endswith(("q_proj.weight", "k_proj.weight")) else 1.0
+    if name.startswith("model.layers.") and name.endswith(".linear.weight"):
+        gain = 0.05
     return np.float32(gain * 1.7320508 / math.sqrt(shape[-1] if shape else 1)) * u
 
 
