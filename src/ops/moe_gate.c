@@ -401,6 +401,6 @@ const osh_op osh_op_moe_hash = {
     .name = "moe_hash", .n_in = 2, .n_weights = 2, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_gate_attr), .infer = moe_hash_infer,
     .run = {[OSH_REF] = moe_hash_ref}, .tol = 0, .scratch = osh_elementwise_scratch,
-    .whole_numbers = 1 << 1, .traits = OSH_OP_ROUTES | OSH_OP_HOST_ONLY,
+    .whole_numbers = 1 << 1, .traits = OSH_OP_ROUTES | OSH_OP_COLUMNS | OSH_OP_HOST_ONLY,
     .flops = osh_product_flops,
 };
