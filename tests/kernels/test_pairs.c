@@ -308,6 +308,45 @@ static void run_cases(void)
     osh_ctx_free(one);
 }
 
+/* Runs an op with a finite input and with a NaN in the input: only without the NaN may the kernel
+ * set osh_op_args.finite, and with AVX-512 BF16 it does. */
+static void finite_case(osh_ctx *cx, const osh_op *op, osh_op_args a)
+{
+    bool finite = false;
+    uint16_t *x = (uint16_t *)a.in[0]->data;
+    a.finite = &finite;
+    assert_int_equal(op->run[OSH_CPU](cx, &a), OSH_OK);
+    if (osh_isa_used() >= OSH_ISA_AVX512_BF16) assert_true(finite);
+    finite = false, x[5] = 0x7fc0;
+    assert_int_equal(op->run[OSH_CPU](cx, &a), OSH_OK);
+    assert_false(finite);
+    x[5] = 0x3f80;
+}
+
+static void test_finite(void **state)
+{
+    enum { ROWS = 80, WIDTH = 64 };
+    osh_ctx *cx = NULL;
+    (void)state;
+    assert_int_equal(osh_ctx_new(&cx, 2), OSH_OK);
+    guarded x = guarded_new(cx, OSH_BF16, 2, ROWS, WIDTH),
+            y = guarded_new(cx, OSH_BF16, 2, ROWS, WIDTH),
+            w = guarded_new(cx, OSH_BF16, 2, WIDTH, WIDTH),
+            n = guarded_new(cx, OSH_BF16, 1, WIDTH, 0);
+    osh_attention_attr attend = {4, 4, 16, 0, 0};
+    osh_rms_norm_attr norm = {.eps = 1e-5};
+    guarded_fill(&x, 1, 1), guarded_fill(&w, 2, 1), guarded_fill(&n, 3, 1);
+    finite_case(cx, &osh_op_linear, (osh_op_args){.in = {&x.t, &w.t}, .out = {&y.t}});
+    finite_case(cx, &osh_op_add, (osh_op_args){.in = {&x.t, &x.t}, .out = {&y.t}});
+    finite_case(cx, &osh_op_rms_norm,
+                (osh_op_args){.in = {&x.t, &n.t}, .out = {&y.t}, .attr = &norm});
+    finite_case(cx, &osh_op_attention,
+                (osh_op_args){.in = {&x.t, &x.t, &x.t}, .out = {&y.t}, .attr = &attend});
+    guarded_check(&y);
+    guarded_free(cx, &x), guarded_free(cx, &y), guarded_free(cx, &w), guarded_free(cx, &n);
+    osh_ctx_free(cx);
+}
+
 /* On a CPU without the instructions, these cases test the loops in C. */
 static void test_cases(void **state)
 {
@@ -321,6 +360,7 @@ int main(void)
     if (unable) return unable;
     printf("seed %d\n", SEED);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_flow),
-                                       cmocka_unit_test(test_added), cmocka_unit_test(test_gated)};
+                                       cmocka_unit_test(test_added), cmocka_unit_test(test_gated),
+                                       cmocka_unit_test(test_finite)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
