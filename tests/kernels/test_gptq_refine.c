@@ -378,7 +378,7 @@ static void refine_on_gpu(osh_ctx *cx, osh_device *d, const problem *p, kind k, 
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
     assert_int_equal(osh_gptq_refine_cuda(own, d, &r), OSH_OK);
     assert_int_equal(osh_arena_used(d->arena), before);
-    size_t said = osh_gptq_refine_cuda_host_bytes(p->O, p->I, p->group, p->row_block, 1);
+    size_t said = osh_gptq_refine_device_host_bytes(p->O, p->I, p->group, p->row_block, 1);
     if (osh_play_order) assert_true(osh_mem_used_peak(own, OSH_MEM_HOST) <= said);
     osh_ctx_free(own);
     gpu_take(cx, NULL, &ch);

@@ -821,7 +821,7 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt
     for (int k = 0; k < n_orders; k++) {
         op_run *r = k ? &again : &first;
         gpu_order(k);
-        size_t most = op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0;
+        size_t most = op->arena_bytes ? op->arena_bytes(c->attr, c->in, c->out, c->n, dt) : 0;
         if (gpu_run(cx, d, op, &r->a, most))
             fail_msg("%s", osh_error_text(cx));
         if (k && memcmp(first.out.t.data, again.out.t.data, n))
@@ -906,7 +906,7 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
             if (try == 2) at = v % 2 ? n - 1 : 0;
             osh_from_f32(osh_elem(&r.in[k].t, at), r.in[k].t.dtype, &values[v], 1);
             if (gpu_run(cx, d, op, &r.a,
-                        op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0))
+                        op->arena_bytes ? op->arena_bytes(c->attr, c->in, c->out, c->n, dt) : 0))
                 fail_msg("%s", osh_error_text(cx));
             if (!any_nonfinite(&r.out.t))
                 fail_msg("%s [%lld, %lld] %s: %g at %lld of in[%d] leaves no trace", c->op,
