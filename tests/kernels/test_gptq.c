@@ -187,7 +187,7 @@ static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_sol
            said = osh_gptq_solve_device_bytes(&g, osh_arena_room(d->arena));
     osh_ctx *own = NULL; // counts the memory that the call allocates
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
-    osh_status rc = osh_gptq_solve_cuda(own, d, on, n);
+    osh_status rc = osh_gptq_column_of(d)->solve(own, d, on, n);
     assert_int_equal(osh_arena_used(d->arena), before);
     size_t now = osh_arena_peak(d->arena);
     strict(now <= peak || now == before + said, now <= before + said,

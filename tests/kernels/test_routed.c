@@ -81,7 +81,8 @@ static void moe_open(fixture *f, moe *m, const shape *s)
     assert_int_equal(
         osh_tensor_new_on(f->cx, &m->lists, (osh_where){d, OSH_LIFE_SHORT}, OSH_I32, 1, &n),
         OSH_OK);
-    assert_int_equal(osh_cuda_routes(f->cx, m->n, m->lists->data, &m->route.t), OSH_OK);
+    assert_int_equal(osh_device_ops_of(d)->routes(f->cx, m->n, m->lists->data, &m->route.t),
+                     OSH_OK);
 }
 
 static void moe_close(fixture *f, moe *m)
@@ -118,7 +119,7 @@ static void lists_are_right(fixture *f, const moe *m)
         assert_int_equal(n, lists[e]);
     }
     memset(lists, 0xA5, (size_t)E * sizeof *lists);
-    assert_int_equal(osh_cuda_count_routes(f->cx, lists, &m->route.t), OSH_OK);
+    assert_int_equal(osh_device_ops_of(f->d)->count_routes(f->cx, lists, &m->route.t), OSH_OK);
     assert_memory_equal(lists, m->n, (size_t)E * sizeof *lists);
     free(lists);
 }
@@ -175,7 +176,7 @@ static int64_t at_once(fixture *f, const moe *m, gpu_copy_of *out, const osh_ten
                                   rows_of(m, e), e,           note->data};
     osh_mixture x = {of, (int)m->s.E, &m->x.t, &m->route.t, sum, &out->t, &act, false};
     size_t before = osh_arena_used(f->d->arena), peak = osh_arena_peak(f->d->arena);
-    if (osh_cuda_mixture_run(f->cx, &x)) fail_msg("%s", osh_error_text(f->cx));
+    if (osh_device_ops_of(f->d)->mixture(f->cx, &x)) fail_msg("%s", osh_error_text(f->cx));
     assert_int_equal(osh_arena_used(f->d->arena), before);
     size_t most = before + osh_mixture_bytes(m->s.N, m->s.D, m->s.F, (int)m->s.E);
     assert_true(osh_arena_peak(f->d->arena) <= (peak > most ? peak : most));
