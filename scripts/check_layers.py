@@ -10,7 +10,9 @@ object files of the build directory (nm). At most three files of a directory may
 a cycle. Only functions count; tables of rows do not.
 
 No string of another directory may be the name of a modifier, an observer, a format or a method of
-quantized sources. So an addition needs only a file and a row of the table.
+quantized sources. So an addition needs only a file and a row of the table. Only gpu, ops and solver
+may name functions of CUDA (OSH_CUDA, osh_*cuda*, osh_gpu_*). Other directories use the tables of
+devices (src/tensor/device.h, src/gpu/gpu.h).
 Usage: check_layers.py [source folder] [--objects BUILD]"""
 import argparse
 import pathlib
@@ -28,6 +30,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 MOST_IN_CIRCLE = 3
 STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"((?:[^"\\]|\\.)*)"', re.S)
 OTHER_WORDS = {"mse", "entropy", "dense"}  # names of rows that are also ordinary words
+CUDA = re.compile(r"\b(?:OSH_CUDA\w*|osh_\w*cuda\w*|osh_gpu_(?!model)\w+)")
+KNOW_CUDA = {"gpu", "ops", "solver"}
 PUBLIC_ONLY = {"cli": {"cli", "base", "api"}}  # the command line uses only the jobs
 
 
@@ -89,6 +93,16 @@ def check_names(path, rows, wrong):
             if folder != room and use(found[1]):
                 line = text.count("\n", 0, found.start()) + 1
                 wrong.append(f"{path.relative_to(ROOT)}:{line}: \"{found[1]}\" is the name of {what}: of {room} alone")
+
+
+def check_devices(path, wrong):
+    here = path.relative_to(SRC)
+    if here.parts[0] in KNOW_CUDA or str(here) == "tensor/device.h":  # device.h has the list of columns
+        return
+    text = path.read_text()
+    code = STRING.sub(lambda found: "\n" * found[0].count("\n"), text)
+    for found in [*CUDA.finditer(code), *re.finditer(r'"\w+/cuda/\w+\.h"', text)]:
+        wrong.append(f"{path.relative_to(ROOT)}: {found[0]}: only {', '.join(sorted(KNOW_CUDA))} may name CUDA")
 
 
 def read_objects(build):
@@ -165,6 +179,7 @@ def main():
         if path.relative_to(SRC).parts[0] in rank:
             check_file(path, rank, wrong)
             check_names(path, rows, wrong)
+            check_devices(path, wrong)
             n += 1
     if ARGS.objects:
         check_calls(rank, wrong)

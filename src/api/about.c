@@ -52,7 +52,7 @@ osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user)
 #else
                            "with assertions",
 #endif
-                           osh_cuda_built() ? "with CUDA" : "without CUDA"));
+                           osh_device_kinds[OSH_GPU].type ? "with CUDA" : "without CUDA"));
     OSH_TRY(osh_buf_printf(
         cx, &b,
         "cJSON %s, libyaml %d.%d.%d, PCRE2 %.*s, utf8proc %s, zstd %s, zlib %s, xxHash %u.%u.%u\n"
@@ -251,8 +251,8 @@ static osh_status gpu_print(osh_ctx *cx, osh_buf *b)
     osh_status rc = OSH_OK;
     osh_device *d = NULL; // own
     size_t n = 0;
-    rc = osh_cuda_open(cx, &d, 0, 0);
-    if (!rc) rc = osh_cuda_free_bytes(cx, &n, 0);
+    rc = osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, 0);
+    if (!rc) rc = d->type->free_bytes(cx, &n, 0);
     if (rc == OSH_E_NOMEM) goto done;
     if (rc) OSH_TRY(osh_buf_line(cx, b, "GPU          none is used: %s", osh_error_text(cx)));
     else OSH_TRY(osh_buf_line(cx, b, "GPU          %s, %.1f GB free", d->text, (double)n / 1e9));
@@ -271,11 +271,12 @@ static osh_status ranks_print(osh_ctx *cx, osh_buf *b, osh_ranks *r)
 {
     osh_status rc = OSH_OK;
     gpu_text *all = NULL, mine = {"none"}; // own: all [ranks]
+    const osh_device_kind *gpu = &osh_device_kinds[OSH_GPU];
     osh_device *d = NULL;                  // own
     int width = 4;
     OSH_NEW(cx, all, osh_ranks_n(r));
-    if (osh_cuda_present() &&
-        !osh_cuda_open(cx, &d, osh_ranks_at(r, osh_ranks_me(r))->local, 0))
+    if (osh_device_present(gpu) &&
+        !osh_device_open(cx, &d, gpu, osh_ranks_at(r, osh_ranks_me(r))->local, 0))
         snprintf(mine.text, sizeof mine.text, "%s", d->text);
     osh_error_clear(cx);
     OSH_TRY(osh_ranks_gather(cx, r, all, &mine, sizeof mine));
@@ -311,7 +312,8 @@ osh_status osh_doctor(osh_ctx *cx, osh_ranks *ranks, osh_sink sink, void *user)
             (double)disk.f_bavail * (double)disk.f_frsize / 1e9));
     OSH_TRY(osh_buf_printf(
         cx, &b, "a run uses   --isa %s, --device %s, --threads of all cores, no budget of memory\n",
-        osh_isa_name(osh_isa_used()), osh_cuda_present() ? "cuda, of calibrated jobs" : "cpu"));
+        osh_isa_name(osh_isa_used()),
+        osh_device_is_gpu(NULL) ? "cuda, of calibrated jobs" : "cpu"));
     sink(user, b.data, b.len);
 done:
     osh_buf_deinit(cx, &b);

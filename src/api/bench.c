@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "gpu/gpu.h"
-#include "ops/cuda/cuda.h"
+#include "ops/device_ops.h"
 #include "ops/peak.h"
 #include "plan/plan.h"
 
@@ -107,18 +107,19 @@ typedef struct gpu_reads {
 static osh_status measure_reads(osh_ctx *cx, double *rate, const gpu_reads *r)
 {
     osh_status rc = OSH_OK;
-    osh_cuda_file *f = NULL; // own
+    const osh_device_files *files = r->d->type->files;
+    osh_device_file *f = NULL; // own
     int64_t n = 0;
-    OSH_TRY(osh_cuda_file_open(cx, &f, r->d, r->f));
+    OSH_TRY(files->open(cx, &f, r->d, r->f));
     double begin = osh_now();
     do {
-        OSH_TRY(osh_cuda_file_read(cx, f, r->to, BLOCK, n % r->n_blocks * BLOCK, false));
+        OSH_TRY(files->read(cx, f, r->to, BLOCK, n % r->n_blocks * BLOCK, false));
         // waits for the copies to the GPU
         if (n % r->n_blocks == r->n_blocks - 1) OSH_TRY(r->d->type->sync(cx, r->d));
     } while (++n % r->n_blocks || osh_now() - begin < r->seconds);
     *rate = (double)n * BLOCK / (osh_now() - begin);
 done:
-    osh_cuda_file_close(cx, f);
+    files->close(cx, f);
     return rc;
 }
 
@@ -150,7 +151,7 @@ static osh_status measure_pinned(osh_ctx *cx, peaks *p, osh_device *d, osh_file 
     pinned_reads r = {.f = f};
     if (!room) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a block of a file for each thread");
     r.to = room + (4096 - (uintptr_t)room % 4096);
-    OSH_TRY(osh_cuda_host_lock(cx, d, &why, r.to, n));
+    OSH_TRY(d->type->pinned->lock(cx, d, &why, r.to, n));
     if (why) {
         osh_log(cx, OSH_LOG_WARN, "%zu bytes of host memory cannot be page-locked (%s)", n, why);
         goto done;
@@ -165,7 +166,7 @@ static osh_status measure_pinned(osh_ctx *cx, peaks *p, osh_device *d, osh_file 
         *(all ? &p->pinned_all : &p->pinned) = (double)blocks * BLOCK / (osh_now() - begin);
     }
 done:
-    if (r.to && !why && !rc) osh_cuda_host_unlock(cx, d, r.to);
+    if (r.to && !why && !rc) d->type->pinned->unlock(cx, d, r.to);
     osh_free(cx, room);
     return rc;
 }
@@ -176,7 +177,7 @@ static osh_status measure_gpu_reads(osh_ctx *cx, peaks *p, osh_device *d, int or
                                     const osh_bench_options *opt)
 {
     osh_status rc = OSH_OK;
-    osh_cuda_counters c;
+    osh_device_counters c;
     gpu_reads r = {.d = d, .n_blocks = blocks_of(opt->seconds), .seconds = opt->seconds};
     char *path = osh_sprintf(cx, "%s/oneshot-bench-%d", opt->dir, (int)getpid()); // own
     char *block = osh_alloc(cx, BLOCK); // own
@@ -191,10 +192,10 @@ static osh_status measure_gpu_reads(osh_ctx *cx, peaks *p, osh_device *d, int or
     if (!(r.to = osh_device_alloc(cx, d, BLOCK, OSH_LIFE_LONG))) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(measure_pinned(cx, p, d, r.f, opt->seconds));
     OSH_TRY(measure_reads(cx, &p->gpu_file, &r));
-    if (!osh_cuda_direct(cx, ordinal, "true", true)) goto done;
-    OSH_TRY(osh_cuda_stage_open(cx, d, "true"));
+    if (!d->type->files->direct(cx, ordinal, "true", true)) goto done;
+    OSH_TRY(d->type->files->stage_open(cx, d, "true"));
     OSH_TRY(measure_reads(cx, &p->gpu_cufile, &r));
-    OSH_TRY(osh_cuda_count(cx, d, &c));
+    OSH_TRY(d->type->count(cx, d, &c));
     // cuFile has no speed if it was not used; a message has given the reason
     if (c.detours[OSH_DETOUR_FILE]) p->gpu_cufile = 0;
 done:
@@ -208,26 +209,27 @@ done:
 static osh_status measure_gpu(osh_ctx *cx, peaks *p, const osh_bench_options *opt)
 {
     osh_status rc = OSH_OK;
+    const osh_device_kind *kind;
     osh_device *d = NULL; // own
     int ordinal = 0;
     int64_t tokens = opt->side < 2048 ? opt->side : 2048, samples = 2 * opt->side / tokens;
     size_t matrix = osh_arena_gross((size_t)(opt->side * opt->side) * sizeof(float)),
            copied = osh_arena_gross(copied_bytes(opt->seconds));
     size_t most = 3 * matrix > 2 * copied ? 3 * matrix : 2 * copied,
-           files = OSH_CUDA_STAGE + 2 * BLOCK;
-    if (most < files) most = files;
-    size_t attended = osh_cuda_peak_attention_bytes(samples, tokens);
+           attended = osh_peak_attention_bytes(samples, tokens);
 
-    OSH_TRY(osh_device_ordinal(cx, &ordinal, opt->device));
-    OSH_TRY(
-        osh_cuda_open(cx, &d, ordinal, OSH_CUDA_WORKSPACE + (most > attended ? most : attended)));
+    OSH_TRY(osh_device_find(cx, &kind, &ordinal, opt->device));
+    if (most < kind->stage + 2 * BLOCK) most = kind->stage + 2 * BLOCK;
+    if (most < attended) most = attended;
+    OSH_TRY(osh_device_open(cx, &d, kind, ordinal, kind->workspace + most));
+    const osh_device_speed *speed = osh_device_ops_of(d)->speed;
     p->gpu = osh_strdup(cx, d->text);
     if (!p->gpu) OSH_TRY(OSH_E_NOMEM);
-    OSH_TRY(osh_cuda_peak_product(cx, &p->gpu_f32, d, OSH_F32, opt->side, opt->seconds));
-    OSH_TRY(osh_cuda_peak_product(cx, &p->gpu_bf16, d, OSH_BF16, opt->side, opt->seconds));
-    OSH_TRY(osh_cuda_peak_attention(cx, &p->gpu_attention, d, samples, tokens, opt->seconds));
-    OSH_TRY(osh_cuda_peak_copies(cx, &p->gpu_copy, &p->gpu_put, d, copied_bytes(opt->seconds),
-                                  opt->seconds));
+    OSH_TRY(speed->product(cx, &p->gpu_f32, d, OSH_F32, opt->side, opt->seconds));
+    OSH_TRY(speed->product(cx, &p->gpu_bf16, d, OSH_BF16, opt->side, opt->seconds));
+    OSH_TRY(speed->attention(cx, &p->gpu_attention, d, samples, tokens, opt->seconds));
+    OSH_TRY(speed->copies(cx, &p->gpu_copy, &p->gpu_put, d, copied_bytes(opt->seconds),
+                         opt->seconds));
     if (opt->dir) OSH_TRY(measure_gpu_reads(cx, p, d, ordinal, opt));
 done:
     osh_device_close(cx, d);
@@ -372,7 +374,7 @@ osh_status osh_bench(osh_ctx *cx, const osh_bench_options *opt, osh_sink sink, v
     OSH_TRY(measure_shapes(cx, &p.shapes, opt->seconds / 4));
     OSH_TRY(osh_peak_memory(cx, &p.read, &p.copy, opt->seconds));
     if (opt->dir) OSH_TRY(measure_disk(cx, &p, opt->dir, opt->seconds));
-    if (opt->device && strcmp(opt->device, "cpu")) OSH_TRY(measure_gpu(cx, &p, opt));
+    if (opt->device && osh_device_is_gpu(opt->device)) OSH_TRY(measure_gpu(cx, &p, opt));
     OSH_TRY(opt->json ? peaks_as_json(cx, &b, &p) : peaks_as_text(cx, &b, &p));
     sink(user, b.data, b.len);
 done:

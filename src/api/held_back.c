@@ -35,8 +35,7 @@ static const char *held_not(const osh_options *opt)
  * time of a run. */
 static bool held_on_gpu(const osh_options *opt)
 {
-    bool automatic = !opt->device || !strcmp(opt->device, "auto");
-    return opt->device_model || (automatic ? osh_cuda_present() : strcmp(opt->device, "cpu") != 0);
+    return opt->device_model || osh_device_is_gpu(opt->device);
 }
 
 osh_status osh_held_back_find(osh_ctx *cx, osh_held_back *h, const osh_options *opt)

@@ -6,7 +6,6 @@
 #include "base/profile.h"
 #include "budget/bands.h"
 #include "graph/counted.h"
-#include "gpu/gpu.h"
 #include "io/edges.h"
 #include "match/globals.h"
 #include "math/isa.h"
@@ -83,12 +82,12 @@ osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p)
     // loads OpenBLAS, so that base_bytes includes its memory
     if (passes) OSH_TRY(osh_isa_load(cx));
     m->uncounted = passes ? osh_isa_uncounted(cx) : osh_mem_uncounted(cx) + still_bytes(p, n);
-    if (p->in->on_device) m->uncounted += OSH_CUDA_HOST_BYTES;
+    m->uncounted += (int64_t)osh_plan_kind(p->in)->host_bytes;
     m->base_bytes = m->uncounted + (int64_t)osh_mem_used(cx, OSH_MEM_HOST) + small_bytes(p, n);
     if (osh_base_has_blocks(p)) m->base_bytes += osh_base_blocks();
     if (passes)
         m->base_bytes += counted_bytes(p) + READERS * (int64_t)osh_source_scratch(p->in->source);
-    if (p->in->on_device) m->base_bytes += OSH_CUDA_PLAN_BYTES;
+    m->base_bytes += (int64_t)osh_plan_kind(p->in)->plan_bytes;
     // counts osh_threads threads, and the prefetch thread
     m->base_bytes += (n + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
     if (osh_is_divided(p->in->opt)) m->base_bytes += OSH_RANKS_BYTES;

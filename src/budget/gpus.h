@@ -7,7 +7,7 @@
 typedef struct osh_gpu_model {
     const char *name, *title;
     int64_t memory_bytes; // bytes of memory in all, as nvidia-smi reports them
-    /* True if three matrix products in TF32 take less time than one in F32 (osh_cuda_tf32_pays). */
+    /* True if three matrix products in TF32 take less time than one in F32. */
     bool tf32_pays;
     /* bf16, tf32, f32: dense operations per second of matrix products with F32 sums.
      * memory: bytes per second.

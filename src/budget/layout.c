@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#include "gpu/gpu.h"
 #include "budget/bytes.h"
 #include "tensor/device.h"
 
@@ -53,8 +52,8 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
     c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
-    // allocates the workspace first, as osh_cuda_open does
-    osh_arena_take(c->arena, &workspace, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG);
+    // allocates the workspace first, as `open` of a device does
+    osh_arena_take(c->arena, &workspace, osh_plan_kind(p->in)->workspace, OSH_LIFE_LONG);
     *out = c, c = NULL; // passes ownership
 done:
     osh_layout_free(cx, c);

@@ -19,7 +19,6 @@
 
 #include "base/file.h"
 #include "graph/device_peaks.h"
-#include "gpu/gpu.h"
 #include "math/isa.h"
 #include "schedule/looks.h"
 #include "store/loaders.h"
@@ -383,7 +382,8 @@ done:
 
 int64_t osh_memory_of_gpu(int64_t free_bytes)
 {
-    return (free_bytes - OSH_CUDA_RESERVE) / (ARENA_SPARE + 1) * ARENA_SPARE;
+    int64_t reserve = (int64_t)osh_device_kinds[OSH_GPU].reserve;
+    return (free_bytes - reserve) / (ARENA_SPARE + 1) * ARENA_SPARE;
 }
 
 /* Sets the device budget if no flag sets it: from the memory of this machine's GPU, or of the GPU
@@ -397,8 +397,8 @@ static osh_status budget_of_gpu(osh_ctx *cx, osh_peaks *b, const osh_budget *p)
         b->device = osh_memory_of_gpu(p->in->gpu_model->memory_bytes);
         goto done;
     }
-    if (!osh_cuda_present()) goto done;
-    OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, p->in->ordinal));
+    if (!osh_device_present(osh_plan_kind(p->in))) goto done;
+    OSH_TRY(osh_plan_kind(p->in)->type->free_bytes(cx, &free_bytes, p->in->ordinal));
     b->device = osh_memory_of_gpu((int64_t)free_bytes);
 done:
     return rc;
@@ -410,10 +410,11 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_memory *m = &p->memory;
     const char *wish = p->in->opt->use_gds;
-    int64_t n = (int64_t)osh_arena_gross(OSH_CUDA_STAGE);
+    int64_t n = (int64_t)osh_arena_gross(osh_plan_kind(p->in)->stage);
     bool asked = wish && !strcmp(wish, "true"), gpu = p->in->on_device && !p->in->gpu_model;
     m->by_gpu = gpu && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->in->opt) &&
-                 osh_cuda_direct(cx, p->in->ordinal, wish, m->peak.device + n <= b->device);
+                osh_plan_kind(p->in)->type->files->direct(cx, p->in->ordinal, wish,
+                                                          m->peak.device + n <= b->device);
     /* The GPU replaces the prefetch threads. */
     if (m->by_gpu) m->peak.device += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!gpu || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))

@@ -77,8 +77,8 @@ size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I)
 {
     int64_t width[OSH_OP_MAX_IN] = {I};
     if (s->gpu)
-        return op->scratch_cuda
-                   ? op->scratch_cuda(NULL, width, 0, s->batch_tokens, s->p->in->graph->dtype)
+        return op->arena_bytes
+                   ? op->arena_bytes(NULL, width, 0, s->batch_tokens, s->p->in->graph->dtype)
                    : 0;
     if (!op->scratch) return 0;
     return op->scratch(NULL, width, 0, s->batch_tokens, s->n_threads);

@@ -30,6 +30,7 @@ struct osh_eval_gpu {
     const osh_dataset *d;      // view
     side side[2];              // [0]: the model; [1]: the reference model
     int n_sides;
+    const osh_device_kind *kind;
     osh_device *device;        // own
     int64_t *batch_at;         // own [n_batches + 1]: index of the first sample of each batch
     int64_t n_batches, batch_tokens;
@@ -139,7 +140,7 @@ static int64_t scores_arena_bytes(const osh_eval_gpu *c)
     }
     for (int k = 0; k < c->n_sides; k++) {
         const osh_op *op = k ? &osh_op_kl : &osh_op_nll;
-        max_into(&scratch, op->scratch_cuda ? (int64_t)op->scratch_cuda(&rules, D, 0, t,
+        max_into(&scratch, op->arena_bytes ? (int64_t)op->arena_bytes(&rules, D, 0, t,
                                                                         c->side[k].f->graph->dtype)
                                             : 0);
     }
@@ -175,7 +176,7 @@ int64_t osh_eval_gpu_host_bytes(const osh_eval_gpu *c, bool ahead)
     /* With prefetch, a weight and a rounded input are in host memory at the same time; otherwise
      * only one of the two. */
     int64_t both = ahead ? read + rounded : read > rounded ? read : rounded;
-    return OSH_CUDA_HOST_BYTES + lists + both + scores +
+    return (int64_t)c->kind->host_bytes + lists + both + scores +
            (c->rest_on_gpu ? 0 : rows_rest_bytes(c, false));
 }
 
@@ -203,15 +204,16 @@ done:
 static osh_status arena_fit(osh_ctx *cx, osh_eval_gpu *c, int ordinal, int64_t *arena)
 {
     osh_status rc = OSH_OK;
-    int64_t least = OSH_CUDA_WORKSPACE + osh_eval_weights_bytes(c->weights, false) +
+    int64_t stage = arena_gross((int64_t)c->kind->stage);
+    int64_t least = (int64_t)c->kind->workspace + osh_eval_weights_bytes(c->weights, false) +
                     arena_gross(rounded_input_bytes(c)) + c->passing;
     int64_t rest = rows_rest_bytes(c, true), budget = c->o->device_memory;
     int64_t next =
         osh_eval_weights_bytes(c->weights, true) - osh_eval_weights_bytes(c->weights, false);
     size_t free_bytes = 0;
     if (!budget) {
-        OSH_TRY(osh_cuda_free_bytes(cx, &free_bytes, ordinal));
-        budget = (int64_t)free_bytes - OSH_CUDA_RESERVE;
+        OSH_TRY(c->kind->type->free_bytes(cx, &free_bytes, ordinal));
+        budget = (int64_t)free_bytes - (int64_t)c->kind->reserve;
     }
     if (least > budget && !c->o->device_memory)
         OSH_FAIL(cx, OSH_E_USAGE,
@@ -226,9 +228,8 @@ static osh_status arena_fit(osh_ctx *cx, osh_eval_gpu *c, int ordinal, int64_t *
     int64_t all = least + (c->rest_on_gpu ? rest : 0);
     c->ahead = all + next <= budget;
     all += c->ahead ? next : 0;
-    c->direct =
-        osh_cuda_direct(cx, ordinal, c->o->use_gds, all + arena_gross(OSH_CUDA_STAGE) <= budget);
-    *arena = c->o->device_memory ? budget : all + (c->direct ? arena_gross(OSH_CUDA_STAGE) : 0);
+    c->direct = c->kind->type->files->direct(cx, ordinal, c->o->use_gds, all + stage <= budget);
+    *arena = c->o->device_memory ? budget : all + (c->direct ? stage : 0);
 done:
     return rc;
 }
@@ -237,7 +238,7 @@ static osh_status arena_take_blocks(osh_ctx *cx, osh_eval_gpu *c)
 {
     osh_status rc = OSH_OK;
     size_t steps = (size_t)osh_eval_weights_bytes(c->weights, c->ahead);
-    if (c->direct) OSH_TRY(osh_cuda_stage_open(cx, c->device, c->o->use_gds));
+    if (c->direct) OSH_TRY(c->kind->type->files->stage_open(cx, c->device, c->o->use_gds));
     char *weights = osh_device_alloc(cx, c->device, steps, OSH_LIFE_LONG); // view of the arena
     c->input = osh_device_alloc(cx, c->device, (size_t)rounded_input_bytes(c), OSH_LIFE_LONG);
     if (!weights || !c->input) OSH_TRY(OSH_E_NOMEM);
@@ -255,8 +256,7 @@ done:
 
 bool osh_eval_gpu_wanted(const osh_eval_options *o)
 {
-    const char *text = o->device ? o->device : "auto";
-    return strcmp(text, "cpu") != 0 && (strcmp(text, "auto") != 0 || osh_cuda_present());
+    return osh_device_is_gpu(o->device);
 }
 
 osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_options *o,
@@ -264,7 +264,6 @@ osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_opt
 {
     osh_status rc = OSH_OK;
     osh_eval_gpu *c = NULL; // own
-    const char *text = o->device ? o->device : "auto";
     int64_t arena = 0;
     int ordinal = 0;
     *out = NULL;
@@ -273,7 +272,7 @@ osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_opt
     bool outputs =
         osh_source_rounds_outputs(f->source) || (ref && osh_source_rounds_outputs(ref->source));
     int on_host = osh_graph_host_only(f->graph);
-    if ((cached || outputs || on_host >= 0) && !strcmp(text, "auto")) goto done;
+    if ((cached || outputs || on_host >= 0) && osh_device_is_auto(o->device)) goto done;
     if (on_host >= 0)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "%s is not made on a GPU by this version: want --device cpu",
@@ -284,17 +283,15 @@ osh_status osh_eval_gpu_open(osh_ctx *cx, osh_eval_gpu **out, const osh_eval_opt
     if (outputs)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "output_activations are not made on a GPU by this version: want --device cpu");
-    if (strcmp(text, "auto")) OSH_TRY(osh_device_ordinal(cx, &ordinal, text));
     OSH_NEW(cx, c, 1);
-    /* In a build without CUDA, osh_cuda_open fails with a message that says so. */
-    if (!osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, 0));
+    OSH_TRY(osh_device_find(cx, &c->kind, &ordinal, o->device));
     c->o = o, c->d = d, c->side[0].f = f, c->side[1].f = ref, c->n_sides = ref ? 2 : 1;
     OSH_TRY(cut_batches(cx, c));
     OSH_TRY(osh_eval_weights_new(cx, &c->weights, f, ref));
     for (int k = 0; k < c->n_sides; k++) OSH_TRY(side_count(cx, c, &c->side[k]));
     max_into(&c->passing, scores_arena_bytes(c));
     OSH_TRY(arena_fit(cx, c, ordinal, &arena));
-    OSH_TRY(osh_cuda_open(cx, &c->device, ordinal, (size_t)arena));
+    OSH_TRY(osh_device_open(cx, &c->device, c->kind, ordinal, (size_t)arena));
     OSH_TRY(arena_take_blocks(cx, c));
     *out = c, c = NULL; // passes ownership
 done:
@@ -460,7 +457,7 @@ done:
 osh_status osh_eval_gpu_run(osh_ctx *cx, osh_eval_gpu *c, osh_progress *pr)
 {
     osh_status rc = OSH_OK;
-    osh_cuda_counters counted;
+    osh_device_counters counted;
     osh_log(cx, OSH_LOG_DEBUG, "rows rest %s; the next subgraph's weights are %s",
             c->rest_on_gpu ? "on the GPU" : "in host memory",
             osh_eval_gpu_ahead(c) ? "read ahead" : "not read ahead");
@@ -470,7 +467,7 @@ osh_status osh_eval_gpu_run(osh_ctx *cx, osh_eval_gpu *c, osh_progress *pr)
     }
     osh_tensor_free(cx, c->stage), c->stage = NULL;
     OSH_TRY(osh_eval_weights_next(cx, c->weights, NULL));
-    OSH_TRY(osh_cuda_count(cx, c->device, &counted));
+    OSH_TRY(c->kind->type->count(cx, c->device, &counted));
     if (c->direct)
         osh_log(cx, OSH_LOG_DEBUG, "cuFile read %lld bytes of weights",
                 (long long)counted.file_bytes);

@@ -7,7 +7,7 @@
 
 #include "base/ahead.h"
 #include "gpu/gpu.h"
-#include "ops/cuda/cuda.h"
+#include "ops/device_ops.h"
 
 typedef struct placed { // a weight and its address in the block
     const osh_forward *f; // view
@@ -36,7 +36,7 @@ struct osh_eval_weights {
                         // reads files to the GPU
     const osh_container *shard; // view: shard whose file is open; NULL: none
     osh_file *file;      // own
-    osh_cuda_file *gpu_file; // own: `file`, opened for cuFile
+    osh_device_file *gpu_file; // own: `file`, opened for cuFile
     osh_read_ahead *reader; // own; NULL: no step was read
 };
 
@@ -165,7 +165,8 @@ bool osh_eval_weights_ahead(const osh_eval_weights *e) { return e->ahead; }
 
 static void shard_close(osh_ctx *cx, osh_eval_weights *e)
 {
-    osh_cuda_file_close(cx, e->gpu_file), e->gpu_file = NULL;
+    if (e->gpu_file) e->device->type->files->close(cx, e->gpu_file);
+    e->gpu_file = NULL;
     osh_file_close(cx, e->file), e->file = NULL;
     e->shard = NULL;
 }
@@ -179,7 +180,7 @@ static osh_status shard_open(osh_ctx *cx, osh_eval_weights *e, const osh_contain
     shard_close(cx, e);
     OSH_TRY(osh_container_reopen(cx, &e->file, shard));
     osh_file_use_direct(e->file);
-    OSH_TRY(osh_cuda_file_open(cx, &e->gpu_file, e->device, e->file));
+    OSH_TRY(e->device->type->files->open(cx, &e->gpu_file, e->device, e->file));
     e->shard = shard;
 done:
     if (rc) shard_close(cx, e);
@@ -198,13 +199,13 @@ static osh_status placed_read(osh_ctx *cx, osh_eval_weights *e, placed *p)
             : osh_weight_stored(&from, p->f->graph, osh_source_checkpoint(p->f->source), p->weight);
     if (shard) {
         OSH_TRY(shard_open(cx, e, shard));
-        OSH_TRY(osh_cuda_file_read(cx, e->gpu_file, p->t.data, osh_tensor_bytes(&p->t),
+        OSH_TRY(type->files->read(cx, e->gpu_file, p->t.data, osh_tensor_bytes(&p->t),
                                    from->begin, e->ahead));
         p->by_gpu = true;
         goto done;
     }
     OSH_TRY(osh_weight_load(cx, &h, p->f->graph, osh_source_checkpoint(p->f->source), p->weight));
-    if (e->ahead) OSH_TRY(osh_cuda_follow(cx, e->device));
+    if (e->ahead) OSH_TRY(type->follow(cx, e->device));
     OSH_TRY((e->ahead ? type->put_ahead : type->put)(cx, e->device, p->t.data, h->data,
                                                   osh_tensor_bytes(h)));
 done:
@@ -228,7 +229,7 @@ static osh_status step_check(osh_ctx *cx, osh_eval_weights *e)
     for (int i = s->first; i < s->first + s->n; i++)
         if (e->placed[i].by_gpu)
             of[n] = &e->placed[i], t[n++] = &e->placed[i].t, e->placed[i].by_gpu = false;
-    OSH_TRY(osh_cuda_all_finite(cx, &bad, e->device, t, n));
+    OSH_TRY(osh_device_ops_of(e->device)->all_finite(cx, &bad, e->device, t, n));
     if (bad == n) goto done;
     const osh_forward *f = of[bad]->f;
     OSH_TRY(osh_weight_load(cx, &h, f->graph, osh_source_checkpoint(f->source), of[bad]->weight));

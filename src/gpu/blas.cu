@@ -77,7 +77,7 @@ struct osh_cuda_blas {
     const plan *latest;          // plan of the last matrix product; view
     pthread_mutex_t lock;        // protects the plans
 };
-static_assert(sizeof(osh_cuda_blas) <= OSH_CUDA_PLAN_BYTES, "the plan of a run counts with this");
+static_assert(sizeof(osh_cuda_blas) <= OSH_GPU_PLANS, "the plan of a run counts with this");
 
 /* ---- opening ---- */
 /* Opens a CUDA library: the first version that exists on the loader's paths or in the usual
@@ -240,7 +240,7 @@ done:
     return rc;
 }
 
-/* Sets the plan's algorithm to the first of cuBLASLt's list that runs in OSH_CUDA_WORKSPACE bytes.
+/* Sets the plan's algorithm to the first of cuBLASLt's list that runs in OSH_GPU_WORKSPACE bytes.
  * *found is false if the list has no such algorithm. */
 static osh_status plan_ask(osh_ctx *cx, osh_cuda_blas *l, plan *p, bool *found)
 {
@@ -252,7 +252,7 @@ static osh_status plan_ask(osh_ctx *cx, osh_cuda_blas *l, plan *p, bool *found)
     uint32_t bytes[4] = {(uint32_t)s->b.align, (uint32_t)s->a.align, (uint32_t)s->c.align,
                          (uint32_t)s->c.align};
     uint32_t unsplit = CUBLASLT_REDUCTION_SCHEME_NONE;
-    size_t workspace = OSH_CUDA_WORKSPACE;
+    size_t workspace = OSH_GPU_WORKSPACE;
     cublasLtMatmulPreference_t wish = NULL; // own
     cublasLtMatmulHeuristicResult_t answers[ANSWERS];
     int n = 0;
@@ -270,7 +270,7 @@ static osh_status plan_ask(osh_ctx *cx, osh_cuda_blas *l, plan *p, bool *found)
         n = 0;
     for (int i = 0; i < n && !*found; i++) {
         *found = answers[i].state == CUBLAS_STATUS_SUCCESS &&
-                 answers[i].workspaceSize <= OSH_CUDA_WORKSPACE;
+                 answers[i].workspaceSize <= OSH_GPU_WORKSPACE;
         if (*found) p->algo = answers[i].algo, p->workspace = answers[i].workspaceSize;
     }
 done:
@@ -334,7 +334,7 @@ static osh_status plan_try_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p, int64_t
     OSH_TRY(plan_set_batch(cx, l, p, n));
     *ok = l->cublasLtMatmulAlgoCheck(l->lt, p->how, p->first, p->second, p->c, p->c, &p->algo,
                                      &answer) == CUBLAS_STATUS_SUCCESS &&
-          answer.workspaceSize <= OSH_CUDA_WORKSPACE;
+          answer.workspaceSize <= OSH_GPU_WORKSPACE;
 done:
     return rc;
 }
@@ -418,18 +418,18 @@ done:
     return rc;
 }
 
-/* If the plan of a matrix product is a detour (osh_cuda_detour), adds the product to the count of
+/* If the plan of a matrix product is a detour (osh_detour), adds the product to the count of
  * the detour. Logs the first product of each kind of detour. */
 static void plan_note_detours(osh_ctx *cx, osh_gpu *gpu, const plan *p)
 {
     const shape *s = &p->key;
-    if (p->lenient && osh_gpu_detour(gpu, OSH_DETOUR_F32, 1))
+    if (p->lenient && osh_device_detour(gpu->d, OSH_DETOUR_F32, 1))
         osh_log(
             cx, OSH_LOG_WARN,
             "cuBLASLt has no pedantic algorithm for a product [%lld, %lld] x [%lld, %lld] of F32:"
             " the product uses the default mode",
             (long long)s->m, (long long)s->k, (long long)s->k, (long long)s->n);
-    if (p->one_by_one && osh_gpu_detour(gpu, OSH_DETOUR_BATCH, s->n_batch))
+    if (p->one_by_one && osh_device_detour(gpu->d, OSH_DETOUR_BATCH, s->n_batch))
         osh_log(cx, OSH_LOG_WARN,
                 "cuBLASLt does not support a batch of %lld with the algorithm for a batch of"
                 " %lld, for a product [%lld, %lld] x [%lld, %lld]: the products are"
@@ -467,7 +467,7 @@ osh_status osh_cuda_gemm(osh_ctx *cx, osh_device *d, const osh_cuda_product &x)
         void *to = mat_at(c, i);
         LT(l, cublasLtMatmul(l->lt, p->how, &x.alpha, mat_at(b, i), p->first, mat_at(a, i),
                              p->second, &x.beta, to, p->c, to, p->c, &p->algo, gpu->workspace,
-                             OSH_CUDA_WORKSPACE, osh_cuda_stream(d)));
+                             OSH_GPU_WORKSPACE, osh_cuda_stream(d)));
     }
 done:
     pthread_mutex_unlock(&l->lock);

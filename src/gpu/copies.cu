@@ -69,12 +69,12 @@ static osh_status copy_harvest(osh_ctx *cx, osh_gpu *c, osh_gpu_copy *t)
     t->pending = false;
     OSH_CUDA(cx, cudaEventSynchronize(t->end));
     OSH_CUDA(cx, cudaEventElapsedTime(&ms, t->begin, t->end));
-    pthread_mutex_lock(&c->lock);
-    if (t->ahead) c->count.ahead_s += 1e-3 * ms;
-    else if (t->from_gpu) c->count.get_s += 1e-3 * ms;
-    else c->count.put_s += 1e-3 * ms;
-    if (t->hidden) c->count.hidden_s += 1e-3 * ms;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&c->d->lock);
+    if (t->ahead) c->d->count.ahead_s += 1e-3 * ms;
+    else if (t->from_gpu) c->d->count.get_s += 1e-3 * ms;
+    else c->d->count.put_s += 1e-3 * ms;
+    if (t->hidden) c->d->count.hidden_s += 1e-3 * ms;
+    pthread_mutex_unlock(&c->d->lock);
 done:
     return rc;
 }
@@ -105,11 +105,11 @@ static osh_status copy_timed(osh_ctx *cx, osh_gpu *c, osh_gpu_ring *r, const cop
     cudaStream_t s = ahead ? c->copy : c->compute;
     osh_gpu_copy *t = NULL; // record of the copy, view of an element of r->timed; NULL: not timed
 
-    pthread_mutex_lock(&c->lock);
-    (ahead                              ? c->count.ahead_bytes
-     : x.kind == cudaMemcpyDeviceToHost ? c->count.get_bytes
-                                        : c->count.put_bytes) += (int64_t)x.n;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&c->d->lock);
+    (ahead                              ? c->d->count.ahead_bytes
+     : x.kind == cudaMemcpyDeviceToHost ? c->d->count.get_bytes
+                                        : c->d->count.put_bytes) += (int64_t)x.n;
+    pthread_mutex_unlock(&c->d->lock);
     if (x.n >= TIMED_BYTES) {
         t = &r->timed[r->n_timed++ % OSH_GPU_TIMED];
         OSH_TRY(copy_harvest(cx, c, t));
@@ -140,15 +140,15 @@ static osh_status move_harvest(osh_ctx *cx, osh_gpu *c, osh_lane lane, osh_gpu_m
         OSH_CUDA(cx, cudaEventElapsedTime(&waited, m->wanted, m->end));
         waited = waited < 0 ? 0 : waited > ms ? ms : waited;
     }
-    pthread_mutex_lock(&c->lock);
-    (lane == OSH_LANE_IN ? c->count.ahead_s : c->count.get_s) += 1e-3 * ms;
-    (lane == OSH_LANE_IN ? c->count.hidden_s : c->count.get_hidden_s) += 1e-3 * (ms - waited);
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&c->d->lock);
+    (lane == OSH_LANE_IN ? c->d->count.ahead_s : c->d->count.get_s) += 1e-3 * ms;
+    (lane == OSH_LANE_IN ? c->d->count.hidden_s : c->d->count.get_hidden_s) += 1e-3 * (ms - waited);
+    pthread_mutex_unlock(&c->d->lock);
 done:
     return rc;
 }
 
-osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
+static osh_status gpu_count(osh_ctx *cx, osh_device *d, osh_device_counters *out)
 {
     osh_status rc = OSH_OK;
     osh_gpu *c = osh_gpu_of(d);
@@ -163,9 +163,9 @@ osh_status osh_cuda_count(osh_ctx *cx, osh_device *d, osh_cuda_counters *out)
     for (int k = 0; k < OSH_N_LANES; k++)
         for (int i = 0; i < OSH_GPU_MOVES && !rc; i++)
             rc = move_harvest(cx, c, (osh_lane)k, &c->lane[k].timed[i]);
-    pthread_mutex_lock(&c->lock);
-    *out = c->count;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&c->d->lock);
+    *out = c->d->count;
+    pthread_mutex_unlock(&c->d->lock);
     return rc;
 }
 
@@ -254,15 +254,15 @@ static osh_status gpu_put(osh_ctx *cx, osh_device *d, void *to, const void *from
     return rc;
 }
 
-/* True if [p, p + n_bytes) is page-locked memory from osh_cuda_host_alloc or osh_cuda_host_lock. */
+/* True if [p, p + n_bytes) is page-locked memory from osh_device_type.pinned. */
 static bool is_pinned(osh_gpu *c, const void *p, size_t n_bytes)
 {
     const char *at = (const char *)p;
     bool yes = false;
-    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&c->d->lock);
     for (const osh_gpu_pinned *b = c->pinned; b && !yes; b = b->next)
         yes = at >= b->data && at + n_bytes <= b->data + b->n_bytes;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&c->d->lock);
     return yes;
 }
 
@@ -304,7 +304,7 @@ static osh_status gpu_put_ahead(osh_ctx *cx, osh_device *d, void *to, const void
     return rc;
 }
 
-osh_status osh_cuda_follow(osh_ctx *cx, osh_device *d)
+static osh_status gpu_follow(osh_ctx *cx, osh_device *d)
 {
     osh_gpu *c = osh_gpu_of(d);
     cudaSetDevice(c->ordinal);
@@ -471,9 +471,9 @@ static osh_status gpu_move(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, 
                                  cudaMemcpyDeviceToHost, l->stream));
     if (m) OSH_CUDA(cx, cudaEventRecord(m->end, l->stream));
     if (m) m->pending = true;
-    pthread_mutex_lock(&c->lock);
-    (lane == OSH_LANE_IN ? c->count.ahead_bytes : c->count.get_bytes) += (int64_t)n_bytes;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&c->d->lock);
+    (lane == OSH_LANE_IN ? c->d->count.ahead_bytes : c->d->count.get_bytes) += (int64_t)n_bytes;
+    pthread_mutex_unlock(&c->d->lock);
 done:
     return rc;
 }
@@ -516,5 +516,10 @@ static void gpu_give(osh_device *d, void *p)
 }
 
 extern const osh_device_type osh_cuda_type = {
-    "cuda",    osh_gpu_close, gpu_put,   gpu_get,  gpu_copy, gpu_fill, gpu_put_ahead,
-    gpu_fence, gpu_move,      gpu_order, gpu_sync, gpu_take, gpu_give};
+    "cuda",           OSH_CUDA,             osh_gpu_present,   osh_gpu_open,
+    osh_gpu_close,    osh_gpu_free_bytes,   osh_gpu_driver_bytes, gpu_put,
+    gpu_get,          gpu_copy,             gpu_fill,          gpu_put_ahead,
+    gpu_follow,       gpu_fence,            gpu_move,          gpu_order,
+    gpu_sync,         gpu_take,             gpu_give,          gpu_count,
+    osh_gpu_mark_new, osh_gpu_mark_between, osh_gpu_mark_free, &osh_gpu_pinned_type,
+    &osh_gpu_files};

@@ -5,8 +5,6 @@
 
 #include "base/nvml.h"
 
-bool osh_cuda_built(void) { return true; }
-
 /* Makes GPU `ordinal` current. Fails if there is no driver, if the driver is too old, or if the
  * machine has no such GPU. */
 static osh_status gpu_find(osh_ctx *cx, int ordinal)
@@ -41,7 +39,7 @@ done:
     return rc;
 }
 
-bool osh_cuda_present(void)
+bool osh_gpu_present(void)
 {
     int driver = 0, n = 0;
     bool yes = cudaDriverGetVersion(&driver) == cudaSuccess && driver &&
@@ -50,7 +48,7 @@ bool osh_cuda_present(void)
     return yes;
 }
 
-osh_status osh_cuda_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal)
+osh_status osh_gpu_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal)
 {
     osh_status rc = OSH_OK;
     size_t total = 0;
@@ -114,7 +112,7 @@ static osh_status gpu_take_memory(osh_ctx *cx, osh_device *d, osh_gpu *c, size_t
                  n_bytes);
     }
     OSH_TRY(osh_cuda_check(cx, e, "cudaMalloc"));
-    c->workspace = osh_device_alloc(cx, d, OSH_CUDA_WORKSPACE, OSH_LIFE_LONG);
+    c->workspace = osh_device_alloc(cx, d, OSH_GPU_WORKSPACE, OSH_LIFE_LONG);
     if (!c->workspace) OSH_TRY(OSH_E_NOMEM);
     OSH_TRY(osh_cuda_factor_probe(cx, d));
     OSH_TRY(osh_gpu_ring_init(cx, &c->ring));
@@ -124,13 +122,13 @@ done:
     return rc;
 }
 
-int64_t osh_cuda_driver_bytes(const osh_device *d)
+int64_t osh_gpu_driver_bytes(const osh_device *d)
 {
     const osh_gpu *c = (const osh_gpu *)d->impl;
     return osh_nvml_used(c->bus_id);
 }
 
-osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes)
+osh_status osh_gpu_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     osh_device *d = NULL; // own
@@ -138,10 +136,10 @@ osh_status osh_cuda_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_by
 
     OSH_TRY(gpu_find(cx, ordinal));
     OSH_NEW(cx, d, 1);
-    d->type = &osh_cuda_type;
+    d->type = osh_device_kinds[OSH_GPU].type;
+    pthread_mutex_init(&d->lock, NULL);
     OSH_NEW(cx, c, 1);
-    d->impl = c, c->ordinal = ordinal;
-    pthread_mutex_init(&c->lock, NULL);
+    d->impl = c, c->d = d, c->ordinal = ordinal;
     pthread_mutex_init(&c->ring.lock, NULL);
     pthread_mutex_init(&c->ahead.lock, NULL);
     pthread_mutex_init(&c->stage.lock, NULL);
@@ -183,16 +181,16 @@ void osh_gpu_close(osh_ctx *cx, osh_device *d)
         if (c->copy) cudaStreamDestroy(c->copy);
         if (c->compute) cudaStreamDestroy(c->compute);
         (void)cudaGetLastError();
-        pthread_mutex_destroy(&c->lock);
         osh_free(cx, c);
     }
+    pthread_mutex_destroy(&d->lock);
     osh_arena_free(cx, d->arena);
     osh_free(cx, d->text);
     osh_free(cx, d);
 }
 
 /* ---- page-locked memory ---- */
-osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes)
+static osh_status pinned_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes)
 {
     osh_status rc = OSH_OK;
     osh_gpu *c = osh_gpu_of(d);
@@ -207,9 +205,9 @@ osh_status osh_cuda_host_alloc(osh_ctx *cx, osh_device *d, void **out, size_t n_
         OSH_TRY(osh_cuda_check(cx, e, "cudaHostAlloc"));
     }
     *out = p->data;
-    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&d->lock);
     p->next = c->pinned, c->pinned = p;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&d->lock);
     p = NULL; // passes ownership of p to c->pinned
 done:
     osh_free(cx, p);
@@ -223,18 +221,16 @@ static void pinned_release(osh_ctx *cx, osh_device *d, void *data)
     osh_gpu *c = osh_gpu_of(d);
     osh_gpu_pinned *p = NULL; // own
     if (!data) return;
-    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&d->lock);
     for (osh_gpu_pinned **at = &c->pinned; *at && !p; at = p ? at : &(*at)->next)
         if ((*at)->data == data) p = *at, *at = p->next;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&d->lock);
     if (p && p->locked) cudaHostUnregister(p->data);
     else if (p) cudaFreeHost(p->data);
     osh_free(cx, p);
 }
 
-void osh_cuda_host_free(osh_ctx *cx, osh_device *d, void *data) { pinned_release(cx, d, data); }
-
-osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void *data,
+static osh_status pinned_lock(osh_ctx *cx, osh_device *d, const char **why, void *data,
                               size_t n_bytes)
 {
     osh_status rc = OSH_OK;
@@ -254,16 +250,16 @@ osh_status osh_cuda_host_lock(osh_ctx *cx, osh_device *d, const char **why, void
         *why = cudaGetErrorString(e);
         goto done;
     }
-    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&d->lock);
     p->next = c->pinned, c->pinned = p;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_unlock(&d->lock);
     p = NULL; // passes ownership of p to c->pinned
 done:
     osh_free(cx, p);
     return rc;
 }
 
-void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *data)
+static void pinned_unlock(osh_ctx *cx, osh_device *d, void *data)
 {
     // an error is ignored, because an earlier call has reported it
     cudaStreamSynchronize(osh_cuda_stream(d));
@@ -272,25 +268,28 @@ void osh_cuda_host_unlock(osh_ctx *cx, osh_device *d, void *data)
     pinned_release(cx, d, data);
 }
 
-/* ---- marks ---- */
-struct osh_cuda_mark { cudaEvent_t event; };
+const osh_device_pinned osh_gpu_pinned_type = {pinned_alloc, pinned_release, pinned_lock,
+                                               pinned_unlock};
 
-osh_status osh_cuda_mark_new(osh_ctx *cx, osh_device *d, osh_cuda_mark **out)
+/* ---- marks ---- */
+struct osh_device_mark { cudaEvent_t event; };
+
+osh_status osh_gpu_mark_new(osh_ctx *cx, osh_device *d, osh_device_mark **out)
 {
     osh_status rc = OSH_OK;
-    osh_cuda_mark *m = NULL; // own
+    osh_device_mark *m = NULL; // own
 
     OSH_NEW(cx, m, 1);
     OSH_CUDA(cx, cudaEventCreateWithFlags(&m->event, cudaEventDefault));
     OSH_CUDA(cx, cudaEventRecord(m->event, osh_cuda_stream(d)));
     *out = m, m = NULL; // passes ownership of m to the caller
 done:
-    osh_cuda_mark_free(cx, m);
+    osh_gpu_mark_free(cx, m);
     return rc;
 }
 
-osh_status osh_cuda_mark_between(osh_ctx *cx, double *seconds, osh_cuda_mark *from,
-                                 osh_cuda_mark *to)
+osh_status osh_gpu_mark_between(osh_ctx *cx, double *seconds, osh_device_mark *from,
+                                 osh_device_mark *to)
 {
     osh_status rc = OSH_OK;
     float ms = 0;
@@ -301,7 +300,7 @@ done:
     return rc;
 }
 
-void osh_cuda_mark_free(osh_ctx *cx, osh_cuda_mark *m)
+void osh_gpu_mark_free(osh_ctx *cx, osh_device_mark *m)
 {
     if (!m) return;
     if (m->event) cudaEventDestroy(m->event);

@@ -15,32 +15,31 @@ extern "C" {
 }
 #include <stdio.h>
 
-static_assert(OSH_CUDA_STAGE == OSH_GPU_SLOTS * OSH_GPU_SLOT + 2 * OSH_BLOCK_BYTES,
+static_assert(OSH_GPU_STAGE == OSH_GPU_SLOTS * OSH_GPU_SLOT + 2 * OSH_BLOCK_BYTES,
               "slots, alignment, verdict");
 
-struct osh_cuda_file {
+struct osh_device_file {
     osh_gpu *c;     // the open GPU; view
     osh_file *f;    // view: the file
     void *handle;   // handle of cuFile; NULL: the host reads the file; own
-    /* True: cuFile failed, and the host reads the rest of the file. Protected by c->lock. */
+    /* True: cuFile failed, and the host reads the rest of the file. Protected by c->d->lock. */
     bool refused;
 };
 
 /* ---- choice between cuFile and the host ---- */
-bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
+static bool gpu_files_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
 {
     char why[256] = "";
     size_t ignored = 0;
     bool asked = wish && !strcmp(wish, "true");
     if (!wish || !strcmp(wish, "false")) return false;
-    if (osh_cuda_free_bytes(cx, &ignored, ordinal)) { // fails if the GPU cannot be used
+    if (osh_gpu_free_bytes(cx, &ignored, ordinal)) { // fails if the GPU cannot be used
         osh_error_clear(cx);
-        /* No error is reported here, because the caller calls osh_cuda_open later, which reports
-         * it. */
+        // no error is reported here: the caller opens the GPU later, which reports it
         return false;
     }
     if (!room)
-        snprintf(why, sizeof why, "the GPU's memory has no %d MiB for it", OSH_CUDA_STAGE >> 20);
+        snprintf(why, sizeof why, "the GPU's memory has no %d MiB for it", OSH_GPU_STAGE >> 20);
     else if (!asked && !osh_cufile_has_module())
         snprintf(why, sizeof why, "the kernel has no module nvidia-fs");
     else if (osh_cufile_open(cx, why, sizeof why) && !osh_cufile_has_module())
@@ -55,14 +54,14 @@ bool osh_cuda_direct(osh_ctx *cx, int ordinal, const char *wish, bool room)
     return !why[0];
 }
 
-osh_status osh_cuda_stage_open(osh_ctx *cx, osh_device *d, const char *wish)
+static osh_status gpu_stage_open(osh_ctx *cx, osh_device *d, const char *wish)
 {
     osh_status rc = OSH_OK;
     osh_gpu_stage *s = &osh_gpu_of(d)->stage;
     char why[128];
     s->asked = !strcmp(wish, "true");
     // OSH_LIFE_SHORT: a block at the end of the arena
-    s->block = (char *)osh_device_alloc(cx, d, OSH_CUDA_STAGE, OSH_LIFE_SHORT);
+    s->block = (char *)osh_device_alloc(cx, d, OSH_GPU_STAGE, OSH_LIFE_SHORT);
     if (!s->block) OSH_TRY(OSH_E_NOMEM);
     s->base = (char *)osh_file_align(s->block);
     s->verdict = (int64_t *)(s->base + OSH_GPU_SLOTS * OSH_GPU_SLOT);
@@ -90,31 +89,31 @@ void osh_gpu_stage_deinit(osh_gpu *c)
 
 /* Marks the file: from now on the host reads it. Logs the reason for the first such file of a
  * GPU. */
-static void file_refuse(osh_ctx *cx, osh_cuda_file *f, osh_log_level level, const char *what,
+static void file_refuse(osh_ctx *cx, osh_device_file *f, osh_log_level level, const char *what,
                         const char *why)
 {
     osh_gpu *c = f->c;
-    pthread_mutex_lock(&c->lock);
+    pthread_mutex_lock(&c->d->lock);
     f->refused = true;
-    pthread_mutex_unlock(&c->lock);
-    if (osh_gpu_detour(c, OSH_DETOUR_FILE, 1))
+    pthread_mutex_unlock(&c->d->lock);
+    if (osh_device_detour(c->d, OSH_DETOUR_FILE, 1))
         osh_log(cx, level, "%s: %s: %s: it is read through page-locked host memory",
                 osh_file_path(f->f), what, why);
 }
 
 /* True if cuFile reads the file, false if the host reads it. */
-static bool file_is_direct(osh_cuda_file *f)
+static bool file_is_direct(osh_device_file *f)
 {
-    pthread_mutex_lock(&f->c->lock);
+    pthread_mutex_lock(&f->c->d->lock);
     bool yes = f->handle && !f->refused;
-    pthread_mutex_unlock(&f->c->lock);
+    pthread_mutex_unlock(&f->c->d->lock);
     return yes;
 }
 
-osh_status osh_cuda_file_open(osh_ctx *cx, osh_cuda_file **out, osh_device *d, osh_file *f)
+static osh_status gpu_file_open(osh_ctx *cx, osh_device_file **out, osh_device *d, osh_file *f)
 {
     osh_status rc = OSH_OK;
-    osh_cuda_file *file = NULL; // own
+    osh_device_file *file = NULL; // own
     char why[128];
     osh_log_level level = osh_gpu_of(d)->stage.asked ? OSH_LOG_WARN : OSH_LOG_INFO;
     OSH_NEW(cx, file, 1);
@@ -135,12 +134,12 @@ done:
     return rc;
 }
 
-void osh_cuda_file_distrust(osh_ctx *cx, osh_cuda_file *f, const char *why)
+static void gpu_file_distrust(osh_ctx *cx, osh_device_file *f, const char *why)
 {
     file_refuse(cx, f, OSH_LOG_WARN, "cuFileRead", why);
 }
 
-void osh_cuda_file_close(osh_ctx *cx, osh_cuda_file *f)
+static void gpu_file_close(osh_ctx *cx, osh_device_file *f)
 {
     if (!f) return;
     if (f->handle) osh_cufile_deregister(f->handle);
@@ -172,7 +171,7 @@ static void slot_give(osh_gpu_stage *s, int i)
 
 /* Reads the blocks that contain bytes [at, at + n_bytes) of the file into a slot. Returns false if
  * cuFile failed. The host must then read these bytes and all later bytes of the file. */
-static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, int64_t at)
+static bool slot_fill(osh_ctx *cx, osh_device_file *f, int slot, size_t n_bytes, int64_t at)
 {
     const int64_t block = OSH_BLOCK_BYTES, begin = at / block * block;
     int64_t want = (at + (int64_t)n_bytes - begin + block - 1) / block * block, have = 0;
@@ -199,7 +198,7 @@ static bool slot_fill(osh_ctx *cx, osh_cuda_file *f, int slot, size_t n_bytes, i
 /* Reads the first bytes of the request `r`, at most one slot, and copies them to their destination
  * in GPU memory. Sets *n to the number of bytes; 0 means that cuFile failed and the host must read
  * the bytes. */
-static osh_status slot_read(osh_ctx *cx, osh_cuda_file *f, const osh_gpu_read *r, size_t *n)
+static osh_status slot_read(osh_ctx *cx, osh_device_file *f, const osh_gpu_read *r, size_t *n)
 {
     osh_status rc = OSH_OK;
     osh_gpu *c = f->c;
@@ -217,16 +216,16 @@ static osh_status slot_read(osh_ctx *cx, osh_cuda_file *f, const osh_gpu_read *r
     OSH_CUDA(cx, cudaMemcpyAsync(r->to, s->base + (size_t)slot * OSH_GPU_SLOT + lead, *n,
                                  cudaMemcpyDeviceToDevice, stream));
     OSH_CUDA(cx, cudaEventRecord(s->slots[slot].copied, stream));
-    pthread_mutex_lock(&c->lock);
-    c->count.file_bytes += (int64_t)*n;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&c->d->lock);
+    c->d->count.file_bytes += (int64_t)*n;
+    pthread_mutex_unlock(&c->d->lock);
 done:
     slot_give(s, slot);
     return rc;
 }
 
-osh_status osh_cuda_file_read(osh_ctx *cx, osh_cuda_file *f, void *to, size_t n_bytes, int64_t at,
-                              bool ahead)
+static osh_status gpu_file_read(osh_ctx *cx, osh_device_file *f, void *to, size_t n_bytes,
+                                int64_t at, bool ahead)
 {
     osh_status rc = OSH_OK;
     osh_gpu_read r = {(char *)to, f->f, n_bytes, at, ahead}; // request for the remaining bytes
@@ -244,4 +243,11 @@ done:
 }
 
 /* ---- checksums ---- */
-uint64_t *osh_cuda_sums(const osh_device *d) { return (uint64_t *)osh_gpu_of(d)->stage.verdict; }
+static uint64_t *gpu_stage_sums(const osh_device *d)
+{
+    return (uint64_t *)osh_gpu_of(d)->stage.verdict;
+}
+
+const osh_device_files osh_gpu_files = {gpu_files_direct,  gpu_stage_open, gpu_file_open,
+                                        gpu_file_close,    gpu_file_read,
+                                        gpu_file_distrust, gpu_stage_sums};

@@ -17,7 +17,7 @@ osh_status osh_cuda_check(osh_ctx *cx, cudaError_t e, const char *what);
  * run. put_ahead and the lanes (tensor/device.h) use other streams. */
 cudaStream_t osh_cuda_stream(const osh_device *d);
 int osh_cuda_multiprocessors(const osh_device *d);
-/* Returns a view of OSH_CUDA_WORKSPACE bytes of GPU scratch memory. The next matrix product
+/* Returns a view of OSH_GPU_WORKSPACE bytes of GPU scratch memory. The next matrix product
  * overwrites them. */
 void *osh_cuda_scratch(const osh_device *d);
 int osh_cuda_shared_bytes(const osh_device *d); // bytes of shared memory per multiprocessor
@@ -26,7 +26,7 @@ int osh_cuda_shared_bytes(const osh_device *d); // bytes of shared memory per mu
  * for n_batch products. Sums are f32.
  *
  * Algorithm: the first of cuBLASLt's list for the shape, without split sums and with a workspace of
- * OSH_CUDA_WORKSPACE bytes. So equal shapes give equal bytes on one GPU. The algorithm is chosen
+ * OSH_GPU_WORKSPACE bytes. So equal shapes give equal bytes on one GPU. The algorithm is chosen
  * for a batch of n_like products; 0 means n_batch. If that algorithm does not support a batch of 1,
  * the algorithm for a batch of 1 is used. If the batch size varies, the caller passes 1 or the
  * usual size as n_like.

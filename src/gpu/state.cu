@@ -1,4 +1,4 @@
-/* state.cu - properties and counters of an open GPU, and messages of CUDA errors. */
+/* state.cu - properties of an open GPU, and messages of CUDA errors. */
 #include "gpu/state.h"
 
 /* True if the process cannot use the GPU any more after error e. */
@@ -54,26 +54,4 @@ bool osh_cuda_tf32_pays(const osh_device *d)
 {
     const osh_gpu *c = osh_gpu_of(d);
     return (c->major == 8 && c->minor == 0) || c->major == 9 || c->major == 10;
-}
-
-bool osh_gpu_detour(osh_gpu *c, osh_cuda_detour which, int64_t n)
-{
-    pthread_mutex_lock(&c->lock);
-    int64_t before = c->count.detours[which];
-    c->count.detours[which] += n;
-    pthread_mutex_unlock(&c->lock);
-    return n && !before;
-}
-
-bool osh_cuda_detour_add(osh_device *d, osh_cuda_detour which, int64_t n)
-{
-    return osh_gpu_detour(osh_gpu_of(d), which, n);
-}
-
-void osh_cuda_values_add(osh_device *d, size_t in_bytes, size_t out_bytes)
-{
-    osh_gpu *c = osh_gpu_of(d);
-    pthread_mutex_lock(&c->lock);
-    c->count.value_in_bytes += (int64_t)in_bytes, c->count.value_out_bytes += (int64_t)out_bytes;
-    pthread_mutex_unlock(&c->lock);
 }

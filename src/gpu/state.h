@@ -11,7 +11,7 @@ extern "C" {
 
 enum {
     OSH_GPU_PIECES = 4,
-    OSH_GPU_PIECE = OSH_CUDA_HOST_BYTES / (2 * OSH_GPU_PIECES),
+    OSH_GPU_PIECE = OSH_GPU_HOST / (2 * OSH_GPU_PIECES),
     OSH_GPU_TIMED = 64,
     OSH_GPU_MOVES = 16
 };
@@ -51,12 +51,11 @@ typedef struct osh_gpu_lane {
     int n_timed;                       // number of timed copies so far
 } osh_gpu_lane;
 
-typedef struct osh_gpu_pinned { // a block of memory from osh_cuda_host_alloc or osh_cuda_host_lock
+typedef struct osh_gpu_pinned { // a block of osh_device_type.pinned
     struct osh_gpu_pinned *next;
     char *data;
     size_t n_bytes;
-    /* True: the memory belongs to the caller (osh_cuda_host_lock); false: osh_cuda_host_alloc
-     * allocated it. */
+    /* True: the memory belongs to the caller (lock); false: `alloc` allocated it. */
     bool locked;
 } osh_gpu_pinned;
 
@@ -69,7 +68,7 @@ typedef struct osh_gpu_slot {
 } osh_gpu_slot;
 typedef struct osh_gpu_stage {
     char *block, *base;  // block: own, in the arena; base: view, the first whole page of `block`
-    int64_t *verdict;    // checksums, the array that osh_cuda_sums returns; view of `block`
+    int64_t *verdict;    // checksums, the array that osh_device_files.sums returns; view of `block`
     osh_gpu_slot slots[OSH_GPU_SLOTS];
     /* locked: true if the stage is registered with cuFile.
      * asked: true if the user requested cuFile (--use-gds true). */
@@ -96,8 +95,7 @@ typedef struct osh_gpu {
     cudaEvent_t lane_end[OSH_N_LANES]; // own
     osh_gpu_pinned *pinned;           // own
     osh_gpu_stage stage;               // stage.block is NULL if cuFile is not used
-    osh_cuda_counters count;
-    pthread_mutex_t lock; // protects count, pinned, and the member `refused` of osh_cuda_file
+    osh_device *d; // view; d->lock also protects `pinned` and the member `refused` of files
     void *workspace; // view: scratch of matrix products, the first block of the arena
     osh_cuda_blas *blas;               // own
 } osh_gpu;
@@ -105,7 +103,6 @@ typedef struct osh_gpu {
 static inline osh_gpu *osh_gpu_of(const osh_device *d) { return (osh_gpu *)d->impl; }
 
 /* ---- copies.cu ---- */
-extern const osh_device_type osh_cuda_type;
 osh_status osh_gpu_ring_init(osh_ctx *cx, osh_gpu_ring *r);
 void osh_gpu_ring_deinit(osh_gpu_ring *r);
 typedef struct osh_gpu_read { // a request to read bytes [at, at + n_bytes) of a file to GPU memory
@@ -127,13 +124,20 @@ void osh_gpu_lanes_deinit(osh_gpu *c);
 cudaError_t osh_gpu_lanes_wait(const osh_gpu *c);
 
 /* ---- files.cu ---- */
+extern const osh_device_files osh_gpu_files;
 void osh_gpu_stage_deinit(osh_gpu *c);
 
-/* ---- device.cu ---- */
+/* ---- device.cu: members of osh_device_type ---- */
+extern const osh_device_pinned osh_gpu_pinned_type;
+bool osh_gpu_present(void);
+osh_status osh_gpu_open(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
 void osh_gpu_close(osh_ctx *cx, osh_device *d);
-
-/* ---- state.cu ---- */
-bool osh_gpu_detour(osh_gpu *c, osh_cuda_detour which, int64_t n); // see osh_cuda_detour_add
+osh_status osh_gpu_free_bytes(osh_ctx *cx, size_t *n_bytes, int ordinal);
+int64_t osh_gpu_driver_bytes(const osh_device *d);
+osh_status osh_gpu_mark_new(osh_ctx *cx, osh_device *d, osh_device_mark **out);
+osh_status osh_gpu_mark_between(osh_ctx *cx, double *seconds, osh_device_mark *from,
+                                osh_device_mark *to);
+void osh_gpu_mark_free(osh_ctx *cx, osh_device_mark *m);
 
 /* Opens cuBLASLt and cuSOLVER. Fails with OSH_E_UNSUPPORTED and names the library that is missing.
  * *text: own, such as "cuBLASLt 13.0.2, cuSOLVER 12.0.3". */

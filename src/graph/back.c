@@ -50,11 +50,6 @@ done:
     return rc;
 }
 
-static bool has_gradient(const osh_back *k, const osh_op *op)
-{
-    return op->grad.run[OSH_REF] && (!k->on_device || op->grad.run[OSH_CUDA]);
-}
-
 osh_status osh_back_check(osh_ctx *cx, const osh_back *k)
 {
     osh_status rc = OSH_OK;
@@ -63,7 +58,7 @@ osh_status osh_back_check(osh_ctx *cx, const osh_back *k)
     for (int i = k->first; i < k->first + k->n; i++) {
         const osh_node *n = &k->g->nodes[i];
         if (back_runs(k, i) && leads_to_wanted(k, n, needs) &&
-            (!has_gradient(k, n->op) || n->op->n_out != 1))
+            (!osh_op_has_grad(n->op, k->on_device) || n->op->n_out != 1))
             OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s has no gradient%s",
                      k->g->modules[n->module].name, n->op->name,
                      k->on_device ? " on a device" : "");
@@ -360,8 +355,8 @@ static void back_place_node(placing *p, int node)
         size_t n_bytes = (size_t)(x->shape[0] * (x->ndim > 1 ? x->shape[1] : 1)) * sizeof(float);
         osh_arena_take(p->arena, &dw[n_dw++], n_bytes, OSH_LIFE_SHORT);
     }
-    if (n->op->grad.scratch_cuda)
-        scratch = n->op->grad.scratch_cuda(n->attr, in_width, g->values[n->out[0]].width,
+    if (n->op->grad.arena_bytes)
+        scratch = n->op->grad.arena_bytes(n->attr, in_width, g->values[n->out[0]].width,
                                            p->n_tokens, g->dtype);
     bool taken = scratch && osh_arena_take(p->arena, &at, scratch, OSH_LIFE_SHORT);
     placing_note_extent(p);

@@ -9,7 +9,7 @@
 #include "graph/exec_walk.h"
 #include "graph/picked.h"
 #include "graph/routed.h"
-#include "ops/cuda/cuda.h"
+#include "ops/device_ops.h"
 
 /* One step of the list. Equal layers must give lists with equal bytes. So the struct has no
  * padding, and no indices of nodes or values, which differ between equal layers. */
@@ -193,7 +193,7 @@ static osh_status peaks_node(osh_ctx *cx, osh_walk *w, int node)
     const osh_node *n = &p->g->nodes[node];
     act a = {ACT_TOUCH, 0, 0, 0};
     for (int k = 0; k < n->op->n_out; k++) OSH_TRY(peaks_made(cx, w, n->out[k]));
-    if (n->op->scratch_cuda || osh_is_picked(p->g, n, 0)) {
+    if (n->op->arena_bytes || osh_is_picked(p->g, n, 0)) {
         a.kind = ACT_NODE;
         OSH_TRY(scratch_find(cx, p, &a.slot, n));
     }
@@ -277,12 +277,12 @@ static size_t act_bytes(const osh_device_peaks *p, const act *a, int64_t n)
 {
     if (a->kind == ACT_TAKE) return (size_t)(a->a * n + a->b);
     if (a->kind == ACT_TOUCH) return (size_t)a->b;
-    if (a->kind == ACT_ROUTES) return (size_t)osh_cuda_routes_n(a->a, n) * sizeof(int32_t);
-    if (a->kind == ACT_MIXTURE) return osh_cuda_mixture_bytes(n, a->a, a->b, a->slot);
+    if (a->kind == ACT_ROUTES) return (size_t)osh_routes_n(a->a, n) * sizeof(int32_t);
+    if (a->kind == ACT_MIXTURE) return osh_mixture_bytes(n, a->a, a->b, a->slot);
     const scratch *s = &p->scratches[a->slot];
     size_t bytes = s->rows ? osh_picked_arena_bytes(s->rows, n) : 0;
-    if (s->op->scratch_cuda)
-        bytes += s->op->scratch_cuda(s->attr, s->in_width, s->out_width, n, p->g->dtype);
+    if (s->op->arena_bytes)
+        bytes += s->op->arena_bytes(s->attr, s->in_width, s->out_width, n, p->g->dtype);
     return bytes;
 }
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "ops/cuda/cuda.h"
+#include "ops/device_ops.h"
 #include "ops/gated.h"
 
 /* ---- state of a run ---- */
@@ -107,8 +107,8 @@ static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int 
     bool changed = j->hooks && j->hooks->linear_input;
     if (here && !j->again && !changed && shows_later(walk, j->g->nodes[node].out[k])) return OSH_OK;
     if (here)
-        return a->rows ? osh_cuda_finite_rows(cx, here, x, a->rows)
-                       : osh_cuda_finite(cx, here, x, 0);
+        return a->rows ? osh_device_ops_of(x->device)->finite_rows(cx, here, x, a->rows)
+                       : osh_device_ops_of(x->device)->finite(cx, here, x, 0);
     osh_status rc = osh_first_nonfinite(cx, &at, x);
     if (rc || at < 0) return rc;
     int64_t width = x->shape[1];
@@ -193,12 +193,12 @@ static osh_status run_routes(osh_ctx *cx, osh_walk *w, int route)
     if (route < 0) return OSH_OK;
     const osh_tensor *weights = j->b->values[route];
     if (!weights) OSH_FAIL(cx, OSH_E_INTERNAL, "value %s is not live", j->g->values[route].name);
-    int64_t E = weights->shape[1], n = osh_cuda_routes_n(E, j->b->n_tokens);
+    int64_t E = weights->shape[1], n = osh_routes_n(E, j->b->n_tokens);
     r->route = route;
     OSH_TRY(osh_tensor_new_on(cx, &r->lists, (osh_where){j->b->device, OSH_LIFE_SHORT}, OSH_I32, 1,
                               &n));
     OSH_NEW(cx, r->n, E);
-    OSH_TRY(osh_cuda_routes(cx, r->n, r->lists->data, weights));
+    OSH_TRY(osh_device_ops_of(j->b->device)->routes(cx, r->n, r->lists->data, weights));
 done:
     return rc;
 }
@@ -215,7 +215,7 @@ static osh_op_rows expert_rows_on_device(const job *j, int combine)
 
 /* Sets *e to the weights, rows and entries for non-finite elements of the expert whose first node
  * is `first`. */
-static osh_status list_expert(osh_ctx *cx, osh_cuda_expert *e, const job *j, int first)
+static osh_status list_expert(osh_ctx *cx, osh_mixture_expert *e, const job *j, int first)
 {
     osh_status rc = OSH_OK;
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_EXPERT_GLU],
@@ -231,7 +231,7 @@ static osh_status list_expert(osh_ctx *cx, osh_cuda_expert *e, const job *j, int
                      "%s: weight %s is not loaded, or not in the dtype of the model",
                      j->g->modules[of[k]->module].name, j->g->weights[of[k]->w[0]].name);
     }
-    *e = (osh_cuda_expert){.gate = w[0], .up = w[1], .down = w[2],
+    *e = (osh_mixture_expert){.gate = w[0], .up = w[1], .down = w[2],
                            .rows = expert_rows_on_device(j, first + OSH_EXPERT_COMBINE),
                            .column = (int32_t)((const osh_moe_combine_attr *)combine->attr)->expert,
                            .found = finding(j, first + OSH_EXPERT_GLU, 0)};
@@ -245,19 +245,19 @@ static osh_status run_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
     const job *j = w->user;
     const osh_node *n = &j->g->nodes[first], *last = &j->g->nodes[end - 1];
     int n_experts = (end - first) / OSH_EXPERT_NODES;
-    osh_cuda_expert *experts = NULL; // own
+    osh_mixture_expert *experts = NULL; // own
     OSH_TRY(osh_check_interrupt(cx));
     OSH_NEW(cx, experts, n_experts);
     for (int e = 0; e < n_experts; e++)
         OSH_TRY(list_expert(cx, &experts[e], j, first + e * OSH_EXPERT_NODES));
     OSH_TRY(make_value(cx, j, last->out[0], j->b->n_tokens));
-    osh_cuda_mixture m = {.experts = experts, .n_experts = n_experts,
+    osh_mixture m = {.experts = experts, .n_experts = n_experts,
                           .x = j->b->values[n->in[0]], .route = j->b->values[j->gpu.route],
                           .sum = j->b->values[n[OSH_EXPERT_COMBINE].in[0]],
                           .out = j->b->values[last->out[0]], .glu = n[OSH_EXPERT_GLU].attr,
                           .plain = ((const osh_moe_combine_attr *)last->attr)->plain};
     if (!m.x || !m.sum) OSH_FAIL(cx, OSH_E_INTERNAL, "an input of the experts is not live");
-    OSH_TRY(osh_cuda_mixture_run(cx, &m));
+    OSH_TRY(osh_device_ops_of(j->b->device)->mixture(cx, &m));
     osh_op_args made = {.out = {m.out}};
     if (j->check) OSH_TRY(check_finite(cx, w, end - 1, 0, &made));
 done:

@@ -2,7 +2,7 @@
  * sample, so the results do not depend on batches or threads. */
 #include "graph/routed.h"
 
-#include "ops/cuda/cuda.h"
+#include "ops/device_ops.h"
 #include "ops/kernel.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ static bool is_expert(const osh_graph *g, int first)
     bool other = glu->in[1] == n->out[0] && glu->in[0] == n[OSH_EXPERT_UP].out[0];
     return (reads || other) && n->in[0] == n[OSH_EXPERT_UP].in[0] && down->in[0] == glu->out[0] &&
            combine->in[1] == down->out[0] &&
-           osh_cuda_mixture_takes(g->dtype, g->values[n->in[0]].width,
+           osh_mixture_takes(g->dtype, g->values[n->in[0]].width,
                                   g->values[glu->out[0]].width);
 }
 

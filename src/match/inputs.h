@@ -3,11 +3,11 @@
 #ifndef OSH_INPUTS_H
 #define OSH_INPUTS_H
 #include "data/mix.h"
+#include "gpu/gpu.h"
 #include "graph/graph.h"
 #include "match/options.h"
 #include "modifiers/recipe.h"
 #include "ops/stat.h"
-#include "tensor/device.h"
 
 typedef enum {
     OSH_PIPELINE_SEQUENTIAL,
@@ -46,6 +46,12 @@ typedef struct osh_inputs {
     int ordinal;        // number of the GPU
     osh_device *device; // own: the opened GPU; NULL: no GPU is opened, or the run uses none
 } osh_inputs;
+
+/* Returns the kind of device on which calibration runs. */
+static inline const osh_device_kind *osh_plan_kind(const osh_inputs *in)
+{
+    return &osh_device_kinds[in->on_device ? OSH_GPU : OSH_HOST];
+}
 
 /* Returns the memory class for weights, statistics and batches in host memory. Without a GPU they
  * count as device memory. */

@@ -204,7 +204,7 @@ static osh_status ada_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_jo
 {
     osh_status rc = OSH_OK;
     (void)n_samples;
-    OSH_TRY(osh_gptq_permute(cx, h->data, h->shape[0], NULL));
+    OSH_TRY(osh_gptq_permute(cx, h, NULL));
     for (osh_linear_job *j = jobs; j < jobs + n; j++) {
         OSH_TRY(round_to_nearest(cx, m, j));
         OSH_TRY(learn_job(cx, m, j, h));

@@ -21,7 +21,7 @@
  * to W + W S. */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
-#include "solver/cuda/solver.h"
+#include "solver/columns.h"
 #include "quant/observer.h"
 
 #include <string.h>
@@ -214,7 +214,7 @@ static osh_status solve_job(osh_ctx *cx, const gptq *g, const factor *f, osh_lin
     solve s = {0}; // own
     osh_gptq_solve_args a;
     OSH_TRY(solve_prepare(cx, &a, &s, g, f, j));
-    OSH_TRY(f->device ? osh_gptq_solve_cuda(cx, f->device, &a, 1) : osh_gptq_solve(cx, &a));
+    OSH_TRY(osh_gptq_column_of(f->device)->solve(cx, f->device, &a, 1));
     if (g->n_refine) OSH_TRY(osh_gptq_refine_job(cx, g, f, &s, j));
     solve_conclude(j, &s, f);
 done:
@@ -341,7 +341,7 @@ osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gp
         OSH_TRY(begin_job(cx, m, parts[k].f, parts[k].j, parts[k].j->pack));
         OSH_TRY(solve_prepare(cx, &a[k], &s[k], m->args, parts[k].f, parts[k].j));
     }
-    OSH_TRY(osh_gptq_solve_cuda(cx, parts->f->device, a, n));
+    OSH_TRY(osh_gptq_column_of(parts->f->device)->solve(cx, parts->f->device, a, n));
     for (int k = 0; k < n; k++)
         solve_conclude(parts[k].j, &s[k], parts[k].f), osh_target_free(cx, parts[k].j);
     for (int k = 0; k < n; k++) solve_deinit(cx, &s[k]), s[k] = (solve){0};

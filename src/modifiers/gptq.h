@@ -110,7 +110,7 @@ typedef struct osh_gptq_part { // one job of a call on a device
     const osh_gptq_factor *f;  // view
     osh_linear_job *j;         // view
 } osh_gptq_part;
-/* Solves n jobs in one call of osh_gptq_solve_cuda. The jobs are complete when the function
+/* Solves n jobs in one call on a device. The jobs are complete when the function
  * returns. */
 osh_status osh_gptq_solve_parts(osh_ctx *cx, const osh_modifier *m, const osh_gptq_part *parts,
                                 int n);

@@ -4,7 +4,7 @@
  * expert's down_proj has 768 columns. If the Hessian of a group cannot be factored with the first
  * damping, the group is solved alone with larger dampings (gptq_ladder.c). */
 #include "modifiers/gptq.h"
-#include "ops/cuda/cuda.h"
+#include "solver/columns.h"
 
 #include <string.h>
 
@@ -63,7 +63,7 @@ static osh_status factor_gathered(osh_ctx *cx, const gathered *x)
     osh_status rc = OSH_OK;
     osh_device *d = x->groups->h->device;
     osh_gptq_hessians all = {x->h, NULL, NULL, x->I, x->n};
-    OSH_TRY(osh_gptq_diags_cuda(cx, d, x->diag, &all));
+    OSH_TRY(osh_gptq_column_of(d)->diags(cx, d, x->diag, &all));
     OSH_TRY(osh_parallel_for(cx, x->n, gathered_order_chunk, (void *)(uintptr_t)x));
     all = (osh_gptq_hessians){x->h, x->perm, x->diag, x->I, 0};
     for (int k = 0; k < x->n; k++) {
@@ -71,7 +71,7 @@ static osh_status factor_gathered(osh_ctx *cx, const gathered *x)
         memcpy(x->perm + all.n * x->I, x->f[k].perm, (size_t)x->I * sizeof *x->perm);
         x->h[all.n] = x->groups[k].h->data, x->which[all.n++] = k;
     }
-    if (all.n) OSH_TRY(osh_gptq_factors_cuda(cx, d, x->failed, &all));
+    if (all.n) OSH_TRY(osh_device_ops_of(d)->factors(cx, d, x->failed, &all));
     for (int i = 0; i < all.n; i++)
         if (!x->failed[i]) x->f[x->which[i]].u = x->h[i];
 done:

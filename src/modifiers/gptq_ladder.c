@@ -1,7 +1,7 @@
 /* gptq_ladder.c - computes the factor of one Hessian H: sorts the columns, adds damping to the
  * diagonal, and tries larger dampings if H cannot be factored. gptq.c describes the steps. */
 #include "modifiers/gptq.h"
-#include "solver/cuda/solver.h"
+#include "solver/columns.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -58,36 +58,6 @@ done:
     return rc;
 }
 
-/* ---- reads and writes of H ---- */
-
-static osh_status read_diag(osh_ctx *cx, float *diag, const osh_tensor *h)
-{
-    int64_t I = h->shape[0];
-    if (h->device) return osh_gptq_diag_cuda(cx, diag, h);
-    for (int64_t i = 0; i < I; i++) diag[i] = ((const float *)h->data)[i * (I + 1)];
-    return OSH_OK;
-}
-
-static osh_status write_diag(osh_ctx *cx, osh_tensor *h, const float *diag)
-{
-    int64_t I = h->shape[0];
-    if (h->device) return osh_gptq_set_diag_cuda(cx, h, diag);
-    for (int64_t i = 0; i < I; i++) ((float *)h->data)[i * (I + 1)] = diag[i];
-    return OSH_OK;
-}
-
-static osh_status ladder_permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
-{
-    return h->device ? osh_gptq_permute_cuda(cx, h, perm)
-                     : osh_gptq_permute(cx, h->data, h->shape[0], perm);
-}
-
-static osh_status ladder_restore(osh_ctx *cx, osh_tensor *h, const float *diag)
-{
-    return h->device ? osh_gptq_restore_cuda(cx, h, diag)
-                     : osh_gptq_restore(cx, h->data, h->shape[0], diag);
-}
-
 bool osh_gptq_damp(float *damped, const factor *f, const gptq *g)
 {
     float damp = (float)(f->mean * (g->dampening_frac > 0 ? g->dampening_frac : 1) *
@@ -107,15 +77,16 @@ static osh_status keep_factored(osh_ctx *cx, factor *f, const gptq *g, const flo
     osh_status rc = OSH_OK;
     int64_t I = f->I;
     float *diag = NULL; // own: [I] diagonal of the damped H, later of U
+    const osh_gptq_column *column = osh_gptq_column_of(f->device);
     osh_tensor u = osh_tensor_view(OSH_F32, 2, (int64_t[]){I, I}, (float *)f->u);
     u.device = f->device;
     if (!f->h && g->scale_search != SEARCH_LDL) goto done;
     OSH_NEW(cx, diag, I);
     for (int64_t i = 0; i < I; i++) diag[f->perm[i]] = damped[i];
-    if (f->h) OSH_TRY(write_diag(cx, f->h, diag));
+    if (f->h) OSH_TRY(column->set_diag(cx, f->h, diag));
     if (g->scale_search != SEARCH_LDL) goto done;
     OSH_NEW(cx, f->cost, I);
-    OSH_TRY(read_diag(cx, diag, &u));
+    OSH_TRY(column->diag(cx, diag, &u));
     for (int64_t i = 0; i < I; i++) f->cost[f->perm[i]] = 1 / (diag[i] * diag[i]);
 done:
     osh_free(cx, diag);
@@ -137,9 +108,9 @@ done:
     return rc;
 }
 
-/* After ladder_permute both triangles of h contain H in solving order. The factorization overwrites
- * the lower triangle. If the factorization fails, ladder_restore makes the lower triangle again
- * from the upper triangle, for the next damping. */
+/* After `permute` both triangles of h contain H in solving order. The factorization overwrites the
+ * lower triangle. If the factorization fails, `restore` makes the lower triangle again from the
+ * upper triangle, for the next damping. */
 osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool ordered, const gptq *g,
                                 float dead)
 {
@@ -148,19 +119,20 @@ osh_status osh_gptq_make_factor(osh_ctx *cx, factor *f, osh_tensor *h, bool orde
     // order
     float *damped = NULL;
     osh_op_args a = {.out = {h}};
+    const osh_gptq_column *column = osh_gptq_column_of(h->device);
 
     OSH_NEW(cx, damped, f->I);
-    OSH_TRY(read_diag(cx, damped, h));
+    OSH_TRY(column->diag(cx, damped, h));
     OSH_TRY(osh_gptq_order(cx, f, damped, ordered, g, dead));
     if (g->n_refine) OSH_TRY(osh_gptq_keep_hessian(cx, f, h));
-    OSH_TRY(ladder_permute(cx, h, f->perm));
+    OSH_TRY(column->permute(cx, h, f->perm));
     for (f->n_damped = 0; f->n_damped < OSH_GPTQ_STEPS; f->n_damped++) {
-        if (f->n_damped) OSH_TRY(ladder_restore(cx, h, f->diag));
+        if (f->n_damped) OSH_TRY(column->restore(cx, h, f->diag));
         if (!osh_gptq_damp(damped, f, g)) {
             f->overflow = f->n_damped == 0;
             break;
         }
-        OSH_TRY(write_diag(cx, h, damped));
+        OSH_TRY(column->set_diag(cx, h, damped));
         rc = osh_op_run(cx, &osh_op_gptq_factor, &a);
         if (!rc) {
             f->u = h->data;

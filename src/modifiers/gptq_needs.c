@@ -2,8 +2,7 @@
  * device's arena. gptq.c runs the solve. */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
-#include "ops/cuda/cuda.h"
-#include "solver/cuda/solver.h"
+#include "solver/columns.h"
 
 typedef osh_gptq gptq;
 typedef osh_gptq_job solve;
@@ -86,7 +85,7 @@ static size_t needs_one_by_one(const gptq *g, const osh_linear_job *jobs, int n,
         size_t beside, target = shift ? osh_target_bytes(&jobs[k], true) : 0;
         osh_gptq_quality_bytes(g, &jobs[k], 1, &beside);
         if (shift) beside = needs_larger(beside, osh_target_scratch(&jobs[k], 1, true));
-        size_t solving = osh_gptq_solve_cuda_bytes(&one, room > target ? room - target : 0);
+        size_t solving = osh_gptq_solve_device_bytes(&one, room > target ? room - target : 0);
         peak = needs_larger(peak, target + needs_larger(beside, solving));
     }
     return peak;
@@ -99,7 +98,7 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
     int64_t I = n ? jobs[0].w->shape[1] : 0;
     bool shift = n && has_target(g, jobs);
     size_t factor_kept = 0;
-    size_t peak = needs_larger(osh_gptq_permute_cuda_bytes(I), osh_gptq_factor_cuda_scratch(I)),
+    size_t peak = needs_larger(osh_gptq_permute_device_bytes(I), osh_gptq_factor_device_bytes(I)),
            copy = 0;
     int count[2];
     if (shift) peak = needs_larger(peak, osh_target_shift_bytes(I, 1, true));
@@ -120,7 +119,7 @@ static size_t needs_of_device(const gptq *g, const osh_linear_job *jobs, int n, 
             size_t scratch, there = needs_of_targets(g, jobs, &piece, &scratch);
             size_t left = room > copy + there ? room - copy - there : 0;
             peak = needs_larger(
-                peak, there + needs_larger(scratch, osh_gptq_solve_cuda_bytes(&all, left)));
+                peak, there + needs_larger(scratch, osh_gptq_solve_device_bytes(&all, left)));
         }
     }
     return peak + copy;
@@ -177,7 +176,7 @@ static size_t needs_of_call(const gptq *g, const osh_linear_job *jobs, const osh
     }
     size_t peak =
         *kept + results +
-        needs_larger(run + needs_larger(copy, osh_gptq_solve_cuda_host_bytes(&all)), finish);
+        needs_larger(run + needs_larger(copy, osh_gptq_solve_device_host_bytes(&all)), finish);
     if (!jobs[p->lead].done) *kept += results;
     return peak;
 }
@@ -246,7 +245,7 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
         size_t result = osh_job_result_bytes(j), run = needs_of_job(g, j, n_threads, device);
         osh_gptq_group one = group_of_one(g, j);
         if (device)
-            run += needs_larger(osh_gptq_solve_cuda_host_bytes(&one), osh_job_search_bytes(j)) +
+            run += needs_larger(osh_gptq_solve_device_host_bytes(&one), osh_job_search_bytes(j)) +
                    (has_target(g, j) ? osh_target_bytes(j, false) : 0);
         else
             peak = needs_larger(peak, kept + needs_of_params(g, j));
@@ -295,14 +294,14 @@ size_t osh_gptq_needs_groups(const osh_modifier *m, const osh_job_group *like, i
         search = needs_larger(search, osh_job_search_bytes(&jobs[k]));
     }
     size_t room = *device, host = 0;
-    *device = osh_gptq_diags_cuda_bytes(I, n);
+    *device = osh_gptq_diags_device_bytes(I, n);
     /* If the Hessians of some groups cannot be factored, only i < n groups are solved together. The
      * sizes of tiles depend on i, so the result is the maximum over all i. */
     for (int i = 1; i <= n; i++) {
         osh_gptq_group all = group_of_some(g, like, i);
-        *device = needs_larger(*device, osh_gptq_factors_cuda_bytes(I, i, room));
-        *device = needs_larger(*device, osh_gptq_solve_cuda_bytes(&all, room));
-        host = needs_larger(host, osh_gptq_solve_cuda_host_bytes(&all));
+        *device = needs_larger(*device, osh_gptq_factors_device_bytes(I, i, room));
+        *device = needs_larger(*device, osh_gptq_solve_device_bytes(&all, room));
+        host = needs_larger(host, osh_gptq_solve_device_host_bytes(&all));
     }
     run += needs_larger(search, host);
     return needs_of_gathered(I, every) + needs_larger(ranks, results + needs_larger(run, finish));

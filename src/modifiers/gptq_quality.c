@@ -10,7 +10,7 @@
  *   tune: {steps: 192, rows: 4, code_rate: 0.01, rate: 0.0015}   learn/tune.h, after all solves */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
-#include "solver/cuda/solver.h"
+#include "solver/columns.h"
 
 #include <string.h>
 
@@ -151,8 +151,7 @@ osh_status osh_gptq_keep_hessian(osh_ctx *cx, osh_gptq_factor *f, const osh_tens
         osh_tensor_new_on(cx, &f->h, (osh_where){h->device, OSH_LIFE_SHORT}, OSH_F32, 2, h->shape));
     OSH_TRY(osh_tensor_copy(cx, f->h, h));
     // with `perm` NULL the function only makes f->h symmetric
-    if (h->device) OSH_TRY(osh_gptq_permute_cuda(cx, f->h, NULL));
-    else OSH_TRY(osh_gptq_permute(cx, f->h->data, f->I, NULL));
+    OSH_TRY(osh_gptq_column_of(h->device)->permute(cx, f->h, NULL));
 done:
     if (rc) osh_note(cx, "copying the Hessian for the steps after the column loop");
     return rc;
@@ -187,7 +186,7 @@ osh_status osh_gptq_search_scales(osh_ctx *cx, const osh_gptq *g, const osh_gptq
                               .I = I, .group = osh_q_scale_cols(q, I),
                               .row_block = osh_q_scale_rows(q, O), .rule = osh_job_scale_rule(j),
                               .scale = scale, .zero = zero};
-    OSH_TRY(f->device ? osh_gptq_scales_cuda(cx, f->device, &a) : osh_gptq_scales(cx, &a));
+    OSH_TRY(osh_gptq_column_of(f->device)->scales(cx, f->device, &a));
     put_params(j, scale, zero);
 done:
     osh_free(cx, scale);
@@ -206,7 +205,7 @@ osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_fa
                               .row_block = osh_q_scale_rows(q, O), .rule = osh_job_scale_rule(j),
                               .steps = g->refine, .n_steps = g->n_refine, .loss = j->losses.of,
                               .all = &j->losses.all};
-    osh_status rc = f->device ? osh_gptq_refine_cuda(cx, f->device, &a) : osh_gptq_refine(cx, &a);
+    osh_status rc = osh_gptq_column_of(f->device)->refine(cx, f->device, &a);
     if (rc) return rc;
     j->losses.n = g->n_refine + 1;
     put_params(j, s->scale, s->zero);
@@ -222,14 +221,14 @@ size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_
     int64_t O = j->w->shape[0], I = j->w->shape[1], group = osh_q_scale_cols(q, I),
             rows = osh_q_scale_rows(q, O);
     size_t params = osh_job_params_bytes(j), search = 0, refine = 0;
-    if (arena) *arena = g->scale_search ? osh_gptq_scales_cuda_bytes(O, I, group, rows) : 0;
+    if (arena) *arena = g->scale_search ? osh_gptq_scales_device_bytes(O, I, group, rows) : 0;
     if (arena && g->n_refine)
-        *arena = quality_larger(*arena, osh_gptq_refine_cuda_bytes(O, I, group, rows));
+        *arena = quality_larger(*arena, osh_gptq_refine_device_bytes(O, I, group, rows));
     if (g->scale_search)
         search = params + (arena ? 0 : osh_gptq_scales_bytes(O, I, group, rows, n_threads));
     if (g->n_refine)
         refine = params + osh_mem_gross((size_t)I * 4) + osh_mem_gross((size_t)O * sizeof(double)) +
-                 (arena ? osh_gptq_refine_cuda_host_bytes(O, I, group, rows, n_threads)
+                 (arena ? osh_gptq_refine_device_host_bytes(O, I, group, rows, n_threads)
                         : osh_gptq_refine_bytes(O, I, group, rows, n_threads));
     return quality_larger(search, refine);
 }

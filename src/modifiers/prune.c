@@ -372,7 +372,7 @@ static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const p
     bool finite = true;
     for (int64_t i = 0; i < I; i++) finite &= isfinite(d[i * (I + 1)] += damp) != 0;
     if (!finite) goto done;
-    OSH_TRY(osh_gptq_permute(cx, d, I, NULL));
+    OSH_TRY(osh_gptq_permute(cx, h, NULL));
     rc = osh_op_run(cx, &osh_op_gptq_factor, &a);
     if (!rc) *u = d;
     if (rc == OSH_E_NUMERIC) rc = OSH_OK, osh_error_clear(cx);

@@ -64,7 +64,7 @@ static size_t target_scratch_of(const osh_op *op, int64_t I, int64_t rows, int n
                                 bool device)
 {
     if (!device) return op->scratch(NULL, &I, 0, rows, n_threads);
-    return op->scratch_cuda ? op->scratch_cuda(NULL, &I, 0, rows, OSH_F32) : 0;
+    return op->arena_bytes ? op->arena_bytes(NULL, &I, 0, rows, OSH_F32) : 0;
 }
 
 size_t osh_target_shift_bytes(int64_t I, int n_threads, bool device)

@@ -336,7 +336,7 @@ const osh_op osh_op_delta_rule = {
             [OSH_CUDA] = OSH_CUDA_FN(osh_delta_rule_cuda)},
     .tol = 1e-11, .scratch = osh_delta_rule_scratch,
     .next = osh_delta_rule_cpu, .state = osh_delta_rule_state,
-    .scratch_cuda = osh_delta_rule_cuda_scratch,
+    .arena_bytes = osh_delta_rule_cuda_scratch,
     .grad.run = {[OSH_REF] = delta_rule_grad_ref, [OSH_CPU] = osh_delta_rule_grad_cpu},
     .grad.scratch = osh_delta_rule_grad_scratch,
     .flops = delta_rule_flops,

@@ -71,6 +71,6 @@ const osh_op osh_op_embedding = {
     /* The CPU runs the reference kernel, which only copies. */
     .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_embedding_cuda)},
     .tol = 0, .scratch = scratch,
-    .scratch_cuda = osh_embedding_cuda_scratch,
+    .arena_bytes = osh_embedding_cuda_scratch,
     .traits = OSH_OP_LOOKUP,
 };

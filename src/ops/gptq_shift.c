@@ -53,5 +53,5 @@ const osh_op osh_op_gptq_shift = {
     .name = "gptq_shift", .n_in = 2, .n_weights = 0, .n_out = 1,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_gptq_shift_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_gptq_shift_cuda)},
-    .tol = 1e-10, .scratch = osh_gptq_shift_scratch, .scratch_cuda = osh_gptq_shift_cuda_scratch,
+    .tol = 1e-10, .scratch = osh_gptq_shift_scratch, .arena_bytes = osh_gptq_shift_cuda_scratch,
 };

@@ -31,5 +31,5 @@ const osh_op osh_op_gptq_target = {
     .name = "gptq_target", .n_in = 2, .n_weights = 0, .n_out = 1,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_gptq_target_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_gptq_target_cuda)},
-    .tol = 1e-11, .scratch = osh_gptq_target_scratch, .scratch_cuda = osh_gptq_target_cuda_scratch,
+    .tol = 1e-11, .scratch = osh_gptq_target_scratch, .arena_bytes = osh_gptq_target_cuda_scratch,
 };

@@ -42,5 +42,5 @@ const osh_op osh_op_hessian_accum = {
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_hessian_accum_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_hessian_accum_cuda)},
     .tol = 1e-12, .scratch = osh_hessian_accum_scratch,
-    .scratch_cuda = osh_hessian_accum_cuda_scratch,
+    .arena_bytes = osh_hessian_accum_cuda_scratch,
 };

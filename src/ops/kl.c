@@ -94,7 +94,7 @@ const osh_op osh_op_kl = {
     .scratch = osh_kl_scratch,
     .grad.run = {[OSH_REF] = kl_grad_ref, [OSH_CPU] = osh_kl_grad_cpu},
     .grad.scratch = osh_kl_grad_scratch,
-    .scratch_cuda = OSH_CUDA_FN(osh_kl_cuda_scratch),
+    .arena_bytes = OSH_CUDA_FN(osh_kl_cuda_scratch),
 };
 
 static osh_tensor kl_list(int64_t N)

@@ -114,11 +114,11 @@ const osh_op osh_op_linear = {
     .name = "linear", .n_in = 1, .n_weights = 2, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_linear_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_linear_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_linear_cuda)},
-    .tol = 1e-11, .scratch = osh_linear_scratch, .scratch_cuda = osh_linear_cuda_scratch,
+    .tol = 1e-11, .scratch = osh_linear_scratch, .arena_bytes = osh_linear_cuda_scratch,
     .grad.writes = true, .by_rows = true, .spreads = 1,
     .grad.run = {[OSH_REF] = linear_grad_ref, [OSH_CPU] = osh_linear_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_linear_grad_cuda)},
-    .grad.scratch = osh_linear_grad_scratch, .grad.scratch_cuda = osh_linear_grad_cuda_scratch,
+    .grad.scratch = osh_linear_grad_scratch, .grad.arena_bytes = osh_linear_grad_cuda_scratch,
     .traits = OSH_OP_LINEAR | OSH_OP_COLUMNS,
     .flops = osh_product_flops,
 };

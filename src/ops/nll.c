@@ -62,5 +62,5 @@ const osh_op osh_op_nll = {
     .tol = 1e-12, .scratch = osh_nll_scratch,
     .grad.run = {[OSH_REF] = nll_grad_ref, [OSH_CPU] = osh_nll_grad_cpu},
     .grad.scratch = osh_nll_grad_scratch,
-    .scratch_cuda = OSH_CUDA_FN(osh_nll_cuda_scratch),
+    .arena_bytes = OSH_CUDA_FN(osh_nll_cuda_scratch),
 };

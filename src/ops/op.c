@@ -37,11 +37,16 @@ size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in
            (size_t)(n_tokens + 2) * sizeof(osh_tile);
 }
 
+bool osh_op_has_grad(const osh_op *op, bool on_device)
+{
+    return op->grad.run[OSH_REF] && (!on_device || op->grad.run[OSH_CUDA]);
+}
+
 osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a)
 {
     osh_grad_fn fn = op->grad.run[OSH_CPU] ? op->grad.run[OSH_CPU] : op->grad.run[OSH_REF];
     if (!fn) return osh_fail(cx, OSH_E_UNSUPPORTED, "%s has no gradient", op->name);
-    if (a->dout[0]->device && !(fn = op->grad.run[OSH_CUDA]))
+    if (a->dout[0]->device && !(fn = op->grad.run[a->dout[0]->device->type->column]))
         return osh_fail(cx, OSH_E_UNSUPPORTED, "%s has no gradient on a device", op->name);
     osh_status rc = OSH_OK;
     osh_grad_args b = *a;
@@ -55,7 +60,7 @@ osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a)
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a)
 {
     osh_op_fn fn = op->run[OSH_CPU] ? op->run[OSH_CPU] : op->run[OSH_REF];
-    if (a->out[0]->device) fn = op->run[OSH_CUDA];
+    if (a->out[0]->device) fn = op->run[a->out[0]->device->type->column];
     if (a->past && !op->each_token) {
         if (!op->next || a->out[0]->device)
             return osh_fail(cx, OSH_E_INTERNAL, "%s does not run a sample in pieces", op->name);

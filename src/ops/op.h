@@ -19,9 +19,8 @@
 #include <string.h>
 
 #include "base/field.h"
+#include "tensor/device.h"
 #include "tensor/rotation.h"
-
-typedef enum { OSH_REF, OSH_CPU, OSH_CUDA, OSH_N_BACKENDS } osh_backend_id;
 
 typedef struct osh_seqs {
     int64_t n;
@@ -87,7 +86,7 @@ typedef struct osh_grad_args {
 typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
 typedef struct osh_op_grads {
     /* run[OSH_REF] is NULL if the op has no gradient; run[OSH_CPU] is NULL if the CPU uses the
-     * reference; run[OSH_CUDA] is for tensors on a device. */
+     * reference; run[OSH_CUDA] is for tensors on a GPU. */
     osh_grad_fn run[OSH_N_BACKENDS];
     /* Returns an upper bound of the host bytes of scratch of the gradient kernel on the host. NULL:
      * osh_op_grad_scratch assumes the reference kernel, which copies its values to f32. */
@@ -95,7 +94,7 @@ typedef struct osh_op_grads {
                       int64_t n_tokens, int n_threads);
     /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena, with
      * the allocator's overhead. NULL: the kernel allocates nothing. */
-    size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
+    size_t (*arena_bytes)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     /* True: run[OSH_CPU] obeys osh_grad_args.fresh. False, as for all other kernels: osh_op_grad
      * sets fresh gradients to zero before the kernel runs. */
@@ -174,7 +173,7 @@ typedef struct osh_op {
                       int64_t n_tokens, int n_threads);
     /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena for x
      * of dtype `dt`, with the allocator's overhead. NULL: the kernel allocates nothing. */
-    size_t (*scratch_cuda)(const void *attr, const int64_t *in_width, int64_t out_width,
+    size_t (*arena_bytes)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     osh_op_grads grad;             // kernels of the gradient
     /* Bit k: the op may skip rows of in[k]; values of skipped rows may be NaN or infinite. */
@@ -225,14 +224,15 @@ bool osh_op_spreads(const osh_op *op, const void *attr, int k);
 const osh_op *osh_op_find(const char *name); // returns NULL if no op has this name
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
-/* Runs the CUDA kernel if out[0] is on a device, else the fastest kernel of the host. If a->past is
- * set, runs osh_op.next. Fails with OSH_E_INTERNAL if the op does not have the function that is
+/* Runs the kernel of the device of out[0], or the fastest kernel of the host. If a->past is set,
+ * runs osh_op.next. Fails with OSH_E_INTERNAL if the op does not have the function that is
  * needed. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
 /* Returns an upper bound of the host bytes that osh_op_grad allocates for n_tokens tokens, in at
  * most 8 blocks, without the allocator's overhead per block. */
 size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width,
                            int64_t out_width, int64_t n_tokens, int n_threads);
+bool osh_op_has_grad(const osh_op *op, bool on_device); // true if osh_op_grad supports the op
 /* Computes the gradients and adds them to a->din, on the host or on the device of dout. Fails with
  * OSH_E_UNSUPPORTED if the op has no gradient, or if dout is on a device and the op has no GPU
  * kernel for the gradient. */

@@ -127,7 +127,7 @@ const osh_op osh_op_rms_norm = {
     .grad.writes = true,
     .grad.run = {[OSH_REF] = rms_norm_grad_ref, [OSH_CPU] = osh_rms_norm_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_rms_norm_grad_cuda)},
-    .grad.scratch_cuda = osh_rms_norm_grad_cuda_scratch,
+    .grad.arena_bytes = osh_rms_norm_grad_cuda_scratch,
     .traits = OSH_OP_NORM,
     .norm = rms_norm_rule,
 };

@@ -157,10 +157,10 @@ const osh_op osh_op_rope = {
     .attrs = NULL, .attr_bytes = sizeof(osh_rope_attr), .infer = infer,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_rope_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_rope_cuda)},
     .tol = 1e-12, .scratch = osh_rope_scratch, .next = osh_rope_cpu,
-    .scratch_cuda = osh_rope_cuda_scratch,
+    .arena_bytes = osh_rope_cuda_scratch,
     .grad.writes = true, .grad.in_place = true,
     .grad.run = {[OSH_REF] = rope_grad_ref, [OSH_CPU] = osh_rope_grad_cpu,
              [OSH_CUDA] = OSH_CUDA_FN(osh_rope_grad_cuda)},
-    .grad.scratch_cuda = osh_rope_cuda_scratch,
+    .grad.arena_bytes = osh_rope_cuda_scratch,
     .traits = OSH_OP_ROPE,
 };

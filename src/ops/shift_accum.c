@@ -41,5 +41,5 @@ const osh_op osh_op_shift_accum = {
     .name = "shift_accum", .n_in = 2, .n_weights = 0, .n_out = 1,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_shift_accum_cpu,
             [OSH_CUDA] = OSH_CUDA_FN(osh_shift_accum_cuda)},
-    .tol = 1e-12, .scratch = osh_shift_accum_scratch, .scratch_cuda = osh_shift_accum_cuda_scratch,
+    .tol = 1e-12, .scratch = osh_shift_accum_scratch, .arena_bytes = osh_shift_accum_cuda_scratch,
 };

@@ -243,7 +243,7 @@ const osh_op osh_op_ssm_scan = {
             [OSH_CUDA] = OSH_CUDA_FN(osh_ssm_scan_cuda)},
     .tol = 1e-11, .scratch = osh_ssm_scan_scratch,
     .next = osh_ssm_scan_cpu, .state = osh_ssm_scan_state,
-    .scratch_cuda = osh_ssm_scan_cuda_scratch,
+    .arena_bytes = osh_ssm_scan_cuda_scratch,
     .grad.run = {[OSH_REF] = ssm_scan_grad_ref, [OSH_CPU] = osh_ssm_scan_grad_cpu},
     .grad.scratch = osh_ssm_scan_grad_scratch,
     .traits = OSH_OP_F32_OUT,

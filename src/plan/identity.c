@@ -313,7 +313,7 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
         }
     }
     OSH_TRY(p->in.opt->survey ? identity_add_survey(cx, id, p) : identity_add_output(cx, id, p));
-    FIELD("back_end", "%s", p->in.device ? p->in.device->type->name : "cpu");
+    FIELD("back_end", "%s", osh_device_type_of(p->in.device)->name);
     if (p->in.device) {
         FIELD("device", "%s", p->in.device->text);
         FIELD("batches", "of %d tokens and more", OSH_DEVICE_BATCH_TOKENS);

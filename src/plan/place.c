@@ -1,37 +1,19 @@
 /* place.c - decides whether a calibrated job runs on the host or on a GPU, and opens the GPU. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu.h"
 #include "budget/gpus.h"
 #include "budget/memory.h"
 #include "plan/plan.h"
 #include "quant/observer.h"
-
-osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text)
-{
-    char *end = NULL;
-    *ordinal = 0;
-    if (!strcmp(text, "cuda")) return OSH_OK;
-    long n = strncmp(text, "cuda:", 5) || text[5] < '0' || text[5] > '9'
-                 ? -1
-                 : strtol(text + 5, &end, 10);
-    if (n < 0 || n > 1023 || *end)
-        return osh_fail(cx, OSH_E_USAGE, "--device %s: want cpu, cuda or cuda:N%s", text,
-                        strchr(text, ',') ? ", because one GPU is used" : "");
-    *ordinal = (int)n;
-    return OSH_OK;
-}
-
-static bool device_is_auto(const char *text) { return !text || !strcmp(text, "auto"); }
 
 /* Called if `what` is not possible on a GPU. Fails if the user asked for a GPU; otherwise returns
  * OSH_OK, and the job runs on the host. */
 static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, const char *done)
 {
     const char *text = p->in.opt->device;
-    if (!p->in.opt->device_model && (device_is_auto(text) || !strcmp(text, "cpu"))) return OSH_OK;
+    if (!p->in.opt->device_model && (osh_device_is_auto(text) || !strcmp(text, "cpu")))
+        return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
                     "%s is not %s on a GPU by this version: want --device cpu", what, done);
 }
@@ -87,31 +69,32 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
         p->in.on_device = p->in.pipeline != OSH_PIPELINE_DATAFREE;
         goto done;
     }
-    bool cuda = device_is_auto(text) ? osh_cuda_present() : strcmp(text, "cpu") != 0;
-    if (cuda && !device_is_auto(text)) OSH_TRY(osh_device_ordinal(cx, &p->in.ordinal, text));
-    /* in a build without CUDA, osh_cuda_open fails with a message that says so */
-    if (cuda && !osh_cuda_built()) OSH_TRY(osh_cuda_open(cx, &p->in.device, p->in.ordinal, 0));
+    const osh_device_kind *kind;
+    OSH_TRY(osh_device_find(cx, &kind, &p->in.ordinal, text));
     /* A run that only rounds stays on the host, because the copies to the GPU and back take longer
      * than the rounding. */
-    p->in.on_device = cuda && p->in.pipeline != OSH_PIPELINE_DATAFREE;
+    p->in.on_device =
+        kind != &osh_device_kinds[OSH_HOST] && p->in.pipeline != OSH_PIPELINE_DATAFREE;
 done:
     return rc;
 }
 
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
 {
-    int64_t n = osh_memory_arena(&p->budget);
+    osh_status rc = OSH_OK;
+    const osh_device_kind *kind = osh_plan_kind(&p->in);
+    osh_device *idle = NULL; // own: a GPU that does no work
     if (p->in.on_device) {
-        osh_status opened = osh_cuda_open(cx, &p->in.device, p->in.ordinal, (size_t)n);
-        return opened || !p->budget.memory.by_gpu
-                   ? opened
-                   : osh_cuda_stage_open(cx, p->in.device, p->in.opt->use_gds);
+        OSH_TRY(osh_device_open(cx, &p->in.device, kind, p->in.ordinal,
+                                (size_t)osh_memory_arena(&p->budget)));
+        if (p->budget.memory.by_gpu)
+            OSH_TRY(kind->type->files->stage_open(cx, p->in.device, p->in.opt->use_gds));
+    } else if (!osh_device_is_auto(p->in.opt->device) && osh_device_is_gpu(p->in.opt->device)) {
+        // fails if there is no GPU
+        OSH_TRY(osh_device_find(cx, &kind, &p->in.ordinal, p->in.opt->device));
+        OSH_TRY(osh_device_open(cx, &idle, kind, p->in.ordinal, 0));
     }
-    if (device_is_auto(p->in.opt->device) || !strcmp(p->in.opt->device, "cpu")) return OSH_OK;
-    /* own: a GPU that does no work. osh_cuda_open fails if there is no GPU, and a user who asked
-     * for a GPU must get this error. */
-    osh_device *asked = NULL;
-    osh_status rc = osh_cuda_open(cx, &asked, p->in.ordinal, 0);
-    osh_device_close(cx, asked);
+done:
+    osh_device_close(cx, idle);
     return rc;
 }

@@ -56,9 +56,6 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 void osh_plan_free(osh_ctx *cx, osh_plan *p);
 
-/* Sets *ordinal to the number of the GPU in `text`, which is "cuda" (0) or "cuda:N". */
-osh_status osh_device_ordinal(osh_ctx *cx, int *ordinal, const char *text);
-
 /* Two functions of place.c that choose and open the device. */
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p); // Sets p->in.on_device from --device
 /* Opens the GPU and allocates one block of its memory. The size of the block is the device budget

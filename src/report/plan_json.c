@@ -240,7 +240,7 @@ osh_status osh_plan_print_json(osh_ctx *cx, char **out, const osh_plan *p)
     cJSON *root = NULL; // own
     root = cJSON_CreateObject();
     bool ok = root && cJSON_AddStringToObject(root, "pipeline", osh_plan_pipeline(p)) &&
-              cJSON_AddStringToObject(root, "device", p->in.on_device ? "cuda" : "cpu") &&
+              cJSON_AddStringToObject(root, "device", osh_plan_kind(&p->in)->name) &&
               cJSON_AddNumberToObject(root, "samples", (double)p->in.data.n) &&
               cJSON_AddNumberToObject(root, "output_bytes", (double)p->manifest.total_bytes) &&
               cJSON_AddNumberToObject(root, "output_tensors", (double)p->manifest.n_out) &&

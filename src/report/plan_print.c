@@ -487,9 +487,9 @@ static osh_status plan_as_text(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) OSH_TRY(osh_buf_printf(cx, b, "\n"));
     OSH_TRY(osh_mix_rows(cx, b, &p->in.mix));
     if (p->in.on_device)
-        OSH_TRY(osh_buf_printf(cx, b, "on the GPU cuda:%d, in %ld batches of at most %ld tokens\n",
-                               p->in.ordinal, (long)p->schedule.n_batches,
-                               (long)p->schedule.batch_tokens));
+        OSH_TRY(osh_buf_printf(cx, b, "on the GPU %s:%d, in %ld batches of at most %ld tokens\n",
+                               osh_plan_kind(&p->in)->name, p->in.ordinal,
+                               (long)p->schedule.n_batches, (long)p->schedule.batch_tokens));
     OSH_TRY(print_best(cx, b, p));
     OSH_TRY(print_traversals(cx, b, p));
     OSH_TRY(print_subgraphs(cx, b, p));

@@ -220,20 +220,20 @@ static bool device_add_copies(cJSON *o, const char *key, int64_t bytes, double s
 }
 
 /* Adds each kind of fallback of the GPU and the number of times that it happened. */
-static bool device_add_detours(cJSON *o, const osh_cuda_counters *c)
+static bool device_add_detours(cJSON *o, const osh_device_counters *c)
 {
     cJSON *list = cJSON_AddObjectToObject(o, "fallbacks");
     bool ok = list != NULL;
     for (int k = 0; ok && k < OSH_N_DETOURS; k++)
         if (c->detours[k])
-            ok = osh_report_number(list, osh_cuda_detour_name((osh_cuda_detour)k),
+            ok = osh_report_number(list, osh_detour_name((osh_detour)k),
                                    (double)c->detours[k]);
     return ok;
 }
 
 /* Adds the tier (GPU, host or disk) of the values between subgraphs, and the bytes of values that
  * were copied to and from the GPU. */
-static bool device_add_values(cJSON *o, const osh_plan *p, const osh_cuda_counters *c)
+static bool device_add_values(cJSON *o, const osh_plan *p, const osh_device_counters *c)
 {
     cJSON *v = cJSON_AddObjectToObject(o, "values");
     return v && osh_report_string(v, "rest_in", osh_tier_name(p->budget.memory.tier)) &&
@@ -244,7 +244,7 @@ static bool device_add_values(cJSON *o, const osh_plan *p, const osh_cuda_counte
 static bool report_add_device(cJSON *root, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
-    const osh_cuda_counters *c = &r->copies;
+    const osh_device_counters *c = &r->copies;
     if (!p->in.device) return true;
     cJSON *o = cJSON_AddObjectToObject(root, "device"), *t = NULL;
     bool ok = o && osh_report_string(o, "name", p->in.device->text) &&
@@ -428,7 +428,7 @@ static osh_status report_collect(osh_ctx *cx, osh_report *out, const osh_run *r)
     struct tm day;
     if (gmtime_r(&now, &day)) strftime(out->date, sizeof out->date, "%Y-%m-%d %H:%M UTC", &day);
     OSH_TRY(machine_find(cx, &out->machine));
-    if (p->in.device) OSH_TRY(osh_cuda_count(cx, p->in.device, &out->copies));
+    if (p->in.device) OSH_TRY(p->in.device->type->count(cx, p->in.device, &out->copies));
     OSH_TRY(osh_profile_read(cx, &out->d));
     out->seconds = out->d.seconds;
 done:

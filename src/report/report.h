@@ -14,7 +14,7 @@ typedef struct osh_report {
     int64_t storage_read, storage_written;
     /* Budget and prediction of host memory, in bytes; 0: none. */
     int64_t budget_bytes, predicted_bytes;
-    osh_cuda_counters copies; // counters of the GPU
+    osh_device_counters copies; // counters of the GPU
     int n_fallbacks;
     int n_resumed;        // number of times that a later process continued the run
     int n_experts;        // number of quantized modules that belong to experts

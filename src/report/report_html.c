@@ -528,7 +528,7 @@ static void html_copies_row(osh_page *pg, const char *what, int64_t bytes, doubl
 static void html_device_table(osh_page *pg, const osh_report *r)
 {
     const osh_plan *p = r->run->plan;
-    const osh_cuda_counters *c = &r->copies;
+    const osh_device_counters *c = &r->copies;
     if (!p->in.device) return;
     PUT(pg, "<h2>Device</h2>\n<div class=\"wide\"><table id=\"device\"><tr><th>");
     osh_page_escape(pg, p->in.device->text);
@@ -564,7 +564,7 @@ static void html_device_table(osh_page *pg, const osh_report *r)
     for (int k = 0; k < OSH_N_DETOURS; k++)
         if (c->detours[k])
             PUT(pg, "<tr class=\"warn\"><td>%s</td><td class=\"n\">%lld times</td><td></td></tr>\n",
-                osh_cuda_detour_text((osh_cuda_detour)k), (long long)c->detours[k]);
+                osh_detour_text((osh_detour)k), (long long)c->detours[k]);
     PUT(pg, "</table></div>\n");
 }
 

@@ -2,7 +2,7 @@
  * elements that are not 0 in the expert's column of a router's output [tokens, experts]. */
 #include "run/coverage.h"
 
-#include "ops/cuda/cuda.h"
+#include "ops/device_ops.h"
 #include "ops/kernel.h"
 #include "plan/exchange.h"
 
@@ -53,7 +53,7 @@ static osh_status coverage_add_from_device(osh_ctx *cx, osh_tensor *count, const
     osh_status rc = OSH_OK;
     int64_t *sum = count->data, E = osh_width(route);
     int32_t n[OSH_MOE_MAX_EXPERTS];
-    OSH_TRY(osh_cuda_count_routes(cx, n, route));
+    OSH_TRY(osh_device_ops_of(route->device)->count_routes(cx, n, route));
     for (int64_t e = 0; e < E; e++) sum[e] += n[e];
 done:
     return rc;

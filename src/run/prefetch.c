@@ -6,7 +6,6 @@
 
 #include "base/ahead.h"
 #include "budget/layout.h"
-#include "gpu/gpu.h"
 #include "schedule/visit.h"
 
 struct osh_prefetch {
@@ -92,7 +91,7 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget 
     memcpy(f->want, want + r.w0, (size_t)(r.w1 - r.w0) * sizeof *want);
     OSH_TRY(osh_weights_new(cx, &f->w, g));
     if (device) prefetch_take_places(cx, f, p, visit, solved);
-    if (f->device) OSH_TRY(osh_cuda_follow(cx, f->device));
+    OSH_TRY(osh_device_type_of(f->device)->follow(cx, f->device));
     OSH_TRY(osh_read_ahead_start(cx, &f->reader,
                                  &(osh_read_items){prefetch_read_all, f, 1, .ahead = true}));
     *out = f, f = NULL;
@@ -106,7 +105,7 @@ osh_status osh_prefetch_take(osh_ctx *cx, osh_prefetch *f, osh_weights *w)
     osh_status rc = OSH_OK;
     if (!f) goto done;
     OSH_TRY(osh_read_ahead_wait(cx, f->reader));
-    if (f->device) OSH_TRY(f->device->type->fence(cx, f->device));
+    OSH_TRY(osh_device_type_of(f->device)->fence(cx, f->device));
     for (int i = f->w0; i < f->w1; i++) {
         osh_tensor **from = &f->w->host[i], **to = w->device ? &w->host[i] : &w->w[i];
         if (!*from || w->w[i] || *to) continue;

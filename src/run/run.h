@@ -3,7 +3,6 @@
 #ifndef OSH_RUN_H
 #define OSH_RUN_H
 #include "base/profile.h"
-#include "gpu/gpu.h"
 #include "output/emit.h"
 #include "run/coverage.h"
 #include "run/pace.h"
@@ -36,7 +35,7 @@ typedef struct osh_run {
     bool entered;         // true after this process has begun a subgraph
     bool profiling;       // true if this run has started the profile, and must stop it
     bool logging;         // true if this run has opened the log file, and must close it
-    osh_cuda_mark *phase_begin; // own, with a GPU: CUDA event at the beginning of the current phase
+    osh_device_mark *phase_begin; // own, with a device: mark at the beginning of the current phase
     double device_seconds[OSH_N_PHASES]; // seconds of each phase, measured by the GPU
 } osh_run;
 

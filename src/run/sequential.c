@@ -101,7 +101,7 @@ done:
 static void engine_end(osh_ctx *cx, osh_engine *e, bool keep_files)
 {
     size_t missed = e->p->in->device ? osh_arena_missed(e->p->in->device->arena) - e->missed : 0;
-    if (missed && osh_cuda_detour_add(e->p->in->device, OSH_DETOUR_ELSEWHERE, (int64_t)missed))
+    if (missed && osh_device_detour(e->p->in->device, OSH_DETOUR_ELSEWHERE, (int64_t)missed))
         osh_log(cx, OSH_LOG_INFO, "%zu blocks of GPU memory were not at their planned addresses",
                 missed);
     osh_emit_let_go(e->r->emitter);

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/cuda/cuda.h"
+#include "ops/device_ops.h"
 #include "budget/bytes.h"
 #include "budget/cost.h"
 #include "graph/counted.h"
@@ -258,7 +258,8 @@ static osh_status stats_feed_minmax(osh_ctx *cx, osh_stats *s, int value, const 
     float *low = (float *)t->data + b->first_sample, *high = low + t->shape[1];
     for (int64_t k = 0; k < b->seqs.n; k++) {
         int64_t first = b->seqs.offsets[k], n = b->seqs.offsets[k + 1] - first;
-        if (n > 0) OSH_TRY(osh_cuda_minmax(cx, low + k, high + k, x, first, n));
+        if (n > 0)
+            OSH_TRY(osh_device_ops_of(t->device)->minmax(cx, low + k, high + k, x, first, n));
     }
 done:
     return rc;

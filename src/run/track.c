@@ -162,7 +162,7 @@ static void profile_read_arena(void *user, osh_profile_gpu *out)
 {
     const osh_device *d = user;
     out->now = (int64_t)osh_arena_used(d->arena), out->peak = (int64_t)osh_arena_peak(d->arena);
-    out->driver = osh_cuda_driver_bytes(d);
+    out->driver = d->type->driver_bytes(d);
 }
 
 osh_status osh_run_start(osh_ctx *cx, osh_run *r)
@@ -197,9 +197,15 @@ done:
     return rc;
 }
 
+static void device_unmark(osh_ctx *cx, osh_run *r)
+{
+    if (r->phase_begin) r->plan->in.device->type->mark_free(cx, r->phase_begin);
+    r->phase_begin = NULL;
+}
+
 void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
 {
-    osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
+    device_unmark(cx, r);
     if (r->profiling) osh_profile_stop(cx);
     osh_profile_device(cx, NULL, NULL);
     osh_log_line(cx, rc ? "failed" : "done", "%s", rc ? osh_error_text(cx) : "");
@@ -237,27 +243,27 @@ static void run_show(osh_ctx *cx, osh_run *r)
     osh_progress_show(cx, &r->progress);
 }
 
-/* Records a CUDA event on the GPU. Ignores a failure, because the next use of the GPU reports
- * it. */
+/* Sets a mark on the device. Ignores a failure, because the next use of the device reports it. */
 static void device_mark_begin(osh_ctx *cx, osh_run *r)
 {
-    osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
-    if (r->plan->in.device && osh_cuda_mark_new(cx, r->plan->in.device, &r->phase_begin))
-        osh_error_clear(cx);
+    osh_device *d = r->plan->in.device;
+    device_unmark(cx, r);
+    if (d && d->type->mark_new(cx, d, &r->phase_begin)) osh_error_clear(cx);
 }
 
 /* Adds the GPU's time since device_mark_begin to the current phase. */
 static void device_mark_end(osh_ctx *cx, osh_run *r)
 {
-    osh_cuda_mark *now = NULL; // own
+    osh_device *d = r->plan->in.device;
+    osh_device_mark *now = NULL; // own
     double seconds = 0;
     if (!r->phase_begin) return;
-    if (osh_cuda_mark_new(cx, r->plan->in.device, &now) ||
-        osh_cuda_mark_between(cx, &seconds, r->phase_begin, now))
+    if (d->type->mark_new(cx, d, &now) ||
+        d->type->mark_between(cx, &seconds, r->phase_begin, now))
         osh_error_clear(cx);
     r->device_seconds[r->pace.phase] += seconds;
-    osh_cuda_mark_free(cx, now);
-    osh_cuda_mark_free(cx, r->phase_begin), r->phase_begin = NULL;
+    d->type->mark_free(cx, now);
+    device_unmark(cx, r);
 }
 
 osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph)

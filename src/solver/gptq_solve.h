@@ -81,8 +81,8 @@ size_t osh_gptq_factor_bytes(int64_t I, int n_threads);
  * rows and columns by perm (NULL: no change), in place. osh_gptq_restore restores H after a failure
  * of the op gptq_factor, which overwrites the lower triangle and the diagonal: it copies the upper
  * triangle to the lower triangle and diag [I] to the diagonal. Both are in gptq_permute.c. */
-osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm);
-osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag);
+osh_status osh_gptq_permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm);
+osh_status osh_gptq_restore(osh_ctx *cx, osh_tensor *h, const float *diag);
 /* Returns the number of bytes of scratch of osh_gptq_permute. */
 size_t osh_gptq_permute_bytes(int64_t I, int n_threads);
 /* Copies the upper triangle of u [I, I], transposed, to the lower triangle. */

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "gpu/gpu.h"
 #include "store/blocks.h"
 #include "store/loaders.h"
 #include "store/scratch.h"
@@ -139,7 +138,8 @@ void osh_acts_free(osh_ctx *cx, osh_acts *a, bool keep_files)
     osh_loaders_free(cx, a->loaders);
     acts_free_ways(a);
     for (int v = 0; a->slots && v < a->g->n_values; v++) {
-        if (a->tier == OSH_TIER_DISK && keep_files) osh_slots_close(cx, &a->slots[v].disk);
+        if (a->tier == OSH_TIER_DISK && keep_files)
+            osh_slots_close(cx, &a->disk, &a->slots[v].disk);
         osh_acts_drop(cx, a, v);
     }
     osh_scratch_close(cx, a->scratch, keep_files);
@@ -200,7 +200,7 @@ static osh_status sample_put(osh_ctx *cx, osh_acts *a, int value, int64_t sample
     size_t n = osh_slot_bytes(&a->disk, value, sample);
     if (a->tier == OSH_TIER_DISK) return osh_slot_put(cx, &a->disk, &s->disk, value, sample, from);
     OSH_TRY(acts_want_block(cx, a, &s->blocks[sample], n));
-    if (t->device) osh_cuda_values_add(t->device, 0, n);
+    osh_device_count_values(t->device, 0, n);
     if (t->device) OSH_TRY(osh_tensor_get(cx, s->blocks[sample], t, at, n));
     else OSH_TRY(acts_copy(cx, s->blocks[sample], from, n));
 done:
@@ -218,7 +218,7 @@ static osh_status sample_get(osh_ctx *cx, osh_acts *a, int value, int64_t sample
         return osh_fail(cx, OSH_E_INTERNAL, "sample %lld of value %s is not stored",
                         (long long)sample, a->g->values[value].name);
     if (!t->device) return acts_copy(cx, to, s->blocks[sample], n);
-    osh_cuda_values_add(t->device, n, 0);
+    osh_device_count_values(t->device, n, 0);
     return osh_tensor_put(cx, t, at, s->blocks[sample], n);
 }
 
@@ -512,7 +512,7 @@ void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value)
     osh_free(cx, s->batches);
     const osh_file *f = s->disk.file;
     if (f && osh_file_is_at(f, osh_file_path(f))) unlink(osh_file_path(f));
-    osh_slots_close(cx, &s->disk);
+    osh_slots_close(cx, &a->disk, &s->disk);
     *s = (slot){0};
 }
 
@@ -554,7 +554,7 @@ osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, b
     if (rc && rc != OSH_E_NOMEM) {
         rc = OSH_OK;
         osh_error_clear(cx);
-        osh_slots_close(cx, &s->disk);
+        osh_slots_close(cx, &a->disk, &s->disk);
         *s = (slot){0};
     }
 done:

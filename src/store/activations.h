@@ -48,8 +48,8 @@ osh_status osh_acts_read_ahead(osh_ctx *cx, osh_acts *a, int n_threads, int64_t 
 /* Returns n, the number of batches to prefetch: before the caller gets batch k, it must call
  * osh_acts_ask for batch k + n. */
 int64_t osh_acts_ahead(const osh_acts *a);
-/* Lets the GPU read files of values itself, with cuFile. Requires osh_cuda_stage_open for the
- * device (gpu/gpu.h). */
+/* Lets the GPU read files of values itself, with cuFile. Requires that the device has a
+ * stage (osh_device_files). */
 void osh_acts_by_gpu(osh_acts *a);
 /* The next two functions set numbers that identify the files of tier disk. osh_acts_of_run sets a
  * number that no other run has. osh_acts_stage sets the number of the visit whose values are stored

@@ -11,8 +11,6 @@
 
 #include <assert.h>
 
-#include "gpu/gpu.h"
-
 enum { PAGE = 4096, STEPS = 16 };
 
 struct osh_block {
@@ -64,7 +62,7 @@ done:
 static void block_free(osh_ctx *cx, osh_blocks *b, osh_block *block)
 {
     if (!block) return;
-    if (block->locked) osh_cuda_host_unlock(cx, b->device, block->data);
+    if (block->locked) b->device->type->pinned->unlock(cx, b->device, block->data);
     osh_free(cx, block->room);
     osh_free(cx, block);
 }
@@ -91,7 +89,7 @@ static osh_status block_lock(osh_ctx *cx, osh_blocks *b, osh_block *block)
     osh_status rc = OSH_OK;
     const char *why = NULL;
     if (b->refused || b->pageable) goto done;
-    OSH_TRY(osh_cuda_host_lock(cx, b->device, &why, block->data, block->n_bytes));
+    OSH_TRY(b->device->type->pinned->lock(cx, b->device, &why, block->data, block->n_bytes));
     block->locked = !why, b->refused = why;
     if (why)
         osh_log(cx, OSH_LOG_WARN,
@@ -184,7 +182,7 @@ static osh_status block_wait(osh_ctx *cx, osh_blocks *b, const osh_block *block)
 {
     if (block->locked) return b->device->type->sync(cx, b->device);
     /* block_lock has already logged the reason. */
-    if (!b->pageable) osh_cuda_detour_add(b->device, OSH_DETOUR_PAGEABLE, 1);
+    if (!b->pageable) osh_device_detour(b->device, OSH_DETOUR_PAGEABLE, 1);
     return OSH_OK; // lanes use only page-locked blocks
 }
 
@@ -193,7 +191,7 @@ osh_status osh_block_store(osh_ctx *cx, osh_blocks *b, osh_block *block, const o
 {
     osh_status rc = OSH_OK;
     if (!osh_tensor_bytes(t)) goto done;
-    osh_cuda_values_add(b->device, 0, t->device ? osh_tensor_bytes(t) : 0);
+    osh_device_count_values(t->device, 0, osh_tensor_bytes(t));
     if (t->device && block->locked) {
         OSH_TRY(block_store_beside(cx, b, block, t, through));
         goto done;
@@ -211,7 +209,7 @@ static osh_status block_bring(osh_ctx *cx, osh_blocks *b, const osh_block *block
 {
     osh_status rc = OSH_OK;
     OSH_TRY(lane_order(cx, b, OSH_LANE_IN, OSH_LANE_WORK));
-    osh_cuda_values_add(b->device, n_bytes, 0);
+    osh_device_count_values(b->device, n_bytes, 0);
     OSH_TRY(b->device->type->move(cx, b->device, OSH_LANE_IN, to, block->data, n_bytes));
 done:
     return rc;
@@ -227,7 +225,7 @@ osh_status osh_block_load(osh_ctx *cx, osh_blocks *b, osh_block *block, osh_tens
         goto done;
     }
     OSH_TRY(block_wait(cx, b, block));
-    osh_cuda_values_add(b->device, t->device ? osh_tensor_bytes(t) : 0, 0);
+    osh_device_count_values(t->device, osh_tensor_bytes(t), 0);
     OSH_TRY(osh_tensor_put(cx, t, 0, block->data, osh_tensor_bytes(t)));
 done:
     return rc;

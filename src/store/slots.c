@@ -1,12 +1,12 @@
 /* slots.c - computes the offsets of slots, writes and reads slots with checksums, and lets a GPU
  * read them. */
 #include "store/slots.h"
-#include "ops/cuda/cuda.h"
 
 #include <string.h>
 #include <zstd.h>
 
 #include "base/xxh3.h"
+#include "ops/device_ops.h"
 #include "ops/wordsum.h"
 
 enum { ZSTD_LEVEL = 1 };
@@ -103,9 +103,9 @@ void osh_slots_deinit(osh_ctx *cx, osh_slots *s)
     osh_free(cx, s->transit);
 }
 
-void osh_slots_close(osh_ctx *cx, osh_slot_file *f)
+void osh_slots_close(osh_ctx *cx, const osh_slots *s, osh_slot_file *f)
 {
-    osh_cuda_file_close(cx, f->gpu);
+    if (f->gpu) s->device->type->files->close(cx, f->gpu);
     osh_file_close(cx, f->file);
     *f = (osh_slot_file){0};
 }
@@ -194,7 +194,7 @@ osh_status osh_slots_put_rows(osh_ctx *cx, osh_slots *s, const osh_slot_file *f,
     for (int64_t k = first; at < osh_tensor_bytes(t); k++) {
         size_t n = osh_slot_bytes(s, value, k);
         OSH_TRY(slots_want_room(cx, &s->transit, &s->transit_room, n));
-        osh_cuda_values_add(t->device, 0, n);
+        osh_device_count_values(t->device, 0, n);
         OSH_TRY(osh_tensor_get(cx, s->transit, t, at, n));
         OSH_TRY(osh_slot_put(cx, s, f, value, k, s->transit));
         at += n;
@@ -219,7 +219,7 @@ static osh_status rows_get_through(osh_ctx *cx, osh_slots *s, const rows *r)
     size_t n = osh_slot_bytes(s, r->value, r->first);
     OSH_TRY(slots_want_room(cx, &s->transit, &s->transit_room, n));
     OSH_TRY(osh_slot_get(cx, s, r->f, r->value, r->first, s->transit));
-    osh_cuda_values_add(r->t->device, n, 0);
+    osh_device_count_values(r->t->device, n, 0);
     OSH_TRY(osh_tensor_put(cx, r->t, r->at, s->transit, n));
 done:
     return rc;
@@ -237,8 +237,8 @@ static osh_status rows_check(osh_ctx *cx, osh_slots *s, rows r, const head *head
         if (heads[k].n_bytes != n ||
             XXH3_64bits_withSeed(&sums[k], sizeof *sums, seed) != heads[k].sum) {
             OSH_TRY(rows_get_through(cx, s, &r));
-            osh_cuda_file_distrust(cx, r.f->gpu,
-                                   "the bytes that the GPU read have another checksum");
+            s->device->type->files->distrust(
+                cx, r.f->gpu, "the bytes that the GPU read have another checksum");
         }
         r.at += n;
     }
@@ -246,12 +246,13 @@ done:
     return rc;
 }
 
-/* Makes the GPU read samples [r->first, r->end). Their number is at most OSH_CUDA_SUMS. */
+/* Makes the GPU read samples [r->first, r->end). Their number is at most OSH_DEVICE_SUMS. */
 static osh_status rows_get_by_gpu(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;
     int64_t n = r->end - r->first;
     osh_device *d = r->t->device;
+    const osh_device_files *files = d->type->files;
     head *heads = NULL;    // own
     uint64_t *sums = NULL; // own
     char *to = (char *)r->t->data + r->at;
@@ -261,13 +262,13 @@ static osh_status rows_get_by_gpu(osh_ctx *cx, osh_slots *s, const rows *r)
                            slot_head_at(s, r->value, r->first)));
     for (int64_t k = 0; k < n; k++) {
         size_t bytes = osh_slot_bytes(s, r->value, r->first + k);
-        OSH_TRY(osh_cuda_file_read(cx, r->f->gpu, to, bytes,
-                                   slot_data_at(s, r->value, r->first + k), false));
-        osh_cuda_values_add(d, bytes, 0);
-        OSH_TRY(osh_cuda_wordsum(cx, d, osh_cuda_sums(d) + k, to, bytes));
+        OSH_TRY(files->read(cx, r->f->gpu, to, bytes, slot_data_at(s, r->value, r->first + k),
+                            false));
+        osh_device_count_values(d, bytes, 0);
+        OSH_TRY(osh_device_ops_of(d)->wordsum(cx, d, files->sums(d) + k, to, bytes));
         to += bytes;
     }
-    OSH_TRY(d->type->get(cx, d, sums, osh_cuda_sums(d), (size_t)n * sizeof *sums));
+    OSH_TRY(d->type->get(cx, d, sums, files->sums(d), (size_t)n * sizeof *sums));
     OSH_TRY(rows_check(cx, s, *r, heads, sums));
 done:
     osh_free(cx, heads);
@@ -283,12 +284,12 @@ osh_status osh_slots_get_rows(osh_ctx *cx, osh_slots *s, osh_slot_file *f, int v
     bool by_gpu = s->by_gpu && slots_in_blocks(s);
     if (by_gpu && !f->gpu) {
         osh_file_use_direct(f->file);
-        OSH_TRY(osh_cuda_file_open(cx, &f->gpu, s->device, f->file));
+        OSH_TRY(s->device->type->files->open(cx, &f->gpu, s->device, f->file));
     }
     for (rows r = {.f = f, .value = value, .first = first, .end = first, .t = t}; r.at < all;
          r.first = r.end) {
         size_t n = 0;
-        while (r.end - r.first < (by_gpu ? OSH_CUDA_SUMS : 1) && r.at + n < all)
+        while (r.end - r.first < (by_gpu ? OSH_DEVICE_SUMS : 1) && r.at + n < all)
             n += osh_slot_bytes(s, value, r.end++);
         OSH_TRY(by_gpu ? rows_get_by_gpu(cx, s, &r) : rows_get_through(cx, s, &r));
         r.at += n;

@@ -17,12 +17,11 @@
 #define OSH_SLOTS_H
 #include "base/file.h"
 #include "graph/exec.h"
-#include "gpu/gpu.h"
 #include "data/dataset.h"
 
 typedef struct osh_slot_file { // the file of one value
     osh_file *file;      // own: the open file; NULL: not yet created
-    osh_cuda_file *gpu;  // own: handle by which the GPU reads the file; NULL: not yet opened
+    osh_device_file *gpu; // own: handle by which the GPU reads the file; NULL: not yet opened
     uint64_t stage;      // number of the stage in which the value was stored (osh_acts_stage)
 } osh_slot_file;
 
@@ -43,7 +42,7 @@ typedef struct osh_slots {
     size_t transit_room;
 } osh_slots;
 void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
-void osh_slots_close(osh_ctx *cx, osh_slot_file *f);
+void osh_slots_close(osh_ctx *cx, const osh_slots *s, osh_slot_file *f);
 /* Returns the bytes of a value's file.
  * in_blocks true: of all samples, in the layout with blocks.
  * in_blocks false: of the samples from `first` on, in the other layout, without compression. */

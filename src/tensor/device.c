@@ -1,12 +1,89 @@
-/* device.c - makes tensors on a device, and copies between host and device memory. */
+/* device.c - makes tensors on a device, copies between host and device memory, and defines the row
+ * of the host. */
 #include "tensor/device.h"
 
 #include <assert.h>
 #include <string.h>
 
+/* ---- the row of the host ---- */
+static osh_status host_copy(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes)
+{
+    (void)cx, (void)d;
+    memcpy(to, from, n_bytes);
+    return OSH_OK;
+}
+
+typedef struct filling { char *to; int byte; size_t n; } filling;
+enum { FILL_BYTES = 256 << 10 }; // number of bytes that one chunk of osh_parallel_for fills
+
+static osh_status fill_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
+{
+    const filling *f = user;
+    size_t at = (size_t)chunk * FILL_BYTES, left = f->n - at;
+    (void)cx, (void)worker;
+    memset(f->to + at, f->byte, left < FILL_BYTES ? left : FILL_BYTES);
+    return OSH_OK;
+}
+
+/* Fills chunks in parallel, so that the operating system also maps the pages in parallel. */
+static osh_status host_fill(osh_ctx *cx, osh_device *d, void *to, int byte, size_t n_bytes)
+{
+    filling f = {to, byte, n_bytes};
+    (void)d;
+    return osh_parallel_for(cx, (int64_t)((n_bytes + FILL_BYTES - 1) / FILL_BYTES), fill_chunk, &f);
+}
+
+static osh_status host_done(osh_ctx *cx, osh_device *d)
+{
+    (void)cx, (void)d;
+    return OSH_OK;
+}
+
+const osh_device_type osh_host_type = {
+    .name = "cpu", .column = OSH_CPU, .put = host_copy, .get = host_copy, .copy = host_copy,
+    .fill = host_fill, .put_ahead = host_copy, .follow = host_done, .fence = host_done,
+    .sync = host_done,
+};
+
+/* ---- devices ---- */
 void osh_device_close(osh_ctx *cx, osh_device *d)
 {
     if (d) d->type->close(cx, d);
+}
+
+bool osh_device_detour(osh_device *d, osh_detour which, int64_t n)
+{
+    pthread_mutex_lock(&d->lock);
+    int64_t before = d->count.detours[which];
+    d->count.detours[which] += n;
+    pthread_mutex_unlock(&d->lock);
+    return n && !before;
+}
+
+void osh_device_count_values(osh_device *d, size_t in_bytes, size_t out_bytes)
+{
+    if (!d) return;
+    pthread_mutex_lock(&d->lock);
+    d->count.value_in_bytes += (int64_t)in_bytes, d->count.value_out_bytes += (int64_t)out_bytes;
+    pthread_mutex_unlock(&d->lock);
+}
+
+const char *osh_detour_name(osh_detour which)
+{
+    static const char *const names[] = {"default_f32_products", "products_one_by_one",
+                                        "pageable_copies", "blocks_elsewhere",
+                                        "files_through_host"};
+    return names[which];
+}
+
+const char *osh_detour_text(osh_detour which)
+{
+    static const char *const texts[] = {"products of F32 without a pedantic algorithm",
+                                        "products of a batch one by one",
+                                        "copies of values that are not page-locked",
+                                        "blocks of its memory elsewhere than planned",
+                                        "reads of files that went through host memory"};
+    return texts[which];
 }
 
 void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life)
@@ -57,44 +134,25 @@ done:
 osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void *from,
                           size_t n_bytes)
 {
-    char *at = (char *)to->data + offset;
     assert(offset + n_bytes <= osh_tensor_bytes(to));
     if (!n_bytes) return OSH_OK;
-    if (to->device) return to->device->type->put(cx, to->device, at, from, n_bytes);
-    memcpy(at, from, n_bytes);
-    return OSH_OK;
+    return osh_device_type_of(to->device)->put(cx, to->device, (char *)to->data + offset, from,
+                                               n_bytes);
 }
 
 osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset,
                           size_t n_bytes)
 {
-    const char *at = (const char *)from->data + offset;
     assert(offset + n_bytes <= osh_tensor_bytes(from));
     if (!n_bytes) return OSH_OK;
-    if (from->device) return from->device->type->get(cx, from->device, to, at, n_bytes);
-    memcpy(to, at, n_bytes);
-    return OSH_OK;
-}
-
-enum { ZERO_BYTES = 256 << 10 }; // number of bytes that one chunk of osh_parallel_for sets to zero
-
-static osh_status zero_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
-{
-    const osh_tensor *t = user;
-    size_t at = (size_t)chunk * ZERO_BYTES, left = osh_tensor_bytes(t) - at;
-    (void)cx, (void)worker;
-    memset((char *)t->data + at, 0, left < ZERO_BYTES ? left : ZERO_BYTES);
-    return OSH_OK;
+    return osh_device_type_of(from->device)->get(cx, from->device, to,
+                                                 (const char *)from->data + offset, n_bytes);
 }
 
 osh_status osh_tensor_zero(osh_ctx *cx, osh_tensor *t)
 {
     size_t n = osh_tensor_bytes(t);
-    if (!n) return OSH_OK;
-    if (t->device) return t->device->type->fill(cx, t->device, t->data, 0, n);
-    /* Chunks are cleared in parallel, so that the operating system also maps the pages of t in
-     * parallel. */
-    return osh_parallel_for(cx, (int64_t)((n + ZERO_BYTES - 1) / ZERO_BYTES), zero_chunk, t);
+    return n ? osh_device_type_of(t->device)->fill(cx, t->device, t->data, 0, n) : OSH_OK;
 }
 
 osh_status osh_tensor_copy(osh_ctx *cx, osh_tensor *to, const osh_tensor *from)

@@ -9,6 +9,8 @@
  * device == NULL are in host memory; the tensor functions below accept such tensors too. */
 #ifndef OSH_DEVICE_H
 #define OSH_DEVICE_H
+#include <pthread.h>
+
 #include "tensor/tensor.h"
 
 /* Lifetime of a block: blocks with OSH_LIFE_LONG are taken from the start of the arena, blocks with
@@ -19,9 +21,108 @@ typedef enum { OSH_LIFE_LONG, OSH_LIFE_SHORT } osh_life;
  * kernels; IN: copies of values to the device; OUT: copies of values from the device. */
 typedef enum { OSH_LANE_WORK, OSH_LANE_IN, OSH_LANE_OUT, OSH_N_LANES } osh_lane;
 
+/* Columns of a table of kernels, such as osh_op.run. REF: plain loops; CPU: fast code for the
+ * host. */
+typedef enum { OSH_REF, OSH_CPU, OSH_CUDA, OSH_N_BACKENDS } osh_backend_id;
+
+/* Detours: slower code paths that give the same output. A run counts how often each is taken. */
+typedef enum osh_detour {
+    /* F32 matrix products in the default mode, because cuBLASLt has no pedantic algorithm. */
+    OSH_DETOUR_F32,
+    /* Matrix products of a batch computed one by one, because the algorithm does not support the
+     * batch size. */
+    OSH_DETOUR_BATCH,
+    OSH_DETOUR_PAGEABLE,  // copies to or from host memory that is not page-locked
+    OSH_DETOUR_ELSEWHERE, // blocks of the arena whose address is not the planned one
+    OSH_DETOUR_FILE,      // files that the host reads because cuFile cannot
+    OSH_N_DETOURS
+} osh_detour;
+/* Name for JSON, such as "products_one_by_one" */
+const char *osh_detour_name(osh_detour which);
+/* Text for messages, such as "products of a batch one by one" */
+const char *osh_detour_text(osh_detour which);
+
+/* Counters of a device since it was opened. */
+typedef struct osh_device_counters {
+    // Bytes that were copied to the device in order with the work (put), from the device (get), and
+    // to the device during the work (put_ahead).
+    int64_t put_bytes, get_bytes, ahead_bytes;
+    /* Duration of the put, get and put_ahead copies in seconds, by the device's clock. */
+    double put_s, get_s, ahead_s;
+    // Seconds of copies during which the work did not wait for them: hidden_s is a part of ahead_s,
+    // get_hidden_s is a part of get_s.
+    double hidden_s, get_hidden_s;
+    int64_t detours[OSH_N_DETOURS];
+    /* Bytes of values between subgraphs that were read from the host or disk (in) and written to
+     * the host or disk (out). */
+    int64_t value_in_bytes, value_out_bytes;
+    int64_t file_bytes; // bytes read by cuFile, which the other counters do not include
+} osh_device_counters;
+
+/* Page-locked host memory. */
+typedef struct osh_device_pinned {
+    osh_status (*alloc)(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes);
+    void (*free)(osh_ctx *cx, osh_device *d, void *p);
+    /* Page-locks memory of the caller; p and n_bytes must be whole pages. Sets *why to NULL, or to
+     * the reason if the system or the driver refused to lock the memory. After a refusal copies
+     * still work, but are slower. `unlock` waits for the device's copies and unlocks the memory. */
+    osh_status (*lock)(osh_ctx *cx, osh_device *d, const char **why, void *p, size_t n_bytes);
+    void (*unlock)(osh_ctx *cx, osh_device *d, void *p);
+} osh_device_pinned;
+
+/* Reads of files into the memory of a device, by the device itself or by the host. A device reads
+ * whole blocks of the file into the stage, a buffer in the arena, and a copy moves the bytes to
+ * their destination. The host reads into page-locked memory. The bytes are the same. */
+typedef struct osh_device_file osh_device_file;
+struct osh_file;
+typedef struct osh_device_files {
+    /* True if the device can read files. `wish` is "auto", "true", "false" or NULL, which means
+     * "false". `room` is true if the arena has space for the stage. If the device cannot read, the
+     * reason is logged, as a warning if `wish` is "true". */
+    bool (*direct)(osh_ctx *cx, int ordinal, const char *wish, bool room);
+    /* Allocates the stage if `direct` returned true for `wish`. The caller calls this function
+     * after it has opened the device and before any other block of the arena is allocated. */
+    osh_status (*stage_open)(osh_ctx *cx, osh_device *d, const char *wish);
+    /* Opens f for reads into the memory of the device. `f` is a view and must remain open;
+     * osh_file_use_direct must have been called for it. If there is no stage or the device refuses
+     * the file, the host reads the file. */
+    osh_status (*open)(osh_ctx *cx, osh_device_file **out, osh_device *d, struct osh_file *f);
+    void (*close)(osh_ctx *cx, osh_device_file *f); // accepts NULL
+    /* Reads n_bytes from byte `at` of the file to device memory. If `ahead` is false, the bytes are
+     * copied after all earlier requests and before all later ones. If `ahead` is true, the copy
+     * runs during other work like put_ahead, and any thread may call this function. If the device
+     * fails, the host reads the rest of the bytes and all later bytes of the file. */
+    osh_status (*read)(osh_ctx *cx, osh_device_file *f, void *to, size_t n_bytes, int64_t at,
+                       bool ahead);
+    /* Makes the host read the rest of the file. The caller calls this function if the device has
+     * returned bytes that differ from the file. `why`: the reason, for the log. */
+    void (*distrust)(osh_ctx *cx, osh_device_file *f, const char *why);
+    /* Returns an array in device memory for OSH_DEVICE_SUMS checksums: a view that lives as long as
+     * the stage. */
+    uint64_t *(*sums)(const osh_device *d);
+} osh_device_files;
+enum { OSH_DEVICE_SUMS = 512 };
+
+/* A mark is a timestamp in the queue of requests. Two marks measure the time between them. */
+typedef struct osh_device_mark osh_device_mark;
+
+/* A row of the table of devices: how one kind of device works. In the row of the host
+ * (osh_host_type) d is NULL, all memory is host memory, and requests are done at once. That row has
+ * only the functions that copy, fill and wait; the other members are NULL. */
 typedef struct osh_device_type {
-    const char *name; // name of the kind of device, such as "cuda"
+    const char *name;      // such as "cuda"
+    osh_backend_id column; // column of the tables of kernels
+    /* True if this machine has such a device. */
+    bool (*present)(void);
+    /* Opens device `ordinal` and allocates its arena of n_bytes. No later call allocates more
+     * memory of the device. If n_bytes is 0, there is no arena. Fails with OSH_E_UNSUPPORTED and
+     * names the missing part. */
+    osh_status (*open)(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
     void (*close)(osh_ctx *cx, osh_device *d);
+    osh_status (*free_bytes)(osh_ctx *cx, size_t *n_bytes, int ordinal);
+    /* Returns the bytes in use on the whole device, by all processes, as the driver reports them,
+     * or a negative number if they are unknown. Any thread may call this function. */
+    int64_t (*driver_bytes)(const osh_device *d);
     /* put copies to the device. When put returns, `from` has been read, but the copy may still run.
      * get copies to the host and waits for the copy. */
     osh_status (*put)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
@@ -30,9 +131,12 @@ typedef struct osh_device_type {
     osh_status (*copy)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*fill)(osh_ctx *cx, osh_device *d, void *to, int byte, size_t n_bytes);
     /* put_ahead copies to the device while other requests run. Only one thread at a time may call
-     * it. The copy begins after all requests that were made before osh_cuda_follow. Requests that
-     * are made after a call of `fence` wait for the copy. */
+     * it. The copy begins after all requests that were made before `follow`. A caller that has
+     * allocated blocks for put_ahead calls `follow` once, because earlier requests may still use
+     * the memory of these blocks. Requests that are made after a call of `fence` wait for the
+     * copy. */
     osh_status (*put_ahead)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
+    osh_status (*follow)(osh_ctx *cx, osh_device *d);
     osh_status (*fence)(osh_ctx *cx, osh_device *d);
     /* `move` queues a copy between page-locked host memory and the device on the lane IN or OUT,
      * and returns at once. The copy waits only for earlier requests of its lane. `order` makes
@@ -47,12 +151,24 @@ typedef struct osh_device_type {
      * it after all requests are done. NULL: the device does not support blocks_apart. */
     void *(*take)(osh_device *d, size_t n_bytes);
     void (*give)(osh_device *d, void *p);
+    osh_status (*count)(osh_ctx *cx, osh_device *d, osh_device_counters *out);
+    osh_status (*mark_new)(osh_ctx *cx, osh_device *d, osh_device_mark **out);
+    /* Sets *seconds to the time from mark `from` to mark `to`. Waits until the device reaches
+     * `to`. */
+    osh_status (*mark_between)(osh_ctx *cx, double *seconds, osh_device_mark *from,
+                               osh_device_mark *to);
+    void (*mark_free)(osh_ctx *cx, osh_device_mark *m); // accepts NULL
+    const osh_device_pinned *pinned;
+    const osh_device_files *files;
 } osh_device_type;
+extern const osh_device_type osh_host_type;
 
 typedef struct osh_arena osh_arena;
 struct osh_device {
     const osh_device_type *type;
     void *impl;       // private data of the implementation
+    pthread_mutex_t lock;      // protects `count`
+    osh_device_counters count; // osh_device_type.count returns them
     char *base;       // address of the arena on the device
     osh_arena *arena; // own
     /* True in tests with a memory checker: each block is then a separate allocation, and the arena
@@ -93,7 +209,18 @@ size_t osh_arena_room(const osh_arena *a); // bytes of the largest free block
  * this arena minus its largest free block. */
 size_t osh_arena_extent(const osh_arena *a);
 
+/* Returns the row of the device, or of the host if d is NULL. */
+static inline const osh_device_type *osh_device_type_of(const osh_device *d)
+{
+    return d ? d->type : &osh_host_type;
+}
 void osh_device_close(osh_ctx *cx, osh_device *d); // accepts NULL
+/* Adds n to the count of a detour. Returns true if the count was 0; the caller then logs the
+ * detour, so it is logged once. */
+bool osh_device_detour(osh_device *d, osh_detour which, int64_t n);
+/* Adds in_bytes to the counter value_in_bytes and out_bytes to value_out_bytes. If d is NULL, does
+ * nothing. */
+void osh_device_count_values(osh_device *d, size_t in_bytes, size_t out_bytes);
 /* Allocates a block of the arena. Returns NULL and records OSH_E_NOMEM on failure. */
 void *osh_device_alloc(osh_ctx *cx, osh_device *d, size_t n_bytes, osh_life life);
 void osh_device_free(osh_device *d, void *p);

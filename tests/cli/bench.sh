@@ -21,6 +21,10 @@ if "$ONESHOT" bench --seconds 0.01 --dir nowhere 2>stderr; then exit 1; fi
 grep -q 'nowhere: cannot make a file: No such file or directory' stderr
 if "$ONESHOT" bench --seconds 0.01 --device cuda:x 2>stderr; then exit 1; fi
 grep -q -- '--device cuda:x: want cpu, cuda or cuda:N' stderr
+if "$ONESHOT" --version | grep -q 'without CUDA'; then
+    if "$ONESHOT" bench --seconds 0.01 --device cuda 2>stderr; then exit 1; fi
+    grep -q "this program was built without CUDA: there is no device 'cuda'" stderr
+fi
 if "$ONESHOT" bench something 2>stderr; then exit 1; fi
 grep -q "unexpected argument 'something'" stderr
 

@@ -1,6 +1,6 @@
 # layers.sh - tests scripts/check_layers.py. The script fails on includes and calls of higher layers
-# and of siblings, on cycles of more than three files, and on names of table rows in other
-# directories. It does not fail on anything else.
+# and of siblings, on cycles of more than three files, on names of table rows in other directories,
+# and on names of CUDA outside of gpu, ops and solver. It does not fail on anything else.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "this test runs scripts only"; exit 77; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
@@ -51,7 +51,9 @@ changed 'is the name of a modifier: of modifiers alone' 'static const char *x = 
 changed 'is the name of an observer: of quant alone' 'static const char *x = "imatrix_mse";' eval/eval.c
 changed 'is the name of a format: of quant alone' 'static const char *x = "pack-quantized";' output/emit.c
 changed 'is the name of a source: of quant alone' 'static const char *x = "fbgemm_fp8";' plan/plan.c
-echo '/* "GPTQModifier" in words */' >>src/run/pace.c
+changed 'src/run/stats.c: osh_cuda_open: only gpu, ops, solver may name CUDA' 'int x = osh_cuda_open();' run/stats.c
+changed '"ops/cuda/cuda.h": only gpu, ops, solver may name CUDA' '#include "ops/cuda/cuda.h"' run/stats.c
+echo '/* "GPTQModifier" and osh_cuda_open in words */' >>src/run/pace.c
 if check .; then echo "the changes pass"; exit 1; fi # each of the lines is wrong, and nothing else
 grep -q ", ${#words[@]} wrong$" said || { cat said; exit 1; }
 for word in "${words[@]}"; do

@@ -31,14 +31,15 @@ enum { GPU_ORDERS = 2 }; // forward and reverse: each pair of threads runs in bo
 static inline osh_device *gpu_open(osh_ctx *cx, size_t n_bytes)
 {
     osh_device *d = NULL;
-    if (!osh_cuda_present()) {
+    if (!osh_device_present(&osh_device_kinds[OSH_GPU])) {
         printf("skip: the CUDA column, no GPU is there\n");
         // CTest runs the test only for CUDA kernels, so the test is skipped (77)
         if (getenv("OSH_TEST_GPU")) exit(77);
         return NULL;
     }
     if (osh_play_protect) osh_play_protect(false);
-    if (osh_cuda_open(cx, &d, 0, OSH_CUDA_WORKSPACE + n_bytes)) fail_msg("%s", osh_error_text(cx));
+    if (osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, OSH_GPU_WORKSPACE + n_bytes))
+        fail_msg("%s", osh_error_text(cx));
     // makes each block an allocation of its own, so that a memory checker detects accesses past the
     // end of a tensor
     d->blocks_apart = getenv("OSH_TEST_APART");

@@ -184,18 +184,19 @@ static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_sol
     }
     g.n_inputs = n_inputs;
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena),
-           said = osh_gptq_solve_cuda_bytes(&g, osh_arena_room(d->arena));
+           said = osh_gptq_solve_device_bytes(&g, osh_arena_room(d->arena));
     osh_ctx *own = NULL; // counts the memory that the call allocates
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
-    osh_status rc = osh_gptq_solve_cuda(own, d, on, n);
+    osh_status rc = osh_gptq_column_of(d)->solve(own, d, on, n);
     assert_int_equal(osh_arena_used(d->arena), before);
     size_t now = osh_arena_peak(d->arena);
     strict(now <= peak || now == before + said, now <= before + said,
            "a solve takes what the plan says",
            "It takes less: the smallest budget that the plan names is too high.");
     size_t host = osh_mem_used_peak(own, OSH_MEM_HOST),
-           host_said = osh_gptq_solve_cuda_host_bytes(&g);
-    strict(said == osh_gptq_solve_cuda_bytes(&g, SIZE_MAX) ? host == host_said : host <= host_said,
+           host_said = osh_gptq_solve_device_host_bytes(&g);
+    strict(said == osh_gptq_solve_device_bytes(&g, SIZE_MAX) ? host == host_said
+                                                             : host <= host_said,
            host <= host_said + (64 << 10), "a solve takes of the host what the plan says",
            "Libraries allocate beside: --host-memory is kept with the plan's reserve.");
     osh_ctx_free(own);
@@ -483,9 +484,10 @@ static void together_case(osh_ctx *cx, const same_input *c)
                            c->p[k].group ? (c->I + c->p[k].group - 1) / c->p[k].group : 1);
         other += osh_arena_gross((size_t)(c->p[k].O * c->I) * 2 + 2 * GPU_GUARD);
     }
-    size_t most = osh_gptq_solve_cuda_bytes(&g, SIZE_MAX), least = osh_gptq_solve_cuda_bytes(&g, 0);
-    assert_true(osh_gptq_solve_cuda_bytes(&g, most - 1) < most &&
-                osh_gptq_solve_cuda_bytes(&g, least) == least);
+    size_t most = osh_gptq_solve_device_bytes(&g, SIZE_MAX),
+           least = osh_gptq_solve_device_bytes(&g, 0);
+    assert_true(osh_gptq_solve_device_bytes(&g, most - 1) < most &&
+                osh_gptq_solve_device_bytes(&g, least) == least);
     open_jobs(cx, alone, a, c);
     // room 0: memory for all rows; 1: for some rows; 2: for the smallest possible number of rows
     for (int room = 0; room < 3; room += gpu_looks_at_addresses() ? 2 : 1) {
@@ -574,7 +576,8 @@ static void inputs_case(osh_ctx *cx, const problem *p)
     one.n_inputs = 1;
     for (int k = 0; k < N_INPUTS; k++) osh_gptq_group_add(&g, p->O, n_cols);
     osh_gptq_group_add(&one, p->O, n_cols);
-    size_t most = osh_gptq_solve_cuda_bytes(&g, SIZE_MAX), least = osh_gptq_solve_cuda_bytes(&g, 0);
+    size_t most = osh_gptq_solve_device_bytes(&g, SIZE_MAX),
+           least = osh_gptq_solve_device_bytes(&g, 0);
     osh_device *d = gpu_open(cx, GPU_BYTES);
     for (int k = 0; k < N_INPUTS; k++) {
         open_input(cx, &alone[k], p, k);

@@ -16,7 +16,7 @@ static osh_status matrix_factor(osh_ctx *cx, osh_device *d, int column, osh_tens
     const osh_op *op = &osh_op_gptq_factor;
     osh_op_args a = {.out = {h}};
     if (column == OSH_CUDA)
-        return gpu_run(cx, d, op, &a, osh_gptq_factor_cuda_scratch(h->shape[0]));
+        return gpu_run(cx, d, op, &a, osh_gptq_factor_device_bytes(h->shape[0]));
     return op->run[column](cx, &a);
 }
 
@@ -159,36 +159,33 @@ static void test_factor_refuses(void **state)
 static void matrix_permute(osh_ctx *cx, osh_device *d, osh_tensor *h, const int32_t *perm)
 {
     if (!d) {
-        assert_int_equal(osh_gptq_permute(cx, h->data, h->shape[0], perm), OSH_OK);
+        assert_int_equal(osh_gptq_permute(cx, h, perm), OSH_OK);
         return;
     }
     gpu_copy_of c = gpu_put(cx, d, h);
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena);
-    assert_int_equal(osh_gptq_permute_cuda(cx, &c.t, perm), OSH_OK);
+    assert_int_equal(osh_gptq_column_of(d)->permute(cx, &c.t, perm), OSH_OK);
     if (osh_arena_peak(d->arena) > peak)
-        assert_true(osh_arena_peak(d->arena) <= before + osh_gptq_permute_cuda_bytes(h->shape[0]));
+        assert_true(osh_arena_peak(d->arena) <=
+                    before + osh_gptq_permute_device_bytes(h->shape[0]));
     assert_int_equal(osh_arena_used(d->arena), before);
     gpu_take(cx, h, &c);
 }
 
-/* Restores H and doubles its diagonal. On a GPU, uses the calls that a modifier makes. */
+/* Restores H and doubles its diagonal, with the calls that a modifier makes. */
 static void matrix_restore(osh_ctx *cx, osh_device *d, osh_tensor *h, float *diag)
 {
+    const osh_gptq_column *column = osh_gptq_column_of(d);
     int64_t I = h->shape[0];
-    if (d) {
-        gpu_copy_of c = gpu_put(cx, d, h);
-        float *got = osh_alloc(cx, (size_t)I * sizeof *got);
-        assert_int_equal(osh_gptq_restore_cuda(cx, &c.t, diag), OSH_OK);
-        assert_int_equal(osh_gptq_diag_cuda(cx, got, &c.t), OSH_OK);
-        assert_memory_equal(got, diag, (size_t)I * sizeof *got);
-        for (int64_t i = 0; i < I; i++) got[i] = 2 * diag[i];
-        assert_int_equal(osh_gptq_set_diag_cuda(cx, &c.t, got), OSH_OK);
-        gpu_take(cx, h, &c);
-        osh_free(cx, got);
-    } else {
-        assert_int_equal(osh_gptq_restore(cx, h->data, I, diag), OSH_OK);
-        for (int64_t i = 0; i < I; i++) ((float *)h->data)[i * I + i] *= 2;
-    }
+    gpu_copy_of c = d ? gpu_put(cx, d, h) : (gpu_copy_of){.t = *h};
+    float *got = osh_alloc(cx, (size_t)I * sizeof *got);
+    assert_int_equal(column->restore(cx, &c.t, diag), OSH_OK);
+    assert_int_equal(column->diag(cx, got, &c.t), OSH_OK);
+    assert_memory_equal(got, diag, (size_t)I * sizeof *got);
+    for (int64_t i = 0; i < I; i++) got[i] = 2 * diag[i];
+    assert_int_equal(column->set_diag(cx, &c.t, got), OSH_OK);
+    if (d) gpu_take(cx, h, &c);
+    osh_free(cx, got);
 }
 
 static void permute_case(osh_ctx *cx, osh_device *d, int64_t I, bool ordered)
@@ -281,8 +278,8 @@ static void several_close(osh_ctx *cx, several *x)
  * some (1) or for one (2) at a time. */
 static void several_factor(osh_ctx *cx, const several *x, int first, int n, int room)
 {
-    size_t most = osh_gptq_factors_cuda_bytes(x->I, n, SIZE_MAX),
-           least = osh_gptq_factors_cuda_bytes(x->I, n, 0);
+    size_t most = osh_gptq_factors_device_bytes(x->I, n, SIZE_MAX),
+           least = osh_gptq_factors_device_bytes(x->I, n, 0);
     size_t others =
         (size_t)n * osh_arena_gross((size_t)(x->I * x->I) * sizeof(float) + 2 * GPU_GUARD);
     size_t given = room == 0 ? most : room == 1 ? (most + least) / 2 : least;
@@ -295,14 +292,14 @@ static void several_factor(osh_ctx *cx, const several *x, int first, int n, int 
         c[k] = gpu_put(cx, d, &t), h[k] = c[k].t.data;
     }
     osh_gptq_hessians all = {h, x->perm + first * x->I, x->diag + first * x->I, x->I, n};
-    assert_int_equal(osh_gptq_factors_cuda(cx, d, failed, &all), OSH_OK);
+    assert_int_equal(osh_device_ops_of(d)->factors(cx, d, failed, &all), OSH_OK);
     for (int k = 0; k < n; k++) {
         osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){x->I, x->I}, x->h[first + k]);
         assert_int_equal(failed[k], first + k == x->bad);
         gpu_take(cx, &t, &c[k]);
     }
-    size_t said = osh_gptq_factors_cuda_bytes(x->I, n, given);
-    assert_true(said <= given && osh_arena_peak(d->arena) == OSH_CUDA_WORKSPACE + others + said);
+    size_t said = osh_gptq_factors_device_bytes(x->I, n, given);
+    assert_true(said <= given && osh_arena_peak(d->arena) == OSH_GPU_WORKSPACE + others + said);
     osh_device_close(cx, d);
 }
 
@@ -365,7 +362,7 @@ static void test_diags(void **state)
         c[k] = gpu_put(cx, d, &t), h[k] = c[k].t.data;
     }
     osh_gptq_hessians all = {h, NULL, NULL, I, TOGETHER};
-    if (d) assert_int_equal(osh_gptq_diags_cuda(cx, d, diag, &all), OSH_OK);
+    if (d) assert_int_equal(osh_gptq_column_of(d)->diags(cx, d, diag, &all), OSH_OK);
     for (int k = 0; d && k < TOGETHER * I; k++) assert_true(diag[k] == (float)k);
     for (int k = 0; d && k < TOGETHER; k++) gpu_take(cx, NULL, &c[k]);
     several_close(cx, &x);

@@ -368,7 +368,7 @@ static void refine_on_gpu(osh_ctx *cx, osh_device *d, const problem *p, kind k, 
     gpu_copy_of w = gpu_put(cx, d, s->w);
     size_t before = osh_arena_used(d->arena);
     a.w = &w.t;
-    assert_int_equal(osh_gptq_scales_cuda(cx, d, &a), OSH_OK);
+    assert_int_equal(osh_gptq_column_of(d)->scales(cx, d, &a), OSH_OK);
     solution_solve(cx, s);
     osh_tensor h = osh_tensor_view(OSH_F32, 2, (int64_t[]){p->I, p->I}, s->h);
     gpu_copy_of ch = gpu_put(cx, d, &h);
@@ -377,9 +377,9 @@ static void refine_on_gpu(osh_ctx *cx, osh_device *d, const problem *p, kind k, 
     before = osh_arena_used(d->arena);
     osh_ctx *own = NULL; // counts the memory that the call allocates
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
-    assert_int_equal(osh_gptq_refine_cuda(own, d, &r), OSH_OK);
+    assert_int_equal(osh_gptq_column_of(d)->refine(own, d, &r), OSH_OK);
     assert_int_equal(osh_arena_used(d->arena), before);
-    size_t said = osh_gptq_refine_cuda_host_bytes(p->O, p->I, p->group, p->row_block, 1);
+    size_t said = osh_gptq_refine_device_host_bytes(p->O, p->I, p->group, p->row_block, 1);
     if (osh_play_order) assert_true(osh_mem_used_peak(own, OSH_MEM_HOST) <= said);
     osh_ctx_free(own);
     gpu_take(cx, NULL, &ch);

@@ -12,7 +12,7 @@ static osh_status run_column(osh_ctx *cx, osh_device *d, int column, const osh_o
                              const osh_op_args *a, int64_t I, int64_t O)
 {
     if (column == OSH_CUDA)
-        return gpu_run(cx, d, op, a, op->scratch_cuda(NULL, (int64_t[]){I}, I, O, OSH_F32));
+        return gpu_run(cx, d, op, a, op->arena_bytes(NULL, (int64_t[]){I}, I, O, OSH_F32));
     return op->run[column](cx, a);
 }
 

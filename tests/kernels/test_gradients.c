@@ -512,8 +512,8 @@ static osh_status grad_on(osh_ctx *cx, osh_device *d, const grad_run *r, bool ro
         if (r->din[k]) din[k] = gpu_put(cx, d, r->din[k]), on.din[k] = &din[k].t;
     }
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena);
-    size_t said = r->op->grad.scratch_cuda
-                      ? r->op->grad.scratch_cuda(a.attr, width, r->c->out, r->c->n, r->dt)
+    size_t said = r->op->grad.arena_bytes
+                      ? r->op->grad.arena_bytes(a.attr, width, r->c->out, r->c->n, r->dt)
                       : 0;
     osh_status rc = osh_op_grad(cx, r->op, &on);
     assert_int_equal(osh_arena_used(d->arena), before);

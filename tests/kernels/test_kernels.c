@@ -944,7 +944,7 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt
     for (int k = 0; k < n_orders; k++) {
         op_run *r = k ? &again : &first;
         gpu_order(k);
-        size_t most = op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0;
+        size_t most = op->arena_bytes ? op->arena_bytes(c->attr, c->in, c->out, c->n, dt) : 0;
         if (gpu_run(cx, d, op, &r->a, most))
             fail_msg("%s", osh_error_text(cx));
         if (k && memcmp(first.out.t.data, again.out.t.data, n))
@@ -1030,7 +1030,7 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
             if (try == 2) at = v % 2 ? n - 1 : 0;
             osh_from_f32(osh_elem(&r.in[k].t, at), r.in[k].t.dtype, &values[v], 1);
             if (gpu_run(cx, d, op, &r.a,
-                        op->scratch_cuda ? op->scratch_cuda(c->attr, c->in, c->out, c->n, dt) : 0))
+                        op->arena_bytes ? op->arena_bytes(c->attr, c->in, c->out, c->n, dt) : 0))
                 fail_msg("%s", osh_error_text(cx));
             if (!any_nonfinite(&r.out.t))
                 fail_msg("%s [%lld, %lld] %s: %g at %lld of in[%d] leaves no trace", c->op,
@@ -1150,11 +1150,12 @@ static void test_gpu_ids(void **state)
     osh_ctx_free(cx);
 }
 
-/* Checks osh_cuda_finite and osh_cuda_minmax on x [11, width], which begins at element `shift` of a
+/* Checks osh_device_ops.finite and minmax on x [11, width], which begins at element `shift` of a
  * larger tensor. */
 static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width, int64_t shift)
 {
     const float bad[] = {NAN, INFINITY, -INFINITY};
+    const osh_device_ops *ops = osh_device_ops_of(d);
     float range[2] = {width > 100 ? INFINITY : 0.5f, width > 100 ? -INFINITY : -0.5f}, want[2],
           got[2];
     int64_t n = 11 * width, first = INT64_MAX, at = n * 2 / 3;
@@ -1172,10 +1173,10 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     gpu_copy_of f = gpu_put(cx, d, &at_first.t);
     osh_tensor x = c.t;
     x.ndim = 2, x.shape[0] = 11, x.shape[1] = width, x.data = osh_elem(&c.t, shift);
-    assert_int_equal(osh_cuda_minmax(cx, m.t.data, (float *)m.t.data + 1, &x, 2, 5), OSH_OK);
+    assert_int_equal(ops->minmax(cx, m.t.data, (float *)m.t.data + 1, &x, 2, 5), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, got, &m.t, 0, sizeof got), OSH_OK);
     assert_true(got[0] == want[0] && got[1] == want[1]);
-    assert_int_equal(osh_cuda_finite(cx, f.t.data, &x, 1000), OSH_OK);
+    assert_int_equal(ops->finite(cx, f.t.data, &x, 1000), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);
     assert_true(first == INT64_MAX);
     osh_from_f32(osh_elem(&all.t, shift + at), dt, &bad[width % 3], 1);
@@ -1183,7 +1184,7 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     assert_int_equal(osh_tensor_copy(cx, &c.t, &all.t), OSH_OK);
     // the second call must not replace the lower position of the first
     for (int64_t base = 1000; base <= 2000; base += 1000)
-        assert_int_equal(osh_cuda_finite(cx, f.t.data, &x, base), OSH_OK);
+        assert_int_equal(ops->finite(cx, f.t.data, &x, base), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);
     assert_int_equal(first, 1000 + at);
     gpu_take(cx, NULL, &c), gpu_take(cx, NULL, &m), gpu_take(cx, NULL, &f);

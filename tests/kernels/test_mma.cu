@@ -109,7 +109,7 @@ static void gpu_take(void *to, void *from, size_t n_bytes)
 
 static int setup(void **)
 {
-    if (!osh_cuda_present()) {
+    if (!osh_device_present(&osh_device_kinds[OSH_GPU])) {
         printf("skip: no GPU is there\n");
         exit(77);
     }

@@ -29,12 +29,13 @@ static osh_device *d;
 
 static int setup(void **)
 {
-    if (!osh_cuda_present()) {
+    if (!osh_device_present(&osh_device_kinds[OSH_GPU])) {
         printf("skip: no GPU is there\n");
         exit(77);
     }
     if (osh_ctx_new(&cx, 1)) return 1;
-    if (osh_cuda_open(cx, &d, 0, ARENA)) fail_msg("%s", osh_error_text(cx));
+    if (osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, ARENA))
+        fail_msg("%s", osh_error_text(cx));
     printf("%s\n", d->text);
     return 0;
 }

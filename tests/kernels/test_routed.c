@@ -77,12 +77,13 @@ static void moe_open(fixture *f, moe *m, const shape *s)
         m->up[e] = filled(f, s->dt, s->F, s->D, 11 + 3 * (uint64_t)e, NULL);
         m->down[e] = filled(f, s->dt, s->D, s->F, 12 + 3 * (uint64_t)e, NULL);
     }
-    int64_t n = osh_cuda_routes_n(s->E, s->N);
+    int64_t n = osh_routes_n(s->E, s->N);
     m->n = calloc((size_t)s->E, sizeof *m->n);
     assert_int_equal(
         osh_tensor_new_on(f->cx, &m->lists, (osh_where){d, OSH_LIFE_SHORT}, OSH_I32, 1, &n),
         OSH_OK);
-    assert_int_equal(osh_cuda_routes(f->cx, m->n, m->lists->data, &m->route.t), OSH_OK);
+    assert_int_equal(osh_device_ops_of(d)->routes(f->cx, m->n, m->lists->data, &m->route.t),
+                     OSH_OK);
 }
 
 static void moe_close(fixture *f, moe *m)
@@ -107,7 +108,7 @@ static osh_op_rows rows_of(const moe *m, int64_t e)
 static void lists_are_right(fixture *f, const moe *m)
 {
     int64_t N = m->s.N, E = m->s.E;
-    int32_t *lists = malloc((size_t)osh_cuda_routes_n(E, N) * sizeof *lists);
+    int32_t *lists = malloc((size_t)osh_routes_n(E, N) * sizeof *lists);
     assert_int_equal(osh_tensor_get(f->cx, lists, m->lists, 0, (size_t)(E + E * N) * sizeof *lists),
                      OSH_OK);
     for (int64_t e = 0; e < E; e++) {
@@ -119,7 +120,7 @@ static void lists_are_right(fixture *f, const moe *m)
         assert_int_equal(n, lists[e]);
     }
     memset(lists, 0xA5, (size_t)E * sizeof *lists);
-    assert_int_equal(osh_cuda_count_routes(f->cx, lists, &m->route.t), OSH_OK);
+    assert_int_equal(osh_device_ops_of(f->d)->count_routes(f->cx, lists, &m->route.t), OSH_OK);
     assert_memory_equal(lists, m->n, (size_t)E * sizeof *lists);
     free(lists);
 }
@@ -164,7 +165,7 @@ static void one_by_one(fixture *f, const moe *m, gpu_copy_of *out)
 
 static int64_t at_once(fixture *f, const moe *m, gpu_copy_of *out, const osh_tensor *sum)
 {
-    osh_cuda_expert of[64];
+    osh_mixture_expert of[64];
     osh_glu_attr act = {.act = "silu"};
     int64_t found = INT64_MAX, n = 1;
     osh_tensor *note = NULL; // own
@@ -172,13 +173,13 @@ static int64_t at_once(fixture *f, const moe *m, gpu_copy_of *out, const osh_ten
         osh_tensor_new_on(f->cx, &note, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_I64, 1, &n), OSH_OK);
     assert_int_equal(osh_tensor_put(f->cx, note, 0, &found, sizeof found), OSH_OK);
     for (int e = 0; e < m->s.E; e++)
-        of[e] = (osh_cuda_expert){&m->gate[e].t, &m->up[e].t, &m->down[e].t,
+        of[e] = (osh_mixture_expert){&m->gate[e].t, &m->up[e].t, &m->down[e].t,
                                   rows_of(m, e), e,           note->data};
-    osh_cuda_mixture x = {of, (int)m->s.E, &m->x.t, &m->route.t, sum, &out->t, &act, false};
+    osh_mixture x = {of, (int)m->s.E, &m->x.t, &m->route.t, sum, &out->t, &act, false};
     size_t before = osh_arena_used(f->d->arena), peak = osh_arena_peak(f->d->arena);
-    if (osh_cuda_mixture_run(f->cx, &x)) fail_msg("%s", osh_error_text(f->cx));
+    if (osh_device_ops_of(f->d)->mixture(f->cx, &x)) fail_msg("%s", osh_error_text(f->cx));
     assert_int_equal(osh_arena_used(f->d->arena), before);
-    size_t most = before + osh_cuda_mixture_bytes(m->s.N, m->s.D, m->s.F, (int)m->s.E);
+    size_t most = before + osh_mixture_bytes(m->s.N, m->s.D, m->s.F, (int)m->s.E);
     assert_true(osh_arena_peak(f->d->arena) <= (peak > most ? peak : most));
     assert_int_equal(osh_tensor_get(f->cx, &found, note, 0, sizeof found), OSH_OK);
     osh_tensor_free(f->cx, note);

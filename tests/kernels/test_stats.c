@@ -73,7 +73,7 @@ static void hessian_case(fixture *f, int64_t n, int64_t width, int64_t split, os
         float *got = h[2].t.data, *want = h[0].t.data;
         hessian_fill(&h[2], 2, whole);
         a.out[0] = &h[2].t;
-        assert_int_equal(gpu_run(f->one, f->d, op, &a, op->scratch_cuda(NULL, &width, 0, n, dt)),
+        assert_int_equal(gpu_run(f->one, f->d, op, &a, op->arena_bytes(NULL, &width, 0, n, dt)),
                          OSH_OK);
         for (int64_t i = 0; i < width; i++)
             memcpy(got + i * width + i + 1, want + i * width + i + 1,
@@ -144,7 +144,7 @@ static void shift_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     assert_memory_equal(d[1].t.data, d[2].t.data, osh_tensor_bytes(&d[1].t));
     if (f->d && op->run[OSH_CUDA]) {
         a.out[0] = &d[3].t;
-        size_t scratch = op->scratch_cuda(NULL, (int64_t[]){width}, 0, n, dt);
+        size_t scratch = op->arena_bytes(NULL, (int64_t[]){width}, 0, n, dt);
         assert_int_equal(gpu_run(f->one, f->d, op, &a, scratch), OSH_OK);
         e = nmse(&d[3].t, &d[0].t);
         if (!(e <= op->tol + tol_sums(n)))
@@ -421,7 +421,7 @@ static void nll_on(fixture *f, const osh_op_args *a, const osh_tensor *want)
          * score. */
         memset(y[k > 0].t.data, 0xff, osh_tensor_bytes(want));
         gpu_order(k);
-        if (gpu_run_vocab(f, op, &on, op->scratch_cuda(a->attr, (int64_t[]){D}, V, n, OSH_F32)))
+        if (gpu_run_vocab(f, op, &on, op->arena_bytes(a->attr, (int64_t[]){D}, V, n, OSH_F32)))
             fail_msg("%s", osh_error_text(f->one));
         if (k) assert_memory_equal(y[0].t.data, y[1].t.data, osh_tensor_bytes(want));
     }
@@ -573,7 +573,7 @@ static void test_kl_ties(void **state)
 
 static size_t kl_scratch(const osh_vocab_attr *at, int64_t n, int64_t D, int64_t D2, int64_t V)
 {
-    return osh_op_kl.scratch_cuda(at, (int64_t[]){D, D, D2, D2}, V, n, OSH_F32);
+    return osh_op_kl.arena_bytes(at, (int64_t[]){D, D, D2, D2}, V, n, OSH_F32);
 }
 
 static void kl_case(fixture *f, int64_t n, int64_t D, int64_t D2, int64_t V, int64_t split,

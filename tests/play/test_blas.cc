@@ -25,7 +25,7 @@ static fixture f;
 static int setup(void **)
 {
     if (osh_ctx_new(&f.cx, 1)) return 1;
-    if (osh_cuda_open(f.cx, &f.d, 0, 64 << 20)) fail_msg("%s", osh_error_text(f.cx));
+    if (osh_device_open(f.cx, &f.d, &osh_device_kinds[OSH_GPU], 0, 64 << 20)) fail_msg("%s", osh_error_text(f.cx));
     return 0;
 }
 
@@ -306,8 +306,8 @@ static void test_second_choices(void **)
     assert_true(got[0] == got[1]);
     osh_play_fail(NULL, 0, 0);
     check_like();
-    osh_cuda_counters count;
-    assert_int_equal(osh_cuda_count(f.cx, f.d, &count), OSH_OK);
+    osh_device_counters count;
+    assert_int_equal(f.d->type->count(f.cx, f.d, &count), OSH_OK);
     assert_int_equal(count.detours[OSH_DETOUR_F32], 1);
     assert_int_equal(count.detours[OSH_DETOUR_BATCH], 2 * BATCH);
 }
@@ -413,7 +413,7 @@ static void test_solver_room(void **)
 {
     osh_device *d = NULL;
     osh_play_solver_bytes = 1 << 20;
-    assert_int_equal(osh_cuda_open(f.cx, &d, 0, 64 << 20), OSH_E_UNSUPPORTED);
+    assert_int_equal(osh_device_open(f.cx, &d, &osh_device_kinds[OSH_GPU], 0, 64 << 20), OSH_E_UNSUPPORTED);
     if (!strstr(osh_error_text(f.cx), "cuSOLVER wants 1048576 bytes for a triangle of 64 rows, at most 524288"
                 " are given"))
         fail_msg("%s", osh_error_text(f.cx));

@@ -30,7 +30,7 @@ static int setup(void **state)
     f = (fixture){0};
     for (int b = 0; b < BATCHES; b++) offsets[b + 1] = offsets[b] + (b + 1 < BATCHES ? TOKENS : 60);
     if (osh_ctx_new(&f.cx, 1)) return 1;
-    if (osh_cuda_open(f.cx, &f.d, 0, ARENA)) fail_msg("%s", osh_error_text(f.cx));
+    if (osh_device_open(f.cx, &f.d, &osh_device_kinds[OSH_GPU], 0, ARENA)) fail_msg("%s", osh_error_text(f.cx));
     if (osh_acts_new(f.cx, &f.a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false})) return 1;
     return osh_acts_use(f.cx, f.a, f.d) ? 1 : 0;
 }

@@ -26,7 +26,7 @@ static int setup(void **state)
     *state = &f;
     f.d = NULL;
     if (osh_ctx_new(&f.cx, 1)) return 1;
-    if (osh_cuda_open(f.cx, &f.d, 0, ARENA)) fail_msg("%s", osh_error_text(f.cx));
+    if (osh_device_open(f.cx, &f.d, &osh_device_kinds[OSH_GPU], 0, ARENA)) fail_msg("%s", osh_error_text(f.cx));
     return 0;
 }
 
@@ -61,8 +61,8 @@ static void round_trip(fixture *f, size_t n, bool ahead, bool pinned)
     osh_tensor *t = bytes_new(f, n);
 
     if (pinned) {
-        assert_int_equal(osh_cuda_host_alloc(cx, f->d, &from, n), OSH_OK);
-        assert_int_equal(osh_cuda_host_alloc(cx, f->d, &to, n), OSH_OK);
+        assert_int_equal(f->d->type->pinned->alloc(cx, f->d, &from, n), OSH_OK);
+        assert_int_equal(f->d->type->pinned->alloc(cx, f->d, &to, n), OSH_OK);
     } else {
         from = osh_alloc(cx, n), to = osh_alloc(cx, n);
     }
@@ -74,7 +74,7 @@ static void round_trip(fixture *f, size_t n, bool ahead, bool pinned)
     if (ahead) assert_int_equal(f->d->type->fence(cx, f->d), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, to, t, 0, n), OSH_OK);
     assert_memory_equal(to, want, n);
-    if (pinned) osh_cuda_host_free(cx, f->d, from), osh_cuda_host_free(cx, f->d, to);
+    if (pinned) f->d->type->pinned->free(cx, f->d, from), f->d->type->pinned->free(cx, f->d, to);
     else osh_free(cx, from), osh_free(cx, to);
     osh_free(cx, want);
     osh_tensor_free(cx, t);
@@ -108,8 +108,8 @@ static void test_many_small(void **state)
     osh_tensor_free(f->cx, t);
 }
 
-/* put_ahead runs after the work that was queued before osh_cuda_follow, but does not wait for later
- * work. The work after a fence runs after put_ahead. */
+/* put_ahead runs after the work that was queued before `follow`, but does not wait for later work.
+ * The work after a fence runs after put_ahead. */
 static void test_order(void **state)
 {
     fixture *f = *state;
@@ -119,12 +119,12 @@ static void test_order(void **state)
         osh_play_lazy(k & 2);
         osh_tensor *a = bytes_new(f, N), *b = bytes_new(f, N), *c = bytes_new(f, N);
         void *page_locked = NULL;
-        assert_int_equal(osh_cuda_host_alloc(cx, f->d, &page_locked, N), OSH_OK);
+        assert_int_equal(f->d->type->pinned->alloc(cx, f->d, &page_locked, N), OSH_OK);
         char *first = pattern(cx, NULL, N, 1), *second = pattern(cx, NULL, N, 2), *got = osh_alloc(cx, N);
         memcpy(page_locked, second, N);
         assert_int_equal(osh_tensor_put(cx, a, 0, first, N), OSH_OK);
         assert_int_equal(osh_tensor_copy(cx, b, a), OSH_OK);
-        assert_int_equal(osh_cuda_follow(cx, f->d), OSH_OK);
+        assert_int_equal(f->d->type->follow(cx, f->d), OSH_OK);
         long waits = osh_play_calls("cudaStreamWaitEvent");
         for (int i = 0; i < 2; i++)
             assert_int_equal(f->d->type->put_ahead(cx, f->d, a->data, k & 1 ? page_locked : second, N), OSH_OK);
@@ -139,7 +139,7 @@ static void test_order(void **state)
         assert_int_equal(osh_tensor_get(cx, got, c, 0, N), OSH_OK);
         for (int i = 0; i < N; i++) assert_true(!got[i]);
         osh_free(cx, first), osh_free(cx, second), osh_free(cx, got);
-        osh_cuda_host_free(cx, f->d, page_locked);
+        f->d->type->pinned->free(cx, f->d, page_locked);
         osh_tensor_free(cx, a), osh_tensor_free(cx, b), osh_tensor_free(cx, c);
     }
 }
@@ -148,29 +148,29 @@ static void test_counters(void **state)
 {
     fixture *f = *state;
     osh_ctx *cx = f->cx;
-    osh_cuda_counters n;
-    osh_cuda_mark *from = NULL, *to = NULL;
+    osh_device_counters n;
+    osh_device_mark *from = NULL, *to = NULL;
     double seconds = -1;
     osh_tensor *t = bytes_new(f, 9 * MIB), *u = bytes_new(f, 9 * MIB);
     char *p = pattern(cx, NULL, 9 * MIB, 1);
 
     osh_play_lazy(true);
-    assert_int_equal(osh_cuda_mark_new(cx, f->d, &from), OSH_OK);
+    assert_int_equal(f->d->type->mark_new(cx, f->d, &from), OSH_OK);
     assert_int_equal(osh_tensor_put(cx, t, 0, p, 9 * MIB), OSH_OK);
     assert_int_equal(osh_tensor_copy(cx, u, t), OSH_OK); // gives the compute stream some work to do
     assert_int_equal(f->d->type->put_ahead(cx, f->d, t->data, p, 5 * MIB), OSH_OK);
     assert_int_equal(f->d->type->fence(cx, f->d), OSH_OK);
-    assert_int_equal(osh_cuda_mark_new(cx, f->d, &to), OSH_OK);
+    assert_int_equal(f->d->type->mark_new(cx, f->d, &to), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, p, u, 0, 3 * MIB), OSH_OK);
-    assert_int_equal(osh_cuda_count(cx, f->d, &n), OSH_OK);
+    assert_int_equal(f->d->type->count(cx, f->d, &n), OSH_OK);
     assert_int_equal(n.put_bytes, 9 * MIB);
     assert_int_equal(n.ahead_bytes, 5 * MIB);
     assert_int_equal(n.get_bytes, 3 * MIB);
     assert_true(n.put_s > 0 && n.get_s > 0 && n.ahead_s > 0);
     assert_true(n.hidden_s > 0 && n.hidden_s <= n.ahead_s);
-    assert_int_equal(osh_cuda_mark_between(cx, &seconds, from, to), OSH_OK);
+    assert_int_equal(f->d->type->mark_between(cx, &seconds, from, to), OSH_OK);
     assert_true(seconds > 0 && seconds < 60);
-    osh_cuda_mark_free(cx, from), osh_cuda_mark_free(cx, to), osh_cuda_mark_free(cx, NULL);
+    f->d->type->mark_free(cx, from), f->d->type->mark_free(cx, to), f->d->type->mark_free(cx, NULL);
     osh_free(cx, p);
     osh_tensor_free(cx, t), osh_tensor_free(cx, u);
 }
@@ -183,19 +183,19 @@ static void test_lanes(void **state)
     osh_ctx *cx = f->cx;
     const osh_device_type *type = f->d->type;
     enum { N = 3 * MIB, TIMES = 20 }; // TIMES: more copies than can be timed at once
-    osh_cuda_counters n;
+    osh_device_counters n;
     void *from = NULL;
     char *to = osh_alloc(cx, N + 4096), *there = to + 4096 - (uintptr_t)to % 4096;
     const char *why = "";
     osh_tensor *a = bytes_new(f, N), *b = bytes_new(f, N);
 
-    assert_int_equal(osh_cuda_host_alloc(cx, f->d, &from, N), OSH_OK);
-    assert_int_equal(osh_cuda_host_lock(cx, f->d, &why, there, N / 4096 * 4096 - 4096), OSH_OK);
+    assert_int_equal(f->d->type->pinned->alloc(cx, f->d, &from, N), OSH_OK);
+    assert_int_equal(f->d->type->pinned->lock(cx, f->d, &why, there, N / 4096 * 4096 - 4096), OSH_OK);
     assert_null(why);
-    assert_int_equal(osh_cuda_host_lock(cx, f->d, &why, there + 4096, 4096), OSH_OK);
+    assert_int_equal(f->d->type->pinned->lock(cx, f->d, &why, there + 4096, 4096), OSH_OK);
     assert_string_equal(why, "part or all of the requested memory range is already mapped");
-    osh_cuda_host_unlock(cx, f->d, there);
-    assert_int_equal(osh_cuda_host_lock(cx, f->d, &why, there, N), OSH_OK);
+    f->d->type->pinned->unlock(cx, f->d, there);
+    assert_int_equal(f->d->type->pinned->lock(cx, f->d, &why, there, N), OSH_OK);
     assert_null(why);
     osh_play_lazy(true);
     pattern(cx, from, N, 5);
@@ -213,7 +213,7 @@ static void test_lanes(void **state)
         assert_memory_equal(there, from, N);
         memset(there, 0, N);
     }
-    assert_int_equal(osh_cuda_count(cx, f->d, &n), OSH_OK);
+    assert_int_equal(f->d->type->count(cx, f->d, &n), OSH_OK);
     assert_int_equal(n.ahead_bytes, (int64_t)N * TIMES);
     assert_int_equal(n.get_bytes, (int64_t)N * TIMES);
     assert_true(n.ahead_s > 0 && n.hidden_s >= 0 && n.hidden_s <= n.ahead_s);
@@ -222,10 +222,10 @@ static void test_lanes(void **state)
     // no work waits for this copy, so its time is hidden
     assert_int_equal(type->move(cx, f->d, OSH_LANE_OUT, there, b->data, N), OSH_OK);
     assert_int_equal(type->sync(cx, f->d), OSH_OK);
-    assert_int_equal(osh_cuda_count(cx, f->d, &n), OSH_OK);
+    assert_int_equal(f->d->type->count(cx, f->d, &n), OSH_OK);
     assert_true(n.get_hidden_s > hidden);
-    osh_cuda_host_unlock(cx, f->d, there);
-    osh_cuda_host_free(cx, f->d, from);
+    f->d->type->pinned->unlock(cx, f->d, there);
+    f->d->type->pinned->free(cx, f->d, from);
     osh_free(cx, to);
     osh_tensor_free(cx, a), osh_tensor_free(cx, b);
 }
@@ -235,7 +235,7 @@ static void test_text(void **state)
     fixture *f = *state;
     assert_string_equal(f->d->text,
                         "emulated GPU, compute capability 9.0, CUDA 13.0, cuBLASLt 13.0.0, cuSOLVER 12.0.0");
-    assert_true(osh_cuda_built() && osh_cuda_present());
+    assert_true(osh_device_present(&osh_device_kinds[OSH_GPU]));
 }
 
 /* ---- errors ---- */
@@ -263,7 +263,7 @@ static void test_refusals(void **state)
         osh_device *d = NULL;
         assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
         osh_play_fail(refusals[i].name, refusals[i].nth, refusals[i].error);
-        assert_int_equal(osh_cuda_open(cx, &d, 0, ARENA), refusals[i].rc);
+        assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, ARENA), refusals[i].rc);
         if (!strstr(osh_error_text(cx), refusals[i].text)) fail_msg("%s", osh_error_text(cx));
         assert_non_null(strstr(osh_error_text(cx), "; while opening the device cuda:0"));
         assert_null(d);
@@ -271,7 +271,7 @@ static void test_refusals(void **state)
         assert_int_equal(osh_play_live(), 0);
         assert_int_equal(osh_mem_live(cx), 0);
         osh_error_clear(cx);
-        assert_int_equal(osh_cuda_open(cx, &d, 1, ARENA), OSH_E_UNSUPPORTED);
+        assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 1, ARENA), OSH_E_UNSUPPORTED);
         assert_non_null(strstr(osh_error_text(cx), "there is no GPU cuda:1: this machine has 1"));
         osh_ctx_free(cx);
     }
@@ -294,7 +294,7 @@ static void test_every_call(void **state)
             assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
             if (names[i]) osh_play_fail(names[i], nth, 999);
             else osh_mem_fail_after(cx, nth);
-            osh_status rc = osh_cuda_open(cx, &d, 0, OSH_CUDA_WORKSPACE + MIB);
+            osh_status rc = osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, OSH_GPU_WORKSPACE + MIB);
             opened = !rc;
             osh_play_fail(NULL, 0, 0);
             osh_mem_fail_after(cx, -1);
@@ -337,20 +337,20 @@ static void test_memory(void **state)
     void *p = NULL;
     osh_device *bare = NULL;
 
-    assert_int_equal(osh_cuda_free_bytes(f->cx, &free_bytes, 0), OSH_OK);
+    assert_int_equal(osh_device_kinds[OSH_GPU].type->free_bytes(f->cx, &free_bytes, 0), OSH_OK);
     assert_int_equal(free_bytes, (1 << 30) - ARENA); // all memory of the device is in the arena
-    assert_int_equal(osh_arena_used(f->d->arena), OSH_CUDA_WORKSPACE);
+    assert_int_equal(osh_arena_used(f->d->arena), OSH_GPU_WORKSPACE);
     assert_null(osh_device_alloc(f->cx, f->d, ARENA + 1, OSH_LIFE_LONG));
     assert_non_null(strstr(osh_error_text(f->cx), "no block of 100663297 bytes in the device's memory"));
     osh_error_clear(f->cx);
     osh_play_fail("cudaHostAlloc", 1, OUT_OF_MEMORY);
-    assert_int_equal(osh_cuda_host_alloc(f->cx, f->d, &p, 64), OSH_E_NOMEM);
+    assert_int_equal(f->d->type->pinned->alloc(f->cx, f->d, &p, 64), OSH_E_NOMEM);
     assert_string_equal(osh_error_text(f->cx), "cannot allocate 64 bytes of page-locked memory");
     // with 0 bytes nothing is allocated
-    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, 0), OSH_OK);
+    assert_int_equal(osh_device_open(f->cx, &bare, &osh_device_kinds[OSH_GPU], 0, 0), OSH_OK);
     assert_null(bare->base);
     osh_device_close(f->cx, bare);
-    assert_int_equal(osh_cuda_open(f->cx, &bare, 0, OSH_CUDA_WORKSPACE - 1), OSH_E_NOMEM);
+    assert_int_equal(osh_device_open(f->cx, &bare, &osh_device_kinds[OSH_GPU], 0, OSH_GPU_WORKSPACE - 1), OSH_E_NOMEM);
 }
 
 /* With blocks_apart each block is an allocation of its own, so that a memory checker detects

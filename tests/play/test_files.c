@@ -19,7 +19,7 @@ typedef struct fixture {
     osh_ctx *cx;
     osh_device *d;
     osh_file *file;
-    osh_cuda_file *f;
+    osh_device_file *f;
 } fixture;
 
 static char byte_at(int64_t i) { return (char)(i * 7 + i / 999); }
@@ -35,12 +35,12 @@ static void open_file(fixture *f, bool direct)
 {
     ok(f->cx, osh_file_open(f->cx, &f->file, path));
     if (direct) osh_file_use_direct(f->file);
-    ok(f->cx, osh_cuda_file_open(f->cx, &f->f, f->d, f->file));
+    ok(f->cx, f->d->type->files->open(f->cx, &f->f, f->d, f->file));
 }
 
 static void close_file(fixture *f)
 {
-    osh_cuda_file_close(f->cx, f->f), f->f = NULL;
+    f->d->type->files->close(f->cx, f->f), f->f = NULL;
     osh_file_close(f->cx, f->file), f->file = NULL;
 }
 
@@ -59,9 +59,9 @@ static int setup(void **state)
     if (fd < 0 || write(fd, all, FILE_BYTES) != FILE_BYTES) return 1;
     close(fd);
     free(all);
-    if (!osh_cuda_direct(f.cx, 0, "true", true)) return 1;
-    ok(f.cx, osh_cuda_open(f.cx, &f.d, 0, ARENA));
-    ok(f.cx, osh_cuda_stage_open(f.cx, f.d, "true"));
+    if (!osh_device_kinds[OSH_GPU].type->files->direct(f.cx, 0, "true", true)) return 1;
+    ok(f.cx, osh_device_open(f.cx, &f.d, &osh_device_kinds[OSH_GPU], 0, ARENA));
+    ok(f.cx, f.d->type->files->stage_open(f.cx, f.d, "true"));
     return 0;
 }
 
@@ -76,10 +76,10 @@ static int teardown(void **state)
     return play_close_leaks(f->cx, f->d);
 }
 
-static osh_cuda_counters counted(fixture *f)
+static osh_device_counters counted(fixture *f)
 {
-    osh_cuda_counters c;
-    ok(f->cx, osh_cuda_count(f->cx, f->d, &c));
+    osh_device_counters c;
+    ok(f->cx, f->d->type->count(f->cx, f->d, &c));
     return c;
 }
 
@@ -106,7 +106,7 @@ static osh_tensor *bytes_new(fixture *f, int64_t n)
 static void read_range(fixture *f, int64_t at, int64_t n, bool ahead)
 {
     osh_tensor *t = bytes_new(f, n);
-    ok(f->cx, osh_cuda_file_read(f->cx, f->f, t->data, (size_t)n, at, ahead));
+    ok(f->cx, f->d->type->files->read(f->cx, f->f, t->data, (size_t)n, at, ahead));
     if (ahead) ok(f->cx, f->d->type->fence(f->cx, f->d));
     check(f, t, at);
     osh_tensor_free(f->cx, t);
@@ -125,7 +125,7 @@ static void test_ranges(void **state)
         osh_play_lazy(k & 2);
         for (int i = 0; i < N_RANGES; i++) read_range(f, ranges[i][0], ranges[i][1], k & 1), sum += ranges[i][1];
     }
-    osh_cuda_counters c = counted(f);
+    osh_device_counters c = counted(f);
     // All bytes were read by cuFile: no read was misaligned, and the host read nothing.
     assert_int_equal(c.file_bytes, sum);
     assert_int_equal(c.detours[OSH_DETOUR_FILE], 0);
@@ -162,7 +162,7 @@ static void test_faults(void **state)
             open_file(f, true);
             osh_play_fail(faults[k].name, n, faults[k].value);
             read_range(f, 123, 9 * MIB, n & 1); // the read needs three slots
-            osh_cuda_counters c = counted(f);
+            osh_device_counters c = counted(f);
             assert_int_equal(c.detours[OSH_DETOUR_FILE] - detours, !faults[k].goes_on);
             assert_int_equal(c.file_bytes - by_gpu == 9 * MIB, faults[k].goes_on);
             long reads = osh_play_calls("cuFileRead");
@@ -180,7 +180,7 @@ static void test_truncated(void **state)
     osh_tensor *t = bytes_new(f, MIB);
     open_file(f, true);
     assert_int_equal(truncate(path, 8 * MIB + 5), 0);
-    assert_fails(f->cx, OSH_E_FORMAT, osh_cuda_file_read(f->cx, f->f, t->data, MIB, 8 * MIB - 4096, false), path);
+    assert_fails(f->cx, OSH_E_FORMAT, f->d->type->files->read(f->cx, f->f, t->data, MIB, 8 * MIB - 4096, false), path);
     osh_tensor_free(f->cx, t);
 }
 
@@ -196,11 +196,11 @@ static void *read_part(void *user)
 {
     reader *r = user;
     osh_file *file = NULL;
-    osh_cuda_file *f = NULL;
+    osh_device_file *f = NULL;
     r->rc = osh_file_open(r->cx, &file, path);
-    if (!r->rc) osh_file_use_direct(file), r->rc = osh_cuda_file_open(r->cx, &f, r->f->d, file);
-    if (!r->rc) r->rc = osh_cuda_file_read(r->cx, f, r->t->data, osh_tensor_bytes(r->t), r->at, true);
-    osh_cuda_file_close(r->cx, f);
+    if (!r->rc) osh_file_use_direct(file), r->rc = r->f->d->type->files->open(r->cx, &f, r->f->d, file);
+    if (!r->rc) r->rc = r->f->d->type->files->read(r->cx, f, r->t->data, osh_tensor_bytes(r->t), r->at, true);
+    r->f->d->type->files->close(r->cx, f);
     osh_file_close(r->cx, file);
     return NULL;
 }

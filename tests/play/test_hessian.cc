@@ -75,7 +75,7 @@ static void test_outliers(void **)
         for (int64_t j = 2; j < I; j++) x[(size_t)(i * I + j)] = (float)osh_rng_sym(SEED, (uint64_t)j, (uint64_t)i);
     }
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_int_equal(osh_cuda_open(cx, &d, 0, 64 << 20), OSH_OK);
+    assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, 64 << 20), OSH_OK);
     for (int cut = 0; cut < 2; cut++) {
         osh_play_truncate(cut);
         std::vector<float> h = hessian(cx, d, x, I, ALL);
@@ -103,7 +103,7 @@ static void test_cut(void **)
     std::vector<float> x(N, 1.f + 1.f / 128);
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_int_equal(osh_cuda_open(cx, &d, 0, 64 << 20), OSH_OK);
+    assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, 64 << 20), OSH_OK);
     x[0] = 4096;
     osh_play_truncate(true);
     float sum = hessian(cx, d, x, I, ALL)[0];
@@ -123,7 +123,7 @@ static void test_ragged(void **)
     osh_device *d = NULL;
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_int_equal(osh_cuda_open(cx, &d, 0, 64 << 20), OSH_OK);
+    assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, 64 << 20), OSH_OK);
     long before = osh_play_calls("cublasLtMatmulAlgoGetHeuristic");
     for (int64_t b = 0; b < BATCHES; b++) {
         int64_t n = 4096 + 1 + 50 * b;
@@ -151,7 +151,7 @@ static void test_order(void **)
     osh_device *d = NULL;
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_int_equal(osh_cuda_open(cx, &d, 0, 64 << 20), OSH_OK);
+    assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, 64 << 20), OSH_OK);
     // big: position of the large number; it is in one of 5 chunks, in the next 256 tokens, or in
     // the last 44
     for (int64_t big = 0; big < 7; big++) {
@@ -182,7 +182,7 @@ static void test_calls(void **)
     osh_device *d = NULL;
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_int_equal(osh_cuda_open(cx, &d, 0, 128 << 20), OSH_OK);
+    assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, 128 << 20), OSH_OK);
     for (auto &c : cases)
         for (int cut = 0; cut < (c.I < 100 ? 2 : 1); cut++) {
             std::vector<float> x((size_t)((c.n_chunks * CHUNK + c.rest) * c.I));
@@ -218,7 +218,7 @@ static void test_pieces(void **)
     osh_device *d = NULL;
 
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    assert_int_equal(osh_cuda_open(cx, &d, 0, 128 << 20), OSH_OK);
+    assert_int_equal(osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], 0, 128 << 20), OSH_OK);
     for (auto &c : cases) {
         std::vector<float> x((size_t)(c.n * c.I));
         for (size_t i = 0; i < x.size(); i++) x[i] = (float)(i * i % 7) - 3;

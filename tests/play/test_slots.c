@@ -54,9 +54,9 @@ static int setup(void **state)
     strcpy(dir, "slots-XXXXXX");
     if (!mkdtemp(dir) || osh_ctx_new(&f.cx, 1)) return 1;
     osh_log_tell(f.cx, quiet, NULL);
-    if (!osh_cuda_direct(f.cx, 0, "true", true)) return 1;
-    ok(&f, osh_cuda_open(f.cx, &f.d, 0, ARENA));
-    ok(&f, osh_cuda_stage_open(f.cx, f.d, "true"));
+    if (!osh_device_kinds[OSH_GPU].type->files->direct(f.cx, 0, "true", true)) return 1;
+    ok(&f, osh_device_open(f.cx, &f.d, &osh_device_kinds[OSH_GPU], 0, ARENA));
+    ok(&f, f.d->type->files->stage_open(f.cx, f.d, "true"));
     return 0;
 }
 
@@ -108,10 +108,10 @@ static void load_all(fixture *f, int round)
     }
 }
 
-static osh_cuda_counters counted(fixture *f)
+static osh_device_counters counted(fixture *f)
 {
-    osh_cuda_counters c;
-    ok(f, osh_cuda_count(f->cx, f->d, &c));
+    osh_device_counters c;
+    ok(f, f->d->type->count(f->cx, f->d, &c));
     return c;
 }
 
@@ -145,8 +145,8 @@ static void test_sum(void **state)
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
         for (size_t at = 0; at < 9; at++) {
             uint64_t sum = 0;
-            ok(f, osh_cuda_wordsum(f->cx, f->d, osh_cuda_sums(f->d) + k, (char *)t->data + at, sizes[k]));
-            ok(f, f->d->type->get(f->cx, f->d, &sum, osh_cuda_sums(f->d) + k, sizeof sum));
+            ok(f, osh_cuda_wordsum(f->cx, f->d, f->d->type->files->sums(f->d) + k, (char *)t->data + at, sizes[k]));
+            ok(f, f->d->type->get(f->cx, f->d, &sum, f->d->type->files->sums(f->d) + k, sizeof sum));
             assert_int_equal(sum, osh_wordsum(bytes + at, sizes[k]));
         }
     uint64_t words[3] = {1, 2, 3}, was = osh_wordsum(words, sizeof words);

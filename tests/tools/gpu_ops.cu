@@ -70,11 +70,11 @@ static double time_of(const char *what, const std::function<osh_status()> &call)
     double took = 0;
     if (!ok(call(), what) || !ok(d->type->sync(cx, d), what)) return -1;
     for (int n = 1;;) {
-        osh_cuda_mark *from = NULL, *to = NULL; // own
-        bool good = ok(osh_cuda_mark_new(cx, d, &from), what);
+        osh_device_mark *from = NULL, *to = NULL; // own
+        bool good = ok(d->type->mark_new(cx, d, &from), what);
         for (int i = 0; i < n && good; i++) good = ok(call(), what);
-        good = good && ok(osh_cuda_mark_new(cx, d, &to), what) && ok(osh_cuda_mark_between(cx, &took, from, to), what);
-        osh_cuda_mark_free(cx, from), osh_cuda_mark_free(cx, to);
+        good = good && ok(d->type->mark_new(cx, d, &to), what) && ok(d->type->mark_between(cx, &took, from, to), what);
+        d->type->mark_free(cx, from), d->type->mark_free(cx, to);
         if (!good) return -1;
         if (took >= seconds || n >= 1024) return took / n;
         n = took > 0 && seconds / took < 64 ? (int)(1.2 * n * seconds / took) + 1 : 16 * n;
@@ -217,8 +217,8 @@ static void mixture(const model *m, int64_t N)
 {
     char act[] = "silu";
     osh_glu_attr glu = {act};
-    int64_t E = m->E, shape[1] = {osh_cuda_routes_n(E, N)};
-    std::vector<osh_cuda_expert> experts((size_t)E);
+    int64_t E = m->E, shape[1] = {osh_routes_n(E, N)};
+    std::vector<osh_mixture_expert> experts((size_t)E);
     std::vector<osh_tensor *> w; // own
     std::vector<int32_t> n((size_t)E);
     osh_tensor *route = routes_of(m, N), *x = tensor(OSH_BF16, N, m->D), *sum = tensor(OSH_BF16, N, m->D),
@@ -242,7 +242,7 @@ static void mixture(const model *m, int64_t N)
         for (int64_t e = 0; e < E; e++)
             experts[(size_t)e] = {w[(size_t)(3 * e)], w[(size_t)(3 * e + 1)], w[(size_t)(3 * e + 2)],
                                   {list + E + e * N, n[(size_t)e]}, (int32_t)e, NULL};
-        osh_cuda_mixture all = {experts.data(), (int)E, x, route, sum, out, &glu, false};
+        osh_mixture all = {experts.data(), (int)E, x, route, sum, out, &glu, false};
         row("mixture", shape_of({N, m->D, m->F, E}), time_of("mixture", [&] { return osh_cuda_mixture_run(cx, &all); }),
             6.0 * (double)(N * m->top_k) * (double)m->D * (double)m->F, peak.bf16, 0, false);
     }
@@ -379,9 +379,9 @@ static void pages(size_t n_bytes)
         memset(block[n], 1, n_bytes);
     }
     touched = osh_now();
-    for (int i = 0; i < n && !why; i++) ok(osh_cuda_host_lock(cx, d, &why, block[i], n_bytes), "page-locking");
+    for (int i = 0; i < n && !why; i++) ok(d->type->pinned->lock(cx, d, &why, block[i], n_bytes), "page-locking");
     locked = osh_now();
-    for (int i = 0; i < n; i++) osh_cuda_host_unlock(cx, d, block[i]);
+    for (int i = 0; i < n; i++) d->type->pinned->unlock(cx, d, block[i]);
     unlocked = osh_now();
     printf("page-locking of %d blocks of %.1f MB: touched in %.3f s, locked in %.3f s (%.1f GB/s), unlocked in %.3f s"
            "%s%s\n", n, (double)n_bytes / 1e6, touched - begin, locked - touched,
@@ -406,10 +406,10 @@ static int64_t cut(int64_t n, int64_t least) { return n / scale > least ? n / sc
 static void peaks(void)
 {
     int64_t T = cut(2048, 16), side = cut(8192, 32);
-    ok(osh_cuda_peak_product(cx, &peak.bf16, d, OSH_BF16, side, seconds), "BF16 products");
-    ok(osh_cuda_peak_product(cx, &peak.f32, d, OSH_F32, side, seconds), "F32 products");
-    ok(osh_cuda_peak_attention(cx, &peak.attention, d, scale > 1 ? 1 : SAMPLES, T, seconds), "attention");
-    ok(osh_cuda_peak_copies(cx, &peak.memory, &peak.bus, d, cut(1 << 30, 1 << 16), seconds), "copies");
+    ok(osh_cuda_speed.product(cx, &peak.bf16, d, OSH_BF16, side, seconds), "BF16 products");
+    ok(osh_cuda_speed.product(cx, &peak.f32, d, OSH_F32, side, seconds), "F32 products");
+    ok(osh_cuda_speed.attention(cx, &peak.attention, d, scale > 1 ? 1 : SAMPLES, T, seconds), "attention");
+    ok(osh_cuda_speed.copies(cx, &peak.memory, &peak.bus, d, cut(1 << 30, 1 << 16), seconds), "copies");
     peak.memory *= 2; // a copy reads and writes each byte, so the memory moves twice as many bytes
     printf("%s\nsustained: BF16 %.1f TFLOP/s, F32 %.1f, attention %.1f, memory %.1f GB/s read and written, from the"
            " host %.1f GB/s; columns: milliseconds, rate, share of the sustained one\n", d->text, peak.bf16 / 1e12,
@@ -451,8 +451,8 @@ int main(int argc, char **argv)
         else if (!strncmp(argv[i], "device=", 7)) device = atoi(argv[i] + 7);
         else return fprintf(stderr, "gpu_ops: unknown argument %s\n", argv[i]), 2;
     if (osh_ctx_new(&cx, 1)) return 1;
-    if (osh_cuda_free_bytes(cx, &free_bytes, device) ||
-        osh_cuda_open(cx, &d, device, (free_bytes - free_bytes / 8) / 512 * 512)) {
+    if (osh_device_kinds[OSH_GPU].type->free_bytes(cx, &free_bytes, device) ||
+        osh_device_open(cx, &d, &osh_device_kinds[OSH_GPU], device, (free_bytes - free_bytes / 8) / 512 * 512)) {
         fprintf(stderr, "gpu_ops: %s\n", osh_error_text(cx));
         return 77;
     }
@@ -461,11 +461,11 @@ int main(int argc, char **argv)
     gate(cut(TOKENS, 64), cut(7168, 32), cut(256, 16));
     bus(cut(1 << 30, 1 << 16));
     pages((size_t)cut((int64_t)TOKENS * 4096 * 2, 1 << 16));
-    osh_cuda_counters count;
-    ok(osh_cuda_count(cx, d, &count), "counters");
+    osh_device_counters count;
+    ok(d->type->count(cx, d, &count), "counters");
     for (int k = 0; k < OSH_N_DETOURS; k++)
         if (count.detours[k])
-            printf("FALLBACK %s: %lld\n", osh_cuda_detour_text((osh_cuda_detour)k), (long long)count.detours[k]);
+            printf("FALLBACK %s: %lld\n", osh_detour_text((osh_detour)k), (long long)count.detours[k]);
     osh_device_close(cx, d);
     bool leak = osh_mem_live(cx) != 0;
     osh_ctx_free(cx);

@@ -88,7 +88,7 @@ static __global__ void mixture_combine(T *out, const T *sum, const T *y, const T
 
 /* ---- host ---- */
 typedef struct mixture {
-    const osh_cuda_mixture *m; // arguments of the call; view
+    const osh_mixture *m; // arguments of the call; view
     osh_device *d;
     int64_t N, D, F;
     char *room;           // scratch in the arena; own
@@ -104,7 +104,7 @@ typedef struct mixture {
     int64_t n_tiles;
 } mixture;
 
-static int mixture_round_end(const osh_cuda_mixture *m, int first, int64_t N)
+static int mixture_round_end(const osh_mixture *m, int first, int64_t N)
 {
     int64_t rows = 0;
     int end = first;
@@ -120,7 +120,7 @@ static int mixture_round_end(const osh_cuda_mixture *m, int first, int64_t N)
 static osh_status mixture_list_parts(osh_ctx *cx, mixture *x)
 {
     osh_status rc = OSH_OK;
-    const osh_cuda_mixture *m = x->m;
+    const osh_mixture *m = x->m;
     int64_t most = 0;
     for (int k = 0; k < m->n_experts; k++) most += osh_div_up(m->experts[k].rows.n, ROUTED_TILE);
     x->parts =
@@ -131,7 +131,7 @@ static osh_status mixture_list_parts(osh_ctx *cx, mixture *x)
         int64_t rows = 0;
         end = mixture_round_end(m, first, x->N);
         for (int k = first; k < end; k++) {
-            const osh_cuda_expert *e = &m->experts[k];
+            const osh_mixture_expert *e = &m->experts[k];
             x->parts[k] = {{e->gate->data, e->up->data}, e->rows.at, rows, (int32_t)e->rows.n,
                            e->column, reinterpret_cast<long long *>(e->found)};
             x->parts[m->n_experts + k] = {{e->down->data, NULL}, e->rows.at, rows,
@@ -158,7 +158,7 @@ done:
 template <class T> static osh_status mixture_rounds(osh_ctx *cx, mixture *x)
 {
     osh_status rc = OSH_OK;
-    const osh_cuda_mixture *m = x->m;
+    const osh_mixture *m = x->m;
     const T *sum = static_cast<const T *>(m->sum->data),
             *route = static_cast<const T *>(m->route->data);
     T *out = static_cast<T *>(m->out->data);
@@ -187,7 +187,7 @@ done:
     return rc;
 }
 
-osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_cuda_mixture *m)
+osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_mixture *m)
 {
     osh_status rc = OSH_OK;
     mixture x = {m, m->x->device, osh_rows(m->x), osh_width(m->x), m->experts->gate->shape[0]};

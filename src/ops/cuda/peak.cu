@@ -3,6 +3,7 @@
  * given seconds are over. The clock rate falls while a GPU gets warm, so a measurement should take
  * several seconds. A shorter measurement gives a speed that is too high. */
 #include "ops/cuda/op.cuh"
+#include "ops/cuda/sizes.h"
 
 #include "base/rng.h"
 
@@ -78,8 +79,8 @@ done:
     return rc;
 }
 
-osh_status osh_cuda_peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d, osh_dtype dtype,
-                                 int64_t side, double seconds)
+static osh_status peak_product(osh_ctx *cx, double *flops_per_s, osh_device *d, osh_dtype dtype,
+                               int64_t side, double seconds)
 {
     osh_status rc = OSH_OK;
     int64_t shape[2] = {side, side};
@@ -100,29 +101,8 @@ done:
     return rc;
 }
 
-/* Attention attributes with the heads of Llama-3-8B. */
-static const osh_attention_attr heads = {32, 8, 128, 0, 0};
-
-/* Sets the array `of` [4] to the widths of q, k, v and the output. */
-static void peak_widths(int64_t *of)
-{
-    of[0] = of[3] = heads.n_heads * heads.head_dim;
-    of[1] = of[2] = heads.n_kv_heads * heads.head_dim;
-}
-
-size_t osh_cuda_peak_attention_bytes(int64_t n_samples, int64_t n_tokens)
-{
-    int64_t width[4], rows = n_samples * n_tokens;
-    size_t n = 0;
-
-    peak_widths(width);
-    for (int i = 0; i < 4; i++)
-        n += osh_arena_gross((size_t)(rows * width[i]) * osh_dtype_bytes(OSH_BF16));
-    return n + osh_attention_cuda_scratch(&heads, width, width[3], rows, OSH_BF16);
-}
-
-osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device *d,
-                                   int64_t n_samples, int64_t n_tokens, double seconds)
+static osh_status peak_attention(osh_ctx *cx, double *flops_per_s, osh_device *d,
+                                 int64_t n_samples, int64_t n_tokens, double seconds)
 {
     osh_status rc = OSH_OK;
     int64_t width[4], *offsets = NULL; // offsets: first row of each sample, [n_samples + 1]; own
@@ -132,7 +112,7 @@ osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device 
     gpu_work w = {d, NULL, NULL, NULL, NULL, 0, &a};
     double calls = 0;
 
-    peak_widths(width);
+    osh_peak_widths(width);
     offsets = static_cast<int64_t *>(osh_alloc(cx, (size_t)(n_samples + 1) * sizeof *offsets));
     if (!offsets) OSH_TRY(OSH_E_NOMEM);
     for (int64_t i = 0; i <= n_samples; i++) offsets[i] = i * n_tokens;
@@ -142,7 +122,7 @@ osh_status osh_cuda_peak_attention(osh_ctx *cx, double *flops_per_s, osh_device 
         if (i < 3) OSH_TRY(peak_fill_random(cx, t[i], (uint64_t)i));
     }
     seqs.offsets = offsets;
-    a.in[0] = t[0], a.in[1] = t[1], a.in[2] = t[2], a.out[0] = t[3], a.attr = &heads,
+    a.in[0] = t[0], a.in[1] = t[1], a.in[2] = t[2], a.out[0] = t[3], a.attr = &osh_peak_heads,
     a.seqs = &seqs;
     OSH_TRY(peak_rate(cx, &calls, &w, seconds));
     *flops_per_s =
@@ -153,8 +133,8 @@ done:
     return rc;
 }
 
-osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d,
-                                int64_t n_bytes, double seconds)
+static osh_status peak_copies(osh_ctx *cx, double *inside_per_s, double *put_per_s, osh_device *d,
+                              int64_t n_bytes, double seconds)
 {
     osh_status rc = OSH_OK;
     gpu_work w = {d, NULL, NULL, NULL, NULL, 0, NULL}; // own
@@ -165,12 +145,14 @@ osh_status osh_cuda_peak_copies(osh_ctx *cx, double *inside_per_s, double *put_p
     OSH_TRY(osh_tensor_zero(cx, w.a));
     OSH_TRY(peak_rate(cx, &calls, &w, seconds));
     *inside_per_s = calls * (double)n_bytes;
-    OSH_TRY(osh_cuda_host_alloc(cx, d, &w.host, (size_t)n_bytes));
+    OSH_TRY(d->type->pinned->alloc(cx, d, &w.host, (size_t)n_bytes));
     OSH_TRY(peak_rate(cx, &calls, &w, seconds));
     *put_per_s = calls * (double)n_bytes;
 done:
-    osh_cuda_host_free(cx, d, w.host);
+    d->type->pinned->free(cx, d, w.host);
     osh_tensor_free(cx, w.a);
     osh_tensor_free(cx, w.c);
     return rc;
 }
+
+extern const osh_device_speed osh_cuda_speed = {peak_product, peak_attention, peak_copies};

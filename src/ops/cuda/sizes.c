@@ -49,13 +49,13 @@ size_t osh_mixture_offsets(size_t at[OSH_MIXTURE_N_ARRAYS], int64_t N, int64_t D
     return sum;
 }
 
-size_t osh_cuda_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts)
+size_t osh_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts)
 {
     size_t at[OSH_MIXTURE_N_ARRAYS];
     return osh_arena_gross(osh_mixture_offsets(at, N, D, F, n_experts));
 }
 
-bool osh_cuda_mixture_takes(osh_dtype dt, int64_t D, int64_t F)
+bool osh_mixture_takes(osh_dtype dt, int64_t D, int64_t F)
 {
     return (dt == OSH_BF16 || dt == OSH_F16) && D % 8 == 0 && F % 8 == 0;
 }
@@ -280,20 +280,39 @@ int osh_factors_at_once(int64_t I, int n, size_t room)
     return most;
 }
 
-size_t osh_gptq_factors_cuda_bytes(int64_t I, int n, size_t room)
+size_t osh_gptq_factors_device_bytes(int64_t I, int n, size_t room)
 {
     size_t at[OSH_FACTORS_N_ARRAYS];
     return osh_arena_gross(osh_factors_offsets(at, I, n, osh_factors_at_once(I, n, room)));
 }
 
-size_t osh_gptq_factor_cuda_scratch(int64_t I)
+size_t osh_gptq_factor_device_bytes(int64_t I)
 {
-    return I <= OSH_FACTORS_MOST ? osh_gptq_factors_cuda_bytes(I, 1, 0)
+    return I <= OSH_FACTORS_MOST ? osh_gptq_factors_device_bytes(I, 1, 0)
                                  : osh_cuda_triangle_bytes(I);
 }
 
-size_t osh_gptq_diags_cuda_bytes(int64_t I, int n)
+size_t osh_gptq_diags_device_bytes(int64_t I, int n)
 {
     return osh_arena_gross(osh_arena_gross((size_t)n * sizeof(float *)) +
                            (size_t)n * (size_t)I * sizeof(float));
+}
+
+/* ---- peak.cu ---- */
+const osh_attention_attr osh_peak_heads = {32, 8, 128, 0, 0, 0, 0};
+
+void osh_peak_widths(int64_t of[4])
+{
+    of[0] = of[3] = osh_peak_heads.n_heads * osh_peak_heads.head_dim;
+    of[1] = of[2] = osh_peak_heads.n_kv_heads * osh_peak_heads.head_dim;
+}
+
+size_t osh_peak_attention_bytes(int64_t n_samples, int64_t n_tokens)
+{
+    int64_t width[4], rows = n_samples * n_tokens;
+    size_t n = 0;
+    osh_peak_widths(width);
+    for (int i = 0; i < 4; i++)
+        n += osh_arena_gross((size_t)(rows * width[i]) * osh_dtype_bytes(OSH_BF16));
+    return n + osh_attention_cuda_scratch(&osh_peak_heads, width, width[3], rows, OSH_BF16);
 }

@@ -67,6 +67,11 @@ size_t osh_sums_bytes(int64_t rows, int64_t D);
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens);
 
+/* Attention of peak.cu: osh_peak_heads has the heads of Llama-3-8B. osh_peak_widths sets `of` to
+ * the widths of q, k, v and the output. */
+extern const osh_attention_attr osh_peak_heads;
+void osh_peak_widths(int64_t of[4]);
+
 /* Returns the number of bytes of the lists of rope.cu for n_seqs samples: offsets, table numbers,
  * and n_tables tables of `half` frequencies. */
 size_t osh_rope_samples_bytes(int64_t n_seqs, int64_t n_tables, int64_t half);

@@ -82,10 +82,11 @@ static void permute_rows(const permute_job *p, bool *moved)
     }
 }
 
-osh_status osh_gptq_permute(osh_ctx *cx, float *h, int64_t I, const int32_t *perm)
+osh_status osh_gptq_permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
 {
     osh_status rc = OSH_OK;
-    permute_job p = {.h = h, .I = I, .perm = perm};
+    int64_t I = h->shape[0];
+    permute_job p = {.h = h->data, .I = I, .perm = perm};
     bool *moved = NULL; // true for each row that has been moved, [I]; own
     bool same = true;
 
@@ -103,13 +104,14 @@ done:
     return rc;
 }
 
-osh_status osh_gptq_restore(osh_ctx *cx, float *h, int64_t I, const float *diag)
+osh_status osh_gptq_restore(osh_ctx *cx, osh_tensor *h, const float *diag)
 {
     osh_status rc = OSH_OK;
-    permute_job p = {.h = h, .I = I, .down = true};
+    int64_t I = h->shape[0];
+    permute_job p = {.h = h->data, .I = I, .down = true};
 
     OSH_TRY(osh_parallel_for(cx, osh_div_up(I, SIDE), permute_mirror_chunk, &p));
-    for (int64_t i = 0; i < I; i++) h[i * I + i] = diag[i];
+    for (int64_t i = 0; i < I; i++) p.h[i * I + i] = diag[i];
 done:
     return rc;
 }

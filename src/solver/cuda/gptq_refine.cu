@@ -319,7 +319,7 @@ static osh_status refiner_get_blocks(osh_ctx *cx, const refiner *s, float *to)
     const osh_gptq_refine_args *a = s->a;
     float *room = static_cast<float *>(osh_cuda_scratch(s->d));
     int64_t width = osh_min64(a->group, a->I);
-    int64_t most = OSH_CUDA_WORKSPACE / (width * (int64_t)sizeof *room);
+    int64_t most = OSH_GPU_WORKSPACE / (width * (int64_t)sizeof *room);
     for (int64_t i = 0; i < a->I; i += most) {
         block_rows r = {i, osh_min64(most, a->I - i), a->I, a->group};
         int64_t at = block_row_at(r, i), end = block_row_at(r, i + r.n);

@@ -21,7 +21,7 @@ size_t osh_scales_offsets(size_t at[OSH_SCALES_N_ARRAYS], int64_t I, int64_t n_s
     return arrays_lay_out(at, bytes, OSH_SCALES_N_ARRAYS);
 }
 
-size_t osh_gptq_scales_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block)
+size_t osh_gptq_scales_device_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block)
 {
     size_t at[OSH_SCALES_N_ARRAYS];
     return osh_arena_gross(
@@ -71,13 +71,13 @@ size_t osh_refine_offsets(size_t at[OSH_REFINE_N_ARRAYS], int64_t O, int64_t I, 
     return arrays_lay_out(at, bytes, OSH_REFINE_N_ARRAYS);
 }
 
-size_t osh_gptq_refine_cuda_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block)
+size_t osh_gptq_refine_device_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block)
 {
     size_t at[OSH_REFINE_N_ARRAYS];
     return osh_arena_gross(osh_refine_offsets(at, O, I, group, row_block));
 }
 
-size_t osh_gptq_refine_cuda_host_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block,
+size_t osh_gptq_refine_device_host_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block,
                                        int n_threads)
 {
     int64_t rows = osh_refine_rows(O, row_block), groups = osh_div_up(I, group);

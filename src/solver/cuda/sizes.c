@@ -4,7 +4,7 @@
 
 #include "ops/kernel.h"
 
-size_t osh_gptq_permute_cuda_bytes(int64_t I)
+size_t osh_gptq_permute_device_bytes(int64_t I)
 {
     return 2 * osh_arena_gross((size_t)I * sizeof(float));
 }
@@ -100,14 +100,14 @@ int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room)
     return n;
 }
 
-size_t osh_gptq_solve_cuda_bytes(const osh_gptq_group *g, size_t room)
+size_t osh_gptq_solve_device_bytes(const osh_gptq_group *g, size_t room)
 {
     size_t at[OSH_GPTQ_N_ARRAYS];
     return g->n_panels ? osh_arena_gross(osh_gptq_offsets(at, g, osh_gptq_tile_panels(g, room)))
                        : 0;
 }
 
-size_t osh_gptq_solve_cuda_host_bytes(const osh_gptq_group *g)
+size_t osh_gptq_solve_device_host_bytes(const osh_gptq_group *g)
 {
     size_t figures =
         (size_t)(3 * solve_most_panels(g) * osh_gptq_panel_rows(g->I)) * sizeof(double);
