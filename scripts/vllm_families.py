@@ -81,8 +81,8 @@ def make(family, folder):
 
 
 class Engine:
-    """One process with vLLM, which loads one checkpoint after the other. A new process begins after a
-    checkpoint that vLLM does not load."""
+    """One process with vLLM, which loads one checkpoint after the other. A new process begins after
+    a checkpoint that vLLM does not load."""
 
     def __init__(self, python, log):
         libs = [str(p) for p in pathlib.Path(python).absolute().parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib")]
