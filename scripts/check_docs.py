@@ -43,6 +43,7 @@ FOREIGN = {
     "compare_families.py": {"gptq", "draws", "vllm", "record"},
     "coverage.py": {"write", "registry", "version"},
     "family.py": {"record", "only-bf16"},
+    "vllm_families.py": {"record"},
     "calibration.sh": {"build", "out", "shape"},
     "onloading.sh": {"out", "title", "samples", "length", "targets"},
     "make-model.py": {"layers", "hidden", "intermediate", "experts", "seed"},

@@ -28,7 +28,7 @@ SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512
              linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128)
 GRANITE = dict(mamba_n_heads=32, shared_intermediate_size=512)
 # Sizes that vLLM's kernels want, and keys that it reads from released files
-MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE,
+MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE, "bamba": dict(mamba_n_heads=32),
         "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64),
         "gpt_oss": dict(rope_parameters=compare_families.FAMILIES["gpt_oss"]["rope_parameters"] | dict(beta_fast=32.0, beta_slow=1.0))}
 RECIPE = r"""quant_stage:
@@ -82,8 +82,8 @@ def make(family, folder):
 
 
 class Engine:
-    """One process with vLLM, which loads one checkpoint after the other. A new one begins if the
-    process ends."""
+    """One process with vLLM, which loads one checkpoint after the other. A new process begins after
+    a checkpoint that vLLM does not load."""
 
     def __init__(self, python, log):
         libs = [str(p) for p in pathlib.Path(python).absolute().parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib")]
@@ -98,8 +98,13 @@ class Engine:
         self.run.stdin.write(f"{folder}\n")
         self.run.stdin.flush()
         for line in self.run.stdout:
-            if line.startswith("RESULT "):
-                return line == "RESULT loads\n", line[len("RESULT fails: "):].strip()
+            if line == "RESULT loads\n":
+                return True, ""
+            if line.startswith("RESULT "):  # a process in which a model failed may refuse all others
+                self.run.stdin.close()
+                self.run.stdout.read()
+                self.run.wait()
+                return False, line[len("RESULT fails: "):].strip()
         return False, f"the process ends with exit code {self.run.wait()}"
 
 
