@@ -52,9 +52,9 @@ typedef enum osh_cuda_detour {
     OSH_DETOUR_FILE,      // files that the host reads because cuFile cannot
     OSH_N_DETOURS
 } osh_cuda_detour;
-/* Name for JSON, such as "products_one_by_one" */
+/* Returns the name of a detour for JSON, such as "products_one_by_one". */
 const char *osh_cuda_detour_name(osh_cuda_detour which);
-/* Text for messages, such as "products of a batch one by one" */
+/* Returns the text of a detour for messages, such as "products of a batch one by one". */
 const char *osh_cuda_detour_text(osh_cuda_detour which);
 /* Adds n to the count of a detour. Returns true if the count was 0; the caller then logs the
  * detour, so it is logged once. */

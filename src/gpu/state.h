@@ -133,7 +133,7 @@ void osh_gpu_stage_deinit(osh_gpu *c);
 void osh_gpu_close(osh_ctx *cx, osh_device *d);
 
 /* ---- state.cu ---- */
-bool osh_gpu_detour(osh_gpu *c, osh_cuda_detour which, int64_t n); // see osh_cuda_detour_add
+bool osh_gpu_detour(osh_gpu *c, osh_cuda_detour which, int64_t n); // works like osh_cuda_detour_add
 
 /* Opens cuBLASLt and cuSOLVER. Fails with OSH_E_UNSUPPORTED and names the library that is missing.
  * *text: own, such as "cuBLASLt 13.0.2, cuSOLVER 12.0.3". */
