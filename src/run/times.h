@@ -6,7 +6,7 @@
 
 typedef struct osh_rank_time { // one rank
     double seconds[OSH_N_PHASES]; // time of each phase, with the time in `waited`
-    double waited[OSH_N_PHASES];  // part of `seconds` in which the rank waited for transfers and other ranks
+    double waited[OSH_N_PHASES];  // part of `seconds`: waits for transfers and other ranks
     int64_t n_tokens;             // tokens of its passes
     int64_t sent;                 // bytes that the rank has sent
     double began, waited_before;  // osh_now and osh_ranks_waited when the current phase began
