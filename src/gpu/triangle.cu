@@ -22,7 +22,7 @@
 #include "gpu/kernel.cuh"
 
 enum { THREADS = 256 };
-enum how { // which assignment block_move performs, and for which elements
+enum how { // the assignment of block_move, and the elements that get a value
     WHOLE,       // `to = from` for all elements
     LOWER,       // `to = from` in the lower triangle only
     LOWER_ZEROS, // `to = from` in the lower triangle, `to = 0` above the diagonal
