@@ -3,8 +3,8 @@
 #define OSH_GENERATE_H
 #include "match/options.h"
 
-typedef struct osh_generate_prompt { // view: text of the prompt
-    const char *text; // [n]: text of the prompt; NULL: o->input_ids is the prompt
+typedef struct osh_generate_prompt {
+    const char *text; // view [n]: text of the prompt; NULL: opt->input_ids is the prompt
     size_t n;
 } osh_generate_prompt;
 /* Continues the prompt with the checkpoint in directory `model`. Passes the new text to the sink

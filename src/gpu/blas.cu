@@ -340,9 +340,9 @@ done:
 }
 
 /* Changes the batch size of a plan from n_like, for which its algorithm was chosen, to n_batch. All
- * batch sizes must use one algorithm, so if the algorithm does not support a batch of 1, the
- * algorithm for a batch of 1 replaces the algorithm. Sets one_by_one if the final algorithm does
- * not support n_batch. */
+ * batch sizes must use one algorithm. So an algorithm that does not support a batch of 1 is
+ * replaced by the algorithm for a batch of 1. Sets one_by_one if the final algorithm does not
+ * support n_batch. */
 static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;

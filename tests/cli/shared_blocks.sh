@@ -1,5 +1,6 @@
 # shared_blocks.sh - blocks whose weights several layers share (Zamba 2): the weights are quantized
-# once, and every layer reads the same codes. Modifiers that change the weights for one layer are refused.
+# once, and every layer reads the same codes. Modifiers that change the weights for one layer are
+# refused.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
