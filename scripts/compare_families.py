@@ -10,8 +10,8 @@ usage: compare_families.py BINARY FOLDER [--gptq [--draws N] [--record]] [--vllm
                    basic; prints the percentage of codes that differ, for weights of N seeds
                    (default 1). If more than 1 in 10,000 and fewer than 1 in 100 codes differ with
                    seed 1, the codes of the seeds 1 to 20 count, because one quotient between two
-                   codes changes a whole row. A family passes if LLM Compressor does not compress
-                   it or adds biases to it
+                   codes changes a whole row. A family also passes if LLM Compressor does not
+                   compress it, or adds biases to it
   --record         writes these percentages to tests/golden/families/proofs.json
   --vllm           uses --target vllm, which also quantizes the experts of gpt-oss, Gemma 4 and
                    Granite 4; transformers does not load these outputs
@@ -57,7 +57,8 @@ ACCEPTED = {
     "longcat_flash_zero": "files with experts that compute nothing are refused",
     "gpt2": "there is no Linear: refused, where upstream writes a copy",
 }
-# With GPTQ, a quotient that is almost exactly between two codes changes the rest of its row.
+# Families in which more codes differ than MOST allows, and the reason. With GPTQ, a quotient that
+# is almost exactly between two codes changes the rest of its row.
 NEAR = {"gpt_bigcode_heads": "1.8 in 10,000 codes differ over 20 draws of weights, all of them in 9 of 23,040 rows"}
 EQUAL = "equal"
 REFUSED = "not compressed by LLM Compressor"
@@ -66,8 +67,8 @@ BIASES = "not comparable: upstream gives experts biases that the model lacks, an
 NARROW = ("re:.*(vis|image|video|audio|acoustic|semantic|tower|encoder|projector|aligner|connector|adaptor|generation).*", "re:.*[.](x|dt)_proj$")
 MORE_DRAWS, MOST, CHANCE = 20, 10000, 100  # at most 1 of MOST codes may differ
 WHOLE = "loads whole, where upstream's does not"
-# Second entries of a family, whose models have another form: experts, experts in one tensor, shared
-# keys and values, or towers.
+# Entries whose family has another entry. Their models have another form: experts, experts in one
+# tensor, shared keys and values, or towers.
 AGAIN = ("exaone4_full", "gpt_bigcode_heads", "lfm2_full", "glm46v", "granitemoehybrid_moe", "gemma4_moe", "qwen3_moe_stacked", "qwen3_5_moe_stacked", "gemma4_shared", "gemma4")
 
 
@@ -113,7 +114,7 @@ def compare(source, theirs, ours, gptq, dense):
     lines = []
     source = {n: t for n, t in source.items() if not n.endswith((".experts.gate_up_proj", ".experts.down_proj")) or n in ours}
     kept = {n for n in theirs.keys() ^ ours.keys() if dense and re.search(dense, n.rpartition(".")[0])}
-    if gptq:  # LLM Compressor rounds modules that text does not use; this program leaves them dense
+    if gptq:  # LLM Compressor rounds modules that text does not reach; this program does not
         print(f"    {sum(n.endswith('weight_packed') for n in theirs.keys() - ours.keys())} modules have codes upstream alone")
     else:
         lines += [f"only upstream: {name}" for name in sorted(theirs.keys() - ours.keys() - kept)]

@@ -6,7 +6,7 @@ usage: family.py BINARY FOLDER [--models-dir DIR] [--record] [--only-bf16] [FAMI
        in an environment with compressed-tensors, safetensors, torch, transformers; BINARY: oneshot
        in a build directory, whose tests/logits is built, too
 
-The steps, each of which ends the proof of a family if it fails:
+The steps. The first step that fails ends the proof of a family:
   1. oneshot check-model finds no wrong tensor, and no tensor that the template omits
   2. F32 logits of 40 tokens differ from those of transformers (eager attention) by at most 5e-6
      times the largest |logit|
@@ -16,8 +16,8 @@ The steps, each of which ends the proof of a family if it fails:
      BF16 logits with eager attention. The distance of a token is |BF16 - F32| / |F32|. The median
      distances of 512 tokens (4 samples of 128) are compared. If the ratio is above NOISE, the
      geometric mean of the ratios of DRAWS models counts
-  5. GPTQ W4 in groups of 32 with data (Linears that 32 does not divide stay dense), `verify`, and
-     `eval` of the output
+  5. oneshot compresses the model by GPTQ, W4 in groups of 32 (Linears whose columns are no multiple
+     of 32 stay dense); `verify` and `eval` of the output succeed
   6. transformers loads the output: it finds all tensors, knows each tensor, and computes the logits
      of the rounded weights
 
@@ -87,7 +87,7 @@ def logits_there(folder, auto, ids):
 
 
 def noise(a, home, family, auto, seed):
-    """Returns the ratio of the median errors of BF16 logits: ours, over those of transformers."""
+    """Returns the median error of our BF16 logits, divided by that of transformers' BF16 logits."""
     source = home / f"bf16_{seed}"
     make(family, source, torch.bfloat16, seed)
     rows = calibration(home / "data.jsonl")[:SAMPLES]

@@ -1,14 +1,14 @@
-"""proofs.py - reads and writes tests/golden/families/proofs.json: what is proven of each family of
+"""proofs.py - reads and writes tests/golden/families/proofs.json: the proofs of the families of
 tiny_families.py and renamed_families.py; part of family.py, compare_families.py, vllm_families.py
 and coverage.py.
 
-  transformers   the version of the judge
+  transformers   the version of transformers that was compared
   bf16           {family: error of BF16 logits over that of transformers} (family.py)
   codes          {family: "DIFFERENT of ALL"}: codes of GPTQ that differ from LLM Compressor's
                  (compare_families.py --gptq)
   vllm           {family: true}: vLLM generates tokens from the output (vllm_families.py)
-  families       {family: {architecture, but}}: but, the reason why transformers does not load the
-                 output, or null (family.py)"""
+  families       {family: {architecture, but}}. but: the reason why transformers does not load the
+                 output; null: it loads the output (family.py)"""
 import fcntl
 import json
 import pathlib
@@ -30,8 +30,8 @@ def write(kept):
 
 
 def change(key, family, value, **more):
-    """Sets what is proven of a family, or removes it (None). `more`: other members of the file.
-    Several scripts may do this at the same time."""
+    """Sets the value of a family in member `key`, or removes the family (value None). `more`: other
+    members of the file to set. Several scripts may do this at the same time."""
     with open(PATH) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         kept = read() | more

@@ -155,7 +155,7 @@ FAMILIES = {
     "llava_onevision": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=dict(TOWER, model_type="siglip_vision_model"), image_grid_pinpoints=[[8, 8]]),
     "video_llava": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=dict(TOWER, model_type="clip_vision_model")),
     "vipllava": dict(text_config=dict(PLAIN, model_type="llama"), vision_config=dict(TOWER, model_type="clip_vision_model"), vision_feature_layers=[-1]),
-    # without logit_scale: the classes around Cohere 2 do not multiply by it
+    # logit_scale is 1, because the classes around Cohere 2 do not multiply by it
     "aya_vision": dict(text_config=dict(TINY, model_type="cohere2", logit_scale=1.0, **SLIDES), vision_config=TOWER),
     "cohere2_vision": dict(text_config=dict(TINY, model_type="cohere2", logit_scale=1.0, **SLIDES), vision_config=TOWER),
     "got_ocr2": dict(text_config=dict(PLAIN, model_type="qwen2"), vision_config=dict(hidden_size=64, output_channels=32, num_hidden_layers=1, num_attention_heads=4,
@@ -196,7 +196,7 @@ FAMILIES = {
                                                audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16), vision_config=dict(QWEN_TOWER, deepstack_visual_indexes=[0])),
                            enable_audio_output=False),
     "cosmos3_edge": dict(text_config=dict(TINY, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 3, 3])), vision_config=TOWER),
-    # without a pad token: transformers sets its row to 0
+    # there is no pad token, because transformers sets its row of the embedding to 0
     "youtu": dict(PLAIN, **(MLA | dict(pad_token_id=None))),
     "mistral4": dict(PLAIN, **(MOE | MLA), rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=128, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
                      mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
@@ -273,10 +273,10 @@ def make(family, folder, dtype, seed):
     if config.model_type == "hy_v4":  # transformers 5.17 writes names that no release has
         made = {re.sub(r"mlp(.*)\.linear_gate", r"mlp\1.gate_proj", re.sub(r"hc_pre\.(hc_(?:attn|mlp)_layer)", r"\1.hc_pre", n)).replace("hc_pre.hc_head.", "hc_head."): t for n, t in tensors(folder).items()}
         save_file(made, folder / "model.safetensors", {"format": "pt"})
-    if config.model_type == "deepseek_v4":  # the names of releases, of which transformers 5.17 writes only some
+    if config.model_type == "deepseek_v4":  # transformers 5.17 writes some names that no release has
         made = {re.sub(r"^model\.", "", n.replace("embed_tokens", "embed").replace("hc_head.hc_", "hc_head_").replace("attn.norm", "attn.kv_norm")): t for n, t in tensors(folder).items()}
         save_file(made, folder / "model.safetensors", {"format": "pt"})
-    if config.model_type == "minimax_m3_vl":  # releases call MLPs without experts so; transformers 5.17 does not
+    if config.model_type == "minimax_m3_vl":  # transformers 5.17 writes MLPs without experts under another name than releases
         made = {re.sub(r"block_sparse_moe\.(\w+_proj|fc\d)\.", r"mlp.\1.", n): t for n, t in tensors(folder).items()}
         save_file(made, folder / "model.safetensors", {"format": "pt"})
     if config.model_type == "kimi_k25":  # transformers 5.17 writes names that no release has

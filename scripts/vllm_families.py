@@ -8,8 +8,8 @@ usage: vllm_families.py BINARY FOLDER VLLM_PYTHON [--record] [FAMILY...]
        for CPUs
 
 The Linears of experts are in ignore, because vLLM has few CPU kernels for experts with codes
-(vllm_experts.py). If vLLM refuses the dense source, too, the family is listed as such, and this is
-no failure. Exits with 1 if vLLM loads the source but not the output."""
+(vllm_experts.py). If vLLM also refuses the dense source, the script prints this, and
+the family does not fail. Exits with 1 if vLLM loads the source but not the output."""
 import argparse
 import os
 import pathlib
@@ -27,7 +27,7 @@ SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512
              kv_lora_rank=512, q_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=64, v_head_dim=64, linear_num_key_heads=16,
              linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128)
 GRANITE = dict(mamba_n_heads=32, shared_intermediate_size=512)
-# Sizes that vLLM's kernels want, and keys that it reads from released files
+# Sizes that vLLM's kernels need, and keys of config.json that vLLM reads from released files
 MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE, "bamba": dict(mamba_n_heads=32),
         "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64),
         "gpt_oss": dict(rope_parameters=compare_families.FAMILIES["gpt_oss"]["rope_parameters"] | dict(beta_fast=32.0, beta_slow=1.0))}
@@ -131,7 +131,8 @@ def main():
 
 
 def one(args, engine, family):
-    """Returns whether vLLM takes the output or refuses the source, too, and what it says."""
+    """Returns True if vLLM takes the output, or also refuses the source; and a text with the
+    result."""
     home = args.folder / family
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)

@@ -64,7 +64,7 @@ static size_t without_last(const char *name, size_t n)
 static bool is_forgotten(const checked *c, const char *name)
 {
     size_t module = without_last(name, strlen(name)), around = without_last(name, module);
-    // buffers that files may have, and that the program computes itself
+    // names of buffers that a file may contain, although the program computes them
     static const char *const buffers[] = {"inv_freq", "slope_rate", "query_decay", "key_decay",
                                           "diagonal_decay"};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)

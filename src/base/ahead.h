@@ -17,10 +17,11 @@ typedef struct osh_read_items {
     bool many;   // true if the profile gets no records of single items
 } osh_read_items;
 
-/* With a thread, begins to read item 0. Sets *out (own) before the thread starts. */
+/* Makes a reader: *out, own. If of->ahead is true, starts the thread, which reads item 0 first.
+ * Sets *out before the thread starts. */
 osh_status osh_read_ahead_start(osh_ctx *cx, osh_read_ahead **out, const osh_read_items *of);
-/* Waits until the caller's item is read, or reads it. Fails with the thread's error if the read
- * failed. */
+/* Waits until the thread has read the caller's item. Without a thread, reads the item. Fails with
+ * the error of the read if the read failed. */
 osh_status osh_read_ahead_wait(osh_ctx *cx, osh_read_ahead *r);
 /* Ends the caller's work on its item. The next item becomes the caller's item, and the thread
  * begins to read the item after that one. */

@@ -10,12 +10,13 @@
 bool osh_thread_start(pthread_t *thread, void *(*fn)(void *), void *user);
 
 typedef struct osh_thread { // a thread with its own context; all members 0: no thread
-    osh_ctx *cx; // own: fork of the context of the thread that opened it, with its memory class
+    osh_ctx *cx; // own: fork of the cx of osh_thread_open, with the memory class of that cx
     pthread_t id;
     bool running;
 } osh_thread;
-/* Starts the thread. alone: true for osh_ctx_alone. Fails with "cannot start a thread to <task>".
- * Also after a failure, the caller calls osh_thread_close. */
+/* Starts the thread. alone: true if osh_ctx_alone is called for the context of the thread. Fails
+ * with "cannot start a thread to <task>". Also after a failure, the caller calls
+ * osh_thread_close. */
 osh_status osh_thread_open(osh_ctx *cx, osh_thread *t, void *(*fn)(void *), void *user, bool alone,
                            const char *task);
 void osh_thread_join(osh_thread *t);  // does nothing if the thread does not run

@@ -12,8 +12,8 @@ typedef struct osh_question { // views
 /* Sets *text (own) to the most likely continuation of at most 64 tokens. If the model has a chat
  * template, the prompt is the message of a user. */
 osh_status osh_answer(osh_ctx *cx, char **text, const char *model, const osh_question *q);
-/* *host: the smallest --host-memory for the answer of the model, and of an output that a run makes
- * of it. Fails if the model cannot answer. */
+/* *host: the smallest --host-memory with which the model, and an output that a run makes of the
+ * model, can answer. Fails if the model cannot answer. */
 osh_status osh_answer_least(osh_ctx *cx, int64_t *host, const char *model, const osh_question *q);
 
 typedef struct osh_answers { // views
@@ -23,6 +23,7 @@ typedef struct osh_answers { // views
 } osh_answers;
 /* Appends the prompt, and the answers in two columns, in lines of at most 80 characters. */
 osh_status osh_answers_print(osh_ctx *cx, osh_buf *b, const osh_answers *a);
-/* Appends a JSON object with the members "prompt" and names. */
+/* Appends a JSON object with the prompt (member "prompt") and each answer (member: the name of its
+ * model). */
 osh_status osh_answers_json(osh_ctx *cx, osh_buf *b, const osh_answers *a);
 #endif

@@ -16,10 +16,10 @@ struct osh_decode {
     /* State of each op, such as keys and values (also own); NULL: each osh_decode_run runs all
      * earlier tokens again. */
     osh_op_past *pasts; // own [nodes]
-    /* Longrope: when the sample gets more tokens than this, it runs again from its first token; 0:
-     * never. */
+    /* For longrope: if the sample gets more than long_from tokens, all its tokens run again. 0:
+     * they never do. */
     int64_t long_from;
-    /* True if the weights of the subgraph, or in the last element of the head, stay in memory. */
+    /* True for each subgraph whose weights stay in memory; the last element is for the head. */
     bool *stays;        // own [subgraphs + 1]
     osh_weights *kept;  // own: weights of the subgraphs that stay in memory
     osh_tensor *head;   // own: weight of lm_head; NULL: not loaded
@@ -30,7 +30,7 @@ struct osh_decode {
 
 /* ---- states of ops ---- */
 
-typedef struct survey { // sums over the nodes that run, which states_visit computes
+typedef struct survey { // results of states_visit over the nodes that run
     int64_t room;
     int without; // index of the first node that has no state and needs earlier tokens; -1: none
     int64_t long_from, bytes;

@@ -227,8 +227,8 @@ done:
     return rc;
 }
 
-/* If the unit contains the head, sets *sum to the KL divergence when only the head is rounded; else
- * to 0. The head runs after all subgraphs, so no stream exists for its unit. */
+/* Sets *sum to the KL divergence when only the head is rounded, or to 0 if the unit does not
+ * contain the head. The head runs after all subgraphs, so no stream exists for its unit. */
 static osh_status effect_score_head(osh_ctx *cx, double *sum, const osh_effect *e, int unit)
 {
     osh_status rc = OSH_OK;

@@ -295,7 +295,7 @@ static void models_close(osh_ctx *cx, osh_eval_models *m)
     *m = (osh_eval_models){.f = NULL};
 }
 
-/* Completes the scores with figures of all tokens. */
+/* Sets the members that depend on all tokens: the checksum, and the quantile of KL divergence. */
 static void scores_end(scores *sc, const osh_eval_models *m)
 {
     sc->n_samples = m->d.n;
@@ -392,7 +392,7 @@ osh_status osh_eval(osh_ctx *cx, const osh_eval_options *given, osh_sink sink, v
         OSH_FAIL(cx, OSH_E_USAGE, "eval wants --model DIR and --dataset FILE");
     OSH_TRY(osh_paths_check(cx, osh_eval_fields, o));
     OSH_TRY(osh_eval_divide(cx, o, &here));
-    if (!here) goto done; // rank 0 does the job
+    if (!here) goto done; // rank 0 evaluates alone
     osh_question q = eval_question(o);
     bool others = osh_ranks_me(o->ranks) > 0;
     if (o->save_logits && !others)

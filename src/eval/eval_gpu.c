@@ -130,7 +130,7 @@ static int64_t scores_arena_bytes(const osh_eval_gpu *c)
 {
     int64_t t = c->batch_tokens, n = arena_gross(4 * t) * (c->n_sides > 1 ? 4 : 2), scratch = 0,
             D[OSH_OP_MAX_IN] = {0};
-    osh_tensor some; // stands for a bias: only its presence counts
+    osh_tensor some; // stands for a bias, because the op only asks whether a bias exists
     osh_vocab_attr rules = {0};
     for (int k = 0; k < c->n_sides; k++) {
         const osh_graph *g = c->side[k].f->graph;
@@ -197,9 +197,9 @@ done:
     return rc;
 }
 
-/* Chooses what the arena (the block of GPU memory) contains beside the necessary blocks, as far as
- * the budget allows: first the stored values, because copies from and to host memory delay the
- * work; then the next step's weights; then the buffer of cuFile. Sets *arena to the bytes of the
+/* Decides which optional blocks the arena (the block of GPU memory) contains. The budget goes first
+ * to the stored values, because copies from and to host memory delay the work; then to the next
+ * step's weights; then to the buffer of cuFile. Sets *arena to the bytes of the
  * arena. Fails with OSH_E_USAGE if the necessary blocks exceed the budget. */
 static osh_status arena_fit(osh_ctx *cx, osh_eval_gpu *c, int ordinal, int64_t *arena)
 {

@@ -1,8 +1,8 @@
 /* eval_weights.c - loads the weights of an evaluation to the GPU, step by step (a step is a
  * subgraph, or the heads). A reader (base/ahead.h) reads the weights of the next step while the
- * GPU works on the current one. It begins to read when the current step begins: the new weights
- * overwrite those of the step before, and all work of that step is in the GPU's queue by then. The
- * copies run after the queued work. */
+ * GPU works on the current one. The reader begins when the current step begins. The new weights
+ * overwrite the weights of the previous step. This is safe, because all work of the previous step
+ * is then in the GPU's queue, and the copies run after the queued work. */
 #include "eval/eval_weights.h"
 
 #include "base/ahead.h"
@@ -213,8 +213,8 @@ done:
     return rc;
 }
 
-/* Checks that the weights of the step which cuFile has read are finite. Otherwise loads the first
- * bad weight on the host, which fails and reports the position of the value. */
+/* Checks that the weights are finite that cuFile has read for the step. If a weight is not, loads
+ * it on the host; this fails and reports the position of the value. */
 static osh_status step_check(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;

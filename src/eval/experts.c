@@ -21,7 +21,8 @@ typedef struct reaping {
     osh_forward *f; // own
     /* The ranks among which samples are divided; NULL: this process runs all samples. */
     osh_ranks *ranks; // view
-    /* Index of the layer whose router logits, or whose expert's output, the value is; -1: none. */
+    /* Index of the layer, if the value is the layer's router logits or the output of one of its
+     * experts; -1: the value is neither. */
     int *layer_of;  // own [graph values]
     /* Index of the expert that computes the value as its output; -1: none. */
     int *expert_of; // own [graph values]

@@ -9,7 +9,8 @@
 #include "schedule/visit.h"
 #include "tensor/device.h"
 
-/* Returns the module that has the tensors of a Linear: the first with its weight. */
+/* Returns the name of the module that has the tensors of a Linear. Modules of the class
+ * SharedLinear share a weight: the first module with this weight has the tensors. */
 static const char *linear_holder(const osh_graph *g, int node)
 {
     int holder = node;
@@ -170,7 +171,7 @@ osh_status osh_forward_keep(osh_ctx *cx, osh_forward *f, int value)
     osh_status rc = OSH_OK;
     for (int i = 0; i < f->parts->n; i++) {
         osh_subgraph *s = &f->parts->parts[i];
-        bool has = f->graph->values[value].producer >= s->first + s->n_nodes; // not made yet
+        bool has = f->graph->values[value].producer >= s->first + s->n_nodes; // not computed yet
         for (int k = 0; k < s->n_live_out && !has; k++) has = s->live_out[k] == value;
         if (has) continue;
         int *more = osh_realloc(cx, s->live_out, (size_t)(s->n_live_out + 1) * sizeof *more);

@@ -19,8 +19,8 @@ typedef struct osh_forward {
     osh_plain *plain;    // own: schedule of the passes through `parts`
     osh_steps *steps;    // own: steps of the subgraph that a walk has reached
     bool *keep;          // own [graph values]: member `keep` of that subgraph's osh_forward_part
-    bool *want;          // own [graph weights]: list of osh_forward_weights
-    /* Batch b belongs to rank b modulo their number; NULL: this process runs all batches. */
+    bool *want;          // own [graph weights]: true for the result of osh_forward_weights
+    /* Batch b belongs to rank b modulo the number of ranks; NULL: this process runs all batches. */
     osh_ranks *ranks;    // view
     /* The batches of this process; after osh_forward_run, each has the value graph->hidden (input
      * of the head). */
@@ -94,19 +94,20 @@ typedef struct osh_forward_part {
     bool *keep;         // [graph values] true for values that are needed after the subgraph
     osh_weights *w;     // own: weights of the nodes that run; NULL: the visitor asks for none
 } osh_forward_part;
-/* Finds the pass through subgraph `index`. Loads no weights. */
+/* Sets *p to the part for subgraph `index`. Loads no weights. */
 osh_status osh_forward_at(osh_ctx *cx, osh_forward_part *p, const osh_forward *f, int index);
 osh_exec_span osh_forward_span(const osh_forward_part *p);
 /* Returns the weights of the nodes that run. The list is a view of f->want. */
 osh_weight_set osh_forward_weights(const osh_forward_part *p);
-/* Loads those of these weights that p->w does not have. */
+/* Loads the weights of the nodes that run, except those that p->w has already. */
 osh_status osh_forward_load(osh_ctx *cx, osh_forward_part *p);
 typedef struct osh_forward_visitor {
     osh_status (*pass)(osh_ctx *cx, void *user, osh_forward_part *p); // runs or counts a pass
     void *user;
     bool loads; // true if p->w has the weights during `pass`
 } osh_forward_visitor;
-/* osh_forward_visit executes the steps of one subgraph, osh_forward_walk of all in order. */
+/* osh_forward_visit executes the steps of one subgraph. osh_forward_walk executes the steps of all
+ * subgraphs in order. */
 osh_status osh_forward_visit(osh_ctx *cx, const osh_forward *f, int index,
                              const osh_forward_visitor *v);
 osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, const osh_forward_visitor *v);

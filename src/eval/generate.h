@@ -3,8 +3,8 @@
 #define OSH_GENERATE_H
 #include "match/options.h"
 
-typedef struct osh_generate_prompt { // view: text of the prompt
-    const char *text; // [n]: text of the prompt; NULL: o->input_ids is the prompt
+typedef struct osh_generate_prompt {
+    const char *text; // view [n]: text of the prompt; NULL: opt->input_ids is the prompt
     size_t n;
 } osh_generate_prompt;
 /* Continues the prompt with the checkpoint in directory `model`. Passes the new text to the sink
@@ -12,7 +12,7 @@ typedef struct osh_generate_prompt { // view: text of the prompt
 osh_status osh_generate(osh_ctx *cx, const char *model, const osh_generate_prompt *prompt,
                         const osh_generate_options *opt, osh_sink sink, void *user);
 /* *host: the smallest --host-memory with which the checkpoint in `model`, and the output that a run
- * makes of it, continue the prompt. Fails if the checkpoint cannot. */
+ * makes of it, continue the prompt. Fails if the checkpoint cannot continue the prompt. */
 osh_status osh_generate_least(osh_ctx *cx, int64_t *host, const char *model,
                               const osh_generate_prompt *prompt, const osh_generate_options *opt);
 #endif

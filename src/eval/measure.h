@@ -1,6 +1,6 @@
-/* measure.h - measurements of the model before the run. The run depends on their results. A
- * measurement is a row: src/eval/experts.c (REAP), src/eval/owl.c (OWL). A modifier names its
- * measurement by the key of the recipe that gets the result (osh_modifier_asks). */
+/* measure.h - measurements of the model before the run. The run depends on their results. Each
+ * measurement is one osh_measurement: src/eval/experts.c (REAP), src/eval/owl.c (OWL). A modifier
+ * names its measurement by the key of the recipe that gets the result (osh_modifier_asks). */
 #ifndef OSH_EVAL_MEASURE_H
 #define OSH_EVAL_MEASURE_H
 #include "base/profile.h"

@@ -9,7 +9,8 @@
  *   d = 2 owl_lmbda (D - min D) / (max D - min D)
  *   sparsity of the layer = sparsity + mean(d) - d
  *
- * min, max and mean of D and d are over the layers. All values are those of the original model.
+ * i is an output channel of W, j an input channel, x the input. min, max and mean of D and d are
+ * over the layers. All values are those of the original model.
  *
  * One pass runs all samples, subgraph by subgraph. At the end of a subgraph the scores of its
  * layers are computed twice: for their mean, and to count the outliers. */

@@ -4,13 +4,15 @@
 #include "base/base.h"
 
 typedef struct osh_panel {
-    char *name;                     // own: last part of the file's path, or a directory
+    char *name;                     // own: last part of the path of the file or of an output
     char *model, *reference, *data; // own: as on the command line; reference NULL: none
     char *tokens;                   // own: checksum of the token ids and the windows
     int64_t n_samples, n_scored, n_vocab;
     int64_t model_bytes;            // bytes of the model's safetensors files
     double nll, perplexity;
-    bool unscored; // true: an output without an evaluation, so without texts and numbers from one
+    /* True for an output that was not evaluated: members that come from an evaluation are not
+     * set. */
+    bool unscored;
     /* Loss of the modules' outputs, as a share of the loss of rounding to nearest; below 0:
      * unknown. */
     double loss;
@@ -22,6 +24,6 @@ osh_status osh_panel_write(osh_ctx *cx, const char *path, const osh_panel *p);
 /* Reads a panel. Fails with OSH_E_FORMAT if the file is not a panel or lacks a figure. */
 osh_status osh_panel_read(osh_ctx *cx, osh_panel *p, const char *path);
 void osh_panel_deinit(osh_ctx *cx, osh_panel *p);
-/* Returns the smallest of the n values that at least `share` of them do not exceed. Sorts v. */
+/* Returns the smallest x of v [n] such that at least the fraction `share` of v is <= x. Sorts v. */
 double osh_panel_quantile(float *v, int64_t n, double share);
 #endif

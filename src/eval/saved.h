@@ -7,8 +7,8 @@
  *
  *   hidden.weight [N, D]     lm_head.weight [V, D]     lm_head.bias [V], if the head has one
  *
- * Its graph looks row t of hidden.weight up for token t. N tokens of the data set, D hidden_size,
- * V vocabulary size. */
+ * The graph of the checkpoint is an embedding, which returns row t of hidden.weight for token t,
+ * and the head. N: tokens of the data set; D: hidden_size; V: vocabulary size. */
 #ifndef OSH_SAVED_H
 #define OSH_SAVED_H
 #include "eval/eval_memory.h"
@@ -22,8 +22,8 @@ osh_status osh_forward_open_saved(osh_ctx *cx, osh_forward **out, const char *di
 /* Makes the directory if it does not exist. Fails with OSH_E_USAGE if it has anything but saved
  * logits or an unfinished osh_saved_write. */
 osh_status osh_saved_make_dir(osh_ctx *cx, const char *dir);
-/* Writes the logits of the model m->f, after its run over m->d. `model` is its name, for
- * messages. */
+/* Writes the logits of the model m->f, after its run over m->d. `model` is the model's name
+ * for messages. */
 osh_status osh_saved_write(osh_ctx *cx, const char *dir, const char *model,
                            const osh_eval_models *m);
 /* Passes the rows of this rank to osh_saved_write of rank 0. */

@@ -9,13 +9,13 @@
 #include "math/isa.h"
 #include "plan/division.h"
 
-enum { MOST_POSTED = 4 }; // messages of a rank that rank 0 has not taken yet
+enum { MOST_POSTED = 4 }; // largest number of messages of a rank that rank 0 has not taken yet
 
 osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o, bool *here)
 {
     osh_status rc = OSH_OK;
     osh_ranks *ranks = o->ranks;
-    static char cpu[] = "cpu"; // the field's owner frees its own text
+    static char cpu[] = "cpu"; // for o->device, whose text the caller of this function frees
     bool gpu = osh_eval_gpu_wanted(o);
     *here = true;
     if (!ranks) goto done;

@@ -14,7 +14,7 @@ osh_status osh_eval_agree(osh_ctx *cx, osh_ranks *ranks, const osh_eval_models *
 /* Batches of all ranks: their number, and the samples [*first, *first + *n) of batch b. */
 int64_t osh_eval_batches(const osh_eval_models *m);
 void osh_eval_batch(const osh_eval_models *m, int64_t b, int64_t *first, int64_t *n);
-/* Passes the scores of a batch to rank 0. out [4][tokens]: scores; n_out: how many of them exist.
+/* Passes the scores of a batch to rank 0. out [n_out][tokens]: scores, as in osh_eval_gpu_score.
  * Ranks other than 0 call osh_eval_send for their batches in order, and osh_eval_sent after the
  * last. Rank 0 calls osh_eval_recv for each batch of another rank. */
 osh_status osh_eval_send(osh_ctx *cx, osh_ranks *ranks, osh_tensor *const *out, int n_out);

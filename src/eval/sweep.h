@@ -25,8 +25,8 @@ osh_status osh_sweep_open(osh_ctx *cx, osh_sweep *p, osh_progress *pr, const osh
 void osh_sweep_close(osh_ctx *cx, osh_sweep *p);
 /* Begins the measurement. `more`: work besides the runs of subgraphs. */
 void osh_sweep_begin(osh_sweep *p, double more);
-/* Shows that `done` of `total` equal parts of an amount of work are complete. The name and the
- * phase are those of p->pr. If all are complete, the amount counts as complete. */
+/* Shows that `done` of `total` equal parts of the work `work` are complete. The name and the phase
+ * are those of p->pr. If all parts are complete, adds `work` to the completed work. */
 void osh_sweep_show(osh_ctx *cx, osh_sweep *p, double work, int64_t done, int64_t total);
 /* Visits subgraph `index` as step `step`, and shows that the subgraph is complete. */
 osh_status osh_sweep_visit(osh_ctx *cx, osh_sweep *p, const osh_forward *f, int index, int64_t step,

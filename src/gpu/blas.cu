@@ -83,8 +83,8 @@ static_assert(sizeof(osh_cuda_blas) <= OSH_GPU_PLANS, "the plan of a run counts 
 /* Opens a CUDA library: the first version that exists on the loader's paths or in the usual
  * directory of the CUDA toolkit. The library remains in memory after dlclose, because the driver
  * and the libraries keep pointers into each other until the process ends. If no version can be
- * opened, the error names the missing dependency of a version that exists. If no version exists, it
- * names the first version. */
+ * opened, the error names the missing dependency of a version that exists. If no version exists,
+ * the error names the first version. */
 static osh_status library_open(osh_ctx *cx, void **out, const char *name,
                                const char *const *versions)
 {
@@ -340,9 +340,9 @@ done:
 }
 
 /* Changes the batch size of a plan from n_like, for which its algorithm was chosen, to n_batch. All
- * batch sizes must use one algorithm, so if the algorithm does not support a batch of 1, the
- * algorithm for a batch of 1 replaces it. Sets one_by_one if the final algorithm does not support
- * n_batch. */
+ * batch sizes must use one algorithm. So an algorithm that does not support a batch of 1 is
+ * replaced by the algorithm for a batch of 1. Sets one_by_one if the final algorithm does not
+ * support n_batch. */
 static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
 {
     osh_status rc = OSH_OK;

@@ -8,7 +8,7 @@
  *                                ◄────────────────── stream of the lane OUT       move
  *
  * A lane is a stream for copies of values (tensor/device.h). Several small copies share a piece of
- * a ring. Their time is not measured; the time of all other copies is measured by the GPU's clock.
+ * a ring. The time of small copies is not measured; the GPU's clock measures all other copies.
  * A copy counts as hidden if the compute stream had work when the copy was queued. A move counts as
  * hidden from its begin until the compute stream began to wait for it. */
 #include "gpu/state.h"

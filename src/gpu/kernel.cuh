@@ -80,8 +80,8 @@ template <class T> __device__ inline float osh_cu_round(float f)
 }
 
 /* A small vector of any dtype in GPU memory, such as a bias. Kernels read elements with osh_cu_at,
- * which switches on the dtype for each element. Without it, a kernel would need one copy of its
- * code for every combination of dtypes. */
+ * which switches on the dtype for each element. Without osh_cu_at, a kernel would need one copy
+ * of its code for every combination of dtypes. */
 typedef struct osh_cu_vector {
     const void *data; // NULL: no vector
     osh_dtype dtype;

@@ -62,8 +62,8 @@ bool osh_cuda_tf32_pays(const osh_device *d);
 
 /* Arguments of osh_cuda_potrf and osh_cuda_trtri, which call cuSOLVER, overwrite `a` and wait for
  * the GPU. osh_cuda_potrf replaces `a` by its Cholesky factor; *ok becomes false if `a` is not
- * positive definite. osh_cuda_trtri replaces the triangle by its inverse; *ok becomes false if it
- * is singular. `a` is column-major; `upper` selects the upper triangle. */
+ * positive definite. osh_cuda_trtri replaces the triangle by its inverse; *ok becomes false if the
+ * triangle is singular. `a` is column-major; `upper` selects the upper triangle. */
 typedef struct osh_cuda_triangle {
     float *a;
     int64_t n, ld;

@@ -48,7 +48,8 @@ int osh_cuda_multiprocessors(const osh_device *d) { return osh_gpu_of(d)->n_mult
 void *osh_cuda_scratch(const osh_device *d) { return osh_gpu_of(d)->workspace; }
 int osh_cuda_shared_bytes(const osh_device *d) { return osh_gpu_of(d)->shared_bytes; }
 
-/* The answer depends on the compute capability. Peak TFLOP/s of dense matrix products, F32 and
+/* Decides by the compute capability, because the ratio of the peaks depends on it. Peak TFLOP/s of
+ * dense matrix products, F32 and
  * TF32: A100 20, 156; H100 67, 495; one workstation GPU 36, 36; another one 91, 183. */
 bool osh_cuda_tf32_pays(const osh_device *d)
 {

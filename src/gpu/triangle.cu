@@ -2,7 +2,7 @@
  * the lower triangle of A.
  *
  *   n <= OSH_TRIANGLE_BLOCK   cuSOLVER's potrf and trtri, if osh_triangle_room(n) is enough
- *   else                      blocks of s rows: cuSOLVER works on s rows; matrix products the rest:
+ *   else                      cuSOLVER works on blocks of s rows; matrix products compute the rest:
  *
  *   | D0          |   for block column j:   A_jj -= sum of L_jk L_jk^T    (k < j)    potrf: L_jj
  *   | L10 D1      |                         D_j = L_jj^-1, instead of L_jj           trtri, copied
@@ -22,7 +22,7 @@
 #include "gpu/kernel.cuh"
 
 enum { THREADS = 256 };
-enum how { // assignment that block_move performs, and the elements for which it does
+enum how { // the assignment of block_move, and the elements that get a value
     WHOLE,       // `to = from` for all elements
     LOWER,       // `to = from` in the lower triangle only
     LOWER_ZEROS, // `to = from` in the lower triangle, `to = 0` above the diagonal

@@ -78,8 +78,8 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
     return rc;
 }
 
-/* Sets two attributes of rope: "back" is subtracted from each position, and with "backward" the
- * rotation is by the negative angle. */
+/* Sets two attributes of rope. "back" is subtracted from each position. If "backward" is true, rope
+ * rotates by the negative angle. */
 static osh_status fill_shift(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                              const cJSON *given)
 {

@@ -207,7 +207,7 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
     bool expert = part && cJSON_GetObjectItemCaseSensitive(part, "at");
     if (expert && osh_build_is_apart(cx, b, module, part)) {
         part = NULL;
-        // engines make a Linear of a weight that is a tensor of its own
+        // inference engines treat an expert whose weight is a separate tensor as a Linear
         OSH_TRY(module_set_class(cx, b, node->module, "Linear"));
     }
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
@@ -228,7 +228,8 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
                                                           .shape = want[k],
                                                           .whole_numbers =
                                                               op->whole_numbers >> k & 1}));
-    // The weight of an earlier module is quantized once, as that module's.
+    // a Linear whose weight belongs to an earlier module is a SharedLinear: the weight is quantized
+    // once, with the earlier module
     if (osh_build_text(entry, "name") && osh_op_is(op, OSH_OP_LINEAR) && node->w[0] >= 0 &&
         node->w[0] < n_earlier &&
         !strncmp(b->g->weights[node->w[0]].name, module, strlen(module)))

@@ -35,9 +35,9 @@ typedef struct osh_weight_set { // weights [first, end) of the graph for which `
     const bool *want; // view [graph weights]
     int first, end;
 } osh_weight_set;
-/* Reads those weights of the set to w->host that are not in memory and for which
- * osh_weight_is_stored is true. osh_weight_place loads the others. Reads on all threads: mapping
- * pages of memory takes as long as reading the bytes, and both run in parallel. */
+/* Reads the weights of the set to w->host, except weights that are in memory already, and weights
+ * for which osh_weight_is_stored is false; osh_weight_place loads the latter. Reads on all threads:
+ * mapping pages of memory takes as long as reading the bytes, and both run in parallel. */
 osh_status osh_weights_read(osh_ctx *cx, osh_weights *w, const osh_graph *g,
                             const osh_checkpoint *ck, const osh_weight_set *s);
 /* True if the weight in memory has the same bytes as a range of a file. */

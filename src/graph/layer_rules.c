@@ -42,9 +42,10 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
     return OSH_OK;
 }
 
-/* Evaluates {"count", "is", "before"} and {"find", "is", "number"}. "count" and "find" name a list
- * of words of config.json. *out is the number of items before item `before` that are the word `is`,
- * or one of its words; or the index of the item that is such a word after `number` others. */
+/* Evaluates {"count", "is", "before"} and {"find", "is", "number"}. "count" and "find" are the
+ * key of a list of words in config.json. An item is a hit if it equals the word `is`, or a word of
+ * the list `is`. With "count", *out is the number of hits before item `before`. With "find", *out
+ * is the index of hit `number`, counted from 0. */
 osh_status osh_scope_words(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                            int depth)
 {

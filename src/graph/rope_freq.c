@@ -3,9 +3,10 @@
  *   default   f[i] = 1 / theta^(2i / dim)
  *   linear    f / factor
  *   llama3    long waves / factor, short waves unchanged, a blend between
- *   dynamic   f of short samples; the op raises theta for longer ones
- *   yarn      a ramp between f / factor and f over the dimensions; cos and sin are scaled
- *   longrope  f[i] / short_factor[i], and / long_factor[i] for long samples; cos and sin are scaled
+ *   dynamic   the default f, for short samples; the op raises theta for longer samples
+ *   yarn      a mean of f / factor and f, whose weights depend on i; cos and sin are scaled
+ *   longrope  f[i] / short_factor[i]; for long samples f[i] / long_factor[i]; cos and sin are
+ *             scaled
  *   alpha     theta is multiplied by alpha^(dim / (dim - 2)) (Hunyuan's dynamic)
  *
  * Like torch, this file computes in f32 and rounds after each step. Only theta^x is computed in

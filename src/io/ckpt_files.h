@@ -10,8 +10,8 @@
  * none of these shards exists. Fails in all other cases. */
 osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint *ck);
 /* Lists in ck->aside the safetensors files that are not shards, such as adapters and Mistral's
- * consolidated.safetensors. The caller must have set ck->shards before. Fails if vLLM would perhaps
- * read such a file as a shard: its name is numbered like the names of the shards, or its name is
- * numbered and the model is model.safetensors without an index. */
+ * consolidated.safetensors. The caller must have set ck->shards before. Fails if vLLM could read
+ * such a file as a shard. The name is then numbered like the names of the shards, or like
+ * model-00001-of-00002.safetensors beside a model.safetensors without an index. */
 osh_status osh_ckpt_files_leave(osh_ctx *cx, osh_checkpoint *ck);
 #endif

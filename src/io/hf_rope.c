@@ -89,8 +89,9 @@ static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t d
     return (int64_t)d;
 }
 
-/* Returns the parameters of layers of one type, which a family may call differently ("keys"). In
- * such a family, parameters without objects for types are those of full attention. */
+/* Returns the parameters of layers of type `type`. r->family->keys may have another name of the
+ * type. In a family that has, `types` may be the parameters themselves; they are then the
+ * parameters of full attention. */
 static const cJSON *type_dict(const reader *r, const cJSON *types, const char *type)
 {
     const char *own = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->family->keys, type));

@@ -16,7 +16,7 @@ typedef struct osh_rope_defaults { // a family's values for keys that config.jso
     /* partial_rotary_factor of layers with full attention, if config.json has no rope; these layers
      * then have the type "proportional". 0: the family does not use this type. */
     double proportional;
-    double attention_factor; // yarn's attention_factor; 0: as most families compute it
+    double attention_factor; // default attention_factor of "yarn"; 0: that of most families
     bool longrope;           // true if the types "su" and "yarn" mean longrope
     /* True if config.json must have the rope parameters: the family's class always uses a rope type
      * that has parameters. */

@@ -25,12 +25,16 @@
         __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 
 enum { TOGETHER = OSH_SOFTMAX_ROWS };
-/* With these limits r is at least 2^-149: it is a multiple of 2^-46 d q, and q >= 2^-99. */
+/* Limits of the rows that need no division.
+ * TINY: smallest exponential a that is not 0.
+ * LARGEST_SUM: largest sum d.
+ * With these limits q is at least 2^-99. r is a multiple of 2^-46 d q, so r is 0 or at least
+ * 2^-149, and does not underflow. */
 #define TINY 0x1p-75f
 #define LARGEST_SUM 0x1p24f
 
-/* Loops over `rows` rows, and over the vectors of several rows. Vectors of different rows are
- * computed at the same time, so that few instructions wait for the result of the one before. */
+/* A loop over r from 0 to rows - 1, which the compiler unrolls. The vectors of different rows are
+ * then computed at the same time, so few instructions wait for the result of an earlier one. */
 #ifdef __clang__
 #define EACH_ROW(rows) _Pragma("clang loop unroll(full)") for (int r = 0; r < (rows); r++)
 #else
@@ -61,7 +65,7 @@ WIDE_FN void largest_scores(sums *t, const osh_scores *q, int rows)
 }
 
 /* Replaces n vectors of each row, from element i on, by e^(s * scale - max), and adds them to the
- * sums. If `in` is 0xff, n is 1, and the vector has only eight values. */
+ * sums. in: mask of the lanes of a vector; 0xff: only eight lanes are used, and n is 1. */
 WIDE_FN void exps_of(sums *t, const osh_scores *q, int64_t i, __mmask16 in, int rows, int n)
 {
     __m512 x[SIDE], by = constant(q->scale);
@@ -95,7 +99,8 @@ WIDE_FN __m512 divided(const float *s, __mmask16 in, const divisor *by)
     return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, by->d, a), by->inverse, q);
 }
 
-/* Writes s / d, rounded to BF16. No quotient is subnormal: the instruction would flush it. */
+/* Writes s / d, rounded to BF16. No quotient may be subnormal, because the instruction that rounds
+ * would replace it by 0. */
 NARROWS_FN void divide_rows(const osh_scores *q, const divisor *by, int rows)
 {
     int64_t i = 0;

@@ -2,9 +2,10 @@
  * bytes as those of span.c.
  *
  * A sum of a row is eight partial sums, as in span.c: the first eight values of a vector of 16 are
- * added to them, then the last eight. If the last vector of a row has only eight values, it is
- * loaded and stored with a mask. Other vectors have no mask, because a load after a masked store to
- * the same address is slow. Like span.c, no function uses a fused multiply-add (see vec.h). */
+ * added to the partial sums, then the last eight. If the last vector of a row has only eight
+ * values, it is loaded and stored with a mask. Other vectors have no mask, because a load after a
+ * masked store to the same address is slow. Like span.c, no function uses a fused multiply-add (see
+ * vec.h). */
 #include "math/span512.h"
 #include "base/isa.h"
 #include "math/softmax512.h"

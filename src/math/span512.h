@@ -16,7 +16,7 @@ bool osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, in
                           osh_act_kind act);
 bool osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n);
 void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps);
-/* Also for dt F32, if the instruction set in use has AVX-512. */
+/* Like osh_span_softmax. dt may also be F32, if the instruction set in use has AVX-512. */
 void osh_span512_softmax(float *s, int64_t n, float scale, osh_dtype dt);
 typedef struct osh_norm512 {
     const float *w; // weight, [n]; view

@@ -42,8 +42,8 @@ WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
 WIDE_FN void exp_below(__m512 *x, int n)
 {
     __m512 magic = constant(12582912.0f), m[SIDE], r[SIDE], p[SIDE];
-    /* The low bits of m are the number n in e^x = 2^n e^r. n plus the exponent bias is the exponent
-     * of the float 2^n. */
+    /* The low bits of m are the integer i in e^x = 2^i e^r. i plus the exponent bias is the
+     * exponent field of the float 2^i. */
     __m512i bias = _mm512_sub_epi32(_mm512_set1_epi32(127), _mm512_castps_si512(magic));
     EVERY(n) m[k] = _mm512_mul_ps(x[k], constant(1.44269504088896341f));
     EVERY(n) KEEP(m[k]);
@@ -51,7 +51,8 @@ WIDE_FN void exp_below(__m512 *x, int n)
     EVERY(n) KEEP(m[k]);
     EVERY(n) p[k] = _mm512_sub_ps(m[k], magic);
     EVERY(n) KEEP(p[k]);
-    // the product has at most 24 bits, so one rounding gives the same result as two
+    // the product has at most 24 bits, so it is exact, and a fused multiply-add gives the same
+    // result as a product and a difference
     EVERY(n) r[k] = _mm512_fnmadd_ps(p[k], constant(0.693359375f), x[k]);
     EVERY(n) KEEP(r[k]);
     EVERY(n) p[k] = _mm512_mul_ps(p[k], constant(-2.12194440e-4f));

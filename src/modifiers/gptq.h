@@ -57,9 +57,9 @@ typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of 
 /* The index of a column and its diagonal element of H, for sorting. */
 typedef struct osh_gptq_ranked { float d; int32_t i; } osh_gptq_ranked;
 typedef struct osh_gptq_job { // arrays that the solve of one weight needs
-    float *scale, *zero; // own; the arrays col_scale and loss below are own, too
-    int32_t *col_scale;
-    double *loss;
+    float *scale, *zero; // own
+    int32_t *col_scale;  // own
+    double *loss;        // own
     double squares[2];
 } osh_gptq_job;
 

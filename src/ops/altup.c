@@ -1,12 +1,13 @@
 /* altup.c - the ops of AltUp that read or write several streams (altup.h).
  *
- *   stream_mix      y_i = x_i + sum over j of x_j c[i S + j]
- *   stream_correct  y_i = x_i + (y - x_active) (c_i + 1)
- *   stream_add      y_i = x_i + y for i >= first, else x_i
+ *   stream_mix      out_i = x_i + sum over j of x_j c[i S + j]
+ *   stream_correct  out_i = x_i + (y - x_active) (c_i + 1)
+ *   stream_add      out_i = x_i + y for i >= first, else x_i
  *
- * Each sum, difference and product is rounded to the dtype of x, as in transformers'
- * Gemma3nTextAltUp; the sum over j is rounded once. Shapes: N tokens of the batch, S
- * streams, D channels. */
+ * x_i and out_i are stream i of the input x and of the output. altup.h has the shapes, and the
+ * attributes `active` and `first`. Each sum, difference and product is rounded to the dtype of x,
+ * as in transformers' Gemma3nTextAltUp; the sum over j is rounded once. Shapes: N tokens of the
+ * batch, S streams, D channels. */
 #include "ops/altup.h"
 
 #include "ops/cpu/cpu.h"

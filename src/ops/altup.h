@@ -9,13 +9,17 @@
  *   gaussian_topk   in x [N, F]                                out [N, F]
  *   channel_gain    in x [N, D], w [D]                         out [N, D]
  *   tanh            in x [N, D]                                out [N, D]
- *   diff_heads      in a, b [N, H*W], q1, k1, q2, k2 [W/2]     out [N, H*W] */
+ *   diff_heads      in a, b [N, H*W], q1, k1, q2, k2 [W/2]     out [N, H*W]
+ *
+ * Shapes: N tokens of the batch, D channels, F intermediate_size, H pairs of heads of W
+ * elements. */
 #ifndef OSH_ALTUP_H
 #define OSH_ALTUP_H
 #include "ops/op.h"
 
 typedef struct { int64_t streams; } osh_stream_mix_attr;
-/* active: number of the stream that the layer read. first: the first stream to which y is added. */
+/* active: index of the stream that the layer has read.
+ * first: index of the first stream to which y is added. */
 typedef struct { int64_t active; } osh_stream_correct_attr;
 typedef struct { int64_t first; } osh_stream_add_attr;
 typedef struct { double sparsity; } osh_gaussian_topk_attr; // share of elements that become 0

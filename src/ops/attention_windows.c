@@ -10,8 +10,9 @@
  *   s_j = q k_j / sqrt(D)     p_j = exp(s_j) / (exp(sinks[h]) + sum of exp(s))
  *   y   = sum over the seen rows of p_j k_j
  *
- * transformers' DeepseekV4Attention with eager attention, if its indexer selects all entries: a
- * sample has at most m index_topk tokens. Scores are summed in double and y in f32, and the
+ * k_j is a seen row of kv or c. Same as transformers' DeepseekV4Attention with eager attention, if
+ * the indexer of that class selects all entries. It does if a sample has at most m * index_topk
+ * tokens. Scores are summed in double and y in f32, and the
  * probabilities are rounded to the dtype of q. Shapes: N tokens of the batch, H heads, D
  * head_dim. */
 #include <assert.h>
@@ -77,7 +78,7 @@ typedef struct seen_rows { // the rows that query i of a sample sees; pointers a
     int64_t i;
 } seen_rows;
 
-/* Returns row k that the query sees: rows of kv come first, then entries. */
+/* Returns the k-th row that the query sees: first the rows of kv, then the rows of c. */
 static const float *seen_row(const seen_rows *s, int64_t k)
 {
     int64_t first = osh_max64(0, s->i - s->at->sliding_window + 1), own = s->i - first + 1;
@@ -135,7 +136,7 @@ static int64_t windows_most(const osh_attention_windows_attr *at, int64_t n_toke
     return osh_min64(n_tokens, at->sliding_window) + n_tokens / at->window + 1;
 }
 
-/* Computes the op with kv and c, the two inputs or the state with the earlier tokens. */
+/* Computes the op. kv and c: the inputs, or the rows of the state, which include earlier tokens. */
 static osh_status windows_run(osh_ctx *cx, const osh_op_args *a, const osh_tensor *kv,
                               const osh_tensor *c)
 {

@@ -11,7 +11,8 @@
  *   S = S + k (sigmoid(b) (v - k S))
  *   y = q S
  *
- * With a lower bound l, the factor is exp(l sigmoid(exp(A_log) (a + dt_bias))) (GLM-5.3).
+ * If the attribute lower_bound l is not 0 (GLM-5.3), the factor of S in the second line is
+ * exp(l sigmoid(exp(A_log) (a + dt_bias))).
  *
  * The formulas are those of transformers' recurrent_kimi_delta_attention. The state and all sums
  * are double. q, k and the factors of the state are rounded to f32, and sigmoid(b) to the dtype of

@@ -11,9 +11,9 @@
  *   C = 2   the sum and the softmax are over the rows of window w - 1 (none if w is 0) and w;
  *           rows of window w - 1 use columns [0, D), rows of window w use columns [D, 2D)
  *
- * transformers' DeepseekV4HCACompressor (C = 1), DeepseekV4CSACompressor and DeepseekV4Indexer
- * (C = 2), without norm and rope. gate + bias and p are rounded to the dtype of kv; sums are
- * double. Shapes: N tokens of the batch, D head_dim. */
+ * Same as transformers' DeepseekV4HCACompressor (C = 1), DeepseekV4CSACompressor and
+ * DeepseekV4Indexer (C = 2), without norm and rope. gate + bias and p are rounded to the dtype of
+ * kv; sums are double. Shapes: N tokens of the batch, D head_dim. */
 #include <assert.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 typedef struct compress_job {
     const osh_op_args *a;
     const osh_tile *seqs; // rows of each sample
-    int64_t kept;         // rows of earlier tokens in the state (osh_op_past); 0: no state
+    int64_t kept; // number of rows of earlier tokens in the state (osh_op_past); 0: no state
 } compress_job;
 
 /* Returns a pointer to column c of `row` of in[k]. A row < 0 is an earlier token of the sample, in
@@ -64,8 +64,9 @@ static const void *compress_at(const compress_job *j, int k, int64_t row, int64_
 
 typedef struct window_part { // columns [c, c + n) of a window
     int64_t last;            // row of its last token
-    int64_t first;           // number of its first row; -m: it also has the rows of the window
-                             // before it, which have the numbers -m to -1
+    /* Number of the first row that the entry uses. 0: the first row of the window. -m: the entry
+     * also uses the rows of the window before, which have the numbers -m to -1. */
+    int64_t first;
     int64_t c, n;
 } window_part;
 
@@ -158,7 +159,7 @@ static osh_status compress_ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t n_tiles = 0, m = ((const osh_compress_attr *)a->attr)->window;
-    osh_tile *tiles = NULL; // own: some windows of a sample
+    osh_tile *tiles = NULL; // own: rows of some windows of a sample, for a chunk of parallel work
     compress_job j = {.a = a, .kept = a->past ? compress_kept(a->attr) : 0};
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), osh_max64(m, 16)));

@@ -4,7 +4,7 @@
  *
  * z is the quantile of the normal distribution at `sparsity`, so this share of the elements of a
  * normal row becomes 0. A sparsity of 0 means y = x. As in transformers' Gemma3nTextMLP, mean,
- * standard deviation (divided by F), z, their product, the cutoff and the difference are rounded
+ * standard deviation (with divisor F), z, their product, the cutoff and the difference are rounded
  * to the dtype of x. This file sums in double. Shapes: N tokens of the batch, F
  * intermediate_size. */
 #include "base/elementary.h"

@@ -4,12 +4,12 @@
  *   in[0] x [N, 3 H D]: for each of H heads a query, a key and a value [D]
  *   out y [N, H D]
  *
- *   S = exp(-slope_h) S + k v     S [D, D], 0 before the sample's first token; h = 0 to H - 1
- *   y = q S                       slope_h = decay 2^(-8 (h + 1) / H)
+ *   S = exp(-slope_h) S + k^T v     S [D, D], 0 before the sample's first token; h = 0 to H - 1
+ *   y = q S                         slope_h = decay 2^(-8 (h + 1) / H)
  *
- * transformers' MiniMaxLightningAttention, which cuts a sample into blocks and gets the same sums.
- * The state and all sums are double, and exp(-slope_h) is rounded to f32. y is rounded to f32 and
- * then to its dtype. N: tokens of the batch. */
+ * Same as transformers' MiniMaxLightningAttention, which cuts a sample into blocks. The state and
+ * all sums are double, and exp(-slope_h) is rounded to f32. y is rounded to f32 and then to its
+ * dtype. N: tokens of the batch. */
 #include "base/elementary.h"
 #include "ops/kernel.h"
 #include "ops/scan.h"
@@ -39,7 +39,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Computes head h of one sample. `room`: the state [D, D] and a row [D] in double, in floats. */
+/* Computes head h of one sample. room: scratch for the state [D, D] and a row [D] of doubles. */
 static void lightning_head(const osh_op_args *a, const osh_tile *seq, int64_t h, float *room)
 {
     const osh_lightning_attr *at = a->attr;
@@ -94,7 +94,7 @@ static size_t lightning_state(const void *attr, const int64_t *in_width, int64_t
     return (size_t)(at->heads * at->dim * at->dim) * sizeof(double);
 }
 
-/* 5 operations for each element of a head's matrix S: decay, update, output. */
+/* Counts 5 operations for each element of a head's matrix S: decay, update and output. */
 static double lightning_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                               const osh_op_load *load)
 {

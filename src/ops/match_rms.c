@@ -1,4 +1,4 @@
-/* match_rms.c - y = x rms(like) / rms(x), row by row: x with the magnitude of another value.
+/* match_rms.c - y = x rms(like) / rms(x), row by row: gives x the magnitude of another value.
  *
  *   in[0] x [N, D]     in[1] like [N, D]     out y [N, D]     y may be x
  *

@@ -9,8 +9,10 @@
  *   1. s = softmax(x w^T), sigmoid(x w^T) or sqrt(log(1 + e^(x w^T))) (`root`), c = s + b. c
  *      decides the choice.
  *   2. n_group groups have E / n_group experts each. The score of a group is the sum of its two
- *      largest c (sigmoid) or its largest c (softmax). The topk_group best groups remain.
- *   3. The top_k remaining experts with the largest c are chosen; of equal c the lower index.
+ *      largest c (sigmoid) or its largest c (softmax). The topk_group groups with the largest
+ *      scores remain.
+ *   3. The top_k remaining experts with the largest c are chosen. If c is equal, the lower index
+ *      is chosen.
  *   4. route = s of the chosen experts, divided by their sum (norm_topk_prob), times scale.
  *
  * moe_hash does not compare c: the experts of token `id` are those of row `id` of the table, which
@@ -129,7 +131,8 @@ static void gate_scores(float *s, const double *logits, const osh_moe_gate_attr 
     }
 }
 
-/* Divides the scores s [E] by their sum if the attributes want it, and scales them. */
+/* Divides the scores s [E] by their sum if norm_topk_prob is true. Then multiplies them by
+ * scale. */
 static void gate_scale(float *s, const osh_moe_gate_attr *at)
 {
     double top = 0;

@@ -310,7 +310,7 @@ typedef struct {
     int64_t back; // number that is subtracted from the position of a token
 } osh_rope_attr;
 typedef struct { int64_t groups, out_features; } osh_grouped_linear_attr;
-typedef struct { int64_t window; bool overlaps; } osh_compress_attr; /* window: its tokens */
+typedef struct { int64_t window; bool overlaps; } osh_compress_attr; /* window: tokens of one */
 typedef struct { int64_t n_heads, head_dim, sliding_window, window; } osh_attention_windows_attr;
 typedef struct {
     int64_t n_heads, n_kv_heads, head_dim, sliding_window; /* sliding_window 0: no window */

@@ -13,7 +13,8 @@
  *   dynamic NTK           a sample longer than max_pos has frequencies for its length
  *                         (_compute_dynamic_ntk_parameters)
  *   longrope              a sample longer than long_from has long_freq
- *   back                  the position is smaller by this number (entries of windows, compress.c)
+ *   back                  this number is subtracted from the position (entries of windows,
+ *                         compress.c)
  *   beta (Ministral3)     the result is multiplied by a rounded factor of the position and
  *                         rounded again
  *

@@ -7,23 +7,23 @@
  *   stream_write    in[0] w [N, M], may be F32  in[1] h [N, S*D]  in[2] y [N, D] out h' [N, S*D]
  *   stream_mean     in[0] h [N, S*D]                                             out x [N, D]
  *
- * w has the weights pre [S], post [S] and mix [S, S] of a token (M = 2S + S^2), without mix if the
- * streams are not mixed (M = 2S), or only pre for the head of the model (M = S):
+ * w has M weights of a token: pre [S], post [S] and mix [S, S] (M = 2S + S^2). There is no mix if
+ * the streams are not mixed (M = 2S), and only pre for the head of the model (M = S):
  *
  *   m    = fn h / sqrt(mean(h^2) + norm_eps)
  *   pre  = sigmoid(m_pre scale[0] + base_pre) + eps
  *   post = magnitude sigmoid(m_post scale[1] + base_post) + post_eps
- *   mix  = the result of Sinkhorn-Knopp: P = softmax of each row of (m_mix scale[2] + base_mix),
- *          plus eps; columns of P are divided by their sums plus eps; then rows and columns in
- *          turn, `iterations` - 1 times
+ *   mix  = P after Sinkhorn-Knopp: P = (softmax of each row of m_mix scale[2] + base_mix) + eps;
+ *          each column of P is divided by (its sum + eps); then `iterations` - 1 times each row
+ *          and each column is divided in the same manner
  *
  *   x    = sum over j of pre_j h_j
  *   h'_k = post_k y + sum over j of mix[j][k] h_j, or post_k y + h_k without mix
  *
- * transformers' DeepseekV4HyperConnection, Glm5NextTextHyperConnection (both mix), and
- * HYV4HyperConnection. fn, base and scale are f32. Sums are double. stream_write with mix rounds
- * post, mix, the product post_k y and the sum over j to the dtype of h; without mix only h' is
- * rounded. Shapes: N tokens of the batch, D elements per token and stream. */
+ * Same as transformers' DeepseekV4HyperConnection and Glm5NextTextHyperConnection (with mix), and
+ * HYV4HyperConnection (without mix). fn, base and scale are f32. Sums are double. stream_write with
+ * mix rounds post, mix, the product post_k y and the sum over j to the dtype of h; without mix only
+ * h' is rounded. Shapes: N tokens of the batch, D elements per token and stream. */
 #include <assert.h>
 #include <math.h>
 
@@ -31,8 +31,11 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-/* STREAMS: largest S; PIECE: elements converted to f32 at a time; LANES: partial sums of a dot
- * product; ROWS: rows per chunk of parallel work. */
+/* STREAMS: largest S.
+ * WEIGHTS: largest M.
+ * PIECE: elements that are converted to f32 at a time.
+ * LANES: partial sums of a dot product.
+ * ROWS: rows of a chunk of parallel work. */
 enum { STREAMS = 8, WEIGHTS = 2 * STREAMS + STREAMS * STREAMS, PIECE = 512, LANES = 8, ROWS = 4 };
 
 static const osh_field weights_attrs[] = {
@@ -65,7 +68,7 @@ static const osh_field write_attrs[] = {
     {0},
 };
 
-/* Fails if h, of the width `width`, has not S streams of equal width. */
+/* Fails if `width`, the width of h, is not a multiple of S. */
 static osh_status streams_check(osh_ctx *cx, const char *op, int64_t width, int64_t S)
 {
     if (S >= 1 && width % S == 0) return OSH_OK;
@@ -190,7 +193,8 @@ static osh_status read_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)
     return streams_check(cx, "stream_read", in_width[1], S);
 }
 
-/* Computes row n of `out` [N, D], the sum of the S streams of h times w [S]. */
+/* Computes row n of `out` [N, D]: the sum of the S streams of h, each multiplied by its element of
+ * w [S]. */
 static void row_read(const osh_tensor *out, const osh_tensor *h, const float *w, int64_t S,
                      int64_t n)
 {

@@ -169,8 +169,8 @@ osh_status osh_emit_sum(osh_ctx *cx, uint64_t *sum, const osh_emitter *e, int64_
 /* Searches `bytes`, n bytes of an output tensor that begin with an element, for NaN and
  * infinities. */
 void osh_emit_look(const osh_emitter *e, int64_t out, const void *bytes, size_t n);
-/* Syncs the shards, then writes a barrier: the record that everything recorded so far is on the
- * disk. */
+/* Syncs the shards, then writes a barrier: a record which says that all results recorded so far are
+ * on the disk. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e);
 /* Records that earlier records of an output tensor no longer count. */
 osh_status osh_emit_void(osh_ctx *cx, osh_emitter *e, int64_t out);

@@ -283,8 +283,8 @@ done:
     return rc;
 }
 
-/* Warns about modules whose inputs are not compared with the original model, but would be compared
- * if subgraphs were smaller. */
+/* Warns if the inputs of some modules are not compared with the original model. With
+ * --sequential-targets Linear, the inputs of all these modules are compared. */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;

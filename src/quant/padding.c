@@ -40,7 +40,7 @@ static osh_status rows_read(osh_ctx *cx, char *to, const struct osh_padding *p, 
     return osh_checkpoint_read_part(cx, to, p->ck, &p->of, first * row, (size_t)(n * row));
 }
 
-/* The osh_ckpt_make function of a tensor with zeros. */
+/* Reads rows of a tensor to which zeros are added. A function of the type osh_ckpt_make. */
 static osh_status padded_rows(osh_ctx *cx, void *out, void *user, const osh_entry *e, int64_t first,
                               int64_t n)
 {

@@ -191,8 +191,8 @@ void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of)
                  r->facts.size, r->facts.node, r->phase);
 }
 
-/* If each rank runs in a container of its own, osh_process_runs is false for the guards of other
- * ranks from the start. Then this rank's guard does not watch the other guards. */
+/* Lists in *to only guards that run now. If each rank has its own container, osh_process_runs is
+ * false for the guards of other ranks, so this rank's guard does not watch them. */
 void osh_ranks_watch(osh_ranks *r, osh_watch *to)
 {
     int n = 0;

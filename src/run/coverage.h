@@ -4,7 +4,7 @@
 #include "budget/budget.h"
 #include "ranks/ranks.h"
 
-typedef struct osh_router_tokens { // for one router: number of tokens of each expert
+typedef struct osh_router_tokens { // the number of tokens that one router sends to each expert
     int node, value;
     int64_t n_experts;
     osh_stat *count;             // own: statistic osh_stat_routes

@@ -14,7 +14,7 @@ typedef struct wholes { // the Linears that are rounded as a whole
     const osh_budget *p;    // view
     int *which, n;          // own: [n] indices of the Linears
     osh_read_ahead *reader; // own: one item for each Linear
-    osh_tensor *ready;      // own: weight that was read and is not taken yet; NULL: none
+    osh_tensor *ready;      // own: weight that was read and is not rounded yet; NULL: none
 } wholes;
 
 typedef struct progress {
@@ -56,7 +56,7 @@ static void datafree_seen(osh_ctx *cx, void *user, int linear, double nmse)
     datafree_count(cx, p, linear);
 }
 
-/* Exchanges messages with the other ranks: sends own progress and takes theirs. */
+/* Sends the progress of this rank to the other ranks, and receives the progress of the others. */
 static osh_status datafree_exchange(osh_ctx *cx, progress *p)
 {
     return osh_emit_exchange(cx, p->r->emitter, &(osh_sharing){datafree_seen, p});

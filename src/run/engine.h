@@ -35,7 +35,7 @@ typedef struct osh_engine {
     int index;              // index of the current visit
     int v0, v1;             // [v0, v1) contains all values of the current visit
     bool began;             // true after the visit has loaded its first weights
-    bool last;              // true if this is the last pass of the visit that computes its values
+    bool last;              // true if no later pass of the visit computes the same values
 } osh_engine;
 
 static inline osh_way osh_engine_way(const osh_step *s)
@@ -44,7 +44,7 @@ static inline osh_way osh_engine_way(const osh_step *s)
 }
 
 osh_visit_state osh_engine_state(const osh_engine *e); // for osh_visit_list
-/* Steps of the kinds LOAD, RELOAD and RELEASE (loading.c). */
+/* These functions execute steps of the kinds LOAD, RELOAD and RELEASE (loading.c). */
 osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const osh_step *s);
 osh_status osh_engine_reload(osh_ctx *cx, osh_engine *e, const osh_step *s);
 void osh_engine_release(osh_ctx *cx, osh_engine *e, const osh_step *s);

@@ -26,7 +26,7 @@ struct osh_folding {
     seen *of; // own [n]: one for each fold of the range, in the order of the plan
     int n;
     osh_ranks *ranks; // view: the ranks that collect groups; NULL: this process collects all
-    int *owner;       // own [n]: rank that computes the factors; NULL: rank 0
+    int *owner;       // own [n]: rank that computes the factors; NULL: rank 0 computes all
 };
 
 /* Begins the statistics of one fold. */
@@ -167,7 +167,7 @@ done:
     return rc;
 }
 
-/* Row `worker` of `most` has the largest absolute value of each column so far. Updates it with the
+/* Updates row `worker` of `most`, the largest absolute value of each column so far, with the
  * elements of a chunk. */
 static osh_status fold_most_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
@@ -376,9 +376,9 @@ static bool folding_changes(const osh_folding *g, int first, int end, const osh_
     return false;
 }
 
-/* Returns the end of the folds from `first` on whose factors the ranks compute at the same time.
- * The factors of a fold may depend on weights that an earlier fold changes; such a fold begins the
- * next batch. Without ranks, every batch is one fold. */
+/* Returns the end of the batch of folds that begins with fold `first`. The ranks compute all
+ * factors of a batch at the same time. A fold whose factors depend on weights that an earlier fold
+ * of the batch changes begins the next batch. Without ranks, every batch is one fold. */
 static int folding_batch_end(const osh_folding *g, int first)
 {
     int end = first + 1;

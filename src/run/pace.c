@@ -2,9 +2,11 @@
  *
  *   eta = sum over phases of left * (spent + prior all_spent / all_finished) / (finished + prior)
  *
- * left, finished: work of a phase; spent: seconds; prior = trusted (left + finished); all_: sum
- * over all phases. The formula assumes that a phase continues at its speed so far. If little work
- * of the phase is finished, this speed is mixed with the speed of all phases together. */
+ * with prior = trusted (left + finished). For each phase, `left` is the work that remains,
+ * `finished` the work that is done, and `spent` the seconds that this work took. all_spent and
+ * all_finished are sums over all phases. The formula assumes that a phase continues at its speed so
+ * far. If little work of the phase is finished, this speed is mixed with the speed of all phases
+ * together. */
 #include "run/pace.h"
 
 #include <string.h>

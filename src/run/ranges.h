@@ -39,8 +39,8 @@ void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear);
  * has no static input. */
 osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero,
                                    const osh_ranges *r, int linear);
-/* Makes the member `cache` of the Linear's osh_linear_job, which has the static scales and zero
- * points beside those of the weight: those of the KV cache, if the Linear computes queries, keys or
- * values, and those of its output. Sets *out (own) to it, or to NULL if there are none. */
+/* Makes the member `cache` of the Linear's osh_linear_job. It has the static scales and zero points
+ * of the Linear's output. If the Linear computes queries, keys or values, it also has those of the
+ * KV cache. Sets *out (own) to the member, or to NULL if there are no such scales. */
 osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r, int linear);
 #endif

@@ -10,7 +10,7 @@
 
 enum { N_TENSORS = 4 }; // scale and zero points of the weight, scale and zero point of the input
 
-typedef struct head { // the first message; then: cache, bias, and the data of the tensors
+typedef struct head { // begin of the first message; cache, bias and the data of the tensors follow
     int32_t linear;
     bool packed;
     double nmse, objective, nearest;
@@ -26,7 +26,7 @@ typedef struct head { // the first message; then: cache, bias, and the data of t
     char fallback[256];
 } head;
 
-/* Sets the sizes of a result. They follow from the plan. */
+/* Sets the sizes of a result, which follow from the plan. */
 static void head_set_sizes(head *h, const osh_plan *p, const osh_linear_job *j)
 {
     const osh_linear *l = &p->match.linears[h->linear];
@@ -165,7 +165,7 @@ done:
     return rc;
 }
 
-/* Takes one result. *any: false if none has come. */
+/* Takes one result. Sets *any to false if no result has come. */
 static osh_status result_take(osh_ctx *cx, osh_run *r, bool wait, bool *any)
 {
     osh_status rc = OSH_OK;

@@ -10,7 +10,8 @@
 osh_status osh_result_send(osh_ctx *cx, osh_run *r, int linear, osh_linear_job *j,
                            osh_tensor **in_scale, osh_tensor **in_zero);
 /* Called by all ranks when they have solved their Linears. `todo` [linears]: Linears of all ranks
- * that were to be solved. Returns when rank 0 has all results. They are then done on all ranks. */
+ * that were to be solved. Returns when rank 0 has all results. The Linears are then done on all
+ * ranks. */
 osh_status osh_results_finish(osh_ctx *cx, osh_run *r, const bool *todo);
 /* Rank 0: takes results that have come, and passes them to the emitter. */
 osh_status osh_results_take(osh_ctx *cx, osh_run *r);

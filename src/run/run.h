@@ -30,7 +30,7 @@ typedef struct osh_run {
     osh_acts *acts; // view: store of values; NULL: the pipeline is datafree
     double started;
     double began;  // osh_now at osh_run_start
-    double before; // part of the job's work that an earlier process has done
+    double before; // fraction of the job's work that an earlier process has done
     bool traversed; // true after osh_run_traverse was called
     bool entered;         // true after this process has begun a subgraph
     bool profiling;       // true if this run has started the profile, and must stop it
@@ -78,8 +78,8 @@ typedef struct osh_solving { // arguments of osh_run_solve: subgraphs whose stat
     bool *in_memory;  // view [linears]
 } osh_solving;
 
-/* Solves the Linears of the subgraphs that are not done and whose statistics were collected, and
- * passes the results to the emitter. */
+/* Solves each Linear of the subgraphs that is not done and has collected statistics, and passes the
+ * result to the emitter. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* block.c: learns the codes of the Linears of a subgraph that learn from the output of a block
  * (schedule/blocks.h), and passes the codes to the emitter. */

@@ -23,7 +23,8 @@ osh_status osh_stats_divide(osh_ctx *cx, osh_stats *s, osh_ranks *ranks);
  * divided. */
 int osh_stats_owner(const osh_stats *s, int value);
 /* Called by all ranks after each rank has added the samples of one group. In round number `round`,
- * this is group round * ranks + k for rank k. Merges the sums of these groups, in their order. */
+ * rank k has added group number round * n + k, where n is the number of ranks. Merges the sums of
+ * these groups, in their order. */
 osh_status osh_stats_exchange(osh_ctx *cx, osh_stats *s, int64_t round);
 /* Opens a store for the values of two-pass observers (schedule/looks.h), if there are any. The new
  * store is for the same samples as the store `beside`. `dir`: directory of the files if the store
@@ -38,7 +39,7 @@ osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *
 /* Completes the statistics after all samples were added. Two-pass observers read stored values a
  * second time, and ranges are copied from the GPU. */
 osh_status osh_stats_collect(osh_ctx *cx, osh_stats *s);
-/* Returns a view; NULL: the sum is not collected. */
+/* Returns the sum of kind `sum` for a value (view); NULL: this sum is not collected. */
 osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum);
 /* Computes the importance of each channel: the mean square of the channel divided by the mean
  * square of all channels. Sets *out (own) to NULL if no observer needs the importance, or all

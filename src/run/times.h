@@ -6,21 +6,22 @@
 
 typedef struct osh_rank_time { // one rank
     double seconds[OSH_N_PHASES]; // time of each phase, with the time in `waited`
-    double waited[OSH_N_PHASES];  // part of it in which the rank waited for transfers and ranks
+    double waited[OSH_N_PHASES];  // part of `seconds`: waits for transfers and other ranks
     int64_t n_tokens;             // tokens of its passes
-    int64_t sent;                 // bytes
-    double began, waited_before;  // the open phase: osh_now and osh_ranks_waited at its begin
+    int64_t sent;                 // bytes that the rank has sent
+    double began, waited_before;  // osh_now and osh_ranks_waited when the current phase began
 } osh_rank_time;
 
 void osh_time_begin(osh_rank_time *t, const osh_ranks *ranks);
 void osh_time_end(osh_rank_time *t, const osh_ranks *ranks, osh_phase phase);
-/* Returns the work of a phase: its time without waits. */
+/* Returns the work of the rank in a phase: the seconds of the phase without waits. */
 double osh_time_work(const osh_rank_time *t, osh_phase phase);
 /* Returns the largest work of a rank in the phase, divided by the mean; 0: no rank has worked. */
 double osh_time_imbalance(const osh_rank_time *all, int n, osh_phase phase);
-/* Returns the slowest rank: the one with the fewest tokens per second in its passes. Returns -1 if
- * it has at least half of the tokens per second of all other ranks together. Sets *speed and *usual
- * to both numbers. */
+/* Returns the slowest rank: the rank with the fewest tokens per second in its passes. Sets *speed
+ * to the tokens per second of this rank, and *usual to the mean of the other ranks: the sum of
+ * their tokens, divided by the sum of their seconds. Returns -1 if *speed is at least half of
+ * *usual, or if the passes of the rank took less than two seconds. */
 int osh_time_slowest(const osh_rank_time *all, int n, double *speed, double *usual);
 /* All ranks call this function. Rank 0: sets *all (own) to the times of all ranks, frees the old
  * *all, logs them, and warns of a slow rank. */

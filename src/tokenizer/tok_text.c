@@ -1,5 +1,5 @@
-/* tok_text.c - runs steps on the text of a tokenizer; growing arrays of a tokenizer: the bytes and
- * pieces of the text between two steps, a hash table of pairs, and ids. */
+/* tok_text.c - runs steps on the text of a tokenizer. Also grows the arrays of a tokenizer: bytes
+ * and pieces of the text between two steps, a hash table of pairs, and ids. */
 #include "tokenizer/tok_impl.h"
 #include <string.h>
 

@@ -1,5 +1,6 @@
 # shared_blocks.sh - blocks whose weights several layers share (Zamba 2): the weights are quantized
-# once, and every layer reads the same codes. Modifiers that change them for one layer are refused.
+# once, and every layer reads the same codes. Modifiers that change the weights for one layer are
+# refused.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
@@ -32,7 +33,7 @@ s_stage:
 Y
 if "$ONESHOT" "${job[@]}" --recipe awq.yaml --output awq 2>err; then fail "AWQ changes a shared weight"; fi
 grep -q 'which is the weight of 2 modules' err || fail "$(cat err)"
-# Scales of keys and values are those of one module, and a shared block has several caches.
+# Scales of keys and values belong to one module, but a shared block has a cache for each layer.
 cat >kv.yaml <<'Y'
 s_stage:
   q_modifiers:

@@ -1217,7 +1217,8 @@ static void fill_rope(osh_rope_attr *at, int64_t dim)
         at->inv_freq[i] = (float)pow(10000, -2.0 * (double)i / (double)dim);
 }
 
-/* An op of a model has a kernel for GPUs, or says that it has none: else a plan for a GPU fails. */
+/* Each op of a model must have a kernel for GPUs or the trait OSH_OP_HOST_ONLY. Otherwise a plan
+ * could choose a GPU for a model with the op. */
 static void test_host_only(void **state)
 {
     bool built = osh_op_linear.run[OSH_CUDA] != NULL;

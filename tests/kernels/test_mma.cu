@@ -21,7 +21,7 @@ extern "C" {
 enum { SEED = 5, STRIDE = 24 }; // STRIDE: distance of two rows in shared memory, in elements
 
 /* ---- kernels of one warp ---- */
-/* The kernels write out the layouts that mma.cuh states. */
+/* The kernels repeat the layouts that mma.cuh defines. */
 template <class T>
 static __global__ void mma_kernel(float *d, const uint16_t *a, const uint16_t *b, const float *c)
 {
@@ -43,8 +43,8 @@ static __global__ void mma_kernel(float *d, const uint16_t *a, const uint16_t *b
     for (int i = 0; i < 4; i++) d[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = fc.v[i];
 }
 
-/* Loads four matrices whose element (row, col) of matrix m is 64 m + 8 row + col. out [2, 32, 4]:
- * not transposed, transposed. */
+/* Loads four matrices. Element (row, col) of matrix m is 64 m + 8 row + col. out [2, 32, 4]: out[0]
+ * gets the matrices as they are, out[1] transposed. */
 static __global__ void ldmatrix_kernel(uint32_t *out)
 {
     OSH_DYNAMIC_SHARED(uint16_t, rows);
@@ -58,8 +58,9 @@ static __global__ void ldmatrix_kernel(uint32_t *out)
     for (int m = 0; m < 4; m++) out[128 + lane * 4 + m] = r[m];
 }
 
-/* Copies two groups asynchronously; other threads read them. out [2, 64] of 16 bytes; each third
- * element is absent. */
+/* Copies two groups of elements of 16 bytes asynchronously to shared memory. Other threads than
+ * those that copied them write the elements to out [2, 64]. Each third element of a group is not
+ * read: the copy stores zeros. */
 static __global__ void async_kernel(uint4 *out, const uint4 *in)
 {
     OSH_DYNAMIC_SHARED(uint4, shared);

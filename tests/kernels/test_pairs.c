@@ -308,8 +308,8 @@ static void run_cases(void)
     osh_ctx_free(one);
 }
 
-/* Runs an op with a finite input and with a NaN in the input: only without the NaN may the kernel
- * set osh_op_args.finite, and with AVX-512 BF16 it does. */
+/* Runs an op with a finite input and with a NaN in the input. With the NaN, the kernel must not set
+ * osh_op_args.finite. Without the NaN, the kernel may set it, and must set it with AVX-512 BF16. */
 static void finite_case(osh_ctx *cx, const osh_op *op, osh_op_args a)
 {
     bool finite = false;

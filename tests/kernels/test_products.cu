@@ -5,8 +5,7 @@
  *
  * Matrix products of every dtype and shape must agree with sums in double. The bytes of a product
  * must not depend on the number of products in a call, nor on the addresses of the operands.
- * Factors
- * and inverses of triangles must be right, and the other triangle must not change. */
+ * Factors and inverses of triangles must be right, and the other triangle must not change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -115,8 +114,9 @@ static void gemm_check(const gemm_case &g)
         c = vec_new(g.out, sc * g.batch, 3);
     osh_cuda_mat ma = {a.at, lda, sa, g.in, g.ta}, mb = {b.at, ldb, sb, g.in, g.tb},
                  mc = {c.at, g.n, sc, g.out, false};
-    /* relative error by rounding the result to a narrow dtype; for f32, the error of sums, which a
-     * tensor core may truncate */
+    /* worst: largest error so far, in multiples of `unit`.
+     * unit: allowed relative error. A narrow dtype rounds the result; in F32 a tensor core may
+     * truncate sums. */
     double worst = 0, unit = g.out == OSH_BF16  ? 1. / 250
                              : g.out == OSH_F16 ? 1. / 2000
                              : g.tf32           ? 1. / 1024
@@ -310,8 +310,8 @@ static void test_triangles(void **)
     }
 }
 
-/* The workspace that cuSOLVER wants, for all widths of a run. 64 rows are the least block of a run,
- * which has 512 KiB for it (gpu/triangle.cu). */
+/* Prints the bytes of workspace that cuSOLVER wants for all widths of a run. For 64 rows, the
+ * smallest block of a run, 512 KiB must be enough (gpu/triangle.cu). */
 static void test_wishes(void **)
 {
     for (int64_t n = 64; n <= 14336; n = n < 8192 ? 2 * n : n + 6144) {

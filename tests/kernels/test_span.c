@@ -152,7 +152,8 @@ static void test_same_bytes_of_bf16(void **state)
     }
 }
 
-/* Rows of scores with small and large differences: quotients by osh_softmax512 and by divisions. */
+/* Tests the probabilities of rows of scores with small differences (osh_softmax512 needs no
+ * divisions) and with large differences (it needs divisions). */
 static void test_probabilities(void **state)
 {
     (void)state;

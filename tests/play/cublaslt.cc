@@ -113,7 +113,7 @@ static cublasStatus_t check(cublasLtMatmulDesc_t how, const layout *a, const lay
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* Returns a hash of the arguments of a query, for which an algorithm is valid. */
+/* Returns a hash of the arguments of a query. An algorithm is valid only for these arguments. */
 static uint64_t mark_of(cublasLtMatmulDesc_t how, const layout *a, const layout *b, const layout *d)
 {
     uint64_t mark = 1469598103934665603u;

@@ -1,8 +1,11 @@
 /* cufile.cc - emulated libcufile.so. It reads to the GPU's memory through host memory. It accepts
  * only accesses that are fast in the real library: whole blocks of 4 KiB, in the file and on the
- * GPU. Faults (play.h): "cuFileRead" and the other calls with a code of cuFile or an errno below
- * 1000; "cuFileRead.short" with the most bytes to read; "cuFileRead.wrong" with the number of bytes
- * that get a wrong bit, -1: all are 0xff. */
+ * GPU. A test sets faults with osh_play_fail (play.h):
+ *
+ *   "cuFileRead" or another call   the call fails; value: code of cuFile, or an errno below 1000
+ *   "cuFileRead.short"             a read returns fewer bytes; value: largest number of bytes
+ *   "cuFileRead.wrong"             a read returns wrong bytes; value: number of bytes with a wrong
+ *                                  bit; -1: all bytes are 0xff */
 #include <errno.h>
 #include <string.h>
 #include <sys/types.h>

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 
 enum { WORD = 4, PAGE_WORDS = 1 << 14 };
-/* An access to a word of memory. It has two words, so that two accesses are compared at once. */
+/* An access to a word of memory. The struct has two members, so two accesses are compared fast. */
 struct access {
     uint64_t where; // number of the grid << 32 | number of the block, from 1
     // thread | barriers << 16 | syncwarps << 32 | mask of the accessed bytes of the word << 48.

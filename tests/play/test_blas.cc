@@ -1,5 +1,5 @@
 /* test_blas.cc - compares src/gpu/blas.cu with simple loops. The emulated cuBLASLt and cuSOLVER
- * check every argument of its calls. */
+ * check every argument of the calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -131,7 +131,7 @@ static long asked_about(osh_tensor *t, int first, int n)
     return osh_play_calls("cublasLtMatmulAlgoGetHeuristic") - before;
 }
 
-/* The algorithms for shapes are remembered. Above the limit of shapes, the oldest are dropped. */
+/* The plans of 8,192 shapes are kept. A new plan then replaces the oldest plan. */
 static void test_many_shapes(void **)
 {
     const int64_t n = 200 + 100 * 100;
@@ -376,7 +376,9 @@ static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n,
 
 static void test_factor_by_blocks(void **)
 {
-    // number of bytes per element that potrf and trtri ask for; the plan counts 4, and 1 MiB
+    // potrf, trtri: bytes per element that these functions ask for. The plan counts 4 bytes per
+    // element, and 1 MiB for the call.
+    // calls: expected calls of potrf for each n.
     const struct { size_t potrf, trtri; long calls[4]; } wishes[] = {
         {0, 0, {1, 1, 1, 1}}, {0, 100, {1, 1, 1, 1}}, {100, 100, {3, 3, 4, 5}}, {40, 8, {1, 3, 2, 3}}};
     const int64_t sizes[4] = {130, 191, 256, 300};

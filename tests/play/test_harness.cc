@@ -172,7 +172,7 @@ static void test_warp(void **)
     osh_play_order(0);
 }
 
-/* Shared memory and GPU memory that no thread has written is NaN. */
+/* Shared memory and GPU memory must contain NaN before a thread writes to them. */
 static void test_poison(void **)
 {
     static played p;

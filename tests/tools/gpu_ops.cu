@@ -1,4 +1,4 @@
-/* gpu_ops.cu - times each op of a run alone on a GPU, by its events after a warm-up, at the shapes
+/* gpu_ops.cu - times each op of a run alone on a GPU, by CUDA events after a warm-up, at the shapes
  * of Llama-3-8B and Qwen3-30B-A3B, relative to the GPU's sustained rates. It prints the algorithm
  * that cuBLASLt chose, the workspace and time of cuSOLVER for whole triangles and for the blocks of
  * a run, the time of a mixture's experts on their rows and of 32 solves in one call, and the time
@@ -212,7 +212,7 @@ static osh_tensor *routes_of(const model *m, int64_t N)
     return t;
 }
 
-/* All experts of a mixture on the rows that the router sends to them. */
+/* Times all experts of a mixture on the rows that the router sends to them. */
 static void mixture(const model *m, int64_t N)
 {
     char act[] = "silu";
@@ -250,7 +250,7 @@ static void mixture(const model *m, int64_t N)
     for (osh_tensor *t : {route, x, sum, out, lists}) osh_tensor_free(cx, t);
 }
 
-/* The router of DeepSeek-V3. */
+/* Times the router of DeepSeek-V3. */
 static void gate(int64_t N, int64_t D, int64_t E)
 {
     char method[] = "groups";
@@ -311,7 +311,7 @@ static void whole_triangle(const osh_tensor *h, osh_tensor *work, int64_t n)
     osh_device_free(d, t.room);
 }
 
-/* n_jobs weights in one call, each with its own U. */
+/* Times one call that solves n_jobs weights, each with its own U. */
 static void solve(osh_tensor *u, int64_t O, int64_t I, int n_jobs)
 {
     int64_t n_cols = osh_div_up(I, GROUP);

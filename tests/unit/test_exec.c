@@ -636,7 +636,7 @@ static void nonfinite_weight_is_named(void **state)
     tiny_model_close(&m);
 }
 
-/* osh_weights_read reads the wanted weights that are not in memory, and no others. */
+/* osh_weights_read must read the wanted weights that are not in memory, and no other weights. */
 static void only_wanted_weights_are_read(void **state)
 {
     model m;

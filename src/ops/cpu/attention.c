@@ -229,7 +229,7 @@ static void narrow_row(float *s, int64_t n, osh_dtype dt)
     }
 }
 
-/* The keys [lo, hi) that a query sees. Padded to multiples of 8 they are [from, to). */
+/* A query sees keys [lo, hi). [from, to) is this range, extended to multiples of 8. */
 typedef struct visible {
     int64_t lo, hi, from, to;
 } visible;
@@ -249,8 +249,8 @@ static void narrow_softmax(float *s, int64_t n_keys, const visible *v, const row
     narrow_row(s, n_keys, o->dt);
 }
 
-/* Like narrow_softmax, for `rows` rows of scores with equal v->from and v->to, without softcap and
- * without sinks. */
+/* Works like narrow_softmax on `rows` rows of scores [n_keys], without softcap and without sinks.
+ * v [rows]: keys that each row sees; `from` and `to` are equal in all rows. */
 static void narrow_rows(float *s, int64_t n_keys, const visible *v, int rows, float scale)
 {
     osh_scores q = {s + v->from, (uint16_t *)(void *)s + v->from, n_keys, v->to - v->from, rows,

@@ -50,7 +50,7 @@ static osh_status factor_flip_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     int64_t n = f->n;
 
     (void)cx, (void)worker;
-    // swaps blocks of ROWS x ROWS elements, because each row of a block of q is in few cache lines
+    // swaps blocks of ROWS x ROWS elements, so that the cache lines of a block stay in the cache
     for (int64_t first = 0; first < n; first += ROWS)
         for (int64_t i = chunk * ROWS; i < osh_min64(n, (chunk + 1) * ROWS); i++) {
             int64_t end = osh_min64(first + ROWS, osh_min64(i + 1, n - 1 - i));

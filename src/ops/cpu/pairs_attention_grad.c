@@ -30,7 +30,7 @@ typedef struct grad_head {
     float *dq;               // [BAND, D]
     uint16_t *p, *ds, *dy;   // values of a tile: p and ds [QUERIES, L], dy [QUERIES, Dh]
     uint32_t *panels;        // p or ds of a tile: k-dimension QUERIES, [L] columns
-    uint32_t *turned;        // q or dy of a tile before it is transposed: like q_t
+    uint32_t *turned;        // q or dy of a tile as panels, which become q_t or dy_t; size of q_t
     uint32_t *q_t, *dy_t;    // transposed q and dy of a tile in blocks of 16 rows, [D, QUERIES]
     uint32_t *band;          // packed rows of q or dy, if they cannot be read in place
     osh_score_rule rule;

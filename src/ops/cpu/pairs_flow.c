@@ -179,8 +179,8 @@ TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both
     _tile_stored(3, j->c + TILE * ROW + TILE, ROW * 4);
 }
 
-/* The matrix that a block is added to is larger than the caches, so its rows are prefetched before
- * they are needed, during the products of the next block. */
+/* Prefetches the elements of the matrix to which the block is added, during the products of the
+ * next block. The matrix is larger than the caches. */
 static void flow_prefetch(const osh_flow_block *b)
 {
     for (int64_t r = 0; r < b->m; r++)

@@ -22,8 +22,9 @@ typedef struct osh_flow_block { // a block of y; all pointers are views
     int64_t ld, n;
     const float *bias[2];  // biases [n] of a b (index 0) and of a up (index 1); NULL: no bias
     osh_act_kind act;      // any activation except OSH_ACT_GELU
-    /* If it is not NULL, there is no y, and a b is added to this matrix [m, n], F32. Its rows begin
-     * `ld` elements apart. Row i has n + i * more columns. */
+    /* added: matrix [m, n] in F32, to which a b is added; NULL: the output is y. Rows of `added`
+     * also begin `ld` elements apart.
+     * more: row i of `added` has n + i * more columns. */
     float *added;
     int64_t more;
 } osh_flow_block;

@@ -1,5 +1,5 @@
-/* pairs_gated.c - computes ops/gated.h: multiplies x by the weights of gate and up and applies the
- * glu. The two products are not stored as tensors.
+/* pairs_gated.c - computes the function of ops/gated.h with math/pairs.h: multiplies x by the
+ * weights of gate and up and applies the glu. The two products are not stored as tensors.
  *
  * The weights for COLS columns of the result are packed into panels once for up to ROWS rows of x.
  * A band of x (32 rows) is multiplied by two panels of each weight. The two matrix products are

@@ -97,7 +97,7 @@ static void hessian_add_band(const job *j, osh_flow *f, uint32_t *turned, const 
     }
 }
 
-/* Returns the number of blocks in the block row of H whose last row is before row `end`. */
+/* Returns the number of blocks in the block row of H that ends before row `end`. */
 static int64_t pairs_row_blocks(const job *j, int64_t end)
 {
     return osh_div_up(j->x0 ? j->n : osh_min64(end, j->n), j->cols);

@@ -13,7 +13,7 @@ size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_th
  * computed sample by sample, in tiles of one sample. */
 osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, const osh_tensor *x0,
                              const osh_seqs *seqs);
-/* shift: true if x0 is not NULL. */
+/* Returns the scratch of osh_pairs_hessian in bytes. shift: true if x0 is not NULL. */
 size_t osh_pairs_hessian_scratch(int64_t n, int64_t n_tokens, bool shift);
 /* Computes the gradients din[0] and din[1] like osh_linear_grad_cpu, but rounds dy to BF16. Each of
  * the n_tiles tiles has at most OSH_GEMM_ROWS rows. */

@@ -18,7 +18,7 @@ typedef struct attention_back {
     const osh_attention_attr *at;
     float *wide[3];            // q, k and v in f32; views of the inputs if these are F32, else own
     /* p: probabilities.
-     * ds: gradients of the scores; [kv heads, queries of a chunk, ld] each, own. */
+     * ds: gradients of the products q k; [kv heads, queries of a chunk, ld] each, own. */
     float *p, *ds;
     float *to_sink;            // gradient of each head's sink in each row, [rows, heads]; own
     int64_t group, q_width, kv_width;

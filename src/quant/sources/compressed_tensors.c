@@ -245,8 +245,8 @@ done:
     return rc;
 }
 
-/* True if a part of the module's name has "embed" in it and not "proj": altup_unembed_projections.0
- * is a Linear. */
+/* True if a part of the module's name contains "embed" and does not contain "proj", because
+ * altup_unembed_projections.0 is a Linear. */
 static bool is_named_embedding(const char *name)
 {
     const char *at = name;

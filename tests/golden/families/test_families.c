@@ -237,8 +237,8 @@ static void experts_apart_want_codes(void **state)
     cJSON_Delete(all);
 }
 
-/* LoRA weights beside the Linears of Phi-4-multimodal are no Linears of the model: they stay dense,
- * with and without data. */
+/* The LoRA weights of Phi-4-multimodal must stay dense, with and without data, because they are not
+ * Linears of the model. */
 static void adapters_stay_dense(void **state)
 {
     fixture *x = *state;

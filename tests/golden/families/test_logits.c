@@ -206,8 +206,8 @@ static void sparse_attention_limits_samples(void **state)
     }
 }
 
-/* Released files of MiniMax M3 have other keys than those that transformers writes. Both describe
- * the same layers. */
+/* Released files of MiniMax M3 have other keys than the files that transformers writes. The keys of
+ * both must give the same layers. */
 static void minimax_m3_has_two_sets_of_keys(void **state)
 {
     fixture *x = *state;

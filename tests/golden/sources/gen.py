@@ -239,8 +239,8 @@ def scale_dtypes(dtype):
 
 
 def deepseek_v4():
-    """Names of DeepSeek V4's releases: FP8 blocks and FP4 experts, both with X.scale. A tensor
-    called scale that belongs to no weight stays."""
+    """Makes FP8 blocks and FP4 experts with the names of DeepSeek V4's releases; both have scales
+    X.scale. A tensor with the name scale that belongs to no weight must stay unchanged."""
     dense, s_dense = codes(64, 64), torch.randint(100, 140, (2, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)
     expert = torch.randint(-128, 128, (48, 32), dtype=torch.int8)
     s_expert = torch.randint(110, 135, (48, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)
