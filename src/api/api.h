@@ -37,8 +37,8 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
 osh_status osh_output_default(osh_ctx *cx, char **out, const osh_options *opt);
 /* Returns the directory of the unfinished output (own); NULL if opt->output is not given. */
 char *osh_partial_dir(osh_ctx *cx, const osh_options *opt);
-/* After a failed osh_oneshot, returns the directory with which the same call resumes (own), or NULL
- * if there is none. */
+/* After a failed osh_oneshot: returns the directory of the unfinished output (own) if it exists, so
+ * that the same call can resume; else NULL. */
 char *osh_resume_dir(osh_ctx *cx, const osh_options *opt);
 osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Prints the graph in Graphviz's language. */

@@ -1,8 +1,8 @@
 /* ctx.h - declares the members of osh_ctx; only the files of src/base include this header.
  *
- *   root ──► osh_shared ◄── fork of worker 0, 1, ... (made with the pool)  ◄── osh_ctx_fork
- *
- * Shared members are atomic or protected by a mutex. Each context has its own error text. */
+ * Several contexts point to one osh_shared: the context of osh_ctx_new, the context of each worker
+ * of its pool, and each context that osh_ctx_fork makes. The members of osh_shared are atomic or
+ * protected by a mutex. Each context has its own error text. */
 #ifndef OSH_CTX_H
 #define OSH_CTX_H
 #include "base/base.h"

@@ -361,7 +361,8 @@ static void count_release(counter *c, const osh_step *s)
             if (g->nodes[i].w[k] >= 0) c->loaded[g->nodes[i].w[k]] = false;
 }
 
-/* Adds the cost of a step to *c. Only passes, and the reading of their weights, take much time. */
+/* Adds the cost of a step to *c: of a pass, or of reading its weights. osh_cost_new adds the cost
+ * of solves, folds and files. All other steps take little time. */
 static void count_step(counter *c, const osh_range *r, const osh_step *s)
 {
     switch (s->kind) {

@@ -20,9 +20,9 @@ osh_status osh_experts_of_file(osh_ctx *cx, const char **fault, const char **nam
 /* Fails if the output has experts that vLLM does not load, or if a choice of bits would have to
  * measure experts that are split for vLLM. */
 osh_status osh_match_experts(osh_ctx *cx, const osh_matching *p);
-/* Warns about experts that transformers does not load, or loads wrongly. With --target
- * transformers, fails. With --target vllm, logs only a message of level info. Called after the
- * groups of the output have their names and targets. */
+/* Looks for experts that transformers does not load, or loads wrongly. Such experts are an error
+ * with --target transformers, a message of level info with --target vllm, and a warning otherwise.
+ * Called after the groups of the output have their names and targets. */
 osh_status osh_match_transformers(osh_ctx *cx, const osh_matching *p);
 /* Returns a line (own) that names the engines that load scheme `scheme` of the output
  * (osh_q_who_loads). If transformers has a fault with experts of the scheme, the line says so.

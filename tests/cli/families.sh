@@ -151,9 +151,9 @@ sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
 "$ONESHOT" --model s --recipe recipe.yaml --progress none --output rounded >/dev/null || fail "not rounded"
 [ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"
 
-# A family without a Linear is not quantized, and a message says so. eval reads the transposed
-# weights of the family. A checkpoint whose names have no prefix, like the released one, is the same
-# model.
+# GPT-2 has no Linear, so it is not quantized, and a message says so. eval reads its transposed
+# weights. A checkpoint whose names lack the prefix "transformer.", as in the released files, gives
+# the same perplexity.
 "$OSH_TOOLS/tiny_model" gpt2 conv
 case=conv
 mkdir bare

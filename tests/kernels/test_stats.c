@@ -239,8 +239,8 @@ static void test_channel_sum(void **state)
     for (int i = 0; i < 3; i++) guarded_check(&s[i]), guarded_free(f->one, &s[i]);
 }
 
-/* Checks sums of squares in double, token by token. The bits must not depend on batches or
- * threads. */
+/* Checks the sum of squares of each channel, added in double in the order of the tokens. The bits
+ * must not depend on batches or threads. */
 static void test_channel_squares(void **state)
 {
     if (gpu_alone()) return;

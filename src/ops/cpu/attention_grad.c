@@ -1,15 +1,16 @@
 /* attention_grad.c - computes the gradients of attention. A chunk of parallel work is one kv head
- * of one sample: it computes the heads that read the kv head one after the other, in tiles of 128
- * queries. For each tile, the scores and the probabilities p of the forward pass are computed
- * again. Then OpenBLAS computes sums over the keys up to the last query of the tile:
+ * of one sample. The chunk computes, one after the other, the heads that read this kv head. A head
+ * is computed in tiles of 128 queries. For each tile, the scores and the probabilities p of the
+ * forward pass are computed again. Then OpenBLAS computes sums over the keys up to the last query
+ * of the tile:
  *
  *   dp = dy v^T    ds = p (dp - rowsum(p dp)) slope    dq += ds k    dk += ds^T q    dv += p^T dy
  *
  * dy is the gradient of the output. slope is the derivative of a score with respect to the product
  * q k: scale, or scale (1 - (score / cap)^2) if scores are capped. A row in which a sink has
- * probability p adds -p rowsum(p dp) to the gradient of the sink. If the op has sinks, samples are
- * computed one after the other, because the gradient of a sink must be summed in the order of the
- * samples.
+ * probability p_s adds -p_s rowsum(p dp) to the gradient of the sink. If the op has sinks, samples
+ * are computed one after the other, because the gradient of a sink must be summed in the order of
+ * the samples.
  *
  * pairs_attention_grad.c instead rounds dy, p and ds to BF16 and multiplies BF16 values. It is used
  * if the caller sets osh_grad_args.rough, the tensors are BF16 and the CPU has BF16
