@@ -63,7 +63,7 @@ EQUAL = "equal"
 REFUSED = "not compressed by LLM Compressor"
 BIASES = "not comparable: upstream gives experts biases that the model lacks, and does not set them"
 # Modules whose columns are no multiple of 32 in these tiny models: LLM Compressor fails on them.
-NARROW = ("re:.*(vis|image|video|audio|acoustic|semantic|tower|encoder|projector|aligner|connector|adaptor|generation).*", "re:.*[.](x|dt)_proj$")
+NARROW = ("re:.*(vis|image|video|audio|acoustic|semantic|tower|encoder|projector|aligner|connector|adaptor|generation).*", "re:.*[.](x|dt)_proj$", "re:.*[.]altup[.](prediction|correction)_coefs$")
 MORE_DRAWS, MOST, CHANCE = 20, 10000, 100  # at most 1 of MOST codes may differ
 WHOLE = "loads whole, where upstream's does not"
 # Second entries of a family, whose models have another form: experts, experts in one tensor, shared
