@@ -11,6 +11,7 @@ The Linears of experts are in ignore, because vLLM has few CPU kernels for exper
 (vllm_experts.py). If vLLM refuses the dense source, too, the family is listed as such, and this is
 no failure. Exits with 1 if vLLM loads the source but not the output."""
 import argparse
+import json
 import os
 import pathlib
 import shutil
@@ -21,11 +22,15 @@ import torch
 
 import compare_families
 import proofs
+from renamed_families import RENAMED
 
 SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512, max_position_embeddings=1024, ffn_dim=512,
              word_embed_proj_dim=256, global_head_dim=64, moe_intermediate_size=128, shared_expert_intermediate_size=128,
              kv_lora_rank=512, q_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=64, v_head_dim=64, linear_num_key_heads=16,
-             linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128)
+             linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128, n_embd=256, d_model=256)
+# Sizes of towers: the widths of their outputs, which a text model reads
+OUTPUTS = dict(out_hidden_size=256, output_dim=256, projection_dim=256, output_proj_dims=256, text_hidden_size=256, vision_output_dim=256)
+TEXTS = ("text_config", "thinker_config")
 GRANITE = dict(mamba_n_heads=32, shared_intermediate_size=512)
 # Sizes that vLLM's kernels want, and keys that it reads from released files
 MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE, "bamba": dict(mamba_n_heads=32),
@@ -41,69 +46,91 @@ RECIPE = r"""quant_stage:
           weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}
 """
 LOADS = "loads"
+KNOWN = ("chatglm", "chatglm_generation", "kimi_vl", "ovis")  # renamed families whose config.json vLLM reads
+UNSEEN = ("attn_config", "ffn_config")  # members that are no towers
 LOAD = """
-import gc
+import os
 import sys
 import traceback
 
 import torch
-
-torch.cpu._init_amx()  # without it, the first tile instruction ends the process
-
 from vllm import LLM, SamplingParams
-from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.model_executor.models import registry
 
 registry._run_in_subprocess = lambda inspect: inspect()  # that starts a Python for each class
-for folder in map(str.strip, sys.stdin):
-    model, said = None, "loads"
-    try:
-        model = LLM(folder, dtype="bfloat16", enforce_eager=True, max_model_len=256, max_num_seqs=4, skip_tokenizer_init=True, limit_mm_per_prompt={})
-        sampling = SamplingParams(temperature=0, max_tokens=8, detokenize=False, ignore_eos=True)
-        made = model.generate([{"prompt_token_ids": [5, 17, 99, 3]}], sampling, use_tqdm=False)[0].outputs[0].token_ids
-        assert len(made) == 8, made
-    except BaseException as e:
-        traceback.print_exc()
-        said = "fails: " + type(e).__name__ + " " + " ".join(str(e).split())[:160]
-    del model
-    gc.collect()
-    try:
-        cleanup_dist_env_and_memory()
-    except BaseException:
-        traceback.print_exc()
-    print("\\nRESULT " + said, flush=True)
+
+
+def generate(folder, more):
+    torch.cpu._init_amx()  # without it, the first tile instruction ends the process
+    model = LLM(folder, dtype="bfloat16", enforce_eager=True, max_model_len=256, max_num_seqs=4, skip_tokenizer_init=True, **more)
+    sampling = SamplingParams(temperature=0, max_tokens=8, detokenize=False, ignore_eos=True)
+    made = model.generate([{"prompt_token_ids": [5, 17, 99, 3]}], sampling, use_tqdm=False)[0].outputs[0].token_ids
+    assert len(made) == 8, made
+
+
+for line in sys.stdin:
+    folder, kind = line.split()
+    if not os.fork():  # a process in which a model failed may refuse all others
+        said = "loads"
+        try:
+            generate(folder, dict(language_model_only=True) if kind == "towers" else {})
+        except BaseException as e:
+            traceback.print_exc()
+            said = "fails: " + type(e).__name__ + " " + " ".join(str(e).split())[:160]
+        print("\\nRESULT " + said, flush=True)
+        os._exit(0)
+    code = os.wait()[1]
+    if code:
+        print(f"\\nRESULT fails: the process ends with exit code {code}", flush=True)
 """
 
 
+def sized(members):
+    """Returns the members of a model, and those of its text model and its towers, with other sizes."""
+    out = {k: SIZES.get(k, v) for k, v in members.items()}
+    for key, v in members.items():
+        if key in TEXTS:
+            out[key] = sized(v)
+        elif key == "rope_parameters" and "mrope_section" in v:
+            out[key] = v | dict(mrope_section=[4 * n for n in v["mrope_section"]])
+        elif key.endswith("_config") and isinstance(v, dict):
+            out[key] = {k: OUTPUTS.get(k, w) for k, w in v.items()} | (dict(hidden_size=256) if "embed_dim" in v else {})
+    return out
+
+
 def make(family, folder):
-    members = compare_families.FAMILIES[family]
-    compare_families.FAMILIES[family] = {k: SIZES.get(k, v) for k, v in members.items()} | MORE.get(family, {})
+    if family in RENAMED:
+        RENAMED[family].members = sized(RENAMED[family].members) | MORE.get(family, {})
+    else:
+        compare_families.FAMILIES[family] = sized(compare_families.FAMILIES[family]) | MORE.get(family, {})
     compare_families.make(family, folder, torch.bfloat16, 1)
 
 
+def stand_in(folder, source):
+    """Gives config.json the model_type of the reference, whose class in transformers reads the keys
+    in place of the Python file that releases of the family have."""
+    reference = json.loads((source / "reference.json").read_text())["config"]
+    own = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(reference | own | {"model_type": reference["model_type"]}))
+
+
 class Engine:
-    """One process with vLLM, which loads one checkpoint after the other. A new process begins after
-    a checkpoint that vLLM does not load."""
+    """One process with vLLM, which starts a process for each checkpoint."""
 
     def __init__(self, python, log):
         libs = [str(p) for p in pathlib.Path(python).absolute().parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib")]
-        self.env = os.environ | dict(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1", VLLM_LOGGING_LEVEL="ERROR",
-                                     LD_LIBRARY_PATH=":".join(libs + [os.environ.get("LD_LIBRARY_PATH", "")]))
-        self.python, self.log, self.run = python, log, None
+        env = os.environ | dict(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1", VLLM_LOGGING_LEVEL="ERROR",
+                                LD_LIBRARY_PATH=":".join(libs + [os.environ.get("LD_LIBRARY_PATH", "")]))
+        self.run = subprocess.Popen([python, "-c", LOAD], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
 
-    def loads(self, folder):
+    def loads(self, folder, towers):
         """Returns whether vLLM generates tokens from the checkpoint, and its error."""
-        if not self.run or self.run.poll() is not None:
-            self.run = subprocess.Popen([self.python, "-c", LOAD], env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        self.run.stdin.write(f"{folder}\n")
+        self.run.stdin.write(f"{folder} {'towers' if towers else 'text'}\n")
         self.run.stdin.flush()
         for line in self.run.stdout:
             if line == "RESULT loads\n":
                 return True, ""
-            if line.startswith("RESULT "):  # a process in which a model failed may refuse all others
-                self.run.stdin.close()
-                self.run.stdout.read()
-                self.run.wait()
+            if line.startswith("RESULT "):
                 return False, line[len("RESULT fails: "):].strip()
         return False, f"the process ends with exit code {self.run.wait()}"
 
@@ -141,10 +168,15 @@ def one(args, engine, family):
                            "--output", home / "output"], capture_output=True, text=True)
     if ours.returncode:
         return False, f"not rounded: {ours.stderr.strip().splitlines()[0]}"
-    whole, why = engine.loads(home / "output")
+    members = (RENAMED[family] if family in RENAMED else argparse.Namespace(members=compare_families.FAMILIES[family])).members
+    towers = any(k.endswith("_config") and k not in UNSEEN for k in members)
+    if family in RENAMED and family not in KNOWN:
+        for folder in (home / "output", home / "source"):
+            stand_in(folder, home / "source")
+    whole, why = engine.loads(home / "output", towers)
     if whole:
         return True, LOADS
-    dense, why_dense = engine.loads(home / "source")
+    dense, why_dense = engine.loads(home / "source", towers)
     return not dense, f"DOES NOT LOAD, its source does: {why}" if dense else f"vLLM does not take its source: {why_dense}"
 
 
