@@ -107,6 +107,13 @@ def as_upstream(ours):
     return out
 
 
+def released(name, family):
+    """Returns the name of a tensor in releases. transformers 5.17 saves some under other names."""
+    if family == "deepseek_v4":
+        return re.sub(r"(\.experts\.\d+)\.wgate\.", r"\1.gate_proj.", name.removeprefix("model."))
+    return TWICE.sub("language_model.model.", re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", name))
+
+
 def compare(source, theirs, ours, gptq, dense):
     """Returns lines about the differences, except in modules that match `dense`; True if there are
     such modules; the number of codes that differ; and the number of all codes."""
@@ -162,8 +169,7 @@ def one(family, root, binary, gptq, seed, vllm):
         return REFUSED if gptq and not run.returncode else ACCEPTED.get(family), lines, (0, 0)
     why, dense = DENSE.get(family, (None, None))
     source = tensors(home / "source")
-    # transformers 5.17 saves these modules under names that no release has
-    theirs = {TWICE.sub("language_model.model.", re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", n)): t for n, t in tensors(home / "upstream").items()}
+    theirs = {released(n, family): t for n, t in tensors(home / "upstream").items()}
     if gptq and any(n.endswith(".bias") and ".experts." in n for n in theirs.keys() - source.keys()):
         return BIASES, [], (0, 0)
     lines, kept, codes = compare(source, theirs, as_upstream(tensors(home / "ours")), gptq, dense)
