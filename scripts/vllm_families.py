@@ -34,19 +34,20 @@ TEXTS = ("text_config", "thinker_config")
 GRANITE = dict(mamba_n_heads=32, shared_intermediate_size=512)
 # Sizes that vLLM's kernels want, and keys that it reads from released files
 MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE, "bamba": dict(mamba_n_heads=32),
-        "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64),
+        **dict.fromkeys(("falcon_h1", "falcon_h1_norm"), dict(mamba_n_heads=32, mamba_d_ssm=512)), **dict.fromkeys(("zamba2", "zamba2_plain"), dict(n_mamba_heads=32)),
+        "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64), "bailing_moe": dict(shared_expert_intermediate_size=256),
         "gpt_oss": dict(rope_parameters=compare_families.FAMILIES["gpt_oss"]["rope_parameters"] | dict(beta_fast=32.0, beta_slow=1.0))}
 # Members of config.json that vLLM reads from released files, and that transformers does not write
 RELEASED = {
     "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"]),
-    "afmoe": dict(score_func="sigmoid"), "hy_v3": dict(expert_hidden_dim=128), "minimax_m2": dict(scoring_func="sigmoid"), "lfm2": dict(block_dim=256, conv_dim=256),
+    "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid"), "lfm2": dict(block_dim=256, conv_dim=256), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0),
 }
 # vLLM 0.32 loads the source, but not the output, for these reasons
 EXCEPT = dict.fromkeys(("bloom", "bloom_6"), "vLLM reorders the shape of a packed weight of query_key_value as if it were a weight")
 RECIPE = r"""quant_stage:
   quant_modifiers:
     QuantizationModifier:
-      ignore: ["re:.*lm_head", "re:.*embed_out", "re:.*experts\\.[0-9].*"]
+      ignore: ["re:.*lm_head", "re:.*embed_out", "re:.*experts\\.[0-9].*", "re:.*altup\\..*_coefs", "re:output(_layer)?$", "re:.*[.]output_layer$"]
       config_groups:
         group_0:
           targets: [Linear]
