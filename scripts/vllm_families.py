@@ -19,6 +19,9 @@ import subprocess
 import sys
 
 import torch
+import transformers
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 import compare_families
 import proofs
@@ -40,10 +43,11 @@ MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, 
 # Members of config.json that vLLM reads from released files, and that transformers does not write
 RELEASED = {
     "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"]),
-    "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid"), "lfm2": dict(block_dim=256, conv_dim=256), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0),
+    "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "lfm2": dict(block_dim=256, conv_dim=256), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0),
 }
 # vLLM 0.32 loads the source, but not the output, for these reasons
-EXCEPT = dict.fromkeys(("bloom", "bloom_6"), "vLLM reorders the shape of a packed weight of query_key_value as if it were a weight")
+EXCEPT = dict.fromkeys(("bloom", "bloom_6"), "vLLM reorders the shape of a packed query_key_value as if it were a weight") | {
+    "telechat2": "vLLM splits the shape of a packed key_value as if it were a weight"}
 RECIPE = r"""quant_stage:
   quant_modifiers:
     QuantizationModifier:
@@ -55,6 +59,7 @@ RECIPE = r"""quant_stage:
 """
 LOADS = "loads"
 KNOWN = ("chatglm", "chatglm_generation", "kimi_vl", "ovis")  # renamed families whose config.json vLLM reads
+MARKS = ("0", "<img>", "</img>", "<IMG_CONTEXT>", "<image>", "<video>", "<tile>", "<|vision_pad|>")  # words of a tokenizer
 UNSEEN = ("attn_config", "ffn_config")  # members that are no towers
 LOAD = """
 import os
@@ -70,7 +75,7 @@ registry._run_in_subprocess = lambda inspect: inspect()  # that starts a Python 
 
 def generate(folder, more):
     torch.cpu._init_amx()  # without it, the first tile instruction ends the process
-    model = LLM(folder, dtype="bfloat16", enforce_eager=True, max_model_len=256, max_num_seqs=4, skip_tokenizer_init=True, **more)
+    model = LLM(folder, dtype="bfloat16", enforce_eager=True, max_model_len=256, max_num_seqs=4, **more)
     sampling = SamplingParams(temperature=0, max_tokens=8, detokenize=False, ignore_eos=True)
     made = model.generate([{"prompt_token_ids": [5, 17, 99, 3]}], sampling, use_tqdm=False)[0].outputs[0].token_ids
     assert len(made) == 8, made
@@ -81,7 +86,7 @@ for line in sys.stdin:
     if not os.fork():  # a process in which a model failed may refuse all others
         said = "loads"
         try:
-            generate(folder, dict(language_model_only=True) if kind == "towers" else {})
+            generate(folder, dict(language_model_only=kind != "text", skip_tokenizer_init=kind != "words"))
         except BaseException as e:
             traceback.print_exc()
             said = "fails: " + type(e).__name__ + " " + " ".join(str(e).split())[:160]
@@ -122,7 +127,9 @@ def stand_in(folder, source, family):
     if family in RENAMED and family not in KNOWN:
         reference = json.loads((source / "reference.json").read_text())["config"]
         config = reference | config | {"model_type": reference["model_type"]}
-    (folder / "config.json").write_text(json.dumps(config | RELEASED.get(family, {})))
+    for key, value in RELEASED.get(family, {}).items():
+        config[key] = config[key] | value if isinstance(value, dict) else value
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 class Engine:
@@ -134,9 +141,10 @@ class Engine:
                                 LD_LIBRARY_PATH=":".join(libs + [os.environ.get("LD_LIBRARY_PATH", "")]))
         self.run = subprocess.Popen([python, "-c", LOAD], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
 
-    def loads(self, folder, towers):
-        """Returns whether vLLM generates tokens from the checkpoint, and its error."""
-        self.run.stdin.write(f"{folder} {'towers' if towers else 'text'}\n")
+    def loads(self, folder, kind):
+        """Returns whether vLLM generates tokens from the checkpoint, and its error. `kind`: text,
+        towers, or words (towers, and vLLM's class needs a tokenizer)."""
+        self.run.stdin.write(f"{folder} {kind}\n")
         self.run.stdin.flush()
         for line in self.run.stdout:
             if line == "RESULT loads\n":
@@ -181,12 +189,16 @@ def one(args, engine, family):
         return False, f"not rounded: {ours.stderr.strip().splitlines()[0]}"
     members = (RENAMED[family] if family in RENAMED else argparse.Namespace(members=compare_families.FAMILIES[family])).members
     towers = any(k.endswith("_config") and k not in UNSEEN for k in members)
+    kind = "text" if not towers else "words" if family in RENAMED else "towers"
     for folder in (home / "output", home / "source"):
         stand_in(folder, home / "source", family)
-    whole, why = engine.loads(home / "output", towers)
+        if kind == "words":
+            words = Tokenizer(WordLevel({w: i for i, w in enumerate(MARKS)} | {str(i): i for i in range(len(MARKS), 512)}, unk_token="0"))
+            transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="0").save_pretrained(folder)
+    whole, why = engine.loads(home / "output", kind)
     if whole:
         return True, LOADS
-    dense, why_dense = engine.loads(home / "source", towers)
+    dense, why_dense = engine.loads(home / "source", kind)
     if dense and family in EXCEPT:
         return True, f"does not load, its source does: {EXCEPT[family]}"
     return not dense, f"DOES NOT LOAD, its source does: {why}" if dense else f"vLLM does not take its source: {why_dense}"
