@@ -40,8 +40,14 @@ MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, 
         **dict.fromkeys(("falcon_h1", "falcon_h1_norm"), dict(mamba_n_heads=32, mamba_d_ssm=512)), **dict.fromkeys(("zamba2", "zamba2_plain"), dict(n_mamba_heads=32)),
         "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64), "bailing_moe": dict(shared_expert_intermediate_size=256),
         "gpt_oss": dict(rope_parameters=compare_families.FAMILIES["gpt_oss"]["rope_parameters"] | dict(beta_fast=32.0, beta_slow=1.0))}
+CHAT = dict(model_type="llava", force_image_size=8, select_layer=-1, ps_version="v2", downsample_ratio=0.5, min_dynamic_patch=1, max_dynamic_patch=1, dynamic_image_size=True, use_thumbnail=False,
+            vision_config=dict(model_type="clip_vision_model", image_size=8, patch_size=4, qkv_bias=False, qk_normalization=False, norm_type="layer_norm"))
 # Members of config.json that vLLM reads from released files, and that transformers does not write
-RELEASED = {
+RELEASED = dict.fromkeys(("internvl_chat", "skywork_chat", "h2ovl_chat", "nvlm_d", "eagle_2_5_vl"), CHAT) | {
+    "glm4_moe_lite": dict(first_k_dense_replace=1), "longcat_flash": dict(mla_scale_q_lora=True, mla_scale_kv_lora=True), "voxtral": dict(audio_config=dict(downsample_factor=4)),
+    "kimi_vl": dict(text_config=dict(topk_method="noaux_tc")),
+    "mimo_v2_flash": dict(hybrid_layer_pattern=[0, 1], moe_layer_freq=[0, 1], layernorm_epsilon=1e-5, attention_bias=False, sliding_window_size=8, swa_head_dim=64, swa_v_head_dim=64, swa_num_attention_heads=4,
+                          swa_num_key_value_heads=2, add_full_attention_sink_bias=False, add_swa_attention_sink_bias=True),
     "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"]),
     "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "lfm2": dict(block_dim=256, conv_dim=256), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0),
 }
