@@ -5,11 +5,16 @@ outputs and generate tokens with them.
 
 usage: vllm_families.py BINARY FOLDER VLLM_PYTHON [--record] [FAMILY...]
        in the environment of compare_families.py; VLLM_PYTHON: Python of an environment with vLLM
-       for CPUs
+       for CPUs. Without FAMILY, it tries all text models of tiny_families.py
+
+vLLM loads only the text model of a model with towers (language_model_only). If neither transformers
+nor vLLM has a class for the config.json of a family of renamed_families.py, the class of another
+family reads it. Keys of released files, which transformers does not write, are added (RELEASED).
 
 The Linears of experts are in ignore, because vLLM has few CPU kernels for experts with codes
 (vllm_experts.py). If vLLM refuses the dense source, too, the family is listed as such, and this is
-no failure. Exits with 1 if vLLM loads the source but not the output."""
+no failure. Exits with 1 if vLLM loads the source but not the output, except for the families of
+EXCEPT."""
 import argparse
 import json
 import os
@@ -44,12 +49,15 @@ CHAT = dict(model_type="llava", force_image_size=8, select_layer=-1, ps_version=
             vision_config=dict(model_type="clip_vision_model", image_size=8, patch_size=4, qkv_bias=False, qk_normalization=False, norm_type="layer_norm"))
 # Members of config.json that vLLM reads from released files, and that transformers does not write
 RELEASED = dict.fromkeys(("internvl_chat", "skywork_chat", "h2ovl_chat", "nvlm_d", "eagle_2_5_vl"), CHAT) | {
+    **dict.fromkeys(("bee", "r"), dict(model_type="llava_onevision", vision_config=dict(model_type="siglip_vision_model", image_size=8, patch_size=4))),
+    "phi3_v": dict(img_processor=dict(name="clip_vision_model", image_dim_out=1024, model_name="openai/clip-vit-large-patch14-336", num_img_tokens=144), embd_layer=dict(
+        embedding_cls="image", hd_transform_order="sub_glb", projection_cls="mlp", use_hd_transform=True, with_learnable_separator=True)),
     "glm4_moe_lite": dict(first_k_dense_replace=1), "longcat_flash": dict(mla_scale_q_lora=True, mla_scale_kv_lora=True), "voxtral": dict(audio_config=dict(downsample_factor=4)),
     "kimi_vl": dict(text_config=dict(topk_method="noaux_tc")),
     "mimo_v2_flash": dict(hybrid_layer_pattern=[0, 1], moe_layer_freq=[0, 1], layernorm_epsilon=1e-5, attention_bias=False, sliding_window_size=8, swa_head_dim=64, swa_v_head_dim=64, swa_num_attention_heads=4,
                           swa_num_key_value_heads=2, add_full_attention_sink_bias=False, add_swa_attention_sink_bias=True),
     "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"]),
-    "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "lfm2": dict(block_dim=256, conv_dim=256), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0),
+    "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "lfm2": dict(block_dim=256, conv_dim=256), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0, head_dim=64),
 }
 # vLLM 0.32 loads the source, but not the output, for these reasons
 EXCEPT = dict.fromkeys(("bloom", "bloom_6"), "vLLM reorders the shape of a packed query_key_value as if it were a weight") | {
@@ -66,6 +74,7 @@ RECIPE = r"""quant_stage:
 LOADS = "loads"
 KNOWN = ("chatglm", "chatglm_generation", "kimi_vl", "ovis")  # renamed families whose config.json vLLM reads
 MARKS = ("0", "<img>", "</img>", "<IMG_CONTEXT>", "<image>", "<video>", "<tile>", "<|vision_pad|>")  # words of a tokenizer
+WORDED = ("phi3_v", "phi4mm")  # models with towers, whose tiny checkpoints lack them
 UNSEEN = ("attn_config", "ffn_config")  # members that are no towers
 LOAD = """
 import os
@@ -105,7 +114,7 @@ for line in sys.stdin:
 
 
 def sized(members):
-    """Returns the members of a model, and those of its text model and its towers, with other sizes."""
+    """Returns the members of a model, its text model and its towers, with other sizes."""
     out = {k: SIZES.get(k, v) for k, v in members.items()}
     for key, v in members.items():
         if key in TEXTS:
@@ -195,7 +204,7 @@ def one(args, engine, family):
         return False, f"not rounded: {ours.stderr.strip().splitlines()[0]}"
     members = (RENAMED[family] if family in RENAMED else argparse.Namespace(members=compare_families.FAMILIES[family])).members
     towers = any(k.endswith("_config") and k not in UNSEEN for k in members)
-    kind = "text" if not towers else "words" if family in RENAMED else "towers"
+    kind = "words" if family in WORDED or towers and family in RENAMED else "towers" if towers else "text"
     for folder in (home / "output", home / "source"):
         stand_in(folder, home / "source", family)
         if kind == "words":
