@@ -89,8 +89,8 @@ Which architectures does `oneshot` calibrate, and how is each proven? The name o
   weights (`scripts/family.py`).
 - **Codes**: LLM Compressor compresses the family by GPTQ with `pipeline=basic`, and at most 1 in
   10,000 codes of W4 differ (`scripts/compare_families.py --gptq`).
-- **vLLM**: vLLM 0.32 for CPUs generates tokens from a W4 output with dense experts
-  (`scripts/vllm_families.py`).
+- **vLLM**: vLLM 0.32 for CPUs generates tokens from a W4 output with dense experts and without its
+  towers (`scripts/vllm_families.py`).
 
 An architecture without a template is rounded without data, by the names of its tensors ([formats](formats.md)).
 """
