@@ -57,7 +57,7 @@ REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCa
     "PaliGemmaForConditionalGeneration": CAUSAL, "Zamba2ForCausalLM": SHARED, "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
     "Mistral4ForCausalLM": "experts stay dense; samples are at most original_max_position_embeddings tokens", "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
-    "DeepseekV4ForCausalLM": WINDOWS + "; transformers 5.17 fails in BF16", "HYV4ForCausalLM": "; ".join((HOST, SPLIT, SPARSE)), "Glm5NextForConditionalGeneration": HOST + "; " + SPARSE, "Glm5NextForCausalLM": HOST + "; " + SPARSE,
+    "DeepseekV4ForCausalLM": WINDOWS + "; no BF16 in transformers", "HYV4ForCausalLM": "; ".join((HOST, SPLIT, SPARSE)), "Glm5NextForConditionalGeneration": HOST + "; " + SPARSE, "Glm5NextForCausalLM": HOST + "; " + SPARSE,
     "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "MiniMaxForCausalLM": HOST, "MiniMaxM3VLForCausalLM": "experts stay dense; " + BLOCKS, "MiniMaxM3SparseForCausalLM": BLOCKS, "MiniMaxM3SparseForConditionalGeneration": BLOCKS,
     "Phi4MMForCausalLM": "LoRA weights are copied; the model without them is calibrated", "KimiLinearForCausalLM": HOST, "DbrxForCausalLM": STACKED, "LagunaForCausalLM": "routers with a soft cap are refused",
     "GraniteMoeHybridForCausalLM": SPLIT, "Gemma4ForCausalLM": SPLIT,

@@ -49,9 +49,6 @@ CHAT = dict(model_type="llava", force_image_size=8, select_layer=-1, ps_version=
             vision_config=dict(model_type="clip_vision_model", image_size=8, patch_size=4, qkv_bias=False, qk_normalization=False, norm_type="layer_norm"))
 # Members of config.json that vLLM reads from released files, and that transformers does not write
 RELEASED = dict.fromkeys(("internvl_chat", "skywork_chat", "h2ovl_chat", "nvlm_d", "eagle_2_5_vl"), CHAT) | {
-    **dict.fromkeys(("bee", "r"), dict(model_type="llava_onevision", vision_config=dict(model_type="siglip_vision_model", image_size=8, patch_size=4))),
-    "phi3_v": dict(img_processor=dict(name="clip_vision_model", image_dim_out=1024, model_name="openai/clip-vit-large-patch14-336", num_img_tokens=144), embd_layer=dict(
-        embedding_cls="image", hd_transform_order="sub_glb", projection_cls="mlp", use_hd_transform=True, with_learnable_separator=True)),
     "glm4_moe_lite": dict(first_k_dense_replace=1), "longcat_flash": dict(mla_scale_q_lora=True, mla_scale_kv_lora=True), "voxtral": dict(audio_config=dict(downsample_factor=4)),
     "kimi_vl": dict(text_config=dict(topk_method="noaux_tc")),
     "mimo_v2_flash": dict(hybrid_layer_pattern=[0, 1], moe_layer_freq=[0, 1], layernorm_epsilon=1e-5, attention_bias=False, sliding_window_size=8, swa_head_dim=64, swa_v_head_dim=64, swa_num_attention_heads=4,
@@ -74,7 +71,6 @@ RECIPE = r"""quant_stage:
 LOADS = "loads"
 KNOWN = ("chatglm", "chatglm_generation", "kimi_vl", "ovis")  # renamed families whose config.json vLLM reads
 MARKS = ("0", "<img>", "</img>", "<IMG_CONTEXT>", "<image>", "<video>", "<tile>", "<|vision_pad|>")  # words of a tokenizer
-WORDED = ("phi3_v", "phi4mm")  # models with towers, whose tiny checkpoints lack them
 UNSEEN = ("attn_config", "ffn_config")  # members that are no towers
 LOAD = """
 import os
@@ -204,7 +200,7 @@ def one(args, engine, family):
         return False, f"not rounded: {ours.stderr.strip().splitlines()[0]}"
     members = (RENAMED[family] if family in RENAMED else argparse.Namespace(members=compare_families.FAMILIES[family])).members
     towers = any(k.endswith("_config") and k not in UNSEEN for k in members)
-    kind = "words" if family in WORDED or towers and family in RENAMED else "towers" if towers else "text"
+    kind = "text" if not towers else "words" if family in RENAMED else "towers"
     for folder in (home / "output", home / "source"):
         stand_in(folder, home / "source", family)
         if kind == "words":
