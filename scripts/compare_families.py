@@ -64,7 +64,7 @@ EQUAL = "equal"
 REFUSED = "not compressed by LLM Compressor"
 BIASES = "not comparable: upstream gives experts biases that the model lacks, and does not set them"
 # Modules whose columns are no multiple of 32 in these tiny models: LLM Compressor fails on them.
-NARROW = ("re:.*(vis|image|video|audio|acoustic|semantic|tower|encoder|projector|aligner|connector|adaptor|generation).*", "re:.*[.](x|dt)_proj$")
+NARROW = ("re:.*(vis|image|video|audio|acoustic|semantic|tower|encoder|projector|aligner|connector|adaptor|generation).*", "re:.*[.](x|dt)_proj$", "re:.*[.]altup[.](prediction|correction)_coefs$")
 MORE_DRAWS, MOST, CHANCE = 20, 10000, 100  # at most 1 of MOST codes may differ
 WHOLE = "loads whole, where upstream's does not"
 # Entries whose family has another entry. Their models have another form: experts, experts in one
@@ -106,6 +106,13 @@ def as_upstream(ours):
             halves = (t // torch.tensor([2, 1]),) * 2 if name.endswith("shape") else (t[0::2], t[1::2])
             out |= {name.replace("gate_up", part): half for part, half in zip(("gate", "up"), halves)}
     return out
+
+
+def released(name, family):
+    """Returns the name of a tensor in releases. transformers 5.17 saves some under other names."""
+    if family == "deepseek_v4":
+        return re.sub(r"(\.experts\.\d+)\.wgate\.", r"\1.gate_proj.", name.removeprefix("model."))
+    return TWICE.sub("language_model.model.", re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", name))
 
 
 def compare(source, theirs, ours, gptq, dense):
@@ -163,8 +170,7 @@ def one(family, root, binary, gptq, seed, vllm):
         return REFUSED if gptq and not run.returncode else ACCEPTED.get(family), lines, (0, 0)
     why, dense = DENSE.get(family, (None, None))
     source = tensors(home / "source")
-    # transformers 5.17 saves these modules under names that no release has
-    theirs = {TWICE.sub("language_model.model.", re.sub(r"block_sparse_moe\.(gate|up|down)_proj", r"mlp.\1_proj", n)): t for n, t in tensors(home / "upstream").items()}
+    theirs = {released(n, family): t for n, t in tensors(home / "upstream").items()}
     if gptq and any(n.endswith(".bias") and ".experts." in n for n in theirs.keys() - source.keys()):
         return BIASES, [], (0, 0)
     lines, kept, codes = compare(source, theirs, as_upstream(tensors(home / "ours")), gptq, dense)

@@ -57,7 +57,7 @@ REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCa
     "PaliGemmaForConditionalGeneration": CAUSAL, "Zamba2ForCausalLM": SHARED, "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
     "Mistral4ForCausalLM": "experts stay dense; samples are at most original_max_position_embeddings tokens", "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
-    "DeepseekV4ForCausalLM": WINDOWS, "HYV4ForCausalLM": "; ".join((HOST, SPLIT, SPARSE)), "Glm5NextForConditionalGeneration": HOST + "; " + SPARSE, "Glm5NextForCausalLM": HOST + "; " + SPARSE,
+    "DeepseekV4ForCausalLM": WINDOWS + "; no BF16 in transformers", "HYV4ForCausalLM": "; ".join((HOST, SPLIT, SPARSE)), "Glm5NextForConditionalGeneration": HOST + "; " + SPARSE, "Glm5NextForCausalLM": HOST + "; " + SPARSE,
     "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "MiniMaxForCausalLM": HOST, "MiniMaxM3VLForCausalLM": "experts stay dense; " + BLOCKS, "MiniMaxM3SparseForCausalLM": BLOCKS, "MiniMaxM3SparseForConditionalGeneration": BLOCKS,
     "Phi4MMForCausalLM": "LoRA weights are copied; the model without them is calibrated", "KimiLinearForCausalLM": HOST, "DbrxForCausalLM": STACKED, "LagunaForCausalLM": "routers with a soft cap are refused",
     "GraniteMoeHybridForCausalLM": SPLIT, "Gemma4ForCausalLM": SPLIT,
@@ -89,8 +89,8 @@ Which architectures does `oneshot` calibrate, and how is each proven? The name o
   weights (`scripts/family.py`).
 - **Codes**: LLM Compressor compresses the family by GPTQ with `pipeline=basic`, and at most 1 in
   10,000 codes of W4 differ (`scripts/compare_families.py --gptq`).
-- **vLLM**: vLLM 0.32 for CPUs generates tokens from a W4 output with dense experts
-  (`scripts/vllm_families.py`).
+- **vLLM**: vLLM 0.32 for CPUs generates tokens from a W4 output with dense experts and without its
+  towers (`scripts/vllm_families.py`).
 
 An architecture without a template is rounded without data, by the names of its tensors ([formats](formats.md)).
 """

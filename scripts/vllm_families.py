@@ -5,12 +5,18 @@ outputs and generate tokens with them.
 
 usage: vllm_families.py BINARY FOLDER VLLM_PYTHON [--record] [FAMILY...]
        in the environment of compare_families.py; VLLM_PYTHON: Python of an environment with vLLM
-       for CPUs
+       for CPUs. Without FAMILY, it tries all text models of tiny_families.py
+
+vLLM loads only the text model of a model with towers (language_model_only). If neither transformers
+nor vLLM has a class for the config.json of a family of renamed_families.py, the class of another
+family reads it. Keys of released files, which transformers does not write, are added (RELEASED).
 
 The Linears of experts are in ignore, because vLLM has few CPU kernels for experts with codes
-(vllm_experts.py). If vLLM also refuses the dense source, the script prints this, and
-the family does not fail. Exits with 1 if vLLM loads the source but not the output."""
+(vllm_experts.py). If vLLM also refuses the dense source, the script prints this, and the family
+does not fail. Exits with 1 if vLLM loads the source but not the output, except for the families of
+EXCEPT."""
 import argparse
+import json
 import os
 import pathlib
 import shutil
@@ -18,92 +24,143 @@ import subprocess
 import sys
 
 import torch
+import transformers
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 import compare_families
 import proofs
+from renamed_families import RENAMED
 
 SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512, max_position_embeddings=1024, ffn_dim=512,
              word_embed_proj_dim=256, global_head_dim=64, moe_intermediate_size=128, shared_expert_intermediate_size=128,
              kv_lora_rank=512, q_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=64, v_head_dim=64, linear_num_key_heads=16,
-             linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128)
+             linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128, n_embd=256, d_model=256)
+# Sizes of towers: the widths of their outputs, which a text model reads
+OUTPUTS = dict(out_hidden_size=256, output_dim=256, projection_dim=256, output_proj_dims=256, text_hidden_size=256, vision_output_dim=256)
+TEXTS = ("text_config", "thinker_config")
 GRANITE = dict(mamba_n_heads=32, shared_intermediate_size=512)
 # Sizes that vLLM's kernels need, and keys of config.json that vLLM reads from released files
 MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE, "bamba": dict(mamba_n_heads=32),
-        "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64),
+        **dict.fromkeys(("falcon_h1", "falcon_h1_norm"), dict(mamba_n_heads=32, mamba_d_ssm=512)), **dict.fromkeys(("zamba2", "zamba2_plain"), dict(n_mamba_heads=32)),
+        "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64), "bailing_moe": dict(shared_expert_intermediate_size=256),
         "gpt_oss": dict(rope_parameters=compare_families.FAMILIES["gpt_oss"]["rope_parameters"] | dict(beta_fast=32.0, beta_slow=1.0))}
+CHAT = dict(model_type="llava", force_image_size=8, select_layer=-1, ps_version="v2", downsample_ratio=0.5, min_dynamic_patch=1, max_dynamic_patch=1, dynamic_image_size=True, use_thumbnail=False,
+            vision_config=dict(model_type="clip_vision_model", image_size=8, patch_size=4, qkv_bias=False, qk_normalization=False, norm_type="layer_norm"))
+# Members of config.json that vLLM reads from released files, and that transformers does not write
+RELEASED = dict.fromkeys(("internvl_chat", "skywork_chat", "h2ovl_chat", "nvlm_d", "eagle_2_5_vl"), CHAT) | {
+    "glm4_moe_lite": dict(first_k_dense_replace=1), "longcat_flash": dict(mla_scale_q_lora=True, mla_scale_kv_lora=True), "voxtral": dict(audio_config=dict(downsample_factor=4)),
+    "kimi_vl": dict(text_config=dict(topk_method="noaux_tc")),
+    "mimo_v2_flash": dict(hybrid_layer_pattern=[0, 1], moe_layer_freq=[0, 1], layernorm_epsilon=1e-5, attention_bias=False, sliding_window_size=8, swa_head_dim=64, swa_v_head_dim=64, swa_num_attention_heads=4,
+                          swa_num_key_value_heads=2, add_full_attention_sink_bias=False, add_swa_attention_sink_bias=True),
+    "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"]),
+    "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "lfm2": dict(block_dim=256, conv_dim=256), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0, head_dim=64),
+}
+# vLLM 0.32 loads the source, but not the output, for these reasons
+EXCEPT = dict.fromkeys(("bloom", "bloom_6"), "vLLM reorders the shape of a packed query_key_value as if it were a weight") | {
+    "telechat2": "vLLM splits the shape of a packed key_value as if it were a weight"}
 RECIPE = r"""quant_stage:
   quant_modifiers:
     QuantizationModifier:
-      ignore: ["re:.*lm_head", "re:.*embed_out", "re:.*experts\\.[0-9].*"]
+      ignore: ["re:.*lm_head", "re:.*embed_out", "re:.*experts\\.[0-9].*", "re:.*altup\\..*_coefs", "re:output(_layer)?$", "re:.*[.]output_layer$"]
       config_groups:
         group_0:
           targets: [Linear]
           weights: {num_bits: 4, type: int, symmetric: true, strategy: group, group_size: 32}
 """
 LOADS = "loads"
+KNOWN = ("chatglm", "chatglm_generation", "kimi_vl", "ovis")  # renamed families whose config.json vLLM reads
+MARKS = ("0", "<img>", "</img>", "<IMG_CONTEXT>", "<image>", "<video>", "<tile>", "<|vision_pad|>")  # words of a tokenizer
+UNSEEN = ("attn_config", "ffn_config")  # members that are no towers
 LOAD = """
-import gc
+import os
 import sys
 import traceback
 
 import torch
-
-torch.cpu._init_amx()  # without it, the first tile instruction ends the process
-
 from vllm import LLM, SamplingParams
-from vllm.distributed import cleanup_dist_env_and_memory
 from vllm.model_executor.models import registry
 
 registry._run_in_subprocess = lambda inspect: inspect()  # that starts a Python for each class
-for folder in map(str.strip, sys.stdin):
-    model, said = None, "loads"
-    try:
-        model = LLM(folder, dtype="bfloat16", enforce_eager=True, max_model_len=256, max_num_seqs=4, skip_tokenizer_init=True, limit_mm_per_prompt={})
-        sampling = SamplingParams(temperature=0, max_tokens=8, detokenize=False, ignore_eos=True)
-        made = model.generate([{"prompt_token_ids": [5, 17, 99, 3]}], sampling, use_tqdm=False)[0].outputs[0].token_ids
-        assert len(made) == 8, made
-    except BaseException as e:
-        traceback.print_exc()
-        said = "fails: " + type(e).__name__ + " " + " ".join(str(e).split())[:160]
-    del model
-    gc.collect()
-    try:
-        cleanup_dist_env_and_memory()
-    except BaseException:
-        traceback.print_exc()
-    print("\\nRESULT " + said, flush=True)
+
+
+def generate(folder, more):
+    torch.cpu._init_amx()  # without it, the first tile instruction ends the process
+    model = LLM(folder, dtype="bfloat16", enforce_eager=True, max_model_len=256, max_num_seqs=4, **more)
+    sampling = SamplingParams(temperature=0, max_tokens=8, detokenize=False, ignore_eos=True)
+    made = model.generate([{"prompt_token_ids": [5, 17, 99, 3]}], sampling, use_tqdm=False)[0].outputs[0].token_ids
+    assert len(made) == 8, made
+
+
+for line in sys.stdin:
+    folder, kind = line.split()
+    if not os.fork():  # a process in which a model failed may refuse all others
+        said = "loads"
+        try:
+            generate(folder, dict(language_model_only=kind != "text", skip_tokenizer_init=kind != "words"))
+        except BaseException as e:
+            traceback.print_exc()
+            said = "fails: " + type(e).__name__ + " " + " ".join(str(e).split())[:160]
+        print("\\nRESULT " + said, flush=True)
+        os._exit(0)
+    code = os.wait()[1]
+    if code:
+        print(f"\\nRESULT fails: the process ends with exit code {code}", flush=True)
 """
 
 
+def sized(members):
+    """Returns the members of a model, its text model and its towers, with other sizes."""
+    out = {k: SIZES.get(k, v) for k, v in members.items()}
+    for key, v in members.items():
+        if key in TEXTS:
+            out[key] = sized(v)
+        elif key == "rope_parameters" and "mrope_section" in v:
+            out[key] = v | dict(mrope_section=[4 * n for n in v["mrope_section"]])
+        elif key.endswith("_config") and isinstance(v, dict):
+            out[key] = {k: OUTPUTS.get(k, w) for k, w in v.items()} | (dict(hidden_size=256) if "embed_dim" in v else {})
+    return out
+
+
 def make(family, folder):
-    members = compare_families.FAMILIES[family]
-    compare_families.FAMILIES[family] = {k: SIZES.get(k, v) for k, v in members.items()} | MORE.get(family, {})
+    if family in RENAMED:
+        RENAMED[family].members = sized(RENAMED[family].members) | MORE.get(family, {})
+    else:
+        compare_families.FAMILIES[family] = sized(compare_families.FAMILIES[family]) | MORE.get(family, {})
     compare_families.make(family, folder, torch.bfloat16, 1)
 
 
+def stand_in(folder, source, family):
+    """Writes keys of released files into config.json. A family without a class gets the model_type
+    of its reference, whose class in transformers reads the keys in place of the Python file that
+    releases have."""
+    config = json.loads((folder / "config.json").read_text())
+    if family in RENAMED and family not in KNOWN:
+        reference = json.loads((source / "reference.json").read_text())["config"]
+        config = reference | config | {"model_type": reference["model_type"]}
+    for key, value in RELEASED.get(family, {}).items():
+        config[key] = config[key] | value if isinstance(value, dict) else value
+    (folder / "config.json").write_text(json.dumps(config))
+
+
 class Engine:
-    """One process with vLLM, which loads one checkpoint after the other. A new process begins after
-    a checkpoint that vLLM does not load."""
+    """One process with vLLM, which starts a process for each checkpoint."""
 
     def __init__(self, python, log):
         libs = [str(p) for p in pathlib.Path(python).absolute().parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib")]
-        self.env = os.environ | dict(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1", VLLM_LOGGING_LEVEL="ERROR",
-                                     LD_LIBRARY_PATH=":".join(libs + [os.environ.get("LD_LIBRARY_PATH", "")]))
-        self.python, self.log, self.run = python, log, None
+        env = os.environ | dict(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_NO_USAGE_STATS="1", VLLM_LOGGING_LEVEL="ERROR",
+                                LD_LIBRARY_PATH=":".join(libs + [os.environ.get("LD_LIBRARY_PATH", "")]))
+        self.run = subprocess.Popen([python, "-c", LOAD], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
 
-    def loads(self, folder):
-        """Returns whether vLLM generates tokens from the checkpoint, and its error."""
-        if not self.run or self.run.poll() is not None:
-            self.run = subprocess.Popen([self.python, "-c", LOAD], env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        self.run.stdin.write(f"{folder}\n")
+    def loads(self, folder, kind):
+        """Returns whether vLLM generates tokens from the checkpoint, and its error. `kind`: text,
+        towers, or words (towers, and vLLM's class needs a tokenizer)."""
+        self.run.stdin.write(f"{folder} {kind}\n")
         self.run.stdin.flush()
         for line in self.run.stdout:
             if line == "RESULT loads\n":
                 return True, ""
-            if line.startswith("RESULT "):  # a process in which a model failed may refuse all others
-                self.run.stdin.close()
-                self.run.stdout.read()
-                self.run.wait()
+            if line.startswith("RESULT "):
                 return False, line[len("RESULT fails: "):].strip()
         return False, f"the process ends with exit code {self.run.wait()}"
 
@@ -142,10 +199,20 @@ def one(args, engine, family):
                            "--output", home / "output"], capture_output=True, text=True)
     if ours.returncode:
         return False, f"not rounded: {ours.stderr.strip().splitlines()[0]}"
-    whole, why = engine.loads(home / "output")
+    members = (RENAMED[family] if family in RENAMED else argparse.Namespace(members=compare_families.FAMILIES[family])).members
+    towers = any(k.endswith("_config") and k not in UNSEEN for k in members)
+    kind = "text" if not towers else "words" if family in RENAMED else "towers"
+    for folder in (home / "output", home / "source"):
+        stand_in(folder, home / "source", family)
+        if kind == "words":
+            words = Tokenizer(WordLevel({w: i for i, w in enumerate(MARKS)} | {str(i): i for i in range(len(MARKS), 512)}, unk_token="0"))
+            transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="0").save_pretrained(folder)
+    whole, why = engine.loads(home / "output", kind)
     if whole:
         return True, LOADS
-    dense, why_dense = engine.loads(home / "source")
+    dense, why_dense = engine.loads(home / "source", kind)
+    if dense and family in EXCEPT:
+        return True, f"does not load, its source does: {EXCEPT[family]}"
     return not dense, f"DOES NOT LOAD, its source does: {why}" if dense else f"vLLM does not take its source: {why_dense}"
 
 
