@@ -210,7 +210,7 @@ static const char *special_kind(const osh_kinds *k, const char *name, size_t n, 
 {
     if (part_is(leaf, "x_proj") || part_is(leaf, "dt_proj"))
         return "a part of a state-space scan, which reads its weight";
-    if (!strcmp(k->model_type, "falcon")) return "a FalconLinear, which reads its weight";
+    if (k->doubt) return k->doubt;
     if (any_part(name, n, part_is_t5_mlp)) return "an MLP of T5, whose class reads the weight";
     return NULL;
 }
@@ -305,10 +305,9 @@ void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck)
     static const char *const counts[] = {"num_hidden_layers", "n_layer", "n_layers", "num_layers"};
     const cJSON *text = json_member(ck->config->json, "text_config"),
                 *c = text ? text : ck->config->json;
-    const cJSON *type = json_member(c, "model_type");
     const cJSON *both = json_member(c, "is_encoder_decoder");
-    *k = (osh_kinds){.ck = ck, .model_type = cJSON_IsString(type) ? type->valuestring : "",
-                     .n_layers = -1};
+    *k = (osh_kinds){.ck = ck, .n_layers = -1,
+                     .doubt = cJSON_GetStringValue(json_member(ck->config->text_type, "doubt"))};
     for (size_t i = 0; i < sizeof counts / sizeof *counts && k->n_layers < 0; i++) {
         const cJSON *v = json_member(c, counts[i]);
         if (cJSON_IsNumber(v) && v->valuedouble >= 1 && v->valuedouble <= 1e6)

@@ -20,13 +20,13 @@ typedef enum osh_kind {
 
 typedef struct osh_kinds { // state for one checkpoint
     const osh_checkpoint *ck; // view
-    const char *model_type; // view: model_type of the text model's config; "": the config has none
+    const char *doubt;        // view: "doubt" in the record of the text model; NULL: it has none
     int64_t n_layers;         // number of decoder blocks; < 0: unknown
 } osh_kinds;
 
 void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck);
-/* Returns the kind of the module `name` (n bytes) whose weight is [O, I]. *why (static string): the
- * reason why the module is not certainly a Linear; NULL: the module certainly is a Linear. */
+/* Returns the kind of the module `name` (n bytes) whose weight is [O, I]. *why (a view): the
+ * reason why the module is not certainly a Linear; NULL: it certainly is a Linear. */
 osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, int64_t I,
                      const char **why);
 /* True if the record of the model_type lists a Linear of that name (catalogue.c). */

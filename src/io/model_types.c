@@ -31,7 +31,7 @@ static bool record_is_flag(const char *key)
     static const char *const keys[] = {"tied", "longrope", "rope_required", "rope_alpha",
                                        "partial_without_rope", "conv1d", "split_experts",
                                        "split_for_vllm", "joint_experts", "experts_for_vllm",
-                                       "expert_modules"};
+                                       "expert_modules", "experts_without_input_scales"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strcmp(key, keys[i])) return true;
     return false;
@@ -57,6 +57,29 @@ static bool is_list_of_texts(const cJSON *list)
     return true;
 }
 
+/* Like record_fault, for the value of "fusions". */
+static const char *fusions_fault(const cJSON *list)
+{
+    static const char wanted[] =
+        "a list of objects with \"parts\" (1 to 6 texts), \"fused\", \"class\", \"in\" (texts) and "
+        "\"enough\" (1 to the number of parts)";
+    const cJSON *row, *m;
+    if (!cJSON_IsArray(list)) return wanted;
+    cJSON_ArrayForEach(row, list) {
+        const cJSON *parts = type_member(row, "parts");
+        int n = cJSON_GetArraySize(parts);
+        if (!is_list_of_texts(parts) || n < 1 || n > OSH_FUSION_PARTS) return wanted;
+        cJSON_ArrayForEach(m, row) {
+            bool text = !strcmp(m->string, "fused") || !strcmp(m->string, "class") ||
+                        !strcmp(m->string, "in");
+            bool fits = !strcmp(m->string, "enough") && cJSON_IsNumber(m) && m->valueint >= 1 &&
+                        m->valueint <= n;
+            if (m != parts && !fits && !(text && cJSON_IsString(m))) return wanted;
+        }
+    }
+    return NULL;
+}
+
 /* Returns NULL if `m`, a member of a record, has an allowed value. Otherwise, returns a description
  * of the allowed values. */
 static const char *record_fault(const cJSON *m)
@@ -68,10 +91,12 @@ static const char *record_fault(const cJSON *m)
         return cJSON_IsNumber(m) && m->valuedouble > 0 && m->valuedouble <= MAX_NUMBER
                    ? NULL
                    : "a number above 0, at most 1e15";
-    if (!strcmp(key, "text") || !strcmp(key, "head") || !strcmp(key, "text_config"))
+    if (!strcmp(key, "text") || !strcmp(key, "head") || !strcmp(key, "text_config") ||
+        !strcmp(key, "doubt"))
         return cJSON_IsString(m) ? NULL : "a text";
     if (!strcmp(key, "tower_entries") || !strcmp(key, "dense_entries"))
         return is_list_of_texts(m) ? NULL : "a list of texts";
+    if (!strcmp(key, "fusions")) return fusions_fault(m);
     bool keys = !strcmp(key, "keys"), towers = !strcmp(key, "towers");
     if (!keys && !towers) return "absent: no such key is known";
     if (!cJSON_IsObject(m)) return "an object";

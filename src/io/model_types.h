@@ -5,6 +5,7 @@
 #define OSH_MODEL_TYPES_H
 #include "text/json.h"
 
+enum { OSH_FUSION_PARTS = 6 }; // largest number of parts of a layer in "fusions"
 typedef struct osh_embedded_type { // a record that cmake/embed.cmake embeds
     const char *name;         // model_type
     const char *architecture; // architecture that the type has if the file describes a text model;

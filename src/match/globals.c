@@ -34,11 +34,11 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
         osh_linear *l = &p->linears[i];
         l->next.joint = -1, last[i] = i;
         l->joint = l->scheme->weights.strategy == OSH_Q_TENSOR_GROUP ? i : -1;
-        const osh_q_fusion *f = osh_q_fusion_find(family, l->name);
+        const osh_q_fusion f = osh_q_fusion_find(family, l->name);
         int64_t at;
-        if (l->joint < 0 || !f) continue;
+        if (l->joint < 0 || !f.fused) continue;
         osh_free(cx, key);
-        if (!(key = osh_q_fusion_name(cx, l->name, f->fused)))
+        if (!(key = osh_q_fusion_name(cx, l->name, f.fused)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
         if (osh_map_get(first, key, strlen(key), &at)) {
             l->joint = (int)at;

@@ -246,19 +246,19 @@ done:
     return rc;
 }
 
-/* Fails for experts of granitemoehybrid with global scales of inputs (NVFP4), for which the loader
- * of vLLM (GraniteMoeHybridModel.load_weights) finds no parameter. */
+/* Fails for experts with global scales of inputs (NVFP4) if the loader of vLLM finds no parameter
+ * for them. */
 static osh_status refuse_input_scales(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
-    const char *type = osh_hf_config_str(p->in->ck->config, "model_type");
-    for (int i = 0; type && !strcmp(type, "granitemoehybrid") && i < p->n_linears; i++) {
+    bool without = osh_hf_config_has_flag(p->in->ck->config, "experts_without_input_scales");
+    for (int i = 0; without && i < p->n_linears; i++) {
         const osh_linear *l = &p->linears[i];
         if (l->scheme_index < 0 || !osh_expert_prefix(l->name)) continue;
         if (l->scheme->inputs.present && l->scheme->inputs.dynamic == OSH_Q_LOCAL)
             OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                     "%s: vLLM 0.32 stops at input_global_scale of experts of granitemoehybrid: "
-                     "want a scheme without it, such as NVFP4A16",
+                     "%s: vLLM 0.32 stops at input_global_scale of the experts of this model: want "
+                     "a scheme without it, such as NVFP4A16",
                      l->name);
     }
 done:

@@ -186,13 +186,13 @@ static osh_status entries_try(osh_ctx *cx, osh_matcher *m, const osh_matching *p
     int64_t unused;
     for (int64_t i = 0; i < cs->n; i++) {
         const osh_plan_module *c = &cs->c[i];
-        const osh_q_fusion *f = osh_q_fusion_find(family, c->name);
+        const osh_q_fusion f = osh_q_fusion_find(family, c->name);
         if (c->scheme < 0) continue;
         OSH_TRY(osh_matcher_find(cx, &unused, m, c->name, c->cls));
         if (c->loaded) OSH_TRY(osh_matcher_find(cx, &unused, m, c->loaded, NULL));
-        if (!f) continue;
+        if (!f.fused) continue;
         osh_free(cx, fused);
-        if (!(fused = osh_q_fusion_name(cx, c->name, f->fused)))
+        if (!(fused = osh_q_fusion_name(cx, c->name, f.fused)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
         OSH_TRY(osh_matcher_find(cx, &unused, m, fused, NULL));
     }
@@ -305,17 +305,17 @@ static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_pla
                                      osh_map *known)
 {
     osh_status rc = OSH_OK;
-    const osh_q_fusion *f = osh_q_fusion_find(osh_q_family_of(p->in->ck->config), c->name);
+    const osh_q_fusion f = osh_q_fusion_find(osh_q_family_of(p->in->ck->config), c->name);
     osh_strs *targets = c->scheme >= (int)p->n_kept_schemes ? &p->schemes[c->scheme].targets : NULL;
     osh_matcher *m = NULL; // own
     char *part = NULL;     // own
-    for (int k = 0; f && k < osh_q_fusion_parts(f); k++) {
+    for (int k = 0; f.fused && k < f.n; k++) {
         int64_t at = -1;
         osh_free(cx, part);
-        if (!(part = osh_q_fusion_name(cx, c->name, f->parts[k])))
+        if (!(part = osh_q_fusion_name(cx, c->name, f.parts[k])))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
         if (osh_map_get(known, part, strlen(part), &at)) continue;
-        if (k < f->enough) break; // the checkpoint does not have the fused layer
+        if (k < f.enough) break; // the checkpoint does not have the fused layer
         if (c->scheme < 0) OSH_TRY(ignore_once(cx, p, part));
         if (!targets) continue;
         if (!m) OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));

@@ -39,8 +39,8 @@ static char *unit_name(osh_ctx *cx, const osh_plan *p, const char *name)
 {
     size_t n = experts_prefix(name);
     if (n) return osh_sprintf(cx, "%.*s", (int)n, name);
-    const osh_q_fusion *f = osh_q_fusion_find(osh_q_family_of(p->in.ck->config), name);
-    return f ? osh_q_fusion_name(cx, name, f->parts[0]) : osh_strdup(cx, name);
+    const osh_q_fusion f = osh_q_fusion_find(osh_q_family_of(p->in.ck->config), name);
+    return f.fused ? osh_q_fusion_name(cx, name, f.parts[0]) : osh_strdup(cx, name);
 }
 
 static osh_status candidate_bytes(osh_ctx *cx, int64_t *bytes, const osh_linear *l,

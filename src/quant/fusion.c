@@ -1,72 +1,75 @@
 /* fusion.c - finds the fused layer of vLLM to which a Linear belongs, by module name and model
- * type. */
+ * type. The rows are packed_modules_mapping, stacked_params_mapping and orig_to_new_stacked of the
+ * model classes of vLLM 0.32. The first row that fits decides. The rows of a model type are in
+ * its record ("fusions", docs/internals/adding-a-model.md). They precede the rows below, which are
+ * for every model. */
 #include "quant/fusion.h"
 
 #include <string.h>
 
 #define MERGED "MergedColumnParallelLinear"
 #define QKV "QKVParallelLinear"
-#define COLUMN "ColumnParallelLinear"
-#define OSH_FUSION(fused, cls, around, types, enough, ...)                                         \
-    {fused, cls, around, types, enough, {__VA_ARGS__}},
 static const osh_q_fusion fusions[] = {
-#include "quant/fusions.def"
+    {"kv_proj", MERGED, "encoder_attn", 2, 2, {"k_proj", "v_proj"}},
+    {NULL, NULL, "encoder_attn", 1, 1, {"q_proj"}},
+    {"qkv", QKV, "attn", 3, 3, {"q", "k", "v"}},
+    {"qkv_proj", QKV, NULL, 2, 3, {"q_proj", "k_proj", "v_proj"}}, // keys can also be the values
+    {"gate_up_proj", MERGED, NULL, 2, 2, {"gate_proj", "up_proj"}},
+    {"fused_qkv_a_proj", MERGED, NULL, 2, 2, {"q_a_proj", "kv_a_proj_with_mqa"}},
+    {"in_proj_qkvz", MERGED, NULL, 2, 2, {"in_proj_qkv", "in_proj_z"}},
+    {"in_proj_ba", MERGED, NULL, 2, 2, {"in_proj_b", "in_proj_a"}},
+    {"w13", MERGED, NULL, 2, 2, {"w1", "w3"}},
 };
-#undef OSH_FUSION
-#undef MERGED
-#undef QKV
-#undef COLUMN
 
 osh_q_family osh_q_family_of(const osh_hf_config *config)
 {
-    const cJSON *type = cJSON_GetObjectItemCaseSensitive(config->model, "model_type");
-    return (osh_q_family){osh_hf_config_str(config, "model_type"),
-                          cJSON_IsString(type) ? type->valuestring : NULL};
+    return (osh_q_family){config->type, config->text_type};
 }
 
-/* True if one of the words of `types` is `type`, or `type` without the ending "_text". */
-static bool types_have(const char *types, const char *type)
+/* True if the parent of `module` has the name `in`. `leaf` points to the name after the last dot of
+ * `module`. */
+static bool stands_in(const char *module, const char *leaf, const char *in)
 {
-    static const char tail[] = "_text";
-    size_t n = type ? strlen(type) : 0;
-    if (n > sizeof tail - 1 && !strcmp(type + n - (sizeof tail - 1), tail)) n -= sizeof tail - 1;
-    for (const char *s = types; n && *s;) {
-        size_t len = strcspn(s, " ");
-        if (len == n && !memcmp(s, type, n)) return true;
-        s += len + (s[len] == ' ');
-    }
-    return false;
-}
-
-/* True if the parent of `module` has the name `around`. `leaf` points to the name after the last
- * dot of `module`. */
-static bool stands_in(const char *module, const char *leaf, const char *around)
-{
-    size_t n = strlen(around), at = (size_t)(leaf - module);
-    if (at < n + 1 || memcmp(leaf - 1 - n, around, n) != 0) return false;
+    size_t n = strlen(in), at = (size_t)(leaf - module);
+    if (at < n + 1 || memcmp(leaf - 1 - n, in, n) != 0) return false;
     return at == n + 1 || leaf[-2 - (ptrdiff_t)n] == '.';
 }
 
-const osh_q_fusion *osh_q_fusion_find(osh_q_family family, const char *module)
+/* True if the row `f` contains the module. */
+static bool fusion_fits(const osh_q_fusion *f, const char *module)
 {
     const char *dot = strrchr(module, '.'), *leaf = dot ? dot + 1 : module;
-    for (size_t i = 0; i < sizeof fusions / sizeof *fusions; i++) {
-        const osh_q_fusion *f = &fusions[i];
-        bool part = false;
-        for (int k = 0; f->parts[k]; k++) part |= !strcmp(leaf, f->parts[k]);
-        if (!part || (f->around && !stands_in(module, leaf, f->around))) continue;
-        if (f->types && !types_have(f->types, family.whole) && !types_have(f->types, family.text))
-            continue;
-        return f->parts[1] ? f : NULL;
-    }
-    return NULL;
+    int k = 0;
+    while (k < f->n && strcmp(leaf, f->parts[k]) != 0) k++;
+    return k < f->n && (!f->in || stands_in(module, leaf, f->in));
 }
 
-int osh_q_fusion_parts(const osh_q_fusion *f)
+/* Reads a row of "fusions", which osh_model_types_check accepts. */
+static osh_q_fusion fusion_of(const cJSON *row)
 {
-    int n = 0;
-    while (f->parts[n]) n++;
-    return n;
+    const cJSON *part, *enough = cJSON_GetObjectItemCaseSensitive(row, "enough");
+    const char *cls = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, "class"));
+    osh_q_fusion f = {cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, "fused")),
+                      cls ? cls : MERGED,
+                      cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, "in")), 0, 0, {0}};
+    cJSON_ArrayForEach(part, cJSON_GetObjectItemCaseSensitive(row, "parts"))
+        if (f.n < OSH_FUSION_PARTS) f.parts[f.n++] = part->valuestring;
+    f.enough = enough ? enough->valueint : f.n;
+    return f;
+}
+
+osh_q_fusion osh_q_fusion_find(osh_q_family family, const char *module)
+{
+    const cJSON *records[] = {family.whole, family.text}, *row;
+    for (size_t i = 0; i < 2; i++) {
+        cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(records[i], "fusions")) {
+            const osh_q_fusion f = fusion_of(row);
+            if (fusion_fits(&f, module)) return f;
+        }
+    }
+    for (size_t i = 0; i < sizeof fusions / sizeof *fusions; i++)
+        if (fusion_fits(&fusions[i], module)) return fusions[i];
+    return (osh_q_fusion){0};
 }
 
 char *osh_q_fusion_name(osh_ctx *cx, const char *module, const char *leaf)

@@ -189,7 +189,7 @@ typedef struct osh_q_modules { // the modules of a model; all arrays have n elem
     const char *const *names, *const *classes;
     const int *which; // index of the scheme with which each module is written; -1: not quantized
     size_t n;
-    osh_q_family family; // model types, which select the rows of fusions.def
+    osh_q_family family; // records of model types, which list fused layers
 } osh_q_modules;
 /* Looks up the scheme of each module in the config of the output as vLLM does. Modules that vLLM
  * fuses (fusion.h) are looked up by the name of the fused layer. Fails if the result for module i

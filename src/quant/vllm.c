@@ -155,16 +155,16 @@ static bool layer_fuse(layer *l, const lookup *k, const osh_q_modules *all, size
 {
     const char *name = all->names[i], *leaf = module_leaf(name);
     int parent = (int)(leaf - name);
-    const osh_q_fusion *f = osh_q_fusion_find(all->family, name);
-    if (!f) return false;
-    for (int s = 0; f->parts[s]; s++) {
-        int len = snprintf(l->shard[s], sizeof l->shard[s], "%.*s%s", parent, name, f->parts[s]);
+    const osh_q_fusion f = osh_q_fusion_find(all->family, name);
+    if (!f.fused) return false;
+    for (int s = 0; s < f.n; s++) {
+        int len = snprintf(l->shard[s], sizeof l->shard[s], "%.*s%s", parent, name, f.parts[s]);
         bool there = osh_map_get(k->names, l->shard[s], (size_t)len, &l->module[s]);
-        if (!there && s < f->enough) return false;
+        if (!there && s < f.enough) return false;
         if (!there) l->module[s] = -1;
     }
-    snprintf(l->name, sizeof l->name, "%.*s%s", parent, name, f->fused);
-    l->n = osh_q_fusion_parts(f), l->cls = f->cls;
+    snprintf(l->name, sizeof l->name, "%.*s%s", parent, name, f.fused);
+    l->n = f.n, l->cls = f.cls;
     return true;
 }
 

@@ -333,10 +333,10 @@ static osh_status config_check_global_scales(osh_ctx *cx, osh_verify *v, const c
 {
     osh_status rc = OSH_OK;
     static const char *const leaves[] = {"weight_global_scale", "input_global_scale"};
-    const osh_q_fusion *f = osh_q_fusion_find(osh_q_family_of(v->ck->config), module);
-    char *first = f ? osh_q_fusion_name(cx, module, f->parts[0]) : NULL; // own
+    const osh_q_fusion f = osh_q_fusion_find(osh_q_family_of(v->ck->config), module);
+    char *first = f.fused ? osh_q_fusion_name(cx, module, f.parts[0]) : NULL; // own
     char want[320];
-    if (!f) goto done;
+    if (!f.fused) goto done;
     if (!first) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
     for (size_t k = 0; strcmp(first, module) != 0 && k < sizeof leaves / sizeof *leaves; k++) {
         bool has = false, first_has = false;

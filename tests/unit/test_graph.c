@@ -545,6 +545,12 @@ static void types_of_a_directory(void **state)
         {"{\"head\": []}", "model_types.llama.head to be a text", 0},
         {"{\"dense_entries\": [1]}", "dense_entries to be a list of texts", 0},
         {"{\"thea\": 1}", "model_types.llama.thea to be absent", 0},
+        {"{\"doubt\": 1}", "model_types.llama.doubt to be a text", 0},
+        {"{\"rope_theta\": 7, \"fusions\": [{\"parts\": [\"b\"], \"enough\": 1}]}", NULL, 7},
+        {"{\"fusions\": {}}", "model_types.llama.fusions to be a list of objects", 0},
+        {"{\"fusions\": [{\"parts\": []}]}", "llama.fusions to be a list of objects", 0},
+        {"{\"fusions\": [{\"parts\": [\"b\"], \"enough\": 2}]}", "llama.fusions to be", 0},
+        {"{\"fusions\": [{\"parts\": [\"b\"], \"im\": \"c\"}]}", "llama.fusions to be", 0},
         {"[]", "model_types.llama is not an object", 0},
     };
     (void)state;

@@ -439,7 +439,7 @@ static void test_vllm_families(void **state)
         {"qwen3_5", "qwen3_5_text", "in_proj_z", "in_proj_qkvz"},
         {"olmo_hybrid", NULL, "model.layers.0.linear_attn.g_proj", "in_proj_qkvg"},
         {"olmo_hybrid", NULL, "model.layers.0.self_attn.q_proj", "qkv_proj"},
-        {"minimax_m3_vl", NULL, "model.layers.0.self_attn.index_k_proj", "qkv_proj"},
+        {"minimax_m3_vl", "minimax_m3_vl_text", "layers.0.self_attn.index_k_proj", "qkv_proj"},
         {"minimax_m3_vl_text", NULL, "model.layers.0.self_attn.q_proj", "qkv_proj"},
         {"llama", NULL, "model.layers.0.self_attn.index_k_proj", NULL},
         {"internlm2", NULL, "model.layers.0.feed_forward.w3", "gate_up_proj"},
@@ -447,6 +447,17 @@ static void test_vllm_families(void **state)
         {"deepseek_v4", NULL, "layers.0.attn.wkv", "fused_wqa_wkv"},
         {"deepseek_v4", NULL, "layers.0.attn.compressor.wkv", NULL},
         {"glm5_next", "glm5_next_text", "layers.0.self_attn.g_a_proj", "in_proj_qkvbfg_a"},
+        {"bailing_moe_v3", NULL, "layers.0.attention.b_proj", "qkvb_proj"},
+        {"exaone", NULL, "transformer.h.0.mlp.c_fc_1", "gate_up_proj"},
+        {"molmo2", NULL, "layers.0.self_attn.wk", "merged_qkv"},
+        {"molmo", NULL, "layers.0.mlp.up_proj", "merged_linear"},
+        {"chatglm", NULL, "vision.linear_proj.dense_h_to_4h", "merged_proj"},
+        {"chatglm", NULL, "layers.0.mlp.dense_h_to_4h", NULL},
+        {"ovis2", "qwen2", "vision_tower.layers.0.mlp.fc3", "fc13"},
+        {"voxtral", NULL, "layers.0.mlp.fc3", "gate_up_proj"},
+        {"cohere_asr", NULL, "layers.0.first_sub_layer.key_net", "qkv_proj"},
+        {"cohere_asr", NULL, "layers.0.second_sub_layer.key_net", "kv_proj"},
+        {"cohere_asr", NULL, "layers.0.second_sub_layer.query_net", NULL},
         {"x", "bert", "encoder.layer.0.attention.self.key", "qkv_proj"},
         {NULL, NULL, "encoder.layer.0.attention.self.key", NULL},
         {NULL, NULL, "xattn.q", NULL},
@@ -454,10 +465,15 @@ static void test_vllm_families(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const osh_q_fusion *f =
-            osh_q_fusion_find((osh_q_family){rows[i].whole, rows[i].text}, rows[i].module);
-        if (!f != !rows[i].fused || (f && strcmp(f->fused, rows[i].fused) != 0))
-            fail_msg("%s of %s: %s", rows[i].module, rows[i].whole, f ? f->fused : "none");
+        cJSON *whole = NULL, *text = NULL; // own
+        if (rows[i].whole)
+            assert_ok(cx, osh_model_type_find(cx, &whole, rows[i].whole, NULL, NULL));
+        if (rows[i].text) assert_ok(cx, osh_model_type_find(cx, &text, rows[i].text, NULL, NULL));
+        const osh_q_fusion f = osh_q_fusion_find((osh_q_family){whole, text}, rows[i].module);
+        if (!f.fused != !rows[i].fused || (f.fused && strcmp(f.fused, rows[i].fused) != 0))
+            fail_msg("%s of %s: %s", rows[i].module, rows[i].whole, f.fused ? f.fused : "none");
+        cJSON_Delete(whole);
+        cJSON_Delete(text);
     }
 }
 
