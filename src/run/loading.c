@@ -183,7 +183,8 @@ osh_status osh_engine_reload(osh_ctx *cx, osh_engine *e, const osh_step *s)
         if (!osh_wants(e->p->schedule, l)) continue;
         if (e->in_memory[i] || !e->r->results[i].done || !osh_linear_propagates(p->match, l))
             continue;
-        OSH_TRY(engine_reload_linear(cx, e, i));
+        // NULL: no node of the visit reads the output of this Linear, so its weight is not loaded
+        if (e->w->w[l->weight]) OSH_TRY(engine_reload_linear(cx, e, i));
     }
 done:
     return rc;

@@ -1,0 +1,30 @@
+# unused_linear.sh - DeepSeek V4 has Linears whose outputs no node reads (the indexer). They are
+# quantized, but the pass with quantized weights does not load them. A run with the smallest
+# --host-memory and runs that continue after a kill give the same bytes.
+set -euo pipefail
+fail() { echo "$*"; exit 1; }
+. "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
+"$OSH_TOOLS/tiny_model" ../families/logits/deepseek_v4 m bfloat16
+gptq_recipe 4 32 >recipe.yaml
+export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+job=(--model m --recipe recipe.yaml --dataset m/calibration.jsonl --progress none --indivisible dense --threads 1)
+calls=$PWD/calls
+INJECT_COUNT=$calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --output plain >/dev/null || fail "does not run"
+grep -q 'indexer[^"]*weight_packed' plain/oneshot-manifest.json || fail "no Linear of the indexer is quantized"
+
+"$ONESHOT" plan --json "${job[@]}" >plan.json
+least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
+"$ONESHOT" "${job[@]}" --host-memory $((least + 1048576)) --output small >log 2>&1 || fail "$least bytes: $(cat log)"
+cmp plain/model.safetensors small/model.safetensors || fail "the smallest budget makes other bytes"
+
+resumed=0
+for part in 3 4 5 6 7 8; do
+    rm -rf out
+    if INJECT_AT=$(($(cat calls) * part / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --output out >log 2>&1; then
+        fail "kill at $part tenths of the calls: the run ends"
+    fi
+    [ ! -e out.oneshot-partial ] || resumed=$((resumed + 1))
+    "$ONESHOT" "${job[@]}" --output out >log 2>&1 || fail "after a kill at $part tenths of the calls: $(cat log)"
+    cmp plain/model.safetensors out/model.safetensors || fail "after a kill at $part tenths of the calls: other bytes"
+done
+[ "$resumed" -gt 2 ] || fail "only $resumed runs went on"
