@@ -399,7 +399,7 @@ static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
     for (int i = 0; i < g->n_nodes && !osh_ranks_me(e->r->ranks); i++) {
         if (!osh_is_picked(g, &g->nodes[i], 0)) continue;
         const osh_weight *w = &g->weights[g->nodes[i].w[0]];
-        for (int64_t s = 0; s < osh_max64(1, w->n_shards); s++)
+        for (int64_t s = 0; s == 0 || s < w->n_shards; s++)
             OSH_TRY(osh_checkpoint_see(cx, e->p->in->ck, w->n_shards ? w->shards[s] : w->tensor));
     }
 done:
