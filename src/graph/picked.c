@@ -170,7 +170,8 @@ osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
     OSH_TRY(read_rows(cx, &r, w));
     osh_tensor list = room_shape(ROOM_IDS, w, ids->n, r.m);
     OSH_TRY(room_tensor(cx, &out->ids, (osh_where){NULL, OSH_LIFE_LONG}, &list));
-    for (int64_t i = 0; i < ids->n; i++) ((int32_t *)out->ids->data)[i] = (int32_t)wanted_find(&r, ids->ids[i]);
+    for (int64_t i = 0; i < ids->n; i++)
+        ((int32_t *)out->ids->data)[i] = (int32_t)wanted_find(&r, ids->ids[i]);
     if (ids->device) {
         OSH_TRY(room_tensor(cx, &out->w, (osh_where){ids->device, OSH_LIFE_SHORT}, r.rows));
         OSH_TRY(osh_tensor_copy(cx, out->w, r.rows));

@@ -90,11 +90,13 @@ static osh_status tables_load(osh_ctx *cx, gram_tables *g, const osh_op_args *a)
     return OSH_OK;
 }
 
-/* Sets rows [T] for the token that `back` tokens precede in the sample: ids[-1], ids[-2] ... are
- * those in this call, of which there are `here`; `state` has the others. */
+/* Sets rows [T] for the token ids[0], which has `here` earlier tokens of its sample in this call:
+ * ids[-1], ids[-2] ... `past`, if not NULL, has the tokens before them. */
 static void rows_of_token(int32_t *rows, const gram_tables *g, const osh_ngram_attr *at,
-                          const int32_t *ids, int64_t back, int64_t here, const int32_t *state)
+                          const int32_t *ids, int64_t here, const osh_op_past *past)
 {
+    const int32_t *state = past ? past->state : NULL;
+    int64_t back = here + (past ? past->n : 0); // number of earlier tokens of the sample
     int64_t per = at->heads / (at->longest - 1);
     uint64_t mix = (uint64_t)ids[0] * g->by[0];
     bool ended = false;
@@ -129,12 +131,10 @@ static osh_status ngram_row_ids(osh_ctx *cx, const osh_op_args *a, int32_t *rows
     gram_tables g;
     OSH_TRY(tables_load(cx, &g, a));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
-    osh_tiles_move(seq, n_seqs, a->past);
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t t = 0; t < seq[s].n; t++) {
             int64_t n = seq[s].row + t;
-            rows_of_token(rows + n * at->heads, &g, at, ids + n, seq[s].pos + t, t,
-                          a->past ? a->past->state : NULL);
+            rows_of_token(rows + n * at->heads, &g, at, ids + n, t, a->past);
         }
     if (a->past) tokens_keep(a);
 done:
