@@ -30,10 +30,8 @@ VLLM = FAMILIES / "vllm.json"
 KINDS = ("text", "multimodal")
 # Why an architecture has no template.
 SCAN1 = "no op for Mamba layers that have several heads"
-GRAMS = "no ops for n-gram embeddings and gated residuals"
 LOOPS = "no template for stacks of layers that run in turns"
 WHY = {
-    "Qwen4ExpForCausalLM": GRAMS, "Qwen4ExpForConditionalGeneration": GRAMS,
     "ZambaForCausalLM": SCAN1,
     "HrmTextForCausalLM": LOOPS, "InklingForCausalLM": "no op for relative positions", "InklingForConditionalGeneration": "no op for relative positions",
     "Blip2ForConditionalGeneration": "transformers' class does not run without an image",
@@ -51,12 +49,14 @@ HOST = "calibrated on the CPU only"
 WINDOWS = HOST + "; wo_a stays dense; samples are at most 4 index_topk tokens, for which sparse attention is exact"
 CAUSAL = "a text attends causally, as in vLLM and in transformers' eager attention; final_logit_softcapping (PaliGemma 2) caps logits, which transformers 5.17 leaves out"
 SHARED = "shared blocks are calibrated at their first use; adapters stay dense"
+BUDGET = HOST + "; gated residuals and n-gram tables stay dense; samples are at most indexer_budget tokens, for which sparse attention is exact"
 REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCausalLM", "BloomForCausalLM", "MptForCausalLM", "MPTForCausalLM", "MambaForCausalLM",
                          "FalconMambaForCausalLM", "DiffLlamaForCausalLM", "Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), SPLIT) | {
     "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,
     "PaliGemmaForConditionalGeneration": CAUSAL, "Zamba2ForCausalLM": SHARED, "GraniteMoeSWAForCausalLM": SPLIT, "AriaForConditionalGeneration": STACKED, "AriaTextForCausalLM": STACKED,
     "Mistral4ForCausalLM": "experts stay dense; samples are at most original_max_position_embeddings tokens", "Cohere2MoeForCausalLM": "a file without mlp_layer_types is refused",
     "AyaVisionForConditionalGeneration": SCALE, "Cohere2VisionForConditionalGeneration": SCALE,
+    "Qwen4ExpForCausalLM": BUDGET, "Qwen4ExpForConditionalGeneration": BUDGET,
     "DeepseekV4ForCausalLM": WINDOWS + "; no BF16 in transformers", "HYV4ForCausalLM": "; ".join((HOST, SPLIT, SPARSE)), "Glm5NextForConditionalGeneration": HOST + "; " + SPARSE, "Glm5NextForCausalLM": HOST + "; " + SPARSE,
     "DeepseekV32ForCausalLM": SPARSE, "GlmMoeDsaForCausalLM": SPARSE, "JambaForCausalLM": HOST, "MiniMaxForCausalLM": HOST, "MiniMaxM3VLForCausalLM": "experts stay dense; " + BLOCKS, "MiniMaxM3SparseForCausalLM": BLOCKS, "MiniMaxM3SparseForConditionalGeneration": BLOCKS,
     "Phi4MMForCausalLM": "LoRA weights are copied; the model without them is calibrated", "KimiLinearForCausalLM": HOST, "DbrxForCausalLM": STACKED, "LagunaForCausalLM": "routers with a soft cap are refused",

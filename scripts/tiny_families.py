@@ -44,6 +44,8 @@ MULTIPLIERS = dict(lm_head_multiplier=0.5, embedding_multiplier=3.0, mlp_multipl
                    attention_in_multiplier=1.1, ssm_multipliers=[0.5, 0.6, 0.7, 0.8, 0.9], ssm_in_multiplier=1.2, ssm_out_multiplier=0.4)
 GEMMA3N = dict(TINY, **SLIDES, vocab_size_per_layer_input=256, hidden_size_per_layer_input=32, laurel_rank=32, num_kv_shared_layers=2, activation_sparsity_pattern=[0.95, 0.5, 0.0, 0.0],
                intermediate_size=[128, 128, 96, 96]) | dict(num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2)
+QWEN4 = dict(TINY, **MOE, **(DELTA | dict(layer_types=["linear_attention", "qwen_sparse_attention"])), hc_lowrank=32, ple_layer_ids=[1], ple_embed_dim=64, heads_per_ngram=4, ngram_vocab_size_base=97, make_ngram_vocab_size_divisible_by=16,
+             split_ngram_parts=5, eos_token_id=7, indexer_n_heads=2, indexer_kv_heads=1, indexer_head_dim=16, indexer_budget=128, indexer_compress_ratio=4)
 FAMILIES = {
     "llama": TINY, "mistral": TINY, "ministral3": TINY, "qwen2": PLAIN, "qwen3": TINY, "gemma2": TINY, "gemma3_text": TINY,
     "olmo2": PLAIN, "olmo3": PLAIN, "granite": PLAIN, "smollm3": TINY, "stablelm": PLAIN, "phi3": PLAIN, "glm4": TINY,
@@ -65,6 +67,7 @@ FAMILIES = {
     "qwen3_next": dict(TINY, **MOE, **DELTA),
     "qwen3_5_text": dict(TINY, **DELTA),
     "qwen3_5_moe_text": dict(TINY, **MOE, **DELTA),
+    "qwen4_exp_text": dict(QWEN4, output_gate_type="sigmoid"), "qwen4_exp": dict(text_config=QWEN4, vision_config=QWEN_TOWER),
     "granitemoehybrid": dict(PLAIN, **(MOE | dict(num_local_experts=0)), **SSM, layer_types=["mamba", "attention"],
                              shared_intermediate_size=64),
     "granitemoehybrid_moe": dict(PLAIN, **FEW, **SSM, model_type="granitemoehybrid", layer_types=["mamba", "attention"],

@@ -82,8 +82,11 @@ static osh_status list_unread(osh_ctx *cx, checked *c, osh_buf *b)
     const osh_checkpoint *ck = osh_source_checkpoint(c->source);
     bool *read = NULL; // own [tensors]: true if a node reads the tensor
     OSH_NEW(cx, read, ck->n_tensors);
-    for (int i = 0; i < c->graph->n_weights; i++)
-        if (c->graph->weights[i].tensor >= 0) read[c->graph->weights[i].tensor] = true;
+    for (int i = 0; i < c->graph->n_weights; i++) {
+        const osh_weight *w = &c->graph->weights[i];
+        if (w->tensor >= 0) read[w->tensor] = true;
+        for (int64_t s = 0; s < w->n_shards; s++) read[w->shards[s]] = true;
+    }
     for (int64_t i = 0; i < ck->n_tensors; i++) {
         const osh_entry *e = ck->tensors[i].e;
         if (read[i]) continue;

@@ -113,7 +113,8 @@ static double node_full_work(const osh_graph *g, const osh_dataset *d, const osh
     for (int k = 0; k < n->op->n_out; k++)
         work += tokens * (double)g->values[n->out[k]].width / elements_per_s;
     for (int k = 0; k < n->op->n_weights; k++)
-        if (n->w[k] >= 0 && osh_is_picked(g, n, k)) work += tokens / picked_per_s;
+        if (n->w[k] >= 0 && osh_is_picked(g, n, k)) 
+            work += tokens * (double)osh_picked_each(g, n) / picked_per_s;
     return work;
 }
 

@@ -239,9 +239,10 @@ static int64_t sim_look_up(const osh_sim *s, const osh_step *st)
     for (int i = st->first; i < st->first + st->n; i++) {
         if (!st->run[i - st->first] || !osh_is_picked(g, &g->nodes[i], 0)) continue;
         const osh_weight *w = &g->weights[g->nodes[i].w[0]];
-        s->to->read_bytes +=
-            s->p->schedule->looked_up * w->shape[1] * (int64_t)osh_dtype_bytes(w->by_rows);
-        max_into(&most, (int64_t)osh_picked_bytes(w, s->batch_tokens));
+        int64_t each = osh_picked_each(g, &g->nodes[i]);
+        s->to->read_bytes += s->p->schedule->looked_up * each * w->shape[1] *
+                             (int64_t)osh_dtype_bytes(w->by_rows);
+        max_into(&most, (int64_t)osh_picked_bytes(w, s->batch_tokens * each));
     }
     return s->gpu ? most : 0;
 }

@@ -211,12 +211,16 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
         OSH_TRY(module_set_class(cx, b, node->module, "Linear"));
     }
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
-    if (op->n_weights > 0 &&
+    bool table = want_ndim[0] && !want[0][0]; // any number of rows
+    if (op->n_weights > 0 && !table &&
         (shape->ndim != want_ndim[0] ||
          memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
         OSH_FAIL(cx, OSH_E_FORMAT, "the weight's dims are not those of op %s", op->name);
     for (int k = 0; k < op->n_weights; k++)
-        if (want_ndim[k] && part)
+        if (!k && table)
+            OSH_TRY(osh_build_table(cx, b, &node->w[0], module, weight_leaf(leaves, 0),
+                                    want[0][1]));
+        else if (want_ndim[k] && part)
             OSH_TRY(osh_build_part(cx, b, &node->w[k], part, k,
                              &(osh_weight){.ndim = want_ndim[k], .dtype = OSH_DTYPE_NONE,
                                            .shape = {want[k][0], want[k][1]}}));

@@ -74,6 +74,10 @@ typedef struct osh_wanted_weight {
     bool whole_numbers; // the tensor contains whole numbers, I32 or I64
 } osh_wanted_weight;
 osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x);
+/* Adds a table [V, width] whose rows are in the tensors <module>.<leaf>, where the numbers 0, 1, 2
+ * ... replace {s} in `leaf`. V is the sum of the rows of the tensors that the checkpoint has. */
+osh_status osh_build_table(osh_ctx *cx, osh_builder *b, int *index, const char *module,
+                           const char *leaf, int64_t width);
 /* True if the tensor that contains the weight is split in the checkpoint: the tensor is missing,
  * and the module has a weight of its own. `json` is the value of "part" in the template entry and
  * names the tensor. Returns false if there is no memory. */

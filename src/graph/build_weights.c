@@ -200,3 +200,66 @@ done:
     osh_free(cx, tensor);
     return rc;
 }
+
+/* Returns the tensor of part s of a table, or NULL if the checkpoint does not have it. Sets *name
+ * (own) to its name; NULL: no memory. */
+static const osh_ckpt_tensor *table_find(osh_ctx *cx, char **name, const osh_builder *b,
+                                         const char *module, const char *leaf, int64_t s)
+{
+    const char *hole = strstr(leaf, "{s}");
+    int n = hole ? (int)(hole - leaf) : (int)strlen(leaf);
+    *name = osh_sprintf(cx, "%s.%.*s%lld%s", module, n, leaf, (long long)s,
+                        hole ? hole + strlen("{s}") : "");
+    return *name ? osh_checkpoint_find(b->ck, *name) : NULL;
+}
+
+/* Adds part s, the tensor t, to the table w. */
+static osh_status table_add(osh_ctx *cx, const osh_builder *b, osh_weight *w, const char *name,
+                            const osh_ckpt_tensor *t)
+{
+    int64_t rows = t->e->ndim == 2 ? t->e->shape[0] : 0, shape[2] = {rows, w->shape[1]};
+    osh_status rc = weight_check_stored(cx, t, name, &(osh_wanted_weight){.ndim = 2,
+                                                                          .shape = shape});
+    if (rc) return rc;
+    if (t->shard < 0 || (w->n_shards && t->e->dtype != w->dtype))
+        return osh_fail(cx, OSH_E_FORMAT, "tensor %s: want dense rows of the dtype of %s", name,
+                        w->name);
+    if (w->shape[0] + rows > INT32_MAX)
+        return osh_fail(cx, OSH_E_FORMAT, "tensor %s: the table has more than %d rows", name,
+                        INT32_MAX);
+    int64_t *grown = osh_build_grown(cx, w->shards, (int)w->n_shards, sizeof *grown);
+    if (!grown) return OSH_E_NOMEM;
+    w->shards = grown, w->shards[w->n_shards++] = t - b->ck->tensors;
+    w->tensor = w->shards[0], w->dtype = w->by_rows = t->e->dtype, w->shape[0] += rows;
+    return OSH_OK;
+}
+
+osh_status osh_build_table(osh_ctx *cx, osh_builder *b, int *index, const char *module,
+                           const char *leaf, int64_t width)
+{
+    osh_status rc = OSH_OK;
+    osh_graph *g = b->g;
+    char *name = NULL; // own
+    const osh_ckpt_tensor *t = table_find(cx, &name, b, module, leaf, 0);
+    osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
+    if (w) g->weights = w, w += g->n_weights;
+    if (!w || !name) OSH_TRY(OSH_E_NOMEM);
+    *w = (osh_weight){.ndim = 2, .dtype = OSH_DTYPE_NONE, .by_rows = OSH_DTYPE_NONE, .tensor = -1,
+                      .shape = {0, width}};
+    *index = g->n_weights++; // an incomplete weight is counted, so that osh_graph_free frees it
+    w->name = osh_strdup(cx, name);
+    if (!w->name) OSH_TRY(OSH_E_NOMEM);
+    if (!t)
+        OSH_TRY(weight_fault(
+            cx, b, osh_fail(cx, OSH_E_FORMAT, "tensor %s is missing in %s", name, b->ck->dir)));
+    for (int64_t s = 1; t; s++) {
+        OSH_TRY(weight_fault(cx, b, table_add(cx, b, w, name, t)));
+        osh_free(cx, name);
+        t = table_find(cx, &name, b, module, leaf, s);
+        if (!name) OSH_TRY(OSH_E_NOMEM);
+    }
+    OSH_TRY(osh_map_put(cx, b->weights, w->name, strlen(w->name), *index));
+done:
+    osh_free(cx, name);
+    return rc;
+}

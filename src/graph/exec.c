@@ -289,11 +289,36 @@ done:
     return rc;
 }
 
+/* Reads the rows of the table, weight 0 of the node, that the op needs, and sets them in *a. */
+static osh_status node_pick(osh_ctx *cx, const job *j, const osh_node *n, osh_op_args *a,
+                            osh_picked *rows)
+{
+    osh_status rc = OSH_OK;
+    const osh_weight *w = &j->g->weights[n->w[0]];
+    osh_picked_ids ids = {j->b->ids, j->b->n_tokens, j->b->device};
+    int32_t *own = NULL; // own: the rows of all tokens
+    if (n->op->row_ids) {
+        osh_tensor table = osh_tensor_view(w->by_rows, 2, w->shape, NULL);
+        ids.n *= osh_picked_each(j->g, n);
+        OSH_NEW(cx, own, ids.n);
+        a->in[1] = &table;
+        OSH_TRY(n->op->row_ids(cx, a, own));
+        ids.ids = own;
+        for (int k = 1; k < n->op->n_weights; k++) a->in[n->op->n_in + k] = NULL;
+    }
+    OSH_TRY(osh_picked_read(cx, rows, w, j->w->rows, &ids));
+    a->in[0] = rows->ids, a->in[1] = rows->w;
+done:
+    osh_free(cx, own);
+    return rc;
+}
+
 /* Sets the inputs and weights in *a. For a lookup op (embedding), reads the needed rows of the
  * table into *rows, which the caller frees. */
 static osh_status node_gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, osh_picked *rows)
 {
     const osh_node *n = &j->g->nodes[node];
+    bool picks = false;
     for (int k = 0; k < n->op->n_in; k++) {
         a->in[k] = j->b->values[n->in[k]];
         if (!a->in[k])
@@ -304,17 +329,15 @@ static osh_status node_gather(osh_ctx *cx, const job *j, int node, osh_op_args *
     for (int k = 0; k < n->op->n_weights; k++) {
         if (n->w[k] < 0) continue;
         if (!j->w->w[n->w[k]] && j->w->rows && osh_is_picked(j->g, n, k)) {
-            osh_picked_ids ids = {j->b->ids, j->b->n_tokens, j->b->device};
-            osh_status rc = osh_picked_read(cx, rows, &j->g->weights[n->w[k]], j->w->rows, &ids);
-            a->in[0] = rows->ids, a->in[1] = rows->w;
-            return rc;
+            picks = true;
+            continue;
         }
         a->in[n->op->n_in + k] = j->w->w[n->w[k]];
         if (!a->in[n->op->n_in + k])
             return osh_fail(cx, OSH_E_INTERNAL, "%s: weight %s is not loaded",
                             j->g->modules[n->module].name, j->g->weights[n->w[k]].name);
     }
-    return OSH_OK;
+    return picks ? node_pick(cx, j, n, a, rows) : OSH_OK;
 }
 
 static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)

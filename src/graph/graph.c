@@ -114,7 +114,8 @@ void osh_graph_free(osh_ctx *cx, osh_graph *g)
     }
     for (int i = 0; i < g->n_values; i++) osh_free(cx, g->values[i].name);
     for (int i = 0; i < g->n_weights; i++)
-        osh_free(cx, g->weights[i].name), osh_free(cx, g->weights[i].part);
+        osh_free(cx, g->weights[i].name), osh_free(cx, g->weights[i].part),
+            osh_free(cx, g->weights[i].shards);
     for (int i = 0; i < g->n_nodes; i++) {
         const osh_node *n = &g->nodes[i];
         if (n->original) continue;

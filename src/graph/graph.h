@@ -48,6 +48,10 @@ typedef struct osh_weight {
     /* True if the weight is stored as codes and scales. The caller then makes the tensor in
      * osh_weights. */
     bool compressed;
+    /* For a table in several tensors: their indices, in the order of the rows. n_shards is 0 for
+     * any other weight. */
+    int64_t *shards; // own [n_shards]
+    int64_t n_shards;
     osh_entry *part; // own: the part of the stored tensor that is the weight; NULL: the whole
                      // tensor
 } osh_weight;

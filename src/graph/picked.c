@@ -1,9 +1,8 @@
-/* picked.c - reads the table rows of the tokens of a batch. An I32 list with an element for each
- * row of the table marks the rows to read. Threads read the rows in the order of the table; rows
- * that are neighbours are read together. */
+/* picked.c - reads the table rows of the tokens of a batch. The ids are sorted, so that each row is
+ * read once. Threads read the rows in the order of the table; rows that are neighbours are read
+ * together. A table can be stored in several tensors (shards), which are read one after the
+ * other. */
 #include "graph/picked.h"
-
-#include <string.h>
 
 #include "base/profile.h"
 #include "ops/kernel.h"
@@ -12,13 +11,15 @@ enum { PIECE = 32 }; // number of rows that one call of osh_parallel_for's funct
 
 typedef struct reading {
     const osh_checkpoint *ck;
-    const osh_ckpt_tensor *t;
-    osh_file *f;     // own
+    const osh_ckpt_tensor *t; // the tensor that is read now
+    osh_file *f;      // own
     osh_tensor *rows; // own: [m, D], in host memory
-    /* For each row of the table (V): index in `wanted`; -1: the row is not needed. */
-    int32_t *at;     // own [V]
-    int32_t *wanted; // own [m]: rows of the table to read, in ascending order
+    int32_t *sorted;  // own [n]: the ids in ascending order
+    int32_t *spare;   // own [n]: room for sorting
+    int32_t *wanted;  // own [m]: rows of the table to read, in ascending order
     int64_t m;
+    int64_t first, end; // the range of `wanted` in t
+    int64_t begin;      // the row of the table that is the first row of t
 } reading;
 
 bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
@@ -29,20 +30,21 @@ bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
 
 /* The tensors that a lookup allocates. room_shape returns their shapes for n ids that name m
  * different rows of the table w. A run allocates these tensors; a plan counts their bytes. */
-typedef enum { ROOM_AT, ROOM_WANTED, ROOM_ROWS, ROOM_IDS, N_ROOMS } room;
+typedef enum { ROOM_SORTED, ROOM_SPARE, ROOM_WANTED, ROOM_ROWS, ROOM_IDS, N_ROOMS } room;
 
 static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
 {
-    int64_t length[] = {
-        [ROOM_AT] = w->shape[0], [ROOM_WANTED] = m, [ROOM_ROWS] = m, [ROOM_IDS] = n};
+    int64_t length[] = {[ROOM_SORTED] = n, [ROOM_SPARE] = n, [ROOM_WANTED] = m, [ROOM_ROWS] = m,
+                        [ROOM_IDS] = n};
     int64_t shape[2] = {length[of], w->shape[1]};
     return osh_tensor_view(of == ROOM_ROWS ? w->by_rows : OSH_I32, of == ROOM_ROWS ? 2 : 1, shape,
                            NULL);
 }
 
-static osh_status room_list(osh_ctx *cx, int32_t **out, room of, const osh_weight *w, int64_t m)
+/* n: elements of the list. */
+static osh_status room_list(osh_ctx *cx, int32_t **out, room of, const osh_weight *w, int64_t n)
 {
-    osh_tensor t = room_shape(of, w, 0, m);
+    osh_tensor t = room_shape(of, w, n, n);
     *out = osh_alloc(cx, osh_tensor_bytes(&t));
     return *out ? OSH_OK : osh_fail(cx, OSH_E_NOMEM, "no memory for the rows of %s", w->name);
 }
@@ -58,25 +60,51 @@ static size_t picked_row_bytes(const osh_tensor *rows)
     return (size_t)rows->shape[1] * osh_dtype_bytes(rows->dtype);
 }
 
+/* Sorts x [n], numbers of at least 0. `spare` [n] is room. */
+static void ids_sort(int32_t *x, int32_t *spare, int64_t n)
+{
+    for (int shift = 0; shift < 32; shift += 8) { // an even number of passes: the result is in x
+        int64_t at[257] = {0};
+        for (int64_t i = 0; i < n; i++) at[(x[i] >> shift & 255) + 1]++;
+        for (int b = 0; b < 256; b++) at[b + 1] += at[b];
+        for (int64_t i = 0; i < n; i++) spare[at[x[i] >> shift & 255]++] = x[i];
+        int32_t *other = x;
+        x = spare, spare = other;
+    }
+}
+
 static osh_status find_wanted(osh_ctx *cx, reading *r, const int32_t *ids, int64_t n,
                               const osh_weight *w)
 {
     osh_status rc = OSH_OK;
     int64_t V = w->shape[0];
-    OSH_TRY(room_list(cx, &r->at, ROOM_AT, w, 0));
-    memset(r->at, -1, (size_t)V * sizeof *r->at);
+    OSH_TRY(room_list(cx, &r->sorted, ROOM_SORTED, w, n));
+    OSH_TRY(room_list(cx, &r->spare, ROOM_SPARE, w, n));
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= V)
             OSH_FAIL(cx, OSH_E_FORMAT, "token id %d at position %lld, want an id in [0, %lld)",
                      (int)ids[i], (long long)i, (long long)V);
-        r->m += r->at[ids[i]] < 0;
-        r->at[ids[i]] = 0;
+        r->sorted[i] = ids[i];
     }
+    ids_sort(r->sorted, r->spare, n);
+    for (int64_t i = 0; i < n; i++) r->m += !i || r->sorted[i] != r->sorted[i - 1];
     OSH_TRY(room_list(cx, &r->wanted, ROOM_WANTED, w, r->m));
-    for (int32_t v = 0, k = 0; v < V; v++)
-        if (r->at[v] == 0) r->wanted[k] = v, r->at[v] = k++;
+    for (int64_t i = 0, k = 0; i < n; i++)
+        if (!i || r->sorted[i] != r->sorted[i - 1]) r->wanted[k++] = r->sorted[i];
 done:
     return rc;
+}
+
+/* Returns the index of the first wanted row that is at least `row`. */
+static int64_t wanted_find(const reading *r, int64_t row)
+{
+    int64_t low = 0, high = r->m;
+    while (low < high) {
+        int64_t mid = (low + high) / 2;
+        if (r->wanted[mid] < row) low = mid + 1;
+        else high = mid;
+    }
+    return low;
 }
 
 static osh_status read_piece(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -84,17 +112,32 @@ static osh_status read_piece(osh_ctx *cx, void *user, int64_t chunk, int worker)
     osh_status rc = OSH_OK;
     const reading *r = user;
     size_t row = picked_row_bytes(r->rows);
-    int64_t D = r->rows->shape[1], end = osh_min64(r->m, (chunk + 1) * PIECE);
+    int64_t D = r->rows->shape[1], end = osh_min64(r->end, r->first + (chunk + 1) * PIECE);
     (void)worker;
-    for (int64_t i = chunk * PIECE, n; i < end; i += n) {
+    for (int64_t i = r->first + chunk * PIECE, n; i < end; i += n) {
+        int64_t row_of_t = r->wanted[i] - r->begin;
         char *to = (char *)r->rows->data + (size_t)i * row;
         for (n = 1; i + n < end && r->wanted[i + n] == r->wanted[i] + n; n++) {}
         OSH_TRY(osh_file_pread(cx, r->f, to, (size_t)n * row,
-                               r->t->e->begin + (int64_t)row * r->wanted[i]));
-        OSH_TRY(
-            osh_checkpoint_apply(cx, r->ck, r->t - r->ck->tensors, to, r->wanted[i] * D, n * D));
+                               r->t->e->begin + (int64_t)row * row_of_t));
+        OSH_TRY(osh_checkpoint_apply(cx, r->ck, r->t - r->ck->tensors, to, row_of_t * D, n * D));
     }
 done:
+    return rc;
+}
+
+/* Reads the wanted rows of r->t, whose first row is row r->begin of the table. */
+static osh_status read_tensor(osh_ctx *cx, reading *r)
+{
+    osh_status rc = OSH_OK;
+    r->first = wanted_find(r, r->begin);
+    r->end = wanted_find(r, r->begin + r->t->e->shape[0]);
+    if (r->first == r->end) goto done;
+    OSH_TRY(osh_container_reopen(cx, &r->f, r->ck->shards[r->t->shard]));
+    OSH_TRY(osh_parallel_for(cx, osh_div_up(r->end - r->first, PIECE), read_piece, r));
+done:
+    osh_file_close(cx, r->f);
+    r->f = NULL;
     return rc;
 }
 
@@ -104,8 +147,11 @@ static osh_status read_rows(osh_ctx *cx, reading *r, const osh_weight *w)
     int64_t D = w->shape[1], bad;
     osh_tensor rows = room_shape(ROOM_ROWS, w, 0, r->m);
     OSH_TRY(room_tensor(cx, &r->rows, (osh_where){NULL, OSH_LIFE_LONG}, &rows));
-    OSH_TRY(osh_container_reopen(cx, &r->f, r->ck->shards[r->t->shard]));
-    OSH_TRY(osh_parallel_for(cx, osh_div_up(r->m, PIECE), read_piece, r));
+    for (int64_t s = 0; s < osh_max64(1, w->n_shards); s++) {
+        r->t = &r->ck->tensors[w->n_shards ? w->shards[s] : w->tensor];
+        OSH_TRY(read_tensor(cx, r));
+        r->begin += r->t->e->shape[0];
+    }
     if ((bad = osh_find_nonfinite(r->rows->data, r->rows->dtype, r->m * D)) >= 0)
         OSH_FAIL(cx, OSH_E_NUMERIC, "tensor %s: element %lld is not finite", w->name,
                  (long long)(r->wanted[bad / D] * D + bad % D));
@@ -117,14 +163,15 @@ osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
                            const osh_checkpoint *ck, const osh_picked_ids *ids)
 {
     osh_status rc = OSH_OK;
-    reading r = {.ck = ck, .t = &ck->tensors[w->tensor]};
+    reading r = {.ck = ck};
     osh_scope scope = osh_profile_time(cx, "read", NULL);
     *out = (osh_picked){0};
     OSH_TRY(find_wanted(cx, &r, ids->ids, ids->n, w));
     OSH_TRY(read_rows(cx, &r, w));
     osh_tensor list = room_shape(ROOM_IDS, w, ids->n, r.m);
     OSH_TRY(room_tensor(cx, &out->ids, (osh_where){NULL, OSH_LIFE_LONG}, &list));
-    for (int64_t i = 0; i < ids->n; i++) ((int32_t *)out->ids->data)[i] = r.at[ids->ids[i]];
+    for (int64_t i = 0; i < ids->n; i++)
+        ((int32_t *)out->ids->data)[i] = (int32_t)wanted_find(&r, ids->ids[i]);
     if (ids->device) {
         OSH_TRY(room_tensor(cx, &out->w, (osh_where){ids->device, OSH_LIFE_SHORT}, r.rows));
         OSH_TRY(osh_tensor_copy(cx, out->w, r.rows));
@@ -133,10 +180,10 @@ osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
     }
 done:
     osh_profile_end(cx, scope);
-    osh_file_close(cx, r.f);
     osh_tensor_free(cx, r.rows);
     osh_free(cx, r.wanted);
-    osh_free(cx, r.at);
+    osh_free(cx, r.spare);
+    osh_free(cx, r.sorted);
     return rc;
 }
 
@@ -151,6 +198,11 @@ void osh_picked_deinit(osh_ctx *cx, osh_picked *r)
 static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 {
     return room_shape(of, w, n, osh_min64(n, w->shape[0]));
+}
+
+int64_t osh_picked_each(const osh_graph *g, const osh_node *n)
+{
+    return g->values[n->out[0]].width / g->weights[n->w[0]].shape[1];
 }
 
 size_t osh_picked_bytes(const osh_weight *w, int64_t n)

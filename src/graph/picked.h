@@ -8,7 +8,7 @@
 #include "tensor/device.h"
 
 typedef struct osh_picked {
-    osh_tensor *ids; // own: I32 [N], N tokens: indices of rows of w, in host memory
+    osh_tensor *ids; // own: I32 [N], N ids: indices of rows of w, in host memory
     osh_tensor *w;   // own: [distinct ids, D], in the order of the table, on the device
 } osh_picked;
 /* True if weight k of the node is a table of which only the rows for the tokens of a batch are
@@ -24,7 +24,9 @@ typedef struct osh_picked_ids {
 osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
                            const osh_checkpoint *ck, const osh_picked_ids *ids);
 void osh_picked_deinit(osh_ctx *cx, osh_picked *r);
-/* Both functions return an upper bound of the bytes of a lookup of n tokens: osh_picked_bytes in
+/* Returns the number of table rows that the node reads for a token. */
+int64_t osh_picked_each(const osh_graph *g, const osh_node *n);
+/* Both functions return an upper bound of the bytes of a lookup of n ids: osh_picked_bytes in
  * host memory, with the allocator's overhead; the other function in the arena of a device. */
 size_t osh_picked_bytes(const osh_weight *w, int64_t n);
 size_t osh_picked_arena_bytes(const osh_weight *w, int64_t n);

@@ -178,6 +178,10 @@ typedef struct osh_op {
     osh_op_grads grad;             // kernels of the gradient
     /* Bit k: the op may skip rows of in[k]; values of skipped rows may be NaN or infinite. */
     unsigned masked;
+    /* With OSH_OP_LOOKUP: computes the rows of w[0] that the op reads, `rows` [N, rows per token],
+     * on the host, and updates the state of a->past. Only the shape of w[0] is read. NULL: in[0]
+     * contains the rows. */
+    osh_status (*row_ids)(osh_ctx *cx, const osh_op_args *a, int32_t *rows);
     bool by_rows;       // true: row r of the output depends only on row r of the inputs
     /* Bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in out[0]. */
     unsigned spreads;
@@ -282,6 +286,12 @@ typedef struct {
 typedef struct { int64_t streams; } osh_stream_read_attr;
 typedef struct { int64_t streams; bool mixes; } osh_stream_write_attr; /* mixes: true if the
                                                                         * streams are mixed */
+/* width: elements of a group; offset: number that is added to the weight */
+typedef struct { double eps, offset; int64_t width; } osh_grouped_norm_attr;
+/* longest: tokens of the longest n-gram; heads, width: rows of the table for a token, and elements
+ * of a row; end: the end-of-text token */
+typedef struct { int64_t longest, heads, width, end; } osh_ngram_attr;
+typedef struct { int64_t kernel, dilation; } osh_dilated_conv_attr;
 typedef struct { double by; bool rounded; } osh_scale_attr; /* by: factor; rounded: true if the
                                                              * factor is rounded to the dtype of x
                                                              * first */

@@ -396,9 +396,12 @@ static osh_status engine_copy_tables(osh_ctx *cx, osh_engine *e)
         if (osh_is_picked(g, &g->nodes[i], 0) && e->copy_at[g->nodes[i].w[0]] >= 0)
             which[e->copy_at[g->nodes[i].w[0]]] = true;
     OSH_TRY(osh_stream_copies(cx, e->r->emitter, which));
-    for (int i = 0; i < g->n_nodes && !osh_ranks_me(e->r->ranks); i++)
-        if (osh_is_picked(g, &g->nodes[i], 0))
-            OSH_TRY(osh_checkpoint_see(cx, e->p->in->ck, g->weights[g->nodes[i].w[0]].tensor));
+    for (int i = 0; i < g->n_nodes && !osh_ranks_me(e->r->ranks); i++) {
+        if (!osh_is_picked(g, &g->nodes[i], 0)) continue;
+        const osh_weight *w = &g->weights[g->nodes[i].w[0]];
+        for (int64_t s = 0; s == 0 || s < w->n_shards; s++)
+            OSH_TRY(osh_checkpoint_see(cx, e->p->in->ck, w->n_shards ? w->shards[s] : w->tensor));
+    }
 done:
     osh_profile_end(cx, scope);
     osh_free(cx, which);

@@ -62,6 +62,13 @@ static const osh_positions_attr pos = {131, 0}, pos2 = {131, 2};
 static char relu[] = "relu", relu2[] = "relu2";
 static const osh_act_attr f_silu = {silu}, f_gelu = {gelu}, f_tanh = {gelu_tanh},
                           f_new = {gelu_new}, f_relu = {relu}, f_relu2 = {relu2};
+static const osh_grouped_norm_attr group1 = {.eps = 1e-5, .width = 1},
+                                   group43 = {.eps = 1e-5, .offset = 1, .width = 43},
+                                   group43_plain = {.eps = 1e-5, .width = 43},
+                                   group129 = {.eps = 1e-5, .offset = 1, .width = 129},
+                                   group43_eps = {.eps = 0.5, .offset = 1, .width = 43};
+static const osh_ngram_attr gram2 = {2, 1, 1, 0}, gram3 = {3, 4, 7, 5}, gram3_end = {3, 4, 7, 9};
+static const osh_dilated_conv_attr conv_1 = {1, 1}, conv_3 = {4, 3}, conv_2 = {4, 2};
 static const osh_stream_mix_attr mix1 = {1}, mix3 = {3};
 static const osh_stream_correct_attr active0 = {0}, active2 = {2};
 static const osh_stream_add_attr add0 = {0}, add1 = {1};
@@ -409,6 +416,21 @@ static const op_case cases[] = {
      .without = &any_expert},
     {"routed_scale", 67, {129, 7}, .out = 129, {9, 11}, .amp = 3, .attr = &scale6,
      .without = &scale0},
+    {"grouped_norm", 1, {1}, {{1}}, 1, .attr = &group1},
+    {"grouped_norm", 7, {129}, {{129}}, 129, {3}, .attr = &group43, .without = &group43_plain},
+    {"grouped_norm", 7, {129}, {{129}}, 129, {3}, .attr = &group43, .without = &group43_eps},
+    {"grouped_norm", 7, {129}, {{129}}, 129, {3}, .attr = &group43, .without = &group129},
+    {"stream_gate", 1, {1, 1}, .out = 1, .attr = &read1},
+    {"stream_gate", 67, {4 * 1030, 4 * 1030}, .out = 1030, {3, 9}, .attr = &read4},
+    {"stream_inject", 1, {1, 1, 1}, .out = 1, .attr = &read1},
+    {"stream_inject", 67, {4, 4 * 1030, 1030}, .out = 4 * 1030, {3, 9}, .attr = &read4},
+    {"ngram_embedding", 1, {1}, {{99, 1}, {2}, {1}, {1}}, 1, .attr = &gram2},
+    {"ngram_embedding", 67, {1}, {{99, 7}, {3}, {4}, {4}}, 28, {9, 11}, .attr = &gram3,
+     .without = &gram3_end},
+    {"ngram_gate", 1, {1, 1, 1}, .out = 1, .attr = &read1},
+    {"ngram_gate", 29, {4 * 1030, 4 * 1030, 1030}, .out = 4 * 1030, {3, 9}, .attr = &read4},
+    {"dilated_conv", 1, {1}, {{1, 1}}, 1, .attr = &conv_1},
+    {"dilated_conv", 130, {259}, {{259, 4}}, 259, {41, 43}, .attr = &conv_3, .without = &conv_2},
     {"stream_mix", 1, {1, 1}, .out = 1, .attr = &mix1},
     {"stream_mix", 7, {21, 9}, .out = 21, {3}, .attr = &mix3},
     {"stream_mix", 29, {3 * 1030, 9}, .out = 3 * 1030, {3, 9}, .attr = &mix3},
@@ -499,7 +521,7 @@ typedef struct op_run {
 static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype dt, osh_dtype stored)
 {
     const osh_op *op = osh_op_find(c->op);
-    int ids = !strcmp(c->op, "embedding") ? 0 : !strcmp(c->op, "moe_hash") ? 1 : -1;
+    int ids = !strcmp(c->op, "moe_hash") ? 1 : osh_op_is(op, OSH_OP_LOOKUP) ? 0 : -1;
 
     assert_non_null(op);
     *r = (op_run){.n_in = op->n_in + op->n_weights};
@@ -518,7 +540,8 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
                                    ids == i ? 1 : 2, c->n, c->in[i]);
         if (ids == i || whole)
             for (int64_t n = 0; n < osh_tensor_numel(&r->in[i].t); n++)
-                ((int32_t *)r->in[i].t.data)[n] = (int32_t)(osh_rng_u64(SEED, 0, (uint64_t)n) % 33);
+                ((int32_t *)r->in[i].t.data)[n] =
+                    (int32_t)(osh_rng_u64(SEED, 0, (uint64_t)n) % 33) + (whole && op->row_ids);
         else
             guarded_fill(&r->in[i], (uint64_t)i, c->amp > 0 && !weight ? c->amp : 1);
         r->a.in[i] = &r->in[i].t;
@@ -720,7 +743,8 @@ static void test_scratch_and_shapes(void **state)
         assert_int_equal(op->infer(cx, &width, shape, ndim, c->in, c->attr), OSH_OK);
         assert_int_equal(width, c->out);
         for (int w = 0; w < op->n_weights; w++)
-            for (int d = 0; d < ndim[w]; d++) assert_int_equal(shape[w][d], c->w[w][d]);
+            for (int d = 0; d < ndim[w]; d++) // 0: any number of rows
+                assert_int_equal(shape[w][d] ? shape[w][d] : c->w[w][d], c->w[w][d]);
         op_run_open(cx, &r, c, OSH_BF16);
         size_t live = osh_mem_live(cx);
         assert_int_equal(osh_op_run(cx, op, &r.a), OSH_OK);
