@@ -49,7 +49,7 @@ HOST = "calibrated on the CPU only"
 WINDOWS = HOST + "; wo_a stays dense; samples are at most 4 index_topk tokens, for which sparse attention is exact"
 CAUSAL = "a text attends causally, as in vLLM and in transformers' eager attention; final_logit_softcapping (PaliGemma 2) caps logits, which transformers 5.17 leaves out"
 SHARED = "shared blocks are calibrated at their first use; adapters stay dense"
-BUDGET = HOST + "; gated residuals and n-gram tables stay dense; samples are at most indexer_budget tokens, for which sparse attention is exact"
+BUDGET = HOST + "; gated residuals and n-gram tables stay dense; samples are at most indexer_budget tokens"
 REMARKS = dict.fromkeys(("ApertusForCausalLM", "PhimoeForCausalLM", "PhiMoEForCausalLM", "BloomForCausalLM", "MptForCausalLM", "MPTForCausalLM", "MambaForCausalLM",
                          "FalconMambaForCausalLM", "DiffLlamaForCausalLM", "Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"), HOST) | dict.fromkeys(("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM", "GptOssForCausalLM"), SPLIT) | {
     "GraniteSpeechForConditionalGeneration": SCALE_G, "GraniteSpeechPlusForConditionalGeneration": SCALE_G,

@@ -42,9 +42,15 @@ def small(members):
     return members | {"vocab_size": VOCABULARY}
 
 
-def table(shape):
-    """Returns the experts of each token of DeepSeek V4's hash layers, by the rule of tiny.h."""
-    i = np.arange(shape[0] * shape[1])
+HASHES = ("layer_multipliers", "ngram_heads_vocab_sizes", "ngram_heads_offsets")
+
+
+def table(name, shape):
+    """Returns the experts of each token of DeepSeek V4's hash layers, or the numbers of a hash of
+    Qwen4-exp, by the rules of tiny.h."""
+    i = np.arange(np.prod(shape))
+    if name.endswith(HASHES):
+        return (11 + 37 * i).astype(np.int32)
     return ((i // 2 + i) % 4).astype(np.int32).reshape(shape)
 
 
@@ -59,7 +65,7 @@ def make(family):
         auto = next(a for a in tiny_families.AUTO if type(model.config) in a._model_mapping)
         shapes = [[n, list(t.shape)] for n, t in sorted(tiny_families.tensors(folder).items())]
         stored = [row for row in shapes if family in RENAMED or not TOWER.search(row[0])]
-        save_file({n: torch.from_numpy(table(s) if n.endswith("tid2eid") else np.asarray(weight(n, s))) for n, s in stored}, folder / "model.safetensors", {"format": "pt"})
+        save_file({n: torch.from_numpy(table(n, s) if n.endswith(("tid2eid", *HASHES)) else np.asarray(weight(n, s))) for n, s in stored}, folder / "model.safetensors", {"format": "pt"})
         loaded, names = tiny_families.load(folder, auto, **tiny_families.EAGER)
         assert all(TOWER.search(n) for n in names), (family, names)
         ids = (rng_u64(SEED, 7, TOKENS) % np.uint64(VOCABULARY)).astype(np.int64)

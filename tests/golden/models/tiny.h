@@ -5,6 +5,7 @@
  *                          q and k 2 u sqrt(3 / in),  other Linears u sqrt(3 / in),  the Linear
  *                          after a shared block 1/20 of that, so that errors of F32 stay small
  *   tid2eid (I32): element i is (i / 2 + i) % 4
+ *   hashes of n-grams (I32): element i is 11 + 37 i
  *
  * The stream of a tensor is FNV-1a (32 bits) of its name, so the order of tensors has no effect.
  * Every failure aborts the test. */
@@ -102,7 +103,15 @@ static inline void tiny_fill(float *w, const char *name, int64_t n, int64_t n_in
     }
 }
 
-static inline bool tiny_is_table(const char *name) { return tiny_ends(name, "tid2eid"); }
+static inline bool tiny_is_hash(const char *name)
+{
+    return tiny_ends(name, "layer_multipliers") || tiny_ends(name, "ngram_heads_vocab_sizes") ||
+           tiny_ends(name, "ngram_heads_offsets");
+}
+static inline bool tiny_is_table(const char *name)
+{
+    return tiny_ends(name, "tid2eid") || tiny_is_hash(name);
+}
 
 /* Makes the directory `dir`, and writes dir/config.json with the dtype dt, and
  * dir/model.safetensors. */
@@ -144,7 +153,9 @@ static inline void tiny_write(osh_ctx *cx, const tiny_case *t, const char *dir, 
         size_t bytes = (size_t)numel * osh_dtype_bytes(e[i].dtype);
         void *stored = malloc(bytes);
         if (tiny_is_table(e[i].name))
-            for (int64_t k = 0; k < numel; k++) ((int32_t *)stored)[k] = (int32_t)((k / 2 + k) % 4);
+            for (int64_t k = 0; k < numel; k++)
+                ((int32_t *)stored)[k] =
+                    (int32_t)(tiny_is_hash(e[i].name) ? 11 + 37 * k : (k / 2 + k) % 4);
         else {
             tiny_fill(w, e[i].name, numel, e[i].ndim ? e[i].shape[e[i].ndim - 1] : 1);
             osh_from_f32(stored, dt, w, numel);
