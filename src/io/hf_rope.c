@@ -108,6 +108,8 @@ static void find_dict(reader *r, bool sliding)
                 *types = rope_member(r->config, "rope_parameters");
     bool by_type = r->family->sliding_theta != 0;
 
+    if (types && !cJSON_IsObject(types))
+        set_problem(r, "rope_parameters", "is not an object"), types = NULL;
     if (!d || (cJSON_IsObject(d) && !d->child))
         d = by_type ? type_dict(r, types, "full_attention") : types;
     if (sliding) d = type_dict(r, types, "sliding_attention");
