@@ -24,6 +24,13 @@ static const osh_node *fold_node(const osh_rewrites *p, int module)
     return &p->in->graph->nodes[p->in->graph->modules[module].node];
 }
 
+/* True if the node is the op of its module. False for a node that reads a parameter of a module with
+ * other ops: it cannot be a balance layer, because balance layers are modules. */
+static bool is_op_of_module(const osh_graph *g, const osh_node *n)
+{
+    return g->modules[n->module].node == n - g->nodes;
+}
+
 static bool is_router_class(const char *cls) { return strstr(cls, "Router") != NULL; }
 
 static bool module_inside(const osh_graph *g, int module, int outer)
@@ -85,7 +92,7 @@ static osh_status fold_follow(osh_ctx *cx, const osh_rewrites *p, const found *f
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
         if (!node_reads(n, value)) continue;
-        if (osh_node_is(n, OSH_OP_LINEAR) && has_take(f, n->module)) {
+        if (osh_node_is(n, OSH_OP_LINEAR) && is_op_of_module(g, n) && has_take(f, n->module)) {
             for (int k = 0; k < f->n_takes; k++) reached[k] |= f->takes[k] == n->module;
         } else if (passes_on(n, value)) {
             OSH_TRY(fold_follow(cx, p, f, n->out[0], reached));
@@ -430,7 +437,8 @@ static bool only_linears(const osh_rewrites *p, found *f, int module)
     for (int i = v->first_use; i >= 0 && i <= v->last_use; i++) {
         const osh_node *n = &g->nodes[i];
         if (!node_reads(n, s->out[0])) continue;
-        if (!osh_node_is(n, OSH_OP_LINEAR) || is_router_class(g->modules[n->module].cls))
+        if (!osh_node_is(n, OSH_OP_LINEAR) || !is_op_of_module(g, n) ||
+            is_router_class(g->modules[n->module].cls))
             return false;
         f->takes[f->n_takes++] = n->module;
     }
@@ -456,7 +464,7 @@ static bool passes_to_one(const osh_rewrites *p, found *f, int module)
             reader = &g->nodes[i];
         }
         if (!reader) return false;
-        if (passed && osh_node_is(reader, OSH_OP_LINEAR) &&
+        if (passed && osh_node_is(reader, OSH_OP_LINEAR) && is_op_of_module(g, reader) &&
             !is_router_class(g->modules[reader->module].cls)) {
             f->takes[f->n_takes++] = reader->module;
             return true;

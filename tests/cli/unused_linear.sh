@@ -1,6 +1,6 @@
-# unused_linear.sh - DeepSeek V4 has Linears whose outputs no node reads (the indexer). They are
-# quantized, but the pass with quantized weights does not load them. A run with the smallest
-# --host-memory and runs that continue after a kill give the same bytes.
+# unused_linear.sh - Linears of the indexers of DeepSeek V4 and GLM-5.3. No node reads the outputs of
+# some Linears of DeepSeek V4, so the pass with quantized weights does not load them. Runs with the
+# smallest --host-memory and runs that continue after a kill give the same bytes.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
@@ -28,3 +28,22 @@ for part in 3 4 5 6 7 8; do
     cmp plain/model.safetensors out/model.safetensors || fail "after a kill at $part tenths of the calls: other bytes"
 done
 [ "$resumed" -gt 2 ] || fail "only $resumed runs went on"
+
+# In GLM-5.3, a parameter of the indexer, which is not the weight of a module, reads the output of
+# a norm. So factors of this norm cannot be folded.
+"$OSH_TOOLS/tiny_model" ../families/logits/glm5_next glm bfloat16
+cat >smooth.yaml <<'Y'
+s_stage:
+  q_modifiers:
+    SmoothQuantModifier: {}
+    QuantizationModifier: {targets: [Linear], ignore: ["re:.*lm_head"], scheme: W8A8}
+Y
+if "$ONESHOT" --model glm --recipe smooth.yaml --dataset glm/calibration.jsonl --progress none --indivisible dense --output smooth 2>err; then
+    fail "SmoothQuant of GLM-5.3 runs"
+fi
+grep -qF 'finds no norm before Linears in this model: want mappings' err || fail "$(cat err)"
+sed 's/{}/{mappings: [[["re:.*q_a_proj", "re:.*kv_a_proj_with_mqa", "re:.*indexer.wk", "re:.*indexer.weights_proj"], "re:.*1.input_layernorm"]]}/' smooth.yaml >mapped.yaml
+if "$ONESHOT" --model glm --recipe mapped.yaml --dataset glm/calibration.jsonl --progress none --indivisible dense --output smooth 2>err; then
+    fail "a mapping that leaves out a reader runs"
+fi
+grep -qF 'self_attn.indexer (linear) reads what it makes, too' err || fail "$(cat err)"
