@@ -41,7 +41,7 @@ enum { STREAMS = 8, WEIGHTS = 2 * STREAMS + STREAMS * STREAMS, PIECE = 512, LANE
 static const osh_field weights_attrs[] = {
     {"streams", OSH_F_INT, offsetof(osh_stream_weights_attr, streams), NULL, 1, STREAMS, "S", NULL,
      NULL},
-    {"iterations", OSH_F_INT, offsetof(osh_stream_weights_attr, iterations), "0", 0, 1e6,
+    {"iterations", OSH_F_INT, offsetof(osh_stream_weights_attr, iterations), "0", 0, 1000,
      "steps of Sinkhorn-Knopp; 0: streams are not mixed", NULL, NULL},
     {"eps", OSH_F_FLOAT, offsetof(osh_stream_weights_attr, eps), "1e-6", 0, 1,
      "added to pre, to mix and to its sums", NULL, NULL},
