@@ -24,8 +24,8 @@ static const osh_node *fold_node(const osh_rewrites *p, int module)
     return &p->in->graph->nodes[p->in->graph->modules[module].node];
 }
 
-/* True if the node is the op of its module. False for a node that reads a parameter of a module that
- * is not an op: it cannot be a balance layer, because balance layers are modules. */
+/* True if the node is the op of its module. False for a node that reads a parameter of a module
+ * without an op: the node cannot be a balance layer, because balance layers are modules. */
 static bool is_op_of_module(const osh_graph *g, const osh_node *n)
 {
     return g->modules[n->module].node == n - g->nodes;
