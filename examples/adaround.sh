@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # adaround.sh - compresses to 4-bit weights in groups of 128. AdaRound learns for each weight if it
-# is rounded down or up. Usage: examples/adaround.sh [output directory] Last line: perplexity 70.03
+# is rounded down or up.
+# Usage: examples/adaround.sh [output directory]
+# Last line: perplexity 70.03
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # best.sh - compresses to 3-bit weights in groups of 64 with --quality best, on 64 passages. The
 # loss is much smaller than with GPTQ, and the size is the same. Prints the perplexity of the
-# result. Usage: examples/best.sh [output directory] Last line: perplexity 70.63
+# result.
+# Usage: examples/best.sh [output directory]
+# Last line: perplexity 70.63
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

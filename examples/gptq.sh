@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # gptq.sh - compresses to 4-bit weights in groups of 128 by GPTQ on 256 passages. Prints the
-# perplexity of the result. Usage: examples/gptq.sh [output directory] Last line: perplexity 70.11
+# perplexity of the result.
+# Usage: examples/gptq.sh [output directory]
+# Last line: perplexity 70.11
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # host-memory.sh - compresses a checkpoint that is larger than the memory budget: 336 MB of weights,
 # 64 MB of memory. Before a weight is read, the plan checks that the budget is enough, and names the
-# smallest budget. Usage: examples/host-memory.sh [directory of the checkpoint that is made] Last
-# line: the peak stayed below 64 MB
+# smallest budget.
+# Usage: examples/host-memory.sh [directory of the checkpoint that is made]
+# Last line: the peak stayed below 64 MB
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

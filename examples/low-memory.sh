@@ -2,8 +2,9 @@
 # low-memory.sh - runs GPTQ with the least memory. A subgraph is the nodes of one Linear instead of
 # a decoder layer, so only one weight and one Hessian are in memory at a time. Values between
 # subgraphs are on the disk. The run takes longer. The result differs, because the inputs of a
-# Linear depend on more weights that are already quantized. Usage: examples/low-memory.sh [output
-# directory] Last line: perplexity 70.12
+# Linear depend on more weights that are already quantized.
+# Usage: examples/low-memory.sh [output directory]
+# Last line: perplexity 70.12
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

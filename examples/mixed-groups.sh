@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # mixed-groups.sh - compresses each kind of module with its own scheme: 8 bits in the attention, and
-# 4 bits in the MLP. One layer stays dense. Usage: examples/mixed-groups.sh [output directory] Last
-# line: perplexity 70.50
+# 4 bits in the MLP. One layer stays dense.
+# Usage: examples/mixed-groups.sh [output directory]
+# Last line: perplexity 70.50
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

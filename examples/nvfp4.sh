@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # nvfp4.sh - compresses to 4-bit floats in groups of 16, for Blackwell GPUs. The weights need no
-# data; the scales of activations are measured on some passages. Usage: examples/nvfp4.sh [output
-# directory] Last line: perplexity 71.68
+# data; the scales of activations are measured on some passages.
+# Usage: examples/nvfp4.sh [output directory]
+# Last line: perplexity 71.68
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

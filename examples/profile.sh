@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # profile.sh - shows time and memory of a run: a profile in the format of AMD Quark with a
 # checkpoint of the user, the report as a page for a browser, and a picture of the graph and its
-# subgraphs. Usage: examples/profile.sh [output directory] Last line: profile, report and graph are
-# there
+# subgraphs.
+# Usage: examples/profile.sh [output directory]
+# Last line: profile, report and graph are there
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

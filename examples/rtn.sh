@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # rtn.sh - rounds to 4-bit weights in groups of 128, which needs no data. Prints the perplexity of
-# the result. Usage: examples/rtn.sh [output directory] Last line: perplexity 70.70
+# the result.
+# Usage: examples/rtn.sh [output directory]
+# Last line: perplexity 70.70
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # steps.sh - runs a large job step by step: the plan; the largest subgraph alone, to check the
-# predicted memory; the run; a check of the output; and the perplexity of the output. Usage:
-# examples/steps.sh [output directory] Last line: perplexity 78.70
+# predicted memory; the run; a check of the output; and the perplexity of the output.
+# Usage: examples/steps.sh [output directory]
+# Last line: perplexity 78.70
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oneshot=${ONESHOT:-$here/../build/release/oneshot}
