@@ -62,7 +62,8 @@ static osh_status reaping_open(osh_ctx *cx, void **out, osh_plan *p, const osh_m
     (void)m;
     OSH_NEW(cx, r, 1);
     r->p = p;
-    if (p->in.groups.n > 1) r->ranks = p->in.opt->ranks; // each rank measures a single group alone
+    // a single group cannot be divided, so each rank then measures all samples
+    if (p->in.groups.n > 1) r->ranks = p->in.opt->ranks;
     OSH_TRY(osh_forward_open(cx, &r->f, p->in.opt->model, p->in.opt->adapter,
                              p->in.opt->models_dir));
     const osh_graph *g = r->f->graph;

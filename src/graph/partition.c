@@ -5,10 +5,10 @@
  *   parts   [ 0  ] [         1            ] [        2                     ]
  *
  * A part is a subgraph. The nodes before the first target are part 0. A new part begins at the
- * first target, and then at each target for which the current part already has N targets
- * (per_subgraph). Nodes between two targets belong to the part of the first target, and nodes after
- * the last target to the part of the last. If targets are nested, only the outermost counts. Nodes
- * are in execution order, so a part is a range of nodes. */
+ * first target. After that, a target begins a new part if the current part already has N targets
+ * (per_subgraph). A node that is not in a target belongs to the part of the last target before it.
+ * If targets are nested, only the outermost counts. Nodes are in execution order, so a part is a
+ * range of nodes. */
 #include "graph/graph.h"
 
 #include <stdlib.h>

@@ -268,9 +268,10 @@ done:
     return rc;
 }
 
-/* Adds the names of modules in transformers to targets and ignore list, because transformers looks
- * up its own names. A text model inside another model does not need these names, because the
- * regexes of renamed_pattern match its names. */
+/* Transformers may call a module by another name than the checkpoint does, and looks modules up by
+ * that name. So this function adds the names that transformers uses to the targets and to the
+ * ignore list. For a text model inside another model, the regexes of renamed_pattern already match
+ * these names. */
 static osh_status name_loaded(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;

@@ -1,4 +1,5 @@
-/* only.c - keeps the groups and codes of the modules that --only does not name. */
+/* only.c - with --only, copies the config groups and the codes of all other modules from the
+ * quantized source. */
 #include "match/only.h"
 
 #include <stdio.h>
