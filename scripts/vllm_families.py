@@ -35,26 +35,29 @@ from renamed_families import RENAMED
 SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512, max_position_embeddings=1024, ffn_dim=512,
              word_embed_proj_dim=256, global_head_dim=64, moe_intermediate_size=128, shared_expert_intermediate_size=128,
              kv_lora_rank=512, q_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=64, v_head_dim=64, linear_num_key_heads=16,
-             linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128, n_embd=256, d_model=256)
+             linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128, n_embd=256, d_model=256, indexer_head_dim=64)
 # Sizes of towers: the widths of their outputs, which a text model reads
 OUTPUTS = dict(out_hidden_size=256, output_dim=256, projection_dim=256, output_proj_dims=256, text_hidden_size=256, vision_output_dim=256)
 TEXTS = ("text_config", "thinker_config")
 GRANITE = dict(mamba_n_heads=32, shared_intermediate_size=512)
 # Sizes that vLLM's kernels need, and keys of config.json that vLLM reads from released files
-MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE, "bamba": dict(mamba_n_heads=32),
+MORE = {"bloom_6": dict(hidden_size=384), "mpt_6": dict(d_model=384), "mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE, "bamba": dict(mamba_n_heads=32),
         **dict.fromkeys(("falcon_h1", "falcon_h1_norm"), dict(mamba_n_heads=32, mamba_d_ssm=512)), **dict.fromkeys(("zamba2", "zamba2_plain"), dict(n_mamba_heads=32)),
         "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64), "bailing_moe": dict(shared_expert_intermediate_size=256),
         "gpt_oss": dict(rope_parameters=compare_families.FAMILIES["gpt_oss"]["rope_parameters"] | dict(beta_fast=32.0, beta_slow=1.0))}
 CHAT = dict(model_type="llava", force_image_size=8, select_layer=-1, ps_version="v2", downsample_ratio=0.5, min_dynamic_patch=1, max_dynamic_patch=1, dynamic_image_size=True, use_thumbnail=False,
             vision_config=dict(model_type="clip_vision_model", image_size=8, patch_size=4, qkv_bias=False, qk_normalization=False, norm_type="layer_norm"))
+LFM2 = dict(block_dim=256, conv_dim=256)
 # Members of config.json that vLLM reads from released files, and that transformers does not write
 RELEASED = dict.fromkeys(("internvl_chat", "skywork_chat", "h2ovl_chat", "nvlm_d", "eagle_2_5_vl"), CHAT) | {
-    "glm4_moe_lite": dict(first_k_dense_replace=1), "longcat_flash": dict(mla_scale_q_lora=True, mla_scale_kv_lora=True), "voxtral": dict(audio_config=dict(downsample_factor=4)),
+    "glm4_moe_lite": dict(first_k_dense_replace=1), "longcat_flash": dict(mla_scale_q_lora=True, mla_scale_kv_lora=True, zero_expert_type="identity"),
+    "voxtral": dict(audio_config=dict(downsample_factor=4, window_size=400, hop_length=160, sampling_rate=16000)),
+    **dict.fromkeys(("lfm2", "lfm2_full"), LFM2), "lfm2_vl": dict(text_config=LFM2), "glm4v_moe": dict(text_config=dict(use_qk_norm=False)), "qwen3_vl_moe": dict(text_config=dict(norm_topk_prob=True)),
     "kimi_vl": dict(text_config=dict(topk_method="noaux_tc")),
     "mimo_v2_flash": dict(hybrid_layer_pattern=[0, 1], moe_layer_freq=[0, 1], layernorm_epsilon=1e-5, attention_bias=False, sliding_window_size=8, swa_head_dim=64, swa_v_head_dim=64, swa_num_attention_heads=4,
                           swa_num_key_value_heads=2, add_full_attention_sink_bias=False, add_swa_attention_sink_bias=True),
     "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"]),
-    "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "lfm2": dict(block_dim=256, conv_dim=256), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0, head_dim=64),
+    "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0, head_dim=64),
 }
 # vLLM 0.32 loads the source, but not the output, for these reasons
 EXCEPT = dict.fromkeys(("bloom", "bloom_6"), "vLLM reorders the shape of a packed query_key_value as if it were a weight") | {
