@@ -52,13 +52,16 @@ LFM2 = dict(block_dim=256, conv_dim=256)
 RELEASED = dict.fromkeys(("internvl_chat", "skywork_chat", "h2ovl_chat", "nvlm_d", "eagle_2_5_vl"), CHAT) | {
     "glm4_moe_lite": dict(first_k_dense_replace=1), "longcat_flash": dict(mla_scale_q_lora=True, mla_scale_kv_lora=True, zero_expert_type="identity"),
     "voxtral": dict(audio_config=dict(downsample_factor=4, window_size=400, hop_length=160, sampling_rate=16000)),
-    "qianfan_ocr": dict(vision_config=dict(image_size=8, patch_size=4)), "ovis2_5": dict(vit_config={}, visual_vocab_size=16, hidden_size=256), "opencua": dict(vision_config=dict(spatial_merge_size=2)),
-    "longcat_flash_zero": dict(mla_scale_q_lora=True, mla_scale_kv_lora=True, zero_expert_type="identity"),
+    "qianfan_ocr": dict(vision_config=dict(image_size=8, patch_size=4)), "ovis2_5": dict(vit_config={}, visual_vocab_size=16, hidden_size=256),
+    "opencua": dict(vision_config=dict(spatial_merge_size=2, temporal_patch_size=2, patch_size=4, in_channels=3, depth=1, hidden_size=64, num_heads=4, intermediate_size=128, out_hidden_size=256, window_size=16,
+                                       fullatt_block_indexes=[0], hidden_act="silu")),
+    "ovis": dict(hidden_size=256, visual_tokenizer_config=dict(model_type="siglip_visual_tokenizer", hidden_stride=1, backbone_config=dict(CHAT["vision_config"], model_type="siglip_vision_model"))),
+    **dict.fromkeys(("bee", "r"), dict(vision_config=dict(model_type="siglip_vision_model", image_size=8, patch_size=4))), "qwen3_omni_moe": dict(thinker_config=dict(vision_config=dict(image_size=8))),
     **dict.fromkeys(("lfm2", "lfm2_full"), LFM2), "lfm2_vl": dict(text_config=LFM2), "glm4v_moe": dict(text_config=dict(use_qk_norm=False)), "qwen3_vl_moe": dict(text_config=dict(norm_topk_prob=True)),
     "kimi_vl": dict(text_config=dict(topk_method="noaux_tc")),
     "mimo_v2_flash": dict(hybrid_layer_pattern=[0, 1], moe_layer_freq=[0, 1], layernorm_epsilon=1e-5, attention_bias=False, sliding_window_size=8, swa_head_dim=64, swa_v_head_dim=64, swa_num_attention_heads=4,
                           swa_num_key_value_heads=2, add_full_attention_sink_bias=False, add_swa_attention_sink_bias=True),
-    "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"]),
+    "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"], vision_feature_layer=-1),
     "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0, head_dim=64),
 }
 # vLLM 0.32 loads the source, but not the output, for these reasons
@@ -75,6 +78,7 @@ RECIPE = r"""quant_stage:
 """
 LOADS = "loads"
 KNOWN = ("chatglm", "chatglm_generation", "kimi_vl", "ovis")  # renamed families whose config.json vLLM reads
+WORDS = ("dots_ocr", "keye", "keye_1_5", "phi3_v", "phi4mm")  # they have no towers here, but vLLM's class needs a tokenizer
 MARKS = ("0", "<img>", "</img>", "<IMG_CONTEXT>", "<image>", "<video>", "<tile>", "<|vision_pad|>")  # words of a tokenizer
 UNSEEN = ("attn_config", "ffn_config")  # members that are no towers
 LOAD = """
@@ -135,6 +139,11 @@ def make(family, folder):
     compare_families.make(family, folder, torch.bfloat16, 1)
 
 
+def merged(members, more):
+    """Returns `members` with the members `more`, and merges members that both have."""
+    return members | {k: merged(members.get(k, {}), v) if isinstance(v, dict) else v for k, v in more.items()}
+
+
 def stand_in(folder, source, family):
     """Writes keys of released files into config.json. A family without a class gets the model_type
     of its reference, whose class in transformers reads the keys in place of the Python file that
@@ -143,9 +152,7 @@ def stand_in(folder, source, family):
     if family in RENAMED and family not in KNOWN:
         reference = json.loads((source / "reference.json").read_text())["config"]
         config = reference | config | {"model_type": reference["model_type"]}
-    for key, value in RELEASED.get(family, {}).items():
-        config[key] = config[key] | value if isinstance(value, dict) else value
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(merged(config, RELEASED.get(family, {}))))
 
 
 class Engine:
@@ -206,7 +213,7 @@ def one(args, engine, family):
         return False, f"not rounded: {ours.stderr.strip().splitlines()[0]}"
     members = (RENAMED[family] if family in RENAMED else argparse.Namespace(members=compare_families.FAMILIES[family])).members
     towers = any(k.endswith("_config") and k not in UNSEEN for k in members)
-    kind = "text" if not towers else "words" if family in RENAMED else "towers"
+    kind = "words" if family in WORDS or (towers and family in RENAMED) else "towers" if towers else "text"
     for folder in (home / "output", home / "source"):
         stand_in(folder, home / "source", family)
         if kind == "words":
