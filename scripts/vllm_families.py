@@ -19,17 +19,20 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
 import torch
 import transformers
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 import compare_families
 import proofs
+import tiny_families
 from renamed_families import RENAMED
 
 SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512, max_position_embeddings=1024, ffn_dim=512,
@@ -52,18 +55,23 @@ LFM2 = dict(block_dim=256, conv_dim=256)
 RELEASED = dict.fromkeys(("internvl_chat", "skywork_chat", "h2ovl_chat", "nvlm_d", "eagle_2_5_vl"), CHAT) | {
     "glm4_moe_lite": dict(first_k_dense_replace=1), "longcat_flash": dict(mla_scale_q_lora=True, mla_scale_kv_lora=True, zero_expert_type="identity"),
     "voxtral": dict(audio_config=dict(downsample_factor=4, window_size=400, hop_length=160, sampling_rate=16000)),
-    "qianfan_ocr": dict(vision_config=dict(image_size=8, patch_size=4)), "ovis2_5": dict(vit_config={}, visual_vocab_size=16, hidden_size=256),
+    "qianfan_ocr": dict(vision_config=dict(image_size=8, patch_size=4)),
+    "phi3_v": dict(img_processor=dict(name="clip_vision_model", image_dim_out=64, num_img_tokens=4), embd_layer=dict(use_hd_transform=True, with_learnable_separator=True, hd_transform_order="sub_glb")),
+    "phi4mm": dict(img_processor={}, embd_layer=dict(audio_embd_layer=dict(embedding_cls="audio", compression_rate=8))),
     "opencua": dict(vision_config=dict(spatial_merge_size=2, temporal_patch_size=2, patch_size=4, in_channels=3, depth=1, hidden_size=64, num_heads=4, intermediate_size=128, out_hidden_size=256, window_size=16,
                                        fullatt_block_indexes=[0], hidden_act="silu")),
     "ovis": dict(hidden_size=256, visual_tokenizer_config=dict(model_type="siglip_visual_tokenizer", hidden_stride=1, backbone_config=dict(CHAT["vision_config"], model_type="siglip_vision_model"))),
-    **dict.fromkeys(("bee", "r"), dict(vision_config=dict(model_type="siglip_vision_model", image_size=8, patch_size=4))), "qwen3_omni_moe": dict(thinker_config=dict(vision_config=dict(image_size=8))),
+    **dict.fromkeys(("bee", "r"), dict(model_type="llava_onevision", vision_config=dict(model_type="siglip_vision_model", image_size=8, patch_size=4))), "qwen3_omni_moe": dict(thinker_config=dict(vision_config=dict(image_size=8, apply_vit_abs_pos_embed=True))),
     **dict.fromkeys(("lfm2", "lfm2_full"), LFM2), "lfm2_vl": dict(text_config=LFM2), "glm4v_moe": dict(text_config=dict(use_qk_norm=False)), "qwen3_vl_moe": dict(text_config=dict(norm_topk_prob=True)),
     "kimi_vl": dict(text_config=dict(topk_method="noaux_tc")),
     "mimo_v2_flash": dict(hybrid_layer_pattern=[0, 1], moe_layer_freq=[0, 1], layernorm_epsilon=1e-5, attention_bias=False, sliding_window_size=8, swa_head_dim=64, swa_v_head_dim=64, swa_num_attention_heads=4,
                           swa_num_key_value_heads=2, add_full_attention_sink_bias=False, add_swa_attention_sink_bias=True),
-    "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"], vision_feature_layer=-1),
+    "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"], vision_feature_layer=-1, projector_hidden_act="gelu", multimodal_projector_bias=False),
     "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0, head_dim=64),
 }
+# Tensors of towers that are not those of released files; vLLM loads no towers, but refuses names
+# that it does not know
+TOWERS = dict.fromkeys(("bee", "r", "opencua"), r"(model\.)?(vision_tower|multi_modal_projector)\.")
 # vLLM 0.32 loads the source, but not the output, for these reasons
 EXCEPT = dict.fromkeys(("bloom", "bloom_6"), "vLLM reorders the shape of a packed query_key_value as if it were a weight") | {
     "telechat2": "vLLM splits the shape of a packed key_value as if it were a weight"}
@@ -78,7 +86,7 @@ RECIPE = r"""quant_stage:
 """
 LOADS = "loads"
 KNOWN = ("chatglm", "chatglm_generation", "kimi_vl", "ovis")  # renamed families whose config.json vLLM reads
-WORDS = ("dots_ocr", "keye", "keye_1_5", "phi3_v", "phi4mm")  # they have no towers here, but vLLM's class needs a tokenizer
+WORDS = ("phi3_v", "phi4mm")  # they have no towers here, but vLLM's class needs a tokenizer
 MARKS = ("0", "<img>", "</img>", "<IMG_CONTEXT>", "<image>", "<video>", "<tile>", "<|vision_pad|>")  # words of a tokenizer
 UNSEEN = ("attn_config", "ffn_config")  # members that are no towers
 LOAD = """
@@ -127,7 +135,7 @@ def sized(members):
         elif key == "rope_parameters" and "mrope_section" in v:
             out[key] = v | dict(mrope_section=[4 * n for n in v["mrope_section"]])
         elif key.endswith("_config") and isinstance(v, dict):
-            out[key] = {k: OUTPUTS.get(k, w) for k, w in v.items()} | (dict(hidden_size=256) if "embed_dim" in v else {})
+            out[key] = {k: OUTPUTS.get(k, w) for k, w in v.items()} | (dict(hidden_size=256) if "embed_dim" in v or key == "adaptor_config" else {})
     return out
 
 
@@ -153,6 +161,9 @@ def stand_in(folder, source, family):
         reference = json.loads((source / "reference.json").read_text())["config"]
         config = reference | config | {"model_type": reference["model_type"]}
     (folder / "config.json").write_text(json.dumps(merged(config, RELEASED.get(family, {}))))
+    if family in TOWERS:
+        kept = {n: t for n, t in tiny_families.tensors(folder).items() if not re.match(TOWERS[family], n)}
+        save_file(kept, folder / "model.safetensors", {"format": "pt"})
 
 
 class Engine:
