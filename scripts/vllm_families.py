@@ -57,11 +57,12 @@ RELEASED = dict.fromkeys(("internvl_chat", "skywork_chat", "h2ovl_chat", "nvlm_d
     "voxtral": dict(audio_config=dict(downsample_factor=4, window_size=400, hop_length=160, sampling_rate=16000)),
     "qianfan_ocr": dict(vision_config=dict(image_size=8, patch_size=4)),
     "phi3_v": dict(img_processor=dict(name="clip_vision_model", image_dim_out=64, num_img_tokens=4), embd_layer=dict(use_hd_transform=True, with_learnable_separator=True, hd_transform_order="sub_glb")),
-    "phi4mm": dict(img_processor={}, embd_layer=dict(audio_embd_layer=dict(embedding_cls="audio", compression_rate=8))),
+    "phi4mm": dict(img_processor={}, audio_processor=dict(name="cascades", config=dict(input_size=80, chunk_size=-1, left_chunk=18, attention_dim=64, attention_heads=4, linear_units=128, num_blocks=1,
+                                                                                       input_layer="nemo_conv", time_reduction=8, nemo_conv_settings=dict(conv_channels=64))), embd_layer=dict(audio_embd_layer=dict(embedding_cls="audio", compression_rate=8))),
     "opencua": dict(vision_config=dict(spatial_merge_size=2, temporal_patch_size=2, patch_size=4, in_channels=3, depth=1, hidden_size=64, num_heads=4, intermediate_size=128, out_hidden_size=256, window_size=16,
                                        fullatt_block_indexes=[0], hidden_act="silu")),
     "ovis": dict(hidden_size=256, visual_tokenizer_config=dict(model_type="siglip_visual_tokenizer", hidden_stride=1, backbone_config=dict(CHAT["vision_config"], model_type="siglip_vision_model"))),
-    **dict.fromkeys(("bee", "r"), dict(model_type="llava_onevision", vision_config=dict(model_type="siglip_vision_model", image_size=8, patch_size=4))), "qwen3_omni_moe": dict(thinker_config=dict(vision_config=dict(image_size=8, apply_vit_abs_pos_embed=True))),
+    **dict.fromkeys(("bee", "r"), dict(model_type="llava_onevision", vision_config=dict(model_type="siglip_vision_model", image_size=8, patch_size=4))), "qwen3_omni_moe": dict(thinker_config=dict(text_config=dict(tie_word_embeddings=False), vision_config=dict(image_size=8, apply_vit_abs_pos_embed=True))),
     **dict.fromkeys(("lfm2", "lfm2_full"), LFM2), "lfm2_vl": dict(text_config=LFM2), "glm4v_moe": dict(text_config=dict(use_qk_norm=False)), "qwen3_vl_moe": dict(text_config=dict(norm_topk_prob=True)),
     "kimi_vl": dict(text_config=dict(topk_method="noaux_tc")),
     "mimo_v2_flash": dict(hybrid_layer_pattern=[0, 1], moe_layer_freq=[0, 1], layernorm_epsilon=1e-5, attention_bias=False, sliding_window_size=8, swa_head_dim=64, swa_v_head_dim=64, swa_num_attention_heads=4,
@@ -135,7 +136,7 @@ def sized(members):
         elif key == "rope_parameters" and "mrope_section" in v:
             out[key] = v | dict(mrope_section=[4 * n for n in v["mrope_section"]])
         elif key.endswith("_config") and isinstance(v, dict):
-            out[key] = {k: OUTPUTS.get(k, w) for k, w in v.items()} | (dict(hidden_size=256) if "embed_dim" in v or key == "adaptor_config" else {})
+            out[key] = {k: OUTPUTS.get(k, w) for k, w in v.items()} | (dict(hidden_size=256) if "embed_dim" in v else {})
     return out
 
 
