@@ -10,6 +10,7 @@ usage: vllm_families.py BINARY FOLDER VLLM_PYTHON [--record] [FAMILY...]
 vLLM loads only the text model of a model with towers (language_model_only). If neither transformers
 nor vLLM has a class for the config.json of a family of renamed_families.py, the class of another
 family reads it. Keys of released files, which transformers does not write, are added (RELEASED).
+Tensors of towers with other names than in released files are left out (TOWERS).
 
 The Linears of experts are in ignore, because vLLM has few CPU kernels for experts with codes
 (vllm_experts.py). If vLLM also refuses the dense source, the script prints this, and the family
@@ -58,7 +59,7 @@ RELEASED = dict.fromkeys(("internvl_chat", "skywork_chat", "h2ovl_chat", "nvlm_d
     "qianfan_ocr": dict(vision_config=dict(image_size=8, patch_size=4)),
     "phi3_v": dict(img_processor=dict(name="clip_vision_model", image_dim_out=64, num_img_tokens=4), embd_layer=dict(use_hd_transform=True, with_learnable_separator=True, hd_transform_order="sub_glb")),
     "phi4mm": dict(img_processor={}, audio_processor=dict(name="cascades", config=dict(input_size=80, chunk_size=-1, left_chunk=18, attention_dim=64, attention_heads=4, linear_units=128, num_blocks=1,
-                                                                                       input_layer="nemo_conv", time_reduction=8, nemo_conv_settings=dict(conv_channels=64))), embd_layer=dict(audio_embd_layer=dict(embedding_cls="audio", compression_rate=8))),
+                                                                                       input_layer="nemo_conv", time_reduction=8, relative_attention_bias_args=dict(type="t5"), encoder_embedding_config=dict(input_size=80), nemo_conv_settings=dict(conv_channels=64))), embd_layer=dict(audio_embd_layer=dict(embedding_cls="audio", compression_rate=8))),
     "opencua": dict(vision_config=dict(spatial_merge_size=2, temporal_patch_size=2, patch_size=4, in_channels=3, depth=1, hidden_size=64, num_heads=4, intermediate_size=128, out_hidden_size=256, window_size=16,
                                        fullatt_block_indexes=[0], hidden_act="silu")),
     "ovis": dict(hidden_size=256, visual_tokenizer_config=dict(model_type="siglip_visual_tokenizer", hidden_stride=1, backbone_config=dict(CHAT["vision_config"], model_type="siglip_vision_model"))),
