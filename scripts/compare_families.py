@@ -59,7 +59,7 @@ ACCEPTED = {
 }
 # Families in which more codes differ than MOST allows, and the reason. With GPTQ, a quotient that
 # is almost exactly between two codes changes the rest of its row.
-NEAR = {"gpt_bigcode_heads": "1.8 in 10,000 codes differ over 20 draws of weights, all of them in 9 of 23,040 rows"}
+NEAR = {"gpt_bigcode_heads": "at most 1.8 in 10,000 codes differ over 20 draws of weights, all of them in 9 of 23,040 rows; upstream's own codes depend on its threads"}
 EQUAL = "equal"
 REFUSED = "not compressed by LLM Compressor"
 BIASES = "not comparable: upstream gives experts biases that the model lacks, and does not set them"

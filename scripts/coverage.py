@@ -28,11 +28,12 @@ PAGE = ROOT / "docs" / "reference" / "models.md"
 FAMILIES = ROOT / "tests" / "golden" / "families"
 VLLM = FAMILIES / "vllm.json"
 KINDS = ("text", "multimodal")
-# Why an architecture has no template.
+# Why an architecture has no template. A name may be in no registry.
 SCAN1 = "no op for Mamba layers that have several heads"
+NOWHERE = "neither transformers 5.17 nor vLLM 0.32 has this class"
 LOOPS = "no template for stacks of layers that run in turns"
 WHY = {
-    "ZambaForCausalLM": SCAN1,
+    "ZambaForCausalLM": SCAN1, "Lfm3ForCausalLM": NOWHERE,
     "HrmTextForCausalLM": LOOPS, "InklingForCausalLM": "no op for relative positions", "InklingForConditionalGeneration": "no op for relative positions",
     "Blip2ForConditionalGeneration": "transformers' class does not run without an image",
     "RwkvForCausalLM": "no op for the recurrence of RWKV",
@@ -183,7 +184,7 @@ def page(known, proven, held, every):
     rest = sorted((n for n in every if n not in known), key=str.lower)
     text = HEAD + f"\n## With a template\n\n{len(known)} architectures. {reached(known)}\n\n| Architecture | Template | Proven by | Remarks |\n|---|---|---|---|\n"
     text += "\n".join(table(known, proven, held))
-    why = [n for n in rest if n in WHY]
+    why = sorted((n for n in WHY if n not in known), key=str.lower)
     text += "\n\n## Without a template\n\nSome architectures have no template for a known reason:\n\n| Architecture | Reason |\n|---|---|\n"
     text += "\n".join(f"| `{n}` | {WHY[n]} |" for n in why)
     text += "\n\nvLLM knows these architectures, but transformers has no class with their name, so their logits cannot be compared:\n\n"
@@ -220,7 +221,7 @@ def main():
         print("\n".join(lines))
         return len(lines) > 0
     (known, proven, held), every = read_all(), registries()
-    for name in sorted(known.keys() | every.keys(), key=str.lower):
+    for name in sorted(known.keys() | every.keys() | WHY.keys(), key=str.lower):
         said = [known[name][0] if name in known else WHY.get(name, "no template")]
         said += ["logits"] if name in held else []
         said += [f"but: {proven[name]}" if proven[name] else "loads whole"] if name in proven else []

@@ -10,6 +10,7 @@ usage: vllm_families.py BINARY FOLDER VLLM_PYTHON [--record] [FAMILY...]
 vLLM loads only the text model of a model with towers (language_model_only). If neither transformers
 nor vLLM has a class for the config.json of a family of renamed_families.py, the class of another
 family reads it. Keys of released files, which transformers does not write, are added (RELEASED).
+Tensors of towers with other names than in released files are left out (TOWERS).
 
 The Linears of experts are in ignore, because vLLM has few CPU kernels for experts with codes
 (vllm_experts.py). If vLLM also refuses the dense source, the script prints this, and the family
@@ -19,43 +20,60 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
 import torch
 import transformers
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 import compare_families
 import proofs
+import tiny_families
 from renamed_families import RENAMED
 
 SIZES = dict(hidden_size=256, intermediate_size=512, head_dim=64, vocab_size=512, max_position_embeddings=1024, ffn_dim=512,
              word_embed_proj_dim=256, global_head_dim=64, moe_intermediate_size=128, shared_expert_intermediate_size=128,
              kv_lora_rank=512, q_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=64, v_head_dim=64, linear_num_key_heads=16,
-             linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128, n_embd=256, d_model=256)
+             linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128, n_embd=256, d_model=256, indexer_head_dim=64)
 # Sizes of towers: the widths of their outputs, which a text model reads
 OUTPUTS = dict(out_hidden_size=256, output_dim=256, projection_dim=256, output_proj_dims=256, text_hidden_size=256, vision_output_dim=256)
 TEXTS = ("text_config", "thinker_config")
 GRANITE = dict(mamba_n_heads=32, shared_intermediate_size=512)
 # Sizes that vLLM's kernels need, and keys of config.json that vLLM reads from released files
-MORE = {"mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE, "bamba": dict(mamba_n_heads=32),
+MORE = {"bloom_6": dict(hidden_size=384), "mpt_6": dict(d_model=384), "mamba2": dict(num_heads=32, head_dim=16), "granitemoehybrid": GRANITE, "granitemoehybrid_moe": GRANITE, "bamba": dict(mamba_n_heads=32),
         **dict.fromkeys(("falcon_h1", "falcon_h1_norm"), dict(mamba_n_heads=32, mamba_d_ssm=512)), **dict.fromkeys(("zamba2", "zamba2_plain"), dict(n_mamba_heads=32)),
         "deepseek_v3": dict(topk_method="noaux_tc"), "minimax_m2": dict(rotary_dim=64), "bailing_moe": dict(shared_expert_intermediate_size=256),
         "gpt_oss": dict(rope_parameters=compare_families.FAMILIES["gpt_oss"]["rope_parameters"] | dict(beta_fast=32.0, beta_slow=1.0))}
 CHAT = dict(model_type="llava", force_image_size=8, select_layer=-1, ps_version="v2", downsample_ratio=0.5, min_dynamic_patch=1, max_dynamic_patch=1, dynamic_image_size=True, use_thumbnail=False,
             vision_config=dict(model_type="clip_vision_model", image_size=8, patch_size=4, qkv_bias=False, qk_normalization=False, norm_type="layer_norm"))
+LFM2 = dict(block_dim=256, conv_dim=256)
 # Members of config.json that vLLM reads from released files, and that transformers does not write
 RELEASED = dict.fromkeys(("internvl_chat", "skywork_chat", "h2ovl_chat", "nvlm_d", "eagle_2_5_vl"), CHAT) | {
-    "glm4_moe_lite": dict(first_k_dense_replace=1), "longcat_flash": dict(mla_scale_q_lora=True, mla_scale_kv_lora=True), "voxtral": dict(audio_config=dict(downsample_factor=4)),
+    "glm4_moe_lite": dict(first_k_dense_replace=1), "longcat_flash": dict(mla_scale_q_lora=True, mla_scale_kv_lora=True, zero_expert_type="identity"),
+    "voxtral": dict(audio_config=dict(downsample_factor=4, window_size=400, hop_length=160, sampling_rate=16000)),
+    "qianfan_ocr": dict(vision_config=dict(image_size=8, patch_size=4)),
+    "phi3_v": dict(img_processor=dict(name="clip_vision_model", image_dim_out=64, num_img_tokens=4), embd_layer=dict(use_hd_transform=True, with_learnable_separator=True, hd_transform_order="sub_glb")),
+    "phi4mm": dict(img_processor={}, audio_processor=dict(name="cascades", config=dict(input_size=80, chunk_size=-1, left_chunk=18, attention_dim=64, attention_heads=4, linear_units=128, num_blocks=1,
+                                                                                       input_layer="nemo_conv", time_reduction=8, relative_attention_bias_args=dict(type="t5"), encoder_embedding_config=dict(input_size=80), nemo_conv_settings=dict(conv_channels=64))), embd_layer=dict(audio_embd_layer=dict(embedding_cls="audio", compression_rate=8))),
+    "opencua": dict(vision_config=dict(spatial_merge_size=2, temporal_patch_size=2, patch_size=4, in_channels=3, depth=1, hidden_size=64, num_heads=4, intermediate_size=128, out_hidden_size=256, window_size=16,
+                                       fullatt_block_indexes=[0], hidden_act="silu")),
+    "ovis": dict(hidden_size=256, visual_tokenizer_config=dict(model_type="siglip_visual_tokenizer", hidden_stride=1, backbone_config=dict(CHAT["vision_config"], model_type="siglip_vision_model"))),
+    **dict.fromkeys(("bee", "r"), dict(model_type="llava_onevision", vision_config=dict(model_type="siglip_vision_model", image_size=8, patch_size=4))), "qwen3_omni_moe": dict(thinker_config=dict(text_config=dict(tie_word_embeddings=False), vision_config=dict(image_size=8, apply_vit_abs_pos_embed=True))),
+    **dict.fromkeys(("lfm2", "lfm2_full"), LFM2), "lfm2_vl": dict(text_config=LFM2), "glm4v_moe": dict(text_config=dict(use_qk_norm=False)), "qwen3_vl_moe": dict(text_config=dict(norm_topk_prob=True)),
     "kimi_vl": dict(text_config=dict(topk_method="noaux_tc")),
     "mimo_v2_flash": dict(hybrid_layer_pattern=[0, 1], moe_layer_freq=[0, 1], layernorm_epsilon=1e-5, attention_bias=False, sliding_window_size=8, swa_head_dim=64, swa_v_head_dim=64, swa_num_attention_heads=4,
                           swa_num_key_value_heads=2, add_full_attention_sink_bias=False, add_swa_attention_sink_bias=True),
-    "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"]),
-    "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "lfm2": dict(block_dim=256, conv_dim=256), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0, head_dim=64),
+    "phimoe": dict(architectures=["PhiMoEForCausalLM"]), "kimi_k25": dict(architectures=["KimiK25ForConditionalGeneration"]), "lighton_ocr": dict(architectures=["LightOnOCRForConditionalGeneration"], vision_feature_layer=-1, projector_hidden_act="gelu", multimodal_projector_bias=False),
+    "afmoe": dict(score_func="sigmoid", route_norm=True), "hy_v3": dict(expert_hidden_dim=128, route_norm=True, qk_norm=True), "minimax_m2": dict(scoring_func="sigmoid", use_routing_bias=True), "bailing_moe_v2": dict(embedding_dropout=0.0), "bailing_moe": dict(embedding_dropout=0.0, head_dim=64),
 }
+# Tensors of towers that are not those of released files; vLLM loads no towers, but refuses names
+# that it does not know
+TOWERS = dict.fromkeys(("bee", "r", "opencua"), r"(model\.)?(vision_tower|multi_modal_projector)\.")
 # vLLM 0.32 loads the source, but not the output, for these reasons
 EXCEPT = dict.fromkeys(("bloom", "bloom_6"), "vLLM reorders the shape of a packed query_key_value as if it were a weight") | {
     "telechat2": "vLLM splits the shape of a packed key_value as if it were a weight"}
@@ -70,6 +88,7 @@ RECIPE = r"""quant_stage:
 """
 LOADS = "loads"
 KNOWN = ("chatglm", "chatglm_generation", "kimi_vl", "ovis")  # renamed families whose config.json vLLM reads
+WORDS = ("phi3_v", "phi4mm")  # they have no towers here, but vLLM's class needs a tokenizer
 MARKS = ("0", "<img>", "</img>", "<IMG_CONTEXT>", "<image>", "<video>", "<tile>", "<|vision_pad|>")  # words of a tokenizer
 UNSEEN = ("attn_config", "ffn_config")  # members that are no towers
 LOAD = """
@@ -130,6 +149,11 @@ def make(family, folder):
     compare_families.make(family, folder, torch.bfloat16, 1)
 
 
+def merged(members, more):
+    """Returns `members` with the members `more`, and merges members that both have."""
+    return members | {k: merged(members.get(k, {}), v) if isinstance(v, dict) else v for k, v in more.items()}
+
+
 def stand_in(folder, source, family):
     """Writes keys of released files into config.json. A family without a class gets the model_type
     of its reference, whose class in transformers reads the keys in place of the Python file that
@@ -138,9 +162,10 @@ def stand_in(folder, source, family):
     if family in RENAMED and family not in KNOWN:
         reference = json.loads((source / "reference.json").read_text())["config"]
         config = reference | config | {"model_type": reference["model_type"]}
-    for key, value in RELEASED.get(family, {}).items():
-        config[key] = config[key] | value if isinstance(value, dict) else value
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(merged(config, RELEASED.get(family, {}))))
+    if family in TOWERS:
+        kept = {n: t for n, t in tiny_families.tensors(folder).items() if not re.match(TOWERS[family], n)}
+        save_file(kept, folder / "model.safetensors", {"format": "pt"})
 
 
 class Engine:
@@ -201,7 +226,7 @@ def one(args, engine, family):
         return False, f"not rounded: {ours.stderr.strip().splitlines()[0]}"
     members = (RENAMED[family] if family in RENAMED else argparse.Namespace(members=compare_families.FAMILIES[family])).members
     towers = any(k.endswith("_config") and k not in UNSEEN for k in members)
-    kind = "text" if not towers else "words" if family in RENAMED else "towers"
+    kind = "words" if family in WORDS or (towers and family in RENAMED) else "towers" if towers else "text"
     for folder in (home / "output", home / "source"):
         stand_in(folder, home / "source", family)
         if kind == "words":
