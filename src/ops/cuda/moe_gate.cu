@@ -107,9 +107,12 @@ static __device__ inline void gate_cu_choose(T *route, float *score, gate_room r
     sum = osh_cu_warp_sum(sum);
     for (int e = lane; e < E; e += 32) {
         float logit = score[e],
-              s = at.sigmoid ? 1.0f / (1.0f + expf(-logit)) : expf(logit - max) / sum;
+              s = at.root      ? sqrtf(logit > 20 ? logit : log1pf(expf(logit)))
+                  : at.sigmoid ? 1.0f / (1.0f + expf(-logit))
+                               : expf(logit - max) / sum;
         score[e] = s;
-        choice[e] = bias.data ? __fadd_rn(s, osh_cu_at(bias, e)) : at.sigmoid ? s : logit;
+        choice[e] = bias.data ? __fadd_rn(s, osh_cu_at(bias, e))
+                    : at.sigmoid || at.root ? s : logit;
     }
     __syncwarp();
     if (room.worth) gate_cu_keep_groups(choice, room.worth, at, lane);
@@ -172,8 +175,6 @@ osh_status osh_moe_gate_cuda(osh_ctx *cx, const osh_op_args *a)
 
     assert(osh_width(a->out[0]) <= OSH_MOE_MAX_EXPERTS);
     if (!osh_rows(x)) return OSH_OK;
-    if (static_cast<const osh_moe_gate_attr *>(a->attr)->root)
-        return osh_fail(cx, OSH_E_UNSUPPORTED, "moe_gate: no GPU kernel for sqrt(softplus)");
     OSH_TRY(osh_cu_readable(cx, a->in[1]->dtype));
     if (b) OSH_TRY(osh_cu_readable(cx, b->dtype));
     OSH_CU_BY_DTYPE(x->dtype, T,

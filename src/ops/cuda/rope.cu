@@ -26,6 +26,7 @@ typedef struct rope_shape {
     float scaling;
     bool interleaved, f32;
     float beta, original; // attributes of the position factor (ops/rope.h); beta 0: no factor
+    float back;           // number that is subtracted from the position
 } rope_shape;
 
 /* The samples of a batch. The host computes the three lists and copies them to one block of GPU
@@ -111,7 +112,7 @@ static __global__ void rope_kernel(T *y, const T *x, rope_samples seqs, rope_sha
         const float *freqs = seqs.freqs + seqs.table[sample] * p.half;
         float pos = (float)(n - seqs.offsets[sample]);
         for (int64_t i = threadIdx.x; i < p.half; i += THREADS) {
-            double angle = __fmul_rn(freqs[i], pos);
+            double angle = __fmul_rn(freqs[i], pos - p.back);
             c[i] = __fmul_rn((float)cos(angle), p.scaling);
             s[i] = __fmul_rn((float)sin(angle), p.scaling);
             if (!p.f32) c[i] = osh_cu_round<T>(c[i]), s[i] = osh_cu_round<T>(s[i]);
@@ -165,7 +166,7 @@ static rope_shape rope_shape_of(const osh_tensor *x, const osh_rope_attr *at, in
 {
     return {osh_rows(x), n_seqs, osh_width(x), at->head_dim, at->rotary_dim / 2, 0,
             (float)at->attention_scaling, at->interleaved, at->f32, (float)at->position_beta,
-            (float)at->position_original};
+            (float)at->position_original, (float)at->back};
 }
 
 template <class T>
@@ -196,7 +197,7 @@ static __global__ void rope_back_kernel(float *dq, const float *dy, rope_samples
         float pos = (float)(n - seqs.offsets[sample]), by = 1, *to = dq + n * p.width;
         if (p.beta != 0) by += p.beta * (float)log(1 + (double)floorf(__fdiv_rn(pos, p.original)));
         for (int64_t i = threadIdx.x; i < p.half; i += THREADS) {
-            double angle = __fmul_rn(freqs[i], pos);
+            double angle = __fmul_rn(freqs[i], pos - p.back);
             c[i] = (float)cos(angle) * p.scaling * by;
             s[i] = (float)sin(angle) * p.scaling * by;
         }

@@ -75,41 +75,47 @@ done:
 
 static __device__ inline float silu(float x) { return x / (1.0f + expf(-x)); }
 
-/* Computes conv1d for x [n, C] of one sample. `p`: w [C, K], then bias [C] or NULL. */
-template <class T>
+/* Computes conv1d for x [n, C] of one sample. `p`: w [C, K], then bias [C] or NULL. W: type to which
+ * the weights and the sum are rounded. */
+template <class T, class W>
 static __global__ void conv_kernel(T *y, const T *x, weights p, int64_t n, int64_t C,
                                    osh_conv1d_attr at)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n * C;
          i += (int64_t)gridDim.x * blockDim.x) {
         int64_t t = i / C, c = i % C, K = at.kernel;
-        float sum = p.w[1] ? scan_weight<T>(p.w[1], p.dtype[1], c) : 0;
+        float sum = p.w[1] ? scan_weight<W>(p.w[1], p.dtype[1], c) : 0;
         for (int64_t k = t + 1 >= K ? 0 : K - 1 - t; k < K; k++)
-            sum += scan_weight<T>(p.w[0], p.dtype[0], c * K + k) *
+            sum += scan_weight<W>(p.w[0], p.dtype[0], c * K + k) *
                    osh_cu_load(x[(t - K + 1 + k) * C + c]);
-        sum = osh_cu_round<T>(sum);
+        sum = osh_cu_round<W>(sum);
         osh_cu_store(&y[i], at.silu ? silu(sum) : sum);
     }
+}
+
+/* Computes conv1d for all samples of `of`. */
+template <class T, class W>
+static void conv_launch(const osh_op_args *a, const weights *p, const scan_samples *of)
+{
+    const osh_tensor *x = a->in[0], *y = a->out[0];
+    int64_t C = osh_width(x);
+    for (int s = 0; s < of->count; s++)
+        OSH_LAUNCH((conv_kernel<T, W>), osh_cu_grid(y->device, of->n[s] * C, THREADS), THREADS, 0,
+                   osh_cuda_stream(y->device), static_cast<T *>(y->data) + of->row[s] * C,
+                   static_cast<const T *>(x->data) + of->row[s] * C, *p, of->n[s], C,
+                   *static_cast<const osh_conv1d_attr *>(a->attr));
 }
 
 osh_status osh_conv1d_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    const osh_tensor *x = a->in[0], *y = a->out[0];
-    osh_conv1d_attr at = *static_cast<const osh_conv1d_attr *>(a->attr);
-    int64_t C = osh_width(x);
+    bool f32 = static_cast<const osh_conv1d_attr *>(a->attr)->f32;
     weights p = {};
 
-    if (at.f32) OSH_FAIL(cx, OSH_E_UNSUPPORTED, "conv1d: no GPU kernel with f32 weights");
     OSH_TRY(scan_weights_of(cx, &p, a, 1, 2));
     OSH_TRY(scan_by_samples(cx, a, [&](const scan_samples &of) {
-        for (int s = 0; s < of.count; s++)
-            OSH_CU_BY_DTYPE(x->dtype, T,
-                            OSH_LAUNCH(conv_kernel<T>, osh_cu_grid(y->device, of.n[s] * C, THREADS),
-                                       THREADS, 0, osh_cuda_stream(y->device),
-                                       static_cast<T *>(y->data) + of.row[s] * C,
-                                       static_cast<const T *>(x->data) + of.row[s] * C, p, of.n[s],
-                                       C, at));
+        OSH_CU_BY_DTYPE(a->in[0]->dtype, T,
+                        f32 ? conv_launch<T, float>(a, &p, &of) : conv_launch<T, T>(a, &p, &of));
     }));
 done:
     return rc;
