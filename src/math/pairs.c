@@ -375,6 +375,13 @@ void osh_pairs_pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n,
     else plain_rows(to, x, ld, n, k);
 }
 
+void osh_pairs_pack_all_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k)
+{
+    for (int64_t i = 0; i < osh_pairs_pad(n); i += SIDE)
+        osh_pairs_pack_rows(to + i / SIDE * osh_pairs_panel(k), x + i * ld, ld,
+                            osh_max64(0, osh_min64(SIDE, n - i)), k);
+}
+
 void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n,
                           int64_t k)
 {

@@ -52,6 +52,9 @@ typedef struct osh_pairs_b { // `panels` is a view
 /* Packs one panel of n <= 16 columns. Column i of the panel is row i of x [n, k]. Rows of x begin
  * ld elements apart. */
 void osh_pairs_pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
+/* Packs all n rows of x [n, k] into panels, one panel after the other. Adds columns of zeros up to
+ * a multiple of 32 columns. */
+void osh_pairs_pack_all_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
 /* Packs the n columns of x [k, n] into panels. Rows of x begin ld elements apart.
  * osh_pairs_pack_columns writes the panels one after the other; osh_pairs_pack_apart writes them
  * `stride` words apart. */

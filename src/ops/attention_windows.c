@@ -21,9 +21,8 @@
 
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
+#include "ops/dot.h"
 #include "ops/kernel.h"
-
-enum { LANES = 8 }; // partial sums of a dot product
 
 static const osh_field attrs[] = {
     {"n_heads", OSH_F_INT, offsetof(osh_attention_windows_attr, n_heads), NULL, 1, 1e6, "H", NULL,
@@ -61,17 +60,6 @@ typedef struct windows_job {
     int64_t most;          // largest number of rows that a query sees
 } windows_job;
 
-static double windows_dot(const float *x, const float *y, int64_t n)
-{
-    double sum[LANES] = {0}, all = 0;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++) sum[k] += (double)x[i + k] * y[i + k];
-    for (int k = 0; i + k < n; k++) sum[k] += (double)x[i + k] * y[i + k];
-    for (int k = 0; k < LANES; k++) all += sum[k];
-    return all;
-}
-
 typedef struct seen_rows { // the rows that query i of a sample sees; pointers are views
     const osh_attention_windows_attr *at;
     const float *kv, *c; // rows of the sample
@@ -95,7 +83,7 @@ static void windows_attend(float *y, const seen_rows *s, const float *q, float *
     double scale = (float)(1 / sqrt((double)D)), max = sink, sum;
 
     for (int64_t k = 0; k < n; k++) {
-        p[k] = (float)(windows_dot(q, seen_row(s, k), D) * scale);
+        p[k] = (float)(osh_dot(q, seen_row(s, k), D) * scale);
         max = p[k] > max ? p[k] : max;
     }
     sum = osh_math_exp(sink - max);

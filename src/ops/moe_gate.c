@@ -33,11 +33,11 @@
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
+#include "ops/dot.h"
 #include "ops/kernel.h"
 
-/* ROWS: rows per chunk of parallel work; PIECE: columns at a time; LANES: partial sums of a dot
- * product. */
-enum { ROWS = 4, PIECE = 512, LANES = 8 };
+/* ROWS: rows per chunk of parallel work; PIECE: columns at a time. */
+enum { ROWS = 4, PIECE = 512 };
 
 static const osh_field attrs[] = {
     {"top_k", OSH_F_INT, offsetof(osh_moe_gate_attr, route.top_k), "1", 1, OSH_MOE_MAX_EXPERTS,
@@ -160,19 +160,6 @@ static void gate_route_row(float *s, const double *logits, const float *bias,
     gate_scale(s, at);
 }
 
-/* Returns the dot product of x [n] and w [n]. Partial sum k adds the elements k, k + LANES, k + 2
- * LANES, ... */
-static double dot(const float *x, const float *w, int64_t n)
-{
-    double sum[LANES] = {0}, all = 0;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++) sum[k] += (double)x[i + k] * w[i + k];
-    for (int k = 0; i + k < n; k++) sum[k] += (double)x[i + k] * w[i + k];
-    for (int k = 0; k < LANES; k++) all += sum[k];
-    return all;
-}
-
 /* Computes the logits of rows [first, first + n_rows), each [E]. */
 static void gate_logits(double (*logits)[OSH_MOE_MAX_EXPERTS], const osh_tensor *x,
                         const osh_tensor *w, int64_t first, int64_t n_rows)
@@ -187,7 +174,7 @@ static void gate_logits(double (*logits)[OSH_MOE_MAX_EXPERTS], const osh_tensor 
             osh_to_f32(xs[r], osh_elem(x, (first + r) * D + from), x->dtype, n);
         for (int64_t e = 0; e < E; e++) {
             osh_to_f32(ws, osh_elem(w, e * D + from), w->dtype, n);
-            for (int64_t r = 0; r < n_rows; r++) logits[r][e] += dot(xs[r], ws, n);
+            for (int64_t r = 0; r < n_rows; r++) logits[r][e] += osh_dot(xs[r], ws, n);
         }
     }
 }
@@ -338,7 +325,7 @@ static osh_status gate_row_back(osh_ctx *cx, void *user, int64_t n, int worker)
         osh_to_f32(xs, osh_elem(x, n * D + from), x->dtype, k);
         for (int64_t e = 0; e < E; e++) {
             osh_to_f32(ws, osh_elem(w, e * D + from), w->dtype, k);
-            logits[e] += dot(xs, ws, k);
+            logits[e] += osh_dot(xs, ws, k);
         }
     }
     if (a->in[2]) osh_to_f32(bias, a->in[2]->data, a->in[2]->dtype, E);

@@ -29,14 +29,14 @@
 
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
+#include "ops/dot.h"
 #include "ops/kernel.h"
 
 /* STREAMS: largest S.
  * WEIGHTS: largest M.
  * PIECE: elements that are converted to f32 at a time.
- * LANES: partial sums of a dot product.
  * ROWS: rows of a chunk of parallel work. */
-enum { STREAMS = 8, WEIGHTS = 2 * STREAMS + STREAMS * STREAMS, PIECE = 512, LANES = 8, ROWS = 4 };
+enum { STREAMS = 8, WEIGHTS = 2 * STREAMS + STREAMS * STREAMS, PIECE = 512, ROWS = 4 };
 
 static const osh_field weights_attrs[] = {
     {"streams", OSH_F_INT, offsetof(osh_stream_weights_attr, streams), NULL, 1, STREAMS, "S", NULL,
@@ -86,18 +86,6 @@ static osh_status weights_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_sha
     w_ndim[1] = 1, w_shape[1][0] = out_width[0];
     w_ndim[2] = 1, w_shape[2][0] = parts;
     return streams_check(cx, "stream_weights", in_width[0], S);
-}
-
-/* Returns the dot product of x [n] and w [n]. Partial sum k adds the elements k, k + LANES, ... */
-static double stream_dot(const float *x, const float *w, int64_t n)
-{
-    double sum[LANES] = {0}, all = 0;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++) sum[k] += (double)x[i + k] * w[i + k];
-    for (int k = 0; i + k < n; k++) sum[k] += (double)x[i + k] * w[i + k];
-    for (int k = 0; k < LANES; k++) all += sum[k];
-    return all;
 }
 
 /* Divides each row (or column) of P [S, S] by its sum plus eps. */
@@ -156,11 +144,11 @@ static osh_status weights_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
         n = osh_min64(PIECE, W - from);
         for (int64_t r = 0; r < n_rows; r++) {
             osh_to_f32(x[r], osh_elem(h, (first + r) * W + from), h->dtype, n);
-            squares[r] += stream_dot(x[r], x[r], n);
+            squares[r] += osh_dot(x[r], x[r], n);
         }
         for (int64_t i = 0; i < M; i++) {
             osh_load_weight(f, fn, i * W + from, n, OSH_F32);
-            for (int64_t r = 0; r < n_rows; r++) m[r][i] += stream_dot(x[r], f, n);
+            for (int64_t r = 0; r < n_rows; r++) m[r][i] += osh_dot(x[r], f, n);
         }
     }
     osh_load_weight(base, a->in[2], 0, M, OSH_F32);

@@ -300,11 +300,7 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
     const uint16_t *k = osh_elem(j->a->in[1], from), *v = osh_elem(j->a->in[2], from);
 
     if (me->sample == sample && me->kv_head == kv_head && me->n_keys >= n) return;
-    for (int64_t i = 0; i < osh_pairs_pad(n); i += OSH_PAIRS_SIDE) {
-        int64_t keys = i < n ? osh_min64(OSH_PAIRS_SIDE, n - i) : 0;
-        osh_pairs_pack_rows(me->kp + i / OSH_PAIRS_SIDE * osh_pairs_panel(Dh), k + i * ld, ld, keys,
-                            Dh);
-    }
+    osh_pairs_pack_all_rows(me->kp, k, ld, n, Dh);
     osh_pairs_pack_columns(me->vp, v, ld, Dh, n);
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }

@@ -124,7 +124,6 @@ float osh_attention_grad_row(const osh_score_rule *rule, float *s, float *slope,
     return isinf(beside) ? 1 : (float)(beside / (1 + beside));
 }
 
-/* ds [n] = p (ds - mean) slope */
 OSH_VEC_FN void slopes_body(float *ds, const float *p, const float *slope, float mean, int64_t n)
 {
     int64_t i = 0;
@@ -140,6 +139,11 @@ OSH_AVX2 static void slopes_avx2(float *ds, const float *p, const float *slope, 
                                  int64_t n)
 {
     slopes_body(ds, p, slope, mean, n);
+}
+void osh_attention_grad_slopes(float *ds, const float *p, const float *slope, float mean, int64_t n)
+{
+    if (osh_isa_used() >= OSH_ISA_AVX2) slopes_avx2(ds, p, slope, mean, n);
+    else slopes_body(ds, p, slope, mean, n);
 }
 
 /* Computes dq of n queries of one head, from position `pos` on. Adds their contributions to dk and
@@ -159,9 +163,7 @@ static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh
         double mean = 0;
         float share = osh_attention_grad_row(&me->rule, p, slope, pos + r, n_keys, first);
         for (int64_t j = first; j < end; j++) mean += (double)p[j] * ds[j];
-        if (osh_isa_used() >= OSH_ISA_AVX2)
-            slopes_avx2(ds + first, p + first, slope + first, (float)mean, end - first);
-        else slopes_body(ds + first, p + first, slope + first, (float)mean, end - first);
+        osh_attention_grad_slopes(ds + first, p + first, slope + first, (float)mean, end - first);
         memset(ds, 0, (size_t)first * sizeof *ds);
         memset(ds + end, 0, (size_t)(n_keys - end) * sizeof *ds);
         me->to_sink -= share * mean;

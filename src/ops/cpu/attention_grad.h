@@ -19,6 +19,9 @@ osh_score_rule osh_score_rule_of(const osh_attention_attr *at);
  * respect to the product. Returns the probability of the sink, or 0 if there is no sink. */
 float osh_attention_grad_row(const osh_score_rule *rule, float *s, float *slope, int64_t i,
                              int64_t n_keys, int64_t first);
+/* ds = p (ds - mean) slope, for n keys. */
+void osh_attention_grad_slopes(float *ds, const float *p, const float *slope, float mean,
+                               int64_t n);
 /* Writes x [n, Dh] to the gradient of in[k], rows [row, row + n) and columns [at, at + Dh). If the
  * gradient already has values (is not fresh), adds x to it. Does nothing if the caller does not
  * request this gradient. */

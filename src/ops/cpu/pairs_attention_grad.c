@@ -42,7 +42,8 @@ typedef struct pairs_attention_job {
     const osh_grad_args *a;
     const osh_tile *seq; // range of rows of each sample; view
     int64_t longest;     // number of tokens of the longest sample
-    uint32_t *room;      // scratch [threads, grad_head_words]; own
+    uint32_t *room;      // scratch [threads, words]; own
+    int64_t words;       // 32-bit words that the arrays of a worker need
 } pairs_attention_job;
 
 static int64_t pad_side(int64_t n) { return osh_div_up(n, SIDE) * SIDE; }
@@ -81,19 +82,13 @@ static int64_t grad_head_place(grad_head *me, uint32_t *room, int64_t Dh, int64_
     return n;
 }
 
-/* ---- packing ---- */
-
-/* Packs rows [0, n) of x as columns of panels: column i is row i of x [n, Dh]. Writes `padded`
- * columns, a multiple of 16; columns from n on are zeros. */
-static void pack_head_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t padded,
-                           int64_t Dh)
+static int64_t grad_head_words(int64_t Dh, int64_t longest)
 {
-    int64_t each = osh_pairs_panel(Dh);
-    for (int64_t i = 0; i < padded; i += SIDE) {
-        int64_t rows = i < n ? osh_min64(SIDE, n - i) : 0;
-        osh_pairs_pack_rows(to + i / SIDE * each, x + i * ld, ld, rows, Dh);
-    }
+    grad_head any;
+    return grad_head_place(&any, NULL, Dh, longest);
 }
+
+/* ---- packing ---- */
 
 /* Writes x [n, Dh] transposed to `to`, in packed blocks of 16 rows. */
 static void pack_head_turned(uint32_t *to, uint32_t *panels, const uint16_t *x, int64_t ld,
@@ -115,11 +110,11 @@ typedef struct grad_tile { // n queries of one head, from position `pos` of the 
     int64_t ld;
 } grad_tile;
 
-/* ds [n] = p (dp - rowsum(p dp)) slope. Overwrites dp with ds. Returns rowsum(p dp). */
-OSH_VEC_FN float ds_body(float *dp, const float *p, const float *slope, int64_t n)
+/* Returns rowsum(p dp), the sum over n keys. */
+OSH_AVX2 static float row_sum_of_products(const float *dp, const float *p, int64_t n)
 {
     int64_t i = 0;
-    osh_v8f d, q, s, sum;
+    osh_v8f d, q, sum;
     v8_set(&sum, 0);
     for (; i + OSH_LANES <= n; i += OSH_LANES) {
         v8_load(&d, dp + i), v8_load(&q, p + i);
@@ -127,17 +122,7 @@ OSH_VEC_FN float ds_body(float *dp, const float *p, const float *slope, int64_t 
     }
     float mean = v8_sum(&sum);
     for (; i < n; i++) mean += dp[i] * p[i];
-    for (i = 0; i + OSH_LANES <= n; i += OSH_LANES) {
-        v8_load(&d, dp + i), v8_load(&q, p + i), v8_load(&s, slope + i);
-        d = q * (d - mean) * s;
-        v8_store(dp + i, &d);
-    }
-    for (; i < n; i++) dp[i] = p[i] * (dp[i] - mean) * slope[i];
     return mean;
-}
-OSH_AVX2 static float ds_avx2(float *dp, const float *p, const float *slope, int64_t n)
-{
-    return ds_body(dp, p, slope, n);
 }
 
 /* Computes p and ds of query r of the tile from its products s and dp with n_keys keys, and writes
@@ -149,7 +134,9 @@ static void grad_row(grad_head *me, const grad_tile *t, int64_t r, float *s, flo
     uint16_t *p = me->p + r * t->wide, *ds = me->ds + r * t->wide;
 
     float share = osh_attention_grad_row(&me->rule, s, me->slope, i, n_keys, lo);
-    me->to_sink -= (double)share * ds_avx2(dp + lo, s + lo, me->slope + lo, i + 1 - lo);
+    float mean = row_sum_of_products(dp + lo, s + lo, i + 1 - lo);
+    osh_attention_grad_slopes(dp + lo, s + lo, me->slope + lo, mean, i + 1 - lo);
+    me->to_sink -= (double)share * mean;
     memset(dp, 0, (size_t)lo * sizeof *dp);
     memset(dp + i + 1, 0, (size_t)(n_keys - i - 1) * sizeof *dp);
     osh_from_f32(p, OSH_BF16, s, n_keys), osh_from_f32(ds, OSH_BF16, dp, n_keys);
@@ -245,11 +232,10 @@ static osh_status pairs_attention_chunk(osh_ctx *cx, void *user, int64_t chunk, 
     grad_head me;
 
     (void)cx;
-    int64_t words = grad_head_place(&me, NULL, Dh, j->longest);
-    grad_head_place(&me, j->room + worker * words, Dh, j->longest);
+    grad_head_place(&me, j->room + worker * j->words, Dh, j->longest);
     me.rule = osh_score_rule_of(at);
-    pack_head_rows(me.keys, k, ld, s->n, osh_pairs_pad(s->n), Dh);
-    pack_head_rows(me.values, v, ld, s->n, osh_pairs_pad(s->n), Dh);
+    osh_pairs_pack_all_rows(me.keys, k, ld, s->n, Dh);
+    osh_pairs_pack_all_rows(me.values, v, ld, s->n, Dh);
     osh_pairs_pack_apart(me.key_columns, osh_pairs_panel(me.L), k, ld, Dh, s->n);
     memset(me.dk, 0, (size_t)(me.D * me.L) * sizeof *me.dk);
     memset(me.dv, 0, (size_t)(me.D * me.L) * sizeof *me.dv);
@@ -275,6 +261,7 @@ osh_status osh_pairs_attention_grad(osh_ctx *cx, const osh_grad_args *a, const o
     pairs_attention_job j = {.a = a, .longest = longest};
     size_t bytes = osh_pairs_attention_grad_scratch(at->head_dim, longest, osh_threads(cx));
 
+    j.words = grad_head_words(at->head_dim, longest);
     if (!(j.room = osh_alloc(cx, bytes))) OSH_TRY(OSH_E_NOMEM);
     for (int64_t s = 0; s < n_seqs; s += together) {
         j.seq = seq + s;
@@ -287,6 +274,5 @@ done:
 
 size_t osh_pairs_attention_grad_scratch(int64_t Dh, int64_t longest, int n_threads)
 {
-    grad_head any;
-    return (size_t)(n_threads * grad_head_place(&any, NULL, Dh, longest)) * sizeof(uint32_t);
+    return (size_t)(n_threads * grad_head_words(Dh, longest)) * sizeof(uint32_t);
 }
