@@ -228,7 +228,7 @@ if(OSH_CUDA_BUILT) # adds a tool for scripts/check-gpu.sh, and a target for all 
   add_executable(gpu_ops ${CMAKE_SOURCE_DIR}/tests/tools/gpu_ops.cu)
   target_link_libraries(gpu_ops PRIVATE ${OSH_LAYERS})
   set_target_properties(gpu_ops PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  add_custom_target(gpu_programs DEPENDS oneshot make_model gpu_ops inject ${gpu_programs})
+  add_custom_target(gpu_programs DEPENDS oneshot make_model tiny_model gpu_ops inject ${gpu_programs})
 endif()
 if(OSH_PLAY)
   osh_play_exe(gpu_ops_play osh_ops_play ${CMAKE_SOURCE_DIR}/tests/play/gpu_ops.cc)

@@ -6,7 +6,7 @@
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
 #   --steps "A B"        of: env build mma kernels wide gpu_ops llama qwen whole model budgets
-#                        resume linear sanitizer disk bench (default: all except disk and bench, in
+#                        resume jobs linear sanitizer disk bench (default: all except disk and bench, in
 #                        this order; with --build-dir also without build). Several calls may share
 #                        the steps: each call adds its rows to the table.
 #   --results FILE.tgz   gets the important files, 1 MB: the table, figures, reports, the end of
@@ -36,9 +36,9 @@ time_limit=0 samples=64 tokens=64 peer_python= pack= run_step= results= scale=1 
 options "out steps build_dir lib_dir device time_limit samples tokens peer_python pack run_step results scale seconds_left most" "$@"
 # seconds that a step is planned to take, and the most that it may take
 declare -A planned=([env]=6 [build]=300 [mma]=14 [kernels]=35 [wide]=20 [gpu_ops]=35 [llama]=45 [qwen]=45 [whole]=85 [model]=20
-                    [budgets]=15 [resume]=10 [linear]=65 [sanitizer]=100 [disk]=15 [bench]=400)
+                    [budgets]=15 [resume]=10 [jobs]=60 [linear]=65 [sanitizer]=100 [disk]=15 [bench]=400)
 declare -A limit=([env]=60 [build]=540 [mma]=60 [kernels]=120 [wide]=120 [gpu_ops]=120 [llama]=150 [qwen]=150 [whole]=200 [model]=90
-                  [budgets]=90 [resume]=90 [linear]=150 [sanitizer]=540 [disk]=180 [bench]=540)
+                  [budgets]=90 [resume]=90 [jobs]=150 [linear]=150 [sanitizer]=540 [disk]=180 [bench]=540)
 say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # the table also gets the text
 die() { say "$*"; exit 1; }
 
@@ -57,7 +57,7 @@ place_of() { ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name { print $NF;
 pack() {
     local file name to
     to=$(mktemp -d) && mkdir "$to/tests" "$to/lib" || return 1
-    for name in oneshot tests/make_model tests/gpu_ops tests/inject.so $(own_tests | sed 's,^,tests/,') $(kernel_tests | sed 's,^,tests/,'); do
+    for name in oneshot tests/make_model tests/tiny_model tests/gpu_ops tests/inject.so $(own_tests | sed 's,^,tests/,') $(kernel_tests | sed 's,^,tests/,'); do
         [ -e "$build_dir/$name" ] || { echo "check-gpu.sh: $build_dir/$name is not there: build the target gpu_programs first" >&2; return 1; }
         cp "$build_dir/$name" "$to/$name" && strip --strip-unneeded "$to/$name" || return 1
         ldd "$to/$name"
@@ -90,7 +90,7 @@ if [ -n "$pack" ]; then
     exit
 fi
 needed out
-[ -n "$steps" ] || steps="env$([ -n "$build_dir" ] || echo " build") mma kernels wide gpu_ops llama qwen whole model budgets resume linear sanitizer"
+[ -n "$steps" ] || steps="env$([ -n "$build_dir" ] || echo " build") mma kernels wide gpu_ops llama qwen whole model budgets resume jobs linear sanitizer"
 
 # ---- the machine ----
 export PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
@@ -104,9 +104,11 @@ if ! gpu_is_there; then
 fi
 mkdir -p "$out/work" || exit 1
 out=$(cd "$out" && pwd) work=$out/work
-if [ -f "$build_dir" ]; then
-    mkdir -p "$work/build" && unpack "$build_dir" "$work/build" || exit 1
-    build_dir=$work/build
+if [ -f "$build_dir" ]; then # /dev/shm may be mounted so that it runs no programs
+    to=$work/build
+    mkdir -p "$to" && cp /bin/true "$to/runs" && "$to/runs" 2>/dev/null || to=$(mktemp -d)
+    unpack "$build_dir" "$to" || exit 1
+    build_dir=$to
 fi
 [ -z "$build_dir" ] || build_dir=$(cd "$build_dir" && pwd) || exit 1
 build=${build_dir:-$root/build/release}
@@ -413,6 +415,25 @@ step_resume() {
         [ "$(sum "$work/killed")" = "$want" ] || die "killed at $part/5: other bytes"
     done
     say "killed after $parts fifths, gone on with to the same bytes"
+}
+
+# Runs whole jobs: scripts that CI runs on the emulated GPU. All run at the same time.
+step_jobs() {
+    local job jobs="families quality experts independent original" code failed=0 n=0
+    [ "$scale" = 1 ] || jobs=independent
+    export PLAY=$oneshot PLAY_BATCHES=$oneshot ONESHOT=$oneshot OSH_TOOLS=$build/tests OSH_SOURCE_DIR=$root SANITIZED=
+    for job in $jobs; do
+        rm -rf "$work/job.$job" && mkdir "$work/job.$job" || return 1
+        (cd "$work/job.$job" && bash "$root/tests/play/$job.sh" >said 2>&1; echo $? >code) &
+    done
+    wait
+    for job in $jobs; do
+        echo "== $job" && cat "$work/job.$job/said"
+        code=$(cat "$work/job.$job/code") n=$((n + 1))
+        [ "$code" = 0 ] || { say "$job: exit $code, $(grep -v '^ *$' "$work/job.$job/said" | tail -1)"; failed=$((failed + 1)); }
+    done
+    say "$((n - failed)) of $n jobs pass"
+    [ $failed = 0 ]
 }
 
 # Times models of few layers. Arguments: directory in work/ with the models, --like, shape, numbers
