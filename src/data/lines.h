@@ -15,8 +15,9 @@ osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path);
 osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column,
                                const char *splits);
 void osh_lines_close(osh_ctx *cx, osh_lines *l);
-/* From now on only \n ends a line, and a \r before it belongs to the line; lines may have any
- * length. Without this call a line has at most 64 MiB. */
+/* Lets the following calls return lines as they are in the file. Only \n ends a line, so a \r
+ * before \n belongs to the line. A line may have any length. Without this call a line has at most
+ * 64 MiB. */
 void osh_lines_as_they_are(osh_lines *l);
 /* Moves to the first or to the next line. Sets *any to false if there is no such line. */
 osh_status osh_lines_begin(osh_ctx *cx, osh_lines *l, bool *any);

@@ -41,8 +41,8 @@ void osh_mix_deinit(osh_ctx *cx, osh_mix *m);
  * whole text if there is a file or directory with this path, or if no number comes after the
  * last colon. */
 size_t osh_mix_path_bytes(const char *text);
-/* Returns the value of data set `i`: the only item of the list, or item i. NULL: the list or the
- * item is empty. */
+/* Returns the value of an option for data set i: item i of the list, or its only item. Returns NULL
+ * if the list or the item is empty. */
 const char *osh_mix_item(const osh_strs *list, size_t i);
 /* Fails unless the list has 0, 1 or n items. `flag` is the name of the list's option. */
 osh_status osh_mix_check_list(osh_ctx *cx, const osh_strs *list, size_t n, const char *flag);
