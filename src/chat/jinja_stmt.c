@@ -6,8 +6,8 @@
  *   SET         target, first     SET_BLOCK target, first: filters, body
  *   NS_SET      target (name), value: attribute, first, body (of a block)
  *   MACRO       value: name, target: parameters (NAME, first: default), body
- *   CALL_BLOCK  target: parameters, first: call, body     WITH target: NAMEs, each with first,
- *   body */
+ *   CALL_BLOCK  target: parameters, first: call, body
+ *   WITH        target: NAMEs, each with first; body */
 #include <string.h>
 
 #include "chat/jinja_impl.h"
