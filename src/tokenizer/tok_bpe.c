@@ -31,8 +31,8 @@ typedef struct bpe {
     /* For each character of the BMP, the id of the token that is only this character; -1: there is
      * none. NULL: not cached. */
     int32_t *char_ids;   // own
-    /* [JOINED_BITS / 8] bits, one for each hash of two characters: set if a merge makes two
-     * characters with this hash neighbours. */
+    /* [JOINED_BITS / 8] bytes, with one bit for each hash of two characters. A bit is set if a
+     * merge makes two characters with this hash neighbours. */
     uint8_t *joined;     // own
     int32_t byte_ids[256];
     int32_t max_id, unk_id;

@@ -248,8 +248,8 @@ done:
     return rc;
 }
 
-/* Shortens the last text piece, if later text may continue it, to the position where an added token
- * may begin. The text after that position is kept until more text is read. */
+/* If later text may continue the last text piece, ends the piece at a position that no added token
+ * can cross. The text after that position is kept until more text is read. */
 static osh_status norm_shorten_open(osh_ctx *cx, const osh_tokenizer *t, osh_tok_work *w)
 {
     osh_status rc = OSH_OK;
