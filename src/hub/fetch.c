@@ -103,8 +103,8 @@ done:
     return rc;
 }
 
-/* Checks that the answer is the requested part. Returns OSH_E_IO with s->over set to end the
- * request without a failure. */
+/* Checks that the answer is the requested part. To end the request without a failure, returns
+ * OSH_E_IO and sets s->over. */
 static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     osh_status rc = OSH_OK;
@@ -128,8 +128,8 @@ done:
     return rc;
 }
 
-/* Writes bytes of the part to the file, and the new ranges to the record. Returns OSH_E_IO with
- * s->over set to end the request without a failure. */
+/* Writes bytes of the part to the file, and the new ranges to the record. To end the request
+ * without a failure, returns OSH_E_IO and sets s->over. */
 static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size_t n)
 {
     osh_status rc = OSH_OK;

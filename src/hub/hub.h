@@ -64,8 +64,8 @@ typedef struct osh_hub_data { // the rows that a job needs
     bool wants_split; // true: fails if no splits are given; false: the default is train
     bool own_text; // true: the caller has a column or template, so the rows are not changed
 } osh_hub_data;
-/* Sets *path (own) to a .jsonl file with exactly these rows. The rows are downloaded once and
- * stored in HF_HOME. *path is NULL if d->dataset names no data set of the Hub, for example because
- * it is a file. */
+/* Sets *path (own) to a .jsonl file with exactly the rows that `d` selects. The rows are downloaded
+ * once and stored in HF_HOME. *path is NULL if d->dataset names no data set of the Hub, for example
+ * because it is a file. */
 osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_env_fn env);
 #endif
