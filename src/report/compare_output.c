@@ -9,7 +9,7 @@
 #include "io/container.h"
 #include "text/json.h"
 
-typedef struct module_losses { // sums over the modules whose report has both losses
+typedef struct module_losses { // sums of losses, over the modules for which the report has both
     double lost, nearest;
 } module_losses;
 

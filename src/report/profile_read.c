@@ -101,7 +101,7 @@ static void stage_begin(reader *r, int row, double t)
     else if (r->n_open < MAX_OPEN) r->open[r->n_open++] = (open_stage){row, t, 0};
 }
 
-/* Ends a stage. Ignores an end of a stage without a begin. A file that was cut can have one. */
+/* Ends a stage. Does nothing if the stage has no begin, which can happen in a file that was cut. */
 static void stage_end(reader *r, int row, double t)
 {
     osh_profile_row *x = &r->d->rows[row];
