@@ -83,8 +83,9 @@ osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, in
  * subgraph's activations in the disk tier, -1: none. If generation >= 0, the record is on the disk
  * when this function returns. */
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation);
-/* Fails if a shard of the source has changed. Reads a shard again if its stamp has changed and, if
- * `last` is true, also if its stamp is too fresh to be trusted. */
+/* Fails if a shard of the source has changed. Reads a shard again if its stamp (size, inode, times)
+ * has changed. If `last` is true, also reads a shard again if its stamp is too fresh to be
+ * trusted. */
 osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last);
 /* Returns the index of the last subgraph whose activations are on the disk, according to the
  * journal of an earlier run; -1: none. *generation: number of the visit that stored them. */
