@@ -27,7 +27,7 @@ void osh_verify_alone(osh_verify *v)
     osh_ranks_phase(v->opt->ranks, "verify", NULL);
 }
 
-/* Every rank reads some small files of the output itself. Appends the sizes of these files. */
+/* Appends the sizes of the small files of the output that every rank reads itself. */
 static osh_status files_tell(osh_ctx *cx, osh_buf *b, const char *dir)
 {
     static const char *const names[] = {"config.json", "oneshot-manifest.json"};

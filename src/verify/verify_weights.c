@@ -418,8 +418,8 @@ done:
     return rc;
 }
 
-/* Prunes w again if the pruner needs no calibration data, and sets *known. Sets *removed to the
- * fraction of |w|^2 that pruning removes. */
+/* Prunes w again if the pruner needs no calibration data, and sets *removed to the fraction of
+ * |w|^2 that this removes. Otherwise only sets *known to false. */
 static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed, osh_verify *v,
                                       const osh_linear *l, osh_tensor *w)
 {
