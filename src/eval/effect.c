@@ -325,8 +325,7 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
         const osh_linear *l = &e->p->match.linears[i];
         bool last = e->at[i].node == g->head;
         int64_t n = l->O * l->I * (last ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
-        // upper bound for the bytes of scales and ranges: one scale and one range for every 4
-        // weights
+        // upper bound for the bytes of scales and ranges: half a byte for each weight
         n += 2 * l->O * l->I / 4;
         most = n > most ? n : most;
     }

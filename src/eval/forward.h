@@ -77,8 +77,8 @@ osh_status osh_forward_load_head(osh_ctx *cx, osh_tensor **weight, osh_tensor **
 /* Returns the attributes of nll and kl for the logits of f and `ref` (NULL: f for both). The biases
  * are f->head_bias and ref->head_bias. */
 osh_vocab_attr osh_forward_rules(const osh_forward *f, const osh_forward *ref);
-/* *out (own), I32 [tokens of samples first to first + n - 1 of d]: the token that follows each
- * token; -1 for the last token of a sample. */
+/* Makes *out (own), I32 [tokens of samples first to first + n - 1 of d]: the token that follows
+ * each token; -1 for the last token of a sample. */
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first,
                            int64_t n);
 /* Keeps a value, after it is made, until the end of the pass. */
@@ -111,7 +111,7 @@ typedef struct osh_forward_visitor {
 osh_status osh_forward_visit(osh_ctx *cx, const osh_forward *f, int index,
                              const osh_forward_visitor *v);
 osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, const osh_forward_visitor *v);
-/* *work: set to the work of osh_forward_run, in the estimated seconds of budget/cost.h. with_head:
+/* Sets *work to the work of osh_forward_run, in the estimated seconds of budget/cost.h. with_head:
  * true if the scores of the head are included. */
 osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d,
                             bool with_head);

@@ -323,8 +323,8 @@ typedef struct masks { // sets of values of a subgraph
     bool *in, *leaves, *all; // own [values]
 } masks;
 
-/* *sum: set to the bytes of the weights of a subgraph, of one sample's forward and backward pass,
- * of the statistics, and of the gradients that are stored between subgraphs. */
+/* Sets *sum to the bytes that a subgraph needs: its weights, one sample's forward and backward
+ * pass, the statistics, and the gradients that are stored between subgraphs. */
 static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients *s, int subgraph,
                                  const masks *m, int64_t n_tokens)
 {
