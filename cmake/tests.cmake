@@ -47,8 +47,8 @@ function(osh_test_exe file label out)
 endfunction()
 
 # osh_play_exe(target ops files...) - adds an executable on the emulated GPU. The library `ops`
-# (osh_ops_play or osh_ops_race) is linked as a whole before all others, so that the linker takes
-# nothing from osh_ops. The emulated libraries find the functions that they call in the executable.
+# (osh_ops_play or osh_ops_race) is linked as a whole before all others. So the linker takes no
+# function from osh_ops. The emulated libraries find the functions that they call in the executable.
 function(osh_play_exe target ops)
   add_executable(${target} ${ARGN})
   target_link_options(${target} PRIVATE LINKER:--whole-archive,$<TARGET_FILE:${ops}>,--no-whole-archive
