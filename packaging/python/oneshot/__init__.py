@@ -131,7 +131,7 @@ def plan(
     **arguments: Any,
 ) -> Dict[str, Any]:
     """Returns a dict that describes what oneshot() with the same arguments would do: memory,
-    subgraphs, files. Reads no weights. It is the JSON of `oneshot plan --json`."""
+    subgraphs, files. Reads no weights. The dict is the JSON of `oneshot plan --json`."""
     job = _Job(None, log, threads, log_level)
     return json.loads(
         job.run(

@@ -77,7 +77,7 @@ def glu_of(target, gate, up):
 
 class Norm:
     """Holds the op of a norm, with its eps, offset and bias. `plain`: the norm has no weight.
-    `off`: the difference between the module and that formula."""
+    `off`: the difference between the module and the formula of the op."""
 
     def __init__(self, call, parameters, width):
         generator = numpy.random.default_rng(3)

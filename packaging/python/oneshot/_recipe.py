@@ -170,9 +170,9 @@ def is_writable(value: Any) -> bool:
 
 def fields(value: Any, label: str) -> Dict[str, Any]:
     """Returns the fields of an object that belong into a recipe. Leaves out fields whose names end
-    in _, which are state of a run, and fields whose default is a sentinel, even if the dump has a
-    string for it. (With a sentinel, LLM Compressor distinguishes the default actorder `static` from
-    `static` in a recipe.)"""
+    in _, because these are state of a run. Also leaves out fields that have a sentinel as default,
+    even if the dump has a string for the sentinel. (With a sentinel, LLM Compressor distinguishes
+    the default actorder `static` from `static` in a recipe.)"""
     known = getattr(type(value), "model_fields", {})
     found = {}
     for key, item in value.model_dump().items():
