@@ -116,8 +116,8 @@ def released(name, family):
 
 
 def compare(source, theirs, ours, gptq, dense):
-    """Returns lines about the differences, except in modules that match `dense`; True if there are
-    such modules; the number of codes that differ; and the number of all codes."""
+    """Returns four values: lines about the differences, except in modules that match `dense`; True
+    if there are such modules; the number of codes that differ; the number of all codes."""
     lines = []
     source = {n: t for n, t in source.items() if not n.endswith((".experts.gate_up_proj", ".experts.down_proj")) or n in ours}
     kept = {n for n in theirs.keys() ^ ours.keys() if dense and re.search(dense, n.rpartition(".")[0])}
@@ -143,8 +143,8 @@ def compare(source, theirs, ours, gptq, dense):
 
 
 def one(family, root, binary, gptq, seed, vllm):
-    """Returns the result (None if a difference is not expected), lines about the differences, the
-    number of codes that differ, and the number of all codes."""
+    """Compares one family. Returns four values: the result (None if a difference is not expected),
+    lines about the differences, the number of codes that differ, the number of all codes."""
     home = root / family if seed == 1 else root / f"{family}_{seed}"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)

@@ -25,12 +25,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/blocks"
 LABELS = {"slow", "cuda", "examples", "lint"}  # labels of tests that the preset asan never runs
 # Tests of hostile input and of kernels with odd sizes: the blocks that they run do not show what a
-# sanitizer can find in them. The list also has a test that limits the size of files, and so of its
-# file of marks.
+# sanitizer can find in them. KEPT also has a test that limits the size of files, which stops its
+# own file of marks.
 KEPT = re.compile(r"^(fuzz_.*|test_(json|safetensors|tokenizer_parts|files|products|kernels_(avx2|avx512_bf16|amx))"
                   r"|cli_(bad_input|broken_sources|foreign_sources|quantized_sources|adapter|data_files|full_disk"
                   r"|hub_pull|ranks))$")
-LIMITED = {"cli_full_disk"}  # fails, because the files of the marks are larger than its limit
+LIMITED = {"cli_full_disk"}  # these tests fail, because their files of marks are larger than their limit
 SHORT = 2.0  # processor seconds; shorter tests always run
 
 

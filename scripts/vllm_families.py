@@ -129,7 +129,8 @@ for line in sys.stdin:
 
 
 def sized(members):
-    """Returns the members of a model, its text model and its towers, with other sizes."""
+    """Returns the members of a model, its text model and its towers, with the sizes that vLLM's
+    kernels need."""
     out = {k: SIZES.get(k, v) for k, v in members.items()}
     for key, v in members.items():
         if key in TEXTS:
@@ -213,8 +214,8 @@ def main():
 
 
 def one(args, engine, family):
-    """Returns True if vLLM takes the output, or also refuses the source; and a text with the
-    result."""
+    """Tries one family. Returns two values: True if vLLM takes the output or also refuses the
+    source, and a text with the result."""
     home = args.folder / family
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
