@@ -4,8 +4,8 @@
  * Rows are UTF-8: a byte order mark at the start of a file is removed; UTF-16, UTF-32, NUL bytes
  * and invalid sequences are errors.
  *
- * Limits protect against a small hostile .zst or .gz that becomes very large: 64 MiB for a line, 64
- * GiB in total, and zstd's own 128 MiB for its window. */
+ * Limits protect against a small hostile .zst or .gz that becomes very large. A line has at most 64
+ * MiB, the whole text 64 GiB, and zstd's window 128 MiB. */
 #include "data/lines.h"
 #include "base/file.h"
 #include "base/name.h"

@@ -21,9 +21,9 @@ void osh_lines_close(osh_ctx *cx, osh_lines *l);
 void osh_lines_as_they_are(osh_lines *l);
 /* Moves to the first or to the next line. Sets *any to false if there is no such line. */
 osh_status osh_lines_begin(osh_ctx *cx, osh_lines *l, bool *any);
-/* Drops the first `used` bytes of the current text, reads more of the line, and sets *text to the
- * bytes that are not dropped, without \n or \r\n. Sets *end to true if *text reaches the end of the
- * line. */
+/* Drops the first `used` bytes of the current text, and reads more of the line. Sets *text to all
+ * bytes of the line that are not dropped yet, without \n or \r\n. Sets *end to true if *text
+ * reaches the end of the line. */
 osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **text, size_t *n,
                           bool *end);
 /* Skips the rest of the current line. Sets *blank to true if the rest is only white space. */

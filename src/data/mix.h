@@ -3,10 +3,10 @@
  *   a.jsonl, b.jsonl:0.3, c.jsonl:0.1      b has a share of 0.3, c of 0.1, a gets the rest, 0.6
  *
  * Data sets without a number divide the rest into equal shares. The samples are taken one after the
- * other: each data set has a credit. Before each sample, each credit grows by the share of the data
- * set. The next sample is taken from the data set with the largest credit (of several: the first
- * one), and its credit falls by 1. This is a turn of the data set. If a data set has no more
- * samples, its turns are skipped. */
+ * other. Each data set has a credit. Before each sample, each credit grows by the share of the data
+ * set. The data set with the largest credit (of several: the first one) has its turn: it gives the
+ * next sample, and its credit falls by 1. If a data set has no more samples, its turns are
+ * skipped. */
 #ifndef OSH_MIX_H
 #define OSH_MIX_H
 #include "base/field.h"
