@@ -1,8 +1,8 @@
 /* chat.c - chat templates: reads them from a model directory, and renders rows of a data set.
  *
- * The variables of a template are messages, tools (none, or the row's column), documents (none),
- * add_generation_prompt (false), and the special tokens of tokenizer_config.json. A token that is
- * null in that file is undefined in the template. */
+ * The variables of a template are messages, tools (the row's column, or none), documents (always
+ * none), add_generation_prompt (false by default), and the special tokens of tokenizer_config.json.
+ * A token that is null in that file is undefined in the template. */
 #include <string.h>
 
 #include "base/file.h"

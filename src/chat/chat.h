@@ -24,8 +24,9 @@ void osh_chat_free(osh_ctx *cx, osh_chat *c);
 /* Appends the text of a row, a JSON object. The conversation is in the column `messages` ({role,
  * content}), in `conversations` ({from, value}: human is user, gpt is assistant), in `prompt` and
  * `response`, in `prompt` and `completion` (also as lists of messages), in `instruction`, `input`
- * and `output`, or in `question` and `answer`. If `column` is NULL, the first of these shapes that
- * the row has is used. The column `tools` becomes the variable of the template. */
+ * and `output`, or in `question` and `answer`. These sets of columns are called shapes. If `column`
+ * is NULL, the first shape that the row has is used. The column `tools` becomes the variable of the
+ * template. */
 osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n,
                            const char *column);
 
