@@ -318,8 +318,8 @@ done:
     return rc;
 }
 
-/* Fetches the file and checks its hash. If the hash is wrong, bytes of an earlier run may be wrong,
- * so this function fetches the file once more from the start. */
+/* Fetches the file and checks its hash. If the hash is wrong, fetches the file once more from the
+ * start, because bytes of an earlier run may be wrong. */
 osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
                          osh_hub_target to)
 {

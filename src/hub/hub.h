@@ -38,8 +38,8 @@ osh_status osh_hub_name_read(osh_ctx *cx, osh_hub_name *out, bool *is, const cha
 osh_status osh_hub_id_of_dir(osh_ctx *cx, char **id, const char *dir);
 void osh_hub_name_deinit(osh_ctx *cx, osh_hub_name *name);
 bool osh_hub_is_commit(const char *text); // true for 40 hex digits
-/* True if the path of a file in a repository is relative and has no ".." and no backslash, so that
- * it cannot lead out of a directory. */
+/* True if the path of a file in a repository cannot lead out of a directory: it is relative, and
+ * has no ".." and no backslash. */
 bool osh_hub_file_is_safe(const char *name);
 /* Returns the repository's directory in the cache (own); NULL: out of memory. */
 char *osh_hub_repo_dir(osh_ctx *cx, const osh_hub *hub, const osh_hub_name *name);

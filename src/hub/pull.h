@@ -52,7 +52,7 @@ void osh_hub_place_wait(osh_hub_place *p);
 /* Opens the directory `below` ("blobs", "refs", ...) of the repository in the cache, and makes it
  * if it is missing. */
 osh_status osh_hub_place_dir(osh_ctx *cx, osh_at **out, const osh_hub_place *p, const char *below);
-/* Downloads the file f if the snapshot lacks it or has a wrong one, checks the bytes and links the
+/* Downloads the file f if the snapshot lacks f or has wrong bytes. Checks the bytes, and links the
  * file into the snapshot. */
 osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f);
 osh_status osh_hub_file_is_there(osh_ctx *cx, bool *there, const osh_hub_place *p,
