@@ -24,8 +24,9 @@ typedef struct osh_emitter osh_emitter;
 /* Returns the paths of the final directory, with links resolved, and of the partial directory, in
  * which the output is built. Both are own, also after a failure. */
 osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output);
-/* Fails if the model, recipe, data, template, log, profile or scratch directory is inside a
- * directory that a run with this output replaces or deletes. Called before anything is written. */
+/* Fails if a file or directory of the options is inside a directory that a run with this output
+ * replaces or deletes. Checks the model, recipe, data, template, log, profile and scratch
+ * directory. Called before anything is written. */
 osh_status osh_output_claim(osh_ctx *cx, const osh_options *o);
 /* Continues with the partial directory of an earlier run with the same identity, or begins a new
  * one. Sets results [linears] from the journal. If the final directory already is the output of
@@ -40,8 +41,8 @@ osh_status osh_output_claim(osh_ctx *cx, const osh_options *o);
 osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results,
                            bool *finished);
 /* Stops the thread of the emitter and frees the emitter. An output that is not sealed is kept for
- * the next run; but if no work is finished, or if osh_emitter_discard was called, removes the
- * partial directory. */
+ * the next run. But the partial directory is removed if no work is finished, or if
+ * osh_emitter_discard was called. */
 void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
 osh_globals *osh_emit_globals(osh_emitter *e); // view; NULL: no Linear has a global scale
 void osh_emitter_discard(osh_emitter *e); // makes osh_emitter_free remove the partial directory
@@ -54,8 +55,8 @@ bool osh_emitter_holds_work(const osh_emitter *e); // true if something is finis
  * fails. Waiting jobs are in host memory. An allocation that would exceed the plan's peak waits
  * until a job is written. Only one thread at a time may call these functions. */
 
-/* Emits the tensors of one Linear. Takes ownership of codes and params of the job, and of *in_scale
- * and *in_zero, the scale and zero point of a static input (NULL: there is none). */
+/* Emits the tensors of one Linear. Takes ownership of codes and params of the job. Also takes
+ * ownership of *in_scale and *in_zero, the scale and zero point of a static input; NULL: none. */
 osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job,
                            osh_tensor **in_scale, osh_tensor **in_zero);
 /* Waits until everything is written and recorded. */
