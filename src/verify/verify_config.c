@@ -163,8 +163,8 @@ done:
     return rc;
 }
 
-/* Checks a tied head. Loaders replace a tied head by the embedding table, so an output with a
- * tensor for the head must not quantize the head or the table. */
+/* Checks a tied head. Loaders replace a tied head by the embedding table. So if an output has a
+ * tensor for the head, neither the head nor the table may be quantized. */
 static osh_status config_check_tied_head(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
