@@ -1,6 +1,7 @@
-/* effect.h - measures how rounding one unit (Linears that must get the same scheme) changes the
- * model's predictions, while all other modules are unchanged. One pass through the model serves all
- * units: from the unit's subgraph on, each unit has its own copy of the values. */
+/* effect.h - measures how rounding one unit changes the model's predictions, while all other
+ * modules are unchanged. A unit is a set of Linears that must get the same scheme. One pass through
+ * the model serves all units: from the unit's subgraph on, each unit has its own copy of the
+ * values. */
 #ifndef OSH_EFFECT_H
 #define OSH_EFFECT_H
 #include "modifiers/survey.h"

@@ -43,8 +43,8 @@ osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
 osh_status osh_forward_open_by(osh_ctx *cx, osh_forward **out, const char *model, const char *text,
                                size_t n);
 /* Rounds the input x of a Linear by the scheme of the Linear. x may be on a device. If the scheme
- * rounds inputs, sets *rounded to true and *copy (own, host memory) to the rounded x, after freeing
- * the old *copy. Otherwise sets *rounded to false. */
+ * rounds inputs, sets *rounded to true, frees the old *copy, and sets *copy (own, host memory) to
+ * the rounded x. Otherwise sets *rounded to false. */
 osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded,
                                    const osh_forward *f, int node, const osh_tensor *x);
 /* State of osh_forward_hooks, which round the activations. */

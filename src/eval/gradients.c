@@ -160,8 +160,8 @@ done:
     return rc;
 }
 
-/* A hook that adds the squares of the elements of dv to the statistics of the Linear that computes
- * the value, and of the Linear that reads the value. */
+/* A hook that adds the squares of the elements of dv to two statistics: that of the Linear that
+ * computes the value, and that of the Linear that reads the value. */
 static osh_status gradients_value(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
 {
     osh_status rc = OSH_OK;
