@@ -152,7 +152,7 @@ static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size
     rc = fetch_save_ranges(cx, x);
     pthread_mutex_unlock(&x->p->lock);
     atomic_fetch_add(&x->p->done, (long long)n);
-    /* This is no failure: another thread fetches the rest of the part. */
+    /* The early end is no failure: another thread fetches the rest of the part. */
     if (!rc && s->over) rc = OSH_E_IO;
 done:
     return rc;

@@ -60,7 +60,7 @@ typedef struct osh_hub_data { // the rows that a job needs
     const char *dataset, *config, *splits; // dataset: "gsm8k" or "org/name"; NULL: no data set
     int64_t n_samples; // number of rows; 0: all rows of the splits
     bool shuffle, concatenate;
-    bool any_number; // true: the number of rows is not known before they are read
+    bool any_number; // true: the caller gives no number of rows
     bool wants_split; // true: fails if no splits are given; false: the default is train
     bool own_text; // true: the caller has a column or template, so the rows are not changed
 } osh_hub_data;
