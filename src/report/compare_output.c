@@ -9,7 +9,8 @@
 #include "io/container.h"
 #include "text/json.h"
 
-typedef struct module_losses { // sums of losses, over the modules for which the report has both
+typedef struct module_losses { // sums over the modules with a known loss and a known loss of
+                               // rounding to nearest
     double lost, nearest;
 } module_losses;
 

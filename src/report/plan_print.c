@@ -425,7 +425,7 @@ done:
     return rc;
 }
 
-/* Prints lines about the source: unread files, added zeros. */
+/* Prints the files of the source that are not read, and the zeros that are added to its MLPs. */
 static osh_status print_source(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

@@ -21,7 +21,7 @@
  * counts. */
 enum { MOST_MATTER = 1 << 16 };
 
-/* Returns the bytes of a line "---", with its trailing spaces, at `s`. Returns 0 if the line has
+/* Returns the length of a line "---" at `s`, with its trailing spaces. Returns 0 if the line has
  * other text. */
 static size_t matter_fence(const char *s)
 {
