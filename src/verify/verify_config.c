@@ -353,7 +353,7 @@ done:
     return rc;
 }
 
-/* Returns the bytes of a module's codes. */
+/* Returns the number of bytes of a module's codes. */
 static int64_t module_bytes(osh_ctx *cx, const osh_verify *v, const char *module)
 {
     const osh_ckpt_tensor *t = config_find_leaf(cx, v, module, "weight_packed");

@@ -135,7 +135,8 @@ done:
     return rc;
 }
 
-/* Adds the counts and findings of one rank to the *n findings. The caller orders them. */
+/* Adds the counts of rank `from` to the counts of v, and appends its findings to the *n findings so
+ * far. The caller sorts the findings. */
 static osh_status findings_take(osh_ctx *cx, osh_verify *v, size_t *n, int from)
 {
     osh_status rc = OSH_OK;
