@@ -121,16 +121,16 @@ typedef struct osh_forward_memory {
      * left: kept until osh_forward_close. */
     int64_t peak, left;
 } osh_forward_memory;
-/* Returns the bytes of the head's weight and bias in memory. */
+/* Returns the number of bytes of the head's weight and bias in memory. */
 int64_t osh_forward_head_bytes(const osh_forward *f);
 /* Predicts the host memory of osh_forward_run for the first n samples of d. */
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size);
-/* Returns the bytes of value v in the batches of `size` samples of this process, for the first n
- * samples. v -1: bytes of the batches without values. */
+/* Returns the number of bytes of value v in the batches of this process. A batch has `size`
+ * samples; only the first n samples count. v -1: bytes of the batches without values. */
 int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int64_t n,
                                  int64_t size, int v);
-/* Returns the bytes of the weights of the nodes that run. */
+/* Returns the number of bytes of the weights of the nodes that run. */
 int64_t osh_forward_weight_bytes(const osh_forward_part *p);
 void osh_forward_close(osh_ctx *cx, osh_forward *f);
 #endif

@@ -280,7 +280,7 @@ done:
 
 /* ---- memory ---- */
 
-/* Returns the bytes of the gradients of value v for all samples. */
+/* Returns the number of bytes of the gradients of value v for all samples. */
 static int64_t gradient_bytes(const osh_gradients *s, int v)
 {
     int64_t sum = 0, each = s->f->graph->values[v].width * (int64_t)sizeof(float);
@@ -289,7 +289,7 @@ static int64_t gradient_bytes(const osh_gradients *s, int v)
     return sum;
 }
 
-/* Returns the bytes of the statistics that a subgraph needs. */
+/* Returns the number of bytes of the statistics that a subgraph needs. */
 static int64_t squares_bytes(const osh_gradients *s, const osh_subgraph *sub)
 {
     const osh_graph *g = s->f->graph;
@@ -304,8 +304,8 @@ static int64_t squares_bytes(const osh_gradients *s, const osh_subgraph *sub)
     return (int64_t)sum;
 }
 
-/* Returns the bytes that the head needs for one sample. Logits and their gradients are computed in
- * tiles. */
+/* Returns the number of bytes that the head needs for one sample. Logits and their gradients are
+ * computed in tiles. */
 static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
 {
     const osh_graph *g = s->f->graph;
