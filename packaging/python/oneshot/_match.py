@@ -49,8 +49,8 @@ def rows(array, n):
 
 
 def columns(target, value):
-    """Returns {first, width, period, count} if the columns of `target` are those of `value`, in
-    parts of `width` columns at first, first + period, ..., or None."""
+    """Finds the columns of `target` in `value`: parts of `width` columns that begin at first,
+    first + period, ... Returns {first, width, period, count}, or None."""
     n = target.shape[1]
     if value.shape[1] < n:
         return None
