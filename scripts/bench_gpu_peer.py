@@ -342,8 +342,8 @@ def loops(device, found):
 
 
 def check(device):
-    """Checks every loop on small batches, with more rows than one program has, a last block of 96
-    columns, and scales of bf16 and f32."""
+    """Checks every loop on small batches. The batches have more rows than one program of the
+    kernel, a last block of 96 columns, and scales of bf16 and f32."""
     runs, left_out = loops(device, package())
     for n, rows, cols, dtype in ((2, 24, 256, torch.bfloat16), (1, 17, 384, torch.float32), (3, 5, 128, torch.bfloat16),
                                  (2, 20, 352, torch.bfloat16)):

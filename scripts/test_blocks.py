@@ -3,11 +3,11 @@
 run nearly all basic blocks.
 
 Builds build/blocks like the preset asan, with a mark in each basic block (tests/blocks.c), and runs
-each test. Then the script takes tests, those with the most new blocks per processor second first,
-until they reach SHARE percent of all blocks of src/. It prints this order, and writes the names of
-the other tests to tests/covered.txt. In sanitizer builds, these tests get the label `covered`,
-which the preset asan leaves out. Tests of KEPT are always taken. Tests that take less than SHORT
-seconds always run.
+each test. Then the script takes tests one by one: each time the test with the most new blocks per
+processor second. It stops when the taken tests reach SHARE percent of all blocks of src/. It prints
+the taken tests in this order, and writes the names of the other tests to tests/covered.txt. In
+sanitizer builds, the other tests get the label `covered`, which the preset asan leaves out. Tests
+of KEPT are always taken. Tests that take less than SHORT seconds always run.
 
 Usage: test_blocks.py [-j N] [--share SHARE] [--results DIR]
 DIR gets a file with the blocks of each test. Tests that already have a file are not run again."""

@@ -157,8 +157,8 @@ def merged(members, more):
 
 def stand_in(folder, source, family):
     """Writes keys of released files into config.json. A family without a class gets the model_type
-    of its reference, whose class in transformers reads the keys in place of the Python file that
-    releases have."""
+    of its reference. The reference's class in transformers then reads the keys, in place of the
+    Python file that releases have."""
     config = json.loads((folder / "config.json").read_text())
     if family in RENAMED and family not in KNOWN:
         reference = json.loads((source / "reference.json").read_text())["config"]
