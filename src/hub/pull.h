@@ -21,8 +21,8 @@ osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, cons
 void osh_hub_tree_deinit(osh_ctx *cx, osh_hub_tree *t);
 /* Returns NULL if there is no such file. */
 const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path);
-/* Appends to the list those files of a page of the Hub's answer that may be part of a model. Names
- * and sizes of all files of the page are checked. */
+/* Reads a page of the Hub's list of files. Appends the files that may be part of a model to the
+ * list t. Checks the names and sizes of all files of the page. */
 osh_status osh_hub_tree_read(osh_ctx *cx, osh_hub_tree *t, osh_json_walk *w);
 /* True for side files, which are copied together with weights: config, tokenizer, template,
  * licence. */
