@@ -206,7 +206,8 @@ done:
     return rc;
 }
 
-/* Runs the samples of this rank that belong to the round, then adds the sums of all ranks. */
+/* Runs the samples of one round (each rank has one group of samples in a round). Then adds the sums
+ * of all ranks. */
 static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_forward_part *p,
                                 int64_t round)
 {
