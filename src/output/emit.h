@@ -48,7 +48,7 @@ osh_globals *osh_emit_globals(osh_emitter *e); // view; NULL: no Linear has a gl
 void osh_emitter_discard(osh_emitter *e); // makes osh_emitter_free remove the partial directory
 bool osh_emitter_resumed(const osh_emitter *e);
 int osh_emitter_n_resumed(const osh_emitter *e); // number of times that a process continued work
-bool osh_emitter_holds_work(const osh_emitter *e); // true if a tensor is written; in a survey: if one error is measured
+bool osh_emitter_holds_work(const osh_emitter *e); // true if a result is recorded
 
 /* The functions below give jobs to a thread of the emitter. The thread packs, writes and records
  * the jobs in their order while the caller continues. After a failure of the thread the next call
