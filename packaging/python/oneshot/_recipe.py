@@ -273,7 +273,7 @@ def is_text(recipe: str) -> bool:
 
 
 def write_recipe(recipe: Any, path: str) -> Union[None, str, os.PathLike, Written]:
-    """Returns the path of the recipe if it is a file, and writes it to `path` if it is not."""
+    """Returns the path of the recipe if it is a file. Otherwise writes the recipe to `path`."""
     if (
         recipe is None
         or isinstance(recipe, os.PathLike)
@@ -293,7 +293,7 @@ def write_recipe(recipe: Any, path: str) -> Union[None, str, os.PathLike, Writte
 
 
 def write_rows(dataset: Any, path: str) -> Union[None, str, os.PathLike, Written]:
-    """Returns the path of the data if they are a file, and writes rows to `path`."""
+    """Returns the path of the data if they are a file. Otherwise writes the rows to `path`."""
     if dataset is None or isinstance(dataset, (str, os.PathLike)):
         return dataset
     wanted = "want a text or a dict with values of JSON"
