@@ -128,7 +128,7 @@ def phases(c, plan, n, kind):
     memory = here * sums * 2 / SHARED  # the ranks of a node write the sums to memory and add them
     if nodes == 1:
         wire = 0.0
-    elif rows:  # tiles: a node sends each group's sums, tree: one sum of its groups; never its own part
+    elif rows:  # tiles: a node sends the sums of each group; tree: one sum; both without its own part
         wire = (here if kind == "tiles" else 1) * sums * (1 - 1 / nodes) / NET
     else:  # the node that owns a value receives the sums of the groups of all other nodes
         wire = max(share_out(value.values(), nodes) * (n - here), here * sums * (1 - 1 / nodes)) / NET
