@@ -418,8 +418,8 @@ done:
     return rc;
 }
 
-/* Prunes w again if the pruner needs no calibration data, and sets *removed to the fraction of
- * |w|^2 that this removes. Otherwise only sets *known to false. */
+/* Sets *known to true if the pruner needs no calibration data, else to false. If *known is true,
+ * prunes w again and sets *removed to the fraction of |w|^2 that this removes. */
 static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed, osh_verify *v,
                                       const osh_linear *l, osh_tensor *w)
 {
