@@ -1,5 +1,5 @@
-# embed.cmake - writes OUT, a .c file with the text of every file in MODELS as
-# osh_embedded_models[], and TYPES, a .c file with their "model_types" as osh_embedded_types[].
+# embed.cmake - writes two .c files from the files in MODELS. OUT has the texts of the files as
+# osh_embedded_models[]. TYPES has their "model_types" as osh_embedded_types[].
 # Usage: cmake -DOUT=... -DTYPES=... -DMODELS=... -P embed.cmake
 function(c_string out hex)
   string(REGEX REPLACE "(..)" "\\\\x\\1" hex "${hex}")

@@ -72,7 +72,7 @@ osh_layer(eval DEPS plan)
 osh_layer(report DEPS run verify eval)
 osh_layer(api DEPS report hub)
 osh_layer(lib DEPS api)
-# Each library is before those that it needs.
+# Each library comes before the libraries that it needs.
 set(OSH_LAYERS)
 foreach(name lib api report run verify eval output plan budget schedule rewrite match store
         modifiers learn graph quant hub solver ops data chat

@@ -1,5 +1,6 @@
 # mpi.cmake - builds src/mpi/module.c for each MPI whose compiler is found (on Debian Open MPI and
-# MPICH). The program opens these modules when a launcher has started it. It links no MPI itself.
+# MPICH). The program opens these modules when a launcher has started it. The program itself links
+# no MPI.
 set(OSH_MPI_MODULES)
 foreach(mpi openmpi mpich)
   find_program(OSH_MPICC_${mpi} mpicc.${mpi})

@@ -47,8 +47,8 @@ function(osh_test_exe file label out)
 endfunction()
 
 # osh_play_exe(target ops files...) - adds an executable on the emulated GPU. The library `ops`
-# (osh_ops_play or osh_ops_race) is linked as a whole before all others, so that the linker takes
-# nothing from osh_ops. The emulated libraries find the functions that they call in the executable.
+# (osh_ops_play or osh_ops_race) is linked as a whole before all others. So the linker takes no
+# function from osh_ops. The emulated libraries find the functions that they call in the executable.
 function(osh_play_exe target ops)
   add_executable(${target} ${ARGN})
   target_link_options(${target} PRIVATE LINKER:--whole-archive,$<TARGET_FILE:${ops}>,--no-whole-archive
@@ -63,8 +63,8 @@ function(osh_play_exe target ops)
 endfunction()
 
 # LeakSanitizer of gcc 12 has a fault (sanitizer_tls_get_addr.cpp): if a block of thread-local
-# storage begins 16 bytes into a page, it takes the bytes before the block for a header of glibc
-# 2.19, and reads at a wrong address. This option turns that code off.
+# storage begins 16 bytes into a page, LeakSanitizer takes the bytes before the block for a header
+# of glibc 2.19. It then reads at a wrong address. This option turns that code off.
 set(OSH_TEST_ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1" "ASAN_OPTIONS=intercept_tls_get_addr=0")
 
 # osh_test_props(test label seconds) - sets the properties of a test. `seconds` is the longest time

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# bundle.sh - copies all libraries that PROGRAM needs into DIR: those that it links, those that it
-# opens at run time, and all libraries that these link. Strips them. Copies the licences of their
-# packages into LICENCES.
+# bundle.sh - copies into DIR the libraries that PROGRAM links or opens at run time, and all
+# libraries that these link. Strips the copies. Copies the licences of the libraries' packages into
+# LICENCES.
 # Usage: bundle.sh PROGRAM DIR LICENCES [NAME ...]
 #        NAME is a library that is not copied, such as libc.so.6.
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # mpi.sh BUILD - makes oneshot-mpi_VERSION_amd64.deb in the working directory, from a finished build
-# on Debian. The package has the modules for jobs of several ranks (docs/how-to/cluster.md). It
-# works if one of the MPIs is installed.
+# on Debian. The package has the modules for jobs of several ranks (docs/how-to/cluster.md). The
+# modules work if Open MPI or MPICH is installed.
 set -euo pipefail
 build=$(realpath "${1:?want a build directory}")
 version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")

@@ -5,8 +5,8 @@ libraries that they link and open. Nothing is compiled again.
 Each bundled library finds the others in its own directory (RPATH, written by patchelf), so that
 `auditwheel show` accepts the wheel. The C library, libgcc_s and libstdc++ are those of the system.
 The tag of the wheel names the oldest C library that is enough for all files; the libraries of
-Debian 12 need at least version 2.34. libcurl is also that of the system, because it links the same
-libraries as Python's ssl, and a process can have each of them only once.
+Debian 12 need at least version 2.34. libcurl is also that of the system: libcurl and Python's ssl
+link the same libraries, and a process can load each of these libraries only once.
 
 Usage: wheel.py BUILD [--out DIR]      BUILD: such as build/release"""
 import argparse

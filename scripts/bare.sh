@@ -67,8 +67,8 @@ bare_enter() {
         DEBIAN_FRONTEND=noninteractive ${settings[@]+"${settings[@]}"} "$@" </dev/null
 }
 
-# bare_forget ROOT - removes the files that bare_unpack has copied from this machine, the names of
-# its mirrors and the caches of apt, so that ROOT can be published
+# bare_forget ROOT - removes files that must not be published with ROOT: the files that bare_unpack
+# has copied from this machine, the names of its mirrors, and the caches of apt
 bare_forget() {
     (cd "$1" && rm -rf --one-file-system etc/apt/auth.conf etc/apt/auth.conf.d etc/apt/apt.conf.d/99host etc/pip.conf run.sh \
         var/lib/apt/lists/* var/cache/apt/*.bin var/cache/apt/archives/*.deb var/cache/ldconfig/* var/log/* tmp/*)

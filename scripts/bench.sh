@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # bench.sh - compares oneshot with LLM Compressor (and llama.cpp) on the same job, in alternating
-# turns. Prints ratios of time and memory, the perplexity of each output, and for each phase of
-# oneshot its operations per second relative to the mean of the peaks before and after the run. A
-# ratio is the median over the turns.
+# turns. Prints ratios of time and memory, and the perplexity of each output. A ratio is the median
+# over the turns. For each phase of oneshot, also prints its operations per second, divided by the
+# mean of the peaks before and after the run.
 #
 # Usage: scripts/bench.sh --model DIR --recipe FILE --dataset FILE.jsonl --out DIR [options]
 #                         [-- flags of oneshot]

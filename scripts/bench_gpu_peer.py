@@ -11,8 +11,9 @@ The solve is timed with two inner loops over the columns of a block: eager PyTor
 at a time, and a Triton kernel with a batch of weights of one shape, as with batched_quantization
 "auto". Both loops are written here with the same ops as LLM Compressor's ("re-enacted"). If
 llmcompressor is installed, its accumulate_hessian observes, and its quantize_weight is timed, too.
-Prints one JSON object: seconds per layer; "code" of a solve is "package" or "re-enacted";
-"left_out" names the loops that did not run, with the reasons.
+Prints one JSON object with the seconds per layer. "code" is "package" for LLM Compressor's own
+solve, and "re-enacted" for the loops of this script. "left_out" names the loops that did not run,
+with the reasons.
 
     bench_gpu_peer.py --hidden 4096 --intermediate 14336 --heads 32 --kv 8 --samples 512
                       --tokens 2048 [--device cuda]
@@ -341,8 +342,8 @@ def loops(device, found):
 
 
 def check(device):
-    """Checks every loop on small batches, with more rows than one program has, a last block of 96
-    columns, and scales of bf16 and f32."""
+    """Checks every loop on small batches. The batches have more rows than one program of the
+    kernel, a last block of 96 columns, and scales of bf16 and f32."""
     runs, left_out = loops(device, package())
     for n, rows, cols, dtype in ((2, 24, 256, torch.bfloat16), (1, 17, 384, torch.float32), (3, 5, 128, torch.bfloat16),
                                  (2, 20, 352, torch.bfloat16)):

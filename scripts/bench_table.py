@@ -1,5 +1,5 @@
-"""bench_table.py - prints the tables of scripts/bench.sh for the complete turns in its directory
-OUT.
+"""bench_table.py - prints the tables of scripts/bench.sh from its directory OUT. In a turn,
+bench.sh runs each program once. A run that has not ended is left out.
 
 Usage: bench_table.py OUT RUNS"""
 import json

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# big-model.sh BUILD_DIR WORK_DIR [LAYERS...] - compresses synthetic Llama checkpoints (every Linear
-# is 4096 wide, 185 MB per layer) by RTN and by GPTQ (8 samples of 128 tokens) with --host-memory
-# 2GiB. RLIMIT_DATA limits the data segment to 2 GiB. LAYERS are the numbers of layers (default 8 16
-# 32); 98 layers are 20 GB. Prints one line per job: layers, bytes, seconds, predicted and measured
-# peak. The variables METHODS (default "rtn gptq") and SHAPE select other jobs.
+# big-model.sh BUILD_DIR WORK_DIR [LAYERS...] - compresses synthetic Llama checkpoints by RTN and by
+# GPTQ with --host-memory 2GiB. Every Linear is 4096 wide, and a layer has 185 MB. GPTQ has 8
+# samples of 128 tokens. RLIMIT_DATA limits the data segment to 2 GiB. LAYERS are the numbers of
+# layers (default 8 16 32); 98 layers are 20 GB. Prints one line per job: layers, bytes, seconds,
+# predicted and measured peak. The variables METHODS (default "rtn gptq") and SHAPE select other
+# jobs.
 set -euo pipefail
 build=$(realpath "$1") work=$2
 shift 2

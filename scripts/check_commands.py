@@ -125,7 +125,7 @@ def make_output(path):
 
 
 def run():
-    """Runs the commands in a directory that has the names (tests/examples/commands.sh)."""
+    """Runs the commands in the directory that tests/examples/commands.sh has made for them."""
     n, last = 0, {}
     for page in pages():
         name = str(page.relative_to(ROOT))

@@ -123,18 +123,18 @@ def phases(c, plan, n, kind):
     if n == 1:
         return out
     value = {v: I * (I + 1) / 2 * 4 for _, O, I, v in linears(c)}
-    sums = sum(value.values())  # bytes of the sums of a group
-    bus = sums / BUS  # to the host
-    memory = here * sums * 2 / SHARED  # the ranks of a node write and add them
+    sums = sum(value.values())  # bytes of the sums of one group
+    bus = sums / BUS  # seconds to copy the sums to the host
+    memory = here * sums * 2 / SHARED  # the ranks of a node write the sums to memory and add them
     if nodes == 1:
         wire = 0.0
-    elif rows:  # a node sends its groups, or their sum, except its own part, and receives as much
+    elif rows:  # tiles: a node sends the sums of each group; tree: one sum; both without its own part
         wire = (here if kind == "tiles" else 1) * sums * (1 - 1 / nodes) / NET
-    else:  # the node of an owner receives the groups of all other nodes
+    else:  # the node that owns a value receives the sums of the groups of all other nodes
         wire = max(share_out(value.values(), nodes) * (n - here), here * sums * (1 - 1 / nodes)) / NET
     messages = (1 if kind == "tree" else here) * (sums / TILE) * LATENCY * (nodes > 1)
     out["sums"] = layers * (bus + max(memory, wire) + messages)
-    codes = weights / 4  # 4 of 16 bits
+    codes = weights / 4  # codes have 4 of the 16 bits of a weight
     out["codes"] = codes / BUS + (2 * codes / NET if nodes > 1 else codes / SHARED)
     return out
 

@@ -1,7 +1,7 @@
 """comments.py - finds the comments of C, shell, CMake and Python files, for scripts/lint.py.
 
-A comment is the text between /* and */, consecutive lines that begin with // or #, a comment after
-code, or a Python docstring. Strings and here-documents have no comments."""
+Kinds of comments: the text between /* and */, consecutive lines that begin with // or #, a comment
+after code, a Python docstring. Strings and here-documents have no comments."""
 import ast
 import re
 import tokenize

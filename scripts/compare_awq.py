@@ -14,13 +14,17 @@ script records the points of its grid, with the factors and two losses of each p
            the Linears
   linear   the sum of the squared errors of the outputs of the Linears (docs/how-to/awq.md)
 
-This program's factors are read from its output. A line of the table has the points that both
-programs have chosen, the distance of our factors from LLM Compressor's at the same point, both
-losses of our point divided by those of LLM Compressor's point, and the excess of our point over the
-least `linear` loss. The excess can be above 0 if the losses of two points are nearly equal: in a
-group of symmetric integers the largest value is halfway between two codes (7.5 with 4 bits), so the
-last bit of a factor decides. Exits with 1 if our factors are not those of a grid point (1e-5), or
-if our point is 3 % above the least loss."""
+This program's factors are read from its output. A line of the table has these columns:
+
+  - the grid points that both programs have chosen
+  - the distance of our factors from LLM Compressor's factors at the same point
+  - both losses of our point, divided by the losses of LLM Compressor's point
+  - the excess of our point over the least `linear` loss
+
+The excess can be above 0 if the losses of two points are nearly equal: in a group of symmetric
+integers the largest value is halfway between two codes (7.5 with 4 bits), so the last bit of a
+factor decides. Exits with 1 if our factors are not those of a grid point (1e-5), or if our point is
+3 % above the least loss."""
 import argparse
 import json
 import pathlib

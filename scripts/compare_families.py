@@ -8,10 +8,10 @@ usage: compare_families.py BINARY FOLDER [--gptq [--draws N] [--record]] [--vllm
                    must be those of the source
   --gptq           runs GPTQ W4 in groups of 32, F32, with 16 samples of 128 tokens and pipeline
                    basic; prints the percentage of codes that differ, for weights of N seeds
-                   (default 1). If more than 1 in 10,000 and fewer than 1 in 100 codes differ with
-                   seed 1, the codes of the seeds 1 to 20 count, because one quotient between two
-                   codes changes a whole row. A family also passes if LLM Compressor does not
-                   compress it, or adds biases to it
+                   (default 1). One quotient between two codes changes a whole row. So if more than
+                   1 in 10,000 and fewer than 1 in 100 codes differ with seed 1, the codes of the
+                   seeds 1 to 20 count. A family also passes if LLM Compressor does not compress
+                   it, or adds biases to it
   --record         writes these percentages to tests/golden/families/proofs.json
   --vllm           uses --target vllm, which also quantizes the experts of gpt-oss, Gemma 4 and
                    Granite 4; transformers does not load these outputs
@@ -116,8 +116,8 @@ def released(name, family):
 
 
 def compare(source, theirs, ours, gptq, dense):
-    """Returns lines about the differences, except in modules that match `dense`; True if there are
-    such modules; the number of codes that differ; and the number of all codes."""
+    """Returns four values: lines about the differences, except in modules that match `dense`; True
+    if there are such modules; the number of codes that differ; the number of all codes."""
     lines = []
     source = {n: t for n, t in source.items() if not n.endswith((".experts.gate_up_proj", ".experts.down_proj")) or n in ours}
     kept = {n for n in theirs.keys() ^ ours.keys() if dense and re.search(dense, n.rpartition(".")[0])}
@@ -143,8 +143,8 @@ def compare(source, theirs, ours, gptq, dense):
 
 
 def one(family, root, binary, gptq, seed, vllm):
-    """Returns the result (None if a difference is not expected), lines about the differences, the
-    number of codes that differ, and the number of all codes."""
+    """Compares one family. Returns four values: the result (None if a difference is not expected),
+    lines about the differences, the number of codes that differ, the number of all codes."""
     home = root / family if seed == 1 else root / f"{family}_{seed}"
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)

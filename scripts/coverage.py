@@ -28,7 +28,7 @@ PAGE = ROOT / "docs" / "reference" / "models.md"
 FAMILIES = ROOT / "tests" / "golden" / "families"
 VLLM = FAMILIES / "vllm.json"
 KINDS = ("text", "multimodal")
-# Why an architecture has no template. A name may be in no registry.
+# Reasons why architectures have no template. Some of the architectures are in no registry.
 SCAN1 = "no op for Mamba layers that have several heads"
 NOWHERE = "neither transformers 5.17 nor vLLM 0.32 has this class"
 LOOPS = "no template for stacks of layers that run in turns"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# linearity.sh - measures how the time of GPTQ on random weights depends on the number of samples,
-# of layers, and of tokens of a sample. For each, prints the straight line that fits the times best,
-# and the distances of the times from this line.
+# linearity.sh - measures how the time of GPTQ on random weights depends on three numbers: samples,
+# layers, and tokens of a sample. For each number, prints the straight line that fits the times
+# best, and the distances of the times from this line.
 #
 # Usage: scripts/linearity.sh --make-model BINARY --out DIR [options] [-- flags of oneshot]
 #   --oneshot BINARY     build/release/oneshot

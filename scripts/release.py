@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """release.py - checks and sets the version number, which is in several files, and tags a release.
 
-Without arguments the script only checks. It fails if a file has another version than
-CMakeLists.txt, if CHANGELOG.md does not begin with this version, or if the Dockerfile or the
-workflow call a script, a preset or an option that does not exist.
+Without arguments the script only checks. It fails in these cases: a file has another version than
+CMakeLists.txt; CHANGELOG.md does not begin with this version; the Dockerfile or the workflow call a
+script, a preset or an option that does not exist.
 
 Usage: release.py              checks
        release.py --set X.Y.Z  writes the version to all files; if the newest part of CHANGELOG.md

@@ -3,8 +3,8 @@ family only by the names of tensors and of keys of config.json; part of tiny_fam
 
 The class of the other family, the reference, makes a checkpoint of such a family. The tensors get
 the names of the family, and are joined if the family has joined tensors. reference.json in the same
-directory has the config.json of the reference and a table of the tensors, so that the class of the
-reference can load the checkpoint."""
+directory has the config.json of the reference and a table of the tensors. With these, the class of
+the reference can load the checkpoint."""
 import json
 import re
 

@@ -85,8 +85,8 @@ def call(*command):
 
 
 def run(binary, model, recipe, folder):
-    """Returns 'planned and run', or the reason for a failure or refusal; and true if the recipe has
-    failed."""
+    """Plans and runs one recipe. Returns two values: 'planned and run' or the reason for a failure
+    or refusal, and True if the recipe has failed."""
     args = ["--model", model, "--recipe", recipe, "--dataset", model / "data" / "calibration.jsonl", "--num-calibration-samples", "4",
             "--max-seq-length", "64"]
     code, why = call(binary, "plan", *args)

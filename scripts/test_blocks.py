@@ -3,11 +3,11 @@
 run nearly all basic blocks.
 
 Builds build/blocks like the preset asan, with a mark in each basic block (tests/blocks.c), and runs
-each test. Then the script takes tests, those with the most new blocks per processor second first,
-until they reach SHARE percent of all blocks of src/. It prints this order, and writes the names of
-the other tests to tests/covered.txt. In sanitizer builds, these tests get the label `covered`,
-which the preset asan leaves out. Tests of KEPT are always taken. Tests that take less than SHORT
-seconds always run.
+each test. Then the script takes tests one by one: each time the test with the most new blocks per
+processor second. It stops when the taken tests reach SHARE percent of all blocks of src/. It prints
+the taken tests in this order, and writes the names of the other tests to tests/covered.txt. In
+sanitizer builds, the other tests get the label `covered`, which the preset asan leaves out. Tests
+of KEPT are always taken. Tests that take less than SHORT seconds always run.
 
 Usage: test_blocks.py [-j N] [--share SHARE] [--results DIR]
 DIR gets a file with the blocks of each test. Tests that already have a file are not run again."""
@@ -25,12 +25,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build/blocks"
 LABELS = {"slow", "cuda", "examples", "lint"}  # labels of tests that the preset asan never runs
 # Tests of hostile input and of kernels with odd sizes: the blocks that they run do not show what a
-# sanitizer can find in them. The list also has a test that limits the size of files, and so of its
-# file of marks.
+# sanitizer can find in them. KEPT also has a test that limits the size of files, which stops its
+# own file of marks.
 KEPT = re.compile(r"^(fuzz_.*|test_(json|safetensors|tokenizer_parts|files|products|kernels_(avx2|avx512_bf16|amx))"
                   r"|cli_(bad_input|broken_sources|foreign_sources|quantized_sources|adapter|data_files|full_disk"
                   r"|hub_pull|ranks))$")
-LIMITED = {"cli_full_disk"}  # fails, because the files of the marks are larger than its limit
+LIMITED = {"cli_full_disk"}  # these tests fail, because their files of marks are larger than their limit
 SHORT = 2.0  # processor seconds; shorter tests always run
 
 

@@ -129,7 +129,8 @@ for line in sys.stdin:
 
 
 def sized(members):
-    """Returns the members of a model, its text model and its towers, with other sizes."""
+    """Returns the members of a model, its text model and its towers, with the sizes that vLLM's
+    kernels need."""
     out = {k: SIZES.get(k, v) for k, v in members.items()}
     for key, v in members.items():
         if key in TEXTS:
@@ -156,8 +157,8 @@ def merged(members, more):
 
 def stand_in(folder, source, family):
     """Writes keys of released files into config.json. A family without a class gets the model_type
-    of its reference, whose class in transformers reads the keys in place of the Python file that
-    releases have."""
+    of its reference. The reference's class in transformers then reads the keys, in place of the
+    Python file that releases have."""
     config = json.loads((folder / "config.json").read_text())
     if family in RENAMED and family not in KNOWN:
         reference = json.loads((source / "reference.json").read_text())["config"]
@@ -213,8 +214,8 @@ def main():
 
 
 def one(args, engine, family):
-    """Returns True if vLLM takes the output, or also refuses the source; and a text with the
-    result."""
+    """Tries one family. Returns two values: True if vLLM takes the output or also refuses the
+    source, and a text with the result."""
     home = args.folder / family
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)

@@ -8,10 +8,10 @@
  *   whole conversation                          <user>Hi<end><assistant>Hello<end><user>...
  *                                                                        ^ begin   ^ end
  *
- * The comparison fails if the template changes an earlier answer when messages follow (removes its
- * reasoning), or writes a system prompt only before the last question. Then the texts of the
- * messages are searched in the rendered text, in their order. The token or text that ends the
- * model's turn belongs to the answer. */
+ * The comparison fails for templates that remove the reasoning from an earlier answer. It also
+ * fails for templates that write a system prompt only before the last question. In these cases the
+ * texts of the messages are searched in the rendered text, in their order. An answer includes the
+ * token or text that ends the model's turn. */
 #include <string.h>
 
 #include "chat/chat_impl.h"
@@ -110,8 +110,8 @@ static osh_status talk_fail(osh_ctx *cx, size_t k)
                     k + 1);
 }
 
-/* Returns the position of the text of message k after the texts of all earlier messages. SIZE_MAX:
- * one of these texts is not found. */
+/* Searches t->whole for the texts of messages 0 to k, each after the one before. Returns the
+ * position of the text of message k. Returns SIZE_MAX if one of the texts is not found. */
 static size_t talk_find_text(const talk *t, size_t k)
 {
     size_t at = 0;
@@ -130,8 +130,9 @@ static osh_status talk_find_begin(osh_ctx *cx, size_t *begin, talk *t, size_t k)
     OSH_TRY(talk_render(cx, &t->asked, t, k, true));
     OSH_TRY(talk_render(cx, &t->before, t, k, false));
     *begin = equal_bytes(t->whole, &t->asked);
-    /* The generation prompt may end with text that no earlier answer has, such as <think>, but the
-     * text of the messages before the answer must be equal. */
+    /* The whole text must begin with t->before, the messages before the answer. It may differ from
+     * the end of t->asked, because the generation prompt may end with text such as <think> that
+     * earlier answers do not have. */
     bool changed = *begin < t->before.len;
     if (!changed && t->asked.len > t->before.len) goto done;
     /* the template writes no generation prompt, or it has changed the messages before the answer */
@@ -153,7 +154,7 @@ static osh_status talk_find_end(osh_ctx *cx, size_t *end, talk *t, size_t k, siz
     *end = t->upto.len;
     if (*end >= begin && equal_bytes(t->whole, &t->upto) == *end) goto done;
     size_t at = text_find(t->whole, begin, text), rest = SIZE_MAX;
-    /* finds the last occurrence */
+    /* finds the last occurrence of the answer's text in t->upto */
     for (size_t i = 0; (i = text_find(&t->upto, i, text)) != SIZE_MAX; i++) rest = i;
     if (at == SIZE_MAX || rest == SIZE_MAX) return talk_fail(cx, k);
     *end = at + strlen(text), rest += strlen(text);

@@ -1,8 +1,8 @@
 /* chat.c - chat templates: reads them from a model directory, and renders rows of a data set.
  *
- * The variables of a template are messages, tools (none, or the row's column), documents (none),
- * add_generation_prompt (false), and the special tokens of tokenizer_config.json. A token that is
- * null in that file is undefined in the template. */
+ * The variables of a template are messages, tools (the row's column, or none), documents (always
+ * none), add_generation_prompt (false by default), and the special tokens of tokenizer_config.json.
+ * A token that is null in that file is undefined in the template. */
 #include <string.h>
 
 #include "base/file.h"
@@ -270,7 +270,7 @@ static void messages_add_cell(osh_jrun *r, osh_jv out, const osh_jv *cell, const
                       column, osh_jv_type(*cell));
 }
 
-/* Names of the columns that a data set can have, and their use. */
+/* The columns in which a row can have a conversation, and their use. */
 typedef struct shape {
     const char *first, *answer; // answer NULL: `first` is the whole conversation
     /* Column with more text of the question, which may be absent; NULL: there is no such column. */
@@ -335,8 +335,8 @@ static osh_jv messages_of_pair(osh_jrun *r, osh_jv row, const shape *s)
     return out;
 }
 
-/* Finds the first shape of which the row has all columns. With `column`, finds the shape that
- * begins with this column. */
+/* Returns the first shape whose columns the row has. If `column` is not NULL, the shape must begin
+ * with this column. */
 static const shape *shape_find(osh_jrun *r, osh_jv row, const char *column)
 {
     const shape *near = NULL; // shape of which the row has only the first column

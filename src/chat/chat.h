@@ -24,8 +24,9 @@ void osh_chat_free(osh_ctx *cx, osh_chat *c);
 /* Appends the text of a row, a JSON object. The conversation is in the column `messages` ({role,
  * content}), in `conversations` ({from, value}: human is user, gpt is assistant), in `prompt` and
  * `response`, in `prompt` and `completion` (also as lists of messages), in `instruction`, `input`
- * and `output`, or in `question` and `answer`. If `column` is NULL, the first of these shapes that
- * the row has is used. The column `tools` becomes the variable of the template. */
+ * and `output`, or in `question` and `answer`. These sets of columns are called shapes. If `column`
+ * is NULL, the first shape that the row has is used. The column `tools` becomes the variable of the
+ * template. */
 osh_status osh_chat_render(osh_ctx *cx, const osh_chat *c, osh_buf *out, const char *row, size_t n,
                            const char *column);
 
@@ -44,8 +45,8 @@ typedef struct osh_chat_spans { osh_chat_span *at; size_t n, cap; } osh_chat_spa
 osh_status osh_chat_render_answers(osh_ctx *cx, const osh_chat *c, osh_buf *out,
                                    osh_chat_spans *spans, const osh_chat_row *row);
 void osh_chat_spans_deinit(osh_ctx *cx, osh_chat_spans *s);
-/* True if rows with these columns have a conversation. has(user, column): true if the rows have the
- * column. */
+/* True if the columns of a data set form one of the shapes of a conversation. The callback
+ * has(user, column) returns true if the data set has the column. */
 bool osh_chat_is_shape(bool (*has)(const void *user, const char *column), const void *user);
 /* Returns the name of column i of the columns that osh_chat_render reads; NULL: there are at most i
  * columns. */

@@ -2,7 +2,7 @@
  * trim_blocks, lstrip_blocks, no escaping, the tags `break`, `continue` and `generation`, and a
  * sandbox in which lists and dicts cannot be changed.
  *
- * A template comes from an unknown source, so it cannot read a file or the clock, and its nesting,
+ * A template comes from an unknown source, so it cannot read a file or the clock. Its nesting,
  * steps, memory and output are limited. A feature that is not supported is an error with its name
  * and line. An unknown tag, filter or test is an error when the template is read. */
 #ifndef OSH_JINJA_H

@@ -143,7 +143,7 @@ typedef struct osh_jtoken {
 #define OSH_JOP(a, b) ((int)(a) + 256 * (int)(b))
 enum { OSH_JOP_IN = 1, OSH_JOP_NOT_IN = 2 };
 
-/* ---- a run, also of the parser ---- */
+/* ---- a run of a template; also the state of the parser ---- */
 
 typedef struct osh_jscope {
     struct osh_jscope *up;

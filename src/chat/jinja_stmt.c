@@ -6,8 +6,8 @@
  *   SET         target, first     SET_BLOCK target, first: filters, body
  *   NS_SET      target (name), value: attribute, first, body (of a block)
  *   MACRO       value: name, target: parameters (NAME, first: default), body
- *   CALL_BLOCK  target: parameters, first: call, body     WITH target: NAMEs, each with first,
- *   body */
+ *   CALL_BLOCK  target: parameters, first: call, body
+ *   WITH        target: NAMEs, each with first; body */
 #include <string.h>
 
 #include "chat/jinja_impl.h"
@@ -128,7 +128,7 @@ static osh_jnode *parse_set(osh_jparser *p)
     if (n->kind == OSH_JN_SET) n->kind = OSH_JN_SET_BLOCK;
     if (osh_jparse_is_op(p, "|")) osh_jparse_add(n, osh_jparse_filters(p, NULL));
     take_tag_end(p);
-    n->op = 1; // marks a set whose value is the text of a block
+    n->op = 1; // marks a `set` statement whose value is the text of a block
     n->body = parse_body_until(p, "endset");
     return n;
 }

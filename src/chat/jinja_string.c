@@ -21,8 +21,8 @@ int64_t osh_jstr_length(osh_jrun *r, osh_jv s)
     return n;
 }
 
-/* Returns the byte offset of code point i. The search starts at code point *at, whose offset is
- * *byte; sets both to the result. */
+/* Returns the byte offset of code point i. Starts at code point *at, whose byte offset is *byte.
+ * Sets *at to i and *byte to the result. */
 static size_t byte_of_char(osh_jv s, int64_t i, int64_t *at, size_t *byte)
 {
     while (*at < i) {

@@ -94,8 +94,9 @@ done:
     return rc;
 }
 
-/* Finds the rows of the split. Sets *n_rows to the number of rows of the file if the split depends
- * on that number or if `count` is true, else to INT64_MAX. */
+/* Finds the rows of the split. Sets *n_rows to the number of rows of the file. The rows are counted
+ * only if the split depends on their number or if `count` is true; otherwise *n_rows is
+ * INT64_MAX. */
 static osh_status loader_find_split(osh_ctx *cx, loader *l, int64_t *n_rows, bool count)
 {
     osh_status rc = OSH_OK;
@@ -111,15 +112,16 @@ done:
     return rc;
 }
 
-/* True if `limit` rows or blocks (0: no limit), or the wanted number of tokens, were read. */
+/* True if enough was read: with opt->concatenate `limit` blocks, else `limit` rows or
+ * opt->num_tokens tokens. A limit of 0 is no limit. */
 static bool loader_is_full(const loader *l, int64_t limit)
 {
     if (l->opt->concatenate) return limit && l->ids.n / l->opt->max_seq_length >= limit;
     return (limit && l->n_seen >= limit) || (l->opt->num_tokens && l->ids.n >= l->opt->num_tokens);
 }
 
-/* Finds the kind of the rows (text, ids, ...) if it is not known: reads row `which`, or the next
- * row that is not blank. */
+/* Sets l->rows.kind (text, ids, ...) if it is unknown. For this, reads row `which`, or the next row
+ * that is not blank. */
 static osh_status loader_find_kind(osh_ctx *cx, loader *l, int64_t which)
 {
     osh_status rc = OSH_OK;
@@ -203,7 +205,7 @@ done:
     return rc;
 }
 
-typedef struct span { // position and number of the tokens of one row in reading.ids
+typedef struct span { // the tokens of one row in reading.ids: position and number
     int64_t at, n;
 } span;
 
@@ -215,8 +217,8 @@ typedef struct reading { // tokens of the rows that one pass over the file reads
 } reading;
 
 /* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them. r->ids
- * gets the tokens in the order of the file; r->spans has their positions in r->ids, in shuffled
- * order. place[i] is the position of row i of the split after the shuffle. */
+ * gets the tokens in the order of the file. r->spans gets the position and number of the tokens of
+ * each row, in shuffled order. place[i] is the position of row i of the split after the shuffle. */
 static osh_status loader_read_positions(osh_ctx *cx, loader *l, reading *r, const uint32_t *place,
                                      int64_t first, int64_t end)
 {
@@ -410,8 +412,8 @@ osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_toke
     *out = (osh_dataset){0};
     OSH_TRY(dataset_check_options(cx, opt));
     OSH_TRY(loader_init(cx, &l, tok, opt));
-    /* LLM Compressor cuts text before concatenation, when it tokenizes the text. The collators of
-     * LLM Compressor cut ids, except the padding collator. */
+    /* Text is always cut when it is tokenized. Ids are cut by the collators of LLM Compressor
+     * except the padding collator, and never before a concatenation. */
     l.rows.cut_ids = !opt->concatenate && !collator_is(opt, "padding");
     OSH_TRY(opt->shuffle ? loader_read_shuffled(cx, &l, asked)
                          : loader_read_in_order(cx, &l, asked));
@@ -445,7 +447,7 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
     return rc;
 }
 
-/* Sets *n_out to the number of windows in [w->first, w->first + w->count), out of n. */
+/* Sets *n_out to the number of windows to load, of the n windows that the text has. */
 static osh_status choose_windows(osh_ctx *cx, int64_t *n_out, int64_t n,
                                  const osh_dataset_windows *w, const char *path)
 {

@@ -4,8 +4,8 @@
  * has an attention_mask, the mask selects the input_ids that are used. All rows must be of the kind
  * of the first row. If a row has input_ids and text, and no text_column is given, the input_ids are
  * used. Lines of white space are not rows. A record of a .csv has text in text_column, or "text". A
- * row with a conversation (chat.h), but without text and input_ids, is rendered with the model's
- * chat template, and no special token is added. If text_template is given, rows are rendered from
+ * row with a conversation (chat.h) and without text or input_ids is rendered with the model's chat
+ * template. No special token is added to it. If text_template is given, rows are rendered from
  * their columns.
  *
  * With the option `answers`, only some tokens are counted. In conversations these are the tokens of
@@ -24,8 +24,8 @@ typedef struct osh_dataset {
 } osh_dataset;
 
 typedef struct osh_dataset_options { // LLM Compressor's arguments
-    /* Path of a .jsonl, .json, .csv or .txt, also with .zst or .gz, or of a .parquet, or of a
-     * directory of these. */
+    /* Path of a data file, or of a directory of data files. Kinds: .jsonl, .json, .csv and .txt,
+     * which may also end in .zst or .gz, and .parquet. */
     const char *path;
     const char *text_column; // NULL: input_ids, or "text" if the rows have no input_ids
     const char *text_template; // template over the columns of a row; NULL: no template
@@ -55,15 +55,15 @@ osh_status osh_dataset_load(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
 /* Loads calibration samples like osh_dataset_load, without a collator. Sets *texts to true if the
  * rows are texts. With `answers`, the id of a token that does not count is marked: it is stored as
  * ~id, which is negative. So functions that move ids move the marks, too. osh_dataset_unmark
- * converts the marks to out->counted. */
+ * converts the marks to d->counted. */
 osh_status osh_dataset_read(osh_ctx *cx, osh_dataset *out, bool *texts, osh_tokenizer *tok,
                             const osh_dataset_options *opt);
 osh_status osh_dataset_unmark(osh_ctx *cx, osh_dataset *d);
 /* Returns the number of tokens of samples [first, end) that are counted. */
 int64_t osh_dataset_n_counted(const osh_dataset *d, int64_t first, int64_t end);
-/* Cuts the samples as the collator of `opt` does. */
+/* Cuts the samples as the collator of `opt` does. `texts`: true if the rows are texts. */
 void osh_dataset_collate(osh_dataset *d, const osh_dataset_options *opt, bool texts);
-/* Loads evaluation samples. A .txt is tokenized as a whole, without special tokens, and cut into
+/* Loads evaluation samples. A .txt is tokenized as a whole, without special tokens. It is cut into
  * windows of max_seq_length tokens that begin `stride` tokens apart (0: max_seq_length). The last
  * partial window is dropped, and windows [first, first + count) are kept (count 0: all). A row of a
  * .jsonl is a sample, cut to max_seq_length. For a .jsonl, `first` and `count` choose rows, and a

@@ -29,7 +29,8 @@ typedef struct row {
     size_t n_piece;
     osh_ids list, mask, loss; // own: values of input_ids, attention_mask and loss_mask
     osh_ids counted; // own: with opt->answers, 1 for each token of the row that counts, else 0
-    /* Position of the first wrong item, from 1; 0: all items are right. */
+    /* Position (from 1) of the first wrong item of input_ids, attention_mask and loss_mask; 0: all
+     * items are right. */
     int64_t bad_id, bad_mask, bad_loss;
     bool bare; // true: the text gets no special tokens
     bool has_text, has_list, has_mask, has_loss, is_string, is_list;
@@ -445,9 +446,9 @@ static int64_t row_equal_ids(const row *w, int64_t at, const osh_ids *ids)
     return n;
 }
 
-/* Sets *n to the number of tokens of the row that end at or before byte `at` of its text: the
- * tokens that the text up to `at` has in common with the whole text. The ids of `p` are tokens of
- * the whole text. Calls have ascending positions, so each byte of the text is tokenized once. */
+/* Sets *n to the number of tokens of the row that end at or before byte `at` of the row's text. For
+ * this, tokenizes the text up to `at` and counts the ids that are equal to those of the row. The
+ * next call continues where `p` ends if its `at` is not smaller, so each byte is tokenized once. */
 static osh_status row_tokens_before(osh_ctx *cx, int64_t *n, const row *w, row_prefix *p, size_t at)
 {
     osh_status rc = OSH_OK;
@@ -462,8 +463,8 @@ done:
     return rc;
 }
 
-/* Sets w->counted for the tokens that the row has. A token that begins before an answer and ends in
- * it belongs to the answer. */
+/* Sets w->counted of each token of the row: 1 if the token belongs to an answer, else 0. A token
+ * that begins before an answer and ends in it belongs to the answer. */
 static osh_status row_count_answers(osh_ctx *cx, row *w, const osh_buf *text,
                                     const osh_chat_spans *spans)
 {
@@ -487,7 +488,8 @@ done:
     return rc;
 }
 
-/* Marks the tokens of the row that do not count (osh_dataset_read). */
+/* Marks the tokens of the row that are not counted: stores ~id for such an id
+ * (osh_dataset_read). */
 static osh_status row_mark(osh_ctx *cx, const row *w)
 {
     if (!w->r->opt->answers) return OSH_OK;

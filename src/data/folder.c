@@ -49,7 +49,7 @@ static osh_status folder_keep_data(osh_ctx *cx, char **names, size_t *n, const c
                          *kind, is);
             *kind = is;
             char *name = names[i];
-            names[i] = names[kept]; // this name, of another file, moves back; the caller frees it
+            names[i] = names[kept]; // the name of another file moves back and is freed below
             names[kept++] = path, path = NULL;
             osh_free(cx, name);
         } else {
@@ -67,8 +67,8 @@ done:
     return rc;
 }
 
-/* Returns the number of bytes of the split in the name of a file of the Hub, such as
- * "train-00000-of-00002.parquet"; 0: the file has another name. */
+/* Returns the length of the split's name in a file name of the Hub: 5 for
+ * "train-00000-of-00002.parquet". Returns 0 if the file name has another form. */
 static size_t split_bytes(const char *path)
 {
     const char *name = osh_path_last(path), *at = strstr(name, "-00");
@@ -83,8 +83,8 @@ static bool split_is(const char *path, const char *name, size_t n)
     return split_bytes(path) == n && !strncmp(osh_path_last(path), name, n);
 }
 
-/* Sets *name and *n to the split that the user names, or to "train". Fails if a sum of splits names
- * several. */
+/* Sets *name and *n to the split that the user names, or to "train". Fails if the user names two
+ * different splits. */
 static osh_status folder_wanted_split(osh_ctx *cx, const char **name, size_t *n, const char *dir,
                                       const char *splits)
 {
@@ -104,7 +104,8 @@ static osh_status folder_wanted_split(osh_ctx *cx, const char **name, size_t *n,
     return OSH_OK;
 }
 
-/* If the names of all files have splits, and these differ, keeps the files of the wanted split. */
+/* Keeps only the files of the wanted split. Does nothing if a file name has no split, or if all
+ * files have the same split. */
 static osh_status folder_keep_split(osh_ctx *cx, char **files, size_t *n, const char *dir,
                                     const char *splits)
 {

@@ -4,8 +4,8 @@
  * Rows are UTF-8: a byte order mark at the start of a file is removed; UTF-16, UTF-32, NUL bytes
  * and invalid sequences are errors.
  *
- * Limits protect against a small hostile .zst or .gz that becomes very large: 64 MiB for a line, 64
- * GiB in total, and zstd's own 128 MiB for its window. */
+ * Limits protect against a small hostile .zst or .gz that becomes very large. A line has at most 64
+ * MiB, the whole text 64 GiB, and zstd's window 128 MiB. */
 #include "data/lines.h"
 #include "base/file.h"
 #include "base/name.h"
@@ -38,7 +38,8 @@ struct osh_lines {
     char head[4]; // first bytes of the current file, which may be a byte order mark
     size_t n_head;
     bool begun;         // true: `head` was checked
-    /* Bytes of the current file (byte order mark included), and lines in these bytes. */
+    /* The bytes of the current file that were processed (with the byte order mark), and their
+     * number of newlines. */
     int64_t part_bytes, part_lines;
     int64_t mark;       // bytes of the byte order mark
     osh_utf8 utf8;      // UTF-8 decoder for the bytes after the mark
@@ -206,7 +207,8 @@ done:
     return rc;
 }
 
-/* Decompresses a part of a .gz. A .gz may have several members, one after the other. */
+/* Decompresses the next bytes of a .gz to l->chunk. Sets *n to their number, which is 0 at the end.
+ * A .gz may have several members, one after the other. */
 static osh_status gz_inflate(osh_ctx *cx, osh_lines *l, size_t *n)
 {
     osh_status rc = OSH_OK;
@@ -239,7 +241,8 @@ done:
 
 void osh_lines_as_they_are(osh_lines *l) { l->as_they_are = true; }
 
-/* Opens the next file of a directory. The last line of a file ends at the end of that file. */
+/* Opens the next file of a directory. If the file before it does not end with a newline, appends
+ * one. */
 static osh_status lines_next_part(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
@@ -302,7 +305,8 @@ done:
     return rc;
 }
 
-/* Checks the head of a file for a byte order mark, once the head is complete or the file ends. */
+/* Removes the byte order mark of UTF-8 from the head of a file, and refuses other byte order marks.
+ * The head is complete, or the file has ended. */
 static osh_status head_put(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;

@@ -15,14 +15,15 @@ osh_status osh_lines_open(osh_ctx *cx, osh_lines **out, const char *path);
 osh_status osh_lines_open_rows(osh_ctx *cx, osh_lines **out, const char *path, const char *column,
                                const char *splits);
 void osh_lines_close(osh_ctx *cx, osh_lines *l);
-/* From now on only \n ends a line, and a \r before it belongs to the line; lines may have any
- * length. Without this call a line has at most 64 MiB. */
+/* Lets the following calls return lines as they are in the file. Only \n ends a line, so a \r
+ * before \n belongs to the line. A line may have any length. Without this call a line has at most
+ * 64 MiB. */
 void osh_lines_as_they_are(osh_lines *l);
 /* Moves to the first or to the next line. Sets *any to false if there is no such line. */
 osh_status osh_lines_begin(osh_ctx *cx, osh_lines *l, bool *any);
-/* Drops the first `used` bytes of the current text, reads more of the line, and sets *text to the
- * bytes that are not dropped, without \n or \r\n. Sets *end to true if *text reaches the end of the
- * line. */
+/* Drops the first `used` bytes of the current text, and reads more of the line. Sets *text to all
+ * bytes of the line that are not dropped yet, without \n or \r\n. Sets *end to true if *text
+ * reaches the end of the line. */
 osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **text, size_t *n,
                           bool *end);
 /* Skips the rest of the current line. Sets *blank to true if the rest is only white space. */

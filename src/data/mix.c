@@ -179,8 +179,9 @@ static size_t mix_turn(const osh_mix *m, int64_t *credits)
     return which;
 }
 
-/* Takes samples in turn until `n_samples` turns are over (0: no limit), or the samples have
- * `n_tokens` tokens (0: no limit), or no data set has more samples. `out` has room for all. */
+/* Takes samples from the data sets in turn and appends them to `out`, which has room for all. Stops
+ * after opt->num_samples turns, at opt->num_tokens tokens (0: no limit), or if no data set has more
+ * samples. */
 static void mix_take(osh_dataset *out, osh_mix *m, const osh_dataset *parts, int64_t *credits,
                      const osh_dataset_options *opt)
 {

@@ -3,10 +3,10 @@
  *   a.jsonl, b.jsonl:0.3, c.jsonl:0.1      b has a share of 0.3, c of 0.1, a gets the rest, 0.6
  *
  * Data sets without a number divide the rest into equal shares. The samples are taken one after the
- * other: each data set has a credit. Before each sample, each credit grows by the share of the data
- * set. The next sample is taken from the data set with the largest credit (of several: the first
- * one), and its credit falls by 1. This is a turn of the data set. If a data set has no more
- * samples, its turns are skipped. */
+ * other. Each data set has a credit. Before each sample, each credit grows by the share of the data
+ * set. The data set with the largest credit (of several: the first one) has its turn: it gives the
+ * next sample, and its credit falls by 1. If a data set has no more samples, its turns are
+ * skipped. */
 #ifndef OSH_MIX_H
 #define OSH_MIX_H
 #include "base/field.h"
@@ -41,8 +41,8 @@ void osh_mix_deinit(osh_ctx *cx, osh_mix *m);
  * whole text if there is a file or directory with this path, or if no number comes after the
  * last colon. */
 size_t osh_mix_path_bytes(const char *text);
-/* Returns the value of data set `i`: the only item of the list, or item i. NULL: the list or the
- * item is empty. */
+/* Returns the value of an option for data set i: item i of the list, or its only item. Returns NULL
+ * if the list or the item is empty. */
 const char *osh_mix_item(const osh_strs *list, size_t i);
 /* Fails unless the list has 0, 1 or n items. `flag` is the name of the list's option. */
 osh_status osh_mix_check_list(osh_ctx *cx, const osh_strs *list, size_t n, const char *flag);

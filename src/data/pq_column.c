@@ -3,9 +3,9 @@
  *   [header][dictionary page] [header][data page] [header][data page] ...
  *
  * A header is a struct of Thrift. A data page is the repetition levels, the definition levels and
- * the values. In version 1 the page is compressed as a whole, and each kind of levels has its
- * length in 4 bytes before it. In version 2 only the values are compressed, and the header has the
- * lengths. */
+ * the values. In version 1 the page is compressed as a whole. The repetition levels and the
+ * definition levels each begin with 4 bytes that have their length. In version 2 only the values
+ * are compressed, and the header has the lengths. */
 #include "data/pq_column.h"
 
 #include <string.h>

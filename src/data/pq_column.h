@@ -14,21 +14,21 @@ typedef struct osh_pq_column {
     char *what;     // own: file and column, for messages
     int type, max_rep, max_def;
     osh_pq_chunk chunk;
-    int64_t at, n_seen; // position in the file; number of levels before the current page's end
+    int64_t at, n_seen; // at: position in the file; n_seen: levels of the pages so far
     uint8_t *head, *packed,
-        *page; // own: bytes of a header; a page as stored; the levels and values
+        *page; // own: a header; a page as it is stored; its decompressed levels and values
     size_t head_cap, packed_cap, page_cap;
     osh_pq_dictionary dictionary; // own
     osh_pq_hybrid reps, defs;
-    osh_pq_values values; // own: values.last
+    osh_pq_values values; // own: its member `last`
     int64_t n_left;       // levels of the page that were not yet read
     bool ready;           // rep and def are the levels of the next value
     bool ended;           // the column has no more values; rep is 0
     int rep, def;
 } osh_pq_column;
 
-/* Begins with a column of a row group. The fields `file`, `what`, `type`, `max_rep` and `max_def`
- * are set. */
+/* Begins to read a column of a row group. The caller has set `file`, `what`, `type`, `max_rep` and
+ * `max_def`. */
 void osh_pq_column_begin(osh_ctx *cx, osh_pq_column *c, const osh_pq_chunk *chunk);
 void osh_pq_column_deinit(osh_ctx *cx, osh_pq_column *c);
 /* Reads the levels of the next value into c->rep and c->def, or sets c->ended. Does nothing if

@@ -1,5 +1,5 @@
-/* pq_schema.c - reads the footer, a struct of Thrift. Row groups are read again when they are
- * needed, so that memory does not grow with their number. */
+/* pq_schema.c - reads the footer of a Parquet file, a struct of Thrift. Only the positions of the
+ * row groups are kept: osh_pq_schema_group decodes a row group when it is needed. */
 #include "data/pq_schema.h"
 
 #include <string.h>

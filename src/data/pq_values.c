@@ -262,7 +262,7 @@ static bool values_lookup(osh_pq_values *v, osh_pq_value *out)
     return true;
 }
 
-/* Takes the bytes of a value whose length comes from `lengths`. */
+/* Sets *out to the bytes of the next value, whose length comes from `lengths`. */
 static bool values_take(osh_pq_values *v, osh_pq_value *out)
 {
     int64_t n;

@@ -40,7 +40,7 @@ typedef struct osh_pq_hybrid {
     uint64_t left; // values left in the run
     bool packed;
     uint32_t value; // value of a run of equal values
-    uint64_t bit;   // position in the packed bytes, which end at `b.at`
+    uint64_t bit;   // position of the next packed value in `bits`, in bits
     const uint8_t *bits;
 } osh_pq_hybrid;
 bool osh_pq_hybrid_next(osh_pq_hybrid *h, uint32_t *v);
@@ -75,7 +75,7 @@ typedef struct osh_pq_value {
     union {
         int64_t i;
         double d;
-    } u; // BOOLEAN, INT32, INT64; FLOAT, DOUBLE
+    } u; // i: BOOLEAN, INT32, INT64; d: FLOAT, DOUBLE
 } osh_pq_value;
 
 typedef struct osh_pq_values { // decoder of the values of a page

@@ -18,8 +18,8 @@ void osh_shape_free(osh_ctx *cx, osh_shape *s);
 /* Converts the next n bytes of the file and appends the result to `to`. n 0: the file has ended. */
 osh_status osh_shape_feed(osh_ctx *cx, osh_shape *s, osh_buf *to, const char *bytes, size_t n);
 
-/* Returns the kind of a data file: "parquet", or, from its name without .zst or .gz, "jsonl",
- * "json", "csv" or "txt". Returns NULL for any other name. */
+/* Returns the kind of a data file by its name: "parquet", "jsonl", "json", "csv" or "txt". Ignores
+ * .zst or .gz at the end of the name, except for a .parquet. Returns NULL for any other name. */
 const char *osh_data_kind(const char *path);
 bool osh_data_is_columns(const char *path); // true for .arrow, which is not supported
 #endif

@@ -12,8 +12,8 @@ typedef struct osh_question { // views
 /* Sets *text (own) to the most likely continuation of at most 64 tokens. If the model has a chat
  * template, the prompt is the message of a user. */
 osh_status osh_answer(osh_ctx *cx, char **text, const char *model, const osh_question *q);
-/* *host: the smallest --host-memory with which the model, and an output that a run makes of the
- * model, can answer. Fails if the model cannot answer. */
+/* Sets *host to the smallest --host-memory with which the model can answer. The same budget is
+ * enough for the output that a run makes of the model. Fails if the model cannot answer. */
 osh_status osh_answer_least(osh_ctx *cx, int64_t *host, const char *model, const osh_question *q);
 
 typedef struct osh_answers { // views

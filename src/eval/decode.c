@@ -1,5 +1,5 @@
-/* decode.c - runs a model on one sample in pieces (the prompt, then one token at a time, as with a
- * KV cache). This needs ops that work on every token separately or keep a state. If one op does
+/* decode.c - runs a model on one sample in pieces: the prompt, then one token at a time, as with a
+ * KV cache. For this, each op must work on every token separately or keep a state. If an op does
  * neither, every piece runs all tokens from the first on. */
 #include "eval/decode.h"
 

@@ -29,7 +29,7 @@ int64_t osh_decode_width(const osh_forward *f);    // Returns the number of logi
  * Shows `pr` after each subgraph; NULL: no progress is shown. */
 osh_status osh_decode_run(osh_ctx *cx, osh_decode *d, float *logits, const int32_t *ids, int64_t n,
                           osh_progress *pr);
-/* Returns the bytes of weights that the last osh_decode_run read, because they do not stay in
- * memory. */
+/* Returns the number of bytes of weights that the last osh_decode_run read, because these weights
+ * do not stay in memory. */
 int64_t osh_decode_read_bytes(const osh_decode *d);
 #endif

@@ -3,8 +3,9 @@
  *   host = base + states of ops + weights that stay in memory
  *          + max over subgraphs and head (values and scratch + weights that do not stay)
  *
- * In the order of the subgraphs, the weights of a subgraph stay in memory if the peak still fits.
- * Other weights are read when the subgraph runs, so one subgraph at a time is in memory. */
+ * Subgraphs are tried in order: the weights of a subgraph stay in memory if the peak still fits.
+ * All other weights are read each time their subgraph runs, and are freed before the next
+ * subgraph. */
 #include "eval/decode_memory.h"
 
 #include "base/available.h"

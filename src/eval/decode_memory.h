@@ -14,8 +14,8 @@ typedef struct osh_decode_sizes {
     bool pieces;
 } osh_decode_sizes;
 /* Sets stays [subgraphs + 1] to true for each subgraph whose weights stay in memory; the last
- * element is for the head. Sets the memory limit of the context. With want->least, sets only that
- * number. */
+ * element is for the head. Sets the memory limit of the context. If want->least is not NULL, only
+ * sets *want->least. */
 osh_status osh_decode_fit(osh_ctx *cx, bool *stays, const osh_decode_sizes *s,
                           const osh_decode_want *want);
 #endif

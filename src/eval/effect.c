@@ -227,7 +227,7 @@ done:
     return rc;
 }
 
-/* Sets *sum to the KL divergence when only the head is rounded, or to 0 if the unit does not
+/* Sets *sum to the KL divergence when only the head is rounded. *sum is 0 if the unit does not
  * contain the head. The head runs after all subgraphs, so no stream exists for its unit. */
 static osh_status effect_score_head(osh_ctx *cx, double *sum, const osh_effect *e, int unit)
 {
@@ -325,8 +325,7 @@ osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e)
         const osh_linear *l = &e->p->match.linears[i];
         bool last = e->at[i].node == g->head;
         int64_t n = l->O * l->I * (last ? 1 + (int64_t)osh_dtype_bytes(l->dtype) : 1);
-        // upper bound for the bytes of scales and ranges: one scale and one range for every 4
-        // weights
+        // upper bound for the bytes of scales and ranges: half a byte for each weight
         n += 2 * l->O * l->I / 4;
         most = n > most ? n : most;
     }

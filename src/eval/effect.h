@@ -1,6 +1,7 @@
-/* effect.h - measures how rounding one unit (Linears that must get the same scheme) changes the
- * model's predictions, while all other modules are unchanged. One pass through the model serves all
- * units: from the unit's subgraph on, each unit has its own copy of the values. */
+/* effect.h - measures how rounding one unit changes the model's predictions, while all other
+ * modules are unchanged. A unit is a set of Linears that must get the same scheme. One pass through
+ * the model serves all units: from the unit's subgraph on, each unit has its own copy of the
+ * values. */
 #ifndef OSH_EFFECT_H
 #define OSH_EFFECT_H
 #include "modifiers/survey.h"
@@ -13,10 +14,10 @@ typedef struct osh_effect osh_effect;
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
                            int n_units);
 void osh_effect_close(osh_ctx *cx, osh_effect *e);
-/* *peak: set to an upper bound of the host bytes, with the allocator's overhead, that
- * osh_effect_run allocates. */
+/* Sets *peak to an upper bound of the host bytes that osh_effect_run allocates, with the
+ * allocator's overhead. */
 osh_status osh_effect_bytes(osh_ctx *cx, int64_t *peak, const osh_effect *e);
-/* effect [n_units]: mean KL divergence per token between the model's predictions and the
- * predictions when only this unit is rounded to OSH_EFFECT_BITS bits. */
+/* Sets effect[u] for each unit u [n_units]: the mean KL divergence per token between the model's
+ * predictions and the predictions when only unit u is rounded to OSH_EFFECT_BITS bits. */
 osh_status osh_effect_run(osh_ctx *cx, osh_effect *e, double *effect, osh_progress *pr);
 #endif

@@ -196,7 +196,7 @@ done:
     return rc;
 }
 
-/* Opens the models and the data. *load: peak of host bytes while they are read. */
+/* Opens the models and the data. Sets *load to the peak of host bytes while they are read. */
 static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
                               const osh_eval_options *o, osh_progress *pr)
 {

@@ -324,8 +324,8 @@ typedef struct rounding {
     osh_tensor x; // view of c->input
 } rounding;
 
-/* A hook that rounds the input of a Linear on the host, so that the rounding is the same as on the
- * CPU. If the input is rounded, *x becomes a view of c->input. */
+/* A hook that rounds the input of a Linear on the host, so that a GPU and the CPU round alike. If
+ * the input is rounded, *x becomes a view of c->input. */
 static osh_status side_round_input(osh_ctx *cx, void *user, int node, const osh_tensor **x,
                                    const osh_batch *b)
 {
@@ -344,8 +344,8 @@ done:
     return rc;
 }
 
-/* Copies the values t of a batch to their stored block `rest` (`out` true), or from the stored
- * block to `t` (`out` false). */
+/* Copies values of a batch between the tensor t and the block `rest`, in which they are stored
+ * between subgraphs. `out` true: from t to `rest`; false: from `rest` to t. */
 static osh_status batch_move_rows(osh_ctx *cx, const osh_eval_gpu *c, osh_tensor *t, char *rest,
                                   bool out)
 {

@@ -60,7 +60,8 @@ static int64_t scores_host_bytes(const job *j, int64_t n, int64_t size, int n_th
            2 * (int64_t)osh_mem_gross(op->scratch(NULL, width, g->n_vocab, most, n_threads));
 }
 
-/* *peak: the largest peak of all ranks, so that all ranks accept or refuse the same budget. */
+/* Sets *peak to the largest peak of all ranks, so that all ranks accept or refuse the same
+ * budget. */
 static osh_status job_predict(osh_ctx *cx, int64_t *peak, const job *j, int64_t n, int64_t size)
 {
     osh_status rc = OSH_OK;

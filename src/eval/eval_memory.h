@@ -16,9 +16,9 @@ typedef struct osh_eval_models { // models and data of an evaluation
  * and data were read. */
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m,
                            int64_t load);
-/* *host: smallest --host-memory for evaluating the output that a run will make from the model m->f,
- * with reference model m->ref. Assumes the scheme that needs the most memory to decode weights and
- * to round inputs. */
+/* Sets *host to the smallest --host-memory for evaluating the output that a run will make from the
+ * model m->f, with reference model m->ref. Assumes the scheme that needs the most memory to decode
+ * weights and to round inputs. */
 osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
                           const osh_eval_models *m, int64_t load);
 /* Returns the host bytes that the output of a run needs beyond its source `f` for a batch of

@@ -213,8 +213,8 @@ done:
     return rc;
 }
 
-/* Checks that the weights are finite that cuFile has read for the step. If a weight is not, loads
- * it on the host; this fails and reports the position of the value. */
+/* Checks that the weights that cuFile has read for the step are finite. If a weight is not finite,
+ * loads it on the host, which fails and reports the position of the value. */
 static osh_status step_check(osh_ctx *cx, osh_eval_weights *e)
 {
     osh_status rc = OSH_OK;

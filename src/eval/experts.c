@@ -1,11 +1,11 @@
-/* experts.c - measures the experts of each layer, and chooses the experts to keep, by REAP: an
+/* experts.c - measures the experts of each layer, and chooses the experts to keep, by REAP. An
  * expert is kept if its output, multiplied by the router weight, is large on the tokens that are
- * routed to it (modifiers/experts.c has the formula). A layer is measured in a model in which the
- * earlier layers have lost their dropped experts.
+ * routed to the expert. modifiers/experts.c has the formula. A layer is measured in a model in
+ * which the earlier layers have lost their dropped experts.
  *
  * A subgraph with experts runs twice for each sample. The first pass measures the unchanged
- * experts. In the second pass the router logits of dropped experts are minus infinity, which is the
- * same as a router without them. */
+ * experts. In the second pass the router logits of dropped experts are minus infinity, so the
+ * router chooses only kept experts. */
 #include "eval/measure.h"
 
 #include <math.h>

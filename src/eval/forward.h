@@ -30,7 +30,8 @@ typedef struct osh_forward {
     osh_tensor *head_bias; // own: bias of the head, [V]; NULL: none
     /* Input ids of the model; NULL: those of the data set. */
     int32_t *ids;        // own [tokens of the data set]
-    /* Time at which the job of osh_forward_run began, for the rate; 0: this run is the job. */
+    /* Time at which the whole job began, for its rate in tokens per second. 0: the job is one
+     * osh_forward_run, which then sets the time. */
     double begun;
     /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
     osh_tensor **cache;
@@ -43,8 +44,8 @@ osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,
 osh_status osh_forward_open_by(osh_ctx *cx, osh_forward **out, const char *model, const char *text,
                                size_t n);
 /* Rounds the input x of a Linear by the scheme of the Linear. x may be on a device. If the scheme
- * rounds inputs, sets *rounded to true and *copy (own, host memory) to the rounded x, after freeing
- * the old *copy. Otherwise sets *rounded to false. */
+ * rounds inputs, sets *rounded to true, frees the old *copy, and sets *copy (own, host memory) to
+ * the rounded x. Otherwise sets *rounded to false. */
 osh_status osh_forward_round_input(osh_ctx *cx, osh_tensor **copy, bool *rounded,
                                    const osh_forward *f, int node, const osh_tensor *x);
 /* State of osh_forward_hooks, which round the activations. */
@@ -77,8 +78,8 @@ osh_status osh_forward_load_head(osh_ctx *cx, osh_tensor **weight, osh_tensor **
 /* Returns the attributes of nll and kl for the logits of f and `ref` (NULL: f for both). The biases
  * are f->head_bias and ref->head_bias. */
 osh_vocab_attr osh_forward_rules(const osh_forward *f, const osh_forward *ref);
-/* *out (own), I32 [tokens of samples first to first + n - 1 of d]: the token that follows each
- * token; -1 for the last token of a sample. */
+/* Makes *out (own), I32 [tokens of samples first to first + n - 1 of d]: the token that follows
+ * each token; -1 for the last token of a sample. */
 osh_status osh_next_tokens(osh_ctx *cx, osh_tensor **out, const osh_dataset *d, int64_t first,
                            int64_t n);
 /* Keeps a value, after it is made, until the end of the pass. */
@@ -111,7 +112,7 @@ typedef struct osh_forward_visitor {
 osh_status osh_forward_visit(osh_ctx *cx, const osh_forward *f, int index,
                              const osh_forward_visitor *v);
 osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, const osh_forward_visitor *v);
-/* *work: set to the work of osh_forward_run, in the estimated seconds of budget/cost.h. with_head:
+/* Sets *work to the work of osh_forward_run, in the estimated seconds of budget/cost.h. with_head:
  * true if the scores of the head are included. */
 osh_status osh_forward_work(osh_ctx *cx, double *work, const osh_forward *f, const osh_dataset *d,
                             bool with_head);
@@ -121,16 +122,16 @@ typedef struct osh_forward_memory {
      * left: kept until osh_forward_close. */
     int64_t peak, left;
 } osh_forward_memory;
-/* Returns the bytes of the head's weight and bias in memory. */
+/* Returns the number of bytes of the head's weight and bias in memory. */
 int64_t osh_forward_head_bytes(const osh_forward *f);
 /* Predicts the host memory of osh_forward_run for the first n samples of d. */
 osh_status osh_forward_bytes(osh_ctx *cx, osh_forward_memory *m, const osh_forward *f,
                              const osh_dataset *d, int64_t n, int64_t batch_size);
-/* Returns the bytes of value v in the batches of `size` samples of this process, for the first n
- * samples. v -1: bytes of the batches without values. */
+/* Returns the number of bytes of value v in the batches of this process. A batch has `size`
+ * samples; only the first n samples count. v -1: bytes of the batches without values. */
 int64_t osh_forward_values_bytes(const osh_forward *f, const osh_dataset *d, int64_t n,
                                  int64_t size, int v);
-/* Returns the bytes of the weights of the nodes that run. */
+/* Returns the number of bytes of the weights of the nodes that run. */
 int64_t osh_forward_weight_bytes(const osh_forward_part *p);
 void osh_forward_close(osh_ctx *cx, osh_forward *f);
 #endif

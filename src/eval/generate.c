@@ -281,7 +281,7 @@ done:
     return rc;
 }
 
-/* Opens the model and reads the prompt. *load: peak of host bytes while they are read. */
+/* Opens the model and reads the prompt. Sets *load to the peak of host bytes during this. */
 static osh_status generation_open(osh_ctx *cx, generation *g, const osh_generate_prompt *prompt,
                                   int64_t *load)
 {
@@ -354,8 +354,8 @@ static void generation_close(osh_ctx *cx, generation *g)
     osh_free(cx, g->logits);
 }
 
-/* Reads model and prompt, and decides what stays in memory. With `least`, only counts the smallest
- * budget. *most: number of new tokens. */
+/* Reads model and prompt, and decides what stays in memory. Sets *most to the number of new tokens.
+ * If `least` is not NULL, only computes the smallest budget. */
 static osh_status generation_begin(osh_ctx *cx, generation *g, int64_t *most, int64_t *least,
                                    const osh_generate_prompt *prompt)
 {

@@ -160,8 +160,8 @@ done:
     return rc;
 }
 
-/* A hook that adds the squares of the elements of dv to the statistics of the Linear that computes
- * the value, and of the Linear that reads the value. */
+/* A hook that adds the squares of the elements of dv to two statistics: that of the Linear that
+ * computes the value, and that of the Linear that reads the value. */
 static osh_status gradients_value(osh_ctx *cx, void *user, int value, const osh_tensor *dv)
 {
     osh_status rc = OSH_OK;
@@ -280,7 +280,7 @@ done:
 
 /* ---- memory ---- */
 
-/* Returns the bytes of the gradients of value v for all samples. */
+/* Returns the number of bytes of the gradients of value v for all samples. */
 static int64_t gradient_bytes(const osh_gradients *s, int v)
 {
     int64_t sum = 0, each = s->f->graph->values[v].width * (int64_t)sizeof(float);
@@ -289,7 +289,7 @@ static int64_t gradient_bytes(const osh_gradients *s, int v)
     return sum;
 }
 
-/* Returns the bytes of the statistics that a subgraph needs. */
+/* Returns the number of bytes of the statistics that a subgraph needs. */
 static int64_t squares_bytes(const osh_gradients *s, const osh_subgraph *sub)
 {
     const osh_graph *g = s->f->graph;
@@ -304,8 +304,8 @@ static int64_t squares_bytes(const osh_gradients *s, const osh_subgraph *sub)
     return (int64_t)sum;
 }
 
-/* Returns the bytes that the head needs for one sample. Logits and their gradients are computed in
- * tiles. */
+/* Returns the number of bytes that the head needs for one sample. Logits and their gradients are
+ * computed in tiles. */
 static int64_t head_bytes(osh_ctx *cx, const osh_gradients *s, int64_t n_tokens)
 {
     const osh_graph *g = s->f->graph;
@@ -323,8 +323,8 @@ typedef struct masks { // sets of values of a subgraph
     bool *in, *leaves, *all; // own [values]
 } masks;
 
-/* *sum: set to the bytes of the weights of a subgraph, of one sample's forward and backward pass,
- * of the statistics, and of the gradients that are stored between subgraphs. */
+/* Sets *sum to the bytes that a subgraph needs: its weights, one sample's forward and backward
+ * pass, the statistics, and the gradients that are stored between subgraphs. */
 static osh_status subgraph_bytes(osh_ctx *cx, int64_t *sum, const osh_gradients *s, int subgraph,
                                  const masks *m, int64_t n_tokens)
 {

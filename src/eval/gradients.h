@@ -17,10 +17,10 @@ typedef struct osh_gradients osh_gradients;
  * must outlive *out (own). */
 osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p);
 void osh_gradients_close(osh_ctx *cx, osh_gradients *s);
-/* *peak: set to an upper bound of the host bytes, with the allocator's overhead, that
- * osh_gradients_run allocates. */
+/* Sets *peak to an upper bound of the host bytes that osh_gradients_run allocates, with the
+ * allocator's overhead. */
 osh_status osh_gradients_bytes(osh_ctx *cx, int64_t *peak, const osh_gradients *s);
-/* Sets gradients.outputs of all Linears of the plan to care[o] of the formula above, and
- * gradients.inputs, if not NULL, to the same measure for their inputs. */
+/* Sets gradients.outputs of all Linears of the plan to care[o] of the formula above. If
+ * gradients.inputs of a Linear is not NULL, sets it to the same measure for the Linear's input. */
 osh_status osh_gradients_run(osh_ctx *cx, osh_gradients *s, osh_progress *pr);
 #endif

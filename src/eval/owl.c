@@ -107,7 +107,7 @@ static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modif
     OSH_NEW(cx, m, 1);
     m->p = p, m->owl = modifier->type->pruner->owl(modifier);
     m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
-    if (m->groups.n > 1) m->ranks = p->in.opt->ranks; // each rank measures a single group alone
+    if (m->groups.n > 1) m->ranks = p->in.opt->ranks; // each rank measures a single group itself
     OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->adapter,
                              p->in.opt->models_dir));
     const osh_graph *g = m->f->graph;
@@ -206,7 +206,8 @@ done:
     return rc;
 }
 
-/* Runs the samples of this rank that belong to the round, then adds the sums of all ranks. */
+/* Runs the samples of one round (each rank has one group of samples in a round). Then adds the sums
+ * of all ranks. */
 static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_forward_part *p,
                                 int64_t round)
 {

@@ -13,10 +13,11 @@ typedef struct osh_panel {
     /* True for an output that was not evaluated: members that come from an evaluation are not
      * set. */
     bool unscored;
-    /* Loss of the modules' outputs, as a share of the loss of rounding to nearest; below 0:
+    /* Loss of the modules' outputs, divided by the loss with rounding to nearest; below 0:
      * unknown. */
     double loss;
-    /* Against the reference, in nats; kl_p99: 99 % of the tokens have at most this divergence. */
+    /* Results against the reference. kl_mean, kl_p99: KL divergence in nats; 99 % of the tokens
+     * have at most kl_p99. top1: share of tokens with the same most likely prediction. */
     double reference_perplexity, kl_mean, kl_p99, top1;
 } osh_panel;
 

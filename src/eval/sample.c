@@ -1,6 +1,7 @@
 /* sample.c - chooses the most likely token, or draws a token. temperature, top_k and top_p are
- * applied in this order, as the logits warpers of transformers do. The random numbers are those of
- * the counter RNG, so a draw depends only on the logits, the seed and the number of the token. */
+ * applied in this order, as the logits warpers of transformers do. The random numbers come from the
+ * counter RNG (base/rng.h). So a draw depends only on the logits, the seed and the number of the
+ * token. */
 #include "eval/sample.h"
 
 #include <math.h>

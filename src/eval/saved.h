@@ -1,9 +1,10 @@
-/* saved.h - the logits of a model for all tokens of a data set, in a directory that `eval
- * --reference` reads in the place of the model. A reference that takes hours then runs only once.
+/* saved.h - saves the logits of a model for all tokens of a data set in a directory. `eval
+ * --reference` reads this directory in the place of the model. A reference that takes hours then
+ * runs only once.
  *
  * The directory is a checkpoint with a config.json (architecture OneshotLogits) and
- * model.safetensors. It has the inputs of the output head and the head itself, because these take
- * far fewer bytes than the logits and give the same bits:
+ * model.safetensors. It has the inputs of the output head and the head itself. These take far fewer
+ * bytes than the logits, and the logits that are computed from them have the same bits:
  *
  *   hidden.weight [N, D]     lm_head.weight [V, D]     lm_head.bias [V], if the head has one
  *

@@ -1,6 +1,7 @@
 /* share.h - divides an evaluation among ranks (ranks/ranks.h). The batches that one process would
- * have are assigned to the ranks in turn (osh_deal_owner). Rank 0 gets the scores of each token and
- * adds them in the order of the tokens, so the figures have the bits of one process. */
+ * have are assigned to the ranks in turn (osh_deal_owner). Rank 0 gets the scores of each token,
+ * and adds them in the order of the tokens. So the results have the same bits as those of one
+ * process. */
 #ifndef OSH_EVAL_SHARE_H
 #define OSH_EVAL_SHARE_H
 #include "eval/eval_memory.h"

@@ -123,7 +123,7 @@ done:
     return rc;
 }
 
-/* Sets *out (own) to `splits`, in which the suffix of the data set is added to each split name
+/* Sets *out (own) to a copy of `splits`. The suffix of the data set is added to each split name
  * "train" or "test": "train[:8]+test" becomes "train_sft[:8]+test_sft". */
 static osh_status registered_splits(osh_ctx *cx, char **out, const registered *r,
                                     const char *splits)

@@ -103,8 +103,8 @@ done:
     return rc;
 }
 
-/* Checks that the answer is the requested part. Returns OSH_E_IO with s->over set to end the
- * request without a failure. */
+/* Checks that the answer is the requested part. To end the request without a failure, returns
+ * OSH_E_IO and sets s->over. */
 static osh_status fetch_on_begin(osh_ctx *cx, void *user, const osh_http_reply *r)
 {
     osh_status rc = OSH_OK;
@@ -128,8 +128,8 @@ done:
     return rc;
 }
 
-/* Writes bytes of the part to the file, and the new ranges to the record. Returns OSH_E_IO with
- * s->over set to end the request without a failure. */
+/* Writes bytes of the part to the file, and the new ranges to the record. To end the request
+ * without a failure, returns OSH_E_IO and sets s->over. */
 static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size_t n)
 {
     osh_status rc = OSH_OK;
@@ -152,7 +152,7 @@ static osh_status fetch_on_take(osh_ctx *cx, void *user, const void *bytes, size
     rc = fetch_save_ranges(cx, x);
     pthread_mutex_unlock(&x->p->lock);
     atomic_fetch_add(&x->p->done, (long long)n);
-    /* This is no failure: another thread fetches the rest of the part. */
+    /* The early end is no failure: another thread fetches the rest of the part. */
     if (!rc && s->over) rc = OSH_E_IO;
 done:
     return rc;
@@ -318,8 +318,8 @@ done:
     return rc;
 }
 
-/* Fetches the file and checks its hash. If the hash is wrong, bytes of an earlier run may be wrong,
- * so this function fetches the file once more from the start. */
+/* Fetches the file and checks its hash. If the hash is wrong, fetches the file once more from the
+ * start, because bytes of an earlier run may be wrong. */
 osh_status osh_hub_fetch(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f,
                          osh_hub_target to)
 {

@@ -38,8 +38,8 @@ osh_status osh_hub_name_read(osh_ctx *cx, osh_hub_name *out, bool *is, const cha
 osh_status osh_hub_id_of_dir(osh_ctx *cx, char **id, const char *dir);
 void osh_hub_name_deinit(osh_ctx *cx, osh_hub_name *name);
 bool osh_hub_is_commit(const char *text); // true for 40 hex digits
-/* True if the path of a file in a repository is relative and has no ".." and no backslash, so that
- * it cannot lead out of a directory. */
+/* True if the path of a file in a repository cannot lead out of a directory: it is relative, and
+ * has no ".." and no backslash. */
 bool osh_hub_file_is_safe(const char *name);
 /* Returns the repository's directory in the cache (own); NULL: out of memory. */
 char *osh_hub_repo_dir(osh_ctx *cx, const osh_hub *hub, const osh_hub_name *name);
@@ -60,12 +60,12 @@ typedef struct osh_hub_data { // the rows that a job needs
     const char *dataset, *config, *splits; // dataset: "gsm8k" or "org/name"; NULL: no data set
     int64_t n_samples; // number of rows; 0: all rows of the splits
     bool shuffle, concatenate;
-    bool any_number; // true: the number of rows is not known before they are read
+    bool any_number; // true: the caller gives no number of rows
     bool wants_split; // true: fails if no splits are given; false: the default is train
     bool own_text; // true: the caller has a column or template, so the rows are not changed
 } osh_hub_data;
-/* Sets *path (own) to a .jsonl file with exactly these rows. The rows are downloaded once and
- * stored in HF_HOME. *path is NULL if d->dataset names no data set of the Hub, for example because
- * it is a file. */
+/* Sets *path (own) to a .jsonl file with exactly the rows that `d` selects. The rows are downloaded
+ * once and stored in HF_HOME. *path is NULL if d->dataset names no data set of the Hub, for example
+ * because it is a file. */
 osh_status osh_hub_dataset(osh_ctx *cx, char **path, const osh_hub_data *d, osh_env_fn env);
 #endif

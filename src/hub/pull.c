@@ -35,8 +35,8 @@ typedef struct worker {
     batch *b;
 } worker;
 
-/* Work of one thread: downloads the next file, or else a part of a file that another thread
- * downloads, until all files are complete or one has failed. */
+/* Does the work of one thread, until all files are complete or one has failed. Downloads the next
+ * file. If there is none, downloads a part of a file that another thread downloads. */
 static osh_status pull_work(osh_ctx *cx, batch *b, osh_http *http)
 {
     osh_status rc = OSH_OK;

@@ -21,8 +21,8 @@ osh_status osh_hub_tree_get(osh_ctx *cx, osh_hub_tree *out, osh_http *http, cons
 void osh_hub_tree_deinit(osh_ctx *cx, osh_hub_tree *t);
 /* Returns NULL if there is no such file. */
 const osh_hub_file *osh_hub_tree_find(const osh_hub_tree *t, const char *path);
-/* Appends to the list those files of a page of the Hub's answer that may be part of a model. Names
- * and sizes of all files of the page are checked. */
+/* Reads a page of the Hub's list of files. Appends the files that may be part of a model to the
+ * list t. Checks the names and sizes of all files of the page. */
 osh_status osh_hub_tree_read(osh_ctx *cx, osh_hub_tree *t, osh_json_walk *w);
 /* True for side files, which are copied together with weights: config, tokenizer, template,
  * licence. */
@@ -52,7 +52,7 @@ void osh_hub_place_wait(osh_hub_place *p);
 /* Opens the directory `below` ("blobs", "refs", ...) of the repository in the cache, and makes it
  * if it is missing. */
 osh_status osh_hub_place_dir(osh_ctx *cx, osh_at **out, const osh_hub_place *p, const char *below);
-/* Downloads the file f if the snapshot lacks it or has a wrong one, checks the bytes and links the
+/* Downloads the file f if the snapshot lacks f or has wrong bytes. Checks the bytes, and links the
  * file into the snapshot. */
 osh_status osh_hub_file_pull(osh_ctx *cx, osh_http *http, osh_hub_place *p, const osh_hub_file *f);
 osh_status osh_hub_file_is_there(osh_ctx *cx, bool *there, const osh_hub_place *p,

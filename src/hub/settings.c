@@ -72,7 +72,7 @@ done:
 
 enum { MAX_TOKEN_BYTES = 4096 };
 
-/* Sets *out (own) to the token without white space around it and without control characters,
+/* Copies the token to *out (own). Drops white space around the token and all control characters,
  * because the token becomes part of a header. *out is NULL if the token is empty. */
 static osh_status token_clean(osh_ctx *cx, char **out, const char *text)
 {

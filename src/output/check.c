@@ -1,4 +1,4 @@
-/* check.c - reads the output again and computes checksums of the bytes on the disk, except for
+/* check.c - reads the output again, and computes checksums of the bytes on the disk. Leaves out
  * tensors that early.c has already checked.
  *
  * Threads read each shard from front to back in chunks, with direct I/O, so the disk has several
@@ -128,9 +128,9 @@ static void check_look(const check *c, const chunk *k, const uint8_t *bytes)
     }
 }
 
-/* Waits until all earlier chunks are added, adds the bytes of this chunk to the checksums, and
- * wakes the thread with the next chunk. Also called for a chunk that failed, because later chunks
- * wait for it. */
+/* Waits until all earlier chunks are added. Adds the bytes of this chunk to the checksums, and
+ * wakes the thread with the next chunk. Must also be called for a chunk that failed, because later
+ * chunks wait for it. */
 static void check_take_turn(reader *r, const chunk *k, osh_status rc)
 {
     check *c = r->c;

@@ -1,8 +1,8 @@
 /* claim.c - checks that the directories of the output belong to the run, before the first write
  * and during the run.
  *
- * If a directory has a file that this program did not make, the run fails with the path and the
- * reason, and does not touch the file. During the run another process or a person may move, remove
+ * If a directory has a file that this program did not make, the run does not touch the file. It
+ * fails with the path and the reason. During the run another process or a person may move, remove
  * or replace the open files. Therefore the checks are repeated before the final rename, so that no
  * other files get the output's name. */
 #include <string.h>

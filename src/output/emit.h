@@ -24,8 +24,9 @@ typedef struct osh_emitter osh_emitter;
 /* Returns the paths of the final directory, with links resolved, and of the partial directory, in
  * which the output is built. Both are own, also after a failure. */
 osh_status osh_output_dirs(osh_ctx *cx, char **final, char **partial, const char *output);
-/* Fails if the model, recipe, data, template, log, profile or scratch directory is inside a
- * directory that a run with this output replaces or deletes. Called before anything is written. */
+/* Fails if a file or directory of the options is inside a directory that a run with this output
+ * replaces or deletes. Checks the model, recipe, data, template, log, profile and scratch
+ * directory. Called before anything is written. */
 osh_status osh_output_claim(osh_ctx *cx, const osh_options *o);
 /* Continues with the partial directory of an earlier run with the same identity, or begins a new
  * one. Sets results [linears] from the journal. If the final directory already is the output of
@@ -40,22 +41,22 @@ osh_status osh_output_claim(osh_ctx *cx, const osh_options *o);
 osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, osh_result *results,
                            bool *finished);
 /* Stops the thread of the emitter and frees the emitter. An output that is not sealed is kept for
- * the next run; but if no work is finished, or if osh_emitter_discard was called, removes the
- * partial directory. */
+ * the next run. But the partial directory is removed if no work is finished, or if
+ * osh_emitter_discard was called. */
 void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
 osh_globals *osh_emit_globals(osh_emitter *e); // view; NULL: no Linear has a global scale
 void osh_emitter_discard(osh_emitter *e); // makes osh_emitter_free remove the partial directory
 bool osh_emitter_resumed(const osh_emitter *e);
 int osh_emitter_n_resumed(const osh_emitter *e); // number of times that a process continued work
-bool osh_emitter_holds_work(const osh_emitter *e); // true if something is finished
+bool osh_emitter_holds_work(const osh_emitter *e); // true if a result is recorded
 
 /* The functions below give jobs to a thread of the emitter. The thread packs, writes and records
  * the jobs in their order while the caller continues. After a failure of the thread the next call
  * fails. Waiting jobs are in host memory. An allocation that would exceed the plan's peak waits
  * until a job is written. Only one thread at a time may call these functions. */
 
-/* Emits the tensors of one Linear. Takes ownership of codes and params of the job, and of *in_scale
- * and *in_zero, the scale and zero point of a static input (NULL: there is none). */
+/* Emits the tensors of one Linear. Takes ownership of codes and params of the job. Also takes
+ * ownership of *in_scale and *in_zero, the scale and zero point of a static input; NULL: none. */
 osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job,
                            osh_tensor **in_scale, osh_tensor **in_zero);
 /* Waits until everything is written and recorded. */
@@ -83,8 +84,9 @@ osh_status osh_emit_folds(osh_ctx *cx, osh_emitter *e, const osh_schedule *s, in
  * subgraph's activations in the disk tier, -1: none. If generation >= 0, the record is on the disk
  * when this function returns. */
 osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t generation);
-/* Fails if a shard of the source has changed. Reads a shard again if its stamp has changed and, if
- * `last` is true, also if its stamp is too fresh to be trusted. */
+/* Fails if a shard of the source has changed. Reads a shard again if its stamp (size, inode, times)
+ * has changed. If `last` is true, also reads a shard again if its stamp is too fresh to be
+ * trusted. */
 osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last);
 /* Returns the index of the last subgraph whose activations are on the disk, according to the
  * journal of an earlier run; -1: none. *generation: number of the visit that stored them. */

@@ -187,7 +187,7 @@ osh_status osh_emit_written_linear(osh_ctx *cx, osh_emitter *e, int linear, doub
 osh_status osh_emit_written_copy(osh_ctx *cx, osh_emitter *e, int64_t out, uint64_t sum);
 
 
-/* The next functions are in claim.c. All except osh_emit_got_name only check.
+/* The next functions are in claim.c. They change no files, except osh_emit_got_name.
  * osh_claim_partial fails unless the partial directory is absent, is empty, or has a journal. */
 osh_status osh_claim_partial(osh_ctx *cx, const osh_emitter *e);
 /* Fails with `code` if the partial directory contains a file that this program did not make. */

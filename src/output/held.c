@@ -44,8 +44,8 @@ static int held_linear(const osh_held *h, int k)
     return h->which[k] < 0 ? ~h->which[k] : h->which[k];
 }
 
-/* Adds to the list the Linears that share a global scale with `linear`, except those whose largest
- * magnitude is already known or being searched for. */
+/* Adds to the list the Linears that share a global scale with `linear`. Leaves out Linears whose
+ * largest magnitude is already known or is being searched for. */
 static void held_add_group(osh_held *h, const bool *here, int linear)
 {
     const osh_plan *p = h->p;

@@ -43,8 +43,8 @@ done:
 }
 
 /* Syncs the shards, then writes the record of a barrier. After a failed sync, any page that was
- * written since the last barrier may be lost, and a second sync would not report the loss. So a
- * failed sync sets the journal back to the last barrier. */
+ * written since the last barrier may be lost. A second sync would not report the loss. So a failed
+ * sync sets the journal back to the last barrier. */
 osh_status osh_emit_barrier(osh_ctx *cx, osh_emitter *e)
 {
     if (e->remote) return barrier_remote(cx, e);

@@ -90,8 +90,8 @@ done:
     return rc;
 }
 
-/* Stores the checksums of output tensor i and of its source, which are from a record, and checks
- * whether the tensor is still on the disk. */
+/* Stores the checksums that a record has for output tensor i and for its source. Checks whether the
+ * tensor is still on the disk. */
 static osh_status replay_put(osh_ctx *cx, replay *r, int64_t i, uint64_t sum, uint64_t source)
 {
     osh_status rc = OSH_OK;

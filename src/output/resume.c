@@ -11,8 +11,8 @@
 #include "output/manifest_text.h"
 #include "store/scratch.h"
 
-/* If the output has more shards, they are not opened for direct I/O. Each shard would need a second
- * descriptor, and a process may have only 1024 descriptors. */
+/* Largest number of shards of an output that are opened for direct I/O. Direct I/O needs a second
+ * descriptor for each shard, and a process may have only 1024 descriptors. */
 enum { DIRECT_SHARDS = 256 };
 
 /* Removes the partial directory's files that this program made, and its scratch directory. */

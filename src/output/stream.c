@@ -168,8 +168,8 @@ osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job 
         int joint = osh_stream_looks(p->budget.schedule, job->linears[i])
                         ? p->match.linears[job->linears[i]].joint
                         : -1;
-        /* These bands are counted even if an earlier run wrote the Linear, because its weight must
-         * be searched. */
+        /* Counts the bands of all Linears that share the global scale. A Linear that an earlier run
+         * wrote counts, too, because its weight must be searched. */
         for (; joint >= 0; joint = p->match.linears[joint].next.joint)
             osh_band_room_linear(&r, &p->budget, joint);
         if (stays > s.largest) s.largest = stays;

@@ -3,8 +3,8 @@
  * Several threads read, compute and write, each with a band of its own. They use direct I/O, so
  * that the disk has several requests at a time. A copied tensor is never in memory as a whole. A
  * Linear is in memory as a whole only if its modifier cannot round bands of it. For other tensors,
- * memory does not grow with their size. Bands are added to checksums and sums of errors in the
- * order of the rows, so the results do not depend on the number of threads. */
+ * memory does not grow with their size. Bands are added to checksums and to sums of errors in the
+ * order of the rows. So the results do not depend on the number of threads. */
 #ifndef OSH_STREAM_H
 #define OSH_STREAM_H
 #include "output/emit.h"

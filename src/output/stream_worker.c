@@ -262,9 +262,9 @@ void osh_stream_fail(osh_stream *s, const osh_stream_worker *w, int64_t ticket, 
     pthread_cond_broadcast(&s->may_take);
 }
 
-/* Waits until all earlier bands are added to their tensors, adds this band to its tensor
- * (band_join), and wakes the worker of the next band. Also called for a band that failed, because
- * later bands wait for it. */
+/* Waits until all earlier bands are added to their tensors. Adds this band to its tensor
+ * (band_join), and wakes the worker of the next band. Must also be called for a band that failed,
+ * because later bands wait for it. */
 static void band_take_turn(osh_stream_worker *w, band *b, osh_status *rc, const uint8_t **from,
                            size_t *n, int64_t *at)
 {

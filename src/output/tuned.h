@@ -33,7 +33,7 @@ osh_status osh_tuned_tensor(osh_ctx *cx, osh_tuned_writer *w, int64_t out, const
 /* Adds the relative squared error of a Linear's tuned weight to the record. */
 osh_status osh_tuned_error(osh_ctx *cx, osh_tuned_writer *w, int linear, double nmse);
 /* Closes the file, writes the record, and copies the errors to results [linears]. If t->kept is
- * false, only removes the file. */
+ * false, removes the file, and the record has no errors. */
 osh_status osh_tuned_end(osh_ctx *cx, osh_tuned_writer *w, const osh_tuned *t, osh_result *results);
 void osh_tuned_free(osh_ctx *cx, osh_tuned_writer *w);
 /* Writes the tuned tensors to the shards if tuning kept them and they were not written yet. */

@@ -1,6 +1,6 @@
 /* compare_output.c - reads the results of an output directory from its oneshot-report.json. The
- * file has an evaluation if the run had --eval, or if tuning held samples back and measured
- * them. */
+ * file has an evaluation if the run had --eval. The file also has an evaluation if tuning held
+ * samples back and measured them. */
 #include "report/compare.h"
 
 #include <string.h>
@@ -9,7 +9,8 @@
 #include "io/container.h"
 #include "text/json.h"
 
-typedef struct module_losses { // sums over the modules whose report has both losses
+typedef struct module_losses { // sums over the modules with a known loss and a known loss of
+                               // rounding to nearest
     double lost, nearest;
 } module_losses;
 

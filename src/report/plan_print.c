@@ -398,8 +398,8 @@ done:
     return rc;
 }
 
-/* Prints a line for each modifier. The subgraphs that are printed next belong to the traversal with
- * the highest host memory. */
+/* Prints a line for each traversal. The subgraphs that are printed next belong to the traversal
+ * with the highest host memory. */
 static osh_status print_traversals(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -425,7 +425,7 @@ done:
     return rc;
 }
 
-/* Prints lines about the source: unread files, added zeros. */
+/* Prints the files of the source that are not read, and the zeros that are added to its MLPs. */
 static osh_status print_source(osh_ctx *cx, osh_buf *b, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

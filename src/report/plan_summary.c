@@ -28,8 +28,7 @@
 
 enum { SUMMARY_LINES = 12, DENSE_KINDS = 2, SCHEME_ROWS = 2 };
 
-/* The order of a row decides when it is left out: if there are too many rows, those of the highest
- * order are left out first. */
+/* Orders of rows. If there are too many rows, the rows of the highest order are left out first. */
 enum {
     ROW_ALWAYS,
     ROW_WARNING,
@@ -139,7 +138,7 @@ static osh_status summary_parallel(osh_ctx *cx, osh_rows *r, const osh_plan *p)
                         (long long)p->in.opt->tensor_parallel, other);
 }
 
-/* Prints the decisions of quality best. */
+/* Prints the flags that give the settings of `--quality best`. */
 static osh_status summary_best(osh_ctx *cx, osh_rows *r, const osh_plan *p)
 {
     osh_status rc = OSH_OK;

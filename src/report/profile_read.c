@@ -1,9 +1,10 @@
 /* profile_read.c - reads the YAML of a profile.
  *
- * A record has the highest memory since the previous record, so the chart shows this value from the
- * previous record to this one. The records "X Start" and "X End" are the begin and the end of a
- * stage; any other record is a checkpoint. Stages of the prefetch thread overlap the stages of the
- * job. They are recognized by their names, and their time does not count as time of the job. */
+ * The memory of a record is the highest since the previous record. So the chart shows this memory
+ * from the time of the previous record to the time of the record. The records "X Start" and "X End"
+ * are the begin and the end of a stage; any other record is a checkpoint. Stages of the prefetch
+ * thread overlap the stages of the job. Stages of the prefetch thread are recognized by their
+ * names. Their time does not count as time of the job. */
 #include "base/file.h"
 #include "base/map.h"
 #include "base/name.h"
@@ -101,7 +102,7 @@ static void stage_begin(reader *r, int row, double t)
     else if (r->n_open < MAX_OPEN) r->open[r->n_open++] = (open_stage){row, t, 0};
 }
 
-/* Ends a stage. Ignores an end of a stage without a begin. A file that was cut can have one. */
+/* Ends a stage. Does nothing if the stage has no begin, which can happen in a file that was cut. */
 static void stage_end(reader *r, int row, double t)
 {
     osh_profile_row *x = &r->d->rows[row];

@@ -21,7 +21,7 @@
  * counts. */
 enum { MOST_MATTER = 1 << 16 };
 
-/* Returns the bytes of a line "---", with its trailing spaces, at `s`. Returns 0 if the line has
+/* Returns the length of a line "---" at `s`, with its trailing spaces. Returns 0 if the line has
  * other text. */
 static size_t matter_fence(const char *s)
 {
@@ -92,7 +92,8 @@ static bool is_line(const osh_yaml *v)
     return v->kind == OSH_Y_STR && *v->text && !strchr(v->text, '\n');
 }
 
-/* Appends "key: value" for a text, or a list of texts, of the source's README.md. */
+/* Copies the member `key` of the source's front matter, if it is a text of one line or a list of
+ * such texts. */
 static osh_status put_carried(osh_ctx *cx, osh_buf *b, const osh_yaml *matter, const char *key)
 {
     osh_status rc = OSH_OK;

@@ -1,6 +1,6 @@
 /* report_mixed.c - adds the choice of a scheme for each Linear (plan/mixed.h) to the JSON and the
- * HTML report. The curve shows the least loss at each size along the convex hulls; a point shows
- * the choice. */
+ * HTML report. The curve of the chart shows the least loss that is possible at each size; a point
+ * shows the loss and the size of the choice. */
 #include "report/report_mixed.h"
 #include "report/labels.h"
 

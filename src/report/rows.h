@@ -6,7 +6,7 @@
 enum { OSH_ROW_LABEL = 11 }; // columns of the label
 enum { OSH_ROWS_MOST = 32 }; // largest number of rows
 
-/* Rows for a text of limited length. */
+/* Rows for a text with a limited number of lines. */
 typedef struct osh_rows {
     struct {
         const char *label; // view: a literal

@@ -1,6 +1,6 @@
 /* verdict.c - says in words how good an output is, and prints the limits on which the words depend.
  *
- * The limits are values of KL in nats per token. On text that is like the text of the source model,
+ * The limits are values of KL in nats per token. On text that the source model itself would write,
  * the perplexity of the output is about e^KL times the perplexity of the source. So the limits
  * 0.01, 0.05 and 0.2 mean that the perplexity rises by 1 %, 5 % and 22 %. */
 #include "report/verdict.h"

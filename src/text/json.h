@@ -1,10 +1,10 @@
 /* json.h - reads JSON with cJSON: it adds limits, errors that name the file and the key, and an
  * editor that changes one member of a text.
  *
- * A NUL in a string (raw or \u0000) is an error unless OSH_JSON_NUL is given; then it becomes the
- * bytes C0 80 (as in Java's modified UTF-8), which no valid UTF-8 contains. Duplicate keys are an
- * error. With OSH_JSON_NAN the words NaN, Infinity and -Infinity, which Python's json writes, are
- * read as numbers too large for a double, and the getters refuse them. */
+ * A NUL in a string (raw or \u0000) is an error. With OSH_JSON_NUL it becomes the bytes C0 80
+ * instead (as in Java's modified UTF-8), which no valid UTF-8 contains. Duplicate keys are an
+ * error. Python's json writes the words NaN, Infinity and -Infinity. With OSH_JSON_NAN these words
+ * are read as numbers that are too large for a double, and the getters refuse them. */
 #ifndef OSH_JSON_H
 #define OSH_JSON_H
 #include "base/buf.h"
@@ -41,10 +41,10 @@ typedef struct osh_json_member {
  * `m.within`, the text is copied unchanged. */
 osh_status osh_json_edit(osh_ctx *cx, char **out, const char *text, size_t n, osh_json_member m,
                          const char *what);
-/* Prints a tree like Python's json.dumps(indent=2, sort_keys=True) (ensure_ascii). *out: own.
- * indent_level is the level of the members of o: 1 or 0 for a whole text, 2 for the value of a
- * top-level member that osh_json_edit inserts. A whole number prints as an int, any other number as
- * Python's repr; a cJSON_Raw item prints unchanged ("1.0"). */
+/* Prints a tree to *out (own) like Python's json.dumps(indent=2, sort_keys=True). indent_level is
+ * the level of the members of o: 1 or 0 for a whole text, 2 for the value of a top-level member
+ * that osh_json_edit inserts. A whole number prints as an int, any other number as Python's repr; a
+ * cJSON_Raw item prints unchanged ("1.0"). */
 osh_status osh_json_print(osh_ctx *cx, char **out, const cJSON *o, int indent_level);
 /* osh_json_write writes a JSON object that may be too large for memory: the members of `root`, and
  * arrays whose items the callback `item` makes one at a time. `lists` ends with an entry whose key

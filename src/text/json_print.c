@@ -1,9 +1,9 @@
 /* json_print.c - prints a cJSON tree as Python's json.dumps(indent=2, sort_keys=True,
  * ensure_ascii=True) does.
  *
- * Floats are the shortest decimals that read back as the same double, without exponent from 1e-4 up
- * to below 1e16, as float.__repr__ prints them. Keys are sorted by their bytes, which for UTF-8 is
- * Python's order of code points. */
+ * Floats are printed as float.__repr__ prints them: the shortest decimal that reads back as the
+ * same double, without an exponent from 1e-4 up to below 1e16. Keys are sorted by their bytes,
+ * which for UTF-8 is Python's order of code points. */
 #include "base/buf.h"
 #include "text/json.h"
 #include "text/json_scan.h"

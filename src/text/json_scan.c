@@ -273,8 +273,8 @@ osh_status osh_json_scan_key_to(osh_json_scan *s, osh_buf *to)
     return scan_to(s, to, scan_key);
 }
 
-/* Called after a complete value. Closes the objects and arrays that end at this point, and stops at
- * the start of the next value or after the outermost value. */
+/* Moves on after a complete value. Closes the objects and arrays that end at this point. Stops at
+ * the start of the next value, or after the outermost value. */
 static osh_status scan_after(osh_json_scan *s, char *closers, int *depth)
 {
     while (*depth > 0) {

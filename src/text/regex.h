@@ -11,8 +11,8 @@ typedef struct osh_hit {
 } osh_hit;
 osh_status osh_regex_new(osh_ctx *cx, osh_regex **out, const char *pattern, size_t n);
 void osh_regex_free(osh_ctx *cx, osh_regex *r);
-/* Finds the first match at or after `from`. Fails if a match takes too many steps, if s is not
- * UTF-8, and on a match that splits a character or begins before `from`. */
+/* Finds the first match at or after `from`. Fails if the search takes too many steps or if s is not
+ * UTF-8. Also fails if the match splits a character or begins before `from`. */
 osh_status osh_regex_find(osh_ctx *cx, osh_regex *r, const char *s, size_t n, size_t from,
                           osh_hit *at);
 /* Finds a match like osh_regex_find. s must be valid UTF-8, and `from` must be between two

@@ -37,9 +37,9 @@ osh_status osh_yaml_parse(osh_ctx *cx, osh_yaml **out, const char *text, size_t 
 void osh_yaml_free(osh_ctx *cx, osh_yaml *y);
 /* Appends text as a quoted scalar, in single quotes if they can express it. */
 osh_status osh_yaml_quote(osh_ctx *cx, osh_buf *b, const char *text);
-/* Appends text as a YAML scalar that is read back as the same string. The scalar has no quotes if
- * text has only letters, digits and "_.-", begins like a name, and is not a word with a meaning in
- * YAML. */
+/* Appends text as a YAML scalar that is read back as the same string. Leaves out the quotes if text
+ * begins with a letter or "_", has only letters, digits and "_.-", and is not a word with a meaning
+ * in YAML. */
 osh_status osh_yaml_name(osh_ctx *cx, osh_buf *b, const char *text);
 const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key); // NULL: the key is absent
 #endif

@@ -1,9 +1,9 @@
 /* yaml_scalar.c - resolves plain scalars as PyYAML's safe loader does (yaml/resolver.py,
  * yaml/constructor.py).
  *
- * YAML 1.1: yes, no, on and off are booleans, 010 is octal, 1:30 is ninety, 1e3 and 1.0e3 are
- * strings (a float needs a dot, and a sign in its exponent). Dates are strings, because no recipe
- * contains a date. */
+ * The rules are those of YAML 1.1: yes, no, on and off are booleans; 010 is octal; 1:30 is ninety.
+ * A float needs a dot, and a sign in its exponent, so 1e3 and 1.0e3 are strings. Dates are strings,
+ * because no recipe contains a date. */
 #include "text/yaml_scalar.h"
 #include <math.h>
 #include <stdlib.h>

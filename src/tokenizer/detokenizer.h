@@ -1,5 +1,5 @@
 /* detokenizer.h - converts token ids to text, one id after the other, as the decoder of a
- * tokenizer.json does (tokenizers' DecodeStream, special tokens skipped). */
+ * tokenizer.json does. Agrees with tokenizers' DecodeStream. Special tokens are skipped. */
 #ifndef OSH_DETOKENIZER_H
 #define OSH_DETOKENIZER_H
 #include "base/buf.h"

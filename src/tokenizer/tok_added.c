@@ -1,10 +1,10 @@
 /* tok_added.c - finds added and special tokens in the text, before any other stage, longest first.
  *
- * There are two sets, as in tokenizers' AddedVocabulary: tokens with normalized == false are found
- * in the raw text, the others are found in the normalized text, and their content is normalized,
- * too. Matches are leftmost-longest and do not overlap. A token with single_word matches only if
- * there is no word character directly before or after it. lstrip and rstrip extend the match over
- * white space on the left and on the right. */
+ * There are two sets, as in tokenizers' AddedVocabulary. Tokens with normalized == false are
+ * found in the raw text. All other tokens are found in the normalized text, and their content is
+ * normalized, too. Matches are leftmost-longest and do not overlap. A token with single_word
+ * matches only if there is no word character directly before or after it. lstrip and rstrip
+ * extend the match over white space on the left and on the right. */
 #include "base/map.h"
 #include "tokenizer/tok_impl.h"
 #include <string.h>

@@ -1,9 +1,9 @@
 /* tok_bpe.c - encodes one word by byte-pair merging, with byte fallback and unknown tokens.
  *
  * Agrees with tokenizers/src/models/bpe: of all neighbours that can merge, the pair with the lowest
- * rank merges first; of equal ranks, the leftmost pair. For a short word the code searches the
- * minimum in an array of ranks. From HEAP_FROM symbols on it uses a heap of (rank, position), so
- * even a text that is one long word takes only O(n log n). */
+ * rank merges first. Of pairs with equal ranks, the leftmost pair merges first. For a short word
+ * the code searches an array of ranks for the lowest rank. From HEAP_FROM symbols on it uses a heap
+ * of (rank, position), so even a text that is one long word takes only O(n log n). */
 #include "base/map.h"
 #include "tokenizer/tok_model.h"
 #include <string.h>
@@ -31,8 +31,8 @@ typedef struct bpe {
     /* For each character of the BMP, the id of the token that is only this character; -1: there is
      * none. NULL: not cached. */
     int32_t *char_ids;   // own
-    /* [JOINED_BITS / 8] bits, one for each hash of two characters: set if a merge makes two
-     * characters with this hash neighbours. */
+    /* [JOINED_BITS / 8] bytes, with one bit for each hash of two characters. A bit is set if a
+     * merge makes two characters with this hash neighbours. */
     uint8_t *joined;     // own
     int32_t byte_ids[256];
     int32_t max_id, unk_id;

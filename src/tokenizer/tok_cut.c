@@ -22,8 +22,8 @@ enum { BMP = 0x10000, KNOWN = 1, CALM = 2 };
 struct osh_tok_cuts {
     const osh_tok_steps *steps; // view: the normalizers
     osh_cut_kind kind;
-    /* For each character, whether it is calm, is not calm, or is not tested yet; only for
-     * OSH_CUT_CALM. */
+    /* For each character: KNOWN if it was tested, CALM if it is also calm, 0 if it was not tested.
+     * NULL unless the kind is OSH_CUT_CALM. */
     uint8_t *calm;         // own [BMP]
     osh_tok_text texts[2]; // own; scratch
 };

@@ -170,10 +170,11 @@ done:
  *   bytes -> raw -> | added tokens, normalizers | -> norm
  *                -> | added tokens, pre-tokenizers, model | -> ids
  *
- * raw and norm are buffers of text. When a buffer contains a part, its stage runs on the text that
- * no later text can change. For raw this text ends between two characters where every normalizer
- * may be cut. For norm it ends at a cut that a pre-tokenizer certainly makes, or at a position that
- * no merge crosses. If there is no such position, the buffer collects more text. */
+ * raw and norm are buffers of text. When a buffer has PART_BYTES bytes, its stage runs on the text
+ * whose result no later text can change. For raw this text ends between two characters at which the
+ * input of every normalizer may be cut. For norm this text ends at a cut that a pre-tokenizer
+ * certainly makes, or at a position that no merge crosses. If there is no such position, the buffer
+ * collects more text. */
 
 void osh_tokenizer_begin(osh_tokenizer *t)
 {
@@ -248,8 +249,8 @@ done:
     return rc;
 }
 
-/* Shortens the last text piece, if later text may continue it, to the position where an added token
- * may begin. The text after that position is kept until more text is read. */
+/* If later text may continue the last text piece, ends the piece at a position that no added token
+ * can cross. The text after that position is kept until more text is read. */
 static osh_status norm_shorten_open(osh_ctx *cx, const osh_tokenizer *t, osh_tok_work *w)
 {
     osh_status rc = OSH_OK;

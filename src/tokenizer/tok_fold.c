@@ -1,5 +1,5 @@
-/* tok_fold.c - tells which Unicode properties mean the same in Oniguruma and in PCRE2, and which
- * characters match each other in both libraries if case is ignored.
+/* tok_fold.c - tells which Unicode properties mean the same in Oniguruma and in PCRE2. Also tells
+ * which characters match each other in both libraries if case is ignored.
  *
  * The tables are the result of a test of every code point with tokenizers 0.23 (Oniguruma, Unicode
  * 16) and PCRE2 10.42 (Unicode 14). If case is ignored, Oniguruma uses full case folding: one

@@ -202,8 +202,8 @@ osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n
                            bool *yes);
 /* True if cp is a grapheme by itself when it is between letters. */
 bool osh_cp_is_grapheme(uint32_t cp);
-/* True if cp does not interact with the text before it: normalization never changes one of the two
- * because of the other. If `compat` is true, this must be so for the compatibility forms, too. */
+/* True if normalization never changes cp because of the text before it, or that text because of cp.
+ * If `compat` is true, this must be so for the compatibility forms (NFKC, NFKD), too. */
 bool osh_cp_starts_form(uint32_t cp, bool compat);
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
@@ -285,10 +285,10 @@ osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
 /* View of the tokenizer's added tokens. */
 const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t);
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // returns the highest id; -1: no tokens
-/* Sets *at to the last position where s may be cut, in the second half of s and before its last
- * character; 0: there is none. Whatever text follows, no added token touches this position or
- * removes white space across it. `cuts` tells where the normalizers allow a cut; NULL: `s` is
- * already normalized. */
+/* Sets *at to the last position at which s may be cut. The position is in the second half of s and
+ * before its last character; 0: there is no such position. Whatever text follows, no added token
+ * touches the position or removes white space across it. `cuts` tells where the normalizers allow a
+ * cut; NULL: `s` is already normalized. */
 osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s,
                              size_t n, size_t *at);
 

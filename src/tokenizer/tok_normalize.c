@@ -230,8 +230,8 @@ done:
     return rc;
 }
 
-/* Limits of the output's size: MOST_TIMES times the input's size plus MOST_MORE bytes; NFKC makes
- * U+FDFA eleven times as long. */
+/* The normalizers may make at most MOST_TIMES times the bytes of the input, plus MOST_MORE bytes.
+ * (NFKC makes U+FDFA eleven times as long.) */
 enum { MOST_TIMES = 32, MOST_MORE = 64 << 10 };
 
 osh_status osh_tok_normalize(osh_ctx *cx, const osh_tok_steps *steps, osh_tok_work *w)

@@ -300,7 +300,7 @@ static osh_status rewrite_escape(rewriter *r, bool in_class)
     if (kind == 'p' && in_class && r->caseless && osh_uni_is_cased(prop))
         OSH_TRY(rewriter_refuse(r, "without case, a property of letters or marks inside brackets"));
     if (in_class && negated) {
-        if (kind == 's') { // PCRE2's \S differs only in U+180E, which PCRE2's \S does not match
+        if (kind == 's') { // only U+180E differs: PCRE2's \S does not match it
             OSH_TRY(rewriter_put(r, "\\S\\x{180E}", 10));
             goto done;
         }

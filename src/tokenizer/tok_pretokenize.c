@@ -240,8 +240,8 @@ done:
     return rc;
 }
 
-/* Ends the open piece before the last space, or before the last character that replaces a space,
- * because a new piece certainly begins there. */
+/* Ends the open piece before the last space, or before the last character that replaces a space. A
+ * new piece certainly begins there. */
 static void close_at_space(const osh_tok_step *st, osh_tok_work *w)
 {
     osh_tok_piece *p = &w->cur->pieces[w->cur->n_pieces - 1];

@@ -62,8 +62,8 @@ static int32_t unigram_max_id(const void *state)
     return (int32_t)((const unigram *)state)->n - 1;
 }
 
-/* Stores a path to p whose last token begins at `from`, if p has no path yet or if `score` is
- * higher than the score of p's path. */
+/* Offers a path to p, whose last token begins at `from`. The path is stored if p has no path yet or
+ * a path with a lower score. */
 static void place_offer(place *p, uint32_t from, int32_t id, double score)
 {
     if (p->id >= 0 && !(score > p->score)) return;
@@ -159,10 +159,10 @@ done:
     return rc;
 }
 
-/* Returns the number in s as serde_json reads it, which is not always the nearest double:
- * serde_json reads the digits as an integer of 64 bits, rounds it once, and multiplies or divides
- * it by a power of ten. Scores must agree to the last bit, because a close choice between paths may
- * depend on it. */
+/* Returns the number in s as serde_json reads it. The result is not always the nearest double:
+ * serde_json reads the digits as an integer of 64 bits, rounds the integer to a double, and
+ * multiplies or divides the double by a power of ten. Scores must agree to the last bit, because a
+ * close choice between paths may depend on it. */
 static double serde_number(const char *s)
 {
     bool minus = *s == '-', stop = false, point = false;

@@ -13,8 +13,8 @@ typedef struct osh_tokenizer osh_tokenizer;
 typedef struct osh_ids { int32_t *ids; int64_t n, cap; } osh_ids; // own
 /* Opens a tokenizer. Reads tokenizer.json and, if it exists, tokenizer_config.json. */
 osh_status osh_tokenizer_open(osh_ctx *cx, osh_tokenizer **out, const char *model_dir);
-/* Sets *name to the name (a static string) of a tokenizer file of another library in the directory,
- * such as tiktoken.model, or to NULL if there is none. */
+/* Sets *name to the name (a static string) of another library's tokenizer file in the directory,
+ * such as tiktoken.model. *name is NULL if there is none. */
 osh_status osh_tokenizer_other(osh_ctx *cx, const char **name, const char *model_dir);
 /* Text after "want " in a message about a tokenizer file of another library. */
 #define OSH_TOKENIZER_WANTED                                                                      \

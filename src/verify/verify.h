@@ -104,11 +104,11 @@ osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, cons
 double osh_verify_recorded(const osh_verify *v, const char *name);
 
 
-/* verify_cache.c: checks the scales of the key and value cache that belong to a Linear, and the
+/* verify_cache.c: checks the scales of the cached keys or values that a Linear computes, and the
  * Linear's learned bias. */
 osh_status osh_verify_cache(osh_ctx *cx, osh_verify *v, int linear);
-/* Checks that an unquantized weight whose Linear has scales of the cache equals the source's
- * weight. */
+/* Checks a Linear that is not quantized, but has scales of cached keys or values: its weight must
+ * equal the source's. */
 osh_status osh_verify_kept(osh_ctx *cx, osh_verify *v, int linear);
 
 

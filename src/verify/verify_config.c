@@ -163,8 +163,8 @@ done:
     return rc;
 }
 
-/* Checks a tied head. Loaders replace a tied head by the embedding table, so an output with a
- * tensor for the head must not quantize the head or the table. */
+/* Checks a tied head. Loaders replace a tied head by the embedding table. So if an output has a
+ * tensor for the head, neither the head nor the table may be quantized. */
 static osh_status config_check_tied_head(osh_ctx *cx, osh_verify *v)
 {
     osh_status rc = OSH_OK;
@@ -353,7 +353,7 @@ done:
     return rc;
 }
 
-/* Returns the bytes of a module's codes. */
+/* Returns the number of bytes of a module's codes. */
 static int64_t module_bytes(osh_ctx *cx, const osh_verify *v, const char *module)
 {
     const osh_ckpt_tensor *t = config_find_leaf(cx, v, module, "weight_packed");

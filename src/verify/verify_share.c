@@ -27,7 +27,7 @@ void osh_verify_alone(osh_verify *v)
     osh_ranks_phase(v->opt->ranks, "verify", NULL);
 }
 
-/* Every rank reads some small files of the output itself. Appends the sizes of these files. */
+/* Appends the sizes of the small files of the output that every rank reads itself. */
 static osh_status files_tell(osh_ctx *cx, osh_buf *b, const char *dir)
 {
     static const char *const names[] = {"config.json", "oneshot-manifest.json"};
@@ -135,7 +135,8 @@ done:
     return rc;
 }
 
-/* Adds the counts and findings of one rank to the *n findings. The caller orders them. */
+/* Adds the counts of rank `from` to the counts of v, and appends its findings to the *n findings so
+ * far. The caller sorts the findings. */
 static osh_status findings_take(osh_ctx *cx, osh_verify *v, size_t *n, int from)
 {
     osh_status rc = OSH_OK;

@@ -302,9 +302,9 @@ static osh_status factors_take_fold(osh_ctx *cx, void *user, const cJSON *fold)
     return OSH_OK;
 }
 
-/* Takes the factors of all folds from the manifest, so that the weights of the source are read with
- * the factors folded in. Comparing the tensors later shows whether the output has the same factors.
- * *known is true if the manifest has the factors of all folds. */
+/* Takes the factors of all folds from the manifest. The weights of the source are then read with
+ * these factors folded in. The later comparison of the tensors shows whether the output has the
+ * same factors. *known is true if the manifest has the factors of all folds. */
 static osh_status source_take_factors(osh_ctx *cx, osh_verify *v, bool *known)
 {
     osh_status rc = OSH_OK;
@@ -329,8 +329,8 @@ done:
     return rc;
 }
 
-/* Marks norms as tuned in the plan if the recipe asks for tuning, because the values of tuned norms
- * cannot be computed again. */
+/* If the recipe asks for tuning, marks norms as tuned in the plan. The values of tuned norms cannot
+ * be computed again. */
 static osh_status source_take_tuned(osh_ctx *cx, osh_verify *v)
 {
     if (!osh_tuning_asked(&v->plan->schedule) || v->plan->rewrites.n_folds ||

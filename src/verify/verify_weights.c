@@ -267,8 +267,8 @@ static void errors_measure_direction(errors *e, int64_t r, int64_t I)
     if (w > 0 && cosine < e->worst_cosine) e->worst_cosine = cosine, e->cosine_row = r;
 }
 
-/* Adds the squared error of row r, and the squared error of rounding the row to nearest, to the
- * sums of the weight. Updates the worst row and the worst element. */
+/* Adds two squared errors of row r to the sums of the weight: that of the codes, and that of
+ * rounding to nearest. Updates the worst row and the worst element. */
 static void errors_measure_row(errors *e, const osh_linear *l, const osh_qparams *p, int64_t r)
 {
     const osh_q_args *a = &l->scheme->weights;
@@ -418,8 +418,8 @@ done:
     return rc;
 }
 
-/* Prunes w again if the pruner needs no calibration data, and sets *known. Sets *removed to the
- * fraction of |w|^2 that pruning removes. */
+/* Sets *known to true if the pruner needs no calibration data, else to false. If *known is true,
+ * prunes w again and sets *removed to the fraction of |w|^2 that this removes. */
 static osh_status module_prune_source(osh_ctx *cx, bool *known, double *removed, osh_verify *v,
                                       const osh_linear *l, osh_tensor *w)
 {

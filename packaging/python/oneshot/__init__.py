@@ -131,7 +131,7 @@ def plan(
     **arguments: Any,
 ) -> Dict[str, Any]:
     """Returns a dict that describes what oneshot() with the same arguments would do: memory,
-    subgraphs, files. Reads no weights. It is the JSON of `oneshot plan --json`."""
+    subgraphs, files. Reads no weights. The dict is the JSON of `oneshot plan --json`."""
     job = _Job(None, log, threads, log_level)
     return json.loads(
         job.run(
@@ -154,8 +154,8 @@ def evaluate(
     log_level: str = "warn",
     **arguments: Any,
 ) -> Dict[str, Any]:
-    """Returns a dict with the perplexity of a model, dense or compressed; with `reference`, another
-    model, also KL divergence and top-1 agreement."""
+    """Returns a dict with the perplexity of a model, dense or compressed. If `reference` names
+    another model, the dict also has KL divergence and top-1 agreement."""
     job = _Job(progress, log, threads, log_level)
     return json.loads(job.run("eval", dict(arguments, json=True), model=model, dataset=dataset))
 

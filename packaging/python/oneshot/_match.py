@@ -49,8 +49,8 @@ def rows(array, n):
 
 
 def columns(target, value):
-    """Returns {first, width, period, count} if the columns of `target` are those of `value`, in
-    parts of `width` columns at first, first + period, ..., or None."""
+    """Finds the columns of `target` in `value`: parts of `width` columns that begin at first,
+    first + period, ... Returns {first, width, period, count}, or None."""
     n = target.shape[1]
     if value.shape[1] < n:
         return None
@@ -77,7 +77,7 @@ def glu_of(target, gate, up):
 
 class Norm:
     """Holds the op of a norm, with its eps, offset and bias. `plain`: the norm has no weight.
-    `off`: the difference between the module and that formula."""
+    `off`: the difference between the module and the formula of the op."""
 
     def __init__(self, call, parameters, width):
         generator = numpy.random.default_rng(3)

@@ -118,7 +118,7 @@ def explain_block(builder, block, event):
 def _gated_part(builder, block, name, factors):
     """Explains the factors [T] of a value as the sigmoid of another value, and writes the entry."""
     if numpy.ptp(factors) < CLOSE:
-        return  # a constant factor: the sum after it shows it
+        return  # the factor is constant; the entry of the sum has it
     for gate in list(builder.values):
         value = builder.values[gate]
         if value.shape[1] == 1 and off(sigmoid(value[:, 0]), factors) < 1e-4:

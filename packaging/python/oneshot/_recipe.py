@@ -170,9 +170,9 @@ def is_writable(value: Any) -> bool:
 
 def fields(value: Any, label: str) -> Dict[str, Any]:
     """Returns the fields of an object that belong into a recipe. Leaves out fields whose names end
-    in _, which are state of a run, and fields whose default is a sentinel, even if the dump has a
-    string for it. (With a sentinel, LLM Compressor distinguishes the default actorder `static` from
-    `static` in a recipe.)"""
+    in _, because these are state of a run. Also leaves out fields that have a sentinel as default,
+    even if the dump has a string for the sentinel. (With a sentinel, LLM Compressor distinguishes
+    the default actorder `static` from `static` in a recipe.)"""
     known = getattr(type(value), "model_fields", {})
     found = {}
     for key, item in value.model_dump().items():
@@ -273,7 +273,7 @@ def is_text(recipe: str) -> bool:
 
 
 def write_recipe(recipe: Any, path: str) -> Union[None, str, os.PathLike, Written]:
-    """Returns the path of the recipe if it is a file, and writes it to `path` if it is not."""
+    """Returns the path of the recipe if it is a file. Otherwise writes the recipe to `path`."""
     if (
         recipe is None
         or isinstance(recipe, os.PathLike)
@@ -293,7 +293,7 @@ def write_recipe(recipe: Any, path: str) -> Union[None, str, os.PathLike, Writte
 
 
 def write_rows(dataset: Any, path: str) -> Union[None, str, os.PathLike, Written]:
-    """Returns the path of the data if they are a file, and writes rows to `path`."""
+    """Returns the path of the data if they are a file. Otherwise writes the rows to `path`."""
     if dataset is None or isinstance(dataset, (str, os.PathLike)):
         return dataset
     wanted = "want a text or a dict with values of JSON"

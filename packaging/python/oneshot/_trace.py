@@ -1,5 +1,5 @@
-"""_trace.py - makes a small random model of a configuration with torch and transformers, runs one
-sample, and records the inputs and outputs of its modules."""
+"""_trace.py - makes a small random model of a configuration with torch and transformers. Runs one
+sample through it, and records the inputs and outputs of its modules."""
 
 import contextlib
 import json
