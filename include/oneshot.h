@@ -8,14 +8,14 @@
  *   if (oneshot_compress(o, args)) fprintf(stderr, "%s\n", oneshot_error(o));
  *   oneshot_free(o);
  *
- * The arguments of a job are the flags of the program (`oneshot --help`, `oneshot help FLAG`):
- * their names with underscores or dashes, their values as text. An argument that is not a list may
- * be given once only. This header needs no other header of the library. examples/c-api is a
- * complete program.
+ * The arguments of a job are the flags of the program (`oneshot --help`, `oneshot help FLAG`). The
+ * name of a flag may be written with underscores or dashes; its value is a text. Only arguments
+ * that are lists may be given more than once. This header needs no other header of the library.
+ * examples/c-api is a complete program.
  *
- * A context runs one job at a time; contexts of several threads run concurrently. Structs that the
- * caller fills begin with their size, so a program works with a library that is newer than the
- * program's header. */
+ * A context runs one job at a time. Several threads may run jobs at the same time, each with its
+ * own context. Structs that the caller fills begin with their size, so a program works with a
+ * library that is newer than the program's header. */
 #ifndef ONESHOT_H
 #define ONESHOT_H
 #include <stddef.h>
@@ -50,10 +50,10 @@ typedef struct oneshot_progress {
     int64_t done, total;
     double fraction;       /* finished part of the whole job, in [0, 1]; < 0: unknown */
     double eta_s;          /* seconds left; < 0: unknown */
-    double tokens_per_s;   /* tokens of the data / seconds of the whole job; <= 0: unknown */
+    double tokens_per_s;   /* tokens of the data per second of the whole job; <= 0: unknown */
     double error;          /* relative squared error of the weights so far; < 0: none yet */
     int finished;          /* 1 when the subgraph is complete, otherwise 0 */
-    /* squared error of the outputs; 1: as large as with rounding to nearest; <= 0: unknown */
+    /* Squared error of the outputs, relative to that of rounding to nearest; <= 0: unknown. */
     double loss;
 } oneshot_progress;
 
@@ -69,17 +69,19 @@ typedef struct oneshot_options {
     void (*on_progress)(void *user, const oneshot_progress *p); /* NULL: none */
     void (*on_text)(void *user, const char *text, size_t n);    /* gets results; NULL: dropped */
     void *user;       /* passed as the first argument of each callback */
-    /* Not 0: the library may set options of malloc for the whole process, so host_memory is exact
-     * to a page. 0: malloc is not changed, and the process may use some more memory than
-     * host_memory. */
+    /* Not 0: the library may set options of malloc for the whole process. The process then uses no
+     * more memory than host_memory, counted in pages. 0: the library does not change malloc, and
+     * the process may use a little more memory than host_memory. */
     int owns_process;
-    /* Returns the value of an environment variable, like getenv. Models and data sets may then be
-     * names such as "org/name", which are looked up in the cache of the Hugging Face Hub. NULL:
-     * models and data sets must be directories and files. */
+    /* Returns the value of an environment variable, like getenv. If this callback is not NULL,
+     * models and data sets may be names such as "org/name", which are looked up in the cache of the
+     * Hugging Face Hub.
+     * NULL: models and data sets must be directories and files. */
     const char *(*variable)(const char *name);
-    /* Directory of files that the caller removes after the job, such as a recipe. A log file has
-     * the command of the job. The command names these files without the directory, because only
-     * copies such as OUT/recipe.yaml remain after the job. NULL: none. */
+    /* Directory of files that the caller removes after the job, such as a recipe. The first line of
+     * a log file is the command of the job. In this command, files of the directory appear without
+     * the path of the directory, because only copies such as OUT/recipe.yaml remain after the job.
+     * NULL: none. */
     const char *temporary;
 } oneshot_options;
 #define ONESHOT_OPTIONS_INIT                                                                       \

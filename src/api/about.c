@@ -87,8 +87,9 @@ done:
     return rc;
 }
 
-/* For groups of integer codes with 16-bit scales, appends the bits per weight, including the
- * weight's part of a scale. For other arguments, appends nothing. */
+/* Appends the bits per weight of a scheme for integer codes in groups with 16-bit scales. The
+ * number includes the weight's share of the group's scale and zero point. Appends nothing for other
+ * schemes. */
 static osh_status scheme_put_bits(osh_ctx *cx, osh_buf *b, const osh_q_args *w)
 {
     if (w->type != OSH_Q_INT || w->strategy != OSH_Q_GROUP || w->scale_dtype) return OSH_OK;

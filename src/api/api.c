@@ -316,12 +316,12 @@ done:
     return rc;
 }
 
-/* The smallest host memory that the passes before and after the run (survey, measurement,
- * evaluation) need. A plan with these options fails if the budget is too small for any of these
- * passes. */
+/* Options of a job, extended by the host memory of the passes before and after the run: survey,
+ * measurement and evaluation. A plan with the options `opt` fails if the budget is too small for
+ * any of these passes. */
 typedef struct others {
-    /* Views of the job's options, except for the members `others` and `others_host`, which this
-     * file sets. */
+    /* Views of the job's options, except for the members `others` and `others_host`. These members
+     * describe the pass that needs the most host memory, and have the bytes that it needs. */
     osh_options opt;
     char *of;        // own: text of opt.others
 } others;

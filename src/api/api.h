@@ -22,8 +22,8 @@ typedef struct osh_named { // options of a job that may name a model or a data s
     const osh_field *fields;
     void *options; // the struct that the fields fill
     bool headers;  // true if the job reads no weights, so only the headers are needed
-    /* view: the ranks of the job; rank 0 downloads before the others search the cache; NULL: one
-     * process */
+    /* view: the ranks of the job. Rank 0 downloads before the other ranks search the cache. NULL:
+     * one process */
     osh_ranks *ranks;
 } osh_named;
 /* Replaces names of models by directories and names of data sets by files. Downloads missing files
@@ -37,8 +37,8 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void 
 osh_status osh_output_default(osh_ctx *cx, char **out, const osh_options *opt);
 /* Returns the directory of the unfinished output (own); NULL if opt->output is not given. */
 char *osh_partial_dir(osh_ctx *cx, const osh_options *opt);
-/* After a failed osh_oneshot: returns the directory of the unfinished output (own) if it exists, so
- * that the same call can resume; else NULL. */
+/* Returns the directory of the unfinished output (own) if it exists, or NULL. Called after a failed
+ * osh_oneshot: if there is such a directory, the same call of osh_oneshot can resume. */
 char *osh_resume_dir(osh_ctx *cx, const osh_options *opt);
 osh_status osh_show_plan(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Prints the graph in Graphviz's language. */
@@ -62,14 +62,14 @@ osh_status osh_tokenize(osh_ctx *cx, const char *model_dir, const char *file, bo
  * file, and passes the tables to the sink. */
 osh_status osh_report_profiles(osh_ctx *cx, const char *const *files, int n,
                                const osh_report_options *opt, osh_sink sink, void *user);
-/* Prints a table of the files of eval --panel, and writes it as a page to opt->output. */
+/* Prints a table of the files of eval --panel, and writes the table as a page to opt->output. */
 osh_status osh_compare(osh_ctx *cx, const char *const *files, int n, const osh_compare_options *opt,
                        osh_sink sink, void *user);
 /* Prints the version, the compiler and the libraries. */
 osh_status osh_about(osh_ctx *cx, osh_sink sink, void *user);
 /* Prints a list; `what` is "schemes", "modifiers" or "models". */
 osh_status osh_list(osh_ctx *cx, const char *what, osh_sink sink, void *user);
-const char *osh_list_scheme_name(size_t i); // name of the scheme i; NULL: there are no more
+const char *osh_list_scheme_name(size_t i); // returns NULL if i is too large
 /* Prints a description of a scheme: its arguments, its format, and the programs that load it. *is
  * is false if no scheme has the name. */
 osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user);

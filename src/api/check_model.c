@@ -8,10 +8,10 @@
  * With --logits, the file gives the sample, and the model's logits are compared with the logits of
  * the file (check_logits.c).
  *
- * A tensor that no node reads is an error (the template forgets it) if the template has the module
- * of the tensor. In a decoder block the parent of that module is enough. Other unread tensors are
- * listed as aside: tensors of a vision tower, or of layers that text does not use (Mllama's layers
- * with cross-attention). */
+ * A tensor that no node reads counts as forgotten (an error of the template) or as aside. It is
+ * forgotten if the template has the tensor's module. In a decoder block, it is also forgotten if
+ * the template has the parent of that module. All other unread tensors are aside, such as the
+ * tensors of a vision tower, or of Mllama's layers with cross-attention. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -18,7 +18,7 @@ osh_status osh_compare(osh_ctx *cx, const char *const *files, int n, const osh_c
     OSH_NEW(cx, of, n);
     while (n_read < n) {
         osh_panel *p = &of[n_read];
-        /* counted before the read, so that a panel is freed even if its read fails */
+        /* n_read is increased before the read, so that a panel is freed even if its read fails */
         const char *file = files[n_read++];
         OSH_TRY((osh_dir_exists(file) ? osh_compare_output : osh_panel_read)(cx, p, file));
     }

@@ -195,8 +195,8 @@ done:
     return rc;
 }
 
-/* Returns the evaluation of a report if it used the data `name`; NULL: there is no such evaluation.
- * Reports of earlier versions do not name the data. */
+/* Returns the evaluation of the report `root` if that evaluation used the data `name`. Returns NULL
+ * if there is no such evaluation. Reports of earlier versions do not name the data. */
 static const cJSON *evaluation_known(const cJSON *root, const osh_options *opt, const char *name)
 {
     const cJSON *e = cJSON_GetObjectItemCaseSensitive(root, "evaluation"),
@@ -253,8 +253,7 @@ done:
     return rc;
 }
 
-/* True if the report has an evaluation that --eval requested, and it used other data than
- * `name`. */
+/* True if the report has an evaluation that --eval requested, but of other data than `name`. */
 static bool evaluation_of_other(const cJSON *root, const char *name)
 {
     const cJSON *data = cJSON_GetObjectItemCaseSensitive(

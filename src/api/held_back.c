@@ -1,6 +1,6 @@
 /* held_back.c - chooses rows of the data set for the evaluation after a run: the rows directly
- * after the calibration rows, one row for every SAMPLES_PER_ROW calibration samples. So source and
- * output are evaluated on about 1 / SAMPLES_PER_ROW as many tokens as the calibration has. */
+ * after the calibration rows. It chooses one row for every SAMPLES_PER_ROW calibration samples, so
+ * the evaluation has about 1 / SAMPLES_PER_ROW of the tokens of the calibration. */
 #include "api/held_back.h"
 
 #include <stdio.h>

@@ -49,8 +49,8 @@ static const char *main_dtype(const osh_checkpoint *ck)
     return osh_dtype_name((osh_dtype)most);
 }
 
-/* `dense` lists the weights of `ck` as they are without quantization. NULL: the weights cannot be
- * read. */
+/* Appends the line "model". `dense` lists the weights of `ck` as they are without quantization.
+ * NULL: the weights cannot be read. */
 static osh_status inspect_model(osh_ctx *cx, osh_buf *b, const osh_checkpoint *ck,
                                 const osh_checkpoint *dense)
 {
@@ -138,8 +138,8 @@ done:
     return rc;
 }
 
-/* Returns the part of the message `why` that names a fault of tokenizer.json: without the path
- * before the fault and the notes after it. May shorten `why`. */
+/* Returns the part of the message `why` that names a fault of tokenizer.json, without the path
+ * before this part and the notes after it. May shorten `why`. */
 static const char *tokenizer_reason(char why[600])
 {
     static const char file[] = "tokenizer.json: ";

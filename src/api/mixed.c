@@ -1,7 +1,8 @@
-/* mixed.c - makes the survey (measures the loss of each candidate scheme) and chooses the scheme of
- * each unit (modules that must get the same scheme, such as q, k and v). The survey is a run with a
- * journal but without an output, in the directory OUT.oneshot-survey. The survey changes no weight
- * and reads the values of the original model, so it is one pass through the model. */
+/* mixed.c - makes the survey and chooses the scheme of each unit. The survey measures the loss of
+ * each candidate scheme. A unit consists of modules that must get the same scheme, such as q, k and
+ * v. The survey is a run with a journal but without an output, in the directory OUT.oneshot-survey.
+ * The survey changes no weight and reads the values of the original model, so it is one pass
+ * through the model. */
 #include "api/mixed.h"
 
 #include <stdio.h>
@@ -253,9 +254,9 @@ done:
     return rc;
 }
 
-/* Measures the effect of each unit: how its rounding changes the model's predictions. Reads the
- * effects from their file if it exists. Weighs the losses with the effects. The ranks divide the
- * units, and rank 0 gets all effects. */
+/* Measures the effect of each unit, which is the change of the model's predictions when the unit is
+ * rounded. Reads the effects from their file if this file exists. Weighs the losses with the
+ * effects. The ranks divide the units, and rank 0 gets all effects. */
 static osh_status choice_weigh(osh_ctx *cx, osh_mixed *m, survey *s)
 {
     osh_status rc = OSH_OK;

@@ -1,6 +1,6 @@
 /* mixed.h - jobs with --target-bits or --target-size. A survey measures the losses of all candidate
- * schemes, the choice gives each unit (modules that must get the same scheme) a scheme, and the run
- * uses the choice. */
+ * schemes. Then each unit (modules that must get the same scheme) gets one of the schemes; this is
+ * the choice. The run uses the choice. */
 #ifndef OSH_API_MIXED_H
 #define OSH_API_MIXED_H
 #include "base/profile.h"
@@ -9,8 +9,8 @@
 /* Bytes of host memory that a pass may still use after its end: lists, and gaps of the heap. The
  * plan of the next pass does not count these bytes. */
 #define OSH_PASS_LEFT_BYTES (1 << 20)
-/* A value of --host-memory that is always large enough. Plans use it to count memory as with a real
- * budget. */
+/* A value of --host-memory that is always large enough. With this value, plans count memory as with
+ * a real budget. */
 #define OSH_PASS_HOST_BYTES (1ll << 50)
 bool osh_wants_choice(const osh_options *opt);
 typedef struct osh_choice { // own

@@ -1,5 +1,5 @@
-/* process.c - sets the environment variables that a job needs, and replaces names of models and
- * data sets in its options by directories and files. */
+/* process.c - sets the environment variables that a job needs. In the options of the job, replaces
+ * names of models by directories and names of data sets by files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,8 +68,8 @@ typedef struct finding {
     osh_env_fn env;
 } finding;
 
-/* Replaces the name of data set i by the path of a file that has only the requested rows, and sets
- * its splits to an empty text. */
+/* Replaces the name of data set i by the path of a file that has only the requested rows. Sets the
+ * splits of the data set to an empty text. */
 static osh_status find_set(osh_ctx *cx, finding *f, size_t i)
 {
     osh_status rc = OSH_OK;

@@ -28,7 +28,7 @@ osh_status osh_sample_least(osh_ctx *cx, int64_t *host, const osh_options *opt)
 {
     const osh_question q = sample_question(opt);
     osh_status rc = osh_answer_least(cx, host, opt->model, &q);
-    /* the run and the source's answer each may leave OSH_PASS_LEFT_BYTES in use */
+    /* the run may leave OSH_PASS_LEFT_BYTES in use, and so may the pass of the source's answer */
     if (!rc) *host += 2 * OSH_PASS_LEFT_BYTES;
     return rc;
 }

@@ -4,8 +4,8 @@
 #include "match/options.h"
 
 /* Lets the source and the finished output answer opt->sample, prints the answers, and adds them to
- * the reports of the output. Answers to the same prompt that the reports already have are printed
- * and not made again. */
+ * the reports of the output. If the reports already have the answers to this prompt, only prints
+ * them. */
 osh_status osh_sample_run(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Sets *host to the smallest --host-memory for osh_sample_run. The output need not exist yet. Fails
  * if the source cannot answer. */

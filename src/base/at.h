@@ -1,9 +1,9 @@
 /* at.h - opens and creates files below a directory to which other users can also write, such as a
  * cache on a shared disk.
  *
- * Another user can plant links in such a directory. To write nothing through them, each directory
- * on the path is opened by the descriptor of its parent, and no file is opened through a symbolic
- * link. A new file is created with a name that did not exist, and then renamed. */
+ * Another user can plant links in such a directory. So that no write follows a planted link, each
+ * directory on the path is opened by the descriptor of its parent, and no file is opened through a
+ * symbolic link. A new file is created with a name that did not exist, and then renamed. */
 #ifndef OSH_AT_H
 #define OSH_AT_H
 #include "base/file.h"
@@ -29,9 +29,9 @@ osh_status osh_at_rename(osh_ctx *cx, const osh_file *f, osh_at *d, const char *
                          osh_at *to_dir, const char *to);
 /* Removes a file or link, but no directory. A missing file is no error. */
 osh_status osh_at_remove(osh_ctx *cx, osh_at *d, const char *name);
-/* osh_at_write writes the file d/name, and osh_at_link makes the link d/name. Both create the file
- * or link with a new name in the directory `by`, which is on the same file system, and then rename
- * it. */
+/* osh_at_write writes the file d/name, and osh_at_link makes the link d/name. Both functions first
+ * create the file or link with a new name in the directory `by`, and then rename it. `by` must be
+ * on the same file system. */
 osh_status osh_at_write(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const void *p,
                         size_t n);
 osh_status osh_at_link(osh_ctx *cx, osh_at *d, const char *name, osh_at *by, const char *target);

@@ -56,7 +56,7 @@ osh_status osh_fail(osh_ctx *cx, osh_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void osh_note(osh_ctx *cx, const char *fmt, ...) // appends "; while <message>" to the error text
     __attribute__((format(printf, 2, 3)));
-const char *osh_error_text(const osh_ctx *cx); // view: valid until the next failure
+const char *osh_error_text(const osh_ctx *cx); // returns a view, valid until the next failure
 void osh_error_clear(osh_ctx *cx);
 
 #define OSH_TRY(call)                                                                              \
@@ -84,9 +84,9 @@ void osh_error_clear(osh_ctx *cx);
 
 /* Memory. Allocations are counted and thread-safe. Blocks of 128 bytes and more are aligned to 64
  * bytes. Every failure is recorded with osh_fail. */
-void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // not zeroed
-void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroed; n * size is checked for overflow
-void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // p stays valid on failure
+void *osh_alloc(osh_ctx *cx, size_t n_bytes);            // does not zero the memory
+void *osh_calloc(osh_ctx *cx, size_t n, size_t size);    // zeroes; checks n * size for overflow
+void *osh_realloc(osh_ctx *cx, void *p, size_t n_bytes); // on failure, p stays valid
 char *osh_strdup(osh_ctx *cx, const char *s);
 /* Returns the text (own), or NULL if there is no memory. */
 char *osh_sprintf(osh_ctx *cx, const char *fmt, ...)
@@ -106,8 +106,9 @@ void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to);
 void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
 /* Sets a callback for memory that another thread will free soon. If an allocation of 64 KiB or more
  * would raise the host class above n_bytes, the allocating thread first calls `give`. `give` waits
- * until memory was freed and returns true. If no memory will be freed, it returns false at once.
- * Contexts marked by osh_ctx_alone never call `give`. If `give` is NULL, there is no callback. */
+ * until memory was freed and returns true. If no memory will be freed, `give` returns false at
+ * once. Contexts marked by osh_ctx_alone never call `give`. If `give` is NULL, there is no
+ * callback. */
 void osh_mem_give(osh_ctx *cx, size_t n_bytes, bool (*give)(void *user), void *user);
 /* Counts memory that a library allocates, like an allocation of the host class. Fails if the limit
  * is exceeded. */
@@ -180,10 +181,10 @@ typedef struct osh_progress {
     double work_done, work_total;
     double eta_s; // estimated seconds left; <= 0: computed from work_done and work_total
     double fraction; // finished fraction of the job; <= 0: computed from work_done and work_total
-    /* number of tokens of the data / seconds of the whole job; <= 0: unknown */
+    /* tokens of the data per second of the whole job; <= 0: unknown */
     double tokens_per_s;
-    /* For a job without data: bytes of the source or of the download / seconds of the whole job; <=
-     * 0: unknown. */
+    /* For a job without data: bytes of the source or of the download per second of the whole job;
+     * <= 0: unknown. */
     double bytes_per_s;
     int64_t budget_bytes;         // budget of host memory; 0: none
     double error;                 // relative squared error of the weights so far; < 0: none yet

@@ -83,14 +83,15 @@ typedef struct osh_shared {
     _Atomic size_t used[OSH_MEM_N], used_peak[OSH_MEM_N], limit[OSH_MEM_N];
     _Atomic size_t used_high;  // highest used[HOST] since the last osh_mem_used_high
     _Atomic size_t give_above; // bytes above which `give` is called; 0: no callback
-    /* Callback for memory. It is stored before give_above: a thread that sees give_above also sees
-     * `give`. */
+    /* Callback that waits for freed memory (osh_mem_give). It is stored before give_above, so a
+     * thread that sees give_above also sees `give`. */
     bool (*give)(void *user);
     void *give_user;
     /* Pages of freed blocks. used + kept.bytes is at most used_peak, so kept pages never raise the
      * peak of the process. */
     osh_kept kept;
-    _Atomic int64_t fail_after; // number of allocations until one fails; <= 0: none fails
+    _Atomic int64_t fail_after; // number of allocations from now on until one fails; <= 0: none
+                                // fails
     _Atomic bool fail_hit;
     _Atomic int64_t read_bytes, written_bytes;
     /* True after osh_interrupt. Lock-free, because a signal handler sets it. */
@@ -120,7 +121,7 @@ void osh_log_close(osh_shared *sh);
 /* Writes a line about a stage of the profile to the log file. */
 void osh_log_stage(osh_shared *sh, const char *step, int64_t bytes);
 void osh_profile_free(osh_profile *p);
-int64_t osh_mem_used_high(osh_shared *sh); // highest used[HOST] since the last call
+int64_t osh_mem_used_high(osh_shared *sh); // returns the highest used[HOST] since the last call
 
 enum { OSH_STATUS_BYTES = 4096 };
 bool osh_proc_status(char text[OSH_STATUS_BYTES]); // reads /proc/self/status; allocates nothing

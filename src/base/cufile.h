@@ -15,8 +15,9 @@ bool osh_cufile_open(osh_ctx *cx, char *why, size_t room);
  * memory. */
 bool osh_cufile_has_module(void);
 
-/* The functions below require a successful osh_cufile_open. They return 0 or a number of bytes on
- * success, -1 with errno set, or cuFile's error code as a negative number below -1. */
+/* The functions below require a successful osh_cufile_open. On success they return 0 or a number of
+ * bytes. On failure they return -1 and set errno, or return cuFile's error code as a negative
+ * number below -1. */
 /* Registers the file of `fd` and sets *handle. The caller opens `fd` with O_DIRECT, and closes it
  * after osh_cufile_deregister. */
 int64_t osh_cufile_register(void **handle, int fd);

@@ -4,26 +4,26 @@
 #define OSH_FILE_H
 #include "base/base.h"
 
-/* Opens a file as open(2) does, with close-on-exec. The descriptor is never 0, 1 or 2: messages to
- * stdout or stderr would otherwise go into the file if the process was started with these
- * descriptors closed. Returns < 0 and sets errno on failure. */
+/* Opens a file as open(2) does, with close-on-exec. The descriptor is never 0, 1 or 2. Otherwise,
+ * if the process was started with these descriptors closed, messages to stdout or stderr would go
+ * into the file. Returns < 0 and sets errno on failure. */
 int osh_fd_open(const char *path, int flags);
 
 typedef struct osh_file osh_file; // an open file: descriptor and path
-osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // read only
+osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // opens for reading only
 /* Creates a file for reading and writing; an existing file becomes empty. */
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path);
 /* Creates a temporary file and locks it until osh_file_close. Never follows a link and never
- * replaces a file of another user. First removes a file that a killed process left: a regular file
- * of this user (for root: of any user) that has one hard link and is not locked. Anything else at
- * `path` is an error. */
+ * replaces a file of another user. First removes the file at `path` if a killed process may have
+ * left it. Such a file is regular, belongs to this user (for root: to any user), has one hard link
+ * and is not locked. Anything else at `path` is an error. */
 osh_status osh_file_create_exclusive(osh_ctx *cx, osh_file **out, const char *path);
 /* Opens an existing file for reading and writing. */
 osh_status osh_file_open_rw(osh_ctx *cx, osh_file **out, const char *path);
 /* Opens a file for reading and writing and keeps its content. Creates the file if it is missing. */
 osh_status osh_file_open_or_create(osh_ctx *cx, osh_file **out, const char *path);
-/* Opens a file, a directory or a link, but not for reading or writing: only for osh_file_is_at.
- * Until osh_file_close no other file gets the same inode number. */
+/* Opens a file, a directory or a link for osh_file_is_at only, not for reading or writing. Until
+ * osh_file_close no other file gets the same inode number. */
 osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path);
 void osh_file_close(osh_ctx *cx, osh_file *f);                             // accepts NULL
 int64_t osh_file_bytes(const osh_file *f);
@@ -44,7 +44,7 @@ osh_status osh_file_pwrite(osh_ctx *cx, osh_file *f, const void *from, size_t n,
  * without the page cache. The functions below use the page cache if the file system has no direct
  * access, or if osh_file_use_direct was not called. */
 enum { OSH_BLOCK_BYTES = 4096 };
-/* Opens a second descriptor of f for direct access. The caller calls this once, before other
+/* Opens a second descriptor of f for direct access. Must be called at most once, before other
  * threads use f. */
 void osh_file_use_direct(osh_file *f);
 /* Returns the descriptor for direct access, valid while f is open; < 0: none. */
@@ -86,7 +86,7 @@ osh_status osh_file_stamp(osh_ctx *cx, osh_stamp *out, const osh_file *f);
 osh_status osh_path_stamp(osh_ctx *cx, osh_stamp *out, const char *path);
 /* Waits, at most 0.1 s, until a stamp of the file is not fresh. */
 osh_status osh_path_settle(osh_ctx *cx, const char *path);
-/* True if both are the same state of the same file. */
+/* True if a and b describe the same state of the same file. */
 bool osh_stamp_same(const osh_stamp *a, const osh_stamp *b);
 /* Drops the clean pages of the file from the page cache, so that the next read uses the disk. */
 void osh_file_forget(osh_file *f);
@@ -106,7 +106,7 @@ osh_status osh_file_write_by(osh_ctx *cx, const char *path,
 osh_status osh_file_copy(osh_ctx *cx, const char *to, const char *from);
 bool osh_file_exists(const char *path);
 osh_status osh_file_stat(osh_ctx *cx, int64_t *n_bytes, int64_t *mtime_ns, const char *path);
-osh_status osh_file_remove(osh_ctx *cx, const char *path); // a missing file is no error
+osh_status osh_file_remove(osh_ctx *cx, const char *path); // accepts a missing file
 bool osh_dir_exists(const char *path);
 /* Makes a directory and its missing parents. An existing directory is no error. */
 osh_status osh_dir_make(osh_ctx *cx, const char *path);
@@ -119,7 +119,7 @@ osh_status osh_dir_remove(osh_ctx *cx, const char *path);
 /* Syncs the list of names in the directory. */
 osh_status osh_dir_sync(osh_ctx *cx, const char *path);
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path); // syncs the directory that holds path
-/* Renames a file or directory and syncs the directory that contains it. */
+/* Renames a file or directory and syncs the directory that contains the new name. */
 osh_status osh_rename(osh_ctx *cx, const char *from, const char *to);
 /* Returns the path (own), or NULL if there is no memory. */
 char *osh_path_join(osh_ctx *cx, const char *dir, const char *name);

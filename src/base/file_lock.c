@@ -82,8 +82,8 @@ static const char *foreign_text(const struct stat *st)
     return geteuid() && st->st_uid != geteuid() ? "another user's file" : NULL;
 }
 
-/* Removes the file that a killed process left at `path`, if there is one. Fails if it is not a
- * regular file of this user with one hard link, or if a process has locked it. */
+/* Removes the file at `path` if a killed process has left it. A missing file is no error. Fails if
+ * the file is not a regular file of this user with one hard link, or if a process has locked it. */
 static osh_status leftover_remove(osh_ctx *cx, const char *path)
 {
     osh_status rc = OSH_OK;

@@ -23,8 +23,8 @@
 static const double min_gap = 0.1; // seconds between two redraws
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
-/* Writes n bytes, with one write(2) if the system allows it. So lines of two processes do not mix,
- * and a killed process leaves only whole lines. */
+/* Writes n bytes, with one write(2) if the system allows this. Thus the lines of two processes do
+ * not mix, and a killed process leaves only whole lines. */
 static void fd_put(int fd, const char *text, size_t n)
 {
     while (n) {
@@ -119,7 +119,7 @@ bool osh_log_has_file(osh_ctx *cx)
 void osh_log_close(osh_shared *sh)
 {
     char erase[ERASE_BYTES];
-    /* Erases the live line, because nothing will update it. */
+    /* Erases the live line, because it will not be updated any more. */
     if (sh->log.line_open) stderr_put(erase, live_erase(&sh->log, erase));
     if (sh->log.fd >= 0) close(sh->log.fd);
 }

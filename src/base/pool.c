@@ -9,8 +9,8 @@
  * microseconds, and waking a thread takes as long as a small op, above all on a virtual machine. If
  * other processes use the processors, a worker sleeps at once, because spinning would take time
  * from them and from the other workers. While no worker sleeps, a call takes no lock and makes no
- * system call. No wake-up is lost: a worker increments n_asleep before it checks for work a last
- * time, and a thread that adds work reads n_asleep afterwards. */
+ * system call. No wake-up is lost: a worker first increments n_asleep and then checks for work a
+ * last time. A thread that adds work reads n_asleep after it has added the work. */
 #include "base/ctx.h"
 #include "base/thread.h"
 
@@ -42,7 +42,8 @@ struct osh_pool {
     _Atomic uint64_t job;
     _Atomic int n_busy;
     _Atomic bool stop;
-    /* Number of later waits without spinning, because other processes use the processors. */
+    /* Number of the next waits in which no worker spins, because other processes use the
+     * processors. */
     _Atomic int crowded;
 
     osh_chunk_fn fn; // function that the current call executes for each chunk
@@ -81,7 +82,8 @@ static bool pool_is_over(const osh_pool *p, uint64_t unused)
 /* A worker spins for at most watch_s seconds. If more than gap_s pass between two iterations of the
  * loop, another process has used the processor. */
 static const double watch_s = 100e-6, gap_s = 30e-6;
-enum { UNWATCHED = 1024 }; // number of waits without spinning after a gap of more than gap_s
+enum { UNWATCHED = 1024 }; // number of waits without spinning after other processes have used the
+                           // processor
 
 /* Spins until the function `come` returns true or watch_s have passed. */
 static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_t seen)

@@ -12,8 +12,8 @@
 /* Starts the profile and one thread that samples the memory. If `path` is NULL, collects data for
  * the report and writes no file. */
 osh_status osh_profile_start(osh_ctx *cx, const char *path);
-/* Sets the description of the job. The next osh_profile_start writes it before the records and
- * clears it. */
+/* Sets the description of the job. The next osh_profile_start writes the description before the
+ * records, and clears it. */
 osh_status osh_profile_about(osh_ctx *cx, const char *model, const char *method);
 bool osh_profile_running(const osh_ctx *cx);
 /* Writes the record "End" and the summary. osh_profile_read returns the collected data until the
@@ -44,13 +44,13 @@ typedef enum osh_stage {
 /* Returns OSH_N_STAGES if the phase belongs to no stage, such as a phase of a program that uses the
  * library. */
 osh_stage osh_profile_stage(const char *phase);
-const char *osh_stage_name(osh_stage s);        // "Pre-process", "Calibration", ...
+const char *osh_stage_name(osh_stage s);        // returns "Pre-process", "Calibration", ...
 
 typedef struct osh_profile_gpu { // bytes
     int64_t now, peak; // now: bytes in use in the GPU's arena; peak: highest number of bytes so far
     int64_t driver;    // bytes in use on the whole GPU, as the driver reports it; < 0: unknown
 } osh_profile_gpu;
-/* Sets the function that reports the device's memory for records. Any thread that writes a record
+/* Sets the function that reports the device's memory for records. Each thread that writes a record
  * calls the function. If `fn` is NULL, records have no memory of the device. */
 typedef void (*osh_profile_gauge)(void *user, osh_profile_gpu *out);
 void osh_profile_device(osh_ctx *cx, osh_profile_gauge fn, void *user);
@@ -63,10 +63,10 @@ int64_t osh_mem_anon(void);
  * not count. */
 int64_t osh_mem_uncounted(osh_ctx *cx);
 /* Limits the process to n_bytes (0: no limit) while data is read. The limit for allocations is
- * n_bytes minus osh_mem_uncounted minus a reserve for libraries. It is at least `least`, because a
- * job that fails before the data is read cannot name the budget that it needs. */
+ * n_bytes minus osh_mem_uncounted minus a reserve for libraries. This limit is at least `least`,
+ * because a job that fails before the data is read cannot name the budget that it needs. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
-/* Value of `least`, in bytes, for jobs that read data. It includes the memory of the program
+/* Value of `least`, in bytes, for jobs that read data. The value includes the memory of the program
  * itself. Every such job needs more. */
 enum { OSH_MEM_LEAST = 24 << 20 };
 /* Returns the highest memory of the process since osh_ctx_new or osh_ctx_anew, including the memory

@@ -33,7 +33,8 @@ typedef struct out_state {
 } out_state;
 
 struct command {
-    /* Members for the rows of --help. The name "" is the command without a name (compress). */
+    /* The members below make the rows of --help. The name "" is the command without a name
+     * (compress). */
     bool minor; // true if the usage only names the command
     const char *name, *arguments, *does;
     const char *about;       // text for `oneshot NAME --help`; NULL: use `does`
@@ -67,9 +68,9 @@ const char *osh_flag_kind(const osh_field *f);
  * *watch: memory that both processes share. The rank writes its current work and the processes of
  * the other guards to this memory. */
 osh_status osh_guard_start(osh_ctx *cx, osh_watch **watch);
-/* ranks.c: if a launcher has started several processes, connects to the others and checks that all
- * have the same arguments, working directory and environment. *out (own) is also set after a
- * failure. */
+/* ranks.c: if a launcher has started several processes, connects to the other processes. Fails if
+ * the processes do not have the same arguments, working directory and environment. *out (own) is
+ * also set after a failure. */
 osh_status osh_line_meet(osh_ctx *cx, osh_ranks **out, int argc, char **argv);
 /* True if this rank runs the command. If other ranks wait for this rank, logs a message. */
 bool osh_line_runs_here(osh_ctx *cx, const line *l, const osh_ranks *r);

@@ -113,7 +113,7 @@ static void print_doc(const osh_field *f)
     putchar('\n');
 }
 
-/* Prints a line for each command; `minor`: also for minor commands. */
+/* Prints a line for each command. Minor commands get a line only if `minor` is true. */
 static void help_print_commands(bool minor)
 {
     for (const command *c = osh_commands; c->name; c++)

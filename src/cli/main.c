@@ -15,9 +15,9 @@
 #include "base/quote.h"
 #include "cli/cli.h"
 
-/* Data for the signal handlers: the context to interrupt, and the messages if the job does not
- * stop. If the job still runs PATIENCE_MS after a signal (a long call of a library, a slow disk),
- * the process exits. This is safe, because a killed run can be continued. */
+/* Data for the signal handlers: the context to interrupt, and messages for the user. If the job
+ * still runs PATIENCE_MS after a signal (a long call of a library, a slow disk), the handler prints
+ * the messages and the process exits. This is safe, because a killed run can be continued. */
 enum { PATIENCE_MS = 800 };
 static struct {
     osh_ctx *cx; // the context of the command
@@ -92,8 +92,8 @@ bool osh_flag_is_switch(const osh_field *f)
     return f->type == OSH_F_BOOL || (f->values && !strcmp(f->values, "true|false"));
 }
 
-/* Fails if the flag with this value has another meaning in other tools. value NULL: the flag has no
- * value. */
+/* Fails if the flag `name` with this value has another meaning in other tools. If `value` is NULL,
+ * the flag has no value. */
 static osh_status refuse_foreign_value(osh_ctx *cx, const char *name, const char *value)
 {
     char both[160];

@@ -279,7 +279,8 @@ static bool is_replaced(const char *name)
     return !strcmp(name, "config.json") || osh_hf_quant_is_file(name) ||
            !strcmp(name, "recipe.yaml") || !strcmp(name, OSH_README_NAME) ||
            !strcmp(name, "oneshot.log") ||
-           /* The reports of this program; the source may be an output of this program. */
+           /* Excludes the reports of this program, because the source may be an output of this
+            * program. */
            !strncmp(name, "oneshot-", 8);
 }
 

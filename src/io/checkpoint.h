@@ -1,5 +1,5 @@
-/* checkpoint.h - opens a Hugging Face directory (config.json and shards) and reads tensors by name.
- * Opening a checkpoint reads only the headers of shards. */
+/* checkpoint.h - opens a Hugging Face directory (config.json and files with tensors, the shards)
+ * and reads tensors by name. Opening a checkpoint reads only the headers of shards. */
 #ifndef OSH_CHECKPOINT_H
 #define OSH_CHECKPOINT_H
 #include "base/map.h"
@@ -20,15 +20,16 @@ typedef osh_status (*osh_ckpt_make)(osh_ctx *cx, void *to, void *user, const osh
                                     int64_t first, int64_t n);
 typedef struct osh_ckpt_virtual {
     osh_entry *e;       // own, name own
-    osh_ckpt_make make; // NULL: the tensor is a second name of a stored tensor
+    osh_ckpt_make make; // computes the rows; NULL: the tensor is a second name of a stored tensor
     void *user;
     bool merged;    // true: a LoRA adapter changes this tensor
     bool dense;     // true: computed from one stored tensor that is not quantized
     bool kept;      // true: computed from stored tensors that the output copies
-    /* index of the stored tensor with the same name; -1: there is none */
+    /* index of the stored tensor with the same name; -1: no stored tensor has this name */
     int64_t stored;
-    /* Indices of the first and the last shard that contain stored tensors from which this tensor is
-     * computed; last < first: there are none. */
+    /* Indices of the first and the last shard among those that contain the stored tensors from
+     * which this tensor is computed. If last_shard < first_shard, it is computed from no stored
+     * tensor. */
     int first_shard, last_shard;
 } osh_ckpt_virtual;
 
@@ -48,8 +49,8 @@ typedef struct osh_checkpoint {
     struct osh_ckpt_sums *sums; // own
     int n_virtuals;
     struct osh_ckpt_changes *changes; // own: changes of tensors; NULL: no tensor is changed
-    osh_entry *parts; // own, each name own: entries for single experts, whose data are a
-                      // part of a tensor with several experts
+    osh_entry *parts; // own, each name own: entries of single experts, whose data are parts of
+                      // tensors with several experts
     int64_t n_parts;
     /* own [parts]: name of each part in the file (osh_checkpoint_name_in_file); NULL: no parts */
     const char **in_file;
@@ -58,9 +59,10 @@ typedef struct osh_checkpoint {
     char *adapter; // own
 } osh_checkpoint;
 
-/* Opens model.safetensors or, if it does not exist, the shards that model.safetensors.index.json
- * names. If both exist and it is not clear which of them is the model, fails (ckpt_files.h). A
- * tensor is an error if it is only in the index, only in a shard, or in two shards. */
+/* Opens model.safetensors. If this file does not exist, opens the shards that
+ * model.safetensors.index.json names. If both files exist and it is not clear which of them is the
+ * model, fails (ckpt_files.h). A tensor is an error if it is only in the index, only in a shard, or
+ * in two shards. */
 osh_status osh_checkpoint_open(osh_ctx *cx, osh_checkpoint **out, const char *dir);
 void osh_checkpoint_close(osh_ctx *cx, osh_checkpoint *ck);
 /* Returns the tensor with this name (view), or NULL if there is none. */
@@ -76,16 +78,16 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
  * (ckpt_virtual.c). */
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
                                       const osh_entry *like, osh_ckpt_make make, void *user);
-/* Removes from the list of tensors the stored tensors from which virtual tensors are computed. by
- * [tensors] has a number for each tensor. >= 0: the virtual tensor with this index replaces the
- * tensor in the list; -1: the tensor remains in the list; < -1: the tensor is removed. The indices
+/* Changes the list of tensors: removes the stored tensors from which virtual tensors are computed.
+ * by [tensors] has a number for each tensor. >= 0: the virtual tensor with this index replaces the
+ * tensor in the list. -1: the tensor remains in the list. < -1: the tensor is removed. The indices
  * of tensors change (ckpt_virtual.c). */
 osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);
 /* Reads bytes [offset, offset + n_bytes) of a stored or virtual tensor, without applying changes
  * (osh_checkpoint_apply) or recording a checksum (osh_checkpoint_watch). */
 osh_status osh_checkpoint_read_part(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                     const osh_ckpt_tensor *t, int64_t offset, size_t n_bytes);
-/* Reads the elements of tensor t that the entry `part` describes to `to`. The offsets of `part` are
+/* Reads elements of tensor t to `to`. The entry `part` describes these elements; its offsets are
  * relative to the first byte of t. */
 osh_status osh_checkpoint_read_as(osh_ctx *cx, void *to, const osh_checkpoint *ck,
                                   const osh_ckpt_tensor *t, const osh_entry *part);
@@ -112,7 +114,7 @@ bool osh_checkpoint_is_changed(const osh_checkpoint *ck, int64_t tensor);
 typedef enum {
     OSH_REWRITE_FILL,   // sets all elements to `value`
     OSH_REWRITE_CENTRE, // subtracts the mean from each row
-    /* multiplies column c by (element c of the tensor `norm`) + `value` */
+    /* multiplies column c by the sum of `value` and element c of the tensor `norm` */
     OSH_REWRITE_NORM,
     OSH_REWRITE_ROWS,   // applies osh_rotate_rows
     OSH_REWRITE_COLUMNS // applies osh_rotate_columns
@@ -140,12 +142,12 @@ size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck);
 osh_status osh_checkpoint_apply(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor, void *data,
                                 int64_t first, int64_t n);
 /* Adds a second name for the bytes of the stored tensor with index `of`, as a virtual tensor.
- * Changes of one name have no effect on the other. */
+ * Changes of the tensor with one name have no effect on the tensor with the other name. */
 osh_status osh_checkpoint_add_alias(osh_ctx *cx, osh_checkpoint *ck, const char *name, int64_t of);
 void osh_checkpoint_free_changes(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
-/* Begins to record the XXH3 checksum of each tensor that is read. If a tensor is read in several
- * parts, the code that reads it must record its checksum with osh_checkpoint_saw. Two reads of a
- * tensor must give the same checksum (ckpt_sums.c). */
+/* Begins to record the XXH3 checksum of each tensor that is read. Code that reads a tensor in
+ * several parts must record the tensor's checksum with osh_checkpoint_saw. Two reads of a tensor
+ * must give the same checksum (ckpt_sums.c). */
 osh_status osh_checkpoint_watch(osh_ctx *cx, osh_checkpoint *ck);
 void osh_checkpoint_unwatch(osh_ctx *cx, osh_checkpoint *ck);
 /* Records the checksum of a tensor. Any thread may call this function. Fails if a different
@@ -156,9 +158,9 @@ osh_status osh_checkpoint_saw(osh_ctx *cx, const osh_checkpoint *ck, int64_t ten
 osh_status osh_checkpoint_see(osh_ctx *cx, const osh_checkpoint *ck, int64_t tensor);
 /* Returns false if the tensor has no checksum yet. */
 bool osh_checkpoint_seen(const osh_checkpoint *ck, int64_t tensor, uint64_t *sum);
-/* Numbers the tensors in the order in which they were first read. Sets *tensor to the index of the
- * tensor with number `at` (from 0), and *sum to its checksum. Returns false if at most `at` tensors
- * were read so far. */
+/* Gives the checksums that were recorded, one by one. Tensors are numbered from 0 in the order in
+ * which they were first read. Sets *tensor to the index of the tensor with number `at`, and *sum to
+ * its checksum. Returns false if at most `at` tensors were read so far. */
 bool osh_checkpoint_next_seen(const osh_checkpoint *ck, int64_t at, int64_t *tensor, uint64_t *sum);
 /* Reads a shard again and compares the header and each tensor with the recorded checksums. Sets
  * *diff to a message about the first difference, which the caller owns, or to NULL if there is
@@ -182,25 +184,27 @@ osh_status osh_checkpoint_part_experts(osh_ctx *cx, osh_checkpoint *ck);
 osh_status osh_checkpoint_part_for_vllm(osh_ctx *cx, osh_checkpoint *ck);
 /* True if osh_checkpoint_part_for_vllm splits the experts of the checkpoint's family. */
 bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck);
-/* True for gpt-oss: gate and up of a split expert are one module, gate_up_proj, with the
- * alternating rows of the source. vLLM wants the codes of gate_up_proj and down_proj under other
- * names: experts.3.w13_weight_packed and experts.3.w2_weight_packed. */
+/* True for gpt-oss. In this family, gate and up of a split expert are one module, gate_up_proj,
+ * with the alternating rows of the source. For the codes of gate_up_proj and down_proj, vLLM wants
+ * the names experts.3.w13_weight_packed and experts.3.w2_weight_packed. */
 bool osh_experts_are_joint(const osh_checkpoint *ck);
 /* Returns the name (own) that an output has for tensor `leaf` of a module. NULL: no memory. */
 char *osh_checkpoint_name_of(osh_ctx *cx, const osh_checkpoint *ck, const char *module,
                              const char *leaf);
 /* True if osh_checkpoint_part_experts or osh_checkpoint_part_for_vllm has made the entry. */
 bool osh_checkpoint_is_part(const osh_checkpoint *ck, const osh_entry *e);
-/* Returns the name of a tensor in the file: experts.3.w13_weight_packed for the tensor that this
- * program calls experts.3.gate_up_proj.weight_packed. osh_checkpoint_find finds both names. */
+/* Returns the name of a tensor in the file. For example, the file has experts.3.w13_weight_packed
+ * for the tensor that this program calls experts.3.gate_up_proj.weight_packed. osh_checkpoint_find
+ * finds both names. */
 const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
-/* Lists those files of the directory ck->dir that the output copies unchanged, sorted. The caller
- * frees the list with osh_strings_free. Not in the list: directories, shards, other weights
+/* Lists the files of the directory ck->dir that the output copies unchanged, sorted. The caller
+ * frees the list with osh_strings_free. The list does not have directories, shards, other weights
  * (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json,
- * config.json, recipe.yaml, files that describe the source's quantization (hf_quant.h),
- * oneshot.log, oneshot-*. If ck has only `dir`, no file counts as a shard. */
-#define OSH_README_NAME "README.md" // not in the list, because each output gets a new README
+ * config.json, recipe.yaml, files that describe the source's quantization (hf_quant.h), oneshot.log
+ * and oneshot-*. It does not have the README either, because each output gets a new README. `ck`
+ * may have only the member `dir`; then no file counts as a shard. */
+#define OSH_README_NAME "README.md"
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);
 #endif

@@ -115,9 +115,9 @@ size_t osh_checkpoint_rewrite_bytes(const osh_checkpoint *ck)
     return most;
 }
 
-/* Multiplies column c of m by (element c of the tensor w->norm + w->value) in f64. If w->value is
- * 0, the f64 product of two f32 numbers is exact, so only the conversion to the dtype of m
- * rounds. */
+/* Multiplies column c of m by the f64 sum of w->value and element c of the tensor w->norm. If
+ * w->value is 0, the f64 product of two f32 numbers is exact, so only the conversion to the dtype
+ * of m rounds. */
 static osh_status multiply_norm(osh_ctx *cx, const osh_checkpoint *ck, const osh_rewrite *w,
                                 osh_tensor *m)
 {

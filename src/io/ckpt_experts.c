@@ -7,16 +7,16 @@
  *   or both transposed:  [E, D, 2F], [E, F, D]                    experts.3.down_proj.weight [D, F]
  *
  * The shapes of the two tensors show which layout they have. The scales of FP8 experts have the
- * layout of their weights, and names that end in _scale_inv or _scale. These scales have one number
- * for each block, or one number for each expert ([E], [E, 1, 1]), which is then the scale of both
- * gate and up. Scales whose names end in _scale may also have one number for each output, in either
- * layout ([E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM). If the matrix of an expert is
- * contiguous in the file, its entry is a range of the file. If it is transposed, its elements are
- * gathered from the file when it is read (container_part.c). The tensor with all experts is removed
- * from the checkpoint's list of tensors. Granite calls the two tensors
- * block_sparse_moe.input_linear.weight and output_linear.weight. The rows of gate and up alternate
- * in gpt-oss, whose loader in vLLM takes both in one tensor, experts.3.gate_up_proj.weight [2F, D],
- * with the biases [2F] and [D]. */
+ * layout of their weights, and names that end in _scale_inv or _scale. A tensor of scales has one
+ * number for each block, or one number for each expert ([E], [E, 1, 1]). The number of an expert is
+ * the scale of both gate and up. A tensor whose name ends in _scale may also have one number for
+ * each output, in either layout: [E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM. If the
+ * matrix of an expert is contiguous in the file, its entry is a range of the file. If it is
+ * transposed, its elements are gathered from the file when it is read (container_part.c). The
+ * tensor with all experts is removed from the checkpoint's list of tensors. Granite calls the two
+ * tensors block_sparse_moe.input_linear.weight and output_linear.weight. The rows of gate and up
+ * alternate in gpt-oss. vLLM's loader of gpt-oss takes gate and up in one tensor,
+ * experts.3.gate_up_proj.weight [2F, D]. The biases of an expert have the shapes [2F] and [D]. */
 #include <string.h>
 
 #include "base/name.h"
@@ -26,8 +26,8 @@ typedef struct stack { // the two tensors that contain all experts of a layer
     const osh_entry *up, *down; // views; up: the tensor of gate and up; down: the tensor of down
     int shard_up, shard_down;
     int64_t n, F, D;
-    /* transposed: true if the layout is [E, D, 2F], [E, F, D].
-     * single: true if the tensors are scales with one number for each expert. */
+    /* transposed: true if the layout is [E, D, 2F] and [E, F, D]. single: true if the tensors are
+     * scales with one number for each expert. */
     bool transposed, single;
     bool by_output;          // true if the tensors are scales with one number for each output
     const struct stack_kind *kind;
@@ -49,8 +49,9 @@ static const struct stack_kind {
     const char *up, *down, *leaf; // up, down: ends of the names of the two tensors; leaf: end of
                                   // the names of the tensors of single experts
     bool scale;
-    /* true: only for joint experts; the part of each expert is contiguous and has one dimension
-     * less, such as the biases [2F] of [E, 2F] */
+    /* true: only for joint experts (osh_experts_are_joint); the part of each expert is contiguous
+     * and has one dimension less. For example, the biases [2F] of an expert are a part of
+     * [E, 2F]. */
     bool whole;
     const char *in; // module of the experts; replaces `up` or `down` in the names of single experts
 } kinds[] = {
@@ -72,17 +73,18 @@ static const struct stack_kind {
      true, false, GRANITE "experts"},
 };
 
-/* This file reads three flags of a model type: split_experts (transformers and vLLM find the codes
- * of single experts), split_for_vllm (only vLLM 0.32 does, as in RoutedExperts.load_weights; such
- * experts are split only if the output is for vLLM), and joint_experts. */
+/* Flags of a model type that this file reads. split_experts: transformers and vLLM find the codes
+ * of single experts by name. split_for_vllm: only vLLM 0.32 finds them by name
+ * (RoutedExperts.load_weights); the experts are split only if the output is for vLLM.
+ * joint_experts: gate and up of an expert are one module. */
 
 bool osh_experts_are_joint(const osh_checkpoint *ck)
 {
     return osh_hf_config_has_flag(ck->config, "joint_experts");
 }
 
-/* Names of the codes of joint experts in the file, after the name of the expert, and names of the
- * modules that have them. */
+/* For the codes of joint experts: the name in the file after the name of the expert, and the name
+ * of the module that has the codes. */
 static const struct code_name { const char *in_file, *module; } code_names[] = {
     {"w13_weight_packed", "gate_up_proj"}, {"w2_weight_packed", "down_proj"}};
 enum { N_CODE_NAMES = sizeof code_names / sizeof *code_names };
@@ -210,8 +212,9 @@ static void part_take_whole(osh_entry *part, const osh_entry *of, int64_t e)
     for (int d = 1; d < of->ndim; d++) part->shape[d - 1] = of->shape[d];
 }
 
-/* Makes the entry of a matrix of expert e with this shape. Its first row is row `first` of the
- * expert's matrix in `of`, or column `first` if the matrix is transposed. */
+/* Makes the entry of a matrix with the given shape, which is a part of expert e in the tensor `of`.
+ * The first row of the matrix is row `first` of the expert's matrix or, if the layout is
+ * transposed, column `first`. */
 static void part_take_rows(osh_entry *part, const stack *s, const osh_entry *of, int64_t e,
                            const int64_t *shape, int64_t first)
 {
@@ -310,14 +313,15 @@ static osh_status experts_count_parts(osh_ctx *cx, int64_t *n, const parting *p)
         stack s = {0};
         if (p->split) OSH_TRY(stack_find(cx, &s, ck, &ck->tensors[i]));
         *n += code_name_of(ck, ck->tensors[i].e) != NULL;
-        if (s.up) *n += s.n * (ck->tensors[i].e == s.up ? 2 : 1); // an upper bound: 1 if joint
+        /* an upper bound: joint experts need only s.n entries more */
+        if (s.up) *n += s.n * (ck->tensors[i].e == s.up ? 2 : 1);
     }
 done:
     return rc;
 }
 
-/* Makes a map from the name of each tensor, and from its name in the file if it is renamed, to its
- * index in the new list. The caller owns *out. */
+/* Makes a map from names to indices in the new list. The map has the name of each tensor and, for a
+ * renamed tensor, also the name in the file. The caller owns *out. */
 static osh_status experts_name_all(osh_ctx *cx, osh_map **out, const parting *p)
 {
     osh_status rc = OSH_OK;

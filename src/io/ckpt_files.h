@@ -5,13 +5,15 @@
 #include "io/checkpoint.h"
 
 /* Chooses between model.safetensors and an index if both exist; ck has the names of the shards from
- * the index. transformers would read model.safetensors, but vLLM would read the shards. So *single
- * is true only if all shards of the index are the file model.safetensors (or links to it), or if
- * none of these shards exists. Fails in all other cases. */
+ * the index. In this case transformers would read model.safetensors, but vLLM would read the
+ * shards. So the function sets *single to true only in two cases: all shards of the index are the
+ * file model.safetensors (or links to it), or no shard of the index exists. Fails in all other
+ * cases. */
 osh_status osh_ckpt_files_choose(osh_ctx *cx, bool *single, const osh_checkpoint *ck);
 /* Lists in ck->aside the safetensors files that are not shards, such as adapters and Mistral's
  * consolidated.safetensors. The caller must have set ck->shards before. Fails if vLLM could read
- * such a file as a shard. The name is then numbered like the names of the shards, or like
- * model-00001-of-00002.safetensors beside a model.safetensors without an index. */
+ * such a file as a shard, which the file's name shows. The name is then numbered like the names of
+ * the shards. Beside a model.safetensors without an index, a name such as
+ * model-00001-of-00002.safetensors is also refused. */
 osh_status osh_ckpt_files_leave(osh_ctx *cx, osh_checkpoint *ck);
 #endif

@@ -37,9 +37,9 @@ done:
     return rc;
 }
 
-/* Computes the elements of a virtual tensor that entry e describes, if they are not contiguous:
- * computes one row of the tensor after the other, and copies the elements of e. For stored tensors,
- * container_part.c does this. */
+/* Computes the elements of a virtual tensor that entry e describes, if they are not contiguous.
+ * Computes the rows of the tensor one after the other, and copies the elements of e.
+ * (container_part.c has the same function for stored tensors.) */
 static osh_status virtual_gather(osh_ctx *cx, char *to, const osh_ckpt_virtual *v,
                                  const osh_entry *e)
 {

@@ -1,6 +1,6 @@
 /* ckpt_sums.c - records checksums of the tensors that were read. If a tensor gets two different
- * checksums, the source has changed: while it was read, or between a killed run and the run that
- * continues its output. */
+ * checksums, the source has changed during the run, or after a killed run whose output this run
+ * continues. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,8 +104,8 @@ done:
     return rc;
 }
 
-/* Computes the checksum of a tensor: of its stored bytes, or of the gathered elements if they are
- * not contiguous in the shard `f`. */
+/* Computes the checksum of a tensor in the shard `f`. If the elements are contiguous in the file,
+ * reads the bytes at once; otherwise, gathers the elements. */
 static osh_status sum_of_tensor(osh_ctx *cx, uint64_t *sum, osh_file *f, const osh_checkpoint *ck,
                                 const osh_ckpt_tensor *t)
 {

@@ -4,7 +4,7 @@
 
 #include "io/ckpt_replace.h"
 
-/* Makes room for one more virtual tensor. The list has room for a power of two. */
+/* Reserves memory for one more virtual tensor. The capacity of the list is a power of two. */
 static osh_status virtuals_grow(osh_ctx *cx, osh_checkpoint *ck, const char *name)
 {
     size_t n = (size_t)ck->n_virtuals;

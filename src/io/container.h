@@ -15,9 +15,9 @@ typedef struct osh_entry { // an entry: describes one tensor of a file, or a par
     int64_t shape[OSH_MAX_DIMS];
     int64_t begin, end; // offsets in bytes from the start of the file
     /* If row is 0, the data of the entry are the contiguous range [begin, end) of the file. If not,
-     * the entry is a part of a stored tensor, whose elements are not contiguous in the file. `at`
-     * is the offset of the part's first element in the file, `row` and `column` are the bytes from
-     * one row or column to the next, and `begin` is 0. */
+     * the entry is a part of a stored tensor whose elements are not contiguous in the file. Then
+     * `at` is the offset of the part's first element in the file, and `begin` is 0. `row` is the
+     * number of bytes from one row to the next, and `column` from one column to the next. */
     int64_t at, row, column;
 } osh_entry;
 
@@ -47,7 +47,7 @@ char *osh_container_file_name(osh_ctx *cx, const osh_container_kind *kind, int i
 bool osh_container_is_file_name(const osh_container_kind *kind, const char *name);
 
 /* Opens a file and checks every offset and size. Overlaps and gaps are errors. The file's name
- * decides the kind: safetensors if it has no known tail. */
+ * decides the kind; a name without a known tail means safetensors. */
 osh_status osh_container_open(osh_ctx *cx, osh_container **out, const char *path);
 /* Makes all later reads of tensors bypass the page cache (osh_file_pread_direct). */
 void osh_container_read_direct(osh_container *st);
@@ -61,7 +61,8 @@ osh_status osh_container_read(osh_ctx *cx, void *to, const osh_container *st, co
 osh_status osh_container_read_part(osh_ctx *cx, void *to, const osh_container *st,
                                    const osh_entry *e, int64_t offset, size_t n_bytes);
 /* Opens the file again for osh_container_read_blocks and checks that its size is unchanged. The
- * caller closes *f. After osh_container_read_direct these reads bypass the page cache. */
+ * caller closes *f. After a call of osh_container_read_direct, reads of *f bypass the page
+ * cache. */
 osh_status osh_container_reopen(osh_ctx *cx, osh_file **f, const osh_container *st);
 /* Reads n_bytes of a tensor into aligned blocks. The first byte is stored at room + (its offset in
  * the file % OSH_BLOCK_BYTES). `room` must have osh_file_room(n_bytes) bytes. */

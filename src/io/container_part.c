@@ -6,8 +6,9 @@
  *                            g u g u g u g u                     are read, and elements of
  *                            g u g u g u g u                     gate are copied
  *
- * A strip is a contiguous range of the file that begins and ends with an element of the part. It is
- * read into a buffer of fixed size on the stack, so a plan need not count memory for it. */
+ * A strip is a contiguous range of the file that begins and ends with an element of the part.
+ * Strips are read into a buffer of fixed size on the stack, so a plan need not count memory for
+ * them. */
 #include <assert.h>
 #include <string.h>
 
@@ -15,8 +16,8 @@
 
 enum { ROOM = 32 << 10, STRIPS = 16 };
 
-/* One dimension of a matrix. A variable `near` is the dimension whose consecutive elements are
- * closer together in the file; `far` is the other dimension. */
+/* One dimension of a matrix. In variables of this type, `near` is the dimension whose consecutive
+ * elements are closer together in the file, and `far` is the other dimension. */
 typedef struct axis {
     int64_t n, step;  // n: number of elements; step: bytes in the file from one element to the next
     int64_t pitch;    // number of bytes in the result from one element to the next

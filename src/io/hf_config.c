@@ -1,9 +1,9 @@
 /* hf_config.c - reads config.json of transformers 4 and 5 into one form.
  *
- * An absent key has the default of the config class in transformers, which the record of the
- * model_type has (model_types.h). Families without a record have the defaults of PretrainedConfig
- * in transformers 4, which ties the embeddings. has_tie_word_embeddings is true if the file has the
- * key tie_word_embeddings, at the top level or in text_config. */
+ * An absent key has the default of the config class in transformers. The record of the model_type
+ * has these defaults (model_types.h). Families without a record have the defaults of
+ * PretrainedConfig in transformers 4, which ties the embeddings. has_tie_word_embeddings is true if
+ * the file has the key tie_word_embeddings at the top level or in text_config. */
 #include "io/hf_config.h"
 #include "base/file.h"
 #include "io/hf_quant.h"
@@ -61,15 +61,16 @@ bool osh_hf_config_has_conv1d(const osh_hf_config *c)
     return osh_hf_config_has_flag(c, "conv1d");
 }
 
-/* Reads tie_word_embeddings, which config.json has for the whole model or for the text model.
- * transformers reads one of the two values, depending on the family. This function sets the result
- * to true if at least one of them is true. */
+/* Reads tie_word_embeddings, which config.json can have for the whole model and for the text model.
+ * The family decides which of the two values transformers reads. This function sets the result to
+ * true if at least one of them is true. */
 static osh_status take_ties(osh_ctx *cx, osh_hf_config *c)
 {
     osh_status rc = OSH_OK;
     static const char key[] = "tie_word_embeddings";
     bool inside = c->model != c->json, inner = false;
-    // a type without a template has the default of transformers 4, if its record has no other
+    // without a template, the default is that of transformers 4, unless the type's record has
+    // another default
     const cJSON *tied = hf_member(c->type, "tied");
     bool dflt = tied ? cJSON_IsTrue(tied) : !inside && !hf_member(c->type, "text");
     OSH_TRY(osh_json_bool_or(cx, &c->tie_word_embeddings, c->json, key, dflt, c->path));
@@ -227,16 +228,16 @@ static osh_status edit_again(osh_ctx *cx, char **text, osh_json_member m, const 
     return rc;
 }
 
-/* Returns the key of the object of config.json that has the text model's config (view). */
+/* Returns the name of the member of config.json whose value is the text model's config (view). */
 static const char *text_config_key(const osh_hf_config *c)
 {
     const char *own = cJSON_GetStringValue(hf_member(c->type, "text_config"));
     return own && !strchr(own, '.') ? own : "text_config";
 }
 
-/* Removes quantization_config from the text model's config, if this is an object of config.json. If
- * `untie` is true, sets tie_word_embeddings in this object to false. All other bytes stay, because
- * transformers distinguishes 1 from 1.0. */
+/* Removes quantization_config from the text model's config, if config.json has a separate object
+ * for this model. If `untie` is true, sets tie_word_embeddings in this object to false. All other
+ * bytes stay, because transformers distinguishes 1 from 1.0. */
 static osh_status edit_text_config(osh_ctx *cx, char **text, const osh_hf_config *c, bool untie)
 {
     osh_status rc = OSH_OK;

@@ -15,7 +15,7 @@ typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transfor
     bool none;                                // true if rope_theta is null: no rope
     double partial_rotary_factor;             // default: 1
     int64_t max_position_embeddings;          // value in config.json
-    /* The key of this name; 0: config.json does not have it. */
+    /* The key of the same name; 0: config.json does not have this key. */
     int64_t original_max_position_embeddings;
     double low_freq_factor, high_freq_factor; // for llama3
     double beta_fast, beta_slow;              // for yarn; defaults: 32, 1
@@ -23,7 +23,7 @@ typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transfor
     double mscale, mscale_all_dim;            // for yarn; 0: the keys are not in config.json
     bool truncate;                            // for yarn; default: true
     const cJSON *short_factor, *long_factor; // for longrope: lists of numbers; views of config.json
-    double llama_4_scaling_beta; // the key of this name; 0: config.json does not have it
+    double llama_4_scaling_beta; // the key of the same name; 0: config.json does not have this key
     /* Theta is multiplied by alpha^(d / (d - 2)), where d is head_dim; 0: theta is not changed. */
     double alpha;
 } osh_rope;
@@ -33,7 +33,7 @@ typedef struct osh_hf_size {
     const char *key;  // static string
     int64_t from, to; // from: size of the source; to: size to be written to config.json
 } osh_hf_size;
-enum { OSH_HF_SIZES = 16 }; // largest number of such sizes
+enum { OSH_HF_SIZES = 16 }; // largest number of sizes that an output changes
 
 typedef struct osh_hf_config {
     char *path;  // own: path of the file, for messages
@@ -77,15 +77,14 @@ osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf
                              const char *key);
 /* Returns a view, or NULL if the key is absent. */
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key);
-/* Sets *out to a copy of c for which the files of models_dir have precedence over the embedded
- * records. The copy has views of c, so c must live longer. osh_hf_config_drop frees the other
- * members of the copy. */
+/* Sets *out to a copy of c that uses the files of models_dir before the embedded records. The copy
+ * has views of c, so c must live longer. osh_hf_config_drop frees the other members of the copy. */
 osh_status osh_hf_config_in(osh_ctx *cx, osh_hf_config *out, const osh_hf_config *c,
                             const char *models_dir);
 void osh_hf_config_drop(osh_ctx *cx, osh_hf_config *out);
 /* Returns a member of the text model's config. A name with dots is a member of an inner object. If
- * there is no such member, searches by the other name that the family has for the key. Returns NULL
- * if there is none. */
+ * the config has no such member, searches for the name that the family uses instead. Returns NULL
+ * if neither exists. */
 const cJSON *osh_hf_config_member(const osh_hf_config *c, const char *name);
 /* True if the record of the text model's type has this flag (model_types.h). */
 bool osh_hf_config_has_flag(const osh_hf_config *c, const char *flag);
@@ -95,11 +94,11 @@ bool osh_hf_config_has_conv1d(const osh_hf_config *c);
  * osh_hf_config_with_quantization returns. */
 osh_status osh_hf_config_set_experts(osh_ctx *cx, osh_hf_config *c, int64_t n_all, int64_t n);
 /* Changes the number `key` (a static string) of the text model in *c, and in the text that
- * osh_hf_config_with_quantization returns. If `to` is the number of the source, undoes earlier
+ * osh_hf_config_with_quantization returns. If `to` equals the number in the source, undoes earlier
  * changes. */
 osh_status osh_hf_config_set_size(osh_ctx *cx, osh_hf_config *c, const char *key, int64_t to);
-/* Sets *out (own) to the text of config.json with quantization_json as its quantization_config
- * (JSON text, indented for depth 1; "" removes the key). If `untie` is true, tie_word_embeddings
+/* Sets *out (own) to the text of config.json with a new quantization_config. quantization_json is
+ * JSON text, indented for depth 1; "" removes the key. If `untie` is true, tie_word_embeddings
  * becomes false. All other bytes are unchanged. */
 osh_status osh_hf_config_with_quantization(osh_ctx *cx, char **out, const osh_hf_config *c,
                                            const char *quantization_json, bool untie);

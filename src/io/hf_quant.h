@@ -11,7 +11,7 @@ osh_status osh_hf_quant_read(osh_ctx *cx, osh_hf_config *c);
 /* True if the file describes the quantization of a source. An output does not get a copy of such a
  * file, because engines would apply it to the new weights. */
 bool osh_hf_quant_is_file(const char *name);
-/* Returns the name (static) of the i-th file for which osh_hf_quant_is_file is true. Returns NULL
- * if there are not that many. */
+/* Returns the name (static) of file i among the files for which osh_hf_quant_is_file is true.
+ * Returns NULL if i is not less than their number. */
 const char *osh_hf_quant_file(size_t i);
 #endif

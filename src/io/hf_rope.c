@@ -9,9 +9,10 @@
  *   max_position_embeddings; other types have none
  *   yarn: a null factor is max_position_embeddings / original; beta_* of 0 count as absent
  *
- * rope_parameters may have one object for each layer type. The objects are read if all of them are
- * equal, or if sliding layers of the family have their own rope (Gemma 3, OLMo 3). In these
- * families, keys outside of the objects are for the layers with full attention. */
+ * rope_parameters may have one object for each layer type. These objects are accepted if all of
+ * them are equal, or if the sliding layers of the family have a rope of their own (Gemma 3, OLMo
+ * 3). In a family with two ropes, keys outside of the objects are for the layers with full
+ * attention. */
 #include "io/hf_rope.h"
 
 #include <math.h>
@@ -89,9 +90,9 @@ static int64_t take_length(reader *r, const cJSON *o, const char *key, int64_t d
     return (int64_t)d;
 }
 
-/* Returns the parameters of layers of type `type`. r->family->keys may have another name of the
- * type. In a family that has, `types` may be the parameters themselves; they are then the
- * parameters of full attention. */
+/* Returns the parameters of layers of type `type`. `types` has an object for each type;
+ * r->family->keys can have another name for the type. In a family with such names, `types` may also
+ * be the parameters themselves, which then belong to full attention. */
 static const cJSON *type_dict(const reader *r, const cJSON *types, const char *type)
 {
     const char *own = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(r->family->keys, type));
@@ -137,8 +138,9 @@ static osh_rope_type find_type(reader *r)
         const char *name;
         osh_rope_type type;
     } types[] = {{"default", OSH_ROPE_DEFAULT},
-                 {"mrope", OSH_ROPE_DEFAULT}, // mrope has three positions per token; for text they
-                                              // are equal, so it is the default type
+                 /* mrope has three positions per token. For text these positions are equal, so
+                  * mrope is the default type. */
+                 {"mrope", OSH_ROPE_DEFAULT},
                  {"linear", OSH_ROPE_LINEAR},
                  {"llama3", OSH_ROPE_LLAMA3},
                  {"dynamic", OSH_ROPE_DYNAMIC},

@@ -4,34 +4,35 @@
 #include "io/hf_config.h"
 
 typedef struct osh_rope_defaults { // a family's values for keys that config.json does not have
-    /* Values of these keys; 0: the family has none. */
+    /* Defaults of the keys with these names; 0: the family has no default. */
     int64_t max_position_embeddings, original_max_position_embeddings;
-    /* Values of these keys. 0: the values of most families, 10000 and 1. */
+    /* Defaults of the keys with these names. 0: the defaults of most families, 10000 and 1. */
     double theta, partial_rotary_factor;
     /* Theta of layers with sliding attention, if they have a rope of their own. 0: all layers have
      * the same rope. */
     double sliding_theta;
-    /* Object of other names that keys have in the family's config.json; NULL: no other names. */
+    /* Object that maps usual names of keys to the names in the family's config.json; NULL: no key
+     * has another name. */
     const cJSON *keys; // view
-    /* partial_rotary_factor of layers with full attention, if config.json has no rope; these layers
+    /* partial_rotary_factor of layers with full attention, if config.json has no rope. Such layers
      * then have the type "proportional". 0: the family does not use this type. */
     double proportional;
-    double attention_factor; // default attention_factor of "yarn"; 0: that of most families
+    double attention_factor; // default attention_factor of "yarn"; 0: the default of most families
     bool longrope;           // true if the types "su" and "yarn" mean longrope
     /* True if config.json must have the rope parameters: the family's class always uses a rope type
      * that has parameters. */
     bool required;
-    /* True if, in a config.json without rope_parameters, partial_rotary_factor applies only to
-     * layers with full attention; in other layers it is then 1. */
+    /* Applies to a config.json without rope_parameters. True if partial_rotary_factor is only for
+     * layers with full attention; in other layers the factor is then 1. */
     bool whole;
     /* true: the type "dynamic" with the key alpha means a larger theta (osh_rope.alpha) for all
      * samples */
     bool alpha;
 } osh_rope_defaults;
 /* Reads the ropes of layers with full attention (rope[0]) and of layers with sliding attention
- * (rope[1]). Sets *unknown to NULL if both are complete. If not, sets it to the reason, which the
- * caller owns, such as "longrope" or "yarn: 'factor' is missing". An incomplete rope is no failure,
- * because a recipe that needs no calibration data needs no rope. */
+ * (rope[1]). Sets *unknown to NULL if both are complete. Otherwise sets *unknown to the reason,
+ * such as "longrope" or "yarn: 'factor' is missing"; the caller owns this text. An incomplete rope
+ * is no failure, because a recipe that needs no calibration data needs no rope. */
 osh_status osh_hf_rope_read(osh_ctx *cx, osh_rope *rope, char **unknown, const cJSON *config,
                             const osh_rope_defaults *family);
 #endif

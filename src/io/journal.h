@@ -34,8 +34,8 @@ const osh_journal_record *osh_journal_at(const osh_journal *j, int64_t i);
 int64_t osh_journal_damaged(const osh_journal *j);
 void osh_journal_drop(osh_ctx *cx, osh_journal *j); // frees the records that were read
 
-/* Appends a record by a write to the file. So a kill of the process does not lose the record. A
- * loss of power may, until osh_journal_sync puts the record on the disk. */
+/* Appends a record by a write to the file. A kill of the process does not lose the record. A loss
+ * of power may lose the record, until osh_journal_sync has put it on the disk. */
 osh_status osh_journal_append(osh_ctx *cx, osh_journal *j, uint32_t type, const void *payload,
                               size_t n);
 /* Puts all records on the disk. osh_journal_rewind removes the records that were written after the

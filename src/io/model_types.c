@@ -57,7 +57,7 @@ static bool is_list_of_texts(const cJSON *list)
     return true;
 }
 
-/* Like record_fault, for the value of "fusions". */
+/* Works like record_fault, for the value of the key "fusions". */
 static const char *fusions_fault(const cJSON *list)
 {
     static const char wanted[] =

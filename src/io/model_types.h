@@ -8,20 +8,20 @@
 enum { OSH_FUSION_PARTS = 6 }; // largest number of parts of a layer in "fusions"
 typedef struct osh_embedded_type { // a record that cmake/embed.cmake embeds
     const char *name;         // model_type
-    const char *architecture; // architecture that the type has if the file describes a text model;
-                              // else ""
+    const char *architecture; // architecture of the type's text model, if the template is for text
+                              // models; else ""
     const char *text;         // n bytes of JSON
     size_t n;
 } osh_embedded_type;
 extern const osh_embedded_type osh_embedded_types[];
 extern const size_t osh_n_embedded_types;
 
-/* Sets *out (own) to the record of a model_type, or to NULL if no file has it. If `type` is NULL,
- * finds the first record with this architecture, which may be NULL, too. If models_dir
- * is not NULL, the files of this directory have precedence. */
+/* Sets *out (own) to the record of a model_type, or to NULL if no file has a record of this type.
+ * If `type` is NULL, finds the first record with this architecture, which may be NULL, too. If
+ * models_dir is not NULL, the files of this directory have precedence. */
 osh_status osh_model_type_find(osh_ctx *cx, cJSON **out, const char *type, const char *architecture,
                                const char *models_dir);
-/* Fails if a member of "model_types" of the template `json` has another type than the key wants.
+/* Checks "model_types" of the template `json`. Fails if the value of a key has the wrong JSON type.
  * `name` is the file's name for messages. */
 osh_status osh_model_types_check(osh_ctx *cx, const cJSON *json, const char *name);
 #endif

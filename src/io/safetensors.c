@@ -17,7 +17,7 @@
 #include "text/json.h"
 
 enum { MAX_HEADER_BYTES = 100000000 }; // the safetensors library accepts no larger header
-/* 2^53; JSON numbers are doubles, and doubles represent whole numbers up to this one exactly */
+/* 2^53: JSON numbers are doubles, and doubles represent all whole numbers up to 2^53 exactly */
 #define EXACT_INT 9007199254740992.0
 
 static int64_t u64_le(const uint8_t *b)

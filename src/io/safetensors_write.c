@@ -36,8 +36,8 @@ static int by_dtype_and_name(const void *a, const void *b)
     return d ? d : strcmp((*x)->name, (*y)->name);
 }
 
-/* Appends a JSON string as serde_json does: a control character becomes a short escape such as \n
- * if JSON has one for it, else \u00xx. Quotes and backslashes are escaped; all other bytes are
+/* Appends a JSON string as serde_json does. A control character becomes its short escape, such as
+ * \n, if JSON has one, and \u00xx if not. Quotes and backslashes are escaped; all other bytes are
  * unchanged. */
 static osh_status put_string(osh_ctx *cx, osh_buf *b, const char *s)
 {

@@ -186,7 +186,7 @@ static void learning_draw(learning *l, int64_t *first)
     *first = l->next, l->next += n;
 }
 
-/* Makes a tensor that osh_block.rows fills with kind k, for the n samples from order[first] on.
+/* Gathers rows of kind k (osh_block.rows) for the n samples from order[first] on, in a new tensor.
  * l->offsets contains the first row of each sample. The caller owns *out. */
 static osh_status learning_gather(osh_ctx *cx, osh_tensor **out, const learning *l, int k,
                                   int64_t first, int64_t n)
@@ -210,14 +210,14 @@ done:
     return rc;
 }
 
-/* Replaces random elements of input k of the batch by the same elements in the original model
- * (rule.share). Does nothing if only the loss is computed (l->judging). */
+/* Replaces random elements of input k of the batch by the same elements of the original model's
+ * input (rule.share). Does nothing if only the loss is computed (l->judging). */
 static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *batch, int k,
                                int64_t first)
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    // x: view of the input; x0: own, the input in the original model
+    // x: view of the input; x0: own, the input of the original model
     osh_tensor *x = batch->values[b->in[k]], *x0 = NULL;
     osh_mix_attr at = {.share = b->rule.share, .samples = l->order + first};
     if (l->judging || at.share >= 1 || !b->differs || !b->differs[k]) goto done;
@@ -230,9 +230,9 @@ done:
     return rc;
 }
 
-/* Makes a batch of samples order[first], order[first + 1], ... and its input values. The batch ends
- * before order[end], or earlier, if the next sample would give it more than TOKENS tokens. It has
- * at least one sample. */
+/* Makes a batch of samples order[first], order[first + 1], ... and their input values. The batch
+ * has at least one sample and ends before order[end]. It ends earlier if the next sample would give
+ * the batch more than TOKENS tokens. */
 static osh_status learning_batch_new(osh_ctx *cx, osh_batch **out, learning *l, int64_t first,
                                      int64_t end)
 {
@@ -299,8 +299,8 @@ static osh_status slope_row(osh_ctx *cx, void *user, int64_t row, int worker)
     return OSH_OK;
 }
 
-/* Computes l->dv[v], the gradient of the loss with respect to v, for each compared value v, and
- * adds the loss of the batch to *loss. elements: number by which the sum of squared errors is
+/* Sets l->dv[v] to the gradient of the loss with respect to v, for each compared value v. Adds the
+ * loss of the batch to *loss. `elements` is the number by which the sum of squared errors is
  * divided (learning_loss_divisor). */
 static osh_status learning_compare(osh_ctx *cx, learning *l, const osh_batch *batch, int64_t first,
                                    double elements, double *loss)
@@ -367,7 +367,7 @@ static double block_out_width(const osh_block *b)
 }
 
 /* Returns the number by which the sum of squared errors over samples [first, end) of `order` is
- * divided: their counted elements, or with rule.sum their counted tokens. */
+ * divided. This is the number of counted elements or, with rule.sum, of counted tokens. */
 static double learning_loss_divisor(const learning *l, int64_t first, int64_t end)
 {
     double tokens = 0;
@@ -428,8 +428,8 @@ done:
     return rc;
 }
 
-/* Prepares the first step: computes the loss with weights rounded to nearest, if the rule needs
- * this loss, and sets the learning rate to rule.rate if the loss is above rule.above. */
+/* Prepares the first step. If the rule needs the loss with weights rounded to nearest, computes
+ * this loss. If this loss is above rule.above, sets the learning rate to rule.rate. */
 static osh_status learning_judge_nearest(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;
@@ -445,9 +445,9 @@ done:
     return rc;
 }
 
-/* Does step t. *loss: loss of the samples of the step, plus the rounding term of AdaRound.
- * *watched: the number that decides about an early stop: the rounding term for AdaRound, the loss
- * for other methods. */
+/* Does step t. Sets *loss to the loss of the samples of the step, plus the rounding term of
+ * AdaRound. Sets *watched to the number that decides about an early stop. This number is the
+ * rounding term for AdaRound, and the loss for other methods. */
 static osh_status learning_take_step(osh_ctx *cx, learning *l, int64_t t, double *loss,
                                      double *watched)
 {
@@ -474,8 +474,8 @@ done:
     return rc;
 }
 
-/* Decides whether the learned codes are kept, and writes the result (learned, or rounded to
- * nearest) to codes, scales, weights and biases. */
+/* Decides whether the learned codes are kept. Writes the result (learned, or rounded to nearest) to
+ * codes, scales, weights and biases. */
 static osh_status learning_conclude(osh_ctx *cx, learning *l)
 {
     osh_status rc = OSH_OK;

@@ -4,17 +4,17 @@
  *   x of the quantized model ──► block with rounded weights ──► y      loss = mean (y - y0)^2
  *   x of the original model  ──► original block             ──► y0     (computed by the caller)
  *
- * A step uses some samples. Its loss is the mean over all elements of their outputs; only tokens
- * that count are included (osh_dataset.counted). The gradients of the weights are computed by a
- * backward pass (graph/back.h), and solver/ada.h changes the codes. The result is the codes after
- * the last step, and not the codes of the step with the smallest loss: the loss of a step depends
- * more on its samples than on the codes. With rule.selective the weights are rounded to nearest
- * instead, if learning has not lowered the loss of all samples. Samples are drawn without
- * replacement by a counter RNG; if fewer samples remain than a step needs, all are shuffled anew.
- * With rule.share, random elements of the inputs of a step are those of the original model; the
- * loss of all samples always uses the quantized model. A batch has up to TOKENS tokens. This number
- * and the order of all sums are fixed, so the result does not depend on threads, batches or
- * budgets. */
+ * A step uses some samples. The loss of a step is the mean over all elements of the outputs of its
+ * samples. Only tokens that count are included (osh_dataset.counted). The gradients of the weights
+ * are computed by a backward pass (graph/back.h), and solver/ada.h changes the codes. The result is
+ * the codes after the last step, and not the codes of the step with the smallest loss: the loss of
+ * a step depends more on its samples than on the codes. With rule.selective, the result is the
+ * weights rounded to nearest if learning has not lowered the loss of all samples. Samples are drawn
+ * without replacement by a counter RNG. If fewer samples remain than a step needs, all samples are
+ * shuffled anew. With rule.share, random elements of the inputs of a step are taken from the
+ * original model. The loss of all samples never uses inputs of the original model. A batch has up
+ * to TOKENS tokens. This number and the order of all sums are fixed, so the result does not depend
+ * on threads, batches or budgets. */
 #ifndef OSH_LEARN_BLOCK_H
 #define OSH_LEARN_BLOCK_H
 #include "graph/exec.h"
@@ -33,23 +33,24 @@ typedef struct osh_block_weight { // a weight whose codes are optimized
 typedef struct osh_block {
     const osh_graph *g;
     const osh_dataset *data;
-    /* osh_block_learn changes the optimized weights in each step. At the end they have the
-     * resulting values. */
+    /* The weights of the model. osh_block_learn changes the optimized weights in each step. When it
+     * returns, they have the resulting values. */
     osh_weights *w;
     int first, n;            // the nodes of the range: [first, first + n)
     const bool *run;         // [n]: true for the nodes of the block
     /* in [n_in]: values that the block reads; out [n_out]: outputs that the loss compares. */
     const int *in, *out;
     int n_in, n_out;
-    /* True if the input can differ from that of the original model; NULL: inputs are not mixed with
-     * those of the original model. */
+    /* For each input, true if its values can differ from those in the original model. NULL: inputs
+     * are not mixed with those of the original model. */
     const bool *differs;     // [n_in]
-    /* Copies the rows of a sample, in the compute dtype, to the tensor `to`. k in [0, n_in): the
-     * value in[k] of the quantized model. k in [n_in, n_in + n_out): the target of out[k - n_in].
-     * k from n_in + n_out on: the value in[k - n_in - n_out] of the original model. */
+    /* Copies the rows of a sample, in the compute dtype, to the tensor `to`. k selects the rows:
+     *   k in [0, n_in)               the value in[k] of the quantized model
+     *   k in [n_in, n_in + n_out)    the target of out[k - n_in]
+     *   k from n_in + n_out on       the value in[k - n_in - n_out] of the original model */
     osh_status (*rows)(osh_ctx *cx, void *user, int k, int64_t sample, osh_tensor *to);
-    /* Called after each step with the number of steps done, and after an early stop with
-     * rule.steps; may be NULL. */
+    /* Called after each step with the number of steps done. If learning stops early, the last call
+     * gets rule.steps instead. May be NULL. */
     void (*step)(osh_ctx *cx, void *user, int64_t t);
     void *user;
     osh_block_rule rule;
@@ -57,8 +58,8 @@ typedef struct osh_block {
     int n_learns;
     /* Result: the loss of some steps (AdaRound: with its rounding term); NULL: not wanted. */
     double *curve;           // view [osh_ada_points]
-    /* Results: loss of the first and of the last step; each is the loss of only the samples of that
-     * step. */
+    /* Results: loss of the first step and of the last step, each computed from the samples of that
+     * step only. */
     double begun, ended;
     int64_t n_steps;         // result: number of steps done
     /* Results with rule.selective: loss of all samples with weights rounded to nearest, and with

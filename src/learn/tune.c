@@ -11,8 +11,8 @@
 #include "graph/picked.h"
 #include "ops/kernel.h"
 
-/* WARM: number of warmup steps, in which the learning rates rise; 1/HELD of the rows are used for
- * validation, not for learning. */
+/* WARM: number of warmup steps, in which the learning rates rise. HELD: one of HELD rows is used
+ * for validation and not for learning. */
 enum { WARM = 4, HELD = 8 };
 /* Estimate of all small allocations, which tune_kept_bytes does not compute one by one. */
 enum { SMALL_BYTES = 1 << 16 };
@@ -45,9 +45,9 @@ struct osh_tune {
     osh_tensor **dv;     // own [values]: gradients during a backward pass
 };
 
-/* The arrays of osh_tune. OF_... says whether an array has one element for each weight, for each
- * value of the graph or for each row of the data. osh_tune_new allocates by this list,
- * osh_tune_free frees by it, and osh_tune_bytes adds up its bytes. */
+/* Says for each array of osh_tune whether it has one element per weight, per value of the graph or
+ * per row of the data. osh_tune_new allocates by this list, osh_tune_free frees by it, and
+ * osh_tune_bytes adds up its bytes. */
 typedef enum { OF_WEIGHTS, OF_VALUES, OF_ROWS } whose;
 static const struct { size_t at, each; whose of; } lists[] = {
     {offsetof(osh_tune, of), sizeof(learner), OF_WEIGHTS},
@@ -334,9 +334,8 @@ static osh_status tune_row_loss(osh_ctx *cx, double *sum, const osh_tune *t, con
     return osh_kl_sum(cx, sum, &a, b->n_tokens - 1, tune_counted(t->data, row));
 }
 
-/* Two shapes of tensors of the backward pass over n tokens. Both the allocation and osh_tune_bytes
- * use these functions.
- * tune_parts_shape: weights of the tokens in the loss.
+/* The next two functions give shapes of tensors of the backward pass over n tokens. Both the
+ * allocation and osh_tune_bytes use them. tune_parts_shape: weights of the tokens in the loss.
  * tune_grad_shape: gradient of the hidden values. */
 static osh_tensor tune_parts_shape(int64_t n)
 {
@@ -355,9 +354,8 @@ static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
 
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
-/* Computes the gradient of a weighted sum of the KL divergences of the row with respect to the
- * hidden values. The divergence of each counted prediction is multiplied by `part`, the others by
- * 0. */
+/* Computes the gradient with respect to the hidden values of a weighted sum of the row's KL
+ * divergences. The divergences of counted predictions are multiplied by `part`, all others by 0. */
 static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
                                    float part)
 {
@@ -531,8 +529,8 @@ static size_t tune_kept_bytes(const osh_graph *g, const osh_checkpoint *ck, cons
 static size_t tune_larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Sets *peak to the largest number of bytes that are allocated at a time while a row of n_tokens
- * tokens is run: in the forward pass with all values, in the KL divergence and its gradient, or in
- * the backward pass. */
+ * tokens is run. The peak is in the forward pass (with all values), in the KL divergence and its
+ * gradient, or in the backward pass. */
 static osh_status tune_row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, const bool *wants,
                                  int64_t n_tokens)
 {

@@ -6,18 +6,18 @@
  *   take         adds a quantized Linear: the weight becomes the decoded codes
  *   run          does steps of a few rows each; measures the divergence before and after all steps
  *                on validation rows, which are not used for learning
- *   codes, norm  return the tuned values, for a caller who finds that the divergence fell
+ *   codes, norm  return the tuned values; the caller uses them if the divergence fell
  *
- * A code is a real number v that the forward pass rounds. At the start v is the original weight in
- * units of the scale, clamped to within 0.4 of the code, so that no code changes at first.
+ * A code is a real number v that the forward pass rounds. At the start v is the original weight
+ * divided by the scale, clamped to at most 0.4 from the code. So no code changes at first.
  * solver/tune.c has the formulas of a step. Step t of n multiplies the learning rates by
  *
  *   (t + 1) / 4 for t < 4, then 0.05 + 0.95 (1 + cos(pi (t - 4) / (n - 4))) / 2
  *
- * The gradient of a step is the mean over the tokens of rule.rows rows (samples of the data); if
- * only some tokens count (osh_dataset.counted), it is the mean over the predictions of these. The
- * rows are used in order; after the last row the first row is used again. Rows are run one by one,
- * so the bytes do not depend on batches, budgets or threads. */
+ * The gradient of a step is the mean over the tokens of rule.rows rows (samples of the data). If
+ * only some tokens count (osh_dataset.counted), the gradient is the mean over the predictions of
+ * the counted tokens. The rows are used in order; after the last row the first row is used again.
+ * Rows are run one by one, so the bytes do not depend on batches, budgets or threads. */
 #ifndef OSH_LEARN_TUNE_H
 #define OSH_LEARN_TUNE_H
 #include "graph/exec.h"
@@ -41,8 +41,8 @@ typedef struct osh_tune_result {
     /* Result: KL divergence per token of the rows of each step, before the step; may be NULL. */
     double *curve;        // view [steps]
 } osh_tune_result;
-/* Runs all steps. If `step` is not NULL, calls it with t before step t, and with the number of
- * steps after the last step. */
+/* Runs all steps. If `step` is not NULL, calls it before each step with the index of the step, and
+ * after the last step with the number of steps. */
 osh_status osh_tune_run(osh_ctx *cx, osh_tune *t, osh_tune_result *r,
                         void (*step)(osh_ctx *cx, void *user, int64_t t), void *user);
 /* Writes the tuned codes [O, I] and scales of a weight that osh_tune_take has added. The scales of

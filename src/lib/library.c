@@ -144,7 +144,7 @@ static osh_status job_verify(oneshot *o, const job *j, const arguments *a)
     return osh_verify_output(o->cx, j->dir, &a->verify, tell_text, o);
 }
 
-/* True if the argument is a member of oneshot_options; it is then no argument of a job. */
+/* True if the argument is a member of oneshot_options, and therefore no argument of a job. */
 static bool argument_is_context(const char *name)
 {
     static const char *const names[] = {"threads", "log_level", "log-level", "progress"};
@@ -168,8 +168,8 @@ done:
     return rc;
 }
 
-/* Returns the value of an argument as a log file shows it: a temporary file without its
- * directory. */
+/* Returns the value of an argument as a log file shows it. A path in the directory `temporary` is
+ * shown without this directory. */
 static const char *argument_shown(const oneshot *o, const char *value)
 {
     const char *dir = o->options.temporary;
@@ -178,7 +178,7 @@ static const char *argument_shown(const oneshot *o, const char *value)
     return !value ? "" : inside ? value + n + 1 : value;
 }
 
-/* Sets the first line of a log file: the command of the program that does the same job. */
+/* Sets the first line of a log file: the command line of the program for the same job. */
 static osh_status command_tell(const oneshot *o, const job *j, const oneshot_argument *args)
 {
     osh_status rc = OSH_OK;
@@ -201,7 +201,7 @@ done:
     return rc;
 }
 
-/* Names the output if the caller does not, and keeps the name for oneshot_output. */
+/* Makes a name for the output if the caller gives none, and stores the name for oneshot_output. */
 static osh_status output_name(oneshot *o, osh_options *run)
 {
     osh_status rc = OSH_OK;

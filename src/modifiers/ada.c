@@ -1,12 +1,12 @@
-/* ada.c - AdaRoundModifier, AdaQuantModifier and AutoRoundModifier: codes are optimized so that the
- * output of a layer stays close to a target (solver/ada.h has the formulas). The arguments are
- * those of AMD Quark's fast fine-tuning and of LLM Compressor.
+/* ada.c - AdaRoundModifier, AdaQuantModifier and AutoRoundModifier: they optimize codes so that the
+ * output of a layer stays close to a target. solver/ada.h has the formulas. The arguments are those
+ * of AMD Quark's fast fine-tuning and of LLM Compressor.
  *
- * Learning by Linear needs H = X^T X, the statistic of GPTQ, and with target 'original' also (X0 -
- * X)^T X, where X is the input in the quantized model and X0 in the original model. The loss over
- * all inputs is computed from these matrices. So no input is stored, each step uses all samples,
- * and no random numbers are needed. Scales and zero points are those of rounding to nearest, unless
- * AdaQuant or AutoRound learns them. */
+ * X is the input of a Linear in the quantized model, and X0 is the same input in the original
+ * model. Learning by Linear needs H = X^T X, the statistic of GPTQ. With target 'original' it also
+ * needs (X0 - X)^T X. The loss over all inputs is computed from these matrices. So no input is
+ * stored, each step uses all samples, and no random numbers are needed. Scales and zero points are
+ * those of rounding to nearest, unless AdaQuant or AutoRound learns them. */
 #include "modifiers/ada.h"
 #include "math/grid.h"
 #include "quant/observer.h"
@@ -79,7 +79,7 @@ static void log_curve(osh_ctx *cx, const osh_linear_job *j, const osh_ada_args *
 }
 
 /* Sets the losses of the job. With target 'original' a loss is relative to the loss of the
- * unrounded weight, so it may be negative. In this case j->nearest and j->objective become -1
+ * unrounded weight, so the loss may be negative. Then j->nearest and j->objective become -1
  * (unknown), and the totals in the report do not include the loss. */
 static void report_losses(osh_linear_job *j, const osh_ada_args *a)
 {

@@ -43,7 +43,7 @@ extern const osh_field osh_ada_round_fields[], osh_ada_quant_fields[], osh_ada_a
 osh_status osh_ada_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
                        bool *known, const char *what);
 /* Reads the keys of AutoRoundModifier that the table of fields cannot describe. Sets *known to
- * false if `key` is none of them. */
+ * false for any other key. */
 osh_status osh_auto_key(osh_ctx *cx, osh_modifier *m, const char *key, const osh_yaml *v,
                         bool *known, const char *what);
 // checks and completes keys that depend on each other

@@ -10,8 +10,9 @@
  *
  * LLM Compressor instead runs the module around the Linears on all inputs, for each point of the
  * grid. If one Linear reads X (o_proj, down_proj), the loss of LLM Compressor equals the loss
- * above. For q, k, v, and for gate and up, the loss of LLM Compressor is that of the output of
- * attention or of the MLP, while this file adds the losses of the Linears' outputs.
+ * above. For q, k and v, LLM Compressor uses the loss of the output of attention. For gate and up,
+ * it uses the loss of the output of the MLP. This file adds the losses of the Linears' outputs in
+ * both cases.
  *
  * Weights are read in bands of rows. One thread computes all points of the grid for a band; the
  * sums of the bands are added in order. */
@@ -82,9 +83,9 @@ static void cut_bands(search *t)
 
 /* ---- w ---- */
 
-/* Adds to sums [I], for each column, the sum over n rows of |W| / (largest |W| among the weights
- * with the same scale). `rows` are the rows of W, F32 [n, I]. Each operation is rounded as in
- * torch. */
+/* Adds to sums [I], for each column, the sum over n rows of |W| / M, where M is the largest |W|
+ * among the weights with the same scale. `rows` are the rows of W, F32 [n, I]. Each operation is
+ * rounded as in torch. */
 static void add_shares(double *sums, const float *rows, const osh_q_args *a, osh_dtype dt,
                        int64_t n, int64_t I)
 {
@@ -237,8 +238,9 @@ done:
     return rc;
 }
 
-/* Returns tr(dW H dW^T), computed as the sum over all elements of dW, each times the same element
- * of dW L. L is the lower triangle of H with the elements below the diagonal doubled. */
+/* Returns tr(dW H dW^T). Computes it as the sum over all elements of dW, each multiplied by the
+ * element of dW L at the same position. L is the lower triangle of H with the elements below the
+ * diagonal doubled. */
 static double band_loss(const room *r, const float *h, int64_t n, int64_t I)
 {
     double sum[LANES] = {0};
@@ -343,6 +345,6 @@ size_t osh_awq_search_bytes(const osh_search *j, int n_grid, int n_threads)
              osh_mem_gross(n * (size_t)n_grid * sizeof(double));
     /* A band needs four arrays of at most 4 bytes per element: the weights in the stored dtype and
      * in F32, dw, and the matrix product. A band also needs three arrays of one byte per element:
-     * the codes, and two for scales, ranges and zero points (an upper bound). */
+     * one for the codes and, as an upper bound, two for scales, ranges and zero points. */
     return bytes + at_once * (4 * osh_mem_gross(each * sizeof(float)) + 3 * osh_mem_gross(each));
 }

@@ -1,8 +1,8 @@
 /* experts.c - REAPPruningModifier: Lasby et al., "REAP the Experts: Why Pruning Prevails for
  * One-Shot MoE Compression" (arXiv 2510.13999), as in llmcompressor/modifiers/pruning/reap. In each
- * layer int(sparsity E) of the E experts are removed: those with the smallest mean of g_j |f_j(x)|.
- * The mean of expert j is over the tokens x that are routed to j; g_j is the routing weight of
- * expert j and f_j its output. eval/experts.c measures the means. The result is written to the
+ * layer, int(sparsity E) of the E experts are removed. They are the experts j with the smallest
+ * mean of g_j |f_j(x)| over the tokens x that are routed to j. g_j is the routing weight of expert
+ * j, and f_j(x) is its output. eval/experts.c measures the means. The result is written to the
  * recipe as the key `retained`. */
 #include "modifiers/experts.h"
 

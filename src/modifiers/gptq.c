@@ -17,8 +17,8 @@
  *
  * Three options are not in LLM Compressor and are off by default: the keys scale_search and refine
  * (gptq_scales.h, gptq_refine.h), and target 'original'. With this target the solve approximates W
- * + W S with scales of W + W S (target.h). The reported error is then relative to W, the objective
- * to W + W S. */
+ * + W S with scales of W + W S (target.h). The reported error is then relative to W, and the
+ * objective is relative to W + W S. */
 #include "modifiers/gptq.h"
 #include "modifiers/target.h"
 #include "solver/columns.h"
@@ -67,7 +67,7 @@ done:
 /* Merges the modifier's actorder with that of each scheme, like resolve_actorder of base.py. A
  * value of the modifier replaces the value of the scheme. If the modifier has no value, the value
  * of the scheme is used. A null in the modifier is an error if the scheme has a value. "static" and
- * "weight" have the same effect; the scheme gets the modifier's word. */
+ * "weight" have the same effect; the scheme stores the word that the modifier uses. */
 static osh_status gptq_resolve(osh_ctx *cx, osh_modifier *m)
 {
     osh_status rc = OSH_OK;
@@ -115,7 +115,7 @@ static unsigned gptq_freedom(const osh_modifier *m)
     return scales | zeros | (free ? OSH_FREE_TARGET : 0);
 }
 
-/* Returns the index, in the scales of a row, of the scale that weight column `column` uses. */
+/* Returns the index of the scale of weight column `column` among the scales of a row. */
 static int64_t scale_column(const osh_q_args *a, int64_t column, int64_t I)
 {
     return column / osh_q_scale_cols(a, I);
@@ -222,7 +222,7 @@ done:
     return rc;
 }
 
-/* Computes the codes of a job if H could not be factored: rounds to nearest and sets dead columns
+/* Computes the codes of a job if H could not be factored. Rounds to nearest and sets dead columns
  * to 0, like the reference with Hinv = I. The code of a zero is the zero point. */
 static osh_status round_unsolved(osh_ctx *cx, const osh_modifier *m, const factor *f,
                                  osh_linear_job *j)
@@ -302,8 +302,9 @@ done:
     return rc;
 }
 
-/* The jobs of a call that are solved with one ordering of columns. ordered true: the descending
- * diagonal of H; false: the order of the checkpoint. Other jobs of the call are skipped. */
+/* The jobs of a call that are solved with one ordering of columns. ordered true: in the order of
+ * the descending diagonal of H. ordered false: in the order of the checkpoint. The other jobs of
+ * the call are skipped. */
 typedef struct ordered_jobs {
     const osh_modifier *m;
     const factor *f;

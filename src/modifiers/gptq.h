@@ -50,7 +50,7 @@ typedef struct osh_gptq_factor { // factor U of one Hessian and one ordering of 
     float *cost;    // own: [I] 1 / U_jj^2 of each column, for scale_search ldl; else NULL
     const osh_gptq_ladder *ladder;
     double mean;   // mean of `diag`
-    int n_damped;  // index, in `ladder`, of the damping that succeeded
+    int n_damped;  // index of the damping in `ladder` that succeeded
     bool overflow; // true if the diagonal plus the first damping exceeds the range of f32
 } osh_gptq_factor;
 
@@ -152,7 +152,7 @@ typedef struct osh_gptq_gathered {
 /* ---- keys that lower GPTQ's loss (gptq_quality.c) ---- */
 
 const osh_tune_rule *osh_gptq_tunes(const osh_modifier *m);
-/* Reads the keys scale_search, refine and tune. Sets *known to false if `key` is none of them. */
+/* Reads the keys scale_search, refine and tune. Sets *known to false for any other key. */
 osh_status osh_gptq_quality_key(osh_ctx *cx, osh_gptq *g, const char *key, const osh_yaml *v,
                                 bool *known, const char *what);
 osh_status osh_gptq_best(osh_ctx *cx, osh_modifier *m);
@@ -169,8 +169,8 @@ osh_status osh_gptq_refine_job(osh_ctx *cx, const osh_gptq *g, const osh_gptq_fa
                                osh_gptq_job *s, osh_linear_job *j);
 static inline bool osh_gptq_is_plain(const osh_gptq *g) { return !g->scale_search && !g->n_refine; }
 /* Returns the host bytes of scratch that scale_search and refine need for one job. If `arena` is
- * NULL, the job runs on the CPU. Otherwise it runs on a device, and *arena is set to the bytes that
- * it needs in the device's arena. */
+ * NULL, the job runs on the CPU. Otherwise the job runs on a device, and *arena is set to the bytes
+ * that the job needs in the device's arena. */
 size_t osh_gptq_quality_bytes(const osh_gptq *g, const osh_linear_job *j, int n_threads,
                               size_t *arena);
 /* Returns the host bytes that a factor needs for scale_search and refine, in addition to the bytes

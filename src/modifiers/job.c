@@ -1,5 +1,5 @@
-/* job.c - functions that all solvers use for their jobs: the error of a quantized weight, and sizes
- * of results. */
+/* job.c - functions that all solvers use for their jobs: they compute the error of a quantized
+ * weight and the sizes of results. */
 #include "modifiers/job.h"
 #include "quant/format.h"
 #include "quant/observer.h"

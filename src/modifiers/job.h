@@ -27,7 +27,7 @@ enum { OSH_LOSSES = 9 };
 typedef struct osh_losses {
     int n;
     double of[OSH_LOSSES];
-    /* Loss with all weights 0; after a survey: loss with weights of OSH_SURVEY_BITS bits. */
+    /* Loss with all weights 0. After a survey, loss with weights of OSH_SURVEY_BITS bits. */
     double all;
 } osh_losses;
 
@@ -56,8 +56,8 @@ struct osh_linear_job { // one Linear to quantize
      * Linears that read the input; NULL: unknown. */
     const double *care_in;      // view [I]
     double peaks;               // OSH_STAT_PEAKS of the input; 0: unknown
-    /* Scales and zero points of keys and values, one after the other, as they are stored in the
-     * output; NULL: there are none for this Linear. */
+    /* Scales and zero points of keys and values, one after the other, in the form in which the
+     * output stores them. NULL: this Linear has no such scales. */
     void *cache;                // own
     void *bias; // own, result: the learned bias in its stored dtype; NULL: no bias was learned
     /* Memory for codes, [O, I] bytes, which the caller of a modifier with by_rows passes. NULL: the
@@ -92,14 +92,14 @@ struct osh_linear_job { // one Linear to quantize
      * reason; NULL: the modifier's method was used. */
     const char *fallback;
     /* Called when the results of the job are complete. The callback may take ownership of the
-     * results, but not of w. So the results of many jobs need not be in memory at the same time.
+     * results, but not of w. Thus the results of many jobs need not be in memory at the same time.
      * NULL: the job keeps the results. */
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j);
     void *user;                 // view: passed to `done`
 };
 osh_status osh_linear_job_done(osh_ctx *cx, osh_linear_job *j);
 /* True if the n jobs of `a` and the n jobs of `b` have the same shapes, dtypes and schemes in the
- * same order. Their solves then need the same memory. */
+ * same order. The solves of `a` and of `b` then need the same memory. */
 bool osh_jobs_are_alike(const osh_linear_job *a, const osh_linear_job *b, int n);
 typedef struct osh_job_group { // the jobs of one input; all pointers are views
     osh_linear_job *jobs;      // [n]
@@ -115,10 +115,10 @@ enum { OSH_GROUPS_AT_ONCE = 32 };
  * decode(codes). Works row by row, without a second copy of the weight. */
 osh_status osh_job_finish(osh_ctx *cx, osh_linear_job *j, bool store);
 /* Returns 1 if all threads solve one job together. Small Linears, such as those of experts, have
- * too few chunks for all threads, so each is solved on one thread. In this case the result is the
- * largest number of jobs that are in memory at the same time. The result exceeds the number of
- * threads, because results are used in the order of the jobs, and a finished job waits for earlier
- * ones. With 128 experts and 2 threads, at most 8 jobs are in memory. */
+ * too few chunks for all threads, so each is solved on one thread. For small Linears the function
+ * returns the largest number of jobs that are in memory at the same time. This number exceeds the
+ * number of threads, because results are used in the order of the jobs, and a finished job waits
+ * for earlier jobs. With 128 experts and 2 threads, at most 8 jobs are in memory. */
 int osh_jobs_at_once(const osh_linear_job *jobs, int n, int n_threads);
 /* True if there are enough small Linears to solve each on one thread. all, largest: number of
  * weights of all Linears together, and of the largest Linear. */

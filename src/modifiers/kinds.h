@@ -8,8 +8,8 @@
  *   transform   computes factors that are folded into weights before weights are quantized
  *   rewriter    changes the model before its modules are matched
  *
- * Outside src/modifiers, only the files that carry out a kind read its table (KIND_FILES in
- * scripts/lint.py). All other files ask the functions of modifier.h. */
+ * Outside src/modifiers, only the files that implement a kind read the table of the kind
+ * (KIND_FILES in scripts/lint.py). All other files call the functions of modifier.h. */
 #ifndef OSH_KINDS_H
 #define OSH_KINDS_H
 #include "modifiers/job.h"
@@ -26,17 +26,17 @@ typedef struct osh_solver {
                            osh_tensor *h, int64_t n_samples);
     /* Returns the host bytes (gross, an upper bound) that compress needs besides w and h, including
      * the results in `jobs`. Reads only the scheme, and the shape and dtype of w. If h is on a
-     * device, *device is on entry the number of free bytes of the device's arena, and on return the
-     * number of bytes that compress uses. If the free bytes are not enough, *device becomes the
-     * smallest number of free bytes with which compress works. */
+     * device, the caller sets *device to the number of free bytes of the device's arena, and the
+     * function sets *device to the number of bytes that compress uses. If the free bytes are not
+     * enough, *device becomes the smallest number of free bytes with which compress works. */
     size_t (*needs)(const osh_modifier *m, const osh_linear_job *jobs, int n, int n_threads,
                     size_t *device);
-    /* Three functions for solving several groups of jobs in one call on a device; NULL: the
-     * modifier does not support this.
+    /* Three functions for solving several groups of jobs in one call on a device. NULL: the
+     * modifier does not support such calls.
      * gathers: returns true if a group may be solved together with other groups.
      * compress_groups: solves groups of equal shape in one call, with the same bytes as compress.
      * The results of all groups are in memory at the same time.
-     * needs_groups: returns the bytes of a call of n groups with the shapes of `like`; *device has
+     * needs_groups: returns the bytes of a call of n groups with the shapes of `like`. *device has
      * the same meaning as for `needs`. */
     bool (*gathers)(const osh_modifier *m, const osh_linear_job *jobs, int n);
     osh_status (*compress_groups)(osh_ctx *cx, const osh_modifier *m, const osh_job_group *groups,
@@ -67,8 +67,8 @@ typedef struct osh_quantizer {
     /* Sets the arguments of quality 'best'; is called before keys are read. NULL: the modifier does
      * not have this quality. */
     osh_status (*best)(osh_ctx *cx, osh_modifier *m);
-    /* Returns true if with these arguments the modifier does the same as QuantizationModifier.
-     * NULL: it never does. */
+    /* Returns true if the modifier with these arguments does the same as QuantizationModifier.
+     * NULL: the modifier never does the same. */
     bool (*is_nearest)(const osh_modifier *m);
     unsigned (*freedom)(const osh_modifier *m); // returns OSH_FREE_* bits; NULL: no bits
     /* Returns the name of step k, whose loss is osh_losses.of[k]; NULL: the steps have no names. */
@@ -149,8 +149,8 @@ struct osh_search {
      * factors that are already known from earlier searches. Any thread may call `rows`. */
     osh_status (*rows)(osh_ctx *cx, const osh_search *j, int k, void *to, int64_t first, int64_t n);
     const void *user;           // view: data for `rows`
-    /* Results. before: |X dW^T|^2 without factors, where dW is the rounding error of the weights;
-     * after: the same with the best factors. */
+    /* Results: |X dW^T|^2, where dW is the rounding error of the weights. before: without factors.
+     * after: with the best factors. */
     double before, after;
 };
 
@@ -162,7 +162,7 @@ typedef struct osh_transform {
     void (*factors)(const osh_modifier *m, float *s, const osh_channels *c);
     /* Three functions that are called instead of `factors`.
      * search: finds the factors s [j->n] with the smallest error of the Linears' outputs.
-     * search_bytes: returns an upper bound of the bytes (gross) of the search; reads only n,
+     * search_bytes: returns an upper bound of the bytes (gross) of the search. Reads only n,
      * balance and n_balance of j.
      * takes: fails with OSH_E_USAGE if the search does not support a Linear with scheme s. */
     osh_status (*search)(osh_ctx *cx, const osh_modifier *m, float *s, osh_search *j);
@@ -179,8 +179,8 @@ typedef struct osh_rewriter {
     /* True: must be the first modifier of a recipe, because it changes the modules that all other
      * modifiers see. */
     bool first;
-    /* True: cannot be combined with a transform or with another such rewriter, because both change
-     * weights that are no targets. */
+    /* True: cannot be combined with a transform or with another rewriter for which `alone` is true,
+     * because both would change weights that are no targets. */
     bool alone;
 } osh_rewriter;
 #endif

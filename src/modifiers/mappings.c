@@ -44,7 +44,7 @@ done:
 }
 
 /* Sets *balance and *smooth (views) to the balance layers and the smooth layer of mapping y. A
- * result is NULL if y does not contain it. */
+ * result is NULL if y does not have it in the right form. */
 static osh_status take_apart(osh_ctx *cx, const osh_yaml **balance, const osh_yaml **smooth,
                              const osh_yaml *y, const char *what)
 {

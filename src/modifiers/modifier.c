@@ -1,5 +1,5 @@
-/* modifier.c - the table of modifiers, and functions of all modifiers: their properties, and the
- * matching of modules. */
+/* modifier.c - the table of modifiers, and functions that all modifiers have in common: they return
+ * properties of modifiers and match modules. */
 #include "modifiers/modifier.h"
 
 #include <string.h>

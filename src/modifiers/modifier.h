@@ -1,9 +1,9 @@
 /* modifier.h - the modifiers of a recipe. A quantizer or a pruner declares which statistics of a
  * Linear's input it needs, and converts weights to codes when the statistics are complete. A
- * transform computes a factor for each channel of a layer's output. The weights of the layer are
- * divided by the factors, and the weights of the Linears that read the output are multiplied by
- * them, before quantization. No modifier changes the forward pass. A new modifier needs a file
- * src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`, and a row in
+ * transform computes a factor for each channel of a layer's output. Before quantization, the
+ * weights of the layer are divided by the factors, and the weights of the Linears that read the
+ * output are multiplied by the factors. No modifier changes the forward pass. A new modifier needs
+ * a file src/modifiers/foo.c with `const osh_modifier_type osh_modifier_foo`, and a row in
  * modifiers.def. */
 #ifndef OSH_MODIFIER_H
 #define OSH_MODIFIER_H
@@ -40,7 +40,8 @@ struct osh_modifier {
     bool best;              // true: the quality of the modifier is best
     /* True if a later GPTQModifier without schemes of its own uses the schemes of this modifier. */
     bool replaced;
-    osh_candidate *candidates; // own: candidates for --target-bits; n 0: any number of bits
+    osh_candidate *candidates; // own [n_candidates]: candidates for --target-bits. n_candidates 0:
+                               // any number of bits
     int n_candidates;
     // the type of the quantizer that a survey replaces (survey.h); NULL: the modifier is no survey
     const osh_modifier_type *surveyed;

@@ -1,9 +1,9 @@
 /* quantization.c - QuantizationModifier: rounds to nearest (RTN), like
  * llmcompressor/modifiers/quantization/quantization/base.py. Scales are computed from the whole
- * weight: all minmax observers use its minimum and maximum. Codes are computed when the checkpoint
- * is written. Later layers get inputs from unrounded weights: rounding errors are not propagated.
- * Data are needed only for two kinds of observers: observers of static input activations, and
- * imatrix_mse. */
+ * weight: all minmax observers use the minimum and maximum of the weight. Codes are computed when
+ * the checkpoint is written. Later layers get inputs from unrounded weights: rounding errors are
+ * not propagated. Data are needed only for two kinds of observers: observers of static input
+ * activations, and imatrix_mse. */
 #include "modifiers/modifier.h"
 
 static unsigned nearest_wants(const osh_modifier *m, const osh_q_scheme *s)

@@ -97,7 +97,7 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     osh_buf b;
     osh_near near;
     osh_buf_init(&b, 4096);
-    // true: the modifier lacks the keys that all quantizers have
+    // true: the modifier does not have the keys that all quantizers have
     bool own = !osh_modifier_quantizes(m);
     osh_near_init(&near, k->text ? k->text : "");
     for (size_t i = 0; i < sizeof shared / sizeof *shared && !own; i++)
@@ -121,8 +121,8 @@ static osh_status unknown_key(osh_ctx *cx, const osh_modifier *m, const osh_yaml
     return rc;
 }
 
-/* Sets *out to the quality of a modifier: the value of its key `quality`, or the default dflt if
- * the modifier does not have this key. Sets *out to NULL if dflt is NULL, too. */
+/* Sets *out to the quality of a modifier. This is the value of the key `quality`, or the default
+ * dflt if the modifier does not have this key. dflt may be NULL; *out is then NULL, too. */
 static osh_status modifier_quality(osh_ctx *cx, const struct quality **out, const osh_yaml *body,
                                    const char *dflt, const char *what)
 {

@@ -12,10 +12,10 @@ typedef struct osh_recipe {
     const char *quality; // static text: default quality of the modifiers; NULL: there is no default
 } osh_recipe;
 
-/* These functions read a recipe. A quality chooses the quantizer: "fast" is rounding to nearest,
- * "gptq" is GPTQModifier as in LLM Compressor, "best" is GPTQModifier with every option that lowers
- * the loss. The key `quality` of a modifier sets the quality. The parameter `quality` is the
- * default for modifiers without this key; it may be NULL. */
+/* The functions below read a recipe. A quality chooses the quantizer. "fast" is rounding to
+ * nearest, "gptq" is GPTQModifier as in LLM Compressor, and "best" is GPTQModifier with every
+ * option that lowers the loss. The key `quality` of a modifier sets the quality. The parameter
+ * `quality` is the default for modifiers without this key; it may be NULL. */
 
 osh_status osh_recipe_parse(osh_ctx *cx, osh_recipe **out, const char *text, size_t n,
                             const char *what);

@@ -1,5 +1,5 @@
-/* recipe_write.c - writes the text of a recipe with new config groups in place of its own. Stages,
- * modifiers, other keys and their order do not change. Comments are lost. */
+/* recipe_write.c - writes the text of a recipe in which new config groups replace the groups of the
+ * original text. Stages, modifiers, other keys and their order do not change. Comments are lost. */
 #include <string.h>
 
 #include "base/buf.h"
@@ -111,8 +111,8 @@ static osh_status put_modifier(osh_ctx *cx, writer *w, int indent, const osh_yam
         own = true;
         OSH_TRY(writer_put_group(cx, b, indent + 4, &w->groups[i]));
     }
-    // if the modifier has no key `ignore`, it has the ignore list of the QuantizationModifier whose
-    // schemes it uses
+    // if the modifier has no key `ignore`, its ignore list is that of the QuantizationModifier
+    // whose schemes it uses
     if (own && m->ignore.n && !osh_yaml_get(body, "ignore")) {
         OSH_TRY(osh_buf_printf(cx, b, "%*signore: [", indent + 2, ""));
         for (size_t i = 0; i < m->ignore.n; i++) {

@@ -25,7 +25,7 @@ typedef struct smoothquant {
     char *algorithm;       // own: name of the algorithm; NULL: the default of the modifier
     osh_mapping *mappings; // own
     size_t n;
-    /* True if the recipe has the key `mappings`. The mappings of the model's graph are then not
+    /* True if the recipe has the key `mappings`. Then the mappings of the model's graph are not
      * used. */
     bool given;
 } smoothquant;

@@ -6,26 +6,27 @@
  * If the cost of each output for the model's loss is known (`care` of osh_linear_job), the sum of
  * each row is multiplied by the cost of the row's output.
  *
- * GPTQ: c_j = 1 / U_jj^2 with U of gptq.c. In each column the column loop makes a rounding error as
- * large as that of rounding to nearest. Later columns compensate a part of it; the remaining loss
- * is c_j times the squared error. So one factorization is enough for all candidates. Rounding to
- * nearest: c_j = H_jj, as if the errors of different columns were independent. For OSH_SURVEY_BITS
- * bits, c_j is always H_jj. The run can measure how this rounding changes the model's loss. The
- * measured change divided by this estimate is the importance of the Linear.
+ * For GPTQ, c_j = 1 / U_jj^2 with U of gptq.c. In each column the column loop makes a rounding
+ * error as large as that of rounding to nearest. Later columns compensate a part of this error; the
+ * remaining loss is c_j times the squared error. So one factorization is enough for all candidates.
+ * For rounding to nearest, c_j = H_jj, as if the errors of different columns were independent. For
+ * OSH_SURVEY_BITS bits, c_j is always H_jj. The run can measure how rounding to OSH_SURVEY_BITS
+ * bits changes the model's loss. The importance of the Linear is the measured change divided by the
+ * estimated loss.
  *
  * Candidates that are named schemes may also round inputs. Rounding an input loses the sum over all
  * columns j of v_j times g_j. v_j is the variance of the rounding error, g_j the mean square of the
- * gradient of the loss at column j (care_in). If care_in is unknown, this loss is the sum above
- * with W in the place of Q - W and v_j in the place of c_j. s is the distance between neighbouring
- * codes and t the largest code. Inputs have groups of g columns. A is, for the group of column j,
- * the sum over all tokens of the token's largest squared input in the group:
+ * gradient of the loss at column j (care_in). If care_in is unknown, the loss of rounding an input
+ * is the sum above, with W instead of Q - W and v_j instead of c_j. s is the distance between
+ * neighbouring codes and t the largest code. Inputs have groups of g columns. For the group of
+ * column j, each token has a largest squared input; A is the sum of these numbers over all tokens:
  *
  *   v_j = A (s / t)^2 / 12 + H_jj r        A = max(max_j H_jj, 2 ln(g) mean_j H_jj)
  *
- * If a group is a whole token, A is known (OSH_STAT_PEAKS). For smaller groups, A is estimated: the
- * larger of the values for one outlier channel and for a normal distribution. r is the mean square
- * of the relative error: 0 for integers, and 0.541 2^(-2 d) / 12 for a float with d mantissa
- * bits. */
+ * If a group is a whole token, A is known (OSH_STAT_PEAKS). For smaller groups, A is estimated as
+ * the larger of two values: one for one outlier channel, and one for a normal distribution. r is
+ * the mean square of the relative error: 0 for integers, and 0.541 2^(-2 d) / 12 for a float with d
+ * mantissa bits. */
 #include "modifiers/survey.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* survey.h - estimates the loss of a Linear under each of several schemes. A survey is a modifier
- * that stands in for a quantizer, to choose schemes. It collects the statistics of the quantizer,
- * but does not change weights and produces no codes. */
+ * that replaces a quantizer in order to choose schemes. It collects the statistics of the
+ * quantizer, but does not change weights and produces no codes. */
 #ifndef OSH_SURVEY_H
 #define OSH_SURVEY_H
 #include "modifiers/modifier.h"

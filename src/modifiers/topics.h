@@ -4,7 +4,8 @@
 
 typedef struct osh_topic {
     const char *name, *also; // also: another name, or NULL
-    /* does: line for the list of topics; text: the topic, without a newline at the end. */
+    /* does: line about the topic in the list of topics. text: the topic, without a newline at the
+     * end. */
     const char *does, *text;
 } osh_topic;
 extern const osh_topic osh_topics[];            // a row whose name is NULL ends the table

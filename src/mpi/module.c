@@ -7,7 +7,8 @@
 
 #include "ranks/table.h"
 
-static MPI_Comm all, control; // all: transfers in order; control: messages that are probed
+static MPI_Comm all, control; // all: communicator of transfers, which arrive in order. control:
+                              // communicator of control messages, which are probed
 
 static int module_open(osh_ranks_facts *to)
 {
@@ -55,8 +56,8 @@ static int request_begun(void **request, int rc)
     return rc;
 }
 
-/* In the program, control messages have tags below 0. Here they have their own communicator, so
- * that a probe never finds a transfer. */
+/* In the program, control messages have tags below 0. In MPI, control messages have their own
+ * communicator, so that a probe never finds a transfer. */
 static MPI_Comm comm_of(int tag) { return tag < 0 ? control : all; }
 static int tag_of(int tag) { return tag < 0 ? -tag : tag; }
 

@@ -76,7 +76,7 @@ osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o,
                                  const osh_tensor *x, const osh_q_args *a)
 {
     osh_status rc = OSH_OK;
-    uint8_t *rows = NULL; // values of the sample, [heads, tokens, head_dim]; own
+    uint8_t *rows = NULL; // own [heads, tokens, head_dim]: values of the sample
     int64_t n = osh_tensor_numel(x) / heads;
     size_t size = osh_dtype_bytes(x->dtype);
     osh_q_args rule = heads == 1 ? *a : by_heads(a);
@@ -169,7 +169,7 @@ osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads
                                  const osh_act_sample *at)
 {
     osh_status rc = OSH_OK;
-    uint8_t *rows = NULL; // values of the sample, [heads, tokens, head_dim]; own
+    uint8_t *rows = NULL; // own [heads, tokens, head_dim]: values of the sample
     looking l = {.o = o, .a = a, .dt = x->dtype, .n = osh_tensor_numel(x) / heads,
                  .candidates = osh_observer_of(a)->candidates(a)};
     OSH_TRY(rows_by_head(cx, &rows, x, heads));
@@ -223,7 +223,7 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
                              osh_dtype dt)
 {
     osh_q_args rule = by_heads(a);
-    /* `range`: bytes of the ranges in osh_act_observe, or of the array `losses` in
+    /* `range` is the size in bytes of the ranges in osh_act_observe, or of the array `losses` in
      * osh_act_observe_again. */
     size_t range = osh_mem_gross((size_t)(2 * heads) * sizeof(float));
     size_t search = osh_observer_counts(a) ? 0
@@ -242,8 +242,8 @@ typedef struct fake {
     int64_t N, I, seg;
     int64_t chunk_rows;
     bool fixed; // true: scale and zero point are stored; false: they are computed from x
-    /* scale and zero point of each head (a segment of `seg` columns); NULL: all columns have the
-     * scale and zero point in `code`; view */
+    /* Views: scale and zero point of each head (a segment of `seg` columns). NULL: all columns have
+     * the scale and zero point in `code`. */
     const osh_tensor *scales, *zeros;
     /* global scale, by which scales are multiplied before they are rounded to FP8; 0: no global
      * scale. */
@@ -353,7 +353,7 @@ osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
         f.code.scale = osh_tensor_at(scale, 0);
         f.code.zero = zero ? ((const int8_t *)zero->data)[0] : 0;
     } else if (a->strategy == OSH_Q_TENSOR) {
-        /* Dynamic with strategy tensor: the whole sample has one range. */
+        /* Dynamic quantization with strategy tensor: the whole sample has one range. */
         float lo, hi;
         OSH_TRY(finite_range(cx, &f, &lo, &hi, f.x, f.N * f.I));
         osh_q_code_scale(&f.code, lo, hi, a, f.dt, true);

@@ -199,7 +199,8 @@ static osh_status adapter_add(osh_ctx *cx, osh_adapter *a, const osh_entry *e)
     bool inner = osh_ends_with(name, n, ".base_layer");
     OSH_TRY(adapter_weight(cx, &w, a, name, inner ? n - strlen(".base_layer") : strlen(name),
                            inner ? leaf : ""));
-    /* A base_layer tensor may have an A and a B, which are then added to it. */
+    /* A weight with a base_layer tensor may also have A and B; their update is added to the
+     * base_layer tensor. */
     if (w->whole || (!inner && (w->a || w->b)))
         OSH_FAIL(cx, OSH_E_FORMAT, "%s is changed by both %s and %s: want one of them", w->name,
                  e->name, (w->whole ? w->whole : w->a ? w->a : w->b)->name);
@@ -208,8 +209,8 @@ done:
     return rc;
 }
 
-/* Fails if a name in modules_to_save has no saved tensor. A tensor belongs to a name if the
- * tensor's module, or a module around it, has a full name that ends with this name. */
+/* Fails if a name in modules_to_save has no saved tensor. A saved tensor belongs to a name if the
+ * full name of its module, or of a module that contains this module, ends with the name. */
 static osh_status adapter_check_saved(osh_ctx *cx, const osh_adapter *a)
 {
     osh_status rc = OSH_OK;
@@ -279,8 +280,8 @@ void osh_adapter_close(osh_ctx *cx, osh_adapter *a)
 
 /* ---- merging ---- */
 
-/* Finds the unchanged tensor in the checkpoint, and checks that it has the dtype and shape that the
- * adapter wants. */
+/* Finds the unchanged tensor in the checkpoint. Fails if it does not have the dtype and shape that
+ * the adapter wants. */
 static osh_status lora_bind(osh_ctx *cx, osh_lora *w, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
@@ -312,8 +313,8 @@ done:
     return rc;
 }
 
-/* True if A and B give an update with the shape of the weight, or, if `turned` is true, with the
- * shape of the transposed weight. */
+/* True if A and B give an update with the shape of the weight. If `turned` is true, the update must
+ * have the shape of the transposed weight instead. */
 static bool lora_fits(const osh_lora *w, bool turned)
 {
     const int64_t *s = w->base.e->shape;

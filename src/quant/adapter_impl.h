@@ -4,13 +4,13 @@
 #include "quant/adapter.h"
 
 typedef struct osh_lora { // a changed weight [R, C]
-    char *name;           // name of the tensor; own
+    char *name;           // own: name of the tensor
     const osh_adapter *adapter; // view
     osh_ckpt_tensor base; // the unchanged tensor
     osh_ckpt_make make;   // computes rows of the unchanged tensor; NULL: the tensor is stored
     void *user;           // argument of `make`
-    const osh_entry *a, *b; // lora_A [r, I] and lora_B [O, r]; NULL: no update; views
-    const osh_entry *whole; // tensor that replaces the unchanged one; NULL: none; view
+    const osh_entry *a, *b; // views: lora_A [r, I] and lora_B [O, r]; NULL: no update
+    const osh_entry *whole; // view: tensor that replaces the unchanged one; NULL: none
     bool embedding;       // lora_embedding_A [r, R] and lora_embedding_B [C, r]
     bool turned;          // true: R = I and C = O, as in an embedding or a Conv1D
     float scaling;

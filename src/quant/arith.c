@@ -74,8 +74,8 @@ static grid scale_grid_of(const osh_q_args *a, int64_t O, int64_t I)
 }
 
 /* Computes one scale and its zero point from the range [mn, mx]. If `zero_f32` is true, qmin -
- * rnd(mn / s) is not rounded; the reference omits this rounding for 0-dimensional tensors (dynamic,
- * strategy tensor). */
+ * rnd(mn / s) is not rounded. The reference omits this rounding for 0-dimensional tensors, which
+ * occur in dynamic quantization with strategy tensor. */
 static void one_param(float *scale, int8_t *zp, float mn, float mx, const osh_q_scale_rule *q,
                       bool zero_f32)
 {
@@ -134,7 +134,7 @@ void osh_q_scale_zp(void *scale, int8_t *zp, const float *min, const float *max,
 }
 
 /* Arguments of the functions that process one chunk of rows of the weight w. A chunk consists of
- * whole bands (rows that share scales), or, if all rows are one band, of some rows. */
+ * whole bands (rows that share scales). If all rows are one band, a chunk is some of its rows. */
 typedef struct job {
     grid g;
     const osh_q_args *a;
@@ -146,7 +146,7 @@ typedef struct job {
      * computes its scales. */
     bool whole;
     const uint8_t *w; // [O, I]
-    /* Smallest and largest value of each range, [scales]; strategy tensor: of each chunk,
+    /* Smallest and largest value of each range, [scales]. With strategy tensor: of each chunk,
      * [chunks]. */
     float *min, *max;
     const osh_qparams *p;
@@ -395,8 +395,8 @@ typedef struct coding { // state of the computation of codes, row by row
     uint8_t *codes, *out;
 } coding;
 
-/* Encodes or decodes row r: runs of segments of one length, and a shorter last segment. row: index
- * of the row's first element in the arrays of c. */
+/* Encodes or decodes row r. The row consists of runs of segments of equal length, and may end with
+ * a shorter segment. `row` is the index of the row's first element in the arrays of c. */
 static void code_row(const coding *c, const grid *g, int64_t r, int64_t row)
 {
     float scale[OSH_Q_RUN], zero[OSH_Q_RUN];

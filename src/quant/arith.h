@@ -13,12 +13,12 @@ typedef struct osh_qparams {
     /* Scales [rows, cols], or [1] for strategy tensor, in the weight's dtype, or FP8 for strategy
      * tensor_group. */
     osh_tensor *scale; // own
-    osh_tensor *zero;  // zero points, I8, shape of `scale`; NULL: symmetric; own
+    osh_tensor *zero;  // own: zero points, I8, shape of `scale`; NULL: symmetric
     /* global scale of strategy tensor_group: a code is decoded as code * scale / global; other
      * strategies: 0. */
     float global;
-    /* input: importance of the input channels in the search for ranges, [I]; NULL: all are
-     * equally important; view */
+    /* Input, view [I]: importance of the input channels in the search for ranges. NULL: all are
+     * equally important. */
     const float *importance;
 } osh_qparams;
 void osh_qparams_deinit(osh_ctx *cx, osh_qparams *p);
@@ -49,15 +49,16 @@ void osh_q_scale_put(osh_qparams *p, int64_t i, float value);
  * result is not finite. Source: generate_gparam. */
 float osh_q_global_scale(float amax, osh_dtype dt);
 /* Finds the ranges of w [O, I] with the observer of `a`. Allocates and sets p->scale and p->zero.
- * With strategy tensor_group p->global is an input; if it is 0, the function sets p->global to the
+ * With strategy tensor_group p->global is an input. If p->global is 0, the function sets it to the
  * global scale of w. */
 osh_status osh_q_weight_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_args *a, osh_arithmetic ar, const char *what);
-/* Like osh_q_weight_params, for w [O, I] F32 with scales and ranges rounded to how->dt. */
+/* Works like osh_q_weight_params for a weight w [O, I] in F32. Scales and ranges are rounded to
+ * how->dt. */
 osh_status osh_q_target_params(osh_ctx *cx, osh_qparams *p, const osh_tensor *w,
                                const osh_q_scaling *how, const char *what);
-/* Strategy tensor_group: returns the largest magnitude of the ranges that the observer of `a` finds
- * in w. w may also be some rows and columns of a weight, if they consist of whole groups. */
+/* Only for strategy tensor_group. Sets *amax to the largest magnitude of the ranges that the
+ * observer of `a` finds in w. w may also be a part of a weight that consists of whole groups. */
 osh_status osh_q_weight_amax(osh_ctx *cx, float *amax, const osh_tensor *w, const osh_q_args *a,
                              const char *what);
 /* Rounds w to codes: I8 [O, I] (int), FP8 bytes, or FP4 in the low 4 bits of a byte. A code is w /
@@ -101,10 +102,10 @@ typedef struct osh_act_sample {
 /* Observes one sample x [tokens, heads * head_dim]. `o` [heads]: one observer for each head. */
 osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, const osh_tensor *x,
                            const osh_q_args *a);
-/* First of the two steps of osh_act_observe: sets range [2, heads] to the smallest values, then the
- * largest values of each head, and adds all values to the histogram if the observer has one. The
- * second step is osh_act_observer_feed for each head. The caller must pass the samples in their
- * order. */
+/* First of the two steps of osh_act_observe. Sets range [2, heads] to the smallest value of each
+ * head, followed by the largest value of each head. If the observer has a histogram, adds all
+ * values to the histogram. The second step is osh_act_observer_feed for each head. The caller must
+ * pass the samples in their order. */
 osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a);
 /* Observes a sample in the second pass, after all samples have been observed once. The caller must
@@ -128,9 +129,9 @@ size_t osh_act_observe_bytes(const osh_q_args *a, int64_t tokens, int64_t width,
 /* Adds the range [lo, hi] of one sample to the observer of one head. */
 void osh_act_observer_feed(osh_act_observer *o, const osh_q_args *a, float lo, float hi,
                            osh_dtype dt);
-/* Fake-quantizes activations x [N, I] in place: dynamic (a scale per token, per group, or for the
- * whole `x`, which must then be one sample), static (with the stored scale), or local (with the
- * stored global scale and computed group scales). */
+/* Fake-quantizes activations x [N, I] in place. Dynamic: computes a scale for each token, for each
+ * group, or for the whole `x`, which must then be one sample. Static: uses the stored scale. Local:
+ * uses the stored global scale and computes the scales of groups. */
 osh_status osh_q_fake_quant_act(osh_ctx *cx, osh_tensor *x, const osh_q_args *a,
                                 const osh_tensor *scale, const osh_tensor *zero);
 #endif

@@ -9,15 +9,16 @@
 /* Returns the mean of |x - dq(x)|^power over the values of x, with the range [lo, hi] and the power
  * of the observer. */
 double osh_calibrate_exact(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
-/* Set [*lo, *hi] to the candidate range of the observer with the smallest loss; of equal losses, to
- * the first. osh_calibrate_least computes the losses from the bins; osh_calibrate_least_of reads
- * the losses from losses [candidates]. */
+/* Set [*lo, *hi] to the candidate range of the observer with the smallest loss. If several ranges
+ * have this loss, the first is chosen. osh_calibrate_least computes the losses from the bins.
+ * osh_calibrate_least_of reads the losses from losses [candidates]. */
 void osh_calibrate_least(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a);
 void osh_calibrate_least_of(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                             const double *losses);
 /* Sets [*lo, *hi] to a range that contains `percentile` percent of the values. If `a` is symmetric,
- * `percentile` refers to the values |x|; if not, half of the values outside the range are below the
- * range and half are above it. The range is inside [min, max] of all values. */
+ * `percentile` refers to the values |x|. If not, half of the values outside the range are below it
+ * and half are above it. The range is inside the interval from the smallest to the largest
+ * value. */
 void osh_calibrate_percentile(double *lo, double *hi, const osh_histogram *h, const osh_q_args *a,
                               double percentile);
 /* Returns hi / scale for a symmetric range [-hi, hi]: the largest code, or for integers the largest

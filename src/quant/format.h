@@ -51,9 +51,9 @@ typedef struct osh_format_stored { // name, dtype and shape of a tensor in a fil
     int ndim;
     const int64_t *shape; // view [ndim]
 } osh_format_stored;
-/* Fails if the tensor does not have the dtype and shape of `want`. Exceptions: a scale may be BF16,
- * F16 or F32; weight_shape may be I32; a tensor of one number may have any number of dimensions,
- * except weight_global_scale. */
+/* Fails if the tensor does not have the dtype and shape of `want`. There are three exceptions. A
+ * scale may be BF16, F16 or F32. weight_shape may be I32. A tensor of one number, except
+ * weight_global_scale, may have any number of dimensions. */
 osh_status osh_format_check(osh_ctx *cx, const osh_format_stored *has,
                             const osh_format_tensor *want);
 /* Appends the tensors of static output_activations to `out` [*n]. In every format these tensors
@@ -62,11 +62,11 @@ void osh_format_add_output(osh_format_tensor *out, int *n, const osh_q_scheme *s
 extern const osh_format *const osh_formats[]; // all formats; NULL ends the list
 /* The format of a weight that is pruned but not quantized. This format is not in osh_formats. */
 extern const osh_format osh_format_dense;
-/* The bit stream of the pack-quantized format along a row (compressed-tensors 0.18 and later):
- * element i has the bits [i*bits, (i+1)*bits) of a sequence of 32-bit words, lowest bit first, and
- * is stored as code + 2^(bits-1). Strides: consecutive words are `word_step` elements apart,
- * consecutive codes `code_step` elements, so that columns of a matrix (of zero points) can also be
- * packed. */
+/* Functions for the bit stream of the pack-quantized format along a row (compressed-tensors 0.18
+ * and later). The stream is a sequence of 32-bit words, lowest bit first. Element i has the bits
+ * [i*bits, (i+1)*bits) and is stored as code + 2^(bits-1). Consecutive words are `word_step`
+ * elements apart, and consecutive codes are `code_step` elements apart, so that columns of a matrix
+ * of zero points can also be packed. */
 int64_t osh_pack_words(int64_t n, int bits);
 void osh_pack_row(uint32_t *words, int64_t word_step, const int8_t *codes, int64_t code_step,
                   int64_t n, int bits);

@@ -1,8 +1,8 @@
 /* fusion.c - finds the fused layer of vLLM to which a Linear belongs, by module name and model
  * type. The rows are packed_modules_mapping, stacked_params_mapping and orig_to_new_stacked of the
- * model classes of vLLM 0.32. The first row that fits decides. The rows of a model type are in
- * its record ("fusions", docs/internals/adding-a-model.md). They precede the rows below, which are
- * for every model. */
+ * model classes of vLLM 0.32. The first row that fits decides. The rows of a model type are in its
+ * record ("fusions", docs/internals/adding-a-model.md). The rows of a model type precede the rows
+ * below, which are for every model. */
 #include "quant/fusion.h"
 
 #include <string.h>
@@ -26,8 +26,8 @@ osh_q_family osh_q_family_of(const osh_hf_config *config)
     return (osh_q_family){config->type, config->text_type};
 }
 
-/* True if the parent of `module` has the name `in`. `leaf` points to the name after the last dot of
- * `module`. */
+/* True if the parent of `module` has the name `in`. `leaf` points to the part of `module` after the
+ * last dot. */
 static bool stands_in(const char *module, const char *leaf, const char *in)
 {
     size_t n = strlen(in), at = (size_t)(leaf - module);

@@ -15,17 +15,17 @@ typedef struct osh_q_fusion { // the strings are views
 } osh_q_fusion;
 
 typedef struct osh_q_family { // views
-    /* Records (model_types.h) of the types of the whole model and of its text model; NULL:
-     * unknown. */
+    /* Records (model_types.h) of the type of the whole model and of the type of its text model;
+     * NULL: unknown. */
     const cJSON *whole, *text;
 } osh_q_family;
 osh_q_family osh_q_family_of(const osh_hf_config *config);
 
-/* Returns the fused layer that contains the module, with views of the family's records. Its member
- * `fused` is NULL if vLLM runs the module as a layer of its own. */
+/* Returns the fused layer that contains the module, with views of the family's records. If vLLM
+ * runs the module as a separate layer, the member `fused` of the result is NULL. */
 osh_q_fusion osh_q_fusion_find(osh_q_family family, const char *module);
-/* Returns the name of `module` with the name after the last dot replaced by `leaf`. The result is
- * the name of the fused layer or of another Linear in this layer. The caller owns the string.
- * Returns NULL if memory is exhausted. */
+/* Returns the name of `module` in which `leaf` replaces the part after the last dot. With the right
+ * leaf, this is the name of the fused layer or of another Linear in this layer. The caller owns the
+ * string. Returns NULL if memory is exhausted. */
 char *osh_q_fusion_name(osh_ctx *cx, const char *module, const char *leaf);
 #endif

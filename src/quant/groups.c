@@ -4,8 +4,8 @@
 #include "text/match.h"
 
 struct osh_groups {
-    osh_matcher *targets; // one matcher for the targets of all groups; own
-    int *group;           // index of the config group of each target; own
+    osh_matcher *targets; // own: one matcher for the targets of all groups
+    int *group;           // own: index of the config group of each target
 };
 
 osh_status osh_groups_new(osh_ctx *cx, osh_groups **out, const osh_q_config *c)

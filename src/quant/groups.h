@@ -1,5 +1,6 @@
-/* groups.h - finds the config group of a module: by exact name, then regex, then class, over the
- * targets of all groups (compressed_tensors/utils/match.py, match_targets). */
+/* groups.h - finds the config group of a module. Over the targets of all groups, an exact name has
+ * precedence over a regex, and a regex over a class (compressed_tensors/utils/match.py,
+ * match_targets). */
 #ifndef OSH_GROUPS_H
 #define OSH_GROUPS_H
 #include "quant/scheme.h"

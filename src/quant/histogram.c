@@ -79,7 +79,8 @@ void osh_histogram_count(osh_histogram *h, const void *x, osh_dtype dt, int64_t 
         osh_to_f32(f, from + (size_t)at * osh_dtype_bytes(dt), dt, m);
         for (int64_t i = 0; i < m; i++) {
             double bin = fabs((double)f[i]) / h->width;
-            // The largest value can be on the upper edge of the last bin, which then counts it.
+            // The largest value can lie on the upper edge of the last bin; the last bin then counts
+            // this value.
             int64_t b = bin < (double)(h->n - 1) ? (int64_t)bin : h->n - 1;
             if (f[i] < 0) h->down[b]++;
             else h->up[b]++;

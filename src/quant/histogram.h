@@ -18,7 +18,7 @@ typedef struct osh_histogram {
     /* Initial (bins), current (n) and largest (cap) number of bins of a half (the bins for one
      * sign). */
     int64_t bins, n, cap;
-    int64_t *up, *down;  // counts of x >= 0 (up) and of x < 0 (down) in each bin, [cap]; own
+    int64_t *up, *down;  // own [cap]: counts of x >= 0 (up) and of x < 0 (down) in each bin
     int64_t total;       // number of values
     float min, max;      // smallest and largest value counted so far
 } osh_histogram;

@@ -1,5 +1,5 @@
-/* kernels.c - loops over a segment of a row in plain C. The loops for AVX2 and AVX-512
- * must give the same bytes. Machines without AVX2 run the plain loops.
+/* kernels.c - loops in plain C over a segment of a row (kernels.h). The loops for AVX2 and AVX-512
+ * must give the same bytes as the plain loops. Machines without AVX2 run the plain loops.
  *
  *   range    compares bit patterns, so that the result is exact and no NaN is lost
  *   encode   q = clamp(rnd(rnd(x / s) + z), qmin, qmax), then RNE to int, E4M3, E2M3 or E2M1
@@ -128,8 +128,9 @@ static uint8_t fp4_of_f32(float y)
     return (uint8_t)(index | (y < 0 ? 8 : 0));
 }
 
-/* Rounds |y| to E2M3 and returns the code, with the sign bit if `negative`. The steps are 1/8 below
- * 2, 1/4 below 4, 1/2 up to 7.5; 8 codes in each binade. */
+/* Rounds |y| to E2M3 and returns the code, with the sign bit if `negative` is true. The distance
+ * between codes is 1/8 below 2, 1/4 below 4, and 1/2 up to 7.5. So there are 8 codes in each
+ * binade. */
 static uint8_t fp6_of_f32(float y, bool negative)
 {
     float a = fabsf(y);
@@ -141,7 +142,7 @@ static void encode_c(uint8_t *codes, const void *x, osh_dtype dt, int64_t n, con
 {
     for (int64_t i = 0; i < n; i++) {
         float y = osh_q_round_to(load_f32(x, dt, i) / c->scale, c->round);
-        // The addition is needed for a zero point of 0 too: as in the reference, it changes -0 to
+        // The addition is also needed for a zero point of 0: as in the reference, it changes -0 to
         // +0.
         y = osh_q_round_to(y + c->zero, c->round);
         y = y < c->qmin ? c->qmin : y > c->qmax ? c->qmax : y;
@@ -159,7 +160,7 @@ static void decode_c(void *y, osh_dtype dt, const uint8_t *codes, int64_t n, con
                   : c->kind == OSH_Q_CODE_FP6 ? osh_f32_of_fp6(codes[i])
                   : c->kind == OSH_Q_CODE_FP4 ? osh_f32_of_fp4(codes[i])
                                               : (float)(int8_t)codes[i];
-        /* q - zero has at most 8 significant bits, so it is exact in every dtype. */
+        /* q - zero has at most 8 significant bits, so the difference is exact in every dtype. */
         q = (q - c->zero) * c->scale;
         if (dt == OSH_BF16)
             ((uint16_t *)y)[i] = osh_bf16_of_f32(q);
@@ -220,7 +221,7 @@ static void error_c(double sum[2], const void *a, const void *b, osh_dtype dt, i
 static int64_t params_c(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                         const osh_q_scale_rule *rule)
 {
-    return 0; // 0: no parameter is computed, so the caller in arith.c computes all of them
+    return 0; // 0 parameters are computed here, so the caller in arith.c computes all of them
 }
 
 const osh_q_kernels osh_q_kernels_c = {

@@ -37,8 +37,9 @@ typedef struct osh_q_kernels {
     /* Returns the exact minimum and maximum of x [n], n > 0. If x contains a NaN or Inf, *min or
      * *max is a NaN or Inf. */
     void (*range)(float *min, float *max, const void *x, osh_dtype dt, int64_t n);
-    /* Widens each of the n ranges, min[i] to max[i], by the segment x[seg * i] to
-     * x[seg * (i + 1) - 1]. A NaN in a segment makes the range's end a NaN, which then remains. */
+    /* Widens n ranges. Range i, from min[i] to max[i], is widened to contain the segment x[seg * i]
+     * to x[seg * (i + 1) - 1]. A NaN in a segment makes an end of the range a NaN, which then
+     * remains. */
     void (*ranges)(float *min, float *max, const void *x, osh_dtype dt, int64_t seg, int64_t n);
     /* Computes `scale` [n] and `zp` [n] (unless NULL) from ranges. Returns the number k <= n of
      * computed elements; the caller must compute the other elements, [k, n). */
@@ -54,8 +55,8 @@ typedef struct osh_q_kernels {
                        const osh_q_code *c);
     void (*decode_run)(void *y, osh_dtype dt, const uint8_t *codes, const osh_q_run *r,
                        const osh_q_code *c);
-    /* sum[0] = |a - b|^2, sum[1] = |a|^2 in double: element i is added to lane i % 8, then the
-     * lanes are added in order. */
+    /* Computes sum[0] = |a - b|^2 and sum[1] = |a|^2 in double. Element i is added to lane i % 8;
+     * then the lanes are added in order. */
     void (*error)(double sum[2], const void *a, const void *b, osh_dtype dt, int64_t n);
 } osh_q_kernels;
 
@@ -84,8 +85,8 @@ float osh_q_round_to(float x, osh_dtype dt); // rounds to the nearest value of d
 float osh_q_scale_e8m0(float min, float max, const osh_q_args *a, osh_dtype dt);
 uint8_t osh_q_scale_e4m3(float min, float max, float global, osh_dtype dt);
 /* Sets scale and zero of `code` from one range (calculate_qparams). If `zero_f32` is true, qmin -
- * rnd(min / s) is not rounded; the reference omits this rounding for 0-dimensional tensors
- * (dynamic, strategy tensor). */
+ * rnd(min / s) is not rounded. The reference omits this rounding for 0-dimensional tensors, which
+ * occur in dynamic quantization with strategy tensor. */
 void osh_q_code_scale(osh_q_code *code, float min, float max, const osh_q_args *a, osh_dtype dt,
                       bool zero_f32);
 osh_q_code osh_q_code_of(const osh_q_args *a, osh_dtype round);

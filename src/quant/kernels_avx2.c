@@ -1,6 +1,6 @@
-/* kernels_avx2.c - the loops of kernels.c with AVX2 and F16C, with the same bytes. These loops are
- * chosen at run time; the rest of the program is plain x86-64. Functions with a dtype argument are
- * inlined into one function per dtype, so that the dtype is a constant in the loop. */
+/* kernels_avx2.c - the loops of kernels.c with AVX2 and F16C, with the same bytes. The program
+ * chooses these loops at run time; all its other code is plain x86-64. Functions with a dtype
+ * argument are inlined into one function per dtype, so that the dtype is a constant in the loop. */
 #include "quant/kernels.h"
 
 #if defined(__x86_64__)
@@ -131,7 +131,7 @@ INLINE void code16(uint8_t *codes, const uint8_t *x, osh_dtype dt, const osh_q_c
 }
 
 /* Encodes n values. Every caller passes constants in c->kind and c->round, so that the compiler
- * removes the branches on them. */
+ * removes the branches on these members. */
 INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, const osh_q_code *c)
 {
     const uint8_t *p = x;
@@ -277,7 +277,7 @@ AVX2 void osh_q_ranges_avx2(float *min, float *max, const void *x, osh_dtype dt,
 
 /* ---- scales and zero points: one_param of arith.c, 8 at a time ---- */
 /* Computes the scales and zero points of 8 ranges at a time. Every caller passes constants in the
- * members of c, so that the compiler removes the branches on them. */
+ * members of c, so that the compiler removes the branches on these members. */
 INLINE int64_t params_as(void *scale, int8_t *zp, const float *min, const float *max, int64_t n,
                          const osh_q_scale_rule *c)
 {

@@ -1,6 +1,7 @@
 /* kernels_avx512.c - the loops of kernels.c with AVX-512, 16 values at a time, with the same bytes.
- * Functions with a dtype or kind argument are inlined into one function for each, so that the
- * argument is a constant in the loop. Masks select the elements of the last, partial vector. */
+ * Functions with a dtype or kind argument are inlined into one function for each value of the
+ * argument, so that the argument is a constant in the loop. Masks select the elements of the last,
+ * partial vector. */
 #include "quant/kernels.h"
 
 #if defined(__x86_64__)
@@ -11,7 +12,8 @@
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,f16c")))
 #define INLINE AVX512 __attribute__((always_inline)) static inline
 
-/* ---- 16 values of dtype dt <-> f32; m: mask of the elements that exist, all others are 0 ---- */
+/* ---- 16 values of dtype dt <-> f32; m: mask of the elements that exist; the other elements are 0
+ * ---- */
 INLINE __m512 load16(const void *x, osh_dtype dt, __mmask16 m)
 {
     if (dt == OSH_F32) return _mm512_maskz_loadu_ps(m, x);
@@ -52,9 +54,9 @@ INLINE void store16(void *y, __m512 x, osh_dtype dt, __mmask16 m)
 INLINE __mmask16 rest_of(int64_t n) { return (__mmask16)(n < 16 ? (1u << n) - 1 : 0xffff); }
 
 /* ---- encode ---- */
-/* Rounds |y| to a float with `bits` mantissa bits and this bias (RNE) and returns the code without
- * sign: a normal number gets the rounded mantissa and the new bias, and a smaller number is rounded
- * to a multiple of 2^(1 - bias - bits). */
+/* Rounds |y| (RNE) to a float with `bits` mantissa bits and the given bias, and returns the code
+ * without sign. A normal number gets the rounded mantissa and the new bias. A smaller number is
+ * rounded to a multiple of 2^(1 - bias - bits). */
 INLINE __m512i small_floats16(__m512 y, int bias, int bits)
 {
     const int shift = 23 - bits;
@@ -91,7 +93,7 @@ INLINE __m512i code16(__m512 from, const osh_q_code *c)
 }
 
 /* Every caller passes constants in c->kind and c->round, so that the compiler removes the branches
- * on them. */
+ * on these members. */
 INLINE void encode_as(uint8_t *codes, const void *x, int64_t n, osh_dtype dt, const osh_q_code *c)
 {
     const uint8_t *p = x;

@@ -1,4 +1,4 @@
-/* observer.c - the table of observers, and checks of their arguments. */
+/* observer.c - the table of observers, and checks of the arguments of observers. */
 #include "quant/observer.h"
 
 #include <stdio.h>

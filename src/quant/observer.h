@@ -15,14 +15,14 @@ typedef struct osh_observer_key { // description of a key of observer_kwargs
 } osh_observer_key;
 
 /* A search for the best range. Step i tries the range of the values, multiplied by expand (1 - i /
- * grid). The result is the range with the smallest sum of |x - dq(x)|^norm; of ranges with equal
- * sums, the first. */
+ * grid). The result is the range with the smallest sum of |x - dq(x)|^norm. If several ranges have
+ * this sum, the first is chosen. */
 typedef struct osh_range_search {
     double expand, grid, norm;
     /* The search ends after `patience` consecutive steps that improve no range of the tensor. */
     int64_t steps, patience;
-    /* true: errors are multiplied by the mean square of the input channel, and computed in f32;
-     * false: computed in the weight's dtype */
+    /* true: each error is multiplied by the mean square of its input channel, and errors are
+     * computed in f32. false: errors are computed in the weight's dtype */
     bool weighted;
 } osh_range_search;
 
@@ -37,8 +37,8 @@ typedef struct osh_observer {
     void (*update)(float *min, float *max, float lo, float hi, const osh_q_args *a, osh_dtype dt);
     /* Chooses the range [*lo, *hi] from the histogram of all values of an activation, or of the
      * weights that share a scale. The caller ensures that at least one value is not 0. If `choose`
-     * is NULL, the observer makes no histogram. `bins` of observer_kwargs is the number of bins
-     * from -max |x| to max |x| if `halves` returns true, else from 0 to max |x|. */
+     * is NULL, the observer makes no histogram. `bins` of observer_kwargs is a number of bins. If
+     * `halves` returns true, these bins are from -max |x| to max |x|, else from 0 to max |x|. */
     void (*choose)(double *lo, double *hi, const struct osh_histogram *h, const osh_q_args *a);
     bool (*halves)(const osh_q_args *a);
     /* Only for observers that choose the range with the smallest loss (osh_calibrate_least). The
@@ -71,8 +71,8 @@ osh_status osh_q_observer_kwarg(osh_ctx *cx, osh_q_args *a, const osh_q_kwarg *g
 /* Fails if there is no observer with this name. The error message lists all names. `where`: start
  * of the message. */
 osh_status osh_q_observer_known(osh_ctx *cx, const char *name, const char *where);
-/* Fails if the observer of `a` does not support the arguments `a`, or if a key of observer_kwargs
- * is unknown or has a value out of range. */
+/* Fails if the observer of `a` does not support the arguments `a`. Also fails if a key of
+ * observer_kwargs is unknown or has a value out of range. */
 osh_status osh_q_observer_check(osh_ctx *cx, const osh_q_args *a, const char *where);
 /* Returns the value of a key of observer_kwargs, or the default value of the key. */
 double osh_observer_value(const osh_q_args *a, const char *key);
@@ -88,13 +88,14 @@ typedef struct osh_range_job {
     osh_dtype dt, from; // dt: dtype of the scales; from: dtype of w
     const void *w;      // [O, I]
     int64_t O, I;
-    /* Factor of the errors of each input channel, for a search with `weighted`, [I]; NULL: 1. */
+    /* Factor of the errors of each input channel, [I], for a search in which `weighted` is true;
+     * NULL: 1. */
     const float *importance;
-    /* Input: range of the values, rounded to dt; output: the chosen range; [scales]. */
+    /* Input: range of the values, rounded to dt. Output: the chosen range. [scales]. */
     float *min, *max;
 } osh_range_job;
 /* Replaces the ranges j->min, j->max by the ranges that the observer of j->a finds by a search or
- * from a histogram. Does nothing if this observer uses neither. */
+ * from a histogram. Does nothing if this observer uses neither a search nor a histogram. */
 osh_status osh_observer_search(osh_ctx *cx, const osh_range_job *j);
 /* Returns the number of bytes of scratch of osh_observer_search. */
 size_t osh_observer_bytes(const osh_q_args *a, int64_t O, int64_t I, osh_dtype dt);

@@ -1,9 +1,9 @@
-/* padding.c - adds zeros to tensors when they are read. Rows are read to the begin of the buffer
- * and then moved apart, from the last to the first, so no second buffer is needed:
+/* padding.c - adds zeros to tensors when they are read. Rows are read to the beginning of the
+ * buffer. Then they are moved apart, from the last row to the first, so no second buffer is needed:
  *
  *   read      a b c d          rows [2, 2]
  *   moved     a b 0 c d 0      rows [2, 3]
- */
+ * */
 #include <string.h>
 
 #include "io/ckpt_replace.h"
@@ -12,7 +12,7 @@
 struct osh_padding {     // a tensor with zeros
     osh_checkpoint *ck;  // view
     osh_ckpt_tensor of;  // the stored tensor; of.e is NULL if `make` is not NULL
-    osh_entry base;      // the tensor without zeros; name: view
+    osh_entry base;      // the tensor without zeros; the name is a view
     osh_ckpt_make make;  // computes rows of a virtual tensor without zeros; NULL: not virtual
     void *user;          // argument of `make`
     osh_grown rows, columns;
@@ -40,7 +40,7 @@ static osh_status rows_read(osh_ctx *cx, char *to, const struct osh_padding *p, 
     return osh_checkpoint_read_part(cx, to, p->ck, &p->of, first * row, (size_t)(n * row));
 }
 
-/* Reads rows of a tensor to which zeros are added. A function of the type osh_ckpt_make. */
+/* Reads rows of a tensor to which zeros are added. This function has the type osh_ckpt_make. */
 static osh_status padded_rows(osh_ctx *cx, void *out, void *user, const osh_entry *e, int64_t first,
                               int64_t n)
 {

@@ -10,7 +10,7 @@
 #include "text/json.h"
 
 #define OSH_Q_VERSION "0.19.0"      // version of the compressed-tensors format that is written
-/* Version that is written if a scheme has 6-bit floats, because 0.19 does not support them. */
+/* Version that is written if a scheme has 6-bit floats, which version 0.19 does not support. */
 #define OSH_Q_VERSION_FP6 "0.20.0"
 typedef enum { OSH_Q_INT, OSH_Q_FLOAT } osh_q_type;
 typedef enum {
@@ -58,12 +58,12 @@ typedef struct osh_q_args {
 } osh_q_args;
 
 typedef struct osh_q_scheme { // a config group
-    char *group_name;         // name of the config group, such as "group_0"; own
+    char *group_name;         // own: name of the config group, such as "group_0"
     osh_strs targets;         // own
     osh_q_args weights, inputs, outputs;
-    char format[32]; // storage format; "": osh_format_infer chooses the format
-    /* JSON of the config group in a quantized source, which is written to the output unchanged;
-     * NULL: the group is written from the arguments; view */
+    char format[32]; // storage format; "": osh_format_infer chooses one
+    /* view: JSON of the config group in a quantized source. This JSON is written to the output
+     * unchanged. NULL: the group is written from the arguments */
     const cJSON *raw;
 } osh_q_scheme;
 
@@ -124,12 +124,12 @@ osh_status osh_q_args_set(osh_ctx *cx, osh_q_args *a, const char *key, const cha
  * preset has this name; the error message lists the presets. */
 osh_status osh_q_preset(osh_ctx *cx, osh_q_scheme *out, const char *name);
 enum { OSH_Q_NAME = 32 }; // bytes for the name of a scheme
-/* Sets `to` to the name of the preset with these arguments. For integers, the group size may differ
- * from that of the preset. If several presets have these arguments, and `prefer` (may be NULL)
- * names one of them, writes `prefer`. A scheme without a preset gets a name of the same form, such
- * as W3A16_ASYM. */
+/* Sets `to` to the name of the preset with the arguments of s. For integers, the group size may
+ * differ from that of the preset. Several presets can have equal arguments. If `prefer` (may be
+ * NULL) names one of these presets, the result is `prefer`. A scheme without a preset gets a name
+ * of the same form, such as W3A16_ASYM. */
 void osh_q_name(char to[OSH_Q_NAME], const osh_q_scheme *s, const char *prefer);
-const char *osh_q_preset_name(size_t i); // name of preset i; NULL: there are no more
+const char *osh_q_preset_name(size_t i); // returns NULL if i is too large
 /* Checks arguments, brings them into a normal form, and infers the strategy. Fails if they are
  * invalid or not supported. */
 osh_status osh_q_args_check(osh_ctx *cx, osh_q_args *a, const char *where, bool is_weight);
@@ -168,24 +168,25 @@ osh_status osh_q_config_print_with(osh_ctx *cx, char **out, const osh_q_groups *
 /* True if a config group quantizes the inputs of attention. */
 bool osh_q_config_queries(const osh_q_config *c);
 /* Checks a kv_cache_scheme, or a config group for attention. Fails unless the arguments have 8
- * bits, are static, and have one scale for all keys or values, or one scale per head. Sets the
- * strategy if none is set. */
+ * bits, are static, and have one of the strategies tensor and attn_head. Sets strategy tensor if
+ * none is set. */
 osh_status osh_q_cache_check(osh_ctx *cx, osh_q_args *a, const char *where);
 /* Appends a description such as "weights 4-bit integer, a scale for each group of 128" to b. `of`
  * is the first word of the description, in the example "weights". Appends nothing if the arguments
  * are not present. */
 osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_args *a);
-/* Returns a line for the plan: the inference engines that load this scheme in its storage format
- * (vLLM on CUDA or CPU, transformers), or the reason why none does. The caller owns the line.
- * `stranger`: name of an architecture without template, whose layers in these engines are unknown;
- * NULL: the architecture is known. */
+/* Returns a line for the plan. It names the inference engines that load this scheme in its storage
+ * format (vLLM on CUDA or CPU, transformers), or gives the reason why no engine does. The caller
+ * owns the line. If the architecture has no template, `stranger` is its name, and its layers in
+ * these engines are unknown. Otherwise `stranger` is NULL. */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
-/* Returns a verb phrase, such as "does not load", for the fault of transformers 5.17 with experts
- * in this scheme; NULL: there is no fault. The string is static. transformers stacks the experts in
- * one tensor and converts the codes of each expert; vLLM does not. */
+/* Returns a verb phrase, such as "does not load", that describes the fault of transformers 5.17
+ * with experts in this scheme. NULL: there is no fault. The string is static. The cause is that
+ * transformers stacks the experts in one tensor and converts the codes of each expert; vLLM does
+ * not. */
 const char *osh_q_experts_fault(const osh_q_scheme *s);
 typedef struct osh_q_modules { // the modules of a model; all arrays have n elements and are views
-    /* names and class names of the modules; `classes` NULL: unknown. */
+    /* Names and class names of the modules. classes NULL: class names are unknown. */
     const char *const *names, *const *classes;
     const int *which; // index of the scheme with which each module is written; -1: not quantized
     size_t n;

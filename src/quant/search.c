@@ -8,11 +8,11 @@
  *   ...                                                                              patience ends
  *
  * The search ends when no range of the tensor improves any more. So each step is done for all
- * ranges before the next step. Every number equals that of the reference: candidates, scales,
- * codes, differences and powers are rounded to the weight's dtype; sums are added in f32 in torch's
- * order (struct sum) and rounded to the weight's dtype. One number can differ: |x|^norm of F32
- * weights is correctly rounded in this file; the reference has an error of up to 1 unit in the last
- * place. */
+ * ranges before the next step. Every number equals that of the reference, with one exception.
+ * Candidates, scales, codes, differences and powers are rounded to the weight's dtype. Sums are
+ * added in f32 in torch's order (struct sum) and rounded to the weight's dtype. The exception is
+ * |x|^norm of F32 weights: this file rounds it correctly, but the reference has an error of up to 1
+ * unit in the last place. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -69,8 +69,8 @@ static void add_lanes(float *to, const float *x)
     for (int k = 0; k < LANES; k++) to[k] += x[k];
 }
 
-/* After s->i groups have been added: adds each complete sum of level `from` - 1 and of the higher
- * levels to the next level. */
+/* Called after s->i groups have been added. Adds each complete sum of level `from` - 1 and of the
+ * higher levels to the next level. */
 static void raise_sums(sum *s, int from)
 {
     int64_t mask = ((int64_t)1 << s->power) - 1;
@@ -143,14 +143,14 @@ typedef struct search {
     /* chunk: number of bands (rows that share scales) of a chunk, or of values for strategy
      * tensor. */
     int64_t chunk, n_chunks;
-    const float *importance; // factor of the errors of each input channel, [I]; NULL: 1; view
-    float *error; // smallest error of each range so far, [n]; own
-    float *best;  // p of the step with the smallest error, [n]; own
+    const float *importance; // view [I]: factor of the errors of each input channel; NULL: 1
+    float *error; // own [n]: smallest error of each range so far
+    float *best;  // own [n]: p of the step with the smallest error
     /* Table of |x|^norm, indexed by the bits of a 16-bit |x|, [32768]; NULL: errors are F32. */
     float *power; // own
-    bool *better; // true if this step made a range of the chunk better, [chunks]; own
-    /* Partial sums of the errors, [chunks]; NULL if the strategy is not `tensor`, the strategy with
-     * one range. */
+    bool *better; // own [chunks]: true if this step made a range of the chunk better
+    /* Partial sums of the errors, [chunks]. NULL unless the strategy is `tensor`, with which all
+     * weights have one range. */
     sum *sums;    // own
     float p;
 } search;

@@ -70,8 +70,8 @@ osh_status osh_source_method(osh_ctx *cx, const char **method, const osh_hf_conf
                            c->quantization_path);
 }
 
-/* True if row k of sources.def is used: if the quant_method of the config has config groups, only
- * the row of this method is used; else all rows of methods without config groups are used. */
+/* True if row k of sources.def is used. If the quant_method of the config has config groups, only
+ * the row of this method is used. Otherwise, all rows of methods without config groups are used. */
 static bool is_asked(const osh_source *s, int k)
 {
     return types[k]->groups ? types[k] == s->type : !s->type->groups;
@@ -194,8 +194,8 @@ static bool is_of_cache(const char *tensor)
     return false;
 }
 
-/* Fails if the tensor belongs to a quantized module but is none of its known parts, because its
- * meaning is then unknown. */
+/* Fails if the tensor belongs to a quantized module but is none of the module's known parts,
+ * because the meaning of such a tensor is unknown. */
 static osh_status check_beside(osh_ctx *cx, const osh_source *s, const char *name)
 {
     const char *dot = strrchr(name, '.');

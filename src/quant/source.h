@@ -8,26 +8,27 @@
 
 typedef struct osh_source osh_source;
 osh_status osh_source_open(osh_ctx *cx, osh_source **out, const char *dir);
-/* Opens a checkpoint like osh_source_open and merges the LoRA adapter in the directory `adapter`
- * into it. adapter may be NULL. */
+/* Opens a checkpoint like osh_source_open. Merges the LoRA adapter in the directory `adapter` into
+ * the checkpoint. adapter may be NULL. */
 osh_status osh_source_open_merged(osh_ctx *cx, osh_source **out, const char *dir,
                                   const char *adapter);
 /* Opens a checkpoint like osh_source_open_merged, to compress it. Hides stored scales of keys and
- * values, because the output gets new ones. If `only` is not NULL, these scales are visible, and a
- * quantized module that `only` does not match is visible in two forms: as its stored tensors, and
- * as a virtual dense tensor marked `kept`. `vllm`: true if only vLLM loads the output; experts that
- * only vLLM finds one by one are then split. */
+ * values, because the output gets new scales. If `only` is not NULL, two things change. The stored
+ * scales of keys and values are visible. A quantized module that `only` does not match is visible
+ * in two forms: as its stored tensors, and as a virtual dense tensor marked `kept`. If `vllm` is
+ * true, only vLLM loads the output, and experts that only vLLM finds by name are split. */
 osh_status osh_source_open_to_compress(osh_ctx *cx, osh_source **out, const char *dir,
                                        const char *adapter, osh_matcher *only, bool vllm);
-int osh_source_n_merged(const osh_source *s); // number of tensors that an adapter changes
+/* Returns the number of tensors that an adapter changes. */
+int osh_source_n_merged(const osh_source *s);
 void osh_source_close(osh_ctx *cx, osh_source *s);
 /* Sets *method to the quant_method of a checkpoint (view of c, or static), or to NULL if the
  * checkpoint is dense. */
 osh_status osh_source_method(osh_ctx *cx, const char **method, const osh_hf_config *c);
-osh_checkpoint *osh_source_checkpoint(const osh_source *s); // view
+osh_checkpoint *osh_source_checkpoint(const osh_source *s); // returns a view
 int osh_source_n_quantized(const osh_source *s);
-/* Returns the largest number of bytes of scratch for reading one quantized weight, with the
- * allocator's overhead, without the bytes of the dense weight. */
+/* Returns the largest number of bytes of scratch for reading one quantized weight. The number
+ * includes the allocator's overhead, but not the bytes of the dense weight. */
 size_t osh_source_scratch(const osh_source *s);
 /* Returns the scheme of a module's config group (view). NULL: the module is dense, or the source
  * has no config groups. Sets *in_scale and *in_zero (views) to the stored parameters of static

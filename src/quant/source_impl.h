@@ -10,7 +10,7 @@ typedef struct osh_source_module osh_source_module;
 
 /* A row of sources.def: one way to store quantized weights. If `groups` is true in the row of the
  * checkpoint's quant_method, only this row is used. If not, all rows in which `groups` is false are
- * used together. The last four functions must not be NULL, the others may be. */
+ * used together. The last four functions must not be NULL; the other functions may be NULL. */
 typedef struct osh_source_type {
     const char *methods[4]; // values of quant_method in config.json
     /* Name of a file beside config.json that describes such a checkpoint without quant_method
@@ -42,9 +42,9 @@ typedef struct osh_source_type {
 } osh_source_type;
 
 struct osh_source_module {
-    char *name;                  // name of the module, or of the tensor of all experts; own
+    char *name;                  // own: name of the module, or of the tensor of all experts
     const osh_source_type *type; // row of sources.def
-    void **state;                // private data of the row, set by `begin`; view
+    void **state;                // view: private data of the row, set by `begin`
     /* Quantization scheme, view of the source's config or of `own`; NULL: the row's make_rows
      * decodes without a scheme. */
     const osh_q_scheme *scheme;
@@ -54,10 +54,10 @@ struct osh_source_module {
      * powers: true if scales are stored as exponents + 127. */
     bool wide, powers;
     osh_source *source;          // view
-    /* The weight is [O, I]; with several experts, O is the sum of their rows, one expert after the
-     * other. */
+    /* The weight is [O, I]. With several experts, their rows follow each other, and O is the number
+     * of rows of all experts. */
     int64_t O, I;
-    int64_t experts; // number of experts of a 3-dimensional tensor; 0: the weight is a matrix
+    int64_t experts; // number of experts, if the tensor has 3 dimensions; 0: the weight is a matrix
     bool bare;                   // true: the dense tensor is called `name`; false: `name`.weight
     osh_dtype dtype;             // dtype of the dense weight
     osh_format_tensor leaves[OSH_FORMAT_MAX_TENSORS]; // expected stored tensors
@@ -72,14 +72,14 @@ struct osh_source {
     osh_checkpoint *ck;      // own
     /* Quantization config; NULL: the source is dense, or its method has no config groups. */
     osh_q_config *config;    // own
-    const char *method;      // quant_method of the checkpoint's config; view
+    const char *method;      // view: quant_method of the checkpoint's config
     const osh_source_type *type; // row of sources.def for the method
-    void **states;           // private data of each row of sources.def; own
-    osh_source_module *mods; // array of n modules; own
+    void **states;           // own: private data of each row of sources.def
+    osh_source_module *mods; // own [n]: the quantized modules
     int n;
-    osh_map *by_name;        // maps the name of a module to its index in `mods`; own
-    osh_adapter *adapter;    // adapter that is merged into the checkpoint; NULL: none; own
-    struct osh_padding *padding; // array of n_padded; NULL: no tensor is padded; own
+    osh_map *by_name;        // own: maps the name of a module to its index in `mods`
+    osh_adapter *adapter;    // own: adapter that is merged into the checkpoint; NULL: none
+    struct osh_padding *padding; // own [n_padded]: the padded tensors; NULL: none
     int64_t n_padded;
 };
 

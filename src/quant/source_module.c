@@ -1,5 +1,5 @@
 /* source_module.c - functions that all rows of sources.def use to add a module, and to find, check
- * and read the module's stored tensors. These may be in different shards. */
+ * and read the module's stored tensors. The tensors of one module may be in different shards. */
 #include "base/name.h"
 #include "quant/source_impl.h"
 

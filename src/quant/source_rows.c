@@ -145,7 +145,7 @@ static osh_status decode_rows(osh_ctx *cx, void *to, const osh_source_module *q,
 {
     osh_status rc = OSH_OK;
     osh_tensor *raw[OSH_FORMAT_MAX_TENSORS] = {0}; // own
-    osh_tensor *made = NULL;  // decoded rows before they are rounded to the model's dtype; own
+    osh_tensor *made = NULL;  // own: decoded rows before they are rounded to the model's dtype
     void *codes = NULL;       // own
     osh_qparams params = {0}; // own
     for (int i = 0; i < q->n_leaves; i++)
@@ -178,7 +178,7 @@ osh_status osh_source_rows_make(osh_ctx *cx, char *to, const osh_source_module *
     osh_status rc = OSH_OK;
     int64_t unit = rows_together(q), piece = piece_rows(q), end = first + n, rows;
     size_t row = (size_t)q->I * osh_dtype_bytes(q->dtype);
-    void *room = NULL; // buffer for a chunk of rows of which the caller needs only some; own
+    void *room = NULL; // own: buffer for a chunk of rows of which the caller needs only some
     for (int64_t at = first / unit * unit; at < end; at += rows) {
         rows = (end - at + unit - 1) / unit * unit;
         if (rows > piece) rows = piece;

@@ -28,7 +28,7 @@ typedef struct osh_q_apply {
     osh_strs targets, ignore; // own
 } osh_q_apply;
 typedef struct osh_q_transform { // a group of transform_config
-    char *name, *type;  // for example "R4" and "hadamard"; own
+    char *name, *type;  // own: names such as "R4" and "hadamard"
     /* Number of channels of a diagonal block of the matrix (head_dim); 0: one block of all
      * channels. */
     int64_t block;

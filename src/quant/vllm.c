@@ -10,8 +10,8 @@
  *             (2) fused layer: if every shard matches a target, the target of the first shard;
  *             (3) the target is contained in the class name, upper and lower case being equal
  *
- * The file contains the config groups in the byte order of their names. A target that occurs twice
- * has its first position and the scheme of the later group. */
+ * config.json contains the config groups in the byte order of their names. A target that occurs
+ * twice has its first position and the scheme of the later group. */
 #include "quant/scheme.h"
 
 #include <ctype.h>
@@ -28,14 +28,14 @@
 
 typedef struct pattern {
     const char *text; // view
-    osh_regex *regex; // compiled regex; NULL: the pattern is a name that must be equal; own
+    osh_regex *regex; // own: compiled regex; NULL: the pattern is a name that must be equal
     int scheme;
 } pattern;
 
 typedef struct lookup {
     pattern *targets, *ignores; // own
     size_t n_targets, n_ignores;
-    osh_map *names; // maps the name of a module to its index; own
+    osh_map *names; // own: maps the name of a module to its index
 } lookup;
 
 static osh_status pattern_init(osh_ctx *cx, pattern *p, const char *text, int scheme)
@@ -270,7 +270,7 @@ static osh_status check_experts(osh_ctx *cx, const osh_q_scheme *schemes, const 
     osh_status rc = OSH_OK;
     const char *const *modules = all->names;
     const int *which = all->which;
-    osh_map *first = NULL; // index of the first expert module of each decoder layer; own
+    osh_map *first = NULL; // own: index of the first expert module of each decoder layer
     int64_t m;
     OSH_TRY(osh_map_new(cx, &first, 64));
     for (size_t i = 0; i < all->n; i++) {
@@ -306,7 +306,7 @@ osh_status osh_q_vllm_check(osh_ctx *cx, const osh_q_groups *g, const osh_q_modu
         if (strlen(modules[i]) > sizeof l.name - 24)
             OSH_FAIL(cx, OSH_E_FORMAT, "a module's name has %zu bytes", strlen(modules[i]));
         layer_of(&l, &k, all, i);
-        // looks up a fused layer once, for the module of its first shard
+        // looks up a fused layer only once, for the module of the layer's first shard
         if (l.module[0] != (int64_t)i) continue;
         OSH_TRY(find_scheme(cx, &scheme, &k, &l));
         for (int s = 0; s < l.n; s++) {
@@ -417,8 +417,8 @@ static engines fp8_engines(const osh_q_args *w, const osh_q_args *in)
 }
 
 /* Returns e, or engines with a reason `why` if vLLM has no kernel for the static outputs of s.
- * Static outputs need static inputs; both must be 8-bit integers with one scale for the tensor.
- * vLLM ignores dynamic outputs. */
+ * Static outputs need static inputs, and inputs and outputs must be 8-bit integers with one scale
+ * for the tensor. vLLM ignores dynamic outputs. */
 static engines engines_with_outputs(const osh_q_scheme *s, const char *format, engines e)
 {
     const osh_q_args *w = &s->weights, *both[] = {&s->inputs, &s->outputs};

@@ -9,7 +9,7 @@ typedef struct osh_launcher {
     const char *module; // file name of the module; NULL: no module serves this launcher
     const char *library; // name of the MPI library
 } osh_launcher;
-/* Reads the environment. Fails if a variable has a wrong number, or if srun has started several
- * tasks without MPI. */
+/* Reads the environment. Fails if a variable of a launcher has an invalid number, or if srun has
+ * started several tasks without MPI. */
 osh_status osh_launcher_find(osh_ctx *cx, osh_launcher *to, osh_env_fn env);
 #endif

@@ -29,14 +29,15 @@ typedef struct osh_rank { // one rank
 bool osh_ranks_are_started(osh_env_fn env);
 /* If the environment says that a launcher has started several processes, opens the module of the
  * launcher's MPI and connects to the other ranks. Otherwise sets *out to NULL. Fails if the module
- * is missing, if MPI finds another number of processes than the launcher has started, or if a rank
- * runs another program file. In the last case *out (own) is set although the function fails. */
+ * is missing. Fails if MPI finds another number of processes than the launcher has started. Also
+ * fails if a rank runs another program file; in this case *out (own) is set although the function
+ * fails. */
 osh_status osh_ranks_open(osh_ctx *cx, osh_ranks **out, osh_env_fn env);
 /* Ends MPI. If `failed` is true, all other processes are ended at once. Otherwise waits for all
  * ranks. */
 void osh_ranks_close(osh_ctx *cx, osh_ranks *r, bool failed);
-int osh_ranks_me(const osh_ranks *r); // number of this rank, from 0
-int osh_ranks_n(const osh_ranks *r);  // number of ranks
+int osh_ranks_me(const osh_ranks *r); // returns the number of this rank, from 0
+int osh_ranks_n(const osh_ranks *r);  // returns the number of ranks
 const osh_rank *osh_ranks_at(const osh_ranks *r, int rank); // r must not be NULL
 /* Items are divided among the ranks in turn: item i belongs to rank i modulo the number of ranks.
  * osh_deal_owner: returns the rank of an item.
@@ -47,8 +48,9 @@ int osh_deal_owner(const osh_ranks *r, int64_t item);
 int64_t osh_deal_local(const osh_ranks *r, int64_t item);
 int64_t osh_deal_n(const osh_ranks *r, int64_t n);
 int64_t osh_deal_item(const osh_ranks *r, int64_t local);
-int osh_ranks_per_node(const osh_ranks *r); // largest number of ranks on one node
-const char *osh_ranks_version(const osh_ranks *r); // version of MPI; r must not be NULL
+int osh_ranks_per_node(const osh_ranks *r); // returns the largest number of ranks on one node
+/* Returns the version of MPI. r must not be NULL. */
+const char *osh_ranks_version(const osh_ranks *r);
 /* Returns the default number of threads of a rank: its processors, divided by the ranks that share
  * them. All ranks get the smallest of these numbers. */
 int osh_ranks_threads(const osh_ranks *r);
@@ -59,10 +61,10 @@ void osh_ranks_phase(osh_ranks *r, const char *phase, const char *of);
  * Also stores the guards of the node's other ranks in *to, until all ranks have called
  * osh_ranks_close. */
 void osh_ranks_watch(osh_ranks *r, osh_watch *to);
-/* Called at the end of a job, with its status and the error in cx. On a rank other than 0 that has
- * failed, sends the error to rank 0 and waits some seconds. In this time rank 0 prints the error
- * and ends this process. If rank 0 does not do so, the function returns, and the error of cx names
- * rank, node and phase. Does nothing on rank 0, or if rc is 0. */
+/* Called at the end of a job, with the status of the job and the error in cx. On a rank other than
+ * 0 that has failed, sends the error to rank 0 and waits some seconds. In this time rank 0 prints
+ * the error and ends this process. If rank 0 does not do so, the function returns, and the error of
+ * cx names rank, node and phase. Does nothing on rank 0, or if rc is 0. */
 void osh_ranks_fail(osh_ctx *cx, osh_ranks *r, osh_status rc);
 /* Rank 0: fails with the error of another rank that has failed. */
 osh_status osh_ranks_hear(osh_ctx *cx, osh_ranks *r);
@@ -90,10 +92,11 @@ int64_t osh_ranks_sent(const osh_ranks *r);
 /* Returns the seconds in which this rank has waited so far, for transfers and for other ranks. */
 double osh_ranks_waited(const osh_ranks *r);
 
-/* Messages to rank 0, with records and results. Rank 0 takes them when it has time. The messages of
- * a rank arrive in the order in which they were posted. osh_ranks_post begins to send `bytes` (from
- * osh_alloc) and takes ownership of `bytes`, also after a failure. osh_ranks_posted frees the
- * messages that have arrived, and returns the number of messages that have not arrived. */
+/* Functions for messages to rank 0, with records and results. Rank 0 takes the messages when it has
+ * time. The messages of a rank arrive in the order in which they were posted. osh_ranks_post begins
+ * to send `bytes` (from osh_alloc) and takes ownership of `bytes`, also after a failure.
+ * osh_ranks_posted frees the messages that have arrived, and sets *n_left to the number of messages
+ * that have not arrived. */
 osh_status osh_ranks_post(osh_ctx *cx, osh_ranks *r, void *bytes, size_t n);
 osh_status osh_ranks_posted(osh_ctx *cx, osh_ranks *r, int *n_left);
 /* Waits until at most `most` messages are not sent yet. */

@@ -1,5 +1,5 @@
 /* transfer.c - moves bytes between ranks. A waiting function repeatedly asks MPI whether the
- * transfer is complete: often at first, later with a sleep between two questions, so that a rank
+ * transfer is complete: often at first, and later with a sleep between two questions. Thus a rank
  * that waits for long leaves its processor to other ranks. */
 #include <sched.h>
 #include <string.h>

@@ -50,6 +50,7 @@ void osh_watch_drain(void)
         for (int left = 0, n = 0; n < 500 && !ioctl(fd, FIONREAD, &left) && left; n++)
             nanosleep(&step, NULL);
     }
-    /* Gives the reader time to pass the text on before it notices the end of the process. */
+    /* Gives the reader time to pass the text on before the reader notices the end of the
+     * process. */
     if (any) nanosleep(&last, NULL);
 }

@@ -1,6 +1,6 @@
-/* watch.h - memory that a rank shares with its guard (cli/guard.c). In this memory the guards of a
- * node are listed, so that each guard notices the end of another guard. If a rank is killed, the
- * launcher should end all other ranks. If the launcher hangs, the guards end them. */
+/* watch.h - memory that a rank shares with its guard (cli/guard.c). The memory lists the guards of
+ * a node, so that each guard notices when another guard ends. If a rank is killed, the launcher
+ * should end all other ranks. If the launcher hangs, the guards end them. */
 #ifndef OSH_RANKS_WATCH_H
 #define OSH_RANKS_WATCH_H
 #include <stdatomic.h>
@@ -25,8 +25,8 @@ typedef struct osh_watch { // memory of a rank and its guard
 
 /* Sets *to to process `pid`; to->start is 0 if there is no such process here. */
 void osh_process_find(osh_process *to, pid_t pid);
-/* True if the process runs. False if it has ended, even if its parent has not collected it yet (a
- * zombie). */
+/* True if the process runs. False if the process has ended, even if it is still a zombie because
+ * its parent has not collected it. */
 bool osh_process_runs(const osh_process *p);
 /* Waits, at most a second, until the readers of standard output and error have read all written
  * bytes. A launcher that ends a job may drop the bytes that are still in a pipe. */

@@ -79,10 +79,10 @@ done:
     return rc;
 }
 
-/* Turns the learned state of Linear k into codes and scales, and passes both to the emitter, which
- * writes them. First restores the original weight in memory, because the error is the difference
- * from the original weight. If s->in_memory is set, the weight in memory finally becomes the
- * quantized weight. */
+/* Turns the learned state of Linear k into codes and scales. Passes codes and scales to the
+ * emitter, which writes them. First restores the original weight in memory, because the error is
+ * the difference from the original weight. If s->in_memory is set, the weight in memory finally
+ * becomes the quantized weight. */
 static osh_status blocked_job_finish(osh_ctx *cx, blocked *x, const osh_solving *s, int k)
 {
     osh_status rc = OSH_OK;

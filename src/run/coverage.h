@@ -27,6 +27,6 @@ void osh_coverage_free(osh_ctx *cx, osh_coverage *c);
  * nothing if c is NULL. */
 osh_status osh_coverage_feed(osh_ctx *cx, osh_coverage *c, int value, const osh_tensor *x,
                              const osh_batch *b);
-/* Adds the counts of all ranks. ranks NULL: does nothing. */
+/* Adds the counts of all ranks. If `ranks` is NULL, does nothing. */
 osh_status osh_coverage_merge(osh_ctx *cx, osh_coverage *c, osh_ranks *ranks);
 #endif

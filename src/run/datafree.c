@@ -20,8 +20,8 @@ typedef struct wholes { // the Linears that are rounded as a whole
 typedef struct progress {
     osh_run *r;
     bool *todo;       // own [linears]: true for Linears that this rank rounds and that are not done
-    /* For the progress. True (pipeline datafree): each Linear is a step. False: all Linears
-     * together are one step. */
+    /* Decides what the progress counts as a step. True (pipeline datafree): each Linear is a step.
+     * False: all Linears together are one step. */
     bool all_of_it;
     /* Sums of osh_cost_of_linear.
      * work: over the Linears that are done.
@@ -56,7 +56,8 @@ static void datafree_seen(osh_ctx *cx, void *user, int linear, double nmse)
     datafree_count(cx, p, linear);
 }
 
-/* Sends the progress of this rank to the other ranks, and receives the progress of the others. */
+/* Sends the progress of this rank to the other ranks, and receives the progress of the other
+ * ranks. */
 static osh_status datafree_exchange(osh_ctx *cx, progress *p)
 {
     return osh_emit_exchange(cx, p->r->emitter, &(osh_sharing){datafree_seen, p});
@@ -108,7 +109,7 @@ done:
     return rc;
 }
 
-/* Callback for the member `read` of osh_read_items. */
+/* Reads the weight of one Linear. Callback for the member `read` of osh_read_items. */
 static osh_status whole_read(osh_ctx *cx, void *user, int item)
 {
     wholes *of = user;

@@ -43,7 +43,7 @@ static inline osh_way osh_engine_way(const osh_step *s)
     return s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST;
 }
 
-osh_visit_state osh_engine_state(const osh_engine *e); // for osh_visit_list
+osh_visit_state osh_engine_state(const osh_engine *e); // returns the state for osh_visit_list
 /* These functions execute steps of the kinds LOAD, RELOAD and RELEASE (loading.c). */
 osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const osh_step *s);
 osh_status osh_engine_reload(osh_ctx *cx, osh_engine *e, const osh_step *s);

@@ -121,7 +121,7 @@ osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor
     osh_counted c = {0}; // own
     for (seen *s = f->of; s < f->of + f->n; s++) {
         if (f->plan->rewrites->folds[s->fold].value != value) continue;
-        // the pass of an earlier segment has already added this batch
+        // this batch was already added by the pass of an earlier segment (osh_phases.segments)
         if (b->first_sample < s->channels->next) continue;
         if (d->counted && !c.x) {
             osh_counting which = {.counted = d->counted + d->offsets[b->first_sample]};
@@ -144,8 +144,8 @@ typedef struct piece_work {
     const osh_budget *p;
     const osh_tensor *w;  // view: the weight; NULL: chunks are read from the checkpoint
     int64_t tensor, I, n; // tensor: index in the source; I: columns; n: elements
-    /* Number of elements of a chunk: whole rows, or a part of one row if a row is larger than
-     * OSH_FOLD_PIECE. */
+    /* Number of elements of a chunk. A chunk consists of whole rows; if a row is larger than
+     * OSH_FOLD_PIECE, a chunk is a part of one row. */
     int64_t piece;
     float *most;          // view [threads, I]: largest absolute value of each column
     /* Buffers for reading; unused if `w` is not NULL. */
@@ -153,8 +153,8 @@ typedef struct piece_work {
     osh_fold_rule rule;   // how factors are folded into w
 } piece_work;
 
-/* Reads elements [first, first + n) of a source tensor to the buffer `to`, and folds the factors
- * that are already known into them. */
+/* Reads elements [first, first + n) of a source tensor to the buffer `to`. Folds the factors that
+ * are already known into the elements. */
 static osh_status fold_read_elements(osh_ctx *cx, const osh_budget *p, int64_t tensor, void *to,
                                      int64_t first, int64_t n)
 {
@@ -388,8 +388,8 @@ static int folding_batch_end(const osh_folding *g, int first)
     return end;
 }
 
-/* Sends the factors of a fold to all ranks, folds them into the weights in w, and registers them
- * for weights that are read later. */
+/* Sends the factors of a fold to all ranks, folds the factors into the weights in w, and registers
+ * them for weights that are read later. */
 static osh_status folding_apply(osh_ctx *cx, const osh_folding *g, int i, const osh_weights *w)
 {
     osh_status rc = OSH_OK;

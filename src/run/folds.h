@@ -14,7 +14,8 @@ void osh_folding_free(osh_ctx *cx, osh_folding *f);
  * osh_folding. */
 osh_status osh_folding_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
                             const osh_batch *b);
-/* Divides the statistics and the computation of factors among ranks. NULL: does nothing. */
+/* Divides the statistics and the computation of factors among ranks. If `ranks` is NULL, does
+ * nothing. */
 osh_status osh_folding_divide(osh_ctx *cx, osh_folding *f, osh_ranks *ranks);
 /* Called by all ranks after each round of groups, like osh_stats_exchange. */
 osh_status osh_folding_exchange(osh_ctx *cx, osh_folding *f, int64_t round);

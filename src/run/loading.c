@@ -81,10 +81,9 @@ static osh_status engine_load_weight(osh_ctx *cx, osh_engine *e, int weight, osh
     }
     osh_mem_use(cx, old);
     if (rc) goto done;
-    // the loaded weight; NULL if an earlier step loaded it
+    // the loaded weight; NULL if an earlier step has loaded the weight
     in_host = w->device ? w->host[weight] : w->w[weight];
-    /* a weight that changes is not copied here: the output gets it after the factors are folded
-     * in */
+    /* a weight into which factors are folded is copied to the output later, after the folding */
     if (in_host && e->copy_at[weight] >= 0 && !weight_is_folded(e->p, weight))
         OSH_TRY(osh_emit_copy_from(cx, e->r->emitter, e->copy_at[weight], in_host->data));
 done:
@@ -136,7 +135,7 @@ done:
 }
 
 /* Without a GPU: reads the weights of e->next that are stored unchanged. engine_load_weight loads
- * the others. */
+ * the other weights. */
 static osh_status engine_read_stored(osh_ctx *cx, osh_engine *e, const osh_range *r)
 {
     osh_mem_class old = osh_mem_use(cx, osh_plan_work_class(e->p->in));

@@ -1,6 +1,6 @@
-/* made_up.h - makes random values for a visit that runs alone. They replace the values that earlier
- * visits would compute. This is possible because the need for memory does not depend on the
- * numbers. */
+/* made_up.h - makes random values for a visit that runs alone. The random values replace the values
+ * that earlier visits would compute. This is possible because the memory that a visit needs does
+ * not depend on its values. */
 #ifndef OSH_MADE_UP_H
 #define OSH_MADE_UP_H
 #include "schedule/visit.h"

@@ -5,7 +5,7 @@
 #include "budget/budget.h"
 
 /* The position of a run, and the time spent in each phase. All work before the current phase counts
- * as finished, even if an earlier run did it or if it was skipped. */
+ * as finished, also work that an earlier run has done or that was skipped. */
 typedef struct osh_pace {
     osh_cost *cost; // own [n]
     int n;
@@ -19,15 +19,15 @@ typedef struct osh_pace {
     /* osh_now at the beginning and at the end of a phase. The time for loading between two phases
      * belongs to the second phase. */
     double begun, ended;
-    /* share: fraction of the phase that was begun by osh_pace_begin.
-     * fraction: finished fraction of that share. */
+    /* share: fraction of the phase that osh_pace_begin has begun. fraction: finished fraction of
+     * `share`. */
     double share, fraction;
 } osh_pace;
 osh_status osh_pace_init(osh_ctx *cx, osh_pace *pace, const osh_budget *p);
 void osh_pace_deinit(osh_ctx *cx, osh_pace *pace);
-/* Begins a phase. `now` is osh_now(). subgraph < 0: the phase belongs to no subgraph. share 1: the
- * whole phase begins; all earlier phases of the subgraph are then finished. share < 1: only this
- * fraction of the phase begins, and other phases may run before its next part. */
+/* Begins a phase. `now` is osh_now(). If subgraph < 0, the phase belongs to no subgraph. If `share`
+ * is 1, the whole phase begins, and all earlier phases of the subgraph are finished. If share < 1,
+ * only this fraction of the phase begins, and other phases may run before the phase continues. */
 void osh_pace_begin(osh_pace *pace, osh_phase phase, int subgraph, double share, double now);
 /* Records a step. fraction: finished fraction of the share that was given to osh_pace_begin. */
 void osh_pace_step(osh_pace *pace, double fraction);

@@ -31,7 +31,7 @@ done:
     return rc;
 }
 
-/* Callback for the member `read` of osh_read_items: reads all weights. */
+/* Reads all weights. Callback for the member `read` of osh_read_items. */
 static osh_status prefetch_read_all(osh_ctx *cx, void *user, int item)
 {
     osh_status rc = OSH_OK;
@@ -47,8 +47,8 @@ done:
 }
 
 /* True if the weight may get a block on the GPU during the visit before `visit`, because the plan
- * has an address for it at that time. If all Linears of the visit are solved already, only the
- * second pass (OSH_WAY_AGAIN) runs. If the weight has an address for that pass, it is loaded later,
+ * has an address for the weight at that time. If all Linears of the visit are solved already, only
+ * the second pass (OSH_WAY_AGAIN) runs. A weight that has an address for that pass is loaded later,
  * by the visit itself. */
 static bool prefetch_has_place(const osh_budget *p, int visit, bool solved, int weight)
 {
@@ -57,8 +57,8 @@ static bool prefetch_has_place(const osh_budget *p, int visit, bool solved, int 
            !(solved && osh_places_has(p, visit, OSH_WAY_AGAIN, OSH_LAYOUT_WEIGHT, weight));
 }
 
-/* Allocates blocks on the GPU for all weights, or for none if one does not fit. The calling thread
- * allocates them, because the addresses must be the same in each run. */
+/* Allocates blocks on the GPU for all weights. If one block does not fit, allocates none. The
+ * calling thread allocates them, because the addresses must be the same in each run. */
 static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget *p, int visit,
                                  bool solved)
 {

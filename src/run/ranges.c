@@ -55,8 +55,8 @@ static const osh_q_args *range_args(const osh_ranges *r, const osh_ranged *x)
     return osh_ranged_args(r->plan->match, &r->plan->match->linears[x->linear], x->k);
 }
 
-/* Returns the first range of a value; NULL: none. range_next returns the next range; NULL: no
- * more. */
+/* Returns the first range of a value, or NULL if the value has none. range_next returns the next
+ * range, or NULL. */
 static osh_ranged *range_first(const osh_ranges *r, int value)
 {
     int i = value >= r->v0 && value < r->v1 ? r->first[value - r->v0] : 0;
@@ -68,8 +68,8 @@ static osh_ranged *range_next(const osh_ranges *r, const osh_ranged *x)
     return x->next ? &r->all[x->next - 1] : NULL;
 }
 
-/* Returns the k-th range of a Linear; NULL: not observed. Linears share a range only if they have
- * the same input, because a range is freed when the Linears of an input are solved. */
+/* Returns range k of a Linear, or NULL if it is not observed. Linears share a range only if they
+ * have the same input, because a range is freed when the Linears of an input are solved. */
 static osh_ranged *range_find(const osh_ranges *r, int linear, int k)
 {
     const osh_linear *l = &r->plan->match->linears[linear];
@@ -127,7 +127,7 @@ static osh_status range_look_again(osh_ctx *cx, const osh_ranges *r, osh_ranged 
     osh_act_sample at = {r->plan->in->groups, sample};
     osh_tensor *narrow = NULL; // own
     if (r->plan->memory.looks_f16)
-        /* The rows are rounded to F16 even if they were never stored as F16. So observers get the
+        /* The rows are rounded to F16 even if they were never stored as F16. Thus observers get the
          * same values with every --calib-cache. */
         OSH_TRY(osh_narrow(cx, &narrow, rows));
     OSH_TRY(osh_act_observe_again(cx, x->heads, heads, narrow ? narrow : rows, range_args(r, x),

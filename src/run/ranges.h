@@ -1,8 +1,8 @@
 /* ranges.h - observes the ranges of values that need static scales (osh_linear.ranged): inputs and
  * outputs of Linears, keys, values and queries. First the range of each sample is collected
- * (osh_stat_sample_ranges). When the ranges of all samples are complete, they update an observer in
- * the order of the samples. Two-pass observers read each sample twice. Linears that read the same
- * value share a range if their observers have the same settings. */
+ * (osh_stat_sample_ranges). When the ranges of all samples are complete, the observer is updated
+ * with the ranges in the order of the samples. Two-pass observers read each sample twice. Linears
+ * that read the same value share a range if their observers have the same settings. */
 #ifndef OSH_RUN_RANGES_H
 #define OSH_RUN_RANGES_H
 #include "schedule/visit.h"
@@ -28,7 +28,7 @@ osh_status osh_ranges_feed(osh_ctx *cx, osh_ranges *r, int value, const osh_tens
 /* With a GPU: updates the observers of a value. minmax [2, n]: smallest and largest value of all n
  * samples; smallest > largest: a sample without tokens. */
 void osh_ranges_feed_minmax(osh_ranges *r, int value, const float *minmax, int64_t n);
-/* Gives all ranks the ranges of the samples that other ranks have added. ranks NULL: does
+/* Gives all ranks the ranges of the samples that other ranks have added. If `ranks` is NULL, does
  * nothing. */
 osh_status osh_ranges_merge(osh_ctx *cx, osh_ranges *r, osh_ranks *ranks);
 /* Updates all observers with the ranges of the samples. Called after all samples were added. */
@@ -39,8 +39,9 @@ void osh_ranges_drop(osh_ctx *cx, osh_ranges *r, int linear);
  * has no static input. */
 osh_status osh_ranges_input_params(osh_ctx *cx, osh_tensor **scale, osh_tensor **zero,
                                    const osh_ranges *r, int linear);
-/* Makes the member `cache` of the Linear's osh_linear_job. It has the static scales and zero points
- * of the Linear's output. If the Linear computes queries, keys or values, it also has those of the
- * KV cache. Sets *out (own) to the member, or to NULL if there are no such scales. */
+/* Makes the member `cache` of the Linear's osh_linear_job. This member has the static scales and
+ * zero points of the Linear's output. If the Linear computes queries, keys or values, the member
+ * also has the scales and zero points of the KV cache. Sets *out (own) to the member, or to NULL if
+ * there are no such scales. */
 osh_status osh_ranges_beside_params(osh_ctx *cx, void **out, const osh_ranges *r, int linear);
 #endif

@@ -10,7 +10,8 @@
 
 enum { N_TENSORS = 4 }; // scale and zero points of the weight, scale and zero point of the input
 
-typedef struct head { // begin of the first message; cache, bias and the data of the tensors follow
+typedef struct head { // beginning of the first message; cache, bias and the data of the tensors
+                      // follow
     int32_t linear;
     bool packed;
     double nmse, objective, nearest;
@@ -39,8 +40,7 @@ static void head_set_sizes(head *h, const osh_plan *p, const osh_linear_job *j)
     if (j->bias) h->n_bias = (size_t)(out[l->out.n - 1].end - out[l->out.n - 1].begin);
 }
 
-/* Waits as long as both are true: earlier results are not sent to rank 0 yet, and more memory is in
- * use than planned. */
+/* Waits while earlier results are not sent to rank 0 yet and more memory is in use than planned. */
 static osh_status result_wait(osh_ctx *cx, const osh_run *r)
 {
     osh_status rc = OSH_OK;
@@ -123,7 +123,8 @@ static osh_status copy_bytes(osh_ctx *cx, void **to, const char **at, size_t n)
     return OSH_OK;
 }
 
-/* Fails if the rank has solved another weight than the one rank 0 has read. */
+/* Fails if the rank `from` has solved a weight that differs from the weight that rank 0 has
+ * read. */
 static osh_status result_check_source(osh_ctx *cx, const osh_run *r, const head *h, int from)
 {
     uint64_t mine = 0;

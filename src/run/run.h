@@ -54,7 +54,8 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc);
 /* Begins a phase of a subgraph for profile, log and time estimate. subgraph < 0: the phase belongs
  * to no subgraph. The caller passes the returned scope to osh_run_end. */
 osh_scope osh_run_begin(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph);
-/* Begins the fraction `share` of a phase (osh_pace_begin), otherwise like osh_run_begin. */
+/* Begins only the fraction `share` of a phase (osh_pace_begin). Otherwise works like
+ * osh_run_begin. */
 osh_scope osh_run_begin_part(osh_ctx *cx, osh_run *r, osh_phase phase, int subgraph, double share);
 /* Shows the progress. fraction: finished fraction of the phase, or of the `share` that was
  * begun. */
@@ -78,17 +79,18 @@ typedef struct osh_solving { // arguments of osh_run_solve: subgraphs whose stat
     bool *in_memory;  // view [linears]
 } osh_solving;
 
-/* Solves each Linear of the subgraphs that is not done and has collected statistics, and passes the
+/* Solves each Linear of the subgraphs that is not done and has collected statistics. Passes each
  * result to the emitter. */
 osh_status osh_run_solve(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* block.c: learns the codes of the Linears of a subgraph that learn from the output of a block
  * (schedule/blocks.h), and passes the codes to the emitter. */
 osh_status osh_run_block(osh_ctx *cx, osh_run *r, const osh_solving *s);
 /* Called if the importance of the input channels is not known, because no token ran or all inputs
- * of the Linear were 0. If the observer needs the importance, fails (option strict) or warns. */
+ * of the Linear were 0. If the observer needs the importance, fails if its option `strict` is set,
+ * else warns. */
 osh_status osh_run_unweighted(osh_ctx *cx, const osh_linear_job *j);
-/* Passes the result of a Linear to the emitter, which writes it, and records it in r->results.
- * stats NULL: the Linear needs no data. */
+/* Passes the result of a Linear to the emitter, which writes the result. Records the result in
+ * r->results. If `stats` is NULL, the Linear needs no data. */
 osh_status osh_run_emit(osh_ctx *cx, osh_run *r, const osh_stats *stats, int linear,
                         osh_linear_job *j);
 /* Records the result of a Linear in r->results, and shows it in log and progress. */

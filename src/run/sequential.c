@@ -5,7 +5,7 @@
  *        -> propagate through the changed weights -> release
  *
  * After each step the store has exactly the values that later steps read. The pipeline `basic` is
- * the same loop with the whole graph as one subgraph: it loads all weights, collects all statistics
+ * the same loop with the whole graph as one subgraph. It loads all weights, collects all statistics
  * in one pass, and propagates no values. */
 #include <string.h>
 
@@ -408,7 +408,7 @@ done:
     return rc;
 }
 
-/* True if a resumed run can use the stored values, because all of them are on the disk. This is
+/* True if a resumed run can use the stored values, because all of them are on the disk. Returns
  * false for several ranks, because the next run may have another number of ranks. */
 static bool values_are_on_disk(const osh_engine *e)
 {
@@ -422,8 +422,8 @@ static osh_status visit_finish(osh_ctx *cx, osh_engine *e, bool did)
 {
     osh_status rc = OSH_OK;
     osh_range r = osh_range_at(e->p->schedule, e->index);
-    bool disk = values_are_on_disk(e), *keep = NULL; // own, keep [v1 - v0]: true for values that
-                                                        // later visits read
+    /* keep: own [v1 - v0], true for values that later visits read */
+    bool disk = values_are_on_disk(e), *keep = NULL;
     OSH_NEW(cx, keep, r.v1 - r.v0);
     for (int i = 0; i < r.n_live_out; i++) {
         keep[r.live_out[i] - r.v0] = true;

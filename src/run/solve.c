@@ -1,6 +1,6 @@
 /* solve.c - solves Linears: computes codes from complete statistics, and passes the codes to the
- * emitter, which writes them. schedule/windows.h chooses the Linears that are solved at the same
- * time. */
+ * emitter, which writes them to the output. schedule/windows.h chooses the Linears that are solved
+ * at the same time. */
 #include <string.h>
 
 #include "quant/observer.h"

@@ -265,8 +265,8 @@ done:
     return rc;
 }
 
-/* Returns the member `share` of the Linears of these subgraphs that read the value and need a
- * shift; 1 if there is no such Linear. */
+/* Returns the member `share` of the first Linear of these subgraphs that reads the value and needs
+ * a shift. Returns 1 if there is no such Linear. */
 static double stats_share(const osh_stats *s, int value)
 {
     int i = osh_first_reader(s->plan->match, value);
@@ -277,7 +277,7 @@ static double stats_share(const osh_stats *s, int value)
 }
 
 typedef struct fed { // a value that is added; the pointers are views
-    /* original: the value in the original model; NULL: it does not exist. */
+    /* original: the same value in the original model; NULL: this value does not exist. */
     const osh_tensor *x, *original;
     const osh_batch *b;
 } fed;
@@ -300,8 +300,8 @@ done:
     return rc;
 }
 
-/* Adds x to the sums and ranges of a value. `original`: the same value in the original model; NULL:
- * it does not exist. */
+/* Adds x to the sums and ranges of a value. `original` is the same value in the original model, or
+ * NULL if that value does not exist. */
 static osh_status stats_feed_wanted(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                     const osh_tensor *original, const osh_batch *b)
 {

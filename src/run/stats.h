@@ -16,8 +16,8 @@ void osh_stats_free(osh_ctx *cx, osh_stats *s);
 /* Returns a view [graph values]: true for inputs whose statistics are collected. */
 const bool *osh_stats_wanted(const osh_stats *s);
 /* Divides the statistics among ranks: each rank adds only samples of its groups
- * (osh_divide_sample), and the sums of a value go to the rank that solves its Linears. NULL: does
- * nothing. Called before values are added. */
+ * (osh_divide_sample). The sums of a value go to the rank that solves the Linears that read the
+ * value. If `ranks` is NULL, does nothing. Called before values are added. */
 osh_status osh_stats_divide(osh_ctx *cx, osh_stats *s, osh_ranks *ranks);
 /* Returns the rank that solves the Linears which read the value. Returns 0 if statistics are not
  * divided. */
@@ -30,8 +30,8 @@ osh_status osh_stats_exchange(osh_ctx *cx, osh_stats *s, int64_t round);
  * store is for the same samples as the store `beside`. `dir`: directory of the files if the store
  * is on the disk. Called before values are added. */
 osh_status osh_stats_keep(osh_ctx *cx, osh_stats *s, const osh_acts *beside, const char *dir);
-/* If `first` is true, values that are added after this call go only to two-pass observers, as their
- * first pass (member `first_look` of osh_step). */
+/* If `first` is true, values that are added after this call go only to two-pass observers. This is
+ * the first pass of these observers (member `first_look` of osh_step). */
 void osh_stats_first_look(osh_stats *s, bool first);
 /* Adds a value of a batch to the statistics. A hook of exec.h; `user` is an osh_stats. */
 osh_status osh_stats_feed(osh_ctx *cx, void *user, int value, const osh_tensor *x,
@@ -47,5 +47,5 @@ osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum);
 osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, int value);
 /* Frees the sums and ranges of a value. */
 void osh_stats_drop(osh_ctx *cx, osh_stats *s, int value);
-const osh_ranges *osh_stats_ranges(const osh_stats *s); // view
+const osh_ranges *osh_stats_ranges(const osh_stats *s); // returns a view
 #endif

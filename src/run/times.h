@@ -19,12 +19,12 @@ double osh_time_work(const osh_rank_time *t, osh_phase phase);
 /* Returns the largest work of a rank in the phase, divided by the mean; 0: no rank has worked. */
 double osh_time_imbalance(const osh_rank_time *all, int n, osh_phase phase);
 /* Returns the slowest rank: the rank with the fewest tokens per second in its passes. Sets *speed
- * to the tokens per second of this rank, and *usual to the mean of the other ranks: the sum of
- * their tokens, divided by the sum of their seconds. Returns -1 if *speed is at least half of
- * *usual, or if the passes of the rank took less than two seconds. */
+ * to this number of tokens per second. Sets *usual to the speed of the other ranks together: the
+ * sum of their tokens, divided by the sum of their seconds. Returns -1 if *speed is at least half
+ * of *usual, or if the passes of the rank took less than two seconds. */
 int osh_time_slowest(const osh_rank_time *all, int n, double *speed, double *usual);
-/* All ranks call this function. Rank 0: sets *all (own) to the times of all ranks, frees the old
- * *all, logs them, and warns of a slow rank. */
+/* All ranks call this function. On rank 0, sets *all (own) to the times of all ranks, and frees the
+ * old *all. Logs the times, and warns of a slow rank. */
 osh_status osh_times_gather(osh_ctx *cx, osh_ranks *ranks, osh_rank_time **all,
                             const osh_rank_time *mine);
 #endif

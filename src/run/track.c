@@ -46,8 +46,8 @@ void osh_run_entered(osh_ctx *cx, osh_run *r, const char *name)
     for (size_t k = 0; k < items->n; k++) {
         const osh_mark *m = &r->plan->marks[k];
         if (m->match) continue;
-        /* a resumed run may begin inside of a stage; the record "Start" is then written at its
-         * first subgraph */
+        /* a resumed run may begin inside of a stage; the record "Start" is then written at the
+         * first subgraph of the run */
         int at = osh_mark_index(r->plan, name);
         if (at == m->first || (!r->entered && at > m->first && at <= m->last))
             checkpoint_edge(cx, items->items[k], "Start");
@@ -218,9 +218,9 @@ void osh_run_unwatch(osh_ctx *cx, osh_run *r, osh_status rc)
 
 /* ---- phases and progress ---- */
 
-/* Sets the finished part and the speed of the job. The speed is the number of the job's tokens, or
- * for a job without data the bytes of the source, divided by the time that the whole job would take
- * at the speed of this process. */
+/* Sets the finished part and the speed of the job. The speed is an amount divided by the time that
+ * the whole job would take at the speed of this process. The amount is the number of the job's
+ * tokens or, for a job without data, the bytes of the source. */
 static void run_set_rate(osh_run *r, double now)
 {
     osh_progress *p = &r->progress;

@@ -177,7 +177,8 @@ osh_status osh_run_tune(osh_ctx *cx, osh_run *r)
     const osh_tuned *t = osh_emit_tuned(r->emitter);
     if (!p->schedule->tune.steps) goto done;
     osh_scope scope = osh_run_begin(cx, r, OSH_PHASE_TUNE, -1);
-    /* The live line of a terminal ends with the last step. */
+    /* Keeps `step` below n_steps during tuning, because the live line of a terminal ends with step
+     * n_steps. */
     r->progress.step = r->progress.n_steps - 1;
     if (!t->known) rc = tune_learn(cx, r);
     if (!rc) rc = osh_tuned_apply(cx, r->emitter);

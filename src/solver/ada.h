@@ -7,10 +7,10 @@
  *   loss = 1/T sum |w^ x - w x0|^2 - 1/T sum |w x - w x0|^2 = 1/T (tr(E H E^T) - 2 tr(E C^T))
  *   E = w^ - w    H = sum x x^T    C = w S    S = sum (x0 - x) x^T    dloss / dw^ = 2/T (E H - C)
  *
- * This is the mean squared error of the outputs of w^, minus the mean squared error of the outputs
- * of w: 0 for w^ = w, negative if w^ compensates errors of earlier layers. H and S are sums over
- * all tokens, so each step uses all of them. The loss is a sum over the rows of the weight, so each
- * row is optimized independently. solver/cpu/ada.c describes the methods. */
+ * The loss is the mean squared error of the outputs of w^, minus the mean squared error of the
+ * outputs of w. It is 0 for w^ = w, and negative if w^ compensates errors of earlier layers. H and
+ * S are sums over all tokens, so each step uses all tokens. The loss is a sum over the rows of the
+ * weight, so each row is optimized independently. solver/cpu/ada.c describes the methods. */
 #ifndef OSH_OPS_ADA_H
 #define OSH_OPS_ADA_H
 #include <math.h>
@@ -30,12 +30,12 @@ typedef struct osh_ada_rule {
      * reg: factor of the rounding term.
      * from, to: exponent beta of the rounding term after the warm start, and in the last step. */
     double reg, from, to;
-    /* Warm start: fraction of all steps, counted from the first step. In these steps there is no
-     * rounding term, and learning does not stop. */
+    /* Warm start: fraction of all steps, counted from the first step. In the steps of the warm
+     * start there is no rounding term, and learning does not stop. */
     double warm;
-    /* A window is this many steps. Learning of a block of rows stops early when the mean loss of a
-     * window (OSH_ADA_ROUND: the mean rounding term) is not below that of the previous window. 0:
-     * learning never stops early. */
+    /* Number of steps of a window. Learning of a block of rows stops early when the mean loss of a
+     * window is not below that of the previous window. With OSH_ADA_ROUND, the mean rounding term
+     * decides instead. 0: learning never stops early. */
     int64_t window;
     /* True: a row is rounded to nearest if learning does not lower its loss. False: every row keeps
      * the learned codes. */
@@ -79,8 +79,9 @@ typedef struct osh_ada_args {
     bool *diverged;
 } osh_ada_args;
 
-/* True if a learned loss shows that the learning rate is too large: it is not finite, or more than
- * 100 times the loss of rounding to nearest. Losses may be negative if `shift` is set. */
+/* True if a learned loss shows that the learning rate is too large. Such a loss is not finite, or
+ * is more than 100 times the loss of rounding to nearest. Losses may be negative if `shift` is
+ * set. */
 static inline bool osh_ada_diverged(double learned, double nearest)
 {
     return !isfinite(learned) || learned - nearest > 99 * fabs(nearest);
@@ -96,7 +97,7 @@ typedef struct osh_block_rule { // rule for learning a block (learn/block.h)
     /* true: the loss of a token is the sum over its elements; false: it is the mean over its
      * elements */
     bool sum;
-    // A window is this many steps. Learning stops when the mean loss of a window is not below that
+    // Number of steps of a window. Learning stops when the mean loss of a window is not below that
     // of the previous window. 0: learning never stops early.
     int64_t window;
     double warm; // fraction of all steps, counted from the first, in which learning does not stop
@@ -107,11 +108,11 @@ typedef struct osh_block_rule { // rule for learning a block (learn/block.h)
     /* If the error of rounding the block to nearest exceeds `above`, the learning rate is `rate`.
      * In all other cases, and if `above` is 0, the learning rate is that of the method. */
     double above, rate;
-    // The input of the block is a mixture: each element comes from the quantized model with this
-    // probability, else from the original model.
+    // The input of the block is a mixture: each element comes from the quantized model with the
+    // probability `share`, else from the original model.
     double share;
     /* Only used if a block cannot be learned as a whole. True: the Linears of the block are learned
-     * one by one. False: this is an error. */
+     * one by one. False: such a block is an error. */
     bool may;
 } osh_block_rule;
 

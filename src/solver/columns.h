@@ -20,9 +20,9 @@ typedef struct osh_gptq_column {
      * other jobs. w, target, u and w_out are in device memory, the other members in host memory.
      * The call processes as many rows at a time as fit into the arena. */
     osh_status (*solve)(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs, int n);
-    /* `scales` searches scales (solver/gptq_scales.h) and `refine` refines codes and scales
-     * (solver/gptq_refine.h). On a device, w and h are in device memory and all other members in
-     * host memory, and rows are processed in tiles whose size depends only on the shape of the
+    /* `scales` searches scales (solver/gptq_scales.h), and `refine` refines codes and scales
+     * (solver/gptq_refine.h). On a device, w and h are in device memory and all other members are
+     * in host memory. Rows are processed in tiles whose size depends only on the shape of the
      * weight. */
     osh_status (*scales)(osh_ctx *cx, osh_device *d, const osh_gptq_scales_args *a);
     osh_status (*refine)(osh_ctx *cx, osh_device *d, const osh_gptq_refine_args *a);
@@ -36,7 +36,8 @@ typedef struct osh_gptq_column {
     /* Copies the diagonals of Hessians on a device to diag [n, I]. NULL in the row of the host. */
     osh_status (*diags)(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x);
 } osh_gptq_column;
-const osh_gptq_column *osh_gptq_column_of(const osh_device *d); // NULL: the row of the host
+/* Returns the row of the device's kind, or the row of the host if d is NULL. */
+const osh_gptq_column *osh_gptq_column_of(const osh_device *d);
 
 /* ---- scratch on a device ---- */
 /* Sizes of all weights (jobs) of one call of `solve`, from which the scratch is computed. */

@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-/* Stores another code of column j if that lowers the loss of the row, and then updates g [I].
+/* Changes the code of column j if another code lowers the loss of the row, and then updates g [I].
  * Returns true if the code changed. */
 static bool descend_column(const osh_refine_row *r, int64_t row, int64_t j, double *g)
 {

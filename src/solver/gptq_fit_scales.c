@@ -1,7 +1,7 @@
 /* gptq_fit_scales.c - computes the least-squares scales of a row, given its codes, in plain loops.
  *
  * With c = q - z and w^ = s_g c_k for column k of group g, the loss is quadratic in the scales. The
- * step d from the current scales solves
+ * step d from the current to the new scales solves
  *
  *   A d = -b   A_gg' = sum over k in g, l in g' of c_k H_kl c_l   b_g = sum over k in g of c_k G_k
  *

@@ -43,7 +43,7 @@ typedef struct osh_gptq_refine_args {
 } osh_gptq_refine_args;
 
 osh_status osh_gptq_refine(osh_ctx *cx, const osh_gptq_refine_args *a);
-/* Reference version of osh_gptq_refine: plain loops, sums in double. */
+/* Works like osh_gptq_refine, in plain loops and with sums in double (the reference version). */
 osh_status osh_gptq_refine_ref(osh_ctx *cx, const osh_gptq_refine_args *a);
 /* Returns the number of bytes of scratch of osh_gptq_refine. */
 size_t osh_gptq_refine_bytes(int64_t O, int64_t I, int64_t group, int64_t row_block, int n_threads);
@@ -89,13 +89,14 @@ typedef struct osh_refine_row {
 /* ---- gptq_pull.c ---- */
 /* Returns round(round(q - z) s). */
 double osh_refine_value(const osh_gptq_refine_args *a, float q, float s, float z);
-/* g [I] = (w^ - w) H for row `row` of `r`. */
+/* Sets g [I] to (w^ - w) H for row `row` of `r`. */
 void osh_refine_pull(double *g, const osh_refine_row *r, int64_t row);
 /* ---- reference versions of the steps, each in the file of the step ---- */
-/* `room`: scratch [4 I]. */
+/* The next two functions do the steps OSH_REFINE_RESCALE and OSH_REFINE_DESCEND. `room`: scratch
+ * [4 I]. */
 void osh_rescale_ref(const osh_refine_row *r, double *room);
 void osh_descend_ref(const osh_refine_row *r, double *room);
-/* `room`: scratch [I + groups (groups + 1)]. */
+/* Does the step OSH_REFINE_FIT_SCALES. `room`: scratch [I + groups (groups + 1)]. */
 void osh_fit_scales_ref(const osh_refine_row *r, double *room);
 
 /* Replaces b [n] by (A + e I)^-1 b for A [n, n], with e = 1e-9 times the mean of A's diagonal and

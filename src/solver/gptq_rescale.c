@@ -10,8 +10,8 @@
  * (gptq_scales.c); an error of column j costs 1 / (H[g, g]^-1)_jj. Then the column loop
  * (gptq_solve.c) runs inside the group with U^T U = (H[g, g])^-1 and columns in solving order. The
  * loss rises by the sum of err^2 of that loop. A row takes the new values if their loss is lower
- * than that of the current values. A scale does not change if several rows, or all columns, share
- * it. */
+ * than that of the current values. A scale that several rows, or all columns, share does not
+ * change. */
 #include "solver/gptq_refine.h"
 #include "ops/kernel.h"
 
@@ -66,7 +66,7 @@ typedef struct factors_job {
     osh_group_factors *f;
     const osh_gptq_refine_args *a;
     const float *blocks;
-    double *room; // scratch, [threads, 2 group^2]; own
+    double *room; // own [threads, 2 group^2]: scratch
 } factors_job;
 
 /* Replaces m [n, n] by its lower Cholesky factor. Returns false if m is not positive definite. */
@@ -139,7 +139,7 @@ osh_status osh_group_factors_init(osh_ctx *cx, osh_group_factors *f, const osh_g
     osh_status rc = OSH_OK;
     int64_t groups = osh_div_up(a->I, a->group);
     factors_job job = {.f = f, .a = a, .blocks = blocks};
-    int32_t *n = NULL; // number of columns listed so far in each group, [groups]; own
+    int32_t *n = NULL; // own [groups]: number of columns listed so far in each group
     bool wanted = false;
 
     for (int k = 0; k < a->n_steps; k++) wanted |= a->steps[k] == OSH_REFINE_RESCALE;

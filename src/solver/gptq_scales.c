@@ -13,9 +13,9 @@
  * rnd: the nearest scale that can be stored (a tie between powers of two goes up).
  *
  * The result is the first candidate with the smallest loss. p = 1 is one of the candidates, so the
- * loss is never greater than with the whole range. With d_j = 1 / U_jj^2 (U: gptq_factor.c) the
- * cost is the effect of a rounding error of column j on the output, after the column loop has
- * changed later columns to compensate the error. */
+ * loss is never greater than with the whole range. With d_j = 1 / U_jj^2 (gptq_factor.c computes
+ * U), the cost is the effect of a rounding error of column j on the output after the column loop.
+ * The loop changes later columns to compensate the error. */
 #include "solver/gptq_scales.h"
 #include "ops/kernel.h"
 

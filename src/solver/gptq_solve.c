@@ -6,9 +6,10 @@
  *   w[j] -= err U[i, j]                     for the later columns j of the block
  *   w[j] -= sum over i of err[i] U[i, j]    after a block of columns [i1, i2), for j >= i2
  *
- * The results equal those of llmcompressor's quantize_weight and gptq_block_update (eager): all
- * arithmetic is f32, and each product is rounded before it is subtracted. llmcompressor computes
- * the sum after a block as an f32 matrix product; this file computes the sum in double. */
+ * The results equal those of llmcompressor's quantize_weight and gptq_block_update (eager), with
+ * one exception. All arithmetic is f32, and each product is rounded before it is subtracted. The
+ * exception is the sum after a block: llmcompressor computes an f32 matrix product, and this file
+ * computes the sum in double. */
 #include "solver/gptq_solve.h"
 #include "math/grid.h"
 #include "ops/kernel.h"
@@ -26,8 +27,8 @@ static float solve_quantize(const osh_gptq_solve_args *a, float w, float s, floa
     return nearbyintf(fminf(fmaxf(q, lo), hi));
 }
 
-/* Loads the row to `line` [I] with columns as in the checkpoint, and to w [I] with columns in
- * solving order and dead columns set to 0. */
+/* Loads the row to two arrays: to `line` [I] with columns as in the checkpoint, and to w [I] with
+ * columns in solving order and dead columns set to 0. */
 static void solve_load_row(const osh_gptq_solve_args *a, int64_t row, float *line, float *w)
 {
     const osh_tensor *from = a->target ? a->target : a->w;
@@ -93,8 +94,8 @@ static void solve_row(const osh_gptq_solve_args *a, int64_t row, const float *li
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    /* [3, I], own. Row 0: errors. Row 1: one row of the weight, with the columns of the checkpoint.
-     * Row 2: the same row, with its columns in solving order. */
+    /* [3, I], own. Row 0: errors. Row 1: one row of the weight, with columns in the order of the
+     * checkpoint. Row 2: the same row, with columns in solving order. */
     float *err = NULL;
 
     OSH_NEW(cx, err, 3 * a->I);

@@ -28,8 +28,8 @@ typedef struct osh_gptq_solve_args {
     const float *zero;    // shape of `scale`; NULL: symmetric
     const int32_t *col_scale; // index of the scale column for each column, in solving order, [I]
     int64_t O, I, n_scale_cols;
-    // Number of rows that share scales: 1 for the strategies channel and group, O for tensor, the
-    // height of a block for block.
+    // Number of rows that share scales: 1 for the strategies channel and group, O for strategy
+    // tensor, and the height of a block for strategy block.
     int64_t row_block;
     int64_t block_size;
     /* Number of bits of a code. The smallest code of an integer type is -2^(bits-1). Floating types
@@ -49,8 +49,8 @@ typedef struct osh_gptq_solve_args {
     // w. May be w.
     osh_tensor *w_out;
     double *squares;      // output: |w - w_out|^2 and |w|^2, [2]
-    /* True: the result in `codes` is packed rows, u32 [O, words], as in quant/formats/pack.c;
-     * false: one byte per code. */
+    /* True: the result in `codes` is packed rows, u32 [O, words], as in quant/formats/pack.c.
+     * False: one byte per code. */
     bool packed;
 } osh_gptq_solve_args;
 /* The loss of rounding to nearest is computed ("judged") only for about 64 rows, because judging a
@@ -69,7 +69,7 @@ static inline bool osh_gptq_judges(int64_t O, int64_t row)
  * the weight in f32. The lower triangle of a->u must contain the transpose of the upper
  * triangle. */
 osh_status osh_gptq_solve(osh_ctx *cx, const osh_gptq_solve_args *a);
-// reference version: plain loops
+// works like osh_gptq_solve, in plain loops (the reference version)
 osh_status osh_gptq_solve_ref(osh_ctx *cx, const osh_gptq_solve_args *a);
 /* Returns the number of bytes of scratch of osh_gptq_solve. */
 size_t osh_gptq_solve_bytes(int64_t O, int64_t I, int64_t n_scale_cols, int64_t block_size,
@@ -79,8 +79,9 @@ size_t osh_gptq_factor_bytes(int64_t I, int n_threads);
 
 /* osh_gptq_permute copies the lower triangle of H [I, I] to the upper triangle, and then permutes
  * rows and columns by perm (NULL: no change), in place. osh_gptq_restore restores H after a failure
- * of the op gptq_factor, which overwrites the lower triangle and the diagonal: it copies the upper
- * triangle to the lower triangle and diag [I] to the diagonal. Both are in gptq_permute.c. */
+ * of the op gptq_factor, which overwrites the lower triangle and the diagonal. The function copies
+ * the upper triangle to the lower triangle, and diag [I] to the diagonal. gptq_permute.c defines
+ * both functions. */
 osh_status osh_gptq_permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm);
 osh_status osh_gptq_restore(osh_ctx *cx, osh_tensor *h, const float *diag);
 /* Returns the number of bytes of scratch of osh_gptq_permute. */

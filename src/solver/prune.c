@@ -112,8 +112,8 @@ static void prune_block(const osh_prune_solve_args *a, bool *out, const bool *ze
 osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a)
 {
     osh_status rc = OSH_OK;
-    bool *out = NULL;  // true for weights that become 0, [O, I]; own
-    bool *zero = NULL; // true for weights that are 0 before pruning, [O, I]; own
+    bool *out = NULL;  // own [O, I]: true for weights that become 0
+    bool *zero = NULL; // own [O, I]: true for weights that are 0 before pruning
     float *err = NULL;              // own: [I]
     OSH_NEW(cx, out, a->O * a->I);
     OSH_NEW(cx, zero, a->O * a->I);
@@ -141,8 +141,8 @@ typedef struct rows_job {
     int64_t O, I, k, n, m;
 } rows_job;
 
-/* Sets the k of n weights with the lowest costs to 0; of equal costs, those with the smallest
- * indices. */
+/* Sets the k of n weights with the lowest costs to 0. If costs are equal, weights with smaller
+ * indices come first. */
 static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
 {
     int64_t less;
@@ -155,8 +155,8 @@ static void prune_least(float *w, const float *cost, int64_t n, int64_t k)
     }
 }
 
-/* In each m consecutive weights of a row, sets the n with the lowest costs to 0; of equal costs,
- * those with the smallest indices. */
+/* In each m consecutive weights of a row, sets the n weights with the lowest costs to 0. If costs
+ * are equal, weights with smaller indices come first. */
 static void prune_of_each(float *w, const float *cost, int64_t I, int64_t n, int64_t m)
 {
     for (int64_t i = 0; i < I; i += m)

@@ -9,8 +9,8 @@ typedef struct osh_tune_rule {
     /* code_rate: learning rate of codes.
      * rate: learning rate of scales and norms, relative to their values. */
     double code_rate, rate;
-    /* True: tuning is skipped if the model does not support it, and shortened if it takes too long.
-     * False: an unsupported model is an error, and all steps are done. */
+    /* True: tuning is skipped if the model does not support tuning, and shortened if it takes too
+     * long. False: an unsupported model is an error, and all steps are done. */
     bool may;
 } osh_tune_rule;
 
@@ -44,7 +44,7 @@ typedef struct osh_tune_norm { // the weight [n] of a norm
      * mean, square: Adam's moving averages.
      * grad: dL/dw. */
     float *w0, *d, *mean, *square, *grad;
-    float offset; // number that the norm layer adds to its weight before it multiplies
+    float offset; // number that the norm layer adds to its weight before it multiplies by the sum
     int64_t n;
     osh_tensor *w;
 } osh_tune_norm;
@@ -57,6 +57,6 @@ osh_status osh_tune_norm_step(osh_ctx *cx, const osh_tune_norm *n, const osh_tun
  * to the dtype of stored scales. */
 int8_t osh_tune_code(const osh_tune_codes *c, int64_t at);
 float osh_tune_scale(const osh_tune_codes *c, int64_t at);
-/* `sum` += x, element by element. sum and x are F32 and have the same number of elements. */
+/* Adds x to `sum`, element by element. sum and x are F32 and have the same number of elements. */
 osh_status osh_tune_add(osh_ctx *cx, float *sum, const osh_tensor *x);
 #endif

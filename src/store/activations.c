@@ -29,8 +29,8 @@ typedef struct slot { // storage of all samples of one value
 } slot;
 
 typedef struct way { // buffers in GPU memory through which one value is copied during a pass
-    /* landing: for a value that is read in the pass; else NULL.
-     * departure: for a value that is stored in the pass; else NULL. */
+    /* landing: buffer for a value that is read in the pass; else NULL. departure: buffer for a
+     * value that is stored in the pass; else NULL. */
     void *landing, *departure; // own
     /* First sample of the batch that is being copied to `landing`; -1: no batch is being copied. */
     int64_t asked;
@@ -303,8 +303,8 @@ done:
     return rc;
 }
 
-/* Sets *block to the block of the batch that begins with sample `first`. Fails if this batch is not
- * stored. */
+/* Sets *block to the block of the batch that begins with sample `first`. Fails if the store does
+ * not have this batch. */
 static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int64_t first,
                                   osh_block **block)
 {
@@ -314,8 +314,8 @@ static osh_status acts_find_batch(osh_ctx *cx, const osh_acts *a, int value, int
                     a->g->values[value].name);
 }
 
-/* Loads a batch to t. If osh_acts_ask has begun to copy the batch to `landing`, copies it from
- * there, else from host memory. */
+/* Loads a batch to t. If osh_acts_ask has begun to copy the batch to `landing`, copies the batch
+ * from `landing`, else from host memory. */
 static osh_status acts_load_batch(osh_ctx *cx, osh_acts *a, int value, int64_t first, osh_tensor *t)
 {
     osh_status rc = OSH_OK;

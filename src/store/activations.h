@@ -1,5 +1,5 @@
 /* activations.h - stores the values of a graph between subgraphs. Samples are stored separately,
- * without loss, in the dtype of the value. So the stored bytes do not depend on how samples are
+ * without loss, in the dtype of the value. Thus the stored bytes do not depend on how samples are
  * batched.
  *
  * Without a GPU, each sample has one allocation in host memory. With a GPU, each batch has one
@@ -23,10 +23,10 @@ typedef struct osh_acts_place {
 } osh_acts_place;
 osh_status osh_acts_new(osh_ctx *cx, osh_acts **out, const osh_graph *g, const osh_dataset *d,
                         const osh_acts_place *place);
-/* Makes a second store for the graph and the samples of `beside`, the first store. It is in host
- * memory or on the disk. On the disk its files are in the same directory and have the same
- * compression, but other names. If f16 is true, values are stored as F16. The caller frees the
- * second store before the first; osh_acts_free removes the files of the second store. */
+/* Makes a second store, in host memory or on the disk, for the graph and the samples of `beside`,
+ * the first store. On the disk, the files of the second store are in the same directory and have
+ * the same compression, but other names. If f16 is true, values are stored as F16. The caller frees
+ * the second store before the first; osh_acts_free removes the files of the second store. */
 osh_status osh_acts_new_beside(osh_ctx *cx, osh_acts **out, const osh_acts *beside, osh_tier tier,
                                bool f16, const char *dir);
 /* Returns the host bytes, with the allocator's overhead, of a store that contains no values. */
@@ -34,8 +34,8 @@ int64_t osh_acts_own_bytes(const osh_graph *g);
 /* Sets the device on which passes run. Batches are then in the memory of d, and so are the values
  * of the tier `device`. Must be called before the first value is stored. */
 osh_status osh_acts_use(osh_ctx *cx, osh_acts *a, osh_device *d);
-/* Sets the number of kept samples, which are samples [0, n). The store keeps the tensors of
- * osh_acts_put for them, and osh_acts_get returns these tensors, without a copy. All other samples
+/* Sets the number of kept samples, which are samples [0, n). For kept samples, the store keeps the
+ * tensors of osh_acts_put, and osh_acts_get returns these tensors without a copy. All other samples
  * are stored in the tier. Each batch must have the same samples in every pass, and no batch may
  * have both kept and other samples. Must be called before the first value is stored. */
 void osh_acts_keep(osh_acts *a, int64_t n);
@@ -45,7 +45,7 @@ void osh_acts_unpinned(osh_acts *a);
 /* For tier disk: between osh_acts_open and osh_acts_close, n_threads threads prefetch n_batches
  * batches (loaders.h). For other tiers, does nothing. Must be called after osh_acts_use. */
 osh_status osh_acts_read_ahead(osh_ctx *cx, osh_acts *a, int n_threads, int64_t n_batches);
-/* Returns n, the number of batches to prefetch: before the caller gets batch k, it must call
+/* Returns n, the number of batches to prefetch. Before the caller gets batch k, it must call
  * osh_acts_ask for batch k + n. */
 int64_t osh_acts_ahead(const osh_acts *a);
 /* Lets the GPU read files of values itself, with cuFile. Requires that the device has a
@@ -66,8 +66,8 @@ typedef struct osh_acts_rows { // samples [first, first + n) of a value
     int64_t first, n;
 } osh_acts_rows;
 /* Sets *t to a tensor of the samples r on d, or in host memory if d is NULL. The caller frees *t.
- * The data of kept samples are not copied: if `last` is true, *t is the stored tensor; if not, *t
- * is a view of the stored tensor that is valid until the value is dropped. */
+ * The data of kept samples are not copied. If `last` is true, *t is the stored tensor. If not, *t
+ * is a view of the stored tensor, which is valid until the value is dropped. */
 osh_status osh_acts_get(osh_ctx *cx, osh_tensor **t, osh_acts *a, const osh_acts_rows *r, bool last,
                         osh_device *d);
 /* Stores samples [first, first + n) of a value. t is [tokens of these samples, width] in the
@@ -103,17 +103,18 @@ void osh_acts_drop(osh_ctx *cx, osh_acts *a, int value);
 /* For tier disk: syncs the file of the value, so that a loss of power does not lose the samples. */
 osh_status osh_acts_sync(osh_ctx *cx, osh_acts *a, int value);
 /* Opens the file of a value that an earlier process of this run has stored in stage `stage`, and
- * checks every sample. If the file is complete, *found is true and the store has the value; if not,
- * *found is false. */
+ * checks every sample. If the file is complete, sets *found to true and adds the value to the
+ * store. If not, sets *found to false. */
 osh_status osh_acts_adopt(osh_ctx *cx, osh_acts *a, int value, uint64_t stage, bool *found);
 /* The next two functions return the bytes, with the allocator's overhead, of a buffer for any
- * sample of any value: osh_acts_frame_bytes for a compressed sample, osh_acts_stage_bytes for an
- * uncompressed one. */
+ * sample of any value. osh_acts_frame_bytes is for a compressed sample, osh_acts_stage_bytes for an
+ * uncompressed sample. */
 int64_t osh_acts_frame_bytes(const osh_graph *g, const osh_dataset *d);
 int64_t osh_acts_stage_bytes(const osh_graph *g, const osh_dataset *d);
-/* Returns the bytes of the samples of a value from sample `first` on, in tier `tier`. In memory the
- * bytes include the allocator's overhead. On the disk they are the bytes without compression and
- * without a GPU; with a GPU, osh_slots_bytes returns the bytes. */
+/* Returns the bytes of the samples of a value from sample `first` on, in tier `tier`. In memory,
+ * the bytes include the allocator's overhead. On the disk, they are the bytes of a file without
+ * compression, for a run without a GPU. (osh_slots_bytes returns the bytes for a run with a
+ * GPU.) */
 int64_t osh_acts_bytes(const osh_graph *g, const osh_dataset *d, osh_tier tier, int value,
                        int64_t first);
 /* For tier host with a device: returns the host bytes, with the allocator's overhead, of a batch of

@@ -2,9 +2,9 @@
  * over lanes (CUDA streams; blocks.h).
  *
  * Page-locking takes milliseconds, so a block that is given back is reused for other values. The
- * sizes of batches differ slightly, because batches consist of whole samples. So that they can use
- * the same blocks, the size of a block is rounded up to one of 16 sizes between two consecutive
- * powers of two.
+ * sizes of batches differ slightly, because batches consist of whole samples. The size of a block
+ * is rounded up to one of 16 sizes between two consecutive powers of two, so that batches of
+ * different values can use the same blocks.
  *
  * For a block that is not page-locked, the host waits for each copy. */
 #include "store/blocks.h"
@@ -26,10 +26,8 @@ struct osh_blocks {
     /* List of blocks that were given back and wait for reuse. The block that was given back last is
      * the first. */
     osh_block *waiting; // own
-    /* Numbers of bytes, with the allocator's overhead.
-     * total: of all blocks.
-     * used: of the blocks that are taken.
-     * most_used: largest value of `used` so far. */
+    /* Numbers of bytes, with the allocator's overhead. total: of all blocks. used: of the blocks
+     * that are taken. most_used: largest value of `used` so far. */
     size_t total, used, most_used;
     bool refused;       // true if the system has refused to page-lock memory
     bool pageable;      // true if blocks are not page-locked
@@ -176,8 +174,8 @@ done:
     return rc;
 }
 
-/* Waits until no lane uses the block, so that the host can copy to or from it. The host copies if
- * the block is not page-locked or if the tensor is in host memory. */
+/* Waits until no lane uses the block, so that the host can copy to or from the block. The host
+ * makes the copies if the block is not page-locked or if the tensor is in host memory. */
 static osh_status block_wait(osh_ctx *cx, osh_blocks *b, const osh_block *block)
 {
     if (block->locked) return b->device->type->sync(cx, b->device);

@@ -26,7 +26,8 @@ struct task { // a request to read samples [first, first + n) of a value
 typedef struct loader {
     osh_loaders *l;   // view
     osh_thread thread; // own
-    osh_slots slots;  // copy of *osh_loaders.slots; `frame` and `transit` are own, the rest views
+    osh_slots slots;  // copy of *osh_loaders.slots; `frame` and `transit` are own, all other
+                      // pointers are views
 } loader;
 
 struct osh_loaders {
@@ -223,8 +224,9 @@ done:
     return rc;
 }
 
-/* Waits for the task that begins with sample `first` of the value, and removes it from the list.
- * The caller frees the task. Returns NULL if there is no such task or if it could not be read. */
+/* Waits for the task that begins with sample `first` of the value, and removes the task from the
+ * list. The caller frees the task. Returns NULL if there is no such task or if its samples could
+ * not be read. */
 static task *task_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first)
 {
     pthread_mutex_lock(&l->lock);

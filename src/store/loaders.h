@@ -25,20 +25,21 @@ osh_status osh_loaders_stop(osh_ctx *cx, osh_loaders *l);
 osh_status osh_loaders_ask(osh_ctx *cx, osh_loaders *l, const osh_slot_file *f, int value,
                            int64_t first, int64_t n);
 /* Without a GPU: waits for the requested batch that begins with sample `first`. Sets *t to the
- * tensor of the batch, which the caller frees. Its memory is counted in the memory class of the
- * caller (osh_mem_use). Sets *t to NULL if the batch was not requested or could not be read. */
+ * tensor of the batch, which the caller frees. The memory of the tensor is counted in the memory
+ * class of the caller (osh_mem_use). Sets *t to NULL if the batch was not requested or could not be
+ * read. */
 osh_status osh_loaders_take(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor **t);
 /* With a GPU: waits for the requested batch that begins with sample `first`, and copies it to t in
  * GPU memory. Sets *found to false if the batch was not requested or could not be read. */
 osh_status osh_loaders_load(osh_ctx *cx, osh_loaders *l, int value, int64_t first, osh_tensor *t,
                             bool *found);
-/* Returns the number of batches that the caller must request before it takes the first one. With
+/* Returns the number of batches that the caller must request before it takes the first batch. With
  * this number each thread has a sample to read. */
 int64_t osh_loaders_ahead(int64_t n_threads, int64_t n_samples, int64_t n_batches);
-/* The next two functions return host bytes, with the allocator's overhead.
- * osh_loaders_own_bytes: of n_threads loaders, each with a buffer of `frame` bytes for
- * decompression (0 if samples are not compressed).
- * osh_loaders_value_bytes: of one value in n_ahead batches of n_tokens tokens. */
+/* The next two functions return host bytes, with the allocator's overhead. osh_loaders_own_bytes:
+ * the bytes of n_threads loaders, each with a buffer of `frame` bytes for decompression (0 if
+ * samples are not compressed). osh_loaders_value_bytes: the bytes of n_ahead batches of one value,
+ * each of n_tokens tokens. */
 int64_t osh_loaders_own_bytes(int64_t n_threads, int64_t frame);
 int64_t osh_loaders_value_bytes(const osh_graph *g, int value, int64_t n_ahead, int64_t n_tokens,
                                 bool gpu);

@@ -1,8 +1,8 @@
 /* scratch.h - manages the scratch directory, which has one file for each value that is stored on
- * the disk. The directory also contains the mark, a file. The process that uses the directory locks
- * the mark. The functions fail with a message that names the path, and change nothing, in these
- * cases: the path is a link, the directory has no mark, or it has a file that oneshot did not
- * make. */
+ * the disk. The directory also contains the mark, an empty file that the process that uses the
+ * directory locks. In three cases the functions fail with a message that names the path, and change
+ * nothing: the path is a link, the directory has no mark, or the directory has a file that oneshot
+ * did not make. */
 #ifndef OSH_SCRATCH_H
 #define OSH_SCRATCH_H
 #include "base/base.h"
@@ -11,12 +11,12 @@
 #define OSH_SCRATCH_NAME "scratch"
 typedef struct osh_scratch osh_scratch;
 /* Sets *out (own) to the path of the scratch directory of a run with the partial directory
- * `partial`. The scratch directory is in scratch_dir, or in `partial` if scratch_dir is NULL. Its
- * name in scratch_dir is a hash of the real path of `partial`, so it does not depend on the working
- * directory. */
+ * `partial`. The scratch directory is in scratch_dir, or in `partial` if scratch_dir is NULL. In
+ * scratch_dir, its name is a hash of the real path of `partial`, so the name does not depend on the
+ * working directory. */
 osh_status osh_scratch_dir(osh_ctx *cx, char **out, const char *scratch_dir, const char *partial);
 /* Sets *out (own) to the path of the scratch directory of one rank, if several ranks do the job.
- * This is `dir`, a path of osh_scratch_dir, with an ending. */
+ * The result is `dir`, a path of osh_scratch_dir, with an ending for the rank. */
 osh_status osh_scratch_dir_of_rank(osh_ctx *cx, char **out, const char *dir, int rank);
 /* True if `name` is the name of a scratch directory inside the partial directory, of a run or of
  * one rank. */
@@ -33,6 +33,6 @@ void osh_scratch_close(osh_ctx *cx, osh_scratch *s, bool keep_files);
 /* Removes the directory of an earlier run. An absent directory is no error. */
 osh_status osh_scratch_remove(osh_ctx *cx, const char *dir);
 /* Sets *out (own) to the path of a value's file. Fails if the path of the scratch directory now
- * names another directory than the one that was opened. */
+ * belongs to another directory than the opened one. */
 osh_status osh_scratch_path(osh_ctx *cx, char **out, const osh_scratch *s, int value);
 #endif

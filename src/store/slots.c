@@ -10,8 +10,8 @@
 #include "ops/wordsum.h"
 
 enum { ZSTD_LEVEL = 1 };
-/* The header of a slot. It is directly before the data; in the layout with blocks it is at the
- * beginning of the file. */
+/* The header of a slot. The header is directly before the data of the slot. In the layout with
+ * blocks, it is at the beginning of the file. */
 typedef struct head {
     /* Number of bytes of the stored data. If it is less than the bytes of the sample, the data are
      * compressed (a zstd frame). */
@@ -19,8 +19,8 @@ typedef struct head {
     uint64_t sum;
 } head;
 
-/* The seed of a slot's checksum is a hash of this struct. So a slot is valid only at its own offset
- * of its own file. */
+/* The seed of a slot's checksum is a hash of this struct. Thus a slot is valid only at its own
+ * offset of its own file. */
 typedef struct owner {
     uint64_t run, stage, value, sample, at, n_bytes, n_kept;
 } owner;
@@ -51,9 +51,10 @@ static int64_t round_to_block(int64_t n)
 /* True if the data of each sample begins at a block of the file (second layout of slots.h). */
 static bool slots_in_blocks(const osh_slots *s) { return s->device && !s->zstd; }
 
-/* Returns the offset of a sample's data in the layout with blocks. This is the offset of the data
- * without padding, rounded up to a block, plus one block for each earlier sample: the last block of
- * a sample may be partly empty. */
+/* Returns the offset of a sample's data in the layout with blocks. The offset is the sum of the
+ * bytes of all headers and the bytes of all earlier samples, both rounded up to whole blocks, and
+ * one block for each earlier sample. The extra block is needed because the last block of a sample
+ * may be partly empty. */
 static int64_t slot_block_at(const osh_graph *g, const osh_dataset *d, int value, int64_t sample)
 {
     return round_to_block(d->n * (int64_t)sizeof(head)) +
@@ -246,7 +247,8 @@ done:
     return rc;
 }
 
-/* Makes the GPU read samples [r->first, r->end). Their number is at most OSH_DEVICE_SUMS. */
+/* Makes the GPU read samples [r->first, r->end). The number of samples is at most
+ * OSH_DEVICE_SUMS. */
 static osh_status rows_get_by_gpu(osh_ctx *cx, osh_slots *s, const rows *r)
 {
     osh_status rc = OSH_OK;

@@ -11,7 +11,7 @@
  *   | u64 bytes of data | u64 checksum | next header ... | pad to a block | data | pad | data ...
  *
  * The checksum is seeded with a hash of the run, the stage (osh_acts_stage), the value, the sample,
- * the sample's offset and its size. So the check fails if the slot is of another run or stage, or
+ * the sample's offset and its size. Thus the check fails if the slot is of another run or stage, or
  * was written at another offset. */
 #ifndef OSH_SLOTS_H
 #define OSH_SLOTS_H
@@ -43,9 +43,9 @@ typedef struct osh_slots {
 } osh_slots;
 void osh_slots_deinit(osh_ctx *cx, osh_slots *s);
 void osh_slots_close(osh_ctx *cx, const osh_slots *s, osh_slot_file *f);
-/* Returns the bytes of a value's file.
- * in_blocks true: of all samples, in the layout with blocks.
- * in_blocks false: of the samples from `first` on, in the other layout, without compression. */
+/* Returns the bytes of a value's file. If in_blocks is true, the file has all samples in the layout
+ * with blocks. If not, the file has the samples from `first` on in the other layout, without
+ * compression. */
 int64_t osh_slots_bytes(const osh_graph *g, const osh_dataset *d, int value, int64_t first,
                         bool in_blocks);
 osh_dtype osh_slots_dtype(const osh_slots *s, int value); // returns the dtype of the stored samples
@@ -54,9 +54,9 @@ size_t osh_slot_bytes(const osh_slots *s, int value, int64_t sample);
 /* Returns the bytes of the rows of samples [first, first + n). */
 size_t osh_slots_rows_bytes(const osh_slots *s, int value, int64_t first, int64_t n);
 
-/* osh_slot_put writes one sample from host memory, and osh_slot_get reads one to host memory. The
- * caller must have set f->stage. osh_slot_get returns OSH_E_IO if the checksum of the slot is
- * wrong. */
+/* osh_slot_put writes one sample from host memory to the file, and osh_slot_get reads one sample to
+ * host memory. The caller must have set f->stage. osh_slot_get returns OSH_E_IO if the checksum of
+ * the slot is wrong. */
 osh_status osh_slot_put(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value,
                         int64_t sample, const void *from);
 osh_status osh_slot_get(osh_ctx *cx, osh_slots *s, const osh_slot_file *f, int value,

@@ -55,8 +55,9 @@ void osh_arena_free(osh_ctx *cx, osh_arena *a)
     osh_free(cx, a);
 }
 
-/* Returns the index of a free block of at least `bytes`: the first from the start of the arena for
- * OSH_LIFE_LONG, the last for OSH_LIFE_SHORT. Returns a->n if no free block is large enough. */
+/* Returns the index of a free block of at least `bytes`. Searches from the start of the arena for
+ * OSH_LIFE_LONG, and from its end for OSH_LIFE_SHORT. Returns a->n if no free block is large
+ * enough. */
 static size_t arena_find(const osh_arena *a, size_t bytes, osh_life life)
 {
     for (size_t k = 0; k < a->n; k++) {
@@ -87,7 +88,7 @@ static bool arena_cut(osh_arena *a, size_t i, size_t bytes, osh_life life, size_
     size_t rest = a->blocks[i].bytes - bytes;
     if (rest) {
         if (!arena_open_slot(a, i)) return false;
-        // both are copies of the free block at first
+        // at first, both blocks are copies of the free block
         block *front = &a->blocks[i], *back = &a->blocks[i + 1];
         front->bytes = life == OSH_LIFE_LONG ? bytes : rest;
         back->offset = front->offset + front->bytes;

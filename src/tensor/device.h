@@ -5,8 +5,9 @@
  *   0                              one arena of n_bytes                                       end
  *
  * A device executes requests in their order (one stream), so a freed block may be reused at once.
- * The exceptions are put_ahead and the lanes IN and OUT, which run concurrently. Tensors with
- * device == NULL are in host memory; the tensor functions below accept such tensors too. */
+ * The exceptions are put_ahead and the lanes IN and OUT: their copies run during other requests.
+ * Tensors with device == NULL are in host memory; the tensor functions below accept such tensors
+ * too. */
 #ifndef OSH_DEVICE_H
 #define OSH_DEVICE_H
 #include <pthread.h>
@@ -37,9 +38,9 @@ typedef enum osh_detour {
     OSH_DETOUR_FILE,      // files that the host reads because cuFile cannot
     OSH_N_DETOURS
 } osh_detour;
-/* Name for JSON, such as "products_one_by_one" */
+/* Returns the name for JSON, such as "products_one_by_one". */
 const char *osh_detour_name(osh_detour which);
-/* Text for messages, such as "products of a batch one by one" */
+/* Returns the text for messages, such as "products of a batch one by one". */
 const char *osh_detour_text(osh_detour which);
 
 /* Counters of a device since it was opened. */
@@ -49,7 +50,7 @@ typedef struct osh_device_counters {
     int64_t put_bytes, get_bytes, ahead_bytes;
     /* Duration of the put, get and put_ahead copies in seconds, by the device's clock. */
     double put_s, get_s, ahead_s;
-    // Seconds of copies during which the work did not wait for them: hidden_s is a part of ahead_s,
+    // Seconds of copies for which the work did not wait. hidden_s is a part of ahead_s, and
     // get_hidden_s is a part of get_s.
     double hidden_s, get_hidden_s;
     int64_t detours[OSH_N_DETOURS];
@@ -59,7 +60,7 @@ typedef struct osh_device_counters {
     int64_t file_bytes; // bytes read by cuFile, which the other counters do not include
 } osh_device_counters;
 
-/* Page-locked host memory. */
+/* Functions for page-locked host memory. */
 typedef struct osh_device_pinned {
     osh_status (*alloc)(osh_ctx *cx, osh_device *d, void **out, size_t n_bytes);
     void (*free)(osh_ctx *cx, osh_device *d, void *p);
@@ -72,7 +73,7 @@ typedef struct osh_device_pinned {
 
 /* Reads of files into the memory of a device, by the device itself or by the host. A device reads
  * whole blocks of the file into the stage, a buffer in the arena, and a copy moves the bytes to
- * their destination. The host reads into page-locked memory. The bytes are the same. */
+ * their destination. The host reads into page-locked memory. Both ways give the same bytes. */
 typedef struct osh_device_file osh_device_file;
 struct osh_file;
 typedef struct osh_device_files {
@@ -89,7 +90,7 @@ typedef struct osh_device_files {
     osh_status (*open)(osh_ctx *cx, osh_device_file **out, osh_device *d, struct osh_file *f);
     void (*close)(osh_ctx *cx, osh_device_file *f); // accepts NULL
     /* Reads n_bytes from byte `at` of the file to device memory. If `ahead` is false, the bytes are
-     * copied after all earlier requests and before all later ones. If `ahead` is true, the copy
+     * copied after all earlier requests and before all later requests. If `ahead` is true, the copy
      * runs during other work like put_ahead, and any thread may call this function. If the device
      * fails, the host reads the rest of the bytes and all later bytes of the file. */
     osh_status (*read)(osh_ctx *cx, osh_device_file *f, void *to, size_t n_bytes, int64_t at,
@@ -120,8 +121,8 @@ typedef struct osh_device_type {
     osh_status (*open)(osh_ctx *cx, osh_device **out, int ordinal, size_t n_bytes);
     void (*close)(osh_ctx *cx, osh_device *d);
     osh_status (*free_bytes)(osh_ctx *cx, size_t *n_bytes, int ordinal);
-    /* Returns the bytes in use on the whole device, by all processes, as the driver reports them,
-     * or a negative number if they are unknown. Any thread may call this function. */
+    /* Returns the bytes in use on the whole device by all processes, as the driver reports them.
+     * Returns a negative number if this is unknown. Any thread may call this function. */
     int64_t (*driver_bytes)(const osh_device *d);
     /* put copies to the device. When put returns, `from` has been read, but the copy may still run.
      * get copies to the host and waits for the copy. */
@@ -131,9 +132,9 @@ typedef struct osh_device_type {
     osh_status (*copy)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*fill)(osh_ctx *cx, osh_device *d, void *to, int byte, size_t n_bytes);
     /* put_ahead copies to the device while other requests run. Only one thread at a time may call
-     * it. The copy begins after all requests that were made before `follow`. A caller that has
-     * allocated blocks for put_ahead calls `follow` once, because earlier requests may still use
-     * the memory of these blocks. Requests that are made after a call of `fence` wait for the
+     * put_ahead. The copy begins after all requests that were made before `follow`. A caller that
+     * has allocated blocks for put_ahead calls `follow` once, because earlier requests may still
+     * use the memory of these blocks. Requests that are made after a call of `fence` wait for the
      * copy. */
     osh_status (*put_ahead)(osh_ctx *cx, osh_device *d, void *to, const void *from, size_t n_bytes);
     osh_status (*follow)(osh_ctx *cx, osh_device *d);
@@ -141,14 +142,14 @@ typedef struct osh_device_type {
     /* `move` queues a copy between page-locked host memory and the device on the lane IN or OUT,
      * and returns at once. The copy waits only for earlier requests of its lane. `order` makes
      * later requests on lane `later` wait for all requests that were made so far on lane `earlier`.
-     * Only the thread that requests kernels may call the two. */
+     * Only the thread that requests kernels may call `move` and `order`. */
     osh_status (*move)(osh_ctx *cx, osh_device *d, osh_lane lane, void *to, const void *from,
                        size_t n_bytes);
     osh_status (*order)(osh_ctx *cx, osh_device *d, osh_lane later, osh_lane earlier);
     /* Waits for all requests. If an earlier request failed, returns its error. */
     osh_status (*sync)(osh_ctx *cx, osh_device *d);
-    /* Only used if blocks_apart is true. `take` allocates memory outside of the arena; `give` frees
-     * it after all requests are done. NULL: the device does not support blocks_apart. */
+    /* Only used if blocks_apart is true. `take` allocates memory outside of the arena. `give` frees
+     * this memory after all requests are done. NULL: the device does not support blocks_apart. */
     void *(*take)(osh_device *d, size_t n_bytes);
     void (*give)(osh_device *d, void *p);
     osh_status (*count)(osh_ctx *cx, osh_device *d, osh_device_counters *out);
@@ -179,9 +180,9 @@ struct osh_device {
     char *text;
 };
 
-/* An arena is the list of blocks of one range of addresses; the list is in host memory. A new block
- * is taken from the first free block that is large enough, counted from the start (OSH_LIFE_LONG)
- * or the end (OSH_LIFE_SHORT) of the range. Free neighbours are merged. Each call locks a mutex.
+/* An osh_arena is the list, in host memory, of the blocks of one range of addresses. A new block is
+ * taken from the first free block that is large enough, counted from the start (OSH_LIFE_LONG) or
+ * the end (OSH_LIFE_SHORT) of the range. Free neighbours are merged. Each call locks a mutex.
  * Offsets and sizes are multiples of 512 bytes. */
 osh_status osh_arena_new(osh_ctx *cx, osh_arena **out, size_t n_bytes);
 void osh_arena_free(osh_ctx *cx, osh_arena *a);
@@ -202,9 +203,10 @@ void osh_arena_note(osh_arena *a, size_t offset, void *at);
 /* Returns OSH_ANYWHERE if no block has this address. */
 size_t osh_arena_noted(const osh_arena *a, const void *at);
 size_t osh_arena_used(const osh_arena *a);
-size_t osh_arena_peak(const osh_arena *a); // largest value of osh_arena_used so far
-size_t osh_arena_gross(size_t n_bytes);    // bytes that a block for n_bytes takes in the arena
-size_t osh_arena_room(const osh_arena *a); // bytes of the largest free block
+size_t osh_arena_peak(const osh_arena *a); // returns the largest osh_arena_used so far
+size_t osh_arena_gross(size_t n_bytes);    // returns the bytes that a block for n_bytes takes in
+                                           // the arena
+size_t osh_arena_room(const osh_arena *a); // returns the bytes of the largest free block
 /* Returns the size of the smallest arena that could hold all blocks that are taken now: the size of
  * this arena minus its largest free block. */
 size_t osh_arena_extent(const osh_arena *a);
@@ -215,8 +217,8 @@ static inline const osh_device_type *osh_device_type_of(const osh_device *d)
     return d ? d->type : &osh_host_type;
 }
 void osh_device_close(osh_ctx *cx, osh_device *d); // accepts NULL
-/* Adds n to the count of a detour. Returns true if the count was 0; the caller then logs the
- * detour, so it is logged once. */
+/* Adds n to the count of a detour. Returns true if the count was 0, so that the caller logs the
+ * detour only once. */
 bool osh_device_detour(osh_device *d, osh_detour which, int64_t n);
 /* Adds in_bytes to the counter value_in_bytes and out_bytes to value_out_bytes. If d is NULL, does
  * nothing. */
@@ -229,8 +231,9 @@ void osh_device_free(osh_device *d, void *p);
 typedef struct osh_where { osh_device *d; osh_life life; } osh_where;
 osh_status osh_tensor_new_on(osh_ctx *cx, osh_tensor **out, osh_where where, osh_dtype dt, int ndim,
                              const int64_t *shape);
-/* osh_tensor_put copies n_bytes from host memory into the data of a tensor, from byte `offset` of
- * the data on. osh_tensor_get copies n_bytes of the data, from byte `offset` on, to host memory. */
+/* osh_tensor_put copies n_bytes from host memory into the data of a tensor, and osh_tensor_get
+ * copies n_bytes of the data to host memory. In both functions `offset` is the first byte of the
+ * tensor's data. */
 osh_status osh_tensor_put(osh_ctx *cx, osh_tensor *to, size_t offset, const void *from,
                           size_t n_bytes);
 osh_status osh_tensor_get(osh_ctx *cx, void *to, const osh_tensor *from, size_t offset,

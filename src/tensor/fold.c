@@ -5,8 +5,8 @@
 
 enum { PIECE = 256 }; // number of elements that are converted to f32 at a time
 
-/* Multiplies x [k] by the factors of its columns, or divides x by the factor of its row. x contains
- * k elements of row `row`, from column `column` on. */
+/* Multiplies x [k] by the factors of the columns of x, or divides x by the factor of its row. x
+ * contains k elements of row `row`, from column `column` on. */
 static void fold_piece(float *x, const osh_fold_rule *r, int64_t row, int64_t column, int64_t k)
 {
     if (r->way == OSH_FOLD_COLUMNS)

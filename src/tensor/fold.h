@@ -18,13 +18,13 @@ typedef struct osh_fold_rule { // rule for one weight
     const float *s; // view: factors, by column or by row
     int64_t width;  // elements of a row; 1 for a norm's weight or a bias
     /* For OSH_FOLD_ROWS: the number that the layer adds to its weight w, such as 1 in Gemma's
-     * norms; 0 for other layers. w becomes (w + offset) / s - offset. */
+     * norms. 0: the layer adds nothing. w becomes (w + offset) / s - offset. */
     float offset;
 } osh_fold_rule;
 /* Folds the factors into elements [first, first + n) of the weight. `data` points to element
  * `first`. */
 void osh_fold_factors(void *data, osh_dtype dt, const osh_fold_rule *r, int64_t first, int64_t n);
-/* Raises most[c] to at least the largest |w| in column c among elements [first, first + n) of a
+/* Raises most[c] to at least the largest |w| in column c, for elements [first, first + n) of a
  * weight w with rows of `width` elements. `data` points to element `first`. */
 void osh_fold_most(float *most, const void *data, osh_dtype dt, int64_t width, int64_t first,
                    int64_t n);

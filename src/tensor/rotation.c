@@ -75,9 +75,9 @@ static int64_t field_minus(const field *f, int64_t x, int64_t y)
 }
 
 /* Returns the size q of the finite field from which Paley makes a Hadamard matrix of order K, and
- * sets *p and *e so that q = p^e. First construction: q = K - 1, if this is a prime power and 3
- * modulo 4. Second construction: q = K / 2 - 1, if this is a prime power and 1 modulo 4. Returns 0
- * if neither q exists. */
+ * sets *p and *e so that q = p^e. First construction: q = K - 1, if K - 1 is a prime power and 3
+ * modulo 4. Second construction: q = K / 2 - 1, if K / 2 - 1 is a prime power and 1 modulo 4.
+ * Returns 0 if neither construction is possible. */
 static int64_t paley_field(int64_t K, int64_t *p, int *e)
 {
     if ((*e = power_of_prime(K - 1, p)) && (K - 1) % 4 == 3) return K - 1;
@@ -122,8 +122,8 @@ done:
 /* ---- matrices ---- */
 
 /* Returns cos(a) + sin(a) for a = 2 pi i / K, i < K. Computes the Taylor series of an angle below
- * pi / 4, then rotates by multiples of pi / 4. It does not call cos and sin of the C library,
- * because the bits of the result must not depend on the C library. */
+ * pi / 4, then rotates by multiples of pi / 4. Does not call cos and sin of the C library, because
+ * the bits of the result must not depend on the C library. */
 static double cos_plus_sin(int64_t i, int64_t K)
 {
     int64_t eighths = 8 * i / K;

@@ -41,8 +41,8 @@ void osh_rotation_rows(double *to, const osh_rotation *r, int64_t first, int64_t
 /* Returns the gross bytes of scratch that each thread of osh_rotate_rows and osh_rotate_columns
  * allocates. */
 size_t osh_rotation_room(const osh_rotation *r);
-/* Multiplies m [rows, width] by M from the right: cuts each row of m into vectors x of n
- * neighbouring elements and replaces x by x M, or by x M^T if `transposed` is true. width is a
+/* Multiplies m [rows, width] by M from the right. Cuts each row of m into vectors x of n
+ * neighbouring elements, and replaces x by x M, or by x M^T if `transposed` is true. width is a
  * multiple of n. Products and sums are f64, and results are rounded to the dtype of m. */
 osh_status osh_rotate_rows(osh_ctx *cx, osh_tensor *m, const osh_rotation *r, bool transposed);
 /* Works like osh_rotate_rows, but each vector x is n neighbouring elements of a column of m. The

@@ -24,7 +24,8 @@ typedef enum { // io/safetensors_write.c has the order of dtypes in a file
     OSH_N_DTYPES,
     OSH_DTYPE_NONE = OSH_N_DTYPES
 } osh_dtype;
-const char *osh_dtype_name(osh_dtype dt);         // tag in safetensors files: "BF16", "F8_E4M3"
+const char *osh_dtype_name(osh_dtype dt);         // returns the tag in safetensors files, such as
+                                                  // "F8_E4M3"
 /* Finds a dtype by its safetensors tag or torch name: "BF16", "bfloat16", "torch.float16", ...
  * Returns OSH_DTYPE_NONE for another text. */
 osh_dtype osh_dtype_of_name(const char *tag);

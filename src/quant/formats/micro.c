@@ -42,8 +42,9 @@ done:
     return rc;
 }
 
-/* Packs 8 codes of 4 bits into 4 bytes: the steps move codes next to each other in pairs, then
- * pairs, then quadruples. Bytes are in the order of a little-endian processor. */
+/* Packs 8 codes of 4 bits into 4 bytes. The first step joins codes to pairs, the second joins pairs
+ * to groups of four, and the third joins two groups of four. Bytes are in the order of a
+ * little-endian processor. */
 static void nibbles_put(uint8_t *to, const uint8_t *codes)
 {
     uint64_t x;

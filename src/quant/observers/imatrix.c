@@ -1,8 +1,8 @@
-/* imatrix.c - searches the range of a weight with the smallest error, where the errors of an input
- * channel are multiplied by the mean square of the channel (llmcompressor/observers/imatrix.py). As
- * in llmcompressor, the factors are used only with the strategies channel and group. With other
- * strategies all factors are 1, or, if `strict: true` is set, the strategy is an error. With
- * patience 0 the search does not end early. */
+/* imatrix.c - searches the range of a weight with the smallest error. The errors of an input
+ * channel are multiplied by a factor, the mean square of the channel
+ * (llmcompressor/observers/imatrix.py). As in llmcompressor, the factors are used only with the
+ * strategies channel and group. With other strategies all factors are 1; if `strict: true` is set,
+ * such a strategy is an error. With patience 0 the search does not end early. */
 #include "quant/observer.h"
 
 static osh_range_search imatrix_search(const osh_q_args *a)

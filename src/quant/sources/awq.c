@@ -156,7 +156,8 @@ static int64_t awq_n_scales(const osh_source_module *q)
     return q->parts[SCALES].e->shape[c->gemv ? 1 : 0];
 }
 
-static int64_t awq_piece_rows(const osh_source_module *q) // a multiple of 8, or all rows
+/* Returns the number of rows of a piece: a multiple of 8, or all rows. */
+static int64_t awq_piece_rows(const osh_source_module *q)
 {
     int64_t n = PIECE / q->I / 8 * 8;
     if (n < 64) n = 64;

@@ -12,8 +12,8 @@
  *   nested_quant_map [256] [absmax] * nested_absmax [block / nested_blocksize] + nested_offset
  *
  * With 8 bits, X.weight is I8 [O, I] and X.SCB F32 [O] has the largest magnitude of each row. A
- * weight is code * SCB / 127. The arithmetic is that of bitsandbytes: F32, and with 4 bits rounded
- * to the dtype in quant_state, then to the model's dtype. */
+ * weight is code * SCB / 127. The arithmetic is that of bitsandbytes: F32, rounded to the model's
+ * dtype. A weight with 4 bits is first rounded to the dtype in quant_state. */
 #include "base/name.h"
 #include "quant/source_impl.h"
 #include "tensor/scalar.h"
@@ -211,7 +211,8 @@ static osh_status bnb_find(osh_ctx *cx, osh_source_module *q)
     bnb_module *m = bnb_of(q);
     OSH_TRY(osh_source_find_leaf(cx, &w, q, ".", "weight"));
     m->four = w && w->e->dtype == OSH_U8;
-    /* Only weights of 4 bits have tensors with these tails; .SCB, the last one, is for 8 bits. */
+    /* Only weights of 4 bits have tensors with these tails, except for the last tail, .SCB, which
+     * is for 8 bits. */
     for (int i = 0; !m->four && i < N_TAILS - 1; i++) {
         OSH_TRY(osh_source_find_leaf(cx, &t, q, "", bnb_tails[i]));
         m->four = t != NULL;
@@ -291,7 +292,7 @@ done:
     return rc;
 }
 
-/* Callback for the member `piece` of osh_source_pieces: 4 bits. */
+/* Decodes rows of a weight with 4 bits. Callback for the member `piece` of osh_source_pieces. */
 static osh_status bnb_four_rows(osh_ctx *cx, char *to, void *user, const osh_source_module *q,
                                 int64_t first, int64_t n)
 {
@@ -308,7 +309,7 @@ static osh_status bnb_four_rows(osh_ctx *cx, char *to, void *user, const osh_sou
                            room->factor[at / m->block - block];
         }
         for (int64_t i = 0; m->dtype != q->dtype && i < q->I; i++) {
-            uint32_t narrow; // the value in the dtype of quant_state
+            uint32_t narrow; // the value, as bits of the dtype in quant_state
             osh_from_f32(&narrow, m->dtype, &room->row[i], 1);
             osh_to_f32(&room->row[i], &narrow, m->dtype, 1);
         }
@@ -318,7 +319,7 @@ done:
     return rc;
 }
 
-/* Callback for the member `piece` of osh_source_pieces: 8 bits. */
+/* Decodes rows of a weight with 8 bits. Callback for the member `piece` of osh_source_pieces. */
 static osh_status bnb_eight_rows(osh_ctx *cx, char *to, void *user, const osh_source_module *q,
                                  int64_t first, int64_t n)
 {
@@ -336,7 +337,8 @@ done:
     return rc;
 }
 
-/* Callback for the member `open` of osh_source_pieces. */
+/* Divides the block, and reads the tables of values that codes stand for. Callback for the member
+ * `open` of osh_source_pieces. */
 static osh_status bnb_open(osh_ctx *cx, void *user, const osh_source_module *q, char *block)
 {
     osh_status rc = OSH_OK;

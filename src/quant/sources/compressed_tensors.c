@@ -164,8 +164,8 @@ done:
     return rc;
 }
 
-/* Fails if the module has a tensor that does not belong to its format but that a loader could
- * use. */
+/* Fails if the module has a tensor that does not belong to the module's format but that a loader
+ * could use. */
 static osh_status check_extra_tensors(osh_ctx *cx, const osh_source_module *q)
 {
     static const char *const codes[] = {"weight", "weight_packed", "weight_global_scale"};
@@ -188,8 +188,9 @@ done:
     return rc;
 }
 
-/* Sets q->dtype, the dtype of the dense weight, if config.json has none. compressed-tensors uses
- * the dtype of the scale, or BF16 if the scales are not floats of 16 or 32 bits. */
+/* If config.json has no dtype, sets q->dtype, the dtype of the dense weight. Chooses as
+ * compressed-tensors does: the dtype of the scale, or BF16 if the scales are not floats of 16 or 32
+ * bits. */
 static osh_status find_dtype(osh_ctx *cx, osh_source_module *q)
 {
     osh_status rc = OSH_OK;

@@ -3,7 +3,7 @@
  *
  *   X.weight   with X.weight_scale_inv, X.weight_scale or X.scale (DeepSeek V4): one number, or
  *              one per row or block; scales in F8_E8M0 and U8 are exponents + 127
- *   X          a 3-dimensional tensor of experts, with X_scale_inv or X_scale, or as above
+ *   X          a 3-dimensional tensor of experts, with X_scale_inv or X_scale, or scales as above
  *
  * The codes are decoded in F32, then rounded to the model's dtype, as in transformers'
  * Fp8Dequantize. */

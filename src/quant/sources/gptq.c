@@ -9,9 +9,9 @@
  *
  * A stream has its lowest bit first. A weight is (code - zero point) * scale, computed in F32 and
  * rounded to the model's dtype, as in convert_gptq_file of GPTQModel. The first version of the
- * format stores zero point - 1: with 2, 4 and 8 bits GPTQModel adds 1 to all fields of a word in
- * one addition, so that a borrow of the writer's subtraction is undone; with 3 bits it adds 1 to
- * each field. */
+ * format stores zero point - 1, and GPTQModel adds the 1 again. With 2, 4 and 8 bits, one addition
+ * adds 1 to all fields of a word, which undoes the borrows of the writer's subtraction. With 3
+ * bits, 1 is added to each field. */
 #include "base/name.h"
 #include "quant/source_impl.h"
 #include "tensor/scalar.h"
@@ -152,7 +152,7 @@ done:
 }
 
 /* True if a weight [O, I] with codes of `bits` bits has the stored shapes. I is 0 if no tensor
- * states it. */
+ * shows the number of input features. */
 static bool bits_fit(const osh_source_module *q, int64_t I, int bits)
 {
     const int64_t *w = q->parts[WEIGHT].e->shape;
@@ -186,8 +186,8 @@ done:
 }
 
 /* Guesses the group size of a module from I features in G groups. Candidates are the size of the
- * config, the size that divides the features evenly, and powers of two. Returns the only candidate
- * that is possible; 0: none is possible; -1: several are. */
+ * config, the size that divides the features evenly, and powers of two. Returns the size if exactly
+ * one candidate is possible, 0 if none is possible, and -1 if several are possible. */
 static int64_t group_guess(int64_t I, int64_t G, int64_t config)
 {
     int64_t found = osh_div_up(I, config) == G ? config : 0;

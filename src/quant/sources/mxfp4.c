@@ -15,7 +15,7 @@ typedef struct {
     pthread_mutex_t lock; // protects the members below, a cache of the expert that was read last
     const osh_source_module *last;
     int64_t last_expert;
-    uint8_t *blocks;      // blocks of the cached expert, then its scales; own
+    uint8_t *blocks;      // own: blocks of the cached expert, then its scales
 } mxfp4_cache;
 
 static osh_status mxfp4_begin(osh_ctx *cx, void **state, const osh_source *s)

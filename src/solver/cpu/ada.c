@@ -2,8 +2,7 @@
  * a block of rows before it begins the next block, so each thread needs memory for one block only.
  * The bytes do not depend on threads.
  *
- * AdaRound (Nagel et al., arXiv 2004.10568): v is learned; h = 0 rounds w / s down, h = 1 rounds it
- * up
+ * AdaRound (Nagel et al., arXiv 2004.10568) learns v. h = 0 rounds w / s down, h = 1 rounds up.
  *
  *   h = clip(1.2 sigmoid(v) - 0.1, 0, 1)   q = clip(floor(w / s) + z + h, lo, hi)   w^ = (q - z) s
  *   loss + reg sum (1 - |2 h - 1|^beta)
@@ -11,22 +10,22 @@
  * After the warm start beta changes from `from` to `to` along half a cosine. Before the first step
  * h is the fractional part of w / s; the final codes use h = 1 if v >= 0, else 0.
  *
- * AdaQuant (Hubara et al., arXiv 2006.10518): the weight x and the change d of the scale s0 are
- * learned, and gradients ignore rounding
+ * AdaQuant (Hubara et al., arXiv 2006.10518) learns the weight x and the change d of the scale s0.
+ * Gradients ignore rounding.
  *
  *   u = x / s    q = clip(round(u) + z, lo, hi)    w^ = (q - z) s    s = rnd(s0 (1 + d))
  *   in range: dw^/dx = 1, dw^/ds = q - z - u    clipped: dw^/dx = 0, dw^/ds = q - z
  *
- * AutoRound (Cheng et al., arXiv 2309.05516): an offset v, added before rounding, and factors
- * (shares) a, b of the two ends of a group's range are learned
+ * AutoRound (Cheng et al., arXiv 2309.05516) learns an offset v, which is added before rounding,
+ * and factors (shares) a and b of the two ends of a group's range.
  *
  *   q = clip(round(w / s + v) + z, lo, hi)    -1/2 <= v <= 1/2, from 0    0 <= a, b <= 1, from 1
  *   s = s0 max(a |least|, b |most|) / max(|least|, |most|), or with zero points
  *   s = s0 (b most - a least) / (most - least), z = round(lo - a least / s)
  *
  * [least, most] is the range of the group's weights, with least <= 0 <= most. Without zero points
- * scales may be signed, as in auto-round, where the weight with the largest magnitude always has
- * the code lo:
+ * scales may be signed. As in auto-round, the weight with the largest magnitude then always has the
+ * code lo:
  *
  *   s = a |least| / |lo| if a |least| > b |most|, else -b |most| / |lo|
  *
@@ -37,10 +36,10 @@
  *   AdaQuant     q = round(clip(u, lo, hi))                        round: nearest value
  *   AutoRound    q = round(clip(w / s + v, lo, hi))    s = rnd(b max(-least, most) / hi)
  *
- * v is added to w / s and is not a fraction of a step, as in auto-round: near 0, v can move a code
- * by several values, near hi by none. Only one share b is learned, as in auto-round. rnd rounds to
- * a scale that can be stored: for NVFP4 an E4M3 value divided by the global scale, which does not
- * change.
+ * As in auto-round, v is added to w / s and is not a fraction of a step. Near 0, v can move a code
+ * by several values; near hi, v cannot move it. Only one share b is learned, as in auto-round. rnd
+ * rounds to a scale that can be stored: for NVFP4 an E4M3 value divided by the global scale, which
+ * does not change.
  *
  * A step follows the sign of the gradient, at a rate that falls linearly to 0. The result of a row
  * is the set of codes of the step in which the row had its lowest loss.
@@ -124,8 +123,8 @@ static float ada_decoded(const osh_ada_args *a, int8_t code, float z, float s)
     return osh_round_to((osh_grid_value(&a->scales.grid, code) - z) * s, a->scales.dtype);
 }
 
-/* m->e = w^ - w for the codes of rows [row, row + n). loss[r] = T times the loss of row `row` +
- * r. */
+/* Sets m->e to w^ - w for the codes of rows [row, row + n). Sets loss[r] to T times the loss of row
+ * `row` + r. */
 static void ada_judge_codes(const osh_ada_job *j, const osh_ada_room *m, int64_t row, int64_t n,
                             double *loss)
 {

@@ -12,11 +12,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Number of arrays that a learner stores. SIGN: arrays [O, ld] of AutoRound: v and its gradient.
- * ADAM: arrays [O, ld] of the other methods: v or the weight, gradient, Adam's two means. SMALL:
- * arrays [O, groups]. ld is I, rounded up to a multiple of 8. */
+/* Numbers of arrays that a learner stores. SIGN: arrays [O, ld] of AutoRound, for v and its
+ * gradient. ADAM: arrays [O, ld] of the other methods, for v or the weight, the gradient, and
+ * Adam's two means. SMALL: arrays [O, groups] of every method. ld is I, rounded up to a multiple of
+ * 8. */
 enum { SIGN = 2, ADAM = 4, SMALL = 8 };
-enum { SCRATCH = 6 }; // scratch of one thread in rows of ld floats
+enum { SCRATCH = 6 }; // scratch of one thread, as a number of rows of ld floats
 
 typedef enum weight_is { // the weight that learner_all_rows writes to `to`
     OF_STEP,    // the weight after the steps done so far
@@ -37,8 +38,8 @@ struct osh_ada_learner {
     float *mean, *square;
     float *small[SMALL]; // learned parameters of each group, [O, groups]; views of `kept`
     float *kept;         // own
-    float *room;         // scratch, [threads, SCRATCH, ld]; own
-    osh_tensor place;    // `grad` as a tensor [O, I], valid if ld is I; view
+    float *room;         // own [threads, SCRATCH, ld]: scratch
+    osh_tensor place;    // view: `grad` as a tensor [O, I], valid if ld is I
     bool full; // true: `grad` contains a gradient; false: the gradient is 0, and `grad` is not read
     int n_threads;
     weight_is weight;    // argument `weight` of the current call of learner_all_rows
@@ -46,7 +47,7 @@ struct osh_ada_learner {
     double *rounding;    // own
     /* Step that the current call of learner_all_rows does; NULL: no step. */
     const osh_ada_row_step *step; // view
-    osh_tensor *to;      // tensor to which the weight is written; view
+    osh_tensor *to;      // view: tensor to which the weight is written
 };
 
 static size_t learner_kept_floats(const osh_ada_args *a, int64_t ld, int64_t groups)

@@ -213,7 +213,7 @@ static float ada_signed_rate(double gradient, float rate)
  * wait for each other. */
 enum { SIDE_BY_SIDE = 4 };
 
-/* sum[k] = x[k * n] + ... + x[(k + 1) * n - 1], added in order. */
+/* Sets sum[k] to x[k * n] + ... + x[(k + 1) * n - 1], added in order. */
 static void ada_sums(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
 {
     double a = 0, b = 0, c = 0, d = 0;
@@ -221,7 +221,7 @@ static void ada_sums(double sum[SIDE_BY_SIDE], const float *x, int64_t n)
     sum[0] = a, sum[1] = b, sum[2] = c, sum[3] = d;
 }
 
-/* sum[k] = the sum of x over the columns of group g + k, added in order. x [I] is one row. */
+/* Sets sum[k] to the sum of x over the columns of group g + k, added in order. x [I] is one row. */
 static void ada_group_sums(double sum[SIDE_BY_SIDE], const float *x, const osh_ada_args *a,
                            int64_t g)
 {
@@ -304,7 +304,7 @@ void osh_ada_sign_scales(const osh_ada_job *j, const osh_ada_room *m, int64_t n)
     }
 }
 
-/* AdaRound and AdaQuant: returns the final value of the grid of column i of row r. */
+/* For AdaRound and AdaQuant: returns the final value on the grid of column i of row r. */
 float osh_ada_last_code(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t i)
 {
     const osh_ada_args *a = j->a;

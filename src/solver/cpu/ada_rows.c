@@ -40,7 +40,7 @@ OSH_VEC_FN void v8_grid_nearest(osh_v8f *x, const osh_ada_row_step *t)
 
 /* ---- AdaRound, one row ---- */
 
-/* soft = sigmoid(v). */
+/* Computes soft = sigmoid(v). */
 OSH_VEC_FN void sigmoid_body(const osh_ada_room *m, int64_t at, int64_t n)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
@@ -180,9 +180,10 @@ double osh_ada_round_step(const osh_ada_room *m, int64_t at, int64_t n, const os
 
 /* ---- AdaQuant, one row ---- */
 
-/* Computes the values q of the grid and u = w / s of eight weights. at[0]: index of the row's first
- * element; at[1]: first of the eight columns. A lane of `in` has all bits set if its q is not
- * clipped. Integer codes are rounded and then clipped; float codes are clipped and then rounded. */
+/* Computes the values q of the grid and u = w / s of eight weights. at[0] is the index of the row's
+ * first element, and at[1] the first of the eight columns. A lane of `in` has all bits set if the
+ * value q of the lane is not clipped. Integer codes are rounded and then clipped; float codes are
+ * clipped and then rounded. */
 OSH_VEC_FN void near_code(osh_v8f *q, osh_v8f *u, osh_v8i *in, const osh_ada_room *m,
                           const int64_t at[2], const osh_ada_row_step *t)
 {
@@ -330,8 +331,8 @@ void osh_ada_near_error(const osh_ada_room *m, int64_t at, int64_t n, const osh_
     else near_error_body(m, at, n, t);
 }
 
-/* `to` = dloss / ds = g (round(u) - u), or g (q - z) for clipped codes, with g = dloss / dw^. q, u
- * and `in` are results of near_code. */
+/* Sets `to` to dloss / ds, with g = dloss / dw^. This is g (round(u) - u), or g (q - z) for clipped
+ * codes. q, u and `in` are results of near_code. */
 OSH_VEC_FN void store_scale_slope(float *to, const osh_v8f *q, const osh_v8f *u, const osh_v8f *z,
                                   const osh_v8i *in, const osh_v8f *g)
 {

@@ -18,9 +18,8 @@ typedef struct osh_ada_room {
      * x: v, or AdaQuant's weight.
      * mean, square: Adam's moving averages. */
     float *x, *mean, *square;
-    /* Each [rows, ld].
-     * base: largest value of the grid up to w / s, plus z.
-     * soft: sigmoid(v), or dloss / ds in AutoRound. */
+    /* Each [rows, ld]. base: z plus the largest value of the grid that is at most w / s. soft:
+     * sigmoid(v), or dloss / ds in AutoRound. */
     float *base, *soft;
     float *s, *z;             // scale and zero point of each column of one row, [ld]
     /* Each [rows, groups].
@@ -75,8 +74,8 @@ void osh_ada_sign_step(const osh_ada_room *m, int64_t at, int64_t n, const osh_a
 
 /* ---- ada_moves.c; row r of the block is row `row` + r of the weight ---- */
 int64_t osh_ada_scale_at(const osh_ada_job *j, int64_t row, int64_t group);
-/* m->base = the largest value of the grid that is at most w / s, plus z, for each column of a row
- * that begins at element `at`. */
+/* For each column of a row that begins at element `at`: sets m->base to z plus the largest value of
+ * the grid that is at most w / s. */
 void osh_ada_base(const osh_ada_job *j, const osh_ada_room *m, int64_t at);
 /* Returns AdaQuant's current scale of group g in row r. */
 float osh_ada_scale_now(const osh_ada_job *j, const osh_ada_room *m, int64_t r, int64_t g);

@@ -1,8 +1,9 @@
 /* gptq_descend.c - does coordinate descent on the codes of a tile of rows, one block of columns at
  * a time. In a block, eight columns of a row are tested together. The eight columns are processed
- * one by one only if one of their codes may change, which is rare. After each block, its changes
- * are added to the other columns of G = (w^ - w) H. This update reads H in panels of PANEL columns.
- * A panel stays in the cache for all rows. solver/gptq_descend.c has the formulas. */
+ * one by one only if one of their codes may change, which is rare. After each block, the effect of
+ * its changed codes is added to the other columns of G = (w^ - w) H. This update reads H in panels
+ * of PANEL columns. A panel stays in the cache while all rows are updated. solver/gptq_descend.c
+ * has the formulas. */
 #include "base/isa.h"
 #include "solver/cpu/refine.h"
 
@@ -31,7 +32,7 @@ static void descend_load(block *b, const osh_refine_tile *t, int64_t row)
         b->g[j] = 0, b->steep[j] = b->s[j] = 1, b->z[j] = 0;
 }
 
-/* g[i] += `by`[k] h[k][i] for i < n, for each k in order. */
+/* Adds `by`[k] h[k][i] to g[i] for i < n, for each k in order. */
 OSH_VEC_FN void descend_add_rows(float *g, const float *const *h, const float *by, int n_rows,
                                  int64_t n)
 {
@@ -96,8 +97,8 @@ static void descend_block(block *b)
     else block_body(b);
 }
 
-/* g[i] += c[k].by * h[c[k].column][i] for all changes k. Four changes are added in one pass over
- * g. */
+/* Adds c[k].by * h[c[k].column][i] to g[i] for all changes k. Four changes are added in one pass
+ * over g. */
 OSH_VEC_FN void spread_body(float *g, const float *h, int64_t ldh, const osh_change *c,
                             int64_t n_changes, int64_t n)
 {

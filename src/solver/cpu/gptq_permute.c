@@ -87,7 +87,7 @@ osh_status osh_gptq_permute(osh_ctx *cx, osh_tensor *h, const int32_t *perm)
     osh_status rc = OSH_OK;
     int64_t I = h->shape[0];
     permute_job p = {.h = h->data, .I = I, .perm = perm};
-    bool *moved = NULL; // true for each row that has been moved, [I]; own
+    bool *moved = NULL; // own [I]: true for each row that has been moved
     bool same = true;
 
     for (int64_t i = 0; perm && i < I; i++) same &= perm[i] == i;

@@ -1,5 +1,6 @@
-/* gptq_refine.c - improves codes and scales after GPTQ's column loop, in tiles (groups of rows) and
- * by the steps of solver/gptq_refine.h. Rows are independent unless they share scales.
+/* gptq_refine.c - improves codes and scales after GPTQ's column loop by the steps of
+ * solver/gptq_refine.h. It works on tiles, which are groups of rows. Rows are independent unless
+ * they share scales.
  *
  * All steps of a tile are done before the next tile begins. After each step one matrix product
  * computes G = (w^ - w) H anew, so the compared losses are those of the weights that are stored.
@@ -74,7 +75,7 @@ static void refine_store_row(const osh_refine_tile *t, int64_t r)
     }
 }
 
-/* d = w^ - w. Before the call d contains w. */
+/* Computes d = w^ - w. Before the call d contains w. */
 OSH_VEC_FN void errors_body(float *d, const float *q, const osh_refine_tile *t, int64_t r)
 {
     const osh_gptq_refine_args *a = t->a;
@@ -138,8 +139,8 @@ static double refine_row_loss(const osh_refine_tile *t, const float *g, int64_t 
 /* ---- steps ---- */
 
 /* Accepts or undoes a step for rows [r, r + n). If n > 1, these rows share scales. If the sum of
- * their losses rose, restores their codes and scales and returns false. Otherwise keeps the new
- * codes and scales and returns true. */
+ * the losses of the rows rose, restores the codes and scales of the rows and returns false.
+ * Otherwise keeps the new codes and scales and returns true. */
 static bool refine_keep_better(osh_refine_tile *t, const float *values, int64_t r, int64_t n)
 {
     size_t bytes = (size_t)t->a->I * sizeof(float);

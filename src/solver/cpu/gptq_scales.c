@@ -54,8 +54,8 @@ static void scales_turn_group(const osh_gptq_scales_args *a, float *x, float *li
     }
 }
 
-/* Sets all elements of lo [rows] to the minimum of the first n, and all elements of hi [rows] to
- * the maximum of the first n. */
+/* Sets all elements of lo [rows] to the minimum of the first n elements of lo. Sets all elements of
+ * hi [rows] to the maximum of the first n elements of hi. */
 static void scales_join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
 {
     for (int64_t r = 1; r < n; r++) {
@@ -65,7 +65,7 @@ static void scales_join_ranges(float *lo, float *hi, int64_t n, int64_t rows)
     for (int64_t r = 1; r < rows; r++) lo[r] = lo[0], hi[r] = hi[0];
 }
 
-/* Sets *scale and *zero to those of the candidate with the smallest loss. `sums`
+/* Sets *scale and *zero to the scale and zero point of the candidate with the smallest loss. `sums`
  * [OSH_SCALE_CANDIDATES]: loss of each candidate, summed over the rows. */
 static void scales_choose(const osh_scale_rule *rule, const double *sums, float lo, float hi,
                           float *scale, float *zero)

@@ -7,10 +7,10 @@
  *   | later  |        codes are bytes [I, 64] until the tile is done, then transposed back
  *
  * A panel of 2,048 columns is 512 KiB and fits into the second-level cache of a CPU core. Panels
- * have 32 rows if this divides the rows more evenly among the threads. For example, 576 rows are 9
- * panels of 64, and one of two threads gets 5 panels and the other gets 4. With 18 panels of 32
- * rows each thread gets 9. The result depends only on how columns are cut into blocks, not on other
- * rows or on threads. */
+ * have 32 rows if smaller panels divide the rows more evenly among the threads. For example, 576
+ * rows are 9 panels of 64 rows, so one of two threads gets 5 panels and the other gets 4. With 18
+ * panels of 32 rows each thread gets 9 panels. The result depends only on how columns are cut into
+ * blocks, not on other rows or on threads. */
 #include "solver/gptq_solve.h"
 #include "math/blas.h"
 #include "solver/cpu/panel.h"
@@ -29,20 +29,20 @@ typedef struct tiling { // division of the rows into tiles of panels
 } tiling;
 
 typedef struct solve_worker {
-    /* Panels of the tile. Their pointers are views of the columns of the current block. Both panels
-     * share the scratch q, zeros and strip. */
+    /* Panels of the tile. The pointers of a panel are views of the columns of the current block.
+     * All panels share the scratch q, zeros and strip. */
     osh_panel p[MOST_PANELS];
-    float *floats;            // memory of the panels; own
-    float *line;              // rows of the weight, in `floats`, [LINES, I]; view
-    float *tile;              // the weight in solving order, [panels, I, rows]; own
-    int8_t *codes;            // codes, [panels, I, rows]; own
+    float *floats;            // own: memory of the panels
+    float *line;              // view [LINES, I]: rows of the weight, in `floats`
+    float *tile;              // own [panels, I, rows]: the weight in solving order
+    int8_t *codes;            // own [panels, I, rows]: codes
     double *loss;             // own: [panels, rows]
 } solve_worker;
 
 typedef struct solve_job {
     const osh_gptq_solve_args *a;
     solve_worker *workers;
-    int32_t *at; // position in solving order of each column, [I]; own
+    int32_t *at; // own [I]: position in solving order of each column
     tiling by;
     int64_t step; // rows 0, step, 2 step, ... are solved, the others are not
 } solve_job;
@@ -119,8 +119,8 @@ static void solve_panel_block(const solve_job *j, solve_worker *me, const rows *
     if (a->dq) osh_panel_turn(a->dq + w->row * a->I + i1, a->I, p->w, p->rows, cols, w->n);
 }
 
-/* Loads the weights and scales of a panel. If a->nearest is true, then replaces the weights by
- * their errors of rounding to nearest: the column loop works on these errors
+/* Loads the weights and scales of a panel. If a->nearest is true, then replaces the weights by the
+ * errors of rounding them to nearest. The column loop then works on these errors
  * (solver/gptq_solve.c). */
 static void solve_begin_panel(const solve_job *j, solve_worker *me, const rows *w)
 {

@@ -39,7 +39,7 @@ OSH_VEC_FN void v8_clamp(osh_v8f *x, const osh_v8f *lo, const osh_v8f *hi)
 
 /* ---- the column loop ---- */
 
-/* q = nearest value of the grid to w / s + zp, for 8 rows. */
+/* For 8 rows: sets q to the value of the grid that is nearest to w / s + zp. */
 OSH_VEC_FN void nearest_8(const osh_panel *p, osh_v8f *q, const osh_v8f *w, const osh_v8f *s,
                           const osh_v8f *zp)
 {
@@ -394,8 +394,8 @@ OSH_VEC_FN void v8_stored(osh_v8f *s, const osh_scale_rule *rule)
     }
 }
 
-/* Computes the scale s for `share` of the range [lo, hi], like osh_scale_of, and the clamped zero
- * points of the candidates with this scale, zero [OSH_SCALE_ZEROS], for 8 rows. */
+/* For 8 rows: computes the scale s for `share` of the range [lo, hi], like osh_scale_of. Also
+ * computes zero [OSH_SCALE_ZEROS], the clamped zero points of the candidates with this scale. */
 OSH_VEC_FN void v8_scale(const osh_scale_rule *rule, float share, const osh_v8f *lo,
                          const osh_v8f *hi, osh_v8f *s, osh_v8f *zero)
 {

@@ -35,12 +35,12 @@ typedef struct osh_panel {
 void osh_panel_solve(const osh_panel *p, const float *u, int64_t ldu, const int32_t *scale_col,
                      int64_t n);
 
-/* Replaces the weights w of n columns by the errors w - dq of rounding them to nearest. */
+/* Replaces the weights w of n columns by the errors w - dq of rounding the weights to nearest. */
 void osh_panel_rest(const osh_panel *p, const int32_t *scale_col, int64_t n);
 
-/* w [n, rows] += ut [n, k] ne [k, rows]: adds the errors of a block of k columns to n later
- * columns. `ut`: the elements of U^T for these columns; rows = ne.ld is 32 or 64. The caller must
- * have called osh_blas_open. */
+/* Adds the errors of a block of k columns to n later columns: w [n, rows] += ut [n, k] ne
+ * [k, rows]. `ut` has the elements of U^T for the later columns. rows = ne.ld is 32 or 64. The
+ * caller must have called osh_blas_open. */
 void osh_panel_update(float *w, osh_mat ut, osh_mat ne, int64_t n, int64_t k);
 
 /* Transposes `from` [m, n] to `to` [n, m]. Rows begin ldt and ldf elements apart. */
@@ -58,8 +58,8 @@ typedef struct osh_panel_turned { // the codes of a panel, transposed to [column
  * <= from.rows. */
 void osh_panel_codes(int8_t *to, int64_t ldt, osh_panel_turned from, const int32_t *at, int64_t m,
                      int64_t n);
-/* sums[r] += sum over the n columns j of ne[j][r]^2 / 2, added in order, for each row r of the
- * panel. */
+/* Adds the sum over the n columns j of ne[j][r]^2 / 2, added in order, to sums[r] for each row r of
+ * the panel. */
 void osh_panel_squares(const osh_panel *p, double *sums, int64_t n);
 
 typedef struct osh_search { // arguments of the search for the scales of a group
@@ -70,7 +70,7 @@ typedef struct osh_search { // arguments of the search for the scales of a group
     int64_t n, rows;
 } osh_search;
 
-/* lo[r] = min(0, weights of row r), hi[r] = max(0, weights of row r), for each row r. */
+/* For each row r: sets lo[r] to min(0, weights of row r) and hi[r] to max(0, weights of row r). */
 void osh_panel_ranges(const osh_search *s, float *lo, float *hi);
 /* Sets `scale` and `zero` [rows] to the best scale and zero point of each row, whose range is lo,
  * hi [rows]. If the rule is symmetric, `zero` becomes 0. */

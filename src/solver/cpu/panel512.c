@@ -1,6 +1,6 @@
-/* panel512.c - does the column loop and the update of later columns with AVX-512. Of the 32
- * registers, the update uses 24 for the sums of 6 columns x 64 rows, four for errors and two for
- * broadcast elements of U; the column loop uses 16 for 8 columns x 32 rows. */
+/* panel512.c - does the column loop and the update of later columns with AVX-512, which has 32
+ * registers. The update uses 24 registers for the sums of 6 columns x 64 rows, four for errors and
+ * two for broadcast elements of U. The column loop uses 16 registers for 8 columns x 32 rows. */
 #include "solver/cpu/panel512.h"
 #include "base/isa.h"
 
@@ -155,7 +155,8 @@ WIDE void osh_panel512_bytes(int8_t *to, const float *q, int64_t n)
     }
 }
 
-/* w += ut ne for n columns of `vecs` vectors each. Every caller passes constants for n and vecs. */
+/* Computes w += ut ne for n columns of `vecs` vectors each. Every caller passes constants for n and
+ * vecs. */
 WIDE_FN void update_columns(float *w, osh_mat ut, const float *ne, int n, int64_t k, int vecs)
 {
     __m512 s[COLS][VECS];

@@ -16,19 +16,19 @@ enum { TILE_ROWS = 64, HALF_VECTORS = TILE_ROWS / 2 / OSH_LANES };
 
 typedef struct prune_job {
     const osh_prune_solve_args *a;
-    float *cost;   // cost of each weight in the current block of columns, [O, cols]; own
+    float *cost;   // own [O, cols]: cost of each weight in the current block of columns
     /* True for weights that were 0 before pruning, [O, I]; NULL: these weights may change. */
     bool *zero;    // own
     /* [threads, 2, cols, TILE_ROWS]: weights, and their costs. Negated errors later overwrite the
      * costs. */
     float *panels; // own
-    int64_t *zeros; // number of weights of the block that were 0 before pruning, [tiles]; own
+    int64_t *zeros; // own [tiles]: number of weights of the block that were 0 before pruning
     /* i1, cols: first column and number of columns of the block.
      * room: number of floats of a panel. */
     int64_t i1, cols, room;
     float most;    // threshold: weights with at most this cost become 0
-    /* True: the block has fewer zeros from before pruning than it needs, so other weights must
-     * become 0. */
+    /* True: in the block, fewer weights were 0 before pruning than must be 0 after pruning, so
+     * other weights must become 0. */
     bool more;
 } prune_job;
 
@@ -76,8 +76,8 @@ static bool prune_is_kept(const prune_job *j, int64_t row, int64_t column)
 }
 
 /* Sets the costs of columns [i, i + m) of the panel. In each row the n columns with the lowest
- * costs get 0, the others get infinity. Each lane has its own row; lanes after the last row are not
- * used. */
+ * costs get 0, the other columns get infinity. Each lane has its own row; lanes after the last row
+ * are not used. */
 OSH_VEC_FN void choose_body(const prune_job *j, const float *w, float *cost, int64_t row, int64_t n,
                             int64_t i)
 {

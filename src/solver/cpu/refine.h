@@ -42,7 +42,7 @@ void osh_tile_fit_scales(osh_refine_tile *t);     // changes scale; does not upd
 /* Writes A and b of groups [g0, g0 + n) for each row to t->fit. Overwrites d and next. */
 void osh_tile_fit_sums(osh_refine_tile *t, int64_t g0, int64_t n);
 
-/* `to` = round(round(q - z) s), like osh_refine_value. */
+/* Sets `to` to round(round(q - z) s), like osh_refine_value. */
 OSH_VEC_FN void v8_value(osh_v8f *to, const osh_v8f *q, float s, float z, osh_dtype dt)
 {
     osh_v8f x = *q - z;
