@@ -9,7 +9,8 @@
 #include "tensor/scalar.h"
 
 /* Limits of the number of threads of a stream.
- * MOST_COMPUTING: at most so many threads compute, because no disk delivers data for more threads.
+ * MOST_COMPUTING: largest number of threads that compute, because no disk delivers data for more
+ * threads.
  * LEAST, EACH, WAITING: LEAST additional threads wait for the disk, plus one for every EACH bytes
  * of the output, at most WAITING. A small output gets few waiting threads, because their bands
  * would need most of the memory. */
@@ -248,8 +249,8 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    // Tensors with fewer bytes are not checked early. A disk needs as long to answer one request as
-    // to read so many bytes.
+    // Tensors with fewer bytes are not checked early. In the time of one request, a disk can read
+    // this number of bytes.
     enum { LEAST_BYTES = 512 << 10 };
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
 }

@@ -27,7 +27,7 @@
 #include "store/loaders.h"
 #include "tensor/scalar.h"
 
-/* A source with at least so many bytes is read without the page cache if it is read only once. */
+/* A source of at least this size in bytes bypasses the page cache if it is read only once. */
 #define DIRECT_SOURCE (1ll << 26)
 /* The arena is the block of GPU memory from which the program allocates. Without a device budget,
  * the arena gets 1/ARENA_SPARE more bytes than predicted, but at least LEAST_SPARE more bytes. */
