@@ -100,7 +100,9 @@ done:
 
 /* Fills the attributes of rope from the object `given` of a template entry. It may have these keys,
  * and the keys of fill_shift:
- *   "head_dim", "interleaved", "f32", "position_scale"   attributes of the same names
+ *   "head_dim"     number of elements of a head
+ *   "interleaved", "f32"   attributes of these names (osh_rope_attr)
+ *   "position_scale"       true if rope also multiplies by a factor that grows with the position
  *   "sliding"      true if the layer has the rope of layers with sliding attention
  *   "partial"      true if the class of the model reads partial_rotary_factor
  *   "rotary_dim"   number of rotated elements; if not 0, partial_rotary_factor is ignored
