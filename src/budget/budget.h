@@ -1,5 +1,5 @@
-/* budget.h - counts the memory, disk space and transfers of a plan, and chooses settings of the
- * plan that keep the budgets (limits that the user gives in bytes). */
+/* budget.h - counts the memory, disk space and transfers of a plan. Chooses settings of the plan
+ * that keep the budgets. (A budget is a limit in bytes that the user gives.) */
 #ifndef OSH_BUDGET_H
 #define OSH_BUDGET_H
 #include "rewrite/manifest.h"

@@ -164,8 +164,8 @@ static double judge_share(const osh_linear *l)
     return (double)((l->O - 1) / osh_gptq_judge_step(l->O) + 1) / (double)l->O;
 }
 
-/* Returns the number of operations of the column loop, of gptq_target, and on the host of the error
- * of rounding to nearest. */
+/* Returns the number of operations of the column loop and of gptq_target. On the host, also counts
+ * the error of rounding to nearest. */
 static double solve_flops(const osh_budget *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];

@@ -41,7 +41,7 @@ typedef struct osh_sim_stats {
     /* Bytes of the lists that statistics and solves need. They count as device bytes on the CPU,
      * and as host bytes with a GPU. */
     int64_t lists;
-    int64_t ranges; // bytes of the lists for ranges of the visit; counted like `lists`
+    int64_t ranges; // bytes of the visit's range observers; device or host like `lists`
 } osh_sim_stats;
 
 /* Values that are kept for the second pass of two-pass observers (schedule/looks.h) */

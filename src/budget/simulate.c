@@ -197,8 +197,8 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
 }
 
 /* Frees the stored rows of batch b that no later step reads. Then allocates the rows of the batch's
- * outputs. The run does both in the same order. left: bytes of GPU memory that the batch still
- * uses. *now: bytes of the values in the activation store. */
+ * outputs. (The run has the same order.) left: bytes of GPU memory that the batch still uses. *now:
+ * bytes of the values in the activation store. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
                                 int64_t *now)
 {

@@ -122,7 +122,7 @@ done:
     return rc;
 }
 
-/* Sets in *a the weights of `n` and the tensors for their gradients. If the caller has storage for
+/* Sets the weights of `n` in *a, and the tensors for their gradients. If the caller has storage for
  * a gradient (osh_back.placed), it is used. Otherwise the gradient of weight m of the node gets a
  * new tensor in own[m]. */
 static osh_status weights_begin(osh_ctx *cx, const back_pass *y, const osh_node *n,

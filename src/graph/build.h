@@ -58,9 +58,9 @@ osh_status osh_build_filled(osh_ctx *cx, const osh_builder *b, char **out, const
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
 /* Sets b->inner and b->outer to the first prefixes with which the checkpoint has the embedding
  * table. Tries these prefixes in order:
- * - the pairs in "names" of the template, or of the template that wraps this text model
- * - b->plain
- * - the pairs without b->plain, and the empty prefix, for models that were saved without a head
+ *   - the pairs in "names" of the template, or of the template that wraps this text model
+ *   - b->plain
+ *   - the pairs without b->plain, and the empty prefix, for models that were saved without a head
  * If no prefix fits, sets both to b->plain. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 

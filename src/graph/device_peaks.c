@@ -113,8 +113,8 @@ static osh_status act_take(osh_ctx *cx, osh_device_peaks *p, int32_t *slot, act 
     return act_add(cx, p, a);
 }
 
-/* Adds a step ACT_TOUCH to the list, which reads the extent of the arena. A step of 0 bytes is not
- * needed if no block was allocated after the last ACT_TOUCH, because the extent has not grown. */
+/* Adds a step ACT_TOUCH (read the extent of the arena) to the list. A step of 0 bytes is not needed
+ * if no block was allocated after the last ACT_TOUCH, because the extent has not grown. */
 static osh_status act_touch(osh_ctx *cx, osh_device_peaks *p, act a)
 {
     if (a.kind == ACT_TOUCH && !a.b && !p->grown) return OSH_OK;

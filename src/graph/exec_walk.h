@@ -51,7 +51,7 @@ struct osh_walk {
     bool on_device;
     /* True if the walk is for one sample. The values in s.keep then exist for the whole batch. */
     bool lane;
-    int route; // on a device: router output whose rows of experts are listed; -1: none
+    int route; // on a device: router output for which `routes` was called; -1: none
     int *last;         // own [values of s.of]: last node of the run that reads the value; -1: none
 };
 /* Walks over those nodes of w->s that run, and calls the callbacks. The caller must set acts, user,

@@ -241,7 +241,7 @@ static osh_status weight_set(osh_ctx *cx, sizing *s, int w, osh_padded of)
     return OSH_OK;
 }
 
-/* Sets the zeros that the weight and the bias of a Linear get. */
+/* Decides which zeros the weight and the bias of a Linear get. */
 static osh_status linear_set(osh_ctx *cx, sizing *s, const osh_node *n)
 {
     osh_status rc = OSH_OK;

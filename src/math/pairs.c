@@ -120,8 +120,8 @@ typedef struct tile_config { // operand of the instruction ldtilecfg (tile confi
 } tile_config;
 
 /* Multiplies one or two blocks of 16 rows of a by one or two panels of b. Tile 0 holds the sums of
- * block 0 with panel 0, tile 1 those of block 0 with panel 1, and tiles 2 and 3 those of block 1.
- * So one block needs only tiles 0 and 1, and one panel needs only tiles 0 and 2. */
+ * block 0 with panel 0, and tile 1 those of block 0 with panel 1. Tiles 2 and 3 hold those of block
+ * 1. So one block needs only tiles 0 and 1, and one panel needs only tiles 0 and 2. */
 #define STEPS(load_b, both_blocks, both_panels)                                                    \
     for (int64_t s = 0; s < j->steps; s++, a += j->a.step, b += SIDE * SIDE) {                     \
         _tile_loadd(4, a, lda);                                                                    \

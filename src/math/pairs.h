@@ -79,8 +79,8 @@ static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
 void osh_pairs_begin(void);
 void osh_pairs_end(void);
 /* Writes c = a b on the calling thread. m: number of rows, at most OSH_PAIRS_BAND. Rows of c are
- * ldc elements apart. The function writes whole blocks of 16 rows and whole panels of 16 columns,
- * so c must have memory for rows and columns up to the next multiple of 16. */
+ * ldc elements apart. The function writes whole blocks of 16 rows and whole panels of 16 columns.
+ * So c must have memory for rows and columns up to the next multiple of 16. */
 void osh_pairs_product(float *c, int64_t ldc, osh_pairs_a a, int64_t m, osh_pairs_b b);
 /* An output y with n columns. Rows are ld elements apart. All pointers are views. */
 typedef struct osh_pairs_y {

@@ -4,7 +4,7 @@
  *   in[0] q [N, H*D]     in[1] kv [N, D]     in[2] c [N, D]     in[3] sinks [H]     out y [N, H*D]
  *
  * Query i of a sample sees the rows j of kv with i - sliding_window < j <= i. It also sees the rows
- * j <= i of c with (j + 1) mod m = 0, which have the entries of full windows of m tokens. The
+ * j <= i of c with (j + 1) mod m = 0. These rows have the entries of full windows of m tokens. The
  * softmax of head h includes one more score, sinks[h], whose probability is not used:
  *
  *   s_j = q k_j / sqrt(D)     p_j = exp(s_j) / (exp(sinks[h]) + sum of exp(s))

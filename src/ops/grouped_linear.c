@@ -4,8 +4,8 @@
  *
  *   y[g R + r] = sum over i of w[g R + r][i] x[g I + i]
  *
- * Same as transformers' DeepseekV4GroupedLinear. Sums are double and rounded once. Shapes: N tokens
- * of the batch, G groups, I inputs and R outputs of a group. */
+ * The op computes transformers' DeepseekV4GroupedLinear. Sums are double and rounded once. Shapes:
+ * N tokens of the batch, G groups, I inputs and R outputs of a group. */
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 

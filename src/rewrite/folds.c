@@ -1,7 +1,7 @@
 /* folds.c - finds the folds of a recipe. (fold_rules.c registers the factors.) A mapping of the
- * recipe names a smooth layer, whose weights are divided by factors, and balance layers, whose
- * weights are multiplied by the factors. If the recipe has no mappings, they are inferred from the
- * graph. */
+ * recipe names a smooth layer and balance layers. The weights of the smooth layer are divided by
+ * factors. The weights of the balance layers are multiplied by them. If the recipe has no mappings,
+ * they are inferred from the graph. */
 #include "rewrite/folds.h"
 #include "match/lookup.h"
 

@@ -70,7 +70,8 @@ static int range_source(const osh_rewrites *p, const osh_subgraph *s, int value)
     }
 }
 
-/* Makes range k of the Linear the range of the value's source, if the source is in the subgraph. */
+/* If the source of the value of range k is in the subgraph, lets the Linear use the range of the
+ * source. */
 static void range_inherit(osh_rewrites *p, const osh_subgraph *s, osh_linear *l, int linear, int k)
 {
     int *value = &l->ranged[k], from = range_source(p, s, *value);

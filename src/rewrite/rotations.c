@@ -249,9 +249,9 @@ done:
 
 /* ---- checks and preparation ---- */
 
-/* Fails if the source has a weight that no node of the graph uses, such as the weight of a vision
- * tower or of a head for multi-token prediction. Its module may read the residual stream, so it
- * would also have to be rotated. */
+/* Fails if the source has a weight that no node of the graph uses. For example, it may be the
+ * weight of a vision tower, or of a head for multi-token prediction. Its module may read the
+ * residual stream, so it would also have to be rotated. */
 static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* cut.c - adds the values of the original model to the graph, cuts the graph into subgraphs,
- * assigns each Linear to a subgraph, and chooses the passes of the subgraphs. */
+/* cut.c - adds the values of the original model to the graph, and cuts the graph into subgraphs.
+ * Assigns each Linear to a subgraph, and chooses the passes of the subgraphs. */
 #include "match/cache.h"
 #include "schedule/schedule.h"
 
@@ -30,15 +30,15 @@ bool osh_linear_propagates(const osh_matching *p, const osh_linear *l)
     return !l->kept && (l->prune.modifier >= 0 || m->type->solver->propagates);
 }
 
-/* True if this traversal solves l, and later Linears then get inputs that are computed with the new
+/* True if this traversal solves l, and later Linears get inputs that are computed with the new
  * weight of l. */
 static bool linear_changes(const osh_schedule *p, const osh_linear *l)
 {
     return osh_wants(p, l) && osh_linear_propagates(p->match, l);
 }
 
-/* Sets changed[i] to true if this traversal (one forward computation of all samples) solves the
- * Linear of node i, and later Linears then get inputs that are computed with the new weight. */
+/* Sets changed[i] to true if linear_changes is true for the Linear of node i. (A traversal is one
+ * forward computation of all samples.) */
 static void note_changed(const osh_schedule *p, bool *changed)
 {
     for (int i = 0; i < p->match->n_linears; i++) {

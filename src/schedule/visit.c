@@ -226,10 +226,10 @@ static bool walk_solved(const walk *w, const bool *values)
 
 /* ---- whole subgraphs, and rounds of statistics ---- */
 
-/* Chooses the inputs of Linears for one round (a pass that collects some of the Hessians). An input
- * is chosen if its statistics are still needed (wanted[input] >= from) and its Hessian fits in
- * round_bytes (0: no limit). Sets *next to the node at which the next round begins, or to the end
- * of the range. */
+/* Chooses the inputs of Linears for one round (a pass that collects some of the Hessians). Inputs
+ * are chosen whose statistics are still needed (wanted[input] >= from), as long as their Hessians
+ * fit in round_bytes (0: no limit). Sets *next to the node at which the next round begins, or to
+ * the end of the range. */
 static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
 {
     int end = w->r.first + w->r.n_nodes;
@@ -508,8 +508,8 @@ done:
 /* ---- the fold pass ---- */
 
 /* Sets w->keep for the values that must be in the store after a segment of the fold pass that ends
- * at node `end`. (The fold pass collects statistics for factors.) Later nodes of the pass read such
- * values, or they are inputs or outputs of the range that the store had before the pass. */
+ * at node `end`. (The fold pass collects statistics for factors.) Later nodes of the pass read
+ * these values, or the store had them before the pass as inputs or outputs of the range. */
 static void walk_choose_kept_folding(walk *w, int end)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) {

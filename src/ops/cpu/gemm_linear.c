@@ -9,7 +9,7 @@
 typedef struct linear_worker {
     float *w; // own [OSH_GEMM_COLS, I], in f32: rows of the weight for one block of columns of y
     float *y;      // one tile of y, [OSH_GEMM_ROWS, OSH_GEMM_COLS]; own
-    int64_t block; // index of the block of columns of y whose rows `w` has; -1: none
+    int64_t block; // `w` has the rows for the block of columns of y with this index; -1: none
 } linear_worker;
 
 typedef struct linear_job {

@@ -28,8 +28,8 @@ typedef struct worker {
     float *packed;     // packed rows of W, [COLS / 16][depth][16]
     float *strip;      // [16, STRIP], in f32: elements of W that linear_pack packs next
     float *y;          // sums, [ROWS, COLS]
-    /* index of the block of columns of y whose rows of W `packed` has, with all in_features; -1:
-     * none */
+    /* `packed` has the rows of W for the block of columns of y with this index, with all
+     * in_features; -1: `packed` is empty */
     int64_t block;
 } worker;
 

@@ -28,7 +28,8 @@ enum {
 
 typedef struct worker {
     uint32_t *packed[2]; // packed weights gate and up for COLS columns of the result
-    uint32_t *blocks;    // scratch for a band of x that must be packed (osh_pairs_rows)
+    /* `packed` has the weights for this column of the result and later ones; -1: none */
+    uint32_t *blocks;
     int64_t first; // first column of the result whose weights `packed` has; -1: none
 } worker;
 

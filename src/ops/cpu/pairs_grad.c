@@ -8,7 +8,7 @@
  *
  * A sum is cut into ranges: DEPTH out_features for dx, or a tile of tokens for dw. The products
  * over one range are summed from 0 on, and the sums of the ranges are added in order. So the bytes
- * do not depend on how dx is cut into rows, on how dw is cut into blocks, or on how many tiles are
+ * do not depend on the cut of dx into rows or of dw into blocks, or on the number of tiles that are
  * packed together. */
 #include "math/gemm.h"
 #include "math/pairs.h"
