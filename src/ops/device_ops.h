@@ -72,7 +72,7 @@ typedef struct osh_gptq_hessians {
 /* Returns the bytes that osh_device_ops.factors allocates in the arena for n Hessians. The function
  * computes as many Hessians at a time as fit in `room` bytes, but at least one. */
 size_t osh_gptq_factors_device_bytes(int64_t I, int n, size_t room);
-size_t osh_gptq_diags_device_bytes(int64_t I, int n); // for osh_gptq_column.diags
+size_t osh_gptq_diags_device_bytes(int64_t I, int n); // arena bytes of osh_gptq_column.diags
 /* Returns the bytes that the op gptq_factor allocates in the arena. */
 size_t osh_gptq_factor_device_bytes(int64_t I);
 

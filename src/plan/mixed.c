@@ -178,7 +178,7 @@ static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
 static int unit_hull(int *hull, const osh_mixed_unit *u)
 {
     int n = 0, by_bytes[OSH_CANDIDATES];
-    // sorts by bytes, because the order of candidates of different formats is another one
+    // sorts by bytes, because candidates of different formats need not be in this order
     for (int i = 0; i < u->n; i++) {
         int at = i;
         for (; at > 0 && u->bytes[by_bytes[at - 1]] > u->bytes[i]; at--)
