@@ -1,6 +1,6 @@
-/* bands.c - computes the sizes of the bands of rows in which a stream (threads that read, round and
- * write tensors, output/stream.h) processes tensors, and of the chunks in which the output is read
- * back. */
+/* bands.c - computes sizes for work that is done in pieces. A stream (threads that read, round and
+ * write tensors, output/stream.h) processes tensors in bands of rows. The check of the output reads
+ * it back in chunks. */
 #include "budget/bands.h"
 
 #include "base/file.h"
@@ -8,12 +8,15 @@
 #include "quant/source.h"
 #include "tensor/scalar.h"
 
-/* Limits of the number of threads of a stream. At most MOST_COMPUTING threads compute, because no
- * disk delivers data for more threads. Additional threads wait for the disk: LEAST threads, plus
- * one for every EACH bytes of the output, at most WAITING. A small output gets few waiting threads,
- * because their bands would need most of the memory. */
+/* Limits of the number of threads of a stream.
+ * MOST_COMPUTING: largest number of threads that compute, because no disk delivers data for more
+ * threads.
+ * LEAST, EACH, WAITING: LEAST additional threads wait for the disk, plus one for every EACH bytes
+ * of the output, at most WAITING. A small output gets few waiting threads, because their bands
+ * would need most of the memory. */
 enum { MOST_COMPUTING = 8, WAITING = 14, LEAST = 2, EACH = 64 << 20 };
-/* Limit in bytes of the bands that a stream keeps from its first to its second pass. */
+/* Largest number of bytes of the bands that a stream keeps in memory from its first to its second
+ * pass. */
 enum { HELD_MOST = 1 << 30 };
 
 static size_t band_larger(size_t a, size_t b) { return a > b ? a : b; }
@@ -64,9 +67,9 @@ int osh_held_most(const osh_budget *p)
     return most ? (int)osh_min64(most, HELD_MOST / room) : 0;
 }
 
-/* Returns the bytes of the bands that are read a second time because they are not kept in memory.
- * Sums over all groups of Linears that share a global scale. Assumes that all bands of a group have
- * their mean size. */
+/* Returns the bytes of the bands that a stream reads a second time because it does not keep them in
+ * memory. Sums over all groups of Linears that share a global scale. Assumes that all bands of a
+ * group have the same size. */
 int64_t osh_held_reread(const osh_budget *p)
 {
     int64_t all = 0;
@@ -111,8 +114,9 @@ size_t osh_band_row_copy(const osh_budget *p, int64_t out, int64_t *columns)
             unit = osh_checkpoint_unit(p->in->ck, source);
     const osh_ckpt_tensor *t = &p->in->ck->tensors[source];
     bool bytes = t->shard >= 0 && !t->e->row && !osh_checkpoint_is_changed(p->in->ck, source);
-    /* For a virtual tensor: *columns = max(columns of the tensor, `unit`). The larger number is a
-     * multiple of the smaller one. */
+    /* *columns: number of elements of a row of a copied tensor that is changed or dequantized. For
+     * a virtual tensor (computed when it is read), it is the larger of its columns and `unit`. The
+     * larger one is a multiple of the smaller one. */
     *columns = t->shard < 0 && osh_ckpt_columns(t->e) > unit ? osh_ckpt_columns(t->e) : unit;
     return bytes ? 1 : (size_t)*columns * osh_dtype_bytes(t->e->dtype);
 }
@@ -150,10 +154,10 @@ static int64_t held_bytes(const osh_budget *p)
 }
 
 typedef struct band_bytes {
-    /* Bytes of scratch for rounding one band of a Linear, without the worker's buffers. */
+    /* Bytes for rounding one band of a Linear, without the buffers of the thread. */
     int64_t work;
-    int64_t result; // bytes of the result of one band from its rounding until it is written
-    int64_t stays;  // bytes of memory that a Linear occupies until all its tensors are written
+    int64_t result; // bytes of the result of one band, from its rounding until it is written
+    int64_t stays;  // bytes of a Linear that stay in memory until all its tensors are written
 } band_bytes;
 
 int64_t osh_stream_stays(const osh_budget *p, int linear)
@@ -171,7 +175,8 @@ int64_t osh_stream_stays(const osh_budget *p, int linear)
 
 int64_t osh_stream_stays_most(int64_t largest, int n_workers)
 {
-    /* FEW tensors or SMALL bytes, whichever is more, but at most one tensor for each worker */
+    /* the bytes of FEW Linears or SMALL bytes, whichever is more, but at most one Linear for each
+     * thread */
     enum { FEW = 2, SMALL = 2 << 20 };
     return osh_min64(n_workers * largest, FEW * largest > SMALL ? FEW * largest : SMALL);
 }
@@ -192,8 +197,8 @@ static void band_bytes_widen(band_bytes *to, const osh_budget *p, int linear)
     if (stays > to->stays) to->stays = stays;
 }
 
-/* Scratch is counted for n_threads bands, because at most n_threads bands are rounded at a time.
- * The other workers read or wait for the disk. */
+/* Counts scratch for n_threads bands, because at most n_threads bands are rounded at the same time.
+ * All other threads of the stream read, or wait for the disk. */
 int64_t osh_stream_bytes(const osh_budget *p, int n_workers, int n_threads, int64_t *device)
 {
     osh_band_room linears = {0}, copies = {0};
@@ -244,8 +249,8 @@ int64_t osh_check_chunk(const osh_budget *p)
 
 bool osh_early_takes(const osh_budget *p, int64_t out)
 {
-    // size in bytes below which a tensor is not checked early, because a disk request takes as long
-    // as reading this many bytes
+    // Tensors with fewer bytes are not checked early. In the time of one request, a disk can read
+    // this number of bytes.
     enum { LEAST_BYTES = 512 << 10 };
     return p->manifest->out[out].end - p->manifest->out[out].begin >= LEAST_BYTES;
 }
@@ -257,8 +262,8 @@ int64_t osh_early_count(const osh_budget *p)
     return n;
 }
 
-/* Returns the bytes that early checks need: a list of the tensors to check, a flag for each output
- * tensor, and the block of osh_file_scan. */
+/* Returns the host bytes that early checks (bands.h) need. They are for a list of the tensors to
+ * check, a flag for each output tensor, and the block of osh_file_scan. */
 int64_t osh_early_bytes(const osh_budget *p)
 {
     int64_t n = osh_early_count(p);

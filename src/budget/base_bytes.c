@@ -1,5 +1,6 @@
-/* base_bytes.c - computes the host memory of the process outside of visits: libraries, threads, and
- * lists and blocks that exist during the whole run. */
+/* base_bytes.c - computes the host memory of the process outside of visits: of libraries, of
+ * threads, and of lists and blocks that exist during the whole run. (A visit is the work on one
+ * subgraph.) */
 #include "budget/base_bytes.h"
 
 #include "base/file.h"
@@ -12,20 +13,25 @@
 #include "quant/source.h"
 #include "ranks/ranks.h"
 
-/* Two threads read tensors: the main thread, and the prefetch thread. Each needs an aligned block
- * to bypass the page cache. */
+/* Number of threads that read tensors: the main thread and the prefetch thread. To bypass the page
+ * cache, each of them needs an aligned block. */
 enum { READERS = 2 };
-/* Bytes of a process that computes no matrix products. STILL_BYTES: C library. STILL_THREAD_BYTES:
- * stack and allocator cache of a thread. STILL_THREADS: threads besides those of a stream. */
+/* Bytes of a process that computes no matrix products.
+ * STILL_BYTES: memory of the C library.
+ * STILL_THREAD_BYTES: stack and allocator cache of one thread.
+ * STILL_THREADS: number of threads in addition to the threads of a stream. */
 enum { STILL_BYTES = 1 << 18, STILL_THREAD_BYTES = 48 << 10, STILL_THREADS = 3 };
-/* Bytes of lists: LISTS_BYTES in all; LINEAR_BYTES for each Linear; SOLVED_BYTES more for a Linear
- * that is solved with data (loss and statistics); OUT_BYTES for each output tensor; PART_BYTES for
- * each subgraph (times). */
+/* Bytes of the lists of a run.
+ * LISTS_BYTES: in every run.
+ * LINEAR_BYTES: for each Linear.
+ * SOLVED_BYTES: also for each Linear that is solved with data (its loss and statistics).
+ * OUT_BYTES: for each output tensor.
+ * PART_BYTES: for each subgraph (its times). */
 enum {
     LISTS_BYTES = 1 << 18, LINEAR_BYTES = 304, SOLVED_BYTES = 80, OUT_BYTES = 64, PART_BYTES = 640
 };
-/* Returns the bytes of small allocations outside of visits: emitter, journal, results, report and
- * lists. */
+/* Returns the bytes of small allocations outside of visits: for the emitter, journal, results,
+ * report and lists. */
 static int64_t small_bytes(const osh_budget *p, int n_threads)
 {
     bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
@@ -44,7 +50,8 @@ static int64_t still_bytes(const osh_budget *p, int n_threads)
     return STILL_BYTES + (most + STILL_THREADS) * (int64_t)STILL_THREAD_BYTES;
 }
 
-/* Returns the host bytes for copies of the rows that enter statistics (graph/counted.h). */
+/* Returns the host bytes for the rows that the run copies because only they enter statistics
+ * (graph/counted.h). */
 static int64_t counted_bytes(const osh_budget *p)
 {
     const osh_schedule *s = p->schedule;
@@ -79,7 +86,7 @@ osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p)
     osh_memory *m = &p->memory;
     bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
     int n = osh_threads(cx);
-    // loads OpenBLAS, so that base_bytes includes its memory
+    // this loads OpenBLAS, so that base_bytes includes its memory
     if (passes) OSH_TRY(osh_isa_load(cx));
     m->uncounted = passes ? osh_isa_uncounted(cx) : osh_mem_uncounted(cx) + still_bytes(p, n);
     m->uncounted += (int64_t)osh_plan_kind(p->in)->host_bytes;
@@ -88,11 +95,11 @@ osh_status osh_base_bytes(osh_ctx *cx, osh_budget *p)
     if (passes)
         m->base_bytes += counted_bytes(p) + READERS * (int64_t)osh_source_scratch(p->in->source);
     m->base_bytes += (int64_t)osh_plan_kind(p->in)->plan_bytes;
-    // counts osh_threads threads, and the prefetch thread
+    // each of osh_threads threads and the prefetch thread may compute a changed tensor
     m->base_bytes += (n + 1) * (int64_t)osh_checkpoint_rewrite_bytes(p->in->ck);
     if (osh_is_divided(p->in->opt)) m->base_bytes += OSH_RANKS_BYTES;
     if (osh_is_divided(p->in->opt) && !p->in->opt->ranks) m->base_bytes += OSH_MPI_BYTES;
-    // all ranks get the largest sizes, so that they choose the same steps
+    // all ranks use the largest size, so that they choose the same steps
     OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->uncounted));
     OSH_TRY(osh_ranks_largest(cx, p->in->opt->ranks, &m->base_bytes));
 done:

@@ -1,68 +1,71 @@
-/* budget.h - computes the memory, disk space and transfers of a plan, and chooses how the plan
- * keeps its budgets. */
+/* budget.h - counts the memory, disk space and transfers of a plan. Chooses settings of the plan
+ * that keep the budgets. (A budget is a limit in bytes that the user gives.) */
 #ifndef OSH_BUDGET_H
 #define OSH_BUDGET_H
 #include "rewrite/manifest.h"
 #include "schedule/schedule.h"
 #include "store/tier.h"
 
-/* Kinds of long-lived blocks in the arena, the GPU memory that the program manages itself
- * (layout.h). */
-/* Index of a block: for WEIGHT, the index of the graph's weight; for ROWS, (index of the value) *
- * n_batches + (index of the batch); for the other kinds, the index of the graph's value. */
+/* Kinds of long-lived blocks in a GPU's arena (the block of GPU memory from which the program
+ * allocates). Each block has a kind and an index (layout.h). */
+/* Index of a block of each kind.
+ * WEIGHT: index of the graph's weight.
+ * ROWS: (index of the value) * n_batches + (index of the batch).
+ * All other kinds: index of the graph's value. */
 typedef enum {
     OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
-    /* Partial sums (member `part` of osh_stat): of a Hessian, and of a shift. */
+    /* Partial sums of a Hessian and of a shift (member `part` of osh_stat). */
     OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART,
     OSH_LAYOUT_N_KINDS
 } osh_layout_kind;
 typedef struct osh_places osh_places; // planned addresses of blocks (layout.c)
-typedef struct osh_device_peaks osh_device_peaks; // peaks of passes on a GPU (graph/device_peaks.h)
+typedef struct osh_device_peaks osh_device_peaks; // peaks of GPU passes (graph/device_peaks.h)
 typedef struct osh_trials osh_trials; // results of simulations (trials.c)
 typedef struct osh_memory {
     osh_tier tier;
-    /* True if values are stored as F16 for two-pass observers (schedule/looks.h); this changes the
-     * output. */
+    /* True if values for two-pass observers (schedule/looks.h) are stored as F16. This choice
+     * changes the output. */
     bool looks_f16;
     int64_t n_kept;      // tier disk: number of batches whose values stay in memory
     int n_loaders;       // number of threads that prefetch values from the disk
-    int64_t n_ahead;     // tier disk: number of batches that these threads prefetch
-    /* True if, for Linears that are rounded without data, the next weight is prefetched while the
-     * current Linear is rounded. */
+    int64_t n_ahead;     // tier disk: number of batches that the prefetch threads read in advance
+    /* True if the next weight is read while the current Linear is rounded. Only for Linears that
+     * are rounded without data. */
     bool read_ahead;
-    /* Number of threads that process tensors in bands (output/stream.h), one band each. */
+    /* Number of threads of a stream (output/stream.h). Each thread processes one band of rows at a
+     * time. */
     int n_stream;
-    /* Number of bands that a stream keeps in memory until it reads them in the second pass. */
+    /* Number of bands that a stream keeps in memory from its first to its second pass. */
     int n_held;
     /* Host bytes for checking large output tensors during the run, included in base_bytes; 0: all
-     * tensors are checked when the output is sealed. */
+     * tensors are checked at the end, when the output is sealed. */
     int64_t early;
     bool direct; // true if reads of the source and writes of the output bypass the page cache
     /* Tier disk: true if the GPU reads the files of values directly, without a copy in host
      * memory. */
     bool by_gpu;
-    /* Host bytes of the process before the first visit, including later allocations of its
-     * libraries. */
+    /* Host bytes of the process outside of visits (base_bytes.h). They include memory that its
+     * libraries allocate later. */
     int64_t base_bytes;
-    /* Bytes of base_bytes that osh_mem_used does not count, such as libraries and stacks. */
+    /* The part of base_bytes that osh_mem_used does not count, such as libraries and stacks. */
     int64_t uncounted;
-    int64_t reading;     // host bytes of scratch for reading a weight; 0: base_bytes includes them
-    int64_t load_bytes;  // peak of the host bytes while source, tokenizer and data are read
+    int64_t reading;     // host bytes for reading a weight; 0: base_bytes includes them
+    int64_t load_bytes;  // peak of the host bytes before visits, while inputs are read
     osh_peaks peak;      // peaks of the whole run; peak.host includes base_bytes
     int highest;         // index of the visit with the highest host peak; -1: none
     /* read_bytes: bytes read from the source.
      * write_bytes: bytes written.
      * reread_bytes: bytes read back from the output when it is sealed. */
     int64_t read_bytes, write_bytes, reread_bytes;
-    /* With a GPU: peaks of passes, used while the plan is made; NULL after that. */
+    /* With a GPU: peaks of passes. Used while the plan is made, then NULL. */
     osh_device_peaks *peaks; // own
-    osh_trials *trials; // own: results of simulations, used while the plan is made; NULL after that
-    /* With a GPU: planned addresses of blocks; NULL: blocks get any free address. */
+    osh_trials *trials; // own: results of simulations. Used while the plan is made, then NULL.
+    /* With a GPU: planned addresses of blocks. NULL: a block may get any free address. */
     osh_places *places;  // own
     /* Smallest budgets with which the run is possible. least.host includes base_bytes. */
     osh_peaks least;
-    /* Limit of the device bytes of a solve. A solve processes more rows at a time if the limit
-     * allows; 0: a solve uses the least memory. */
+    /* Limit of the device bytes of a solve. With a higher limit, a solve processes more rows at a
+     * time. 0: a solve uses as little memory as possible. */
     int64_t solve_limit;
 } osh_memory;
 
@@ -71,7 +74,7 @@ typedef struct osh_budget {
     const osh_matching *match;    // view
     const osh_rewrites *rewrites; // view
     const osh_manifest *manifest; // view
-    osh_schedule *schedule; // view; src/budget sets the members `visits`, `looks` and batch_*
+    osh_schedule *schedule; // view; src/budget sets its members `visits`, `looks` and batch_*
     osh_memory memory;
 } osh_budget;
 

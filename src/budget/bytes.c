@@ -1,4 +1,5 @@
-/* bytes.c - computes the sizes of statistics, and has the table of the statistics that are sums. */
+/* bytes.c - computes the sizes of statistics, and defines the table of statistics that are sums
+ * (osh_sums). */
 #include "budget/bytes.h"
 
 const osh_sum_type osh_sums[OSH_N_SUMS] = {
@@ -9,14 +10,13 @@ const osh_sum_type osh_sums[OSH_N_SUMS] = {
                        .mixed = true, .on_gpu = true, .layout = OSH_LAYOUT_SHIFT,
                        .part = OSH_LAYOUT_SHIFT_PART},
     [OSH_SUM_SQUARES] = {.type = &osh_stat_squares, .stat = OSH_STAT_SQUARES,
-                         .solving = sizeof(float)}, // a solve computes one F32 importance for each
-                                                    // channel
+                         .solving = sizeof(float)}, // one importance for each channel
     [OSH_SUM_PEAKS] = {.type = &osh_stat_peaks, .stat = OSH_STAT_PEAKS},
 };
 
 bool osh_sum_wanted(osh_sum sum, const osh_linear *l)
 {
-    /* A shift is collected only if the input differs from the input in the original model. */
+    /* A shift is needed only if the input differs from the input in the original model. */
     return sum == OSH_SUM_SHIFT ? l->shift : (l->wants & osh_sums[sum].stat) != 0;
 }
 

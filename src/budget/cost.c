@@ -1,4 +1,5 @@
-/* cost.c - counts the floating-point operations and the work of each phase of each subgraph.
+/* cost.c - counts the floating-point operations and the work (estimated seconds) of each phase of
+ * each subgraph.
  *
  *   Linear       2 I O for each token: I inputs, O outputs
  *   attention    2 H Dh (t + 1) at position t for each of the two matrix products: H heads of width
@@ -8,8 +9,8 @@
  *                inverse)
  *   solve        O I^2 for each Linear, and as much for the error of rounding to nearest
  *
- * Experts run on all tokens for their statistics, and later only on their own tokens. Nothing else
- * is counted. */
+ * While statistics are collected, experts run on all tokens. In later passes, they run only on the
+ * tokens that are routed to them. Other operations are not counted. */
 #include "budget/cost.h"
 #include "graph/picked.h"
 #include "solver/gptq_solve.h"
@@ -20,22 +21,23 @@
 
 #include <string.h>
 
-/* Speeds per second of an imaginary machine with one AVX2 core. Only their ratios matter, because
- * the progress estimate corrects the time of each phase by measurement. */
-/* Number of operations of matrix products in F32 and BF16. */
+/* The following constants are speeds per second of an imaginary machine with one AVX2 core. Only
+ * their ratios matter, because the progress estimate corrects the time of each phase by
+ * measurement. */
+/* Floating-point operations of matrix products in F32 and BF16. */
 static const double products_per_s = 50e9;
-/* Speed of attention divided by that of matrix products; measured with AVX2 and AMX, 2,048 to
- * 23,000 tokens. */
+/* Speed of attention divided by the speed of matrix products. Measured with AVX2 and AMX, at 2,048
+ * to 23,000 tokens. */
 static const double attends_rate = 0.6;
-/* Number of operations of Cholesky factorizations and triangular inverses. */
+/* Floating-point operations of Cholesky factorizations and triangular inverses. */
 static const double factors_per_s = 20e9;
-static const double solves_per_s = 15e9;   // number of operations of GPTQ's column loop
-static const double elements_per_s = 0.5e9; // values that elementwise ops write
+static const double solves_per_s = 15e9;   // operations of GPTQ's column loop
+static const double elements_per_s = 0.5e9; // elements that elementwise ops write
 static const double bytes_per_s = 1e9;     // bytes of files read or written
 static const double codes_per_s = 0.15e9;  // weights rounded and packed
-static const double picked_per_s = 0.4e6;  // rows of a table that are read from the file one by one
-/* On a GPU: speed of the kernel for rows that are routed to experts (ops/cuda/routed.cuh) divided
- * by the speed of cuBLAS's matrix products. This is an assumption, not a measurement. */
+static const double picked_per_s = 0.4e6;  // rows of a table that are read one by one from the file
+/* On a GPU: speed of the kernel for rows routed to experts (ops/cuda/routed.cuh) divided by the
+ * speed of cuBLAS's matrix products. Assumed, not measured. */
 static const double routed_rate = 0.6;
 
 const char *osh_phase_name(osh_phase p)
@@ -55,9 +57,9 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
                         &(osh_op_load){tokens, &(osh_seqs){d->n, d->offsets}});
 }
 
-/* Returns the fraction of the tokens for which the model uses the node's output. For an expert: the
- * fraction that is routed to the expert, because only statistics use the outputs for other
- * tokens. */
+/* Returns the fraction of the tokens for which the model uses the node's output. For a node of an
+ * expert, it is the fraction of the tokens that are routed to the expert. Only statistics use the
+ * expert's outputs for other tokens. */
 static double routed_share(const osh_graph *g, const osh_node *n)
 {
     for (;;) {
@@ -67,7 +69,7 @@ static double routed_share(const osh_graph *g, const osh_node *n)
         if (osh_node_is(reader, OSH_OP_COMBINES) && reader->in[1] == n->out[0]) {
             const osh_value *route = &g->values[reader->in[2]];
             const osh_node *router = &g->nodes[route->producer];
-            // moe_gate's attributes also begin with the member `top_k`
+            // the attributes of moe_gate also begin with the member `top_k`
             const osh_moe_router_attr *a = router->attr;
             return osh_node_routes(router) ? (double)a->top_k / (double)route->width : 1;
         }
@@ -75,8 +77,9 @@ static double routed_share(const osh_graph *g, const osh_node *n)
     }
 }
 
-/* Returns the fraction of the tokens on which node i of the span `s` runs. For the op moe_combine,
- * which adds an expert's output, returns the fraction that is routed to the expert. */
+/* Returns the fraction of the tokens on which node i of the span `s` (nodes that run together)
+ * runs. The op moe_combine adds an expert's output. For this op, returns the fraction of the tokens
+ * that are routed to the expert. */
 static double node_share(const osh_exec_span *s, int i)
 {
     const osh_node *n = &s->g->nodes[s->first + i];
@@ -118,7 +121,7 @@ static double node_full_work(const osh_graph *g, const osh_dataset *d, const osh
     return work;
 }
 
-/* Returns the work of node i of the span `s` (nodes that run together) on the host, where
+/* Returns the work of node i of the span `s` (nodes that run together) on the host. On the host,
  * moe_combine processes all tokens. */
 static double cost_node_work(const osh_exec_span *s, const osh_dataset *d, int i)
 {
@@ -148,21 +151,21 @@ static double solve_cube(const osh_linear *l, int64_t O)
 {
     return (double)O * (double)l->I * (double)l->I;
 }
-/* Returns the number of operations for factoring a Hessian (Cholesky and triangular inverse),
- * including the op gptq_shift. */
+/* Returns the number of operations for factoring a Hessian (Cholesky and triangular inverse). If
+ * the Linear has a shift, includes the op gptq_shift. */
 static double factor_flops(const osh_linear *l)
 {
     return (2.0 / 3 + 2 * l->shift) * solve_cube(l, l->I);
 }
-/* Returns the fraction of the rows for which the solve also computes the error of rounding to
- * nearest. Such a row needs as many operations as a row of the column loop. */
+/* Returns the fraction of the weight's rows for which the solve also computes the error of rounding
+ * to nearest. This costs as many operations for a row as the column loop. */
 static double judge_share(const osh_linear *l)
 {
     return (double)((l->O - 1) / osh_gptq_judge_step(l->O) + 1) / (double)l->O;
 }
 
-/* Returns the number of operations of the column loop, of the error of rounding to nearest (only on
- * the host), and of gptq_target. */
+/* Returns the number of operations of the column loop and of gptq_target. On the host, also counts
+ * the error of rounding to nearest. */
 static double solve_flops(const osh_budget *p, const osh_linear *l)
 {
     const osh_modifier *m = &p->in->recipe->modifiers[l->modifier];
@@ -180,7 +183,7 @@ double osh_cost_of_linear(const osh_budget *p, int linear)
         return work + (double)l->O * (double)l->I * (double)osh_dtype_bytes(l->dtype) / bytes_per_s;
     if (osh_wants(p->schedule, l) & (OSH_STAT_HESSIAN | OSH_STAT_BLOCK))
         work += solve_flops(p, l) / solves_per_s;
-    // the work of factoring a Hessian is counted at the first Linear
+    // the first Linear that reads a value counts the factoring of the value's Hessian
     if (osh_hessian_bytes(p->schedule, linear)) work += factor_flops(l) / factors_per_s;
     return work;
 }
@@ -240,15 +243,15 @@ static void cost_add_files(osh_cost *c, const osh_budget *p)
     c->work[OSH_PHASE_SEAL] += (double)p->manifest->total_bytes / bytes_per_s;
 }
 
-/* ---- costs of passes ---- */
+/* ---- costs of passes (forward computations of all batches through a subgraph) ---- */
 
 typedef struct fed { bool hessian, shift; } fed;
 typedef struct counter {
     const osh_budget *p;
     osh_cost *c;    // view: cost of the current visit's subgraph
     bool *loaded;   // own [weights of the graph]: true if the weight is loaded
-    fed *open;      // own [values of the range]: sums that are being collected
-    double reading; // bytes of weights loaded since the last pass
+    fed *open;      // own [values of the range]: sums that steps now collect
+    double reading; // bytes of the weights that were loaded after the last pass
 } counter;
 
 static double stats_flops(const osh_budget *p, const osh_range *r, const fed *open)
@@ -305,8 +308,8 @@ static void fed_open_folds(fed *open, const osh_budget *p, const osh_range *r)
             open[p->rewrites->folds[i].value - r->v0].hessian = true;
 }
 
-/* Adds the bytes of the weights that the step loads for the nodes that run. Weights that are loaded
- * only to be replaced by solved weights are negligible and not counted. */
+/* Adds the bytes of the weights that the step loads for the nodes that run. Does not count weights
+ * that are loaded only to be replaced by solved weights: they are few. */
 static void count_load(counter *c, const osh_step *s)
 {
     const osh_graph *g = c->p->in->graph;
@@ -319,8 +322,8 @@ static void count_load(counter *c, const osh_step *s)
         }
 }
 
-/* Counts a step on a GPU: the number of operations of all nodes that run, and the bytes of values
- * that go through the GPU's memory. */
+/* Counts a step on a GPU: the operations of all nodes that run, and the bytes of values that ops
+ * read and write in the GPU's memory. */
 static void count_traffic(osh_cost *c, osh_phase phase, const osh_budget *p, const osh_range *r,
                           const osh_step *s)
 {
@@ -362,8 +365,8 @@ static void count_release(counter *c, const osh_step *s)
             if (g->nodes[i].w[k] >= 0) c->loaded[g->nodes[i].w[k]] = false;
 }
 
-/* Adds the cost of a step to *c: of a pass, or of reading its weights. osh_cost_new adds the cost
- * of solves, folds and files. All other steps take little time. */
+/* Adds the cost of a pass to the cost of the subgraph, together with the cost of loading its
+ * weights. osh_cost_new adds the cost of solves, folds and files. Other steps take little time. */
 static void count_step(counter *c, const osh_range *r, const osh_step *s)
 {
     switch (s->kind) {
@@ -416,7 +419,7 @@ osh_status osh_cost_share(osh_ctx *cx, double *share, const osh_budget *p, const
     if (v->stats) fed_open_stats(open, p, &r, v->stats);
     if (s->fold) fed_open_folds(open, p, &r);
     *share = step_work(p, &r, s, open) / all;
-    // 1 means a whole phase, and this step is only a fraction of a phase
+    // a share of 1 means a whole phase, but this step is only a fraction of a phase
     if (*share >= 1) *share = 0.999;
 done:
     osh_free(cx, open);

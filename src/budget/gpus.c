@@ -1,4 +1,4 @@
-/* gpus.c - the table of speeds of GPUs, and an estimate of the time that a run needs on one.
+/* gpus.c - has the table of speeds of GPUs, and estimates the time that a run needs on a GPU.
  *
  *   pass        max(compute, copies) if both are planned to overlap, else compute + copies
  *     compute   operations / (sustained BF16) + bytes of values through ops / (sustained memory)
@@ -8,22 +8,22 @@
  *               because the column loop solves the blocks one after the other
  *               (docs/how-to/cuda.md)
  *
- * The speeds are from the vendor's data sheets (docs/how-to/cuda.md names them). This program was
- * not measured on any of these GPUs. */
+ * O and I: output and input features of a Linear. The speeds are from the vendor's data sheets
+ * (docs/how-to/cuda.md names them). This program was not measured on any of these GPUs. */
 #include "budget/gpus.h"
 
 #include <math.h>
 #include <string.h>
 
 
-/* Fraction of each speed in the table that a run is assumed to reach. */
+/* Fraction of each speed of the table that a run reaches, as an assumption. */
 static const double sustained = 0.7;
 enum { BLOCK = 128 };
 static const double block_seconds = 28e-6;
 
 static const osh_gpu_model models[] = {
-    /* Columns: name, title, bytes of memory, tf32_pays, bf16, tf32, f32, memory (bytes per second),
-     * bus. */
+    /* Columns: name, title, bytes of memory, tf32_pays, bf16, tf32, f32, memory, bus
+     * (osh_gpu_model). */
     {"b200", "NVIDIA B200 SXM", 171661ll << 20, true,
      2250e12, 1125e12, 75e12, 7.7e12, 64e9},
     {"h200", "NVIDIA H200 SXM", 143771ll << 20, true,
@@ -66,8 +66,8 @@ static double gpu_compute_seconds(const osh_gpu_model *m, const osh_cost *c, int
     return c->done[phase] / (sustained * m->bf16) + c->moved[phase] / (sustained * m->memory);
 }
 
-/* Returns the seconds of the column loops, which solve one block of BLOCK columns after the
- * other. */
+/* Returns the seconds of the column loops. A column loop solves the blocks of BLOCK columns one
+ * after the other. */
 static double gpu_chain_seconds(const osh_budget *p)
 {
     double blocks = 0;

@@ -6,24 +6,24 @@
 
 typedef struct osh_gpu_model {
     const char *name, *title;
-    int64_t memory_bytes; // bytes of memory in all, as nvidia-smi reports them
+    int64_t memory_bytes; // total bytes of memory, as nvidia-smi reports them
     /* True if three matrix products in TF32 take less time than one in F32. */
     bool tf32_pays;
-    /* bf16, tf32, f32: dense operations per second of matrix products with F32 sums.
-     * memory: bytes per second.
-     * bus: bytes per second from the host, in one direction. */
+    /* bf16, tf32, f32: operations per second of dense matrix products with F32 sums.
+     * memory: bytes per second of the GPU's memory.
+     * bus: bytes per second between host and GPU, in one direction. */
     double bf16, tf32, f32, memory, bus;
 } osh_gpu_model;
 const osh_gpu_model *osh_gpu_model_find(const char *name); // returns NULL if the name is unknown
 
 typedef struct osh_estimate { // seconds of a run, without the time of the disk
-    /* Seconds of each phase (observe, solve, propagate), with the copies that do not overlap with
+    /* Seconds of each phase (observe, solve, propagate). Includes copies that do not overlap with
      * computation. */
     double phase[OSH_N_PHASES];
-    /* Seconds of all copies over the bus, also of those that overlap with computation. */
+    /* Seconds of all copies over the bus. Includes copies that overlap with computation. */
     double copies;
 } osh_estimate;
-/* Estimates the time that the planned run needs on this GPU model. */
+/* Estimates the seconds that the planned run needs on this GPU model. */
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,
                              const osh_gpu_model *m);
 #endif

@@ -1,5 +1,5 @@
-/* layout.c - simulates the blocks in a GPU's memory for a plan: runs the allocator (the arena) with
- * an unlimited size and no memory. */
+/* layout.c - simulates the allocation of blocks in a GPU's memory for a plan. It runs the program's
+ * allocator of GPU memory (the arena) with unlimited size, but without actual memory. */
 #include "budget/layout.h"
 
 #include <stdlib.h>
@@ -20,7 +20,8 @@ typedef struct place {
 } place;
 
 struct osh_places {
-    /* Capacity `room`; the first n entries are used, and are sorted for a binary search. */
+    /* The array has room for `room` places. The first n are used. osh_layout_places sorts them for
+     * a binary search. */
     place *all; // own
     size_t n, room;
 };
@@ -52,7 +53,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
     c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
-    // allocates the workspace first, as `open` of a device does
+    // the first block is the workspace, as in `open` of a device
     osh_arena_take(c->arena, &workspace, osh_plan_kind(p->in)->workspace, OSH_LIFE_LONG);
     *out = c, c = NULL; // passes ownership
 done:
@@ -79,7 +80,7 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
     }
     if (kind == OSH_LAYOUT_RANGE)
         return (int64_t)osh_arena_gross((size_t)p->in->data.n * 2 * sizeof(float));
-    if (kind != OSH_LAYOUT_ROWS) { // a Hessian, or a shift, which has the same size
+    if (kind != OSH_LAYOUT_ROWS) { // a Hessian, or a shift, which has the size of a Hessian
         osh_tensor h = osh_stat_shape(&osh_stat_hessian, g->values[index].width);
         return (int64_t)osh_arena_gross(osh_tensor_bytes(&h));
     }

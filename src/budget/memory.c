@@ -1,8 +1,11 @@
-/* memory.c - chooses before a run how the run keeps its budgets. simulate.c counts the bytes.
+/* memory.c - chooses, before a run, how the run keeps its budgets. simulate.c counts the bytes of
+ * each choice.
  *
- * Changes are tried in this order until the run fits: no prefetch; values are stored in a slower
- * tier (on the disk for as few batches as possible); the Hessians of a subgraph are distributed
- * over several observe passes; the groups of Linears of a subgraph are loaded one at a time. */
+ * If a run does not fit, the following changes are tried in this order:
+ * - no prefetch;
+ * - values are stored in a slower tier (on the disk for as few batches as possible);
+ * - the Hessians of a subgraph are distributed over several passes, the rounds;
+ * - the subgraph runs in segments: its groups of Linears are loaded one at a time. */
 #include "budget/bands.h"
 #include "budget/base_bytes.h"
 #include "budget/gpus.h"
@@ -24,16 +27,15 @@
 #include "store/loaders.h"
 #include "tensor/scalar.h"
 
-/* A source of at least this size in bytes is read without the page cache if it is read only
- * once. */
+/* A source of at least this size in bytes bypasses the page cache if it is read only once. */
 #define DIRECT_SOURCE (1ll << 26)
-/* Without a device budget the arena (the block of GPU memory from which the program allocates) gets
- * 1/ARENA_SPARE more bytes than predicted, at least LEAST_SPARE more. */
+/* The arena is the block of GPU memory from which the program allocates. Without a device budget,
+ * the arena gets 1/ARENA_SPARE more bytes than predicted, but at least LEAST_SPARE more bytes. */
 enum { ARENA_SPARE = 16, LEAST_SPARE = 32 << 20 };
 
-/* ---- tiers and phases ---- */
+/* ---- tiers of values, and phases (osh_phases: decisions about the steps of a visit) ---- */
 
-/* True if the visit fits in the budget b, together with more_host bytes of host memory. */
+/* True if the visit and more_host additional bytes of host memory fit in the budget b. */
 static bool visit_fits(const osh_visit *v, const osh_peaks *b, int64_t more_host)
 {
     osh_peaks need = v->peak;
@@ -48,15 +50,15 @@ static bool visits_fit(const osh_schedule *s, const osh_peaks *b)
     return true;
 }
 
-/* True if the weights of the next visit may be prefetched during visit i. Requires that visit i has
- * a pass that observes: a pass that only propagates may end before the reads, so its peak is not
- * known. */
+/* True if the weights of the next visit may be prefetched during visit i. This needs a pass in
+ * visit i that observes. A pass that only propagates may end before the reads, so the peak would
+ * not be known. */
 static bool reads_long(const osh_budget *p, int i)
 {
     return p->in->opt->prefetch && osh_range_at(p->schedule, i).observe;
 }
 
-/* True if, during every visit, the weights that are prefetched for the next visit also fit. */
+/* True if every visit fits together with the weights that it prefetches for the next visit. */
 static bool visits_fit_ahead(const osh_budget *p, const osh_peaks *b)
 {
     const osh_schedule *s = p->schedule;
@@ -67,12 +69,13 @@ static bool visits_fit_ahead(const osh_budget *p, const osh_peaks *b)
     return true;
 }
 
-/* Largest number of rounds (each an additional pass); above it, segments cost less. */
+/* Largest number of rounds (passes that each collect some of the Hessians). With more rounds than
+ * this, segments cost less time. */
 enum { MOST_ROUNDS = 8 };
 
-/* Sets the phases of visit i: the Hessians are distributed over `rounds` observe passes. If rounds
- * is above MOST_ROUNDS, the visit runs in segments, one group of Linears at a time. Segments are
- * not used if ranges of keys, values or outputs are observed. */
+/* Sets the phases of visit i (osh_phases) so that its Hessians are distributed over `rounds`
+ * passes. If rounds is above MOST_ROUNDS, the visit runs in segments instead, one group of Linears
+ * at a time. Segments are not used if ranges of keys, values or outputs are observed. */
 static void take_phases(osh_budget *p, int i, int rounds)
 {
     osh_phases *v = &p->schedule->visits[i].how;
@@ -88,8 +91,8 @@ static void take_phases(osh_budget *p, int i, int rounds)
     v->segments = rounds > MOST_ROUNDS;
 }
 
-/* Chooses phases for the visits that do not fit. Visits are similar, so all visits that do not fit
- * try the same phases at the same time. */
+/* Chooses phases (osh_phases) for the visits that do not fit. Visits are similar, so all visits
+ * that do not fit try the same phases at the same time. */
 static osh_status memory_choose_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
@@ -103,7 +106,8 @@ done:
     return rc;
 }
 
-/* Simulates the run with the same phases for all visits. */
+/* Simulates the run with equal phases for all visits: `rounds` passes for the Hessians
+ * (take_phases). */
 static osh_status simulate_equal(osh_ctx *cx, osh_budget *p, osh_tier tier, int rounds, bool *ever)
 {
     p->memory.tier = tier;
@@ -132,9 +136,9 @@ static void allowed_tiers(const osh_budget *p, osh_tier *first, osh_tier *last)
     *last = asked ? *first : OSH_TIER_DISK;
 }
 
-/* Chooses phases that keep the budget b. Sets *fit to true on success. On a GPU, other phases give
- * other gaps between blocks, so a choice can miss the budget. The last attempts use equal phases
- * for all visits. */
+/* Chooses phases of the visits that keep the budget b. Sets *fit to true on success. On a GPU,
+ * other phases of one visit change the gaps between the blocks of all visits, so a choice can miss
+ * the budget. The last attempts use equal phases for all visits. */
 static osh_status try_phases(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *fit)
 {
     osh_status rc = OSH_OK;
@@ -147,10 +151,10 @@ done:
     return rc;
 }
 
-/* On entry, *least is the largest of the visits' smallest peaks, in device bytes if `device` is
- * true, otherwise in host bytes. Keeps *least if the phases of the visits can be chosen so that no
- * visit exceeds *least. Otherwise sets *least to `same`, the peak of the best phases that are equal
- * for all visits. */
+/* Checks a prediction of the smallest budget. On entry, *least is the largest of the visits'
+ * smallest peaks: device bytes if `device` is true, else host bytes. Keeps *least if phases can be
+ * chosen so that no visit exceeds it. Otherwise sets *least to `same`, the smallest peak with equal
+ * phases for all visits. */
 static osh_status least_settle(osh_ctx *cx, osh_budget *p, osh_tier tier, int64_t *least,
                                int64_t same, bool device)
 {
@@ -171,18 +175,18 @@ static osh_peaks peaks_lower(const osh_peaks *a, const osh_peaks *b)
                        osh_min64(a->scratch, b->scratch)};
 }
 
-/* Tries, with the slowest tier, rounds (several observe passes, each for some Hessians) and
- * segments (one group of Linears at a time). Segments need the least memory for weights and
- * Hessians, but store values between the segments. */
+/* Tries rounds and segments (take_phases), with values in the slowest tier. Segments need the least
+ * memory for weights and Hessians. But they store the values between the segments, so they do not
+ * always need the least memory in all. */
 osh_status osh_memory_least(osh_ctx *cx, osh_budget *p)
 {
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    osh_peaks *least = NULL; // own: smallest peaks of each visit so far
+    osh_peaks *least = NULL; // own [n_visits]: smallest peaks of each visit so far
     osh_tier first, coldest;
     allowed_tiers(p, &first, &coldest);
-    // smallest peaks with phases that are equal for all visits
+    // smallest peaks so far if all visits have equal phases
     osh_peaks same = {INT64_MAX, INT64_MAX, INT64_MAX};
     m->solve_limit = 0;
     OSH_NEW(cx, least, s->n_visits);
@@ -205,7 +209,7 @@ done:
 }
 
 /* Chooses the visits that copy values between host memory and GPU during the computation. The
- * blocks for these copies exist only during a pass, so they do not change the addresses of blocks
+ * blocks for these copies exist only during a pass. So they do not change the addresses of blocks
  * in other visits. */
 static osh_status memory_choose_ways(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
@@ -228,7 +232,8 @@ static osh_status memory_choose_ahead(osh_ctx *cx, osh_budget *p, const osh_peak
     osh_status rc = OSH_OK;
     osh_schedule *s = p->schedule;
     osh_memory *m = &p->memory;
-    // number of attempts; one fails if the blocks of a visit move the blocks of another visit
+    // number of attempts: an attempt fails if the new blocks of a visit move blocks of another
+    // visit
     enum { TRIES = 4 };
     for (int i = 0; i < s->n_visits; i++)
         s->visits[i].how.prefetch_device = s->visits[i].how.prefetch;
@@ -243,8 +248,8 @@ done:
     return rc;
 }
 
-/* Chooses the number of threads that prefetch values from the disk: the largest number that fits in
- * memory together with the prefetched weights. */
+/* Chooses the number of threads that prefetch values from the disk. It is the largest number whose
+ * buffers fit in memory together with the prefetched weights. */
 static osh_status memory_choose_loaders(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
@@ -263,8 +268,8 @@ done:
     return rc;
 }
 
-/* For tier disk, chooses the number of batches whose values stay in memory: the largest number that
- * fits. */
+/* For tier disk, chooses the largest number of batches whose values fit in memory. Their values are
+ * not written to the disk. */
 static osh_status memory_choose_kept(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_status rc = OSH_OK;
@@ -282,8 +287,8 @@ done:
     return rc;
 }
 
-/* Makes visit i solve small Linears in parallel, or together on a GPU, if their results fit in
- * memory. */
+/* Makes visit i solve small Linears in parallel on the host, or together on a GPU, if the results
+ * fit in memory. */
 static void memory_choose_apart(osh_schedule *s, int i, const osh_peaks *b)
 {
     osh_visit *v = &s->visits[i], all = *v;
@@ -299,8 +304,8 @@ static bool asks_f16(const osh_budget *p)
 }
 
 /* Sets *first and *last to the first and the last osh_look that --calib-cache allows. An osh_look
- * says how values are kept for the second pass of two-pass observers (schedule/looks.h). If the run
- * has no such observer, *first == *last. */
+ * is a way to give values to the second pass of two-pass observers (schedule/looks.h). If the run
+ * has no such observer, sets both to the same osh_look. */
 static void looks(const osh_budget *p, osh_look *first, osh_look *last)
 {
     *first = OSH_LOOK_RAM, *last = OSH_LOOK_AGAIN;
@@ -310,8 +315,8 @@ static void looks(const osh_budget *p, osh_look *first, osh_look *last)
     if (!osh_looks_twice(p->schedule)) *first = *last;
 }
 
-/* Runs each subgraph as a whole, and chooses the fastest tier that keeps the budget. Sets *fit to
- * false if there is none. */
+/* Chooses the fastest tier of values with which the run keeps the budget, if each subgraph runs as
+ * a whole. Sets *fit to false if there is no such tier. */
 static osh_status memory_choose_whole(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever,
                                       bool *fit)
 {
@@ -331,9 +336,9 @@ done:
     return rc;
 }
 
-/* Chooses batches of several samples if no flag sets the batch size and the run then fits in the
- * first tier that is allowed. Sets *fit to true if the run fits; does not change *fit if the batch
- * size stays the same. */
+/* Chooses batches of several samples under two conditions: no flag sets the batch size, and the run
+ * then fits with values in the first tier that is allowed. Sets *fit to true if the run fits. Does
+ * not change *fit if the batch size stays as it is. */
 static osh_status memory_choose_batch(osh_ctx *cx, osh_budget *p, const osh_peaks *b, bool *ever,
                                       bool *fit)
 {
@@ -386,8 +391,8 @@ int64_t osh_memory_of_gpu(int64_t free_bytes)
     return (free_bytes - reserve) / (ARENA_SPARE + 1) * ARENA_SPARE;
 }
 
-/* Sets the device budget if no flag sets it: from the memory of this machine's GPU, or of the GPU
- * model that --device-model names. */
+/* Sets the device budget if the user does not give it. The budget follows from the memory of this
+ * machine's GPU, or of the GPU model that --device-model names. */
 static osh_status budget_of_gpu(osh_ctx *cx, osh_peaks *b, const osh_budget *p)
 {
     osh_status rc = OSH_OK;
@@ -404,8 +409,8 @@ done:
     return rc;
 }
 
-/* Decides whether the GPU itself reads values from the disk. This needs a block in the GPU's
- * memory, which must fit into the budget. */
+/* Decides whether the GPU itself reads values from the disk. Such reads need a block of the GPU's
+ * memory, which must fit in the budget. */
 static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
 {
     osh_memory *m = &p->memory;
@@ -415,7 +420,7 @@ static void memory_choose_reader(osh_ctx *cx, osh_budget *p, const osh_peaks *b)
     m->by_gpu = gpu && m->tier == OSH_TIER_DISK && !osh_scratch_is_packed(p->in->opt) &&
                 osh_plan_kind(p->in)->type->files->direct(cx, p->in->ordinal, wish,
                                                           m->peak.device + n <= b->device);
-    /* The GPU replaces the prefetch threads. */
+    /* Prefetch threads are not needed if the GPU reads. */
     if (m->by_gpu) m->peak.device += n, m->n_loaders = 0, m->n_ahead = 0;
     else if (asked && (!gpu || m->tier != OSH_TIER_DISK || osh_scratch_is_packed(p->in->opt)))
         osh_log(cx, OSH_LOG_WARN,
@@ -440,9 +445,9 @@ static int64_t budget_of_option(int64_t bytes, int64_t base)
     return bytes > 0 ? bytes - base : INT64_MAX;
 }
 
-/* Computes m->peak and raises m->least. Both include tuning, and the reading of source and data.
- * Raises *outside, the smallest memory outside of visits, so that it includes tuning and reading,
- * too. */
+/* Computes the peak of the run, m->peak, and raises the smallest budgets, m->least. Both also cover
+ * tuning, and the reading of source and data. Raises *outside, the smallest peak outside of visits,
+ * in the same way. */
 static osh_status memory_sum_up(osh_ctx *cx, osh_budget *p, osh_peaks *outside)
 {
     osh_status rc = OSH_OK;
@@ -461,8 +466,8 @@ done:
     return rc;
 }
 
-/* Adds to base_bytes the optional blocks that fit in the host budget `b`, and adds base_bytes to
- * the peaks. */
+/* Adds optional blocks that fit in the host budget `b` to base_bytes. Adds base_bytes to the host
+ * peaks. */
 static osh_status memory_add_base(osh_ctx *cx, osh_budget *p, int64_t b)
 {
     osh_status rc = OSH_OK;
@@ -470,16 +475,17 @@ static osh_status memory_add_base(osh_ctx *cx, osh_budget *p, int64_t b)
     if (p->schedule->n_visits && p->in->on_device) OSH_TRY(osh_memory_place(cx, p));
     if (m->peak.host + (int64_t)osh_places_bytes(m->places) > b)
         osh_places_free(cx, m->places), m->places = NULL;
-    /* The message of a refusal recommends this budget to another process, whose base may be larger
-     * by OSH_ISA_NOISE_BYTES. */
+    /* A refusal recommends this budget to the user's next process. The base of that process may be
+     * larger by OSH_ISA_NOISE_BYTES. */
     m->least.host += m->base_bytes + OSH_ISA_NOISE_BYTES;
-    // true if output tensors may be written twice
+    // true if the run may write output tensors twice
     bool again = p->schedule->n_traversals || p->schedule->tune.steps;
     bool passes = p->in->pipeline != OSH_PIPELINE_DATAFREE;
     if (passes && p->in->opt->prefetch && b == INT64_MAX && !again)
         m->early = osh_early_bytes(p);
-    /* least.host is a budget. With a host budget, base_bytes also includes the aligned blocks for
-     * reading. The list of planned addresses is optional, so it is not added. */
+    /* The user may give least.host as a host budget. With a host budget, base_bytes also includes
+     * the aligned blocks for reading, so they are added here. The list of planned addresses is
+     * optional, so it is not added. */
     if (!osh_base_has_blocks(p)) m->least.host += osh_base_blocks();
     max_into(&m->least.host, p->in->opt->others_host);
     m->base_bytes += m->early + (int64_t)osh_places_bytes(m->places);
@@ -518,8 +524,8 @@ osh_status osh_plan_memory(osh_ctx *cx, osh_budget *p)
     if (o->pin_memory && !strcmp(o->pin_memory, "true") && !p->in->on_device)
         osh_log(cx, OSH_LOG_WARN,
                 "--pin-memory true: memory is page-locked for a GPU, and nothing runs on a GPU");
-    /* A user who sets a memory budget shares the machine. A checkpoint that is read only once must
-     * not displace the page cache of other processes, so the run bypasses the page cache. */
+    /* A run with a memory budget probably shares the machine. If it reads the checkpoint only once,
+     * it bypasses the page cache, so as not to displace the files of other processes. */
     m->direct = o->host_memory > 0 ||
                 (p->in->pipeline == OSH_PIPELINE_DATAFREE && m->read_bytes >= DIRECT_SOURCE);
 done:

@@ -1,5 +1,5 @@
-/* memory_rest.c - computes the memory outside of visits: for copied tensors, and for Linears that
- * are rounded without data, in bands or as whole weights. */
+/* memory_rest.c - computes the memory outside of visits. It is needed for copied tensors, and for
+ * Linears that are rounded without data, in bands of rows or as whole weights. */
 #include "base/file.h"
 #include "budget/bands.h"
 #include "budget/base_bytes.h"
@@ -7,14 +7,14 @@
 #include "budget/simulate_solve.h"
 #include "quant/source.h"
 
-/* Raises *device and *host to the peaks of Linears that are rounded without data as whole weights,
- * one after the other. `ahead`: true if the next weight is prefetched during the rounding. Results
- * that wait to be written need no extra memory: they use memory below the peak. */
+/* Raises *device and *host to the peaks of rounding whole weights without data, one Linear after
+ * the other. ahead: true if the next weight is read while a Linear is rounded. Results that wait to
+ * be written need no extra memory, because they are smaller than the memory for rounding. */
 static void round_peaks(const osh_budget *p, int threads, bool ahead, int64_t *device,
                         int64_t *host)
 {
-    int64_t before = 0; // bytes of the previous Linear: its weight, and the memory for rounding it
-    // if false, base_bytes includes the scratch for reading
+    int64_t before = 0; // bytes for the previous Linear: for its weight and for rounding it
+    // if false, base_bytes includes the memory for reading
     bool datafree = p->in->pipeline == OSH_PIPELINE_DATAFREE;
     int64_t reading = datafree ? (int64_t)osh_source_scratch(p->in->source) : 0;
     if (datafree && !osh_base_has_blocks(p))
@@ -49,7 +49,7 @@ static void memory_count_io(const osh_budget *p, osh_memory *m, bool *seen)
         int64_t from = p->manifest->out_info[i].source;
         if (from < 0) continue;
         if (!seen[from]) m->read_bytes += p->manifest->out[i].end - p->manifest->out[i].begin;
-        // if the output has the tensor twice, the second copy reads the source again
+        // if the output has the tensor twice, the second copy reads it from the source again
         seen[from] = false;
     }
     for (int s = 0; s < p->manifest->n_shards; s++)
@@ -66,20 +66,21 @@ static void stream_peaks(const osh_budget *p, int n_workers, int n_threads, osh_
     if (osh_streams_all(p->schedule)) max_into(&b->host, osh_globals_scan_bytes(p, n_threads));
 }
 
-/* If a stream of p->memory.n_stream threads fits in the budget b, sets *more to its peaks and
- * returns true. */
+/* Sets *more to the peaks of a stream of p->memory.n_stream threads and returns true, if the stream
+ * fits in the budget b. Otherwise returns false. */
 static bool stream_fits(const osh_budget *p, int threads, const osh_peaks *b, osh_peaks *more)
 {
     osh_peaks all = {0};
     stream_peaks(p, p->memory.n_stream, threads, &all);
-    if (p->in->on_device) all.device = 0; // Linears without data are rounded on the host
+    if (p->in->on_device) all.device = 0; // a stream rounds on the host
     bool fits = peaks_fit(&all, b);
     if (fits) *more = all;
     return fits;
 }
 
-/* Chooses the number of threads of a stream. Then chooses how many bands the stream keeps until the
- * second pass reads them: all bands of the largest group, or, in steps of 1/16, as many as fit. */
+/* Chooses the number of threads of a stream. Then chooses the number of bands that the stream keeps
+ * in memory until its second pass: all bands of the largest group if they fit, else fewer, in steps
+ * of 1/16. */
 static void stream_choose(osh_budget *p, int threads, const osh_peaks *b, osh_peaks *more)
 {
     osh_memory *m = &p->memory;
@@ -98,7 +99,8 @@ osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const o
     osh_status rc = OSH_OK;
     osh_memory *m = &p->memory;
     int threads = osh_threads(cx);
-    // own: true for source tensors that a visit loads and then copies to the output
+    // own [source tensors]: true if a visit loads the tensor, so that copying it needs no second
+    // read
     bool *seen = NULL;
     OSH_NEW(cx, seen, p->in->ck->n_tensors);
     for (int w = 0; ever && w < p->in->graph->n_weights; w++)
@@ -124,6 +126,7 @@ done:
 
 int64_t osh_memory_kept(const osh_budget *p, osh_tier tier)
 {
-    if (p->in->on_device || tier == OSH_TIER_HOST) return 0; // a GPU copies all values to the store
+    // with a GPU, the store gets a copy of all values
+    if (p->in->on_device || tier == OSH_TIER_HOST) return 0;
     return tier == OSH_TIER_DEVICE ? p->schedule->n_batches : p->memory.n_kept;
 }

@@ -1,14 +1,18 @@
-/* memory_rest.h - computes the memory that the run needs outside of visits. */
+/* memory_rest.h - computes the memory that the run needs outside of visits. (A visit is the work on
+ * one subgraph.) */
 #ifndef OSH_MEMORY_REST_H
 #define OSH_MEMORY_REST_H
 #include "budget/budget.h"
 
-/* Chooses how tensors outside of visits are read and written, and computes their memory. ever
- * [weights of the graph]: true if some visit loads the weight. *least: smallest memory, without
- * prefetch, with one band, and with no kept bands. */
+/* Chooses how tensors are read and written outside of visits, and computes the memory for this
+ * work.
+ * ever [weights of the graph]: true if some visit loads the weight.
+ * b: the budgets.
+ * least: set to the smallest peaks: one thread, no prefetch, and no bands that are kept in
+ * memory. */
 osh_status osh_memory_rest(osh_ctx *cx, osh_budget *p, const bool *ever, const osh_peaks *b,
                            osh_peaks *least);
-/* Returns the number of batches whose values stay as tensors in memory and are not copied to the
- * store. */
+/* Returns the number of batches whose values stay in memory as tensors. The values of other batches
+ * are copied to the activation store. */
 int64_t osh_memory_kept(const osh_budget *p, osh_tier tier);
 #endif

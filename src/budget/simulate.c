@@ -1,5 +1,5 @@
-/* simulate.c - counts the bytes of every step of a run before the run starts. It reads the list of
- * steps (schedule/visit.h) with callbacks that only count. On the CPU:
+/* simulate.c - counts the bytes of every step of a run before the run starts. It goes through the
+ * list of steps (schedule/visit.h) and only counts. On the CPU:
  *
  *   device = loaded weights + Hessians + batch (values, scratch) or solver
  *            + values of the batches that are kept
@@ -37,8 +37,9 @@ static int compare_lengths(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Finds the largest sizes (tokens, tokens at the same time, longest sample) over all batches that
- * run sample by sample, and over all other batches. */
+/* Sets s->by_sample to the largest sizes over all batches that run sample by sample, and s->whole
+ * to the largest sizes over all other batches. The sizes are: tokens, tokens at the same time, and
+ * longest sample. */
 static osh_status sim_find_batches(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;
@@ -94,8 +95,8 @@ static osh_status sim_init(osh_ctx *cx, osh_sim *s, const osh_budget *p)
         s->stats.lists += (int64_t)osh_lanes_bytes(g, s->n_threads);
     if (osh_scratch_is_packed(p->in->opt))
         s->frame = osh_acts_frame_bytes(g, &p->in->data);
-    // adds the bytes of the lists for the ranges of samples; s->frame also gets a buffer for a
-    // sample between GPU and disk
+    // the lists for ranges have an entry for each sample; s->frame also counts a buffer for a
+    // sample that is copied between GPU and disk
     if (s->gpu) {
         s->stats.lists +=
             (int64_t)(nv * osh_mem_gross(sizeof(osh_tensor)) +
@@ -129,7 +130,7 @@ static void sim_deinit(osh_ctx *cx, osh_sim *s)
     osh_free(cx, s->solved);
 }
 
-/* Counts the bytes of the sums of a Linear's input, and of the scratch for updating the sums with a
+/* Counts the bytes of the sums of a Linear's input, and the bytes for updating the sums with a
  * batch. */
 static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
 {
@@ -155,7 +156,7 @@ done:
 static osh_status sim_open(osh_ctx *cx, osh_sim *s, const osh_range *r, const bool *values)
 {
     osh_status rc = OSH_OK;
-    // checks for an interrupt, because the simulations of a large model can take seconds
+    // a simulation of a large model can take seconds, so the user may interrupt it here
     OSH_TRY(osh_check_interrupt(cx));
     osh_layout_enter(s->gpu, s->index, OSH_WAY_FIRST);
     for (int i = r->l0; i < r->l1; i++) {
@@ -181,8 +182,8 @@ done:
     return rc;
 }
 
-/* Sets *out to the bytes that the outputs of a step add to the store, and *taken to the bytes of
- * the store that the step frees. */
+/* Sets *out to the bytes that the outputs of a step add to the activation store. Sets *taken to the
+ * bytes of the store that the step frees. */
 static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t *taken)
 {
     *out = *taken = 0;
@@ -195,9 +196,9 @@ static void sim_step_rows(osh_sim *s, const osh_step *st, int64_t *out, int64_t 
         if (s->values.stored[v]) *taken += osh_sim_value_rest(s, v), s->values.stored[v] = false;
 }
 
-/* Frees the stored rows of batch b that no later step reads, and allocates the rows of the batch's
- * outputs, in the order of the run. `left`: bytes of GPU memory that the batch still uses. *now:
- * bytes of the values in the store. */
+/* Frees the stored rows of batch b that no later step reads. Then allocates the rows of the batch's
+ * outputs. (The run has the same order.) left: bytes of GPU memory that the batch still uses. *now:
+ * bytes of the values in the activation store. */
 static osh_status sim_end_batch(osh_ctx *cx, osh_sim *s, const osh_step *st, int64_t b, size_t left,
                                 int64_t *now)
 {
@@ -230,8 +231,8 @@ static size_t sim_way_bytes(const osh_sim *s, const osh_step *st)
     return n;
 }
 
-/* Counts the bytes of table rows that the lookups of a step read. With a GPU, returns the host
- * bytes for the rows of one batch; else 0. */
+/* Counts the bytes of the table rows that the lookups of a step read from the source. With a GPU,
+ * returns the host bytes for the rows of one batch, else 0. */
 static int64_t sim_look_up(const osh_sim *s, const osh_step *st)
 {
     const osh_graph *g = s->p->in->graph;
@@ -263,7 +264,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
          v = osh_next_set(st->out, v + 1, s->r->v1))
         now += osh_sim_list_rest(s, v);
     if (s->tier == OSH_TIER_DISK) now += out;
-    // bytes of the blocks of copies, which are at the end of the GPU's memory
+    // bytes of the blocks for copies, which are at the end of the GPU's memory
     size_t ways = sim_way_bytes(s, st);
     int64_t rows = sim_look_up(s, st);
     OSH_TRY(osh_device_peaks_walk(cx, p->memory.peaks, &span, &in));
@@ -280,10 +281,10 @@ done:
     return rc;
 }
 
-/* Numbers of bytes. most: peak of a step; left: values that remain after the step. */
+/* Bytes of a step. most: peak of the step. left: bytes of the values that remain after the step. */
 typedef struct step_bytes { int64_t most, left; } step_bytes;
 
-/* Computes the bytes of a step, including the token ids of the batch. */
+/* Computes the bytes of a step for one batch, including the batch's token ids. */
 static osh_status sim_count_step(osh_ctx *cx, step_bytes *n, const osh_sim *s, const osh_step *st,
                              const osh_exec_brought *in)
 {
@@ -312,8 +313,8 @@ done:
 
 /* Simulates a pass of the batches whose values are kept in memory. A batch reads an input without a
  * copy, frees an input that no later step reads, and keeps its outputs. The bytes change in
- * proportion to the finished tokens, so the maximum is at the beginning or at the end of the pass.
- * `grow`: bytes of the values that the pass keeps for two-pass observers. */
+ * proportion to the finished tokens, so the peak is at the beginning or at the end of the pass.
+ * grow: bytes of the values that the pass keeps for two-pass observers. */
 static osh_status sim_pass_kept(osh_ctx *cx, osh_sim *s, const osh_step *st, const size_t *hook,
                                 int64_t grow)
 {
@@ -351,8 +352,8 @@ static osh_status sim_pass_others(osh_ctx *cx, osh_sim *s, const osh_step *st, c
     step_bytes exec;
     OSH_TRY(sim_count_step(cx, &exec, s, st, &(osh_exec_brought){st->in, NULL, hook}));
     sim_step_rows(s, st, &out, &taken);
-    /* Each batch adds its new rows and frees its old rows when it ends. So no new row exists during
-     * the first batch, and the rows of all other batches exist during the last one. */
+    /* Each batch adds its new rows and frees its old rows when it ends. So no new rows exist during
+     * the first batch. During the last batch, the new rows of all other batches exist. */
     int64_t share = size < n ? size : n, new = (out + n - 1) / n *share,
             old = (taken + n - 1) / n *share;
     int64_t early = s->values.bytes, late = s->values.bytes + out - taken - new + old;
@@ -390,7 +391,7 @@ static osh_status sim_pass(osh_ctx *cx, osh_sim *s, const osh_step *st)
     sim_look_up(s, st);
     int64_t grow = st->observe && !st->first_look ? s->looks.next : 0,
             tokens = s->p->in->data.offsets[s->p->in->data.n];
-    // end: first sample that is not kept
+    // index of the first sample whose values are not kept in memory
     int64_t end = tokens ? s->p->schedule->batch_at[s->values.n_kept] : 0;
     double share = tokens ? (double)s->p->in->data.offsets[end] / (double)tokens : 0;
     int64_t of_kept = (int64_t)((double)grow * share);
@@ -408,14 +409,15 @@ static void sim_reload(osh_sim *s, const osh_range *r, int first, int n)
     for (int i = r->l0; i < r->l1; i++) {
         const osh_linear *l = &s->p->match->linears[i];
         if (!osh_wants(s->p->schedule, l) || l->node < first || l->node >= first + n) continue;
-        /* Several ranks read all solved weights from the output. */
+        /* If several ranks share the job, all solved weights are read from the output. */
         bool in_memory = !v->how.segments && !v->how.round_bytes && !osh_is_divided(s->p->in->opt);
         if (in_memory) continue;
         osh_sim_note_reload(s, l);
     }
 }
 
-/* Adds the bytes of the statistics for the factors of the range, or with sign -1 subtracts them. */
+/* Adds the bytes of the statistics for the factors of folds in the range. Subtracts them if sign is
+ * -1. */
 static void sim_fold_add(osh_sim *s, const osh_range *r, const osh_groups *groups, int sign)
 {
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
@@ -434,7 +436,7 @@ static osh_status sim_fold(osh_ctx *cx, osh_sim *s, const osh_range *r)
     osh_status rc = OSH_OK;
     const osh_groups one = {0};
     int64_t bytes;
-    // the groups of samples are merged before the factors are computed
+    // the run merges the groups of samples before it computes the factors
     sim_fold_add(s, r, &s->p->in->groups, -1);
     sim_fold_add(s, r, &one, 1);
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
@@ -515,7 +517,7 @@ static osh_status sim_visit(osh_ctx *cx, osh_sim *s)
     osh_status rc = OSH_OK;
     osh_steps *steps = s->steps; // view
     OSH_TRY(osh_visit_list(cx, steps, s->p->schedule, s->index, NULL));
-    // with prefetch, the list of the next visit's steps exists, too
+    // with prefetch, the list of the next visit's steps exists at the same time
     int64_t list = (int64_t)osh_steps_bytes(steps) * (1 + s->p->in->opt->prefetch);
     s->stats.lists += list;
     for (int k = 0; k < osh_steps_n(steps); k++)
@@ -525,8 +527,9 @@ done:
     return rc;
 }
 
-/* Simulates all visits with the phases of p->schedule->visits and the tier, and sets their peaks.
- * Sets ever[w] and *places (own) if not NULL. */
+/* Simulates all visits with the phases of p->schedule->visits and the tier of values, and sets the
+ * peaks of the visits. Also sets ever[w] to true if a visit loads weight w, and *places (own) to
+ * the addresses of blocks. ever and places may be NULL. */
 static osh_status simulate_visits(osh_ctx *cx, osh_budget *p, osh_tier tier, bool *ever,
                                   osh_places **places)
 {

@@ -1,5 +1,5 @@
-/* simulate_bytes.c - computes the bytes of values, of statistics, of folds, and of values kept for
- * two-pass observers, and raises the peaks of a simulated visit. */
+/* simulate_bytes.c - computes the bytes of values, statistics, folds, and values that are kept for
+ * two-pass observers. Also raises the peaks of a simulated visit. */
 #include "budget/bytes.h"
 #include "budget/sim.h"
 #include "rewrite/folds.h"
@@ -161,7 +161,8 @@ osh_status osh_sim_fold_scratch(osh_ctx *cx, int64_t *bytes, const osh_sim *s, c
 {
     osh_status rc = OSH_OK;
     const osh_modifier *m = &s->p->in->recipe->modifiers[f->modifier];
-    bool reads = s->to->how.segments; // then the weights may have to be read from the checkpoint
+    // if true, the weights may have to be read from the checkpoint
+    bool reads = s->to->how.segments;
     int n = s->n_threads;
     osh_balance *b = NULL; // own
     *bytes = (int64_t)(osh_mem_gross((size_t)(n * f->n) * sizeof(float)) +

@@ -1,5 +1,5 @@
-/* simulate_solve.c - counts the bytes of the solves in a simulated visit, window by window
- * (schedule/windows.h). */
+/* simulate_solve.c - counts the bytes of the solves in a simulated visit. It counts window by
+ * window: a window is a set of calls that are solved at the same time (schedule/windows.h). */
 
 #include "budget/bytes.h"
 #include "budget/learning_bytes.h"
@@ -19,9 +19,9 @@ int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
     return n;
 }
 
-/* Returns the bytes that pruning before a quantizer needs. *kept: bytes of the results of all
- * pruned Linears, which exist until the quantizer has read them. A copy of the Hessian is included,
- * because the quantizer needs the original. */
+/* Returns the bytes that a pruner needs before a quantizer. They include a copy of the Hessian,
+ * because the quantizer needs the unchanged Hessian. *kept: set to the bytes of the results of all
+ * pruned Linears, which exist until the quantizer has read them. */
 static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                const osh_linear *lead, int n_threads, int64_t *kept)
 {
@@ -38,7 +38,8 @@ static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
     return work + (copy ? osh_sum_bytes(OSH_SUM_HESSIAN, lead->I) : 0);
 }
 
-/* *device: set to the bytes in the GPU's memory; NULL: all bytes are in host memory. */
+/* Computes the memory for the modifier's function `compress` (simulate_solve.h). *device: set to
+ * the bytes in the GPU's memory. If device is NULL, all bytes are in host memory. */
 int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
                                   const osh_linear *lead, int n_threads, size_t *device)
 {
@@ -50,7 +51,8 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
     return before > work + kept ? before : work + kept;
 }
 
-/* Marks the Linears that read the values as solved, and frees their ranges on the GPU. */
+/* Marks the Linears of the range that read the values as solved, and frees their range
+ * observers. */
 static void sim_close(osh_sim *s, const osh_range *r, const bool *values)
 {
     for (int i = r->l0; i < r->l1; i++) {
@@ -74,8 +76,8 @@ static void sim_close_sums(osh_sim *s, const osh_linear *l)
     }
 }
 
-/* Simulates adding the last group of samples to each sum: frees the partial sums (member `part` of
- * osh_stat). */
+/* Simulates the end of the last group of samples: its partial sums (member `part` of osh_stat) are
+ * added to the sums and freed. */
 static void sim_merge_groups(osh_sim *s, const osh_range *r)
 {
     for (int v = r->v0; s->gpu && v < r->v1; v++)
@@ -86,7 +88,7 @@ static void sim_merge_groups(osh_sim *s, const osh_range *r)
 }
 
 /* Raises the peaks of the visit for solving in parallel. device, host: bytes in addition to the
- * bytes that the simulation has counted. */
+ * bytes that the simulation counts elsewhere. */
 static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
 {
     s->peak = &s->to->apart;
@@ -94,25 +96,25 @@ static void sim_note_apart(osh_sim *s, int64_t device, int64_t host)
     s->peak = &s->to->peak;
 }
 
-/* A result callback that does nothing. If a callback is set, the modifier assumes that the caller
- * takes each result at once, so only one result is in memory. */
+/* A callback for results that does nothing. With a callback, the modifier assumes that the caller
+ * takes each result at once, so that only one result is in memory. */
 static osh_status sim_take(osh_ctx *cx, osh_linear_job *j) { return OSH_OK; }
 
-typedef struct solving { // a call, and the bytes for solving it
+typedef struct solving { // a call (schedule/windows.h), and the bytes for solving it
     const osh_call *call;   // view
     const osh_linear *lead; // view: first Linear of the call
-    /* Numbers of bytes.
+    /* Numbers of host bytes, or of device bytes on the CPU.
      * work: for the whole call.
      * pack: for packing one result.
      * copy: for copies of Hessian and shift, if another call needs them.
-     * results: results of the whole call. */
+     * results: for the results of the whole call. */
     int64_t work, pack, copy, results;
     size_t on_gpu;    // bytes of GPU memory
-    osh_tensor shift; // shape of the shift, without data
+    osh_tensor shift; // a shape without data
 } solving;
 
-/* Sets the jobs of the call, and *x except for `work` and `on_gpu`. keep: true if the weights in
- * memory must stay unchanged. */
+/* Sets the jobs of the call, and the members of *x except `work` and `on_gpu`. keep: true if the
+ * weights in memory must stay unchanged. */
 static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool keep)
 {
     const osh_linear *lead = &s->p->match->linears[c->which[0]];
@@ -137,12 +139,13 @@ static size_t sim_solve_room(const osh_sim *s, const solving *x)
     return limit > there ? (size_t)(limit - there) : 0;
 }
 
-/* Sets x->work and x->on_gpu. All Linears of a block are counted in the first call of the block,
- * because the block learns as a whole. */
+/* Sets x->work and x->on_gpu. A block learns as a whole, so the first call of the block counts all
+ * its Linears. */
 static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool first_of_block)
 {
     osh_status rc = OSH_OK;
-    x->on_gpu = sim_solve_room(s, x); // on entry of osh_memory_compress_bytes: the limit
+    // the limit, which osh_memory_compress_bytes replaces by the result
+    x->on_gpu = sim_solve_room(s, x);
     if (!(x->lead->wants & OSH_STAT_BLOCK))
         x->work = osh_memory_compress_bytes(s->p, x->call->jobs, x->call->n, x->lead, s->n_threads,
                                             s->gpu ? &x->on_gpu : NULL);
@@ -151,9 +154,9 @@ done:
     return rc;
 }
 
-/* Counts the packing of a result while the Cholesky factor of the Hessian exists. On the host one
- * result exists at that time. On a GPU the results of the whole call exist, at most x->work
- * bytes. */
+/* Counts the packing of a result while the Cholesky factor of the Hessian exists. On the host, only
+ * one result exists at that time. On a GPU, the results of the whole call exist, but at most
+ * x->work bytes. */
 static void sim_note_packing(osh_sim *s, const solving *x)
 {
     int64_t most = 0, order = 4 * (int64_t)osh_mem_gross((size_t)x->lead->I * 4);
@@ -165,8 +168,8 @@ static void sim_note_packing(osh_sim *s, const solving *x)
     else osh_sim_note(s, most + order + x->copy, x->pack, s->values.bytes);
 }
 
-/* Counts the bytes of a call that is solved alone, and frees the statistics that no later call
- * needs. */
+/* Counts the bytes of a call that is not solved together with other calls, and frees the statistics
+ * that no later call needs. */
 static osh_status sim_solve_call(osh_ctx *cx, osh_sim *s, solving *x, bool first_of_block)
 {
     osh_status rc = OSH_OK;
@@ -193,7 +196,8 @@ done:
     return rc;
 }
 
-/* Counts the bytes of the calls (of solves) in `w`, which run in parallel, each on one thread. */
+/* Counts the bytes of the calls in the window `w`, which are solved in parallel, each on one
+ * thread. */
 static void sim_note_window(osh_sim *s, const osh_windows *w, bool keep)
 {
     int64_t results = 0, run = 0, most_run = 0, pack = 0;
@@ -212,7 +216,7 @@ static void sim_note_window(osh_sim *s, const osh_windows *w, bool keep)
 
 /* Counts the bytes of calls that a GPU solves together. A resumed run may solve other calls
  * together, but not more calls. A call whose Hessian cannot be factored is solved alone while the
- * others wait, and this is counted, too. */
+ * others wait. The count also covers this case. */
 static osh_status sim_note_gathered(osh_ctx *cx, osh_sim *s, const osh_windows *w, bool keep)
 {
     osh_status rc = OSH_OK;
@@ -223,7 +227,7 @@ static osh_status sim_note_gathered(osh_ctx *cx, osh_sim *s, const osh_windows *
     size_t on_gpu = sim_solve_room(s, &x),
            work = m->type->solver->needs_groups(
                m, &(osh_job_group){x.call->jobs, x.call->n, NULL}, w->n, s->n_threads, &on_gpu),
-           // each waiting call keeps the importance of each channel
+           // each waiting call keeps the importance of its channels
            waiting = OSH_CALL_WAITING + osh_mem_gross((size_t)x.lead->I * sizeof(float));
     sim_note_apart(s, (int64_t)(on_gpu > x.on_gpu ? on_gpu : x.on_gpu),
                    (int64_t)(work + (size_t)w->n * waiting) + x.pack);
@@ -231,9 +235,9 @@ done:
     return rc;
 }
 
-/* Counts the windows of calls that a GPU solves together. Called before any call is simulated,
- * because no later moment needs more memory. The order of the calls is not known yet: it depends on
- * the visit's member `apart`. */
+/* Counts the windows of calls that a GPU may solve together. This function runs before any call is
+ * simulated, because the memory is highest then. The order of the calls is not known yet: it
+ * depends on the visit's member `apart`. */
 static osh_status sim_gather(osh_ctx *cx, osh_sim *s, osh_windows w, bool keep)
 {
     osh_status rc = OSH_OK;
@@ -260,7 +264,7 @@ osh_status osh_sim_solve(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_
     sim_merge_groups(s, r);
     osh_sim_look(s);
     osh_sim_drop_copies(s);
-    // with solve_limit 0, which gives the smallest budget, no calls are solved together
+    // if solve_limit is 0, which gives the smallest budget, no calls are solved together
     if (s->gpu && s->p->memory.solve_limit) OSH_TRY(sim_gather(cx, s, w, st->keep));
     for (;;) {
         OSH_TRY(osh_windows_next(cx, &w));

@@ -1,4 +1,4 @@
-/* simulate_weights.c - counts the weights that a simulated visit loads, and allocates simulated
+/* simulate_weights.c - counts the weights that a simulated visit loads. Also allocates simulated
  * blocks of GPU memory for the weights that the next visit loads first. */
 #include <string.h>
 
@@ -48,7 +48,7 @@ static void sim_want_weights(const osh_sim *s, bool *want, const osh_range *r, c
     for (int w = r->w0; w < r->w1; w++) want[w] &= !s->weights.loaded[w];
 }
 
-/* Allocates simulated blocks for the weights that the next visit loads first. */
+/* Allocates simulated blocks of GPU memory for the weights that the next visit loads first. */
 static osh_status sim_ahead(osh_ctx *cx, osh_sim *s)
 {
     osh_status rc = OSH_OK;

@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20 }; // limit of the cache in bytes; a plan needs about 30 simulations
+enum { MOST_BYTES = 1 << 20 }; // limit of the cache; a plan simulates about 30 times
 
-/* The settings, besides the phases of visits, on which the result of a simulation depends. */
+/* The result of a simulation depends on these settings, and on the phases of the visits
+ * (osh_phases). */
 typedef struct settings {
     int64_t tier, looks, looks_f16, n_loaders, n_ahead, n_kept, solve_limit, batch_size, n_batches;
 } settings;
@@ -16,7 +17,7 @@ typedef struct trial {
 } trial;
 
 struct osh_trials {
-    trial *all; // own: capacity `room`; the first n entries are used
+    trial *all; // own: room for `room` elements; the first n elements are used
     size_t n, room;
 };
 
@@ -41,7 +42,8 @@ void osh_trials_find(bool *found, const osh_trials *t, osh_budget *p, osh_tier t
     osh_schedule *s = p->schedule;
     *found = false;
     for (size_t k = 0; t && !*found && k < t->n; k++) {
-        bool same = !memcmp(&t->all[k].of, &now, sizeof now); // the struct has no padding
+        // memcmp is possible because the struct has no padding
+        bool same = !memcmp(&t->all[k].of, &now, sizeof now);
         for (int i = 0; same && i < s->n_visits; i++)
             same = phases_same(&t->all[k].visits[i].how, &s->visits[i].how);
         if (same) memcpy(s->visits, t->all[k].visits, (size_t)s->n_visits * sizeof *s->visits);

@@ -1,5 +1,5 @@
-/* attributes.c - fills the attributes of a node from its template entry, from the shape of its
- * weight, and, for rope, from config.json. */
+/* attributes.c - fills the attributes of a node. They come from the template entry of the node,
+ * from the shape of its weight and, for rope, from config.json. */
 #include "graph/rope_freq.h"
 #include "graph/template.h"
 
@@ -16,12 +16,13 @@ static osh_status set_number(osh_ctx *cx, const osh_op *op, void *attr, const ch
     else
         snprintf(text, sizeof text, "%.17g", x);
     osh_status rc = osh_field_set(cx, f, attr, text);
-    /* OSH_E_USAGE would blame the command line, but the mistake is in the template file. */
+    /* An error OSH_E_USAGE would blame the command line, but the mistake is in the template
+     * file. */
     return rc == OSH_E_USAGE ? OSH_E_FORMAT : rc;
 }
 
-/* Sets the attributes in the object "attr" of a template entry. A string attribute gets the value
- * of the config key that the entry names. */
+/* Sets the attributes that a template entry gives in its object "attr". For a string attribute, the
+ * entry gives a key of config.json, and the attribute gets the value of this key. */
 static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, void *attr,
                             const cJSON *given)
 {
@@ -37,8 +38,8 @@ static osh_status set_attrs(osh_ctx *cx, const osh_scope *s, const osh_op *op, v
             OSH_TRY(osh_scope_str(cx, &text, s, a->valuestring));
             rc = osh_field_set(cx, f, attr, text);
             if (rc) osh_note(cx, "reading %s of %s", a->valuestring, s->config->path);
-            /* OSH_E_USAGE would blame the command line, but the mistake is in the template or in
-             * config.json. */
+            /* An error OSH_E_USAGE would blame the command line, but the mistake is in the template
+             * or in config.json. */
             if (rc == OSH_E_USAGE) rc = OSH_E_UNSUPPORTED;
         } else {
             double x = 0;
@@ -51,7 +52,7 @@ done:
     return rc;
 }
 
-/* Sets the attributes that are sizes of the weight and therefore not in the template. */
+/* Sets the attributes that are sizes of the weight. (Templates do not repeat these sizes.) */
 static osh_status derive_attrs(osh_ctx *cx, const osh_op *op, void *attr, const osh_entry_shape *w)
 {
     osh_status rc = OSH_OK;
@@ -78,8 +79,8 @@ static osh_status rope_switch(osh_ctx *cx, bool *on, const osh_scope *s, const c
     return rc;
 }
 
-/* Sets two attributes of rope. "back" is subtracted from each position. If "backward" is true, rope
- * rotates by the negative angle. */
+/* Sets rope's attributes for two keys of the template entry. "back" is a number that is subtracted
+ * from each position. If "backward" is true, rope rotates by the negative angle. */
 static osh_status fill_shift(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                              const cJSON *given)
 {
@@ -97,12 +98,15 @@ done:
     return rc;
 }
 
-/* Fills the attributes of rope. `given` has the keys "head_dim", "partial", "rotary_dim", "theta",
- * "interleaved", "f32", "position_scale", "sliding", and those of fill_shift. "sliding" is true if
- * the layer has the rope of layers with sliding attention. "partial" is true if the class of the
- * model reads partial_rotary_factor. "rotary_dim" is the number of rotated elements; if it is not
- * 0, partial_rotary_factor is ignored. "theta" is the base of the layer's frequencies; if it is not
- * 0, rope_theta is ignored. */
+/* Fills the attributes of rope from the object `given` of a template entry. It may have these keys,
+ * and the keys of fill_shift:
+ *   "head_dim"     number of elements of a head
+ *   "interleaved", "f32"   attributes of these names (osh_rope_attr)
+ *   "position_scale"       true if rope also multiplies by a factor that grows with the position
+ *   "sliding"      true if the layer has the rope of layers with sliding attention
+ *   "partial"      true if the class of the model reads partial_rotary_factor
+ *   "rotary_dim"   number of rotated elements; if not 0, partial_rotary_factor is ignored
+ *   "theta"        base of the layer's frequencies; if not 0, rope_theta is ignored */
 static osh_status fill_rope(osh_ctx *cx, osh_rope_attr *attr, const osh_scope *s,
                             const cJSON *given)
 {
@@ -149,9 +153,9 @@ done:
     return rc;
 }
 
-/* Fails if config.json has "is_causal": false, because the attention op of this program is causal.
- * With this key the attention of transformers is bidirectional (masking_utils.py,
- * create_causal_mask). */
+/* Fails if config.json has "is_causal": false. With this key, the attention of transformers is
+ * bidirectional (masking_utils.py, create_causal_mask), but the attention op of this program is
+ * causal. */
 static osh_status check_causal(osh_ctx *cx, const osh_hf_config *c)
 {
     const cJSON *of[] = {c->json, c->model};

@@ -1,7 +1,8 @@
 /* back.c - computes the gradients of a loss L backwards, from the last node of a range to the
  * first. For a node out = f(in), the backward step computes dL/din from dL/dout. If several nodes
- * read a value, their gradients are added. A value and its gradient are freed after the backward
- * step of the node that made the value. On a device, values and gradients are in device memory. */
+ * read a value, the gradients from these nodes are added. A value and its gradient are freed after
+ * the backward step of the node that made the value. On a device, values and gradients are in
+ * device memory. */
 #include "graph/back.h"
 #include "graph/picked.h"
 
@@ -18,7 +19,8 @@ static bool wants_weight(const osh_back *k, const osh_node *n)
 
 static bool is_seen(const osh_back *k, int v) { return k->seen && k->seen[v]; }
 
-/* True if the gradient of the output of `n` is needed for a gradient that the caller wants. */
+/* True if the gradient of the output of `n` is needed to compute a gradient that the caller
+ * wants. */
 static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *needs)
 {
     bool on = wants_weight(k, n);
@@ -26,8 +28,9 @@ static bool leads_to_wanted(const osh_back *k, const osh_node *n, const bool *ne
     return on;
 }
 
-/* needs [values]: set to true if the caller wants the gradient of the value, or if a wanted
- * gradient is computed from the gradient of the value.
+/* Finds the values whose gradients the backward pass computes.
+ * needs [values]: set to true if the caller wants the gradient of the value, or if a wanted
+ * gradient is computed from it.
  * made [values]: set to true if a node of the range makes the value. */
 static void find_needs(bool *needs, bool *made, const osh_back *k)
 {
@@ -74,10 +77,10 @@ typedef struct back_pass { // state of the backward pass of a batch
     const osh_weights *w; // view
     const bool *needs;    // view [values]: as set by find_needs
     osh_batch *b;         // view
-    osh_tensor **dv;      // own: [values] gradients
+    osh_tensor **dv;      // own [values]: gradients of the values
 } back_pass;
 
-/* True if no other input of n reads the value of input m. */
+/* True if input m is the only input of n that reads its value. */
 static bool is_single(const osh_node *n, int m)
 {
     int times = 0;
@@ -85,8 +88,8 @@ static bool is_single(const osh_node *n, int m)
     return times == 1;
 }
 
-/* True if the gradient of in[0] can use the memory of the gradient of the output of `n`, because
- * the op computes gradients in place. */
+/* True if the op of `n` computes gradients in place, so that the gradient of in[0] can use the
+ * memory of the gradient of the output. */
 static bool reuses_gradient(const osh_back *k, const osh_node *n)
 {
     const osh_value *v = k->g->values;
@@ -94,8 +97,8 @@ static bool reuses_gradient(const osh_back *k, const osh_node *n)
            v[n->in[0]].width == v[n->out[0]].width;
 }
 
-/* Sets in *a the inputs of `n` that are values, and the gradients to which the op adds its results.
- * Allocates gradients that do not exist yet. */
+/* Sets in *a the values that `n` reads, and the tensors of gradients to which the op adds its
+ * results. Allocates the tensors that do not exist yet. */
 static osh_status values_begin(osh_ctx *cx, const back_pass *y, const osh_node *n, osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
@@ -119,8 +122,9 @@ done:
     return rc;
 }
 
-/* Sets in *a the weights of `n` and the tensors for their gradients. A gradient without storage of
- * the caller (osh_back.placed) gets a new tensor in own[m], for weight m of the node. */
+/* Sets the weights of `n` in *a, and the tensors for their gradients. If the caller has storage for
+ * a gradient (osh_back.placed), it is used. Otherwise the gradient of weight m of the node gets a
+ * new tensor in own[m]. */
 static osh_status weights_begin(osh_ctx *cx, const back_pass *y, const osh_node *n,
                                 osh_grad_args *a, osh_tensor **own)
 {
@@ -191,14 +195,14 @@ done:
     return rc;
 }
 
-/* ---- host bytes ---- */
+/* ---- count of host bytes ---- */
 
 typedef struct tally {
     const osh_back *k;
     int64_t n_tokens;
     int n_threads;
     size_t live, peak;
-    /* needs, made: as set by find_needs.
+    /* needs, made: results of find_needs.
      * has: true if the value has a gradient at the current node. */
     bool *needs, *made, *has; // own [values]
 } tally;
@@ -246,7 +250,7 @@ osh_status osh_back_peak(osh_ctx *cx, size_t *peak, const osh_back *k, const boo
     osh_status rc = OSH_OK;
     const osh_graph *g = k->g;
     tally t = {.k = k, .n_tokens = n_tokens, .n_threads = n_threads};
-    bool *read = NULL; // own: [values] true if a node reads the value
+    bool *read = NULL; // own [values]: true if a node reads the value
     OSH_TRY(needs_new(cx, &t.needs, &t.made, k));
     OSH_NEW(cx, t.has, g->n_values);
     OSH_NEW(cx, read, g->n_values);
@@ -279,7 +283,7 @@ done:
     return rc;
 }
 
-/* ---- bytes in an arena ---- */
+/* ---- count of bytes in a device's arena ---- */
 
 enum { WITHOUT_END = 62 }; // log2 of the size of an unlimited arena
 
@@ -287,11 +291,12 @@ typedef struct placing {
     const osh_back *k;
     int64_t n_tokens;
     osh_arena *arena;      // own
-    size_t *value, *grad;  // own: [values] addresses
-    /* needs, made, has: as in `tally`.
+    size_t *value, *grad;  // own [values]: addresses of the values and of their gradients
+    /* needs, made: results of find_needs.
+     * has: true if the value has a gradient at the current node.
      * brought: true if the value exists before the first node. */
     bool *needs, *made, *has, *brought; // own [values]
-    /* Upper bound of the bytes in gaps of the arena. Freed table rows leave such gaps, which may be
+    /* Upper bound of the bytes in gaps of the arena. Freed rows of tables leave gaps that may be
      * too small for other blocks. */
     size_t holes;
     size_t peak;
@@ -316,8 +321,7 @@ static void place_gradient(placing *p, int v)
     p->has[v] = true;
 }
 
-/* Places the values that exist after a forward pass in the arena, in the order in which the pass
- * allocates them. */
+/* Allocates the values that exist after a forward pass in the arena, in the order of the pass. */
 static void place_values(placing *p)
 {
     const osh_back *k = p->k;

@@ -1,4 +1,5 @@
-/* batch.c - makes and frees batches: ragged batches, and for each thread a batch of one sample. */
+/* batch.c - makes and frees ragged batches (samples of different lengths without padding). Also
+ * makes a batch of one sample for each thread. */
 #include "graph/batch.h"
 
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,

@@ -15,14 +15,14 @@
  *   "bias"     true if the module has a bias: true, false or a config key
  *   "attr"     {field: expression, or the config key of a string}
  *   "tied"     the module whose weight is used if the checkpoint has none of this name
- *   "tensors"  the name of the module in the checkpoint, or a list of names relative to the layer,
- *              of which the first with a weight in the checkpoint is used
+ *   "tensors"  the name of the module in the checkpoint; or a list of names relative to the layer:
+ *              the first name with a weight in the checkpoint is used
  *   "leaves"   the names of weight and bias in the checkpoint, after the module's name
  *   "part"     the larger tensors that contain weight and bias (parts.c). If these tensors are
  *              split in the checkpoint, the module has its own weight, and its class is Linear
- * Names inside a layer and inside a repeated module are relative. If an output has the name of an
- * existing value, the name means the new value in later entries. So all values of the residual
- * stream can have one name. */
+ * Inside of a layer or of a repeated module, names are relative to it.
+ * An output may have the name of an existing value. In later entries, the name then means the new
+ * value. So all values of the residual stream can have one name. */
 #include "graph/build.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
     int64_t parent = -1;
-    /* The limit protects the memory: a template of few bytes can have a very large number of
+    /* The limit protects the memory: even a short template can describe a very large number of
      * modules. */
     osh_module *m = NULL;
     if (g->n_modules >= MAX_MODULES)
@@ -58,7 +58,7 @@ static osh_status add_module(osh_ctx *cx, osh_builder *b, int *index, const char
         osh_free(cx, m->name);
         return OSH_E_NOMEM;
     }
-    // an incomplete module is counted, too, so that osh_graph_free frees it
+    // an incomplete module is counted, too, so that osh_graph_free frees its members
     *index = g->n_modules++;
     OSH_TRY(osh_map_put(cx, b->modules, name, strlen(name), *index));
 done:
@@ -140,8 +140,8 @@ done:
     return rc;
 }
 
-/* Returns the last part of the name that weight k of a module has in the checkpoint: "weight" or
- * "bias", or item k of "leaves". */
+/* Returns the last part of the name that weight k of a module has in the checkpoint. This is item k
+ * of "leaves", or by default "weight" and "bias". */
 static const char *weight_leaf(const cJSON *leaves, int k)
 {
     const cJSON *given = cJSON_GetArrayItem(leaves, k);
@@ -149,7 +149,7 @@ static const char *weight_leaf(const cJSON *leaves, int k)
     return cJSON_IsString(given) ? given->valuestring : k ? "bias" : "weight";
 }
 
-typedef struct widths { // width (elements per token) of each value of a node
+typedef struct widths { // widths (elements per token) of the values that a node reads and makes
     int64_t in[OSH_OP_MAX_IN], out[OSH_OP_MAX_OUT];
 } widths;
 
@@ -189,8 +189,8 @@ static osh_status module_set_class(osh_ctx *cx, osh_builder *b, int module, cons
     return OSH_OK;
 }
 
-/* Finds the weights of the node and computes the widths of its outputs, x->out, from the widths of
- * its inputs, x->in. */
+/* Finds the weights of the node. Computes the widths of its outputs, x->out, from the widths of its
+ * inputs, x->in. */
 static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, const cJSON *entry,
                                widths *x, const osh_entry_shape *shape)
 {
@@ -211,7 +211,8 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
         OSH_TRY(module_set_class(cx, b, node->module, "Linear"));
     }
     OSH_TRY(op->infer(cx, x->out, want, want_ndim, x->in, node->attr));
-    bool table = want_ndim[0] && !want[0][0]; // any number of rows
+    // true if the op allows any number of rows of weight 0
+    bool table = want_ndim[0] && !want[0][0];
     if (op->n_weights > 0 && !table &&
         (shape->ndim != want_ndim[0] ||
          memcmp(shape->dims, want[0], (size_t)shape->ndim * sizeof *want[0]) != 0))
@@ -232,8 +233,8 @@ static osh_status wire_weights(osh_ctx *cx, osh_builder *b, osh_node *node, cons
                                                           .shape = want[k],
                                                           .whole_numbers =
                                                               op->whole_numbers >> k & 1}));
-    // a Linear whose weight belongs to an earlier module is a SharedLinear: the weight is quantized
-    // once, with the earlier module
+    // The class is SharedLinear if the weight of a Linear belongs to an earlier module. Such a
+    // weight is quantized once, with the earlier module.
     if (osh_build_text(entry, "name") && osh_op_is(op, OSH_OP_LINEAR) && node->w[0] >= 0 &&
         node->w[0] < n_earlier &&
         !strncmp(b->g->weights[node->w[0]].name, module, strlen(module)))
@@ -294,8 +295,8 @@ static osh_status entry_choose(osh_ctx *cx, osh_builder *b, const cJSON **entrie
     return OSH_OK;
 }
 
-/* Sets *first to the first template entry without "if", also inside the selected lists, or to NULL
- * if there is none. */
+/* Sets *first to the first template entry without "if", or to NULL if there is none. Also looks
+ * into the lists that entries with "if" select. */
 static osh_status entry_find_first(osh_ctx *cx, osh_builder *b, const cJSON **first,
                                    const cJSON *entries)
 {
@@ -313,9 +314,10 @@ done:
     return rc;
 }
 
-/* Adds a routed_rows node before an expert (a repeated module with a moe_combine node). Its output
- * has only the rows that are routed to the expert. Inside the expert, the name of the expert's
- * first input means this output. Sets *whole to the name and to the value with all rows. */
+/* Adds a routed_rows node before an expert (a repeated module with a moe_combine node). In the
+ * output of this node, rows that are not routed to the expert are zeros. Inside of the expert, the
+ * name of its first input then means this output. Sets *whole to the name, and to the value with
+ * all rows. */
 static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh_binding *whole)
 {
     osh_status rc = OSH_OK;
@@ -349,8 +351,8 @@ done:
     return rc;
 }
 
-/* Adds instance i of a repeated module and the nodes of all template entries inside it. In the name
- * of the module, i replaces `hole` ("{i}" or "{e}"). */
+/* Adds instance i of a repeated module, with the nodes of all template entries inside of the
+ * module. In the name of the module, the number i replaces `hole` ("{i}" or "{e}"). */
 static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, const char *hole,
                                int64_t i)
 {
@@ -379,8 +381,8 @@ static osh_status add_instance(osh_ctx *cx, osh_builder *b, const cJSON *entry, 
         OSH_TRY(add_route(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes"), &whole));
     OSH_TRY(build_entries(cx, b, cJSON_GetObjectItemCaseSensitive(entry, "nodes")));
     if (whole.name) OSH_TRY(value_bind(cx, b, whole.name, whole.value));
-    // Names that are new inside the module are forgotten. Other names keep the values that they got
-    // in the module.
+    // After the module, names that are new in the module do not exist. Other names keep the values
+    // that they got in the module.
     b->n_bound = outer;
 done:
     b->prefix = outer_prefix;
@@ -471,7 +473,7 @@ static osh_status add_layers(osh_ctx *cx, osh_builder *b, const cJSON *layer)
                  b->scope.tpl->name);
     OSH_TRY(osh_scope_int(cx, &b->g->n_layers, &b->scope,
                           cJSON_GetObjectItemCaseSensitive(layer, "repeat"), 1));
-    // The limit protects the memory: a template of few bytes can have a very large number of
+    // The limit protects the memory: even a short template can describe a very large number of
     // layers.
     if (b->g->n_layers > MAX_LAYERS)
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %lld layers, want %d at most", b->scope.config->path,
@@ -498,7 +500,8 @@ static osh_status choose_dtype(osh_ctx *cx, osh_builder *b)
     osh_dtype dt = b->ck->config->dtype;
     for (int64_t i = 0; i < b->ck->n_tensors && dt == OSH_DTYPE_NONE; i++)
         if (osh_dtype_is_float(b->ck->tensors[i].e->dtype))
-            /* Transformers, too, takes the first float dtype if config.json names none. */
+            /* If config.json names no dtype, the dtype of the first float tensor is used, as in
+             * transformers. */
             dt = b->ck->tensors[i].e->dtype;
     if (dt != OSH_BF16 && dt != OSH_F16 && dt != OSH_F32)
         return osh_fail(cx, OSH_E_UNSUPPORTED,
@@ -549,7 +552,7 @@ static osh_status find_head(osh_ctx *cx, osh_builder *b)
 }
 
 /* Reads the key "logits" of the template: {"divide", "cap"}, which are expressions. An absent key
- * is 0, which means no division, or no cap. */
+ * counts as 0: no division, or no cap. */
 static osh_status read_logits(osh_ctx *cx, osh_builder *b)
 {
     osh_status rc = OSH_OK;

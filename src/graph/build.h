@@ -1,5 +1,5 @@
-/* build.h - the state of a graph while it is built from a template; build.c, build_names.c and
- * build_weights.c share it. */
+/* build.h - the state of a graph while it is built from a template. The state is shared by build.c,
+ * build_names.c and build_weights.c. */
 #ifndef OSH_BUILD_H
 #define OSH_BUILD_H
 #include "base/map.h"
@@ -14,25 +14,26 @@ typedef struct osh_builder {
     osh_graph *g;
     const osh_checkpoint *ck;
     osh_scope scope;
-    osh_map *modules, *weights; // own: map names to indices
+    osh_map *modules, *weights; // own: maps from names to indices in the graph
     osh_binding *bound;         // own
     int n_bound;
     const char *root;          // view: name of the text model's module, such as "model"
-    char *plain;               // own: the root with a dot: "model."
+    char *plain;               // own: the name `root` with a dot, such as "model."
     /* Views: prefixes of names in the checkpoint.
-     * inner: prefix that replaces `plain` ("model.").
-     * outer: prefix of names that do not begin with `plain`. */
+     * inner: replaces `plain` in names that begin with it.
+     * outer: is put before all other names. */
     const char *inner, *outer;
     /* Prefix of the names of the current template entries: "", "model.layers.3." or
      * "model.layers.3.mlp.experts.7.". */
     const char *prefix;
     const char *layer;         // prefix of the current layer: "model.layers.3.", or ""
-    /* List to which missing or wrong tensors are added; NULL: they are errors. */
+    /* List to which faults are added: tensors that are missing or wrong. NULL: such a tensor is an
+     * error. */
     osh_graph_faults *faults;  // view
 } osh_builder;
 
-/* Returns the array p of n items with memory for one more item; NULL: no memory. The allocation
- * doubles when n is a power of two. */
+/* Returns the array p of n items with memory for one more item, or NULL if out of memory. Doubles
+ * the allocation when n is a power of two. */
 static inline void *osh_build_grown(osh_ctx *cx, void *p, int n, size_t size)
 {
     if (n > 0 && (n & (n - 1))) return p;
@@ -46,46 +47,46 @@ static inline const char *osh_build_text(const cJSON *entry, const char *key)
 }
 
 /* Functions of build_names.c. osh_build_wrapped_name returns the name (own) that a module of the
- * text model has in the checkpoint. For example, model.layers.3 may be called
- * model.language_model.layers.3. NULL: no memory. */
+ * text model has in the checkpoint, or NULL if out of memory. For example, model.layers.3 may be
+ * called model.language_model.layers.3. */
 char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name);
-/* Sets *out (own) to the text with the value of each expression in braces: layers.{i} becomes
- * layers.3 in layer 3. */
+/* Sets *out (own) to the text in which the value of each expression in braces replaces the
+ * expression. For example, layers.{i} becomes layers.3 in layer 3. */
 osh_status osh_build_filled(osh_ctx *cx, const osh_builder *b, char **out, const char *text);
-/* Returns the full name (own) that the module of a template entry has in the checkpoint. NULL: no
- * memory. */
+/* Returns the full name (own) that the module of a template entry has in the checkpoint, or NULL if
+ * out of memory. */
 char *osh_build_full_name(osh_ctx *cx, const osh_builder *b, const char *name);
 /* Sets b->inner and b->outer to the first prefixes with which the checkpoint has the embedding
  * table. Tries these prefixes in order:
  *   - the pairs in "names" of the template, or of the template that wraps this text model
  *   - b->plain
- *   - the pairs without b->plain, and the empty prefix: names of models that were saved without a
- *     head
- * If nothing fits, the prefix is b->plain. */
+ *   - the pairs without b->plain, and the empty prefix, for models that were saved without a head
+ * If no prefix fits, sets both to b->plain. */
 osh_status osh_build_prefixes(osh_ctx *cx, osh_builder *b);
 
-/* Functions of build_weights.c, which finds every weight and checks its shape and dtype. An
- * osh_wanted_weight names the tensor <module>.<leaf>. If the checkpoint does not have it, the
- * weight of the module `tied` is used. All pointers are views. */
+/* Functions of build_weights.c, which finds every weight and checks its shape and dtype. A weight
+ * is the tensor <module>.<leaf>. If the checkpoint does not have this tensor, the weight of the
+ * module `tied` is used. All pointers are views. */
 typedef struct osh_wanted_weight {
-    const char *module, *leaf, *tied; // tied: NULL if the weight is not tied
+    const char *module, *leaf, *tied; // tied: NULL if no other module's weight may be used
     int ndim;
     const int64_t *shape;
-    bool whole_numbers; // the tensor contains whole numbers, I32 or I64
+    bool whole_numbers; // true if the tensor has whole numbers, I32 or I64
 } osh_wanted_weight;
 osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_wanted_weight *x);
-/* Adds a table [V, width] whose rows are in the tensors <module>.<leaf>, where the numbers 0, 1, 2
- * ... replace {s} in `leaf`. V is the sum of the rows of the tensors that the checkpoint has. */
+/* Adds a table [V, width] whose rows are in several tensors <module>.<leaf>. In `leaf`, the numbers
+ * 0, 1, 2 ... replace {s}. V is the sum of the rows of these tensors. */
 osh_status osh_build_table(osh_ctx *cx, osh_builder *b, int *index, const char *module,
                            const char *leaf, int64_t width);
-/* True if the tensor that contains the weight is split in the checkpoint: the tensor is missing,
- * and the module has a weight of its own. `json` is the value of "part" in the template entry and
- * names the tensor. Returns false if there is no memory. */
+/* True if the checkpoint does not have the larger tensor that should contain the weight, and the
+ * module has a weight of its own. json: value of "part" in the template entry, which names the
+ * larger tensor. Returns false if out of memory. */
 bool osh_build_is_apart(osh_ctx *cx, const osh_builder *b, const char *module, const cJSON *json);
-/* True if the current layer has the module that "apart" of the template names. Returns false if
- * there is no memory. */
+/* True if the current layer has the module that the key "apart" of the template names. Returns
+ * false if out of memory. */
 bool osh_build_layer_is_apart(osh_ctx *cx, const osh_builder *b);
-/* Adds weight k of a node. `json` is the value of "part" in the node's template entry. */
+/* Adds weight k of a node, which is a part of a larger tensor. json: value of "part" in the node's
+ * template entry. */
 osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *json, int k,
                           const osh_weight *shape);
 #endif

@@ -1,6 +1,6 @@
 /* build_names.c - maps module names of a template to names of the checkpoint. A text model may be
- * inside another model, with prefixes before its names. The prefixes are found by looking for
- * tensors in the checkpoint.
+ * inside of another model, whose checkpoint has prefixes before the names. The prefixes are found
+ * by looking for tensors in the checkpoint.
  *
  *   model.layers.3.mlp  model.language_model.layers.3.mlp  with inner "model.language_model."
  *   lm_head             language_model.lm_head             with outer "language_model." */
@@ -62,9 +62,9 @@ static osh_status prefix_try(osh_ctx *cx, bool *there, const osh_builder *b, con
     return OSH_OK;
 }
 
-/* Sets b->inner and b->outer to the first pair with which the checkpoint has the embedding table.
- * Tries only pairs whose inner prefix begins with `without`, and removes `without` from it, for
- * models that were saved without a head. */
+/* Sets b->inner and b->outer to the first pair of prefixes with which the checkpoint has the
+ * embedding table. Tries only pairs whose inner prefix begins with `without`, and removes `without`
+ * from the prefix. (Models that were saved without a head have such names.) */
 static osh_status pair_find(osh_ctx *cx, bool *found, osh_builder *b, const cJSON *pairs,
                             const char *without)
 {

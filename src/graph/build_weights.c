@@ -1,5 +1,5 @@
-/* build_weights.c - finds the weights of a graph's nodes: tensors of the checkpoint, or parts of
- * tensors (parts.c). */
+/* build_weights.c - finds the weights of a graph's nodes. A weight is a tensor of the checkpoint,
+ * or a part of a tensor (parts.c). */
 #include "graph/build.h"
 
 #include <string.h>
@@ -19,7 +19,8 @@ static bool has_scales(osh_ctx *cx, const osh_builder *b, const char *module)
 }
 
 /* True if the module is a quantized Linear of a compressed-tensors checkpoint. The codes of such a
- * Linear are in the tensor weight_packed, or in a tensor `weight` with dtype I8, U8 or FP8. */
+ * Linear are in the tensor `weight_packed`, or in a tensor `weight` with dtype I8, U8 or FP8. t:
+ * the tensor `weight`, or NULL. */
 static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
                           const osh_ckpt_tensor *t)
 {
@@ -33,8 +34,8 @@ static bool is_compressed(osh_ctx *cx, const osh_builder *b, const char *module,
     return yes;
 }
 
-/* True if config.json ties head and embedding. transformers 4 omits tie_word_embeddings if it is
- * true. */
+/* True if head and embedding share a weight according to config.json. A missing key
+ * tie_word_embeddings means true, because transformers 4 writes the key only if it is false. */
 static bool config_ties(const osh_builder *b)
 {
     return !b->ck->config->has_tie_word_embeddings || b->ck->config->tie_word_embeddings;
@@ -73,8 +74,8 @@ static osh_status weight_check_stored(osh_ctx *cx, const osh_ckpt_tensor *t, con
     return OSH_OK;
 }
 
-/* Handles the error `rc` of a tensor that is missing or has a wrong shape or dtype. With a list of
- * faults, adds the message to the list and returns OK. Without a list, returns rc. */
+/* Handles the error `rc` of a tensor that is missing or that has a wrong shape or dtype. If b has a
+ * list of faults, adds the message to the list and returns OSH_OK. Otherwise returns rc. */
 static osh_status weight_fault(osh_ctx *cx, osh_builder *b, osh_status rc)
 {
     if (rc != OSH_E_FORMAT || !b->faults) return rc;
@@ -84,8 +85,8 @@ static osh_status weight_fault(osh_ctx *cx, osh_builder *b, osh_status rc)
     return rc;
 }
 
-/* True if the module is the head. The head's weight may be missing, because a model can be
- * calibrated without a head. Commands that need a head call osh_graph_need_head. */
+/* True if the module is the output head. The weight of the head may be missing, because a model can
+ * be calibrated without it. Commands that need a head call osh_graph_need_head. */
 static bool module_is_head(osh_ctx *cx, const osh_builder *b, const char *module)
 {
     const char *given = osh_build_text(b->scope.tpl->json, "head");
@@ -100,7 +101,7 @@ osh_status osh_build_weight(osh_ctx *cx, osh_builder *b, int *index, const osh_w
     osh_status rc = OSH_OK;
     osh_graph *g = b->g;
     int64_t known = 0;
-    /* The name of a model without a prefix is empty. */
+    /* The module name is empty if the model has no prefix. */
     char *name = osh_sprintf(cx, "%s%s%s", x->module, *x->module ? "." : "", x->leaf); // own
     char *other = NULL;                                  // own
     if (!name) return OSH_E_NOMEM;
@@ -186,7 +187,7 @@ osh_status osh_build_part(osh_ctx *cx, osh_builder *b, int *index, const cJSON *
     const char *given = osh_build_text(json, k ? "bias" : "weight");
     char *tensor = osh_sprintf(cx, "%s%s", b->layer, given ? given : ""); // own
     osh_weight *w = osh_build_grown(cx, g->weights, g->n_weights, sizeof *w);
-    /* An incomplete weight is counted, too, so that osh_graph_free frees it. */
+    /* An incomplete weight is counted, too, so that osh_graph_free frees its members. */
     if (w) g->weights = w, w += g->n_weights, *w = *shape, g->n_weights++;
     if (!w || !tensor) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a weight");
     if (!given) OSH_FAIL(cx, OSH_E_FORMAT, "\"part\" has no %s", k ? "bias" : "weight");
@@ -201,8 +202,8 @@ done:
     return rc;
 }
 
-/* Returns the tensor of part s of a table, or NULL if the checkpoint does not have it. Sets *name
- * (own) to its name; NULL: no memory. */
+/* Returns the tensor that contains part s of a table's rows, or NULL if the checkpoint does not
+ * have it. Sets *name (own) to the name of the tensor, or to NULL if out of memory. */
 static const osh_ckpt_tensor *table_find(osh_ctx *cx, char **name, const osh_builder *b,
                                          const char *module, const char *leaf, int64_t s)
 {
@@ -213,7 +214,7 @@ static const osh_ckpt_tensor *table_find(osh_ctx *cx, char **name, const osh_bui
     return *name ? osh_checkpoint_find(b->ck, *name) : NULL;
 }
 
-/* Adds part s, the tensor t, to the table w. */
+/* Adds the rows of the tensor t to the table w. */
 static osh_status table_add(osh_ctx *cx, const osh_builder *b, osh_weight *w, const char *name,
                             const osh_ckpt_tensor *t)
 {
@@ -246,7 +247,7 @@ osh_status osh_build_table(osh_ctx *cx, osh_builder *b, int *index, const char *
     if (!w || !name) OSH_TRY(OSH_E_NOMEM);
     *w = (osh_weight){.ndim = 2, .dtype = OSH_DTYPE_NONE, .by_rows = OSH_DTYPE_NONE, .tensor = -1,
                       .shape = {0, width}};
-    *index = g->n_weights++; // an incomplete weight is counted, so that osh_graph_free frees it
+    *index = g->n_weights++; // an incomplete weight is counted, too, for osh_graph_free
     w->name = osh_strdup(cx, name);
     if (!w->name) OSH_TRY(OSH_E_NOMEM);
     if (!t)

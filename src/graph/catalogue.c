@@ -1,7 +1,7 @@
-/* catalogue.c - recognizes Linears that a general rule for names (kind.c) does not recognize, such
- * as Linears of vision towers and projectors. The record of the model_type lists them ("towers" in
- * models/). The source of the lists is the classes of transformers; scripts/compare_families.py
- * compares them with LLM Compressor. */
+/* catalogue.c - recognizes Linears that the general rules for names (kind.c) do not recognize, such
+ * as Linears of vision towers and projectors. The record of the model_type lists them in "towers"
+ * (models/). The lists come from the classes of transformers. scripts/compare_families.py compares
+ * them with LLM Compressor. */
 #include "base/name.h"
 #include "graph/kind.h"
 

@@ -1,4 +1,4 @@
-/* counted.c - copies the rows of a value from which statistics are computed. */
+/* counted.c - copies those rows of a value that count in statistics. */
 #include "graph/counted.h"
 
 static bool row_is_zero(const char *row, size_t n)

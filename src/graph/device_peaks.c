@@ -1,5 +1,5 @@
-/* device_peaks.c - records the execution of a range of nodes as a list of steps (device_peaks.h),
- * and simulates the list in an arena for a number of tokens. */
+/* device_peaks.c - records the execution of a range of nodes as a list of steps (device_peaks.h).
+ * Then simulates the list in an arena for a number of tokens. */
 #include "graph/device_peaks.h"
 
 #include <string.h>
@@ -11,20 +11,21 @@
 #include "graph/routed.h"
 #include "ops/device_ops.h"
 
-/* One step of the list. Equal layers must give lists with equal bytes. So the struct has no
- * padding, and no indices of nodes or values, which differ between equal layers. */
+/* One step of the list. The lists of equal layers must have equal bytes. So the struct has no
+ * padding. It also has no indices of nodes or values, because they differ between equal layers. */
 typedef enum { ACT_TAKE, ACT_GIVE, ACT_TOUCH, ACT_NODE, ACT_ROUTES, ACT_MIXTURE } act_kind;
 typedef struct act {
-    /* slot: number of the block, in the order of allocation; for ACT_NODE, index in `scratches`;
-     * for ACT_MIXTURE, number of experts. */
+    /* slot: number of the block, in the order of allocation. ACT_NODE: index in `scratches`.
+     * ACT_MIXTURE: number of experts. */
     int32_t kind, slot;
-    /* ACT_TAKE: the block has `a` bytes per token plus `b` bytes. ACT_TOUCH: `b` bytes of scratch.
-     * ACT_ROUTES: `a` is the number of experts. ACT_MIXTURE: `a` is D (hidden size), `b` is F
-     * (intermediate size). */
+    /* ACT_TAKE: the block has `a` bytes per token plus `b` bytes.
+     * ACT_TOUCH: the step needs `b` bytes of scratch.
+     * ACT_ROUTES: `a` is the number of experts.
+     * ACT_MIXTURE: `a` is D (hidden size), and `b` is F (intermediate size). */
     int64_t a, b;
 } act;
 
-typedef struct scratch { // properties of a node that determine its number of scratch bytes
+typedef struct scratch { // properties of a node that decide how much scratch it needs
     const osh_op *op;    // view
     const void *attr;    // view
     /* The embedding table of a lookup op (picked.h); NULL: the op is no lookup. */
@@ -36,23 +37,24 @@ typedef struct placed { size_t peak, left; } placed;
 
 struct osh_device_peaks {
     const osh_graph *g; // view
-    act *acts;          // own: room_acts items; the first n_acts items are the list
+    act *acts;          // own: has room for room_acts steps; the first n_acts are the list
     size_t n_acts, room_acts;
     scratch *scratches; // own: [room_scratches], all different
     size_t n_scratches, room_scratches;
-    /* [values] true for values that exist at the current node; all false between walks. */
+    /* [values] True for values that exist at the current node. All entries are false between
+     * walks. */
     bool *here;         // own
-    int32_t *slot;      // own: [values] number of the block of the value
-    /* Values that exist before the first node, because the caller passes them in. */
+    int32_t *slot;      // own [values]: number of the block of each value
+    /* The values that exist before the first node, because the caller passes them in. */
     const osh_exec_brought *in; // view
-    bool grown;         // true if a block was allocated since the last step ACT_TOUCH
+    bool grown;         // true if a block was allocated after the last step ACT_TOUCH
     /* n_slots: number of blocks in the list.
-     * routes: number of the block with the lists of rows of each expert, -1: none. */
+     * routes: number of the block that lists the rows of each expert; -1: none. */
     int32_t n_slots, routes;
     osh_status failed;  // error from a callback that cannot return a status
-    XXH128_hash_t hash; // hash of the last walk's list
-    osh_map *known; // own: maps the hash of a list and a number of tokens to an index in `placed`
-    placed *placed;     // own: [room_placed] results of the simulations
+    XXH128_hash_t hash; // hash of the list of the last walk
+    osh_map *known; // own: maps (hash of a list, number of tokens) to an index in `placed`
+    placed *placed;     // own [room_placed]: results of the simulations
     size_t n_placed, room_placed;
 };
 
@@ -87,7 +89,8 @@ int64_t osh_device_peaks_placed(const osh_device_peaks *p) { return (int64_t)p->
 
 /* ---- list of steps ---- */
 
-/* Reserves memory for one more element. *items is own: [*room]. */
+/* Reserves memory for one more item in the array *items (own) of n items. *room: number of items
+ * that the array has memory for. bytes: bytes of an item. */
 static osh_status items_grow(osh_ctx *cx, void **items, size_t *room, size_t n, size_t bytes)
 {
     if (n < *room) return OSH_OK;
@@ -110,8 +113,8 @@ static osh_status act_take(osh_ctx *cx, osh_device_peaks *p, int32_t *slot, act 
     return act_add(cx, p, a);
 }
 
-/* Adds a step ACT_TOUCH to the list. A step of 0 bytes is not needed if no block was allocated
- * since the last ACT_TOUCH, because the extent of the arena has not grown. */
+/* Adds a step ACT_TOUCH (read the extent of the arena) to the list. A step of 0 bytes is not needed
+ * if no block was allocated after the last ACT_TOUCH, because the extent has not grown. */
 static osh_status act_touch(osh_ctx *cx, osh_device_peaks *p, act a)
 {
     if (a.kind == ACT_TOUCH && !a.b && !p->grown) return OSH_OK;
@@ -157,7 +160,7 @@ done:
     return rc;
 }
 
-/* ---- walk over the nodes ---- */
+/* ---- the walk over the nodes, which makes the list ---- */
 
 static void peaks_gone(osh_ctx *cx, osh_walk *w, int v)
 {
@@ -181,7 +184,7 @@ static osh_status peaks_told(osh_ctx *cx, osh_walk *w, int v)
 static osh_status peaks_made(osh_ctx *cx, osh_walk *w, int v)
 {
     osh_device_peaks *p = w->user;
-    // if an earlier execution of the nodes has kept the value, it is freed first
+    // an earlier execution of the nodes may have kept the value; it is then freed first
     osh_status rc = value_go(cx, p, v);
     return rc ? rc : value_appear(cx, p, v);
 }
@@ -229,8 +232,8 @@ static const osh_walk_acts peaks_acts = {.brought = peaks_brought, .told = peaks
                                          .gone = peaks_gone, .routes = peaks_routes,
                                          .mixture = peaks_mixture};
 
-/* Begins the list with the blocks that exist before the first node: ids of the batch, values that
- * the caller brings, and the array with the positions of non-finite elements. */
+/* Begins the list with the blocks that exist before the first node. These are the ids of the batch,
+ * the values that the caller passes in, and the array with the positions of non-finite elements. */
 static osh_status peaks_list_begin(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
                                    osh_exec_values of, int32_t *found)
 {
@@ -293,7 +296,7 @@ static osh_status peaks_list_place(osh_ctx *cx, placed *out, const osh_device_pe
 {
     osh_status rc = OSH_OK;
     osh_arena *arena = NULL; // own
-    size_t *at = NULL;       // own: [n_slots] offset of each block
+    size_t *at = NULL;       // own [n_slots]: address of each block
     *out = (placed){0};
     OSH_NEW(cx, at, p->n_slots);
     OSH_TRY(osh_arena_new(cx, &arena, (size_t)1 << WITHOUT_END));

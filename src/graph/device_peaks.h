@@ -1,8 +1,8 @@
-/* device_peaks.h - predicts how many bytes osh_exec_run needs at the short-lived end of a
- * device's arena (tensor/device.h), for many numbers of tokens. One walk over the nodes makes a
- * list of steps: take (allocate a block), give (free a block), touch (read the extent of the
- * arena). Then the list is simulated in an arena for each number of tokens. Equal layers have equal
- * lists, and a list that was already simulated for a number of tokens is not simulated again.
+/* device_peaks.h - predicts the bytes that osh_exec_run needs at the short-lived end of a device's
+ * arena (tensor/device.h), for many numbers of tokens. One walk over the nodes makes a list of
+ * steps: take (allocate a block), give (free a block), touch (read the extent of the arena). Then
+ * the list is simulated in an arena for each number of tokens. Equal layers have equal lists, and
+ * the result for a list and a number of tokens is computed only once.
  *
  *   q = linear(a); s = act(q)
  *   take ids, take a, touch, take q, touch scratch of linear, give a, take s, touch, give q, ... */
@@ -14,13 +14,14 @@ typedef struct osh_device_peaks osh_device_peaks;
 /* Makes an object for the graph g. *out has a view of g, so g must outlive *out. */
 osh_status osh_device_peaks_new(osh_ctx *cx, osh_device_peaks **out, const osh_graph *g);
 void osh_device_peaks_free(osh_ctx *cx, osh_device_peaks *p);
-/* Walks the nodes of `s` and makes the list of steps. osh_device_peaks_at uses this list until the
- * next walk. in->lent is not read. */
+/* Walks over the nodes of `s` and makes the list of steps. osh_device_peaks_at uses this list until
+ * the next walk. The function does not read in->lent. */
 osh_status osh_device_peaks_walk(osh_ctx *cx, osh_device_peaks *p, const osh_exec_span *s,
                                  const osh_exec_brought *in);
-/* Simulates the list for n_tokens tokens. *peak is the largest number of bytes that blocks at the
- * short-lived end of the arena need, including the ids of the batch and gaps between blocks. *left
- * is the number of bytes of the values that exist after the last node. */
+/* Simulates the list for n_tokens tokens.
+ * *peak: set to the largest number of bytes that blocks at the short-lived end of the arena need.
+ * It includes the ids of the batch and the gaps between blocks.
+ * *left: set to the bytes of the values that exist after the last node. */
 osh_status osh_device_peaks_at(osh_ctx *cx, size_t *peak, size_t *left, osh_device_peaks *p,
                                int64_t n_tokens);
 /* Returns the number of simulations so far. */

@@ -1,4 +1,5 @@
-/* exec.c - runs a range of nodes on one ragged batch, in the order that exec_walk.c defines. */
+/* exec.c - runs a range of nodes on one ragged batch. exec_walk.c defines the order of the
+ * nodes. */
 #include "graph/batch.h"
 #include "graph/exec.h"
 #include "graph/exec_walk.h"
@@ -13,8 +14,8 @@
 /* ---- state of a run ---- */
 
 typedef struct device_routes { // on a device: the rows that the router sends to each expert
-    int route;         // index of the value that is the router's output
-    osh_tensor *lists; // own: I32 [E + E N], E experts and N tokens; NULL: not yet computed
+    int route;         // index of the router's output value
+    osh_tensor *lists; // own: I32 [E + E N] for E experts and N tokens; NULL: not computed yet
     int32_t *n;        // own [E]: number of rows of each expert
 } device_routes;
 
@@ -22,7 +23,7 @@ typedef struct job {
     const osh_graph *g;
     const osh_weights *w;
     osh_batch *b;
-    /* View: hooks for the whole batch. NULL: there are no hooks, or this struct is for one
+    /* View: hooks for the whole batch. NULL: there are no hooks, or this struct runs a single
      * sample. */
     const osh_exec_hooks *hooks;
     osh_lanes *lanes;  // view
@@ -30,18 +31,18 @@ typedef struct job {
     int first, n;      // nodes [first, first + n)
     osh_expert_rows routed; // own: rows of the current expert, in host memory
     device_routes gpu;      // own
-    /* Own: I64 [n, OSH_OP_MAX_OUT] on the device: index of the first non-finite element of each
+    /* Own: I64 [n, OSH_OP_MAX_OUT] on the device, the index of the first non-finite element of each
      * output. NULL if nodes run on the host. */
     osh_tensor *found;
     bool again;        // true while the nodes run a second time, to find the first non-finite value
 } job;
 
-/* Byte that initializes `found`. An I64 of these bytes is larger than any index, so it means that
- * the output has no non-finite element. */
+/* Byte with which `found` is filled at the beginning. An I64 of these bytes is larger than any
+ * index, and means that the output has no non-finite element. */
 enum { NOTHING_FOUND = 0x7f };
 
-/* True if the value is masked: each node that reads it may skip rows, but a non-finite element in a
- * row that the node does not skip makes the output of the node non-finite. */
+/* True if the value is masked. Then each node that reads the value may skip rows. But if a node
+ * does not skip a row with a non-finite element, its output is non-finite. */
 static bool is_masked(const osh_graph *g, int v)
 {
     bool any = false;
@@ -54,8 +55,8 @@ static bool is_masked(const osh_graph *g, int v)
     return any;
 }
 
-/* Fails with the sample, token and channel of a non-finite element. `at` is the index of this
- * element in output k of the node. */
+/* Fails with the sample, token and channel of a non-finite element. at: index of the element in
+ * output k of the node. */
 static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t at)
 {
     const osh_node *n = &j->g->nodes[node];
@@ -67,8 +68,8 @@ static osh_status not_finite(osh_ctx *cx, const job *j, int node, int k, int64_t
                     (long long)(token - j->b->offsets[s]), (long long)(at % width));
 }
 
-/* True if the value v need not be checked, because a later check finds its non-finite elements: a
- * node that runs reads v and makes a non-finite output from a non-finite input. A chain of such
+/* True if the value v need not be checked, because a later check finds its non-finite elements. For
+ * this, a node that runs must read v, and its output must be non-finite if v is. A chain of such
  * nodes ends with a value that is checked. */
 static bool shows_later(const osh_walk *w, int v)
 {
@@ -77,8 +78,7 @@ static bool shows_later(const osh_walk *w, int v)
     for (int i = g->values[v].first_use; i >= w->s.first && i < end && i <= g->values[v].last_use;
          i++) {
         const osh_node *n = &g->nodes[i];
-        /* An expert reads only some rows, so it possibly skips the row with the non-finite
-         * element. */
+        /* An expert does not count, because it may skip the row with the non-finite element. */
         if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) continue;
         for (int k = 0; k < n->op->n_in; k++)
             if (n->in[k] == v && osh_op_spreads(n->op, n->attr, k) && !is_masked(g, n->out[0]))
@@ -87,16 +87,16 @@ static bool shows_later(const osh_walk *w, int v)
     return false;
 }
 
-/* Returns the address of the element of j->found for output k of a node; NULL: there is no
- * j->found. */
+/* Returns the address of the element of j->found for output k of a node, or NULL if nodes run on
+ * the host. */
 static int64_t *finding(const job *j, int node, int k)
 {
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
-/* Checks output k of a node for non-finite elements. On a device the result is stored in `found`,
- * and the host does not wait for the check. `a->rows` are the rows to check on a device; NULL: all
- * rows. */
+/* Checks output k of a node for non-finite elements. On a device, the result is stored in
+ * j->found, and the host does not wait for the check. a->rows: the rows to check on a device;
+ * NULL: all rows. */
 static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
                                const osh_op_args *a)
 {
@@ -145,8 +145,7 @@ done:
     return rc;
 }
 
-/* Finds the rows that are routed to the node's expert, and gathers these rows from the inputs of
- * the node. */
+/* Finds the rows that are routed to the node's expert. Gathers these rows of the node's inputs. */
 static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args *a)
 {
     osh_status rc = OSH_OK;
@@ -158,7 +157,7 @@ static osh_status route(osh_ctx *cx, const osh_walk *walk, int node, osh_op_args
     if (j->routed.combine != combine || !j->routed.rows)
         OSH_TRY(osh_routed_begin(cx, &j->routed, j->g, combine, weights, &j->b->seqs));
     for (int k = 0; k < n->op->n_in; k++) {
-        /* the value already has only the rows of the expert */
+        /* such a value already has only the rows of the expert */
         if (osh_walk_is_routed(walk, j->g->values[n->in[k]].producer)) continue;
         OSH_TRY(osh_routed_gather(cx, &j->routed, k, n->in[k], a->in[k]));
         a->in[k] = j->routed.x[k];
@@ -168,7 +167,7 @@ done:
     return rc;
 }
 
-/* Allocates the tensor of value v. Frees the old tensor if an earlier run has kept it. */
+/* Allocates the tensor of value v. If an earlier run has kept a tensor of v, frees it first. */
 static osh_status make_value(osh_ctx *cx, const job *j, int v, int64_t rows)
 {
     osh_tensor **x = &j->b->values[v];
@@ -203,8 +202,8 @@ done:
     return rc;
 }
 
-/* Returns the list of rows that are routed to an expert, in device memory. `combine` is the last
- * node of the expert. */
+/* Returns the list of rows that are routed to an expert, in device memory. combine: index of the
+ * expert's last node. */
 static osh_op_rows expert_rows_on_device(const job *j, int combine)
 {
     int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[combine].attr)->expert;
@@ -213,8 +212,8 @@ static osh_op_rows expert_rows_on_device(const job *j, int combine)
                          j->gpu.n[expert]};
 }
 
-/* Sets *e to the weights, rows and entries for non-finite elements of the expert whose first node
- * is `first`. */
+/* Sets *e to the weights and the rows of the expert whose first node is `first`, and to its entries
+ * of j->found. */
 static osh_status list_expert(osh_ctx *cx, osh_mixture_expert *e, const job *j, int first)
 {
     osh_status rc = OSH_OK;
@@ -267,8 +266,9 @@ done:
     return rc;
 }
 
-/* Replaces the output v of a routed node by a tensor for the whole batch, and puts the rows at
- * their positions in the batch. Does nothing if only routed nodes read v and v is not kept. */
+/* Replaces the output v of a routed node, which has only the rows of its expert, by a tensor for
+ * the whole batch. Puts the rows at their positions in the batch. Does nothing if only routed nodes
+ * read v and v is not kept. */
 static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
 {
     osh_status rc = OSH_OK;
@@ -278,8 +278,8 @@ static osh_status routed_spread(osh_ctx *cx, const osh_walk *walk, int v)
     if (osh_walk_is_routed(walk, j->g->values[v].first_use) && !(walk->s.keep && walk->s.keep[v]))
         goto done;
     OSH_TRY(osh_tensor_new(cx, &whole, j->g->values[v].dtype, 2, shape));
-    /* The readers of a masked value (is_masked) skip the rows that are not routed to the expert, so
-     * these rows need no zeros. */
+    /* The rows that are not routed to the expert need no zeros if v is masked: all readers skip
+     * them. */
     if (!is_masked(j->g, v)) OSH_TRY(osh_tensor_zero(cx, whole));
     osh_routed_scatter(&j->routed, whole, j->b->values[v]);
     osh_tensor_free(cx, j->b->values[v]);
@@ -289,14 +289,15 @@ done:
     return rc;
 }
 
-/* Reads the rows of the table, weight 0 of the node, that the op needs, and sets them in *a. */
+/* Reads the rows of the node's table (weight 0) that the tokens of the batch need, and sets them in
+ * *a. */
 static osh_status node_pick(osh_ctx *cx, const job *j, const osh_node *n, osh_op_args *a,
                             osh_picked *rows)
 {
     osh_status rc = OSH_OK;
     const osh_weight *w = &j->g->weights[n->w[0]];
     osh_picked_ids ids = {j->b->ids, j->b->n_tokens, j->b->device};
-    int32_t *own = NULL; // own: the rows of all tokens
+    int32_t *own = NULL; // own: for an op that computes the row ids itself
     if (n->op->row_ids) {
         osh_tensor table = osh_tensor_view(w->by_rows, 2, w->shape, NULL);
         ids.n *= osh_picked_each(j->g, n);
@@ -313,8 +314,8 @@ done:
     return rc;
 }
 
-/* Sets the inputs and weights in *a. For a lookup op (embedding), reads the needed rows of the
- * table into *rows, which the caller frees. */
+/* Sets the inputs and weights in *a. For a lookup op (embedding), also reads the needed rows of the
+ * table into *rows, which the caller must free. */
 static osh_status node_gather(osh_ctx *cx, const job *j, int node, osh_op_args *a, osh_picked *rows)
 {
     const osh_node *n = &j->g->nodes[node];
@@ -346,7 +347,7 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
     job *j = walk->user;
     const osh_node *n = &j->g->nodes[node];
     const osh_exec_hooks *h = j->hooks;
-    bool finite = false; // true if the kernel found that all values of out[0] are finite
+    bool finite = false; // true if the kernel itself found that out[0] is finite
     osh_op_args a = {.attr = n->attr, .seqs = &j->b->seqs, .finite = &finite};
     if (j->b->pasts) a.past = &j->b->pasts[node];
     osh_picked rows = {0}; // own
@@ -366,7 +367,7 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
         int v = n->out[k];
         osh_out at = osh_walk_out(walk, node, k);
         osh_tensor **from = at == OSH_OUT_OF_BATCH ? &j->b->into[v] : &j->b->values[n->in[0]];
-        /* The output is a new tensor, or reuses the tensor at `from`. */
+        /* The output gets a new tensor, or the tensor at `from`. */
         if (at == OSH_OUT_NEW) OSH_TRY(make_value(cx, j, v, routed ? j->routed.n : j->b->n_tokens));
         else osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = *from, *from = NULL;
         a.out[k] = j->b->values[v];
@@ -384,8 +385,8 @@ done:
     return rc;
 }
 
-/* Sets *q to the tensors of the kernel that computes gate, up and glu together. Returns false if a
- * tensor is missing or is not bf16. */
+/* Sets *q to the tensors for the kernel that computes gate, up and glu together. Returns false if a
+ * tensor is missing or is not BF16. */
 static bool gather_gated(osh_gated *q, const job *j, int first)
 {
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_GATED_GLU];
@@ -400,8 +401,8 @@ static bool gather_gated(osh_gated *q, const job *j, int first)
     return takes;
 }
 
-/* Runs gate, up and glu as one kernel. Sets *done to false if a value is not finite. The caller
- * then runs the nodes one by one, to get an error that names the value. */
+/* Runs gate, up and glu as one kernel. Sets *done to false if the output is not finite. The caller
+ * must then run the nodes one by one, to get an error that names the node. */
 static osh_status run_gated(osh_ctx *cx, osh_walk *walk, int first, bool *done)
 {
     osh_status rc = OSH_OK;
@@ -432,7 +433,7 @@ typedef struct lanes { // state while nodes run on a batch sample by sample
     int first, end;   // nodes [first, end)
 } lanes;
 
-/* Makes a view of the rows of one sample in a value of the whole batch. */
+/* Sets *out to a view of the rows of one sample in x, a value of the whole batch b. */
 static osh_status view_rows(osh_ctx *cx, osh_tensor **out, const osh_tensor *x, const osh_batch *b,
                             int64_t sample)
 {
@@ -447,8 +448,8 @@ done:
     return rc;
 }
 
-/* Fills the batch `lane` with views of the rows of one sample, in the inputs of the nodes and in
- * the outputs that later nodes read. */
+/* Fills the batch `lane`, which has one sample, with views of the whole batch. They are the
+ * sample's rows in the inputs of the nodes, and in the outputs that later nodes read. */
 static osh_status lane_begin(osh_ctx *cx, const lanes *l, osh_batch *lane, int64_t sample)
 {
     osh_status rc = OSH_OK;
@@ -537,10 +538,9 @@ static void run_gone(osh_ctx *cx, osh_walk *w, int v)
     j->b->values[v] = NULL;
 }
 
-/* Called after the last node. On a device the first execution checks only some values. If one of
- * them is not finite, all nodes run again with a check of every value, to name the first non-finite
- * value. For this second execution, the values that the caller passed in are kept until this
- * function returns. */
+/* Handles non-finite values after the last node. On a device, the first execution checks only some
+ * values. If one of them is not finite, all nodes run again with a check of every value, to find
+ * the first non-finite value. Values that the caller passed in exist until then. */
 static osh_status run_over(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK, first = read_findings(cx, w->user);
@@ -554,8 +554,7 @@ static osh_status run_over(osh_ctx *cx, osh_walk *w)
     j->again = true;
     OSH_TRY(begin_findings(cx, j));
     OSH_TRY(osh_walk_run(cx, &again));
-    /* The second execution found no non-finite value, so the error of the first execution is
-     * returned. */
+    /* The second execution found nothing, so the error of the first execution is returned. */
     OSH_FAIL(cx, OSH_E_NUMERIC, "%s", text ? text : "a value is not finite");
 done:
     osh_free(cx, text);
@@ -586,7 +585,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     if (walk.by_sample) walk.outer = j.lanes->outer;
     if (walk.by_sample || (s->joins && hooks)) walk.seen = hooks->seen;
 
-    int ids = s->g->input_ids; // the token ids exist in every batch
+    int ids = s->g->input_ids; // the ids are brought by every batch
     if ((ids < walk.s.of.v0 || ids >= walk.s.of.v1) && s->keep && !s->keep[ids])
         osh_tensor_free(cx, b->values[ids]), b->values[ids] = NULL;
     OSH_TRY(osh_walk_run(cx, &walk));

@@ -1,5 +1,5 @@
-/* exec_walk.c - walks over the nodes of a run (one osh_exec_run) in order. A value is freed after
- * the last node of the run that reads it. */
+/* exec_walk.c - walks over the nodes of one osh_exec_run in order. A value is freed after the last
+ * of these nodes that reads it. */
 #include "graph/exec_walk.h"
 
 #include <string.h>
@@ -10,12 +10,12 @@
 
 bool osh_exec_by_sample(int64_t n_samples, int n_threads)
 {
-    /* True if few threads are idle while the last samples run. */
+    /* True if only few threads would be idle while the last samples run. */
     return n_samples > 1 && (n_samples % n_threads == 0 || n_samples >= 4 * (int64_t)n_threads);
 }
 
-/* True if the node always runs on the whole batch, because its table rows, or the rows of its
- * expert, are read for all samples together. */
+/* True if the node always runs on the whole batch. Such a node reads the rows of a table, or of an
+ * expert, for all samples together. */
 static bool runs_on_whole_batch(const osh_exec_cut *c, int node)
 {
     return (c->routed && c->routed[node - c->first]) || osh_is_picked(c->g, &c->g->nodes[node], 0);
@@ -43,8 +43,9 @@ static bool is_read(const osh_exec_span *s, int value, int from)
     return false;
 }
 
-/* For a value that nodes before `end` make sample by sample: true if it must exist for the whole
- * batch, because it is kept or later nodes read it. */
+/* True if a value that nodes before `end` make sample by sample must exist for the whole batch. It
+ * must if it is kept, if later nodes read it, or if it belongs to a pair of original and quantized
+ * value. */
 static bool is_outer(const osh_exec_span *s, int value, int end)
 {
     const osh_value *x = &s->g->values[value];
@@ -84,7 +85,7 @@ osh_out osh_walk_out(const osh_walk *w, int node, int k)
     return goes ? OSH_OUT_OF_INPUT : OSH_OUT_NEW;
 }
 
-/* Finds for each value the last node of the run that reads it. */
+/* Finds, for each value, the last node of this osh_exec_run that reads it. */
 static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
 {
     osh_status rc = OSH_OK;
@@ -120,8 +121,8 @@ static void walk_drop(osh_ctx *cx, osh_walk *w, int v, int done_node)
     w->acts->gone(cx, w, v);
 }
 
-/* Finishes a node: calls the hook for the outputs of the node, and frees the values that no later
- * node of the run reads. */
+/* Finishes a node: calls the hook for the outputs of the node (only if `tell` is true). Then frees
+ * the values that no later node of this osh_exec_run reads. */
 static osh_status finish_node(osh_ctx *cx, osh_walk *w, int node, bool tell)
 {
     osh_status rc = OSH_OK;
@@ -137,8 +138,8 @@ done:
     return rc;
 }
 
-/* On a device, makes the lists of the rows of all experts of the node's router, unless they exist.
- * The lists exist until the last expert has run. */
+/* On a device, makes the lists of the rows of all experts that belong to the node's router, unless
+ * the lists exist already. They are freed after the last expert. */
 static osh_status open_routes(osh_ctx *cx, osh_walk *w, int node)
 {
     int route = w->s.g->nodes[osh_routed_to(w->s.g, node)].in[2];
@@ -173,8 +174,8 @@ static bool is_bf16_product(const osh_graph *g, const osh_node *n)
            (!bias || g->weights[n->w[1]].dtype == OSH_BF16);
 }
 
-/* True if the nodes from `first` on are the Linears gate and up, in any order, which read one
- * value, and a glu that is the only reader of both outputs. */
+/* True if the nodes from `first` on are the Linears gate and up, in any order, and their glu. Both
+ * Linears must read one value, and the glu must be the only reader of their outputs. */
 static bool is_gated(const osh_graph *g, int first)
 {
     const osh_node *n = &g->nodes[first], *up = &n[1], *glu = &n[OSH_GATED_GLU];
@@ -220,9 +221,9 @@ done:
     return rc;
 }
 
-/* Returns the end of the mixture (experts that run at once, routed.h) that begins at `first`, or
- * `first` if none begins there. A mixture consists of whole experts whose nodes all run. Only its
- * last output, the sum of the experts, is kept. */
+/* Returns the end of the mixture (experts that run at once, routed.h) that begins at node `first`.
+ * Returns `first` if no mixture begins there. All nodes of a mixture must run. Only its last
+ * output, the sum of the experts, may be kept. */
 static int mixture_end(const osh_walk *w, int first)
 {
     int whole = first, end = first;
@@ -265,8 +266,8 @@ done:
     return rc;
 }
 
-/* Walks nodes [first, end) sample by sample. `last` is the last of these nodes that runs. The hook
- * is called only for the outputs of `last`. */
+/* Walks over the nodes [first, end) sample by sample. last: the last of these nodes that runs. The
+ * hook is called only for the outputs of `last`. */
 static osh_status walk_lanes(osh_ctx *cx, osh_walk *w, int first, int end, int last)
 {
     osh_status rc = OSH_OK;
@@ -343,7 +344,7 @@ void osh_exec_needed(bool *run, const osh_graph *g, int first, int n, const bool
         for (int k = 0; k < node->op->n_out; k++) {
             int v = node->out[k];
             run[i] |= want[v];
-            /* a node also runs if a later node that runs reads its output */
+            /* a node must also run if a later node that runs reads its output */
             for (int c = i + 1; c < n && !run[i] && first + c <= g->values[v].last_use; c++)
                 for (int m = 0; m < g->nodes[first + c].op->n_in && run[c]; m++)
                     run[i] |= g->nodes[first + c].in[m] == v;

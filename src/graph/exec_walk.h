@@ -1,6 +1,6 @@
-/* exec_walk.h - defines the order of the events while nodes run: a value is made, the hook is
- * called for a value (told), a value is freed (gone). exec.c runs the nodes and exec_peak.c counts
- * bytes in this order, so the predicted bytes agree with the run.
+/* exec_walk.h - defines the order of events while nodes run. A value is made; the hook is called
+ * for a value (told); a value is freed (gone). exec.c runs the nodes in this order, and exec_peak.c
+ * counts bytes in this order. So the predicted bytes agree with the run.
  *
  *   q = linear(a); k = linear(a); s = attention(q, k)
  *   brought a: told         node k: made, told, a gone
@@ -11,7 +11,7 @@
 
 typedef struct osh_walk osh_walk;
 typedef struct osh_walk_acts {
-    /* Returns the first value >= `from` that exists before the first node, or s.of.v1 if there is
+    /* Returns the first value v >= from that the caller has passed in, or s.of.v1 if there is
      * none. */
     int (*brought)(const osh_walk *w, int from);
     /* Calls the hook for a value that exists and will be read next. */
@@ -20,19 +20,19 @@ typedef struct osh_walk_acts {
     osh_status (*made)(osh_ctx *cx, osh_walk *w, int value);
     /* Allocates the outputs of the node and runs the node. */
     osh_status (*node)(osh_ctx *cx, osh_walk *w, int node);
-    /* Runs two linear nodes and their glu as one kernel and makes the output of the glu. *done is
-     * false if the nodes must run one by one. */
+    /* Runs two Linears and their glu as one kernel, which makes the output of the glu. Sets *done
+     * to false if the nodes must run one by one. */
     osh_status (*gated)(osh_ctx *cx, osh_walk *w, int first, bool *done);
-    /* Runs nodes [first, end) sample by sample, with osh_walk_lane for each sample. */
+    /* Runs the nodes [first, end) sample by sample. Calls osh_walk_lane for each sample. */
     osh_status (*lanes)(osh_ctx *cx, osh_walk *w, int first, int end);
     /* Frees a value that no later node reads. Does nothing if the value does not exist. */
     void (*gone)(osh_ctx *cx, osh_walk *w, int value);
     /* Called after all nodes have run; NULL: nothing to do. */
     osh_status (*over)(osh_ctx *cx, osh_walk *w);
-    /* On a device, lists the rows of each expert from the value `route`, the output of a router.
-     * First frees the previous lists. If `route` is -1, only frees the lists. */
+    /* On a device, lists the rows of each expert. route: index of the router's output value, or -1.
+     * First frees the previous lists. If `route` is -1, only frees them. */
     osh_status (*routes)(osh_ctx *cx, osh_walk *w, int route);
-    /* Runs the experts of nodes [first, end) at once and makes the sum of their outputs. */
+    /* Runs the experts of the nodes [first, end) at once, and makes the sum of their outputs. */
     osh_status (*mixture)(osh_ctx *cx, osh_walk *w, int first, int end);
 } osh_walk_acts;
 
@@ -42,22 +42,22 @@ struct osh_walk {
     osh_exec_span s;   // nodes to run; the caller also sets s.of
     bool by_sample;    // true if nodes may run sample by sample
     const bool *seen;  // view: as in osh_exec_hooks
-    /* View [values]: true if the value is made sample by sample and later nodes read it. All are
-     * false before the run. */
+    /* View [values]: true if the value is made sample by sample and later nodes read it. All
+     * entries are false before the run. */
     bool *outer;
-    bool tells;        // true if the hook is called for the outputs of nodes
-    /* True on a device: outputs do not reuse the memory of inputs, and values that the caller
-     * brought exist until all nodes have run. */
+    bool tells;        // true if the hook is called for outputs of nodes
+    /* True on a device. Outputs then do not reuse the memory of inputs, and values that the caller
+     * passed in exist until all nodes have run. */
     bool on_device;
     /* True if the walk is for one sample. The values in s.keep then exist for the whole batch. */
     bool lane;
-    int route; // on a device: router output for which the rows of each expert are listed; -1: none
-    int *last;         // own [values of s.of]: last node that runs and reads the value; -1: none
+    int route; // on a device: router output for which `routes` was called; -1: none
+    int *last;         // own [values of s.of]: last node of the run that reads the value; -1: none
 };
-/* Walks over the nodes of w->s that run, and calls the callbacks. The caller sets acts, user, s,
- * by_sample, seen and outer. */
+/* Walks over those nodes of w->s that run, and calls the callbacks. The caller must set acts, user,
+ * s, by_sample, seen and outer. */
 osh_status osh_walk_run(osh_ctx *cx, osh_walk *w);
-/* Walks nodes [first, end) for one sample. `user` is passed to the callbacks of this sample. */
+/* Walks over the nodes [first, end) for one sample. user: data for the callbacks of this sample. */
 osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, void *user);
 static inline bool osh_walk_runs(const osh_walk *w, int node)
 {
@@ -68,11 +68,10 @@ bool osh_walk_is_routed(const osh_walk *w, int node);
 /* Three consecutive nodes that run as one kernel: two Linears, and at offset OSH_GATED_GLU their
  * glu. */
 enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };
-/* Returns the storage of output k of a node.
- * OF_BATCH: the rows of the sample in a value of the whole batch.
- * OF_INPUT: the tensor of input 0, if the walk made this tensor and no later node reads it. (A
- * value that the caller brought may be a view, or may be read later.)
- * NEW: a new tensor. */
+/* osh_walk_out returns the storage of output k of a node. OF_BATCH: the rows of the sample in a
+ * value of the whole batch. OF_INPUT: the tensor of input 0, if the walk made this tensor and no
+ * later node reads it. (A value that the caller brought may be a view, or may be read later.) NEW:
+ * a new tensor. */
 typedef enum { OSH_OUT_OF_BATCH, OSH_OUT_OF_INPUT, OSH_OUT_NEW } osh_out;
 osh_out osh_walk_out(const osh_walk *w, int node, int k);
 #endif

@@ -31,7 +31,7 @@ static const cJSON *member(const cJSON *object, const char *name)
     return cJSON_GetObjectItemCaseSensitive(object, name);
 }
 
-/* Sets the text of `item` to its first `head` bytes, `to`, and its bytes from `tail` on. */
+/* Replaces the bytes [head, tail) of the text of `item` by `to`. */
 static osh_status text_splice(osh_ctx *cx, cJSON *item, size_t head, const char *to, size_t tail)
 {
     osh_status rc = OSH_OK;
@@ -44,8 +44,8 @@ static osh_status text_splice(osh_ctx *cx, cJSON *item, size_t head, const char 
     return rc;
 }
 
-/* Replaces the first occurrence of `from` that is a whole part of the name, between dots or the
- * ends of the text. */
+/* Replaces the first occurrence of `from` in the name. An occurrence must begin and end at a dot,
+ * or at the beginning or end of the name. */
 static osh_status name_replace(osh_ctx *cx, cJSON *item, const char *from, const char *to)
 {
     size_t n = strlen(from);
@@ -53,7 +53,7 @@ static osh_status name_replace(osh_ctx *cx, cJSON *item, const char *from, const
         if ((at == item->valuestring || at[-1] == '.') && (!at[n] || at[n] == '.')) {
             size_t head = (size_t)(at - item->valuestring);
             size_t tail = head + n;
-            // if `to` is empty, one of the dots beside `from` is removed, too
+            // if `to` is empty, the dot after `from`, or else the dot before it, is removed, too
             if (!*to && at[n] == '.') tail++;
             else if (!*to && head) head--;
             return text_splice(cx, item, head, to, tail);
@@ -75,8 +75,8 @@ done:
     return rc;
 }
 
-/* Applies "renames" and "class" to the member of an entry. "tensors" may be a list of names; the
- * lists of other members have no names. */
+/* Applies "renames" and "class" to the member of an entry. The member "tensors" may be a list of
+ * names. Lists in other members have no names. */
 static osh_status member_rename(osh_ctx *cx, cJSON *m, const cJSON *child)
 {
     static const char *const names[] = {"name", "of", "tied", "tensors", "head", "weight", "bias"};
@@ -99,7 +99,7 @@ done:
     return rc;
 }
 
-/* Applies "renames" and "class" to all entries in `json`. */
+/* Applies "renames" and "class" to all entries in `json`, at any depth. */
 static osh_status entries_rename(osh_ctx *cx, cJSON *json, const cJSON *child)
 {
     osh_status rc = OSH_OK;
@@ -123,8 +123,8 @@ static bool entry_is(const cJSON *entry, const char *key)
     return op && out && !strncmp(key, op, n) && key[n] == ' ' && !strcmp(key + n + 1, out);
 }
 
-/* Copies the member m to `to`, in place of a member of the same name. If m is null, only removes
- * the member of this name. */
+/* Copies the member m to `to`, where it replaces a member with the same name. If m is null, only
+ * removes the member with this name. */
 static osh_status member_copy(osh_ctx *cx, cJSON *to, const cJSON *m)
 {
     cJSON_DeleteItemFromObjectCaseSensitive(to, m->string);
@@ -144,9 +144,9 @@ done:
     return rc;
 }
 
-/* Replaces item `at` of the list by copies of the entries. Sets *next to the index after them. The
- * items after `at` are moved after the copies one by one, because cJSON_InsertItemInArray of some
- * releases of cJSON fails inside a list. */
+/* Replaces item `at` of the list by copies of the entries. Sets *next to the index after them.
+ * First appends the copies. Then moves the items after `at` to the end one by one, because
+ * cJSON_InsertItemInArray of some releases of cJSON fails inside of a list. */
 static osh_status entry_replace(osh_ctx *cx, cJSON *list, int at, const cJSON *entries, int *next)
 {
     const cJSON *e;
@@ -164,7 +164,8 @@ static osh_status entry_replace(osh_ctx *cx, cJSON *list, int at, const cJSON *e
     return OSH_OK;
 }
 
-/* Applies one row of "entries" to `json` and everything in it. Counts the entries found. */
+/* Applies one row of "entries" to `json`, at any depth. *found: increased by the number of entries
+ * that the row names. */
 static osh_status entry_edit(osh_ctx *cx, cJSON *json, const cJSON *row, int *found)
 {
     osh_status rc = OSH_OK;

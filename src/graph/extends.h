@@ -4,8 +4,8 @@
 #include "base/base.h"
 #include "text/json.h"
 
-/* Changes `base`, the template of another architecture, into the template that the file `child`
- * with the key "extends" describes. `name` is the file's name for messages. */
+/* Changes `base`, the template of another architecture, into the template that `child` describes.
+ * child: a template file with the key "extends". name: name of this file for messages. */
 osh_status osh_template_extend(osh_ctx *cx, const cJSON *child, cJSON *base,
                                const char *name);
 #endif

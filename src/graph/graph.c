@@ -1,4 +1,4 @@
-/* graph.c - makes and frees graphs and answers questions about them. build.c builds a graph from
+/* graph.c - makes and frees graphs, and answers questions about them. build.c builds a graph from
  * the template of its architecture. */
 #include "graph/graph.h"
 
@@ -12,7 +12,7 @@ static osh_status graph_make(osh_ctx *cx, osh_graph **out, osh_graph_faults *fau
                              const osh_checkpoint *ck, const char *models_dir, bool by_route)
 {
     osh_status rc = OSH_OK;
-    osh_hf_config own = {0}; // own: config.json as the records of models_dir read it
+    osh_hf_config own = {0}; // own: config.json, interpreted with the records of models_dir
     osh_checkpoint with_own = *ck;
     const osh_hf_config *config = ck->config;
     osh_template *tpl = NULL, *around = NULL; // own
@@ -92,7 +92,7 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
 }
 
 /* True if the value is an output of a routed_rows node, or is computed row by row from such an
- * output. A Linear with a bias ends this chain, because it makes the zero rows non-zero. */
+ * output. A Linear with a bias ends such a chain, because the bias makes zero rows non-zero. */
 bool osh_is_by_route(const osh_graph *g, int value)
 {
     while (value >= 0 && g->values[value].producer >= 0) {
@@ -152,7 +152,7 @@ bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_d
         architecture ? osh_template_find(cx, &t, architecture, models_dir) : OSH_OK;
     bool yes = t != NULL;
     osh_template_free(cx, t);
-    if (rc) osh_error_clear(cx); // osh_graph_new will report a broken template file
+    if (rc) osh_error_clear(cx); // osh_graph_new reports an error of a template file later
     return yes;
 }
 

@@ -15,15 +15,15 @@ typedef struct osh_partition osh_partition;
 typedef struct osh_module {
     char *name; // own: full name, such as "model.layers.0.self_attn.q_proj"
     char *cls;  // own: class, such as "Linear"
-    int parent; // index of the parent; -1: root
-    int node;   // node that runs the module; -1: the module only contains others
+    int parent; // index of the module around it; -1: the module is the root
+    int node;   // index of the module's node; -1: the module only contains others
 } osh_module;
 
 typedef struct osh_value {
     char *name; // own: name, such as "model.layers.0.a"
     int64_t width;
-    /* dtype of the value, [N, width] for N tokens: the compute dtype, or F32 if the op has
-     * OSH_OP_F32_OUT (ops/op.h). The ids are I32 [N]. */
+    /* dtype of the value, [N, width] for N tokens. It is the compute dtype, or F32 if the op has
+     * OSH_OP_F32_OUT (ops/op.h). The token ids are I32 [N]. */
     osh_dtype dtype;
     int producer;            // node that makes the value; -1: input of the graph
     int first_use, last_use; // first and last node that read the value; -1: no node reads it
@@ -31,29 +31,28 @@ typedef struct osh_value {
      * (osh_graph_add_original); -1: both models share the value. */
     int original;
     /* For a value of the original model: index of the corresponding value of the quantized model.
-     * -1: the value belongs to the quantized model. */
+     * -1: the value is no value of the original model alone. */
     int quantized;
 } osh_value;
 
 typedef struct osh_weight {
-    char *name; // own: name of the tensor; for a tied head, the embedding's name
+    char *name; // own: name of the tensor; a tied head has the embedding's name
     int ndim;
-    osh_dtype dtype; // dtype after loading; OSH_DTYPE_NONE: no tensor
+    osh_dtype dtype; // dtype after loading; OSH_DTYPE_NONE: there is no tensor
     int64_t shape[2];
-    /* Index of the tensor in the checkpoint; -1: the checkpoint has no tensor of this name
-     * (compressed). */
+    /* Index of the tensor in the checkpoint. -1: the checkpoint has no tensor with this name,
+     * because the weight is compressed or a part of a tensor. */
     int64_t tensor;
-    /* dtype in the file if single rows can be read; else OSH_DTYPE_NONE. */
+    /* dtype in the file if single rows can be read, else OSH_DTYPE_NONE. */
     osh_dtype by_rows;
-    /* True if the weight is stored as codes and scales. The caller then makes the tensor in
+    /* True if the weight is stored as codes and scales. The caller must then make the tensor in
      * osh_weights. */
     bool compressed;
-    /* For a table in several tensors: their indices, in the order of the rows. n_shards is 0 for
-     * any other weight. */
+    /* If the weight is a table in several tensors: indices of the tensors, in the order of the
+     * rows. n_shards is 0 for all other weights. */
     int64_t *shards; // own [n_shards]
     int64_t n_shards;
-    osh_entry *part; // own: the part of the stored tensor that is the weight; NULL: the whole
-                     // tensor
+    osh_entry *part; // own: the part of a tensor that is the weight; NULL: a whole tensor
 } osh_weight;
 
 typedef struct osh_node {
@@ -62,8 +61,8 @@ typedef struct osh_node {
     int in[OSH_OP_MAX_IN]; // indices of values; -1: no input
     int out[OSH_OP_MAX_OUT];
     int w[OSH_OP_MAX_IN]; // indices of weights; -1: no weight
-    void *attr; // own; in a node of the original model a view of the attributes of the next node
-    bool original;        // true if the node makes values of the original model only
+    void *attr; // own; but in a node of the original model a view of the next node's attr
+    bool original;        // true if the node belongs only to the original model
 } osh_node;
 static inline bool osh_node_is(const osh_node *n, unsigned traits) // traits: OSH_OP_* bits
 {
@@ -89,19 +88,19 @@ typedef struct osh_graph {
     int head;      // node of lm_head; its logits are the output of the graph
     osh_logits_rule logits; // changes of the logits after the head
     int64_t n_vocab, n_layers;
-    /* number of tokens of the longest sample that the model accepts; with dynamic rope, multiplied
-     * by the rope's factor */
+    /* number of tokens of the longest sample that the model accepts; with dynamic rope, this number
+     * is multiplied by the factor of the rope */
     int64_t max_positions;
     osh_dtype dtype;       // compute dtype
     char *layer_class; // own: class of the default sequential target, such as "LlamaDecoderLayer"
     bool wrapped;          // true if the text model is inside a model for images or sound
-    /* true if the output head has no weight, because the checkpoint has no tensor for it and
-     * config.json ties it to no other tensor */
+    /* true if the output head has no weight: the checkpoint has no tensor for it, and config.json
+     * does not tie it to the embedding */
     bool headless;
     char *inner, *outer;   // own: prefixes of layers and of the head in the checkpoint
-    char *loaded;          // own: prefix of layers in transformers; NULL: same as in the checkpoint
-    /* Own [nodes], set by the caller: for each node, the last of the nodes that must be in its
-     * subgraph. NULL: no such condition. */
+    char *loaded;          // own: prefix of layers in transformers; NULL: as in the checkpoint
+    /* Own [nodes], set by the caller. joined[i] is the last node that must be in one subgraph with
+     * node i. NULL: no such condition. */
     int *joined;
 } osh_graph;
 
@@ -118,21 +117,23 @@ static inline const osh_weight *osh_graph_head_bias(const osh_graph *g)
 }
 
 /* Builds the graph and checks presence, shape and dtype of every weight. If models_dir is NULL,
- * uses the embedded templates. An unknown architecture is OSH_E_UNSUPPORTED. */
+ * uses the embedded templates. Returns OSH_E_UNSUPPORTED if the architecture is unknown. */
 osh_status osh_graph_new(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                          const char *models_dir);
-/* Builds the graph like osh_graph_new from the template `text` [n], whatever the architecture. */
+/* Builds the graph like osh_graph_new, but from the template `text` of n bytes, whatever the
+ * architecture is. */
 osh_status osh_graph_new_from(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                               const char *text, size_t n);
-/* Builds the graph like osh_graph_new, with a routed_rows node before each expert: the expert then
- * gets only the tokens that the router sends to it. */
+/* Builds the graph like osh_graph_new, but with a routed_rows node before each expert. The expert
+ * then gets only the tokens that the router sends to it. */
 osh_status osh_graph_new_by_route(osh_ctx *cx, osh_graph **out, const osh_checkpoint *ck,
                                   const char *models_dir);
-/* True if the value is an output of routed_rows, or is computed row by row from such an output. In
- * such a value, rows of tokens that are not routed to the expert are zeros. */
+/* True if the value is an output of a routed_rows node, or is computed row by row from such an
+ * output. In such a value, the rows of tokens that are not routed to the expert are zeros. */
 bool osh_is_by_route(const osh_graph *g, int value);
-/* osh_graph_check builds the graph like osh_graph_new, for authors of templates. A missing tensor,
- * or one of a wrong shape or dtype, is no error but is listed in *faults. */
+/* Result of osh_graph_check, for authors of templates. This function builds the graph like
+ * osh_graph_new. But a tensor that is missing, or has a wrong shape or dtype, is no error: it is
+ * listed in *faults. */
 typedef struct osh_graph_faults {
     osh_buf text; // own: one line for each fault
     int64_t n;
@@ -142,16 +143,16 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
 void osh_graph_free(osh_ctx *cx, osh_graph *g);
 void osh_graph_link_uses(osh_graph *g); // sets first and last use of every value
 bool osh_graph_knows(osh_ctx *cx, const char *architecture, const char *models_dir);
-/* Sets *yes to true if loaders read all experts of an unquantized model from one tensor (key
- * "stacked" of the text model's template). */
+/* Sets *yes to true if loaders read all experts of an unquantized model from one tensor. The text
+ * model's template then has the key "stacked". */
 osh_status osh_graph_is_stacked(osh_ctx *cx, bool *yes, const osh_checkpoint *ck,
                                 const char *models_dir);
-/* Returns the name (own) in transformers of a module that the checkpoint calls `name`.
+/* Returns the name (own) that transformers gives to a module with the name `name` in the
+ * checkpoint. Returns NULL if the name is the same, or if out of memory. For example,
  * language_model.model.layers.0 becomes model.language_model.layers.0, layers.0 becomes
- * model.layers.0, language_model.lm_head becomes lm_head. NULL: the name is the same, or there is
- * no memory. */
+ * model.layers.0, and language_model.lm_head becomes lm_head. */
 char *osh_graph_loaded_name(osh_ctx *cx, const osh_graph *g, const char *name);
-/* Returns the bytes of a value per token. */
+/* Returns the bytes of a value for one token. */
 static inline size_t osh_value_bytes(const osh_graph *g, int v)
 {
     return (size_t)g->values[v].width * osh_dtype_bytes(g->values[v].dtype);
@@ -160,31 +161,31 @@ static inline size_t osh_value_gross(const osh_graph *g, int v, int64_t n_tokens
 {
     return osh_tensor_gross((size_t)n_tokens * osh_value_bytes(g, v));
 }
-/* Returns the first node whose op has no kernel for a GPU; -1: there is none. */
+/* Returns the first node whose op has no kernel for a GPU, or -1 if there is none. */
 int osh_graph_host_only(const osh_graph *g);
-/* Fails if the head has no weight. `why` is the command or modifier that needs the head, for the
+/* Fails if the head has no weight. why: the command or modifier that needs the head, for the
  * message. */
 osh_status osh_graph_need_head(osh_ctx *cx, const osh_graph *g, const osh_checkpoint *ck,
                                const char *why);
 /* True if the node is a router: its output assigns tokens to experts. */
 bool osh_node_routes(const osh_node *n);
-/* Returns the description of the tensor (or part of a tensor) from which the weight is read
+/* Returns the description of the tensor from which the weight is read, or of the part of a tensor
  * (parts.c). */
 const osh_entry *osh_weight_entry(const osh_graph *g, const osh_checkpoint *ck, int weight);
-/* Returns the index of the module; -1: no module has this name. */
+/* Returns the index of the module with this name, or -1 if no module has the name. */
 int osh_graph_module(const osh_graph *g, const char *name);
-/* Adds the original model to a graph whose weights will change. changed[i] is true if the weights
- * of node i will change. Every node that is changed, or that depends on a changed node, exists
- * twice in the new graph: a node of the original model is inserted before it, with the same weights
- * but with original values as inputs and outputs. moved [nodes] gets the new index of each node.
+/* Adds the original model to a graph whose weights will change. changed[i]: true if the weights of
+ * node i will change. Each node that is changed, or that depends on a changed node, then exists
+ * twice: a node of the original model is inserted before it. This node has the same weights, but
+ * reads and makes values of the original model. moved [nodes]: set to the new index of each node.
  * Old indices of nodes and values become invalid. */
 osh_status osh_graph_add_original(osh_ctx *cx, osh_graph *g, const bool *changed, int *moved);
-/* Sets *out (own) to the graph as Graphviz text. If `p` is NULL, the text has no subgraphs. */
+/* Sets *out (own) to the graph as text for Graphviz. If `p` is NULL, the text has no subgraphs. */
 osh_status osh_graph_dot(osh_ctx *cx, char **out, const osh_graph *g, const osh_partition *p);
 
 typedef struct osh_subgraph {
-    /* Nodes [first, first + n_nodes) of the graph; subgraphs are disjoint and in the order of the
-     * nodes. */
+    /* The subgraph has the nodes [first, first + n_nodes) of the graph. Subgraphs are disjoint, and
+     * in the order of their nodes. */
     int first, n_nodes;
     int n_targets;
     /* Name of the module of the first target, or "model.embed_tokens" if the subgraph has no
@@ -200,12 +201,13 @@ struct osh_partition {
     int n;
 };
 
-/* Cuts the graph into subgraphs at the targets, sequential targets such as decoder layers. A target
- * is a class, a name or a regex (re:). If n is 0, the target is the decoder layer. A target that
- * matches nothing is an error that names it. Linears that read one value are in one subgraph and
- * count as one target. If other nodes are between these Linears, all nodes of the smallest module
- * that contains the Linears are in one subgraph. Experts are an exception: all experts of a layer
- * read one value, but only gate and up of each expert are kept together. */
+/* Cuts the graph into subgraphs at the sequential targets, such as decoder layers. A target is a
+ * class, a name or a regex (re:). If n is 0, the decoder layers are the targets. A target that
+ * matches nothing is an error that names the target.
+ * Linears that read one value are in one subgraph, and count as one target. If other nodes are
+ * between these Linears, all nodes of the smallest module that contains the Linears are in one
+ * subgraph. Experts are an exception: all experts of a layer read one value, but only gate and up
+ * of each expert stay together. */
 osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *g,
                              const char *const *targets, size_t n, int64_t per_subgraph);
 void osh_partition_free(osh_ctx *cx, osh_partition *p);

@@ -1,5 +1,5 @@
-/* heads.c - finds the output head by the name in the record of the model_type, and describes a
- * missing head. */
+/* heads.c - finds the output head by its name, which the record of the model_type has. Also
+ * describes a missing head. */
 #include "graph/heads.h"
 
 #include <string.h>
@@ -15,15 +15,15 @@ static const char *head_name(const osh_hf_config *c)
     return name ? name : usual;
 }
 
-/* Returns the length of the module's name in the name of a weight, or of one of the tensors of a
- * compressed weight. Returns 0 for the names of other tensors. */
+/* Returns the length of the module's name in the name of the module's weight, or of a tensor of its
+ * compressed weight. Returns 0 for other tensors. */
 static size_t tensor_module_length(const char *tensor)
 {
     const char *dot = strrchr(tensor, '.');
     return dot && !strncmp(dot, ".weight", strlen(".weight")) ? (size_t)(dot - tensor) : 0;
 }
 
-/* True if the last part of the name, which has n bytes, is `tail`. */
+/* True if the last part of the name is `tail`. n: bytes of the name. */
 static bool is_called(const char *name, size_t n, const char *tail)
 {
     size_t len = strlen(tail);
@@ -42,8 +42,8 @@ static bool is_table(const char *name, size_t n)
     return false;
 }
 
-/* True if the module is in no decoder block, tower or MTP block (multi-token prediction), and so
- * can be the model's head. */
+/* True if the module can be the model's head. For this, it must be outside of decoder blocks,
+ * towers (for images or sound) and MTP blocks (multi-token prediction). */
 static bool is_outside_blocks(const char *name)
 {
     if (osh_in_decoder_block(name) || osh_in_tower(name)) return false;

@@ -55,7 +55,7 @@ done:
 static osh_status insert_after(osh_ctx *cx, splice *s, osh_insertion *by)
 {
     osh_status rc = OSH_OK;
-    osh_node *n = &s->nodes[s->n - 1]; // the node next to which the new node is inserted
+    osh_node *n = &s->nodes[s->n - 1]; // the node after which the new node is inserted
     int to = n->out[0];
     OSH_TRY(value_add(cx, s->g, &n->out[0], to, "as it comes"));
     s->nodes[s->n] = node_between(s->g, by, n->out[0], to);
@@ -68,7 +68,7 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
 {
     osh_status rc = OSH_OK;
     splice s = {.g = g};
-    int *moved = NULL, at = 0; // own [nodes]: new index of each node
+    int *moved = NULL, at = 0; // moved: own [nodes], the new index of each node
     OSH_NEW(cx, s.nodes, g->n_nodes + n);
     OSH_NEW(cx, s.made, n);
     OSH_NEW(cx, moved, g->n_nodes);
@@ -92,7 +92,7 @@ osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int 
         for (int k = 0; k < g->nodes[i].op->n_out; k++) g->values[g->nodes[i].out[k]].producer = i;
     osh_graph_link_uses(g);
 done:
-    osh_free(cx, s.nodes); // the list still owns the attributes of these new nodes
+    osh_free(cx, s.nodes); // after a failure, the list still owns the attributes of these nodes
     osh_free(cx, s.made);
     osh_free(cx, moved);
     return rc;

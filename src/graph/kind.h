@@ -1,46 +1,46 @@
-/* kind.h - finds the kind of a weight from its name, shape and bias, for architectures without a
- * template. */
+/* kind.h - finds the kind of a weight from its name, its shape, and whether it has a bias. For
+ * architectures without a template. */
 #ifndef OSH_KIND_H
 #define OSH_KIND_H
 #include "io/checkpoint.h"
 
 typedef enum osh_kind {
     OSH_KIND_LINEAR,    // certainly a Linear of a decoder block
-    /* Perhaps a Linear (see `why`). Targets that match its name include it; the target class Linear
-     * does not. */
+    /* Perhaps a Linear (see `why`). A target matches it by its name, but the target class Linear
+     * does not match it. */
     OSH_KIND_DOUBT,
     OSH_KIND_EMBEDDING, // the embedding table of tokens
-    /* A table of positions. This kind and all kinds below are never quantized. */
+    /* A table of positions. Weights of this kind and of all kinds below are never quantized. */
     OSH_KIND_POSITIONS,
     OSH_KIND_ROUTER,
-    /* A Conv1D of GPT-2: the weight is stored transposed, with a column for each output. */
+    /* A Conv1D of GPT-2. Its weight is stored transposed, with one column for each output. */
     OSH_KIND_CONV1D,
     OSH_KIND_NORM,
 } osh_kind;
 
 typedef struct osh_kinds { // state for one checkpoint
     const osh_checkpoint *ck; // view
-    const char *doubt;        // view: "doubt" in the record of the text model; NULL: it has none
+    const char *doubt;        // view: value of "doubt" in the record of the text model; NULL: none
     int64_t n_layers;         // number of decoder blocks; < 0: unknown
 } osh_kinds;
 
 void osh_kinds_init(osh_kinds *k, const osh_checkpoint *ck);
-/* Returns the kind of the module `name` (n bytes) whose weight is [O, I]. *why (a view): the
- * reason why the module is not certainly a Linear; NULL: it certainly is a Linear. */
+/* Returns the kind of the module `name` (n bytes) whose weight is [O, I]. Sets *why (a view) to the
+ * reason why the module may not be a Linear, or to NULL if it certainly is a Linear. */
 osh_kind osh_kind_of(const osh_kinds *k, const char *name, size_t n, int64_t O, int64_t I,
                      const char **why);
-/* True if the record of the model_type lists a Linear of that name (catalogue.c). */
+/* True if the record of the model_type lists a Linear with this name (catalogue.c). */
 bool osh_catalogue_has(const osh_hf_config *c, const char *name, size_t n);
-/* A module outside of decoder blocks may have another name in transformers. Returns a part of the
- * name that both names have: "lm_head" for any head, "vision_tower" for a module of a vision tower,
- * else the last two parts. Sets *n to its length. Callers make a regex of the part. Returns NULL if
- * both names are equal, as in decoder blocks. */
+/* A module outside of decoder blocks may have another name in transformers. Returns a part of its
+ * name that both names have, and sets *n to its length. Callers make a regex of this part. It is
+ * "lm_head" for any head, "vision_tower" for a module of a vision tower, and otherwise the last two
+ * parts of the name. Returns NULL if both names are equal, as in decoder blocks. */
 const char *osh_kind_lasting_name(const char *name, size_t *n);
-/* True if a name has the number of a decoder block: "model.layers.3.mlp.gate". False in towers for
- * images and sound. */
+/* True if the name has the number of a decoder block, such as "model.layers.3.mlp.gate". False for
+ * modules of towers (for images or sound). */
 bool osh_in_decoder_block(const char *name);
-/* True if a name has the number of a block after the model's last block, such as a block for
- * multi-token prediction. transformers leaves such blocks out. */
+/* True if the name has the number of a block after the model's last block, such as a block for
+ * multi-token prediction. transformers does not load such blocks. */
 bool osh_after_blocks(const osh_kinds *k, const char *name);
 bool osh_in_tower(const char *name); // true if the module is in a tower for images or sound
 #endif

@@ -1,5 +1,5 @@
-/* layer_rules.c - evaluates the rules of a template that choose layers: "flags", "window" and
- * "sparse". */
+/* layer_rules.c - evaluates the rules of a template that choose layers. They are the rows "flags",
+ * "window" and "sparse". */
 #include "graph/template.h"
 
 #include <math.h>
@@ -20,8 +20,8 @@ static bool is_word(const cJSON *is, const char *text)
     return false;
 }
 
-/* Sets *yes to true if the list `key` of config.json contains the number of the layer. An absent or
- * null list is empty. */
+/* Sets *yes to true if the list `key` of config.json contains the number of the layer. A list that
+ * is absent or null counts as empty. */
 static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, const char *key,
                                   double layer)
 {
@@ -42,10 +42,10 @@ static osh_status layer_is_listed(osh_ctx *cx, bool *yes, const osh_scope *s, co
     return OSH_OK;
 }
 
-/* Evaluates {"count", "is", "before"} and {"find", "is", "number"}. "count" and "find" are the
- * key of a list of words in config.json. An item is a hit if it equals the word `is`, or a word of
- * the list `is`. With "count", *out is the number of hits before item `before`. With "find", *out
- * is the index of hit `number`, counted from 0. */
+/* Evaluates {"count", "is", "before"} and {"find", "is", "number"}. "count" or "find" is the key of
+ * a list of words in config.json. An item of this list is a hit if it is the word `is`, or a word
+ * in the list `is`. With "count", *out is the number of hits before item `before`. With "find",
+ * *out is the index of hit `number`, counted from 0. */
 osh_status osh_scope_words(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                            int depth)
 {
@@ -74,7 +74,7 @@ done:
     return rc;
 }
 
-/* Evaluates `expr` as a number of layers. Fails if it is not a whole number from 1. */
+/* Evaluates `expr` as a number of layers. Fails if it is not a whole number of at least 1. */
 static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *expr,
                             int depth)
 {
@@ -85,7 +85,7 @@ static osh_status layers_at(osh_ctx *cx, double *out, const osh_scope *s, const 
     return rc;
 }
 
-/* Evaluates a row of "flags" for a layer with number `layer`, from 0. The row is one of
+/* Evaluates a row of "flags" for the layer with number `layer`, counted from 0. The row is one of
  *   {"from"}                the flag is true if layer >= from
  *   {"in", "first"}         true if the list `in` of config.json contains layer + first (default 0)
  *   {"period", "offset"}    true if layer - offset is a multiple of period
@@ -172,9 +172,10 @@ done:
     return rc;
 }
 
-/* Sets *yes to true if the layer has sliding attention: if its item in layer_types (config.json) is
- * sliding_attention. Without layer_types, layers from `from` (max_window_layers) on have sliding
- * attention; or, with `every`, all layers for which layer + 1 is not a multiple of `every`. */
+/* Sets *yes to true if the layer has sliding attention. It has if its item in layer_types
+ * (config.json) is sliding_attention. Without layer_types, the layers from `from`
+ * (max_window_layers) on have sliding attention. With the key "every", all layers have it for which
+ * layer + 1 is not a multiple of `every`. */
 static osh_status layer_slides(osh_ctx *cx, bool *yes, const osh_scope *s, const cJSON *row,
                                int64_t layer)
 {

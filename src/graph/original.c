@@ -5,9 +5,9 @@
  *   h ── norm ── a ─┬─ q_proj (original) ── q (original) ── ...
  *                   └─ q_proj ───────────── q ───────────── ...
  *
- * Only q, and values that are computed from q, differ between the models and exist twice. The two
- * nodes of a pair are neighbours in the graph's list of nodes, and the two values in its list of
- * values. */
+ * Only q, and values that are computed from q, differ between the models and exist twice. The
+ * original and the quantized node of a pair are neighbours in the graph's list of nodes. The two
+ * values of a pair are neighbours in its list of values. */
 #include "graph/graph.h"
 
 #include <string.h>
@@ -48,8 +48,8 @@ static osh_status double_values(osh_ctx *cx, osh_graph *g, const doubling *d)
     int n = g->n_values;
     if (!values) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for the values of the original model");
     g->values = values, g->n_values = d->n_values;
-    /* Moves the values in descending order of index. In this order no value is overwritten before
-     * it is moved. */
+    /* Moves the values in descending order of index, so that no value is overwritten before it is
+     * moved. */
     for (int v = n - 1; v >= 0; v--) {
         osh_value *to = &values[d->moved_value[v]];
         *to = values[v];
@@ -66,8 +66,8 @@ done:
     return rc;
 }
 
-/* Returns a copy of a node, with indices of values in the new graph. If `original` is true, these
- * are the values of the original model. */
+/* Returns a copy of a node, with indices of values in the new graph. If `original` is true, the
+ * node of the copy reads and makes values of the original model. */
 static osh_node doubled_node(const doubling *d, const osh_node *n, bool original)
 {
     osh_node to = *n;

@@ -5,10 +5,10 @@
  *   parts   [ 0  ] [         1            ] [        2                     ]
  *
  * A part is a subgraph. The nodes before the first target are part 0. A new part begins at the
- * first target. After that, a target begins a new part if the current part already has N targets
- * (per_subgraph). A node that is not in a target belongs to the part of the last target before it.
- * If targets are nested, only the outermost counts. Nodes are in execution order, so a part is a
- * range of nodes. */
+ * first target. After that, a target begins a new part if the current part already has per_subgraph
+ * targets. A node that is not in a target belongs to the part of the last target before it. If a
+ * target is inside of another target, only the outermost one counts. A part is a range of nodes,
+ * because nodes are in execution order. */
 #include "graph/graph.h"
 
 #include <stdlib.h>
@@ -28,7 +28,8 @@ void osh_partition_free(osh_ctx *cx, osh_partition *p)
     osh_free(cx, p);
 }
 
-/* Returns a hint with the name or the class of a module that is near to the text, or "". */
+/* Returns a hint with a module's name or class that is similar to the text, or "" if there is
+ * none. */
 static const char *partition_near(osh_near *near, const osh_graph *g, const char *text)
 {
     osh_near_init(near, text);
@@ -39,7 +40,7 @@ static const char *partition_near(osh_near *near, const osh_graph *g, const char
     return osh_near_hint(near, "");
 }
 
-/* Sets hit[m] if a target matches module m. */
+/* Sets hit[m] to true if a target matches module m. */
 static osh_status match_modules(osh_ctx *cx, bool *hit, const osh_graph *g,
                                 const char *const *targets, size_t n)
 {
@@ -79,8 +80,8 @@ static bool module_is_inside(const osh_graph *g, int module, int outer)
 
 static bool linear_reads(const osh_node *n, int v) { return node_is_linear(n) && n->in[0] == v; }
 
-/* True if the readers of v are in modules with one parent and one class, such as the experts of a
- * layer. Such modules are independent of each other. */
+/* True if the readers of v are in several modules that have one parent and one class, such as the
+ * experts of a layer. Such modules are independent of each other. */
 static bool is_for_experts(const osh_graph *g, int v)
 {
     int one = -1;
@@ -95,7 +96,8 @@ static bool is_for_experts(const osh_graph *g, int v)
     return false;
 }
 
-/* Keeps gate and up of each expert in one subgraph; they are neighbours. */
+/* Raises reach (mark_readers) so that gate and up of each expert are in one subgraph. The two nodes
+ * are neighbours. */
 static void mark_experts(int *reach, const osh_graph *g, int v)
 {
     for (int i = g->values[v].first_use, end; i <= g->values[v].last_use; i = end + 1) {
@@ -107,10 +109,10 @@ static void mark_experts(int *reach, const osh_graph *g, int v)
     }
 }
 
-/* Raises reach[i], the index of the last node that must be in one subgraph with node i. Keeps all
- * Linears that read value v in one subgraph. If other nodes are between these Linears, keeps all
- * nodes of the smallest module that contains the Linears in one subgraph. For experts, only keeps
- * gate and up of each expert together. */
+/* Makes sure that all Linears that read value v get into one subgraph. For this, raises reach[i],
+ * the index of the last node that must be in one subgraph with node i. If other nodes are between
+ * these Linears, all nodes of the smallest module that contains the Linears are in one subgraph.
+ * For experts, only gate and up of each expert stay together. */
 static void mark_readers(int *reach, const osh_graph *g, int v)
 {
     int first = -1, last = -1, n = 0, others = 0, between = 0, common = -1;
@@ -136,8 +138,8 @@ static void mark_readers(int *reach, const osh_graph *g, int v)
     if (last > reach[first]) reach[first] = last;
 }
 
-/* For each node i, sets unit[i] to the module of the node's target; -1: the node has no target.
- * All nodes that must be in one subgraph get the target of the first of them that has one. */
+/* Sets unit[i] to the module of the target that node i belongs to, or to -1 if there is none. Nodes
+ * that must be in one subgraph all belong to the first target that one of them has. */
 static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hit)
 {
     for (int i = 0; i < g->n_nodes; i++) {
@@ -162,8 +164,8 @@ static void mark_units(int *unit, int *reach, const osh_graph *g, const bool *hi
         if (g->nodes[i].original) unit[i] = unit[i + 1];
 }
 
-/* Shrinks the allocation of a list to n items. A deep model has many subgraphs with few live values
- * each, so this saves memory. */
+/* Shrinks the allocation of a list to n items. This saves memory, because a deep model has many
+ * subgraphs with few live values each. */
 static osh_status list_shrink(osh_ctx *cx, int **list, int n)
 {
     int *p = osh_realloc(cx, *list, (size_t)(n > 0 ? n : 1) * sizeof *p);
@@ -172,16 +174,16 @@ static osh_status list_shrink(osh_ctx *cx, int **list, int n)
     return OSH_OK;
 }
 
-typedef struct alive { // values that exist and that a later node reads
-    int *v; // own [values]: indices of these values
+typedef struct alive { // values that exist and that later nodes read
+    int *v; // own [values]: indices of the values; the first n are used
     int n;
 } alive;
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Sets live_in and live_out of a subgraph. Adds to *a the values that the subgraph makes, and
- * removes the values that no later node reads. The time for a subgraph depends only on the number
- * of its live values, not on the size of the model. */
+/* Sets live_in and live_out of a subgraph. In *a, adds the values that the subgraph makes, and
+ * removes the values that no later node reads. The time depends only on the number of live values,
+ * and not on the size of the model. */
 static osh_status live_sets(osh_ctx *cx, osh_subgraph *s, const osh_graph *g, alive *a)
 {
     osh_status rc = OSH_OK;
@@ -211,8 +213,8 @@ done:
     return rc;
 }
 
-typedef struct open_part { // a subgraph whose last node is not yet known
-    int first, n_targets; // first: index of the first node; n_targets: number of targets so far
+typedef struct open_part { // a subgraph whose last node is not known yet
+    int first, n_targets; // index of the first node, and number of targets so far
     int module;           // index of the module of the first target; -1: none
 } open_part;
 
@@ -259,8 +261,8 @@ osh_status osh_partition_new(osh_ctx *cx, osh_partition **out, const osh_graph *
     osh_status rc = OSH_OK;
     const char *layer = g->layer_class;
     osh_partition *p = NULL; // own
-    bool *hit = NULL;        // own: [n_modules] true if a target matches the module
-    int *unit = NULL, *reach = NULL; // own: [n_nodes] each
+    bool *hit = NULL;        // own [n_modules]: true if a target matches the module
+    int *unit = NULL, *reach = NULL; // own [n_nodes] each: results of mark_units
     if (per_subgraph < 1)
         OSH_FAIL(cx, OSH_E_USAGE, "sequential targets per subgraph: want at least 1, got %lld",
                  (long long)per_subgraph);

@@ -1,15 +1,18 @@
 /* parts.c - finds a weight that is a part of a stored tensor: one expert of many, every second
- * column, or a matrix that is stored transposed. In a template entry
+ * column, or a matrix that is stored transposed. A template entry describes such a weight as
+ * follows:
  *
  *   "part": {"weight": name, "bias": name, "at": e, "first": f, "step": s, "column": c,
  *            "transposed": bool}
  *
- * "weight" and "bias" are names of tensors inside the layer. "at" selects a matrix by its index
- * along the first dimension of the tensor. Without "at" the tensor itself is the matrix. Row r of
- * the weight is row f + r s of the matrix, or column f + r s if it is transposed; element r of the
- * bias is element f + r s. With "column" the columns of the weight are columns c and following, and
- * the matrix may have more; without it the matrix has the columns of the weight. A convolution [C,
- * 1, K] counts as a matrix [C, K], and a bias may be [1, E] or [1, 1, E, 1]. */
+ * "weight" and "bias" are names of tensors inside of the layer.
+ * "at" selects a matrix by its index along the first dimension of the tensor. Without "at", the
+ * tensor itself is the matrix.
+ * Row r of the weight is row f + r s of the matrix, or column f + r s if it is transposed. Element
+ * r of the bias is element f + r s of its tensor.
+ * "column": the columns of the weight begin at column c of the matrix, which may have more columns.
+ * Without "column", weight and matrix have the same columns.
+ * A convolution [C, 1, K] counts as a matrix [C, K]. A bias may be [1, E] or [1, 1, E, 1]. */
 #include "graph/template.h"
 
 #include <string.h>
@@ -17,7 +20,7 @@
 typedef struct rule {
     /* Values of the keys "at", "first", "step" and "column".
      * at < 0: the whole tensor is the matrix.
-     * column < 0: the matrix has the columns of the weight. */
+     * column < 0: weight and matrix have the same columns. */
     int64_t at, first, step, column;
     bool transposed;
 } rule;
@@ -39,7 +42,7 @@ done:
     return rc;
 }
 
-/* Removes the dimensions of 1 from the shape of a vector, such as [1, E] or [1, 1, H, 1]. */
+/* Removes dimensions of size 1 from the shape of a vector, such as [1, E] or [1, 1, H, 1]. */
 static void part_flatten(osh_entry *e)
 {
     int n = 0;
@@ -49,15 +52,15 @@ static void part_flatten(osh_entry *e)
     e->ndim = n;
 }
 
-/* Sets offsets and strides of the part. `rows` is the dimension of the tensor along which the rows
- * of the part are numbered; `columns` is the dimension of the columns. */
+/* Sets the offsets and strides of the part. rows: the dimension of the tensor along which the rows
+ * of the part follow each other. columns: the same for its columns. */
 static osh_status part_place(osh_ctx *cx, osh_entry *part, const osh_entry *stored, const rule *r,
                              int ndim, const int64_t *shape)
 {
     osh_status rc = OSH_OK;
     int lead = r->at >= 0, rows = lead + (ndim > 1 && r->transposed),
         columns = lead + !r->transposed;
-    // view: the shape without the dimension 1 in the middle of a convolution, or before a bias
+    // view: without the dimension of size 1 in the middle of a convolution, or in a bias
     osh_entry whole = *stored;
     const osh_entry *e = &whole;
     while (whole.ndim == 3 && ndim == 2 && !lead && whole.shape[1] == 1)

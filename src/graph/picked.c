@@ -1,25 +1,25 @@
-/* picked.c - reads the table rows of the tokens of a batch. The ids are sorted, so that each row is
- * read once. Threads read the rows in the order of the table; rows that are neighbours are read
- * together. A table can be stored in several tensors (shards), which are read one after the
+/* picked.c - reads the rows of a table that the tokens of a batch need. The ids are sorted, so that
+ * each row is read once. Threads read the rows in the order of the table, and read neighbouring
+ * rows together. A table may be stored in several tensors (shards), which are read one after the
  * other. */
 #include "graph/picked.h"
 
 #include "base/profile.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 32 }; // number of rows that one call of osh_parallel_for's function reads
+enum { PIECE = 32 }; // number of rows in one work item of osh_parallel_for
 
 typedef struct reading {
     const osh_checkpoint *ck;
-    const osh_ckpt_tensor *t; // the tensor that is read now
+    const osh_ckpt_tensor *t; // the tensor from which rows are read now
     osh_file *f;      // own
     osh_tensor *rows; // own: [m, D], in host memory
     int32_t *sorted;  // own [n]: the ids in ascending order
-    int32_t *spare;   // own [n]: room for sorting
-    int32_t *wanted;  // own [m]: rows of the table to read, in ascending order
+    int32_t *spare;   // own [n]: memory for sorting
+    int32_t *wanted;  // own [m]: indices of the rows to read, ascending
     int64_t m;
-    int64_t first, end; // the range of `wanted` in t
-    int64_t begin;      // the row of the table that is the first row of t
+    int64_t first, end; // wanted[first] to wanted[end - 1] are rows of t
+    int64_t begin;      // index in the table of the first row of t
 } reading;
 
 bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
@@ -28,8 +28,9 @@ bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
            g->weights[n->w[0]].by_rows != OSH_DTYPE_NONE;
 }
 
-/* The tensors that a lookup allocates. room_shape returns their shapes for n ids that name m
- * different rows of the table w. A run allocates these tensors; a plan counts their bytes. */
+/* The tensors that a lookup allocates. room_shape returns the shape of such a tensor for n ids
+ * that select m different rows of the table w. A run allocates these tensors. A plan counts
+ * their bytes. */
 typedef enum { ROOM_SORTED, ROOM_SPARE, ROOM_WANTED, ROOM_ROWS, ROOM_IDS, N_ROOMS } room;
 
 static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
@@ -41,7 +42,7 @@ static osh_tensor room_shape(room of, const osh_weight *w, int64_t n, int64_t m)
                            NULL);
 }
 
-/* n: elements of the list. */
+/* Allocates the list `of`, with n elements. */
 static osh_status room_list(osh_ctx *cx, int32_t **out, room of, const osh_weight *w, int64_t n)
 {
     osh_tensor t = room_shape(of, w, n, n);
@@ -60,10 +61,11 @@ static size_t picked_row_bytes(const osh_tensor *rows)
     return (size_t)rows->shape[1] * osh_dtype_bytes(rows->dtype);
 }
 
-/* Sorts x [n], numbers of at least 0. `spare` [n] is room. */
+/* Sorts x [n], which has no negative numbers. spare [n]: memory that the function uses. */
 static void ids_sort(int32_t *x, int32_t *spare, int64_t n)
 {
-    for (int shift = 0; shift < 32; shift += 8) { // an even number of passes: the result is in x
+    // the number of passes is even, so the result is in x
+    for (int shift = 0; shift < 32; shift += 8) {
         int64_t at[257] = {0};
         for (int64_t i = 0; i < n; i++) at[(x[i] >> shift & 255) + 1]++;
         for (int b = 0; b < 256; b++) at[b + 1] += at[b];
@@ -126,7 +128,7 @@ done:
     return rc;
 }
 
-/* Reads the wanted rows of r->t, whose first row is row r->begin of the table. */
+/* Reads the wanted rows that are in r->t. The first row of r->t is row r->begin of the table. */
 static osh_status read_tensor(osh_ctx *cx, reading *r)
 {
     osh_status rc = OSH_OK;
@@ -194,7 +196,8 @@ void osh_picked_deinit(osh_ctx *cx, osh_picked *r)
     *r = (osh_picked){0};
 }
 
-/* Returns the largest possible shape of a tensor for n ids: the shape if all ids differ. */
+/* Returns the largest possible shape of a tensor for n ids, which is its shape if all ids
+ * differ. */
 static osh_tensor most_of(room of, const osh_weight *w, int64_t n)
 {
     return room_shape(of, w, n, osh_min64(n, w->shape[0]));
@@ -207,7 +210,7 @@ int64_t osh_picked_each(const osh_graph *g, const osh_node *n)
 
 size_t osh_picked_bytes(const osh_weight *w, int64_t n)
 {
-    /* the last term is for an open file */
+    /* The second term counts an open file. */
     size_t sum = 2 * osh_mem_gross(sizeof(osh_tensor)) + 4 * osh_mem_gross(256);
     for (room of = 0; of < N_ROOMS; of++) {
         osh_tensor t = most_of(of, w, n);

@@ -5,8 +5,8 @@
 #include "io/hf_config.h"
 #include "ops/op.h"
 
-/* Sets *attr for heads of head_dim elements. max_positions is the number of tokens of the model's
- * longest sample. `path` is the path of config.json, for messages. */
+/* Sets *attr for heads of head_dim elements. max_positions: number of tokens of the model's longest
+ * sample. path: path of config.json, for messages. */
 osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *rope,
                               int64_t head_dim, int64_t max_positions, const char *path);
 /* Returns the factor m of yarn. Models with latent attention multiply attention scores by m^2, as

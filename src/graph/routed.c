@@ -1,5 +1,5 @@
-/* routed.c - finds, gathers and scatters the rows of an expert. Rows keep their order and their
- * sample, so the results do not depend on batches or threads. */
+/* routed.c - finds, gathers and scatters the rows of a batch that are routed to an expert. Rows
+ * stay in their order and in their sample, so the results do not depend on batches or threads. */
 #include "graph/routed.h"
 
 #include "ops/device_ops.h"
@@ -28,14 +28,15 @@ void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const
     }
 }
 
-/* True if the node is a matrix multiplication that the kernel of the device supports. */
+/* True if the node is a matrix product that the device's kernel for experts supports. */
 static bool is_product(const osh_graph *g, const osh_node *n)
 {
     return osh_node_is(n, OSH_OP_LINEAR) && n->w[1] < 0 && !n->original &&
            g->weights[n->w[0]].dtype == g->dtype;
 }
 
-/* True if nodes [first, first + OSH_EXPERT_NODES) are an expert. */
+/* True if the nodes [first, first + OSH_EXPERT_NODES) are one expert that the device's kernel
+ * supports. */
 static bool is_expert(const osh_graph *g, int first)
 {
     const osh_node *n = &g->nodes[first], *glu = &n[OSH_EXPERT_GLU], *down = &n[OSH_EXPERT_DOWN];
@@ -46,7 +47,7 @@ static bool is_expert(const osh_graph *g, int first)
         combine->original)
         return false;
     bool reads = glu->in[0] == n->out[0] && glu->in[1] == n[OSH_EXPERT_UP].out[0];
-    /* true if the node of `up` is before the node of `gate` */
+    /* true if the node of `up` comes before the node of `gate` */
     bool other = glu->in[1] == n->out[0] && glu->in[0] == n[OSH_EXPERT_UP].out[0];
     return (reads || other) && n->in[0] == n[OSH_EXPERT_UP].in[0] && down->in[0] == glu->out[0] &&
            combine->in[1] == down->out[0] &&
@@ -54,8 +55,8 @@ static bool is_expert(const osh_graph *g, int first)
                                   g->values[glu->out[0]].width);
 }
 
-/* True if the experts that begin at nodes a and b can run at once: they have equal inputs, widths
- * and attributes. */
+/* True if the experts that begin at nodes a and b can run at once, because their inputs, widths and
+ * attributes are equal. */
 static bool is_alike(const osh_graph *g, const osh_node *a, const osh_node *b)
 {
     const osh_glu_attr *x = a[OSH_EXPERT_GLU].attr, *y = b[OSH_EXPERT_GLU].attr;
@@ -75,7 +76,7 @@ int osh_mixture_end(const osh_graph *g, int first, int end)
         int sum = n[OSH_EXPERT_COMBINE].in[0];
         if (at == first) continue;
         if (!is_alike(g, &g->nodes[first], n) || sum != n[-1].out[0]) break;
-        /* The mixture ends here if another node also reads the sum of the experts so far. */
+        /* The mixture must end here if another node also reads the sum of the experts so far. */
         if (g->values[sum].first_use != g->values[sum].last_use) break;
     }
     return at;

@@ -1,5 +1,5 @@
-/* template.c - finds graph templates (models/<name>.json) by architecture and evaluates dims and
- * attributes.
+/* template.c - finds graph templates (models/<name>.json) by architecture. Evaluates the
+ * expressions in them, such as dims and attributes.
  *
  * An expression has sums, differences, products and quotients. Their operands are names, numbers,
  * and square roots, floors and ceilings of names. */
@@ -49,7 +49,7 @@ done:
     return rc;
 }
 
-/* Takes ownership of `t`. Sets *out to `t` if the template has the architecture; if not, frees
+/* Takes ownership of `t`. Sets *out to `t` if the template is for the architecture; otherwise frees
  * `t`. */
 static void offer_take(osh_ctx *cx, osh_template **out, osh_template *t, const char *architecture)
 {
@@ -65,7 +65,8 @@ static void offer_take(osh_ctx *cx, osh_template **out, osh_template *t, const c
     osh_template_free(cx, t);
 }
 
-/* Reads the file of a directory. *out is NULL if the name does not end with ".json". */
+/* Reads the template file `name` of the directory `dir`. *out is NULL if the name does not end with
+ * ".json". */
 static osh_status template_read(osh_ctx *cx, osh_template **out, const char *dir, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -99,7 +100,7 @@ done:
     return rc;
 }
 
-/* Searches the embedded templates. Parsing all of them takes milliseconds, so only those that
+/* Searches the embedded templates. Parsing all of them takes milliseconds, so only templates that
  * contain the name of the architecture are parsed. */
 static osh_status offer_embedded(osh_ctx *cx, osh_template **out, const char *architecture)
 {
@@ -188,8 +189,8 @@ osh_status osh_template_find(osh_ctx *cx, osh_template **out, const char *archit
     return template_find(cx, out, architecture, models_dir, 0);
 }
 
-/* Returns the member of the object whose key is the number. transformers 5 pads such keys with
- * zeros: "05" for 5 if the largest number is 11. */
+/* Returns the member of the object whose key is the number. The key may begin with zeros:
+ * transformers 5 writes "05" for 5 if the largest number is 11. */
 static const cJSON *member_numbered(const cJSON *object, int64_t number)
 {
     const cJSON *m;
@@ -201,9 +202,9 @@ static const cJSON *member_numbered(const cJSON *object, int64_t number)
     return NULL;
 }
 
-/* Evaluates {"layers", "key", "same", "else"}. "layers" names an object of config.json whose keys
- * are numbers of layers. *out is the value of `key` in the layer's member, or `same` if the layer
- * has no such value, or `else` if there is no such object. */
+/* Evaluates {"layers", "key", "same", "else"}. "layers" is the name of an object of config.json
+ * whose keys are numbers of layers. *out is the value of `key` in the layer's member of this
+ * object. *out is `same` if the member has no such value, and `else` if there is no such object. */
 static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row,
                                 int depth)
 {
@@ -225,8 +226,8 @@ static osh_status layer_item_at(osh_ctx *cx, double *out, const osh_scope *s, co
 }
 
 /* Evaluates {"list", "at", "else"}. *out is item `at` of the list of config.json. If config.json
- * has a number instead of the list, *out is this number. *out is `else` if there is no list, if
- * config.json has the word "auto" instead, or if the item is infinite (transformers 5 writes
+ * has a number instead of the list, *out is this number. *out is `else` in three cases: there is no
+ * list, config.json has the word "auto" instead, or the item is infinite (transformers 5 writes
  * {"__float__": "Infinity"}). */
 static osh_status item_at(osh_ctx *cx, double *out, const osh_scope *s, const cJSON *row, int depth)
 {
@@ -260,8 +261,8 @@ const cJSON *osh_scope_member(const osh_scope *s, const char *name)
     return set ? set : osh_hf_config_member(s->config, name);
 }
 
-/* Returns the template's default for a key that config.json lacks; NULL: the key has no default. If
- * another template wraps the text model, the defaults of that template have precedence. */
+/* Returns the template's default for a key that config.json does not have, or NULL if the key has
+ * no default. If another template wraps the text model, its defaults have precedence. */
 static const cJSON *scope_default(const osh_scope *s, const char *name)
 {
     const cJSON *json = s->tpl->json, *around = s->tpl->wrap;
@@ -320,7 +321,7 @@ static double root_of(double x) { return x >= 0 ? sqrt(x) : 0; }
 static const struct { const char *call; double (*of)(double); } functions[] = {
     {"sqrt(", root_of}, {"floor(", floor}, {"ceil(", ceil}};
 
-/* Evaluates the name, number or function of a name at *p, and moves *p to the end of it. */
+/* Evaluates the operand at *p: a name, a number, or a function of a name. Moves *p to its end. */
 static osh_status expression_factor(osh_ctx *cx, double *out, const osh_scope *s, const char **p,
                                     int depth)
 {
@@ -418,8 +419,8 @@ osh_status osh_scope_name(osh_ctx *cx, double *out, const osh_scope *s, const ch
     return name_at(cx, out, s, name, 0);
 }
 
-/* Returns the name of `expr` for messages. If `expr` is a row of the template's "dims", returns the
- * key of config.json in this row, which the user knows. */
+/* Returns a word for `expr` for messages. If `expr` is a row of the template's "dims", returns the
+ * key of config.json in this row, because the user knows this key. */
 static const char *expression_words(const osh_scope *s, const cJSON *expr)
 {
     const cJSON *dims = cJSON_GetObjectItemCaseSensitive(s->tpl->json, "dims"), *row;

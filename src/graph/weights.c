@@ -65,15 +65,15 @@ done:
     return rc;
 }
 
-/* Returns the stored tensor if the weight in memory has the same bytes as a range of a file. Else
- * returns NULL. */
+/* Returns the stored tensor if the bytes of the weight in memory are consecutive bytes of a file.
+ * Otherwise returns NULL. */
 static const osh_ckpt_tensor *stored_tensor(const osh_graph *g, const osh_checkpoint *ck,
                                             int weight)
 {
     const osh_weight *w = &g->weights[weight];
     const osh_ckpt_tensor *t = w->tensor < 0 ? NULL : &ck->tensors[w->tensor];
     if (w->compressed || !t) return NULL;
-    // osh_weights_load finds the tensor by name, too
+    // finds the tensor by name, as osh_weights_load does
     if (!w->part) t = osh_checkpoint_find(ck, w->name);
     if (!t || t->shard < 0 || osh_checkpoint_is_changed(ck, t - ck->tensors)) return NULL;
     return (w->part ? w->part : t->e)->row ? NULL : t;

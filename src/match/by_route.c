@@ -1,11 +1,11 @@
 /* by_route.c - checks models whose experts are calibrated only on the tokens that the router sends
- * to them (--moe-calibrate-all-experts false), and refuses recipes that do not allow this. */
+ * to them (--moe-calibrate-all-experts false). Refuses recipes that need the other tokens. */
 #include <string.h>
 
 #include "match/matching.h"
 
-/* Fails if a module of an expert, or a modifier, needs the tokens that are not routed to the
- * expert. These tokens are not available: their rows in the inputs of the expert are 0. */
+/* Fails if a modifier needs the tokens that are not routed to an expert. These tokens are not
+ * available: their rows in the inputs of the expert are 0. */
 osh_status osh_plan_by_route(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;

@@ -1,14 +1,16 @@
-/* cache.c - finds the scales of kv_cache_scheme for the keys and values of each attention. Their
- * names are `k_scale` and `v_scale` of the module around the attention. A scale tensor has one
- * number ([1]) or one for each head ([heads, 1, 1]); the scheme may add zero points. Keys and
- * values are observed as inputs of attention, after rope. The scales are written together with the
- * Linear that reads the output of the attention, directly or through a gate. That Linear is solved
- * when the scales are complete, and its record in the journal contains them. If no modifier
- * quantizes the Linear, it is listed only because of the scales, and its weight does not change.
+/* cache.c - finds the scales of kv_cache_scheme for the keys and values of each attention. The
+ * scales are tensors `k_scale` and `v_scale` of the module around the attention. A scale tensor has
+ * one number ([1]) or one number for each head ([heads, 1, 1]). The scheme may add zero points.
  *
- * Static output_activations give the Linear an `output_scale` and `output_zero_point`, [1], for the
- * output that it has with the original weight. The pass that observes the input also computes this
- * output. */
+ * Keys and values are observed as inputs of the attention, after rope. The scales are written
+ * together with the Linear that reads the output of the attention, directly or through a gate. This
+ * Linear is solved when the scales are complete, and its record in the journal contains the scales.
+ * If no modifier quantizes the Linear, the list of Linears has it only because of the scales. Its
+ * weight then does not change.
+ *
+ * If a scheme has static output_activations, the Linear gets an `output_scale` and
+ * `output_zero_point`, [1]. They are computed from its output with the original weight. The pass
+ * that observes the input also computes this output. */
 #include "match/cache.h"
 
 #include <stdio.h>
@@ -50,7 +52,7 @@ int osh_cache_attention(const osh_graph *g, int node)
     while (from >= 0) {
         const osh_node *n = &g->nodes[from];
         bool gate =
-            osh_node_is(n, OSH_OP_GATES); // input 1 of the gate is the output of the attention
+            osh_node_is(n, OSH_OP_GATES); // a gate has the output of the attention as its input 1
         if (!gate && !osh_node_is(n, OSH_OP_ROTATES)) break;
         from = g->values[n->in[gate]].producer;
     }
@@ -72,8 +74,8 @@ size_t osh_ranged_scratch(const osh_matching *p, const osh_linear *l, int k, int
                                  p->in->graph->dtype);
 }
 
-/* True if the Linear is the first that needs this range. Linears with the same input are adjacent
- * in p->linears. */
+/* True if no earlier Linear needs the same range (smallest and largest value). Linears with the
+ * same input are adjacent in p->linears. */
 bool osh_leads_range(const osh_matching *p, int linear, int k)
 {
     const osh_linear *l = &p->linears[linear];
@@ -119,8 +121,8 @@ void osh_cache_follow(const osh_matching *p, osh_linear *l)
     if (l->ranged[OSH_OUTPUT] >= 0) l->ranged[OSH_OUTPUT] = p->in->graph->nodes[l->node].out[0];
 }
 
-/* True for multi-head latent attention (DeepSeek): a slice follows the attention, because values
- * are narrower than keys. */
+/* True for multi-head latent attention (DeepSeek). Its values are narrower than its keys, so a
+ * slice follows the attention. */
 static bool is_latent(const osh_graph *g, const osh_node *attention)
 {
     for (int i = 0; i < g->n_nodes; i++)
@@ -158,7 +160,7 @@ done:
 }
 
 /* Fails if no target of the modifier's group for attention matches this attention. Inference
- * engines apply the group to all attentions, so all must match. */
+ * engines apply such a group to all attentions, so the targets must match all of them. */
 static osh_status match_attention(osh_ctx *cx, osh_matching *p, osh_modifier *m, const osh_node *n)
 {
     osh_status rc = OSH_OK;
@@ -177,8 +179,8 @@ done:
     return rc;
 }
 
-/* Sets l->ranged[OSH_OUTPUT] for Linears whose scheme has static output_activations. Their outputs
- * are then observed. */
+/* Sets l->ranged[OSH_OUTPUT] for each Linear whose scheme has static output_activations, so that
+ * the output of the Linear is observed. */
 static osh_status observe_outputs(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;

@@ -1,5 +1,5 @@
-/* dense.c - lists the weights that stay dense, with the reasons. Weights whose names differ only in
- * numbers are one row of the list, in which `*` replaces the numbers. */
+/* dense.c - lists the weights that stay dense (not quantized), with the reasons. Weights whose
+ * names differ only in numbers share a row of the list. In the row, `*` stands for the numbers. */
 #include "match/dense.h"
 #include "quant/source.h"
 
@@ -29,7 +29,8 @@ static const char *dense_reason_by_shape(const osh_checkpoint *ck, const osh_ent
     return e->ndim == 3 ? "of three dimensions" : "not the weight of a module";
 }
 
-/* Turns "model.layers.3.mlp.gate.weight" into "model.layers.*.mlp.gate". */
+/* Writes the name of the module with * for numbers to b. For example,
+ * "model.layers.3.mlp.gate.weight" becomes "model.layers.*.mlp.gate". */
 osh_status osh_dense_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -133,7 +134,8 @@ bool osh_dense_json(cJSON *root, const osh_matching *p)
 osh_status osh_dense_warning(osh_ctx *cx, osh_buf *b, const osh_matching *p)
 {
     int64_t most = -1;
-    // true if no Linear is quantized or pruned, and all are listed only for scales of an attention
+    // true if all Linears are listed only for scales of an attention, so that no weight is
+    // quantized or pruned
     bool all = true;
     for (int i = 0; i < p->n_linears; i++) all &= p->linears[i].kept;
     if (all || p->dense_share <= OSH_DENSE_MUCH) return OSH_OK;

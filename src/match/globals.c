@@ -1,5 +1,6 @@
-/* globals.c - finds the largest magnitudes of weights, and computes global scales from them.
- * quant/fusion.h decides which modules share a scale. */
+/* globals.c - finds the largest magnitudes of weights and computes global scales from them. A
+ * global scale is a second scale of a weight, which NVFP4 needs. quant/fusion.h decides which
+ * modules share one. */
 #include "match/globals.h"
 
 #include <string.h>
@@ -13,10 +14,10 @@ enum { PIECE_BYTES = 1 << 18, UNKNOWN = -1, QUEUED = -2 };
 
 struct osh_globals {
     const osh_matching *plan; // view
-    /* Largest magnitude of the weight; UNKNOWN: not read; QUEUED: the current osh_globals_find
-     * reads it. */
+    /* Largest magnitude of each weight. UNKNOWN: the weight is not read. QUEUED: the current call
+     * of osh_globals_find reads the weight. */
     float *amax;          // own [linears]
-    float *global;        // own [linears]: global scale; 0: none, or not known
+    float *global;        // own [linears]: global scale; 0: there is none, or it is not known yet
 };
 
 osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
@@ -25,8 +26,8 @@ osh_status osh_plan_joint(osh_ctx *cx, osh_matching *p)
     osh_map *first = NULL; // own: name of the fused layer -> index of its first Linear
     char *key = NULL;      // own
     const osh_q_family family = osh_q_family_of(p->in->ck->config);
-    // own [linears]: for the first Linear i of those that share a scale, last[i] is the index of
-    // the last one found so far
+    // own [linears]: last[i] is the index of the last Linear found so far that shares a scale with
+    // Linear i, if i is the first Linear with this scale
     int *last = NULL;
     OSH_TRY(osh_map_new(cx, &first, 64));
     OSH_NEW(cx, last, p->n_linears);
@@ -86,8 +87,8 @@ void osh_globals_free(osh_ctx *cx, osh_globals *g)
     osh_free(cx, g);
 }
 
-/* Returns the bytes of the chunks in which the weight is read: a multiple of the elements that must
- * be changed together (osh_checkpoint_unit). */
+/* Returns the bytes of the chunks in which the weight is read. They are a multiple of the smallest
+ * number of elements that can be changed together (osh_checkpoint_unit). */
 static size_t globals_piece(const osh_matching *p, int linear)
 {
     const osh_linear *l = &p->linears[linear];
@@ -98,7 +99,7 @@ static size_t globals_piece(const osh_matching *p, int linear)
 typedef struct scan {
     osh_globals *g;
     int *which;     // own [n]: indices of the Linears whose weights are read
-    uint8_t *rooms; // own [threads, room]: one buffer of `room` bytes for each thread
+    uint8_t *rooms; // own [threads, room]: a buffer of `room` bytes for each thread
     size_t room;
 } scan;
 
@@ -132,7 +133,7 @@ done:
 }
 
 /* Lists the Linears that share a global scale with one of `linears` and whose largest magnitude is
- * not known. Returns their number. If `which` is NULL, only counts. */
+ * not known. Returns their number. If `which` is NULL, the function only counts them. */
 static int globals_unknown(int *which, const osh_globals *g, const int *linears, int n)
 {
     const osh_matching *p = g->plan;
@@ -151,8 +152,8 @@ static bool globals_searches(const osh_matching *p, int linear)
     return osh_observer_searches(&p->linears[linear].scheme->weights);
 }
 
-/* Computes the global scale of the Linears that share it, if the largest magnitudes of all of them
- * are known. */
+/* Computes the global scale that the Linear shares with others. Does nothing if the largest
+ * magnitude of one of these Linears is not known. */
 static void globals_settle(osh_globals *g, int linear)
 {
     const osh_matching *p = g->plan;
@@ -190,7 +191,7 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     for (int k = 0; k < n_which; k++) {
         if (!globals_searches(p, s.which[k])) continue;
-        // an observer that searches uses all threads for one Linear
+        // such an observer uses all threads for one Linear
         OSH_TRY(globals_scan_one(cx, &s, k, 0));
         s.which[k--] = s.which[--n_which];
     }
@@ -198,7 +199,7 @@ osh_status osh_globals_find(osh_ctx *cx, osh_globals *g, const int *linears, int
     for (int k = 0; k < n; k++) globals_settle(g, linears[k]);
 done:
     for (int i = 0; i < n_which; i++)
-        /* After a failure: the weight was not read. */
+        /* Only after a failure: the weight was not read. */
         if (g->amax[s.which[i]] == QUEUED) g->amax[s.which[i]] = UNKNOWN;
     osh_free(cx, s.which);
     osh_free(cx, s.rooms);
@@ -207,8 +208,8 @@ done:
 
 float osh_globals_of(const osh_globals *g, int linear) { return g ? g->global[linear] : 0; }
 
-/* Returns an upper bound of the bytes of an osh_globals. The bound includes the magnitudes that a
- * stream stores (output/held.c). */
+/* Returns an upper bound of the bytes of an osh_globals, and of the magnitudes that a stream stores
+ * (output/held.c). */
 int64_t osh_globals_bytes(const osh_matching *p)
 {
     return globals_any(p) ? 32 * (int64_t)p->n_linears + 2048 : 0;

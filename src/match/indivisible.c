@@ -1,4 +1,4 @@
-/* indivisible.c - handles modules whose group size does not divide the number of their columns:
+/* indivisible.c - handles modules whose number of columns is not a multiple of the group size:
  * refuses them, or leaves them dense. */
 #include "match/indivisible.h"
 
@@ -7,7 +7,8 @@
 #include "match/padding.h"
 #include "match/parallel.h"
 
-/* Returns true if the groups of `a` divide I columns, or if it has no groups. */
+/* True if the number of columns I is a multiple of the group size of `a`, or if `a` has no
+ * groups. */
 static bool groups_divide(const osh_q_args *a, int64_t I)
 {
     return !a->present || !osh_q_in_groups(a) || I % a->group_size == 0;
@@ -36,8 +37,8 @@ static int64_t common_columns(const osh_matching *p, const osh_q_scheme *s)
     return common;
 }
 
-/* Fails because the group size does not divide the number of columns of a module. The message lists
- * the group sizes that are possible for all modules of the scheme. */
+/* Fails because the number of columns of a module is not a multiple of the group size. The message
+ * lists the group sizes that are possible for all modules of the scheme. */
 static osh_status refuse_groups(osh_ctx *cx, const osh_matching *p, const osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -68,9 +69,9 @@ done:
     return rc;
 }
 
-/* Returns the group size that replaces that of the scheme, or 0. If no option sets a size, `quality
- * best` may choose 64 or 32 if this divides `common`, the greatest common divisor of the numbers of
- * columns of all modules of the scheme. */
+/* Returns the group size that replaces the group size of the scheme, or 0 if none does. `quality
+ * best` may choose 64 or 32 if no option sets a size, and if the new size divides `common`. common:
+ * greatest common divisor of the numbers of columns of all modules of the scheme. */
 static int64_t smaller_groups(const osh_matching *p, const osh_q_args *a, int64_t common)
 {
     const osh_options *o = p->in->opt;

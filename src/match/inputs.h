@@ -1,5 +1,5 @@
-/* inputs.h - the inputs of a plan: options, source, recipe, graph and data, and facts that depend
- * only on these. */
+/* inputs.h - the inputs of a plan: options, source, recipe, graph and data. Also some facts that
+ * depend only on them. */
 #ifndef OSH_INPUTS_H
 #define OSH_INPUTS_H
 #include "data/mix.h"
@@ -21,30 +21,31 @@ typedef struct osh_inputs {
     osh_matcher *only;         // own: matcher of --only; NULL: the option is not given
     osh_checkpoint *ck;        // view: checkpoint of `source`
     osh_recipe *recipe;        // own
-    /* Graph of the model; NULL: the architecture is unknown, and the run needs no data. */
+    /* Graph of the model. NULL if the architecture is unknown and the run needs no data. */
     osh_graph *graph; // own
     osh_pipeline_kind pipeline;
     osh_arithmetic arithmetic;
     bool propagate_error;
     bool by_route; // true if experts are calibrated only on the tokens that are routed to them
-    /* Decisions of `quality best` (plan/best.h) for settings that no option sets. */
+    /* Decisions of `quality best` (plan/best.h) for settings that the user does not give. */
     bool best;                 // true if some modifier has `quality best`
-    const osh_strs *targets;   // view: sequential targets
-    /* Group size (columns that share a scale) that replaces the scheme's; 0: not replaced. */
+    /* view: sequential targets (classes or names at which the graph is cut) */
+    const osh_strs *targets;
+    /* Group size that replaces the group size of the scheme; 0: no replacement. */
     int64_t group_size;
     /* View of graph: name of the output head that --scheme leaves dense; NULL: none. */
     const char *spared;
     osh_dataset data;   // own: calibration samples; empty if the run needs no data
-    osh_mix mix;        // own: data sets of `data`; empty if the run needs no data
+    osh_mix mix;        // own: the data sets that `data` comes from; empty if the run needs no data
     osh_groups groups;  // groups of samples; statistics are summed by group (ops/stat.h)
     osh_tokenizer *tok; // own
     int64_t max_seq_length;
     bool on_device;     // true if calibration runs on a GPU
-    /* View of budget/gpus.c: GPU model for which the run is planned (--device-model), also on a
-     * machine without it; NULL: none. */
+    /* GPU model for which the run is planned (--device-model). This machine need not have such a
+     * GPU. View of budget/gpus.c; NULL: none. */
     const struct osh_gpu_model *gpu_model;
     int ordinal;        // number of the GPU
-    osh_device *device; // own: the opened GPU; NULL: no GPU is opened, or the run uses none
+    osh_device *device; // own: the opened GPU; NULL: the run uses no GPU, or it is not open
 } osh_inputs;
 
 /* Returns the kind of device on which calibration runs. */
@@ -53,7 +54,7 @@ static inline const osh_device_kind *osh_plan_kind(const osh_inputs *in)
     return &osh_device_kinds[in->on_device ? OSH_GPU : OSH_HOST];
 }
 
-/* Returns the memory class for weights, statistics and batches in host memory. Without a GPU they
+/* Returns the memory class for weights, statistics and batches in host memory. Without a GPU, they
  * count as device memory. */
 static inline osh_mem_class osh_plan_work_class(const osh_inputs *in)
 {

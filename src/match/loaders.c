@@ -1,11 +1,12 @@
-/* loaders.c - finds experts that transformers or vLLM does not load. The plan refuses them if
- * --target names the engine.
+/* loaders.c - finds experts that transformers or vLLM does not load correctly. The plan refuses
+ * them if --target names the engine.
  *
- * transformers 5.17 stacks the experts of a quantized model in one tensor. It takes one scheme for
- * all of them (integrations/compressed_tensors.py, get_experts_scheme): the scheme of the first
- * group with a target "re:..." that contains "experts"; else of the first group with a target that
- * is no regex; else of the first group. If this scheme is FP8, experts may also be dense. With
- * every other scheme, only tensors with the names of codes are found. */
+ * transformers 5.17 stacks the experts of a quantized model in one tensor, and uses one scheme for
+ * all of them (integrations/compressed_tensors.py, get_experts_scheme). It is the scheme of the
+ * first group with a target "re:..." that contains "experts". If there is none, it is the scheme of
+ * the first group with a target that is no regex. If there is none, either, it is the scheme of the
+ * first group. If this scheme is FP8, experts may also be dense. With every other scheme,
+ * transformers finds only experts whose tensors have the names of codes. */
 #include "match/loaders.h"
 
 #include <stdio.h>
@@ -17,16 +18,20 @@
 #include "quant/joint.h"
 #include "quant/source.h"
 
-static const char another_group[] = "takes another group's scheme for"; // a verb phrase
+/* a verb phrase for messages */
+static const char another_group[] = "takes another group's scheme for";
 
-/* True if only vLLM, and not transformers, finds the codes of the checkpoint's single experts. */
+/* True if the source has single experts whose codes vLLM finds, but transformers does not. */
 static bool experts_need_vllm(const osh_checkpoint *ck)
 {
     return osh_checkpoint_parts_for_vllm(ck) ||
            osh_hf_config_has_flag(ck->config, "experts_for_vllm");
 }
 
-/* Rule 0: a regex contains "experts". Rule 1: a target is no regex. Rule 2: all groups. */
+/* True if a group fits one of the three rules by which transformers selects a group for experts.
+ * Rule 0: a target is a regex that contains "experts".
+ * Rule 1: a target is no regex.
+ * Rule 2: every group fits. */
 static bool group_has_rule(const osh_q_scheme *s, int rule)
 {
     bool yes = rule == 2;
@@ -37,7 +42,7 @@ static bool group_has_rule(const osh_q_scheme *s, int rule)
     return yes;
 }
 
-/* True if the file has group a before group b. */
+/* True if group a comes before group b in the output's config.json. */
 static bool group_is_before(const osh_q_scheme *schemes, size_t a, size_t b)
 {
     char names[2][32];
@@ -47,8 +52,9 @@ static bool group_is_before(const osh_q_scheme *schemes, size_t a, size_t b)
     return strcmp(name_a ? name_a : names[0], name_b ? name_b : names[1]) < 0;
 }
 
-/* Returns the group whose scheme transformers takes for all experts, or NULL. sorted: the file has
- * the groups in the byte order of their names, as in an output; else in the order of `schemes`. */
+/* Returns the group whose scheme transformers uses for all experts, or NULL if n is 0. sorted: true
+ * if config.json has the groups in the byte order of their names, as in an output. false: it has
+ * them in the order of `schemes`. */
 static const osh_q_scheme *group_taken(const osh_q_scheme *schemes, size_t n, bool sorted)
 {
     for (int rule = 0; n && rule < 3; rule++) {
@@ -67,13 +73,13 @@ static bool weights_are_fp8(const osh_q_scheme *s)
     return s->weights.present && s->weights.type == OSH_Q_FLOAT && s->weights.bits == 8;
 }
 
-/* True if the codes of an expert in scheme `s` are decoded correctly with scheme `taken`. The
- * format of integers depends on whether `inputs` is present. */
+/* True if transformers decodes the codes of an expert with scheme `s` correctly although it uses
+ * scheme `taken`. The format of integers depends on whether `inputs` is present. */
 static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
 {
     const osh_q_args *a = &s->weights, *b = &taken->weights;
     if (!a->present || !b->present) return false;
-    /* the stored scales decode such codes, whatever the scheme is */
+    /* the stored scales are enough to decode FP8 weights with any scheme */
     if (weights_are_fp8(s) && weights_are_fp8(taken)) return true;
     return a->type == b->type && a->bits == b->bits && a->strategy == b->strategy &&
            a->symmetric == b->symmetric && a->scale_dtype == b->scale_dtype &&
@@ -84,8 +90,8 @@ static bool experts_decode(const osh_q_scheme *s, const osh_q_scheme *taken)
 
 typedef struct experts_loader { // how transformers loads the experts of a model
     const osh_q_scheme *taken; // scheme for all experts; NULL: there are no groups
-    /* need_vllm: only vLLM finds single experts.
-     * modules: each expert is a module. */
+    /* need_vllm: true if only vLLM finds single experts.
+     * modules: true if each expert is a module in transformers. */
     bool need_vllm, modules;
     osh_kinds kinds;
 } experts_loader;
@@ -98,8 +104,8 @@ static void experts_loader_init(experts_loader *of, const osh_checkpoint *ck,
     osh_kinds_init(&of->kinds, ck);
 }
 
-/* Returns a verb phrase about the fault of transformers with an expert in scheme s, such as "finds
- * no codes of"; NULL: no fault. */
+/* Returns a verb phrase that says what transformers does wrong with an expert in scheme s, such as
+ * "finds no codes of". Returns NULL if it does nothing wrong. */
 static const char *codes_fault(const experts_loader *of, const osh_q_scheme *s, const char *name)
 {
     if (of->modules) return NULL;
@@ -115,14 +121,14 @@ static bool dense_is_found(const experts_loader *of)
     return !of->need_vllm && (!of->taken || weights_are_fp8(of->taken));
 }
 
-/* True if the tensor is the weight of an expert in a block that transformers has. */
+/* True if the tensor is the weight of an expert in a decoder block that transformers loads. */
 static bool is_expert_weight(const experts_loader *of, const char *name)
 {
     return osh_expert_prefix(name) && osh_ends_with(name, strlen(name), ".weight") &&
            !osh_after_blocks(&of->kinds, name);
 }
 
-/* Works like osh_experts_fault, with a given loader. */
+/* Does the work of osh_experts_fault (loaders.h) with the loader `of`. */
 static const char *fault_of(int *at, const osh_matching *p, int from, const experts_loader *of)
 {
     for (int i = from; i < p->n_linears; i++) {
@@ -162,7 +168,7 @@ osh_status osh_match_kept_experts(osh_ctx *cx, const char **fault, const char **
         coded[p->linears[i].tensor] |= p->linears[i].scheme_index >= 0;
     for (int64_t i = 0; i < ck->n_tensors && !*fault; i++) {
         const osh_tensor *scale, *zero;
-        const osh_q_scheme *s = NULL; // scheme of the source's codes, if the output keeps the codes
+        const osh_q_scheme *s = NULL; // scheme of the source's codes, if the output keeps them
         *name = ck->tensors[i].e->name;
         if (coded[i] || !is_expert_weight(&of, *name)) continue;
         osh_free(cx, module);
@@ -211,9 +217,9 @@ done:
     return rc;
 }
 
-/* Fails if vLLM's loader of joint experts (gpt-oss) would load the experts wrongly. The loader
- * leaves out zero points and global scales without a message, and reads a dense expert in another
- * layout (GptOssRoutedExperts, _load_weights_other). */
+/* Fails if vLLM's loader of joint experts (gpt-oss) would load the experts wrongly
+ * (GptOssRoutedExperts, _load_weights_other). The loader omits zero points and global scales
+ * without a message. It reads a dense expert in another layout. */
 static osh_status refuse_joint(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -246,8 +252,8 @@ done:
     return rc;
 }
 
-/* Fails for experts with global scales of inputs (NVFP4) if the loader of vLLM finds no parameter
- * for them. */
+/* Fails if experts have global scales of inputs (NVFP4), and the loader of vLLM has no parameter
+ * for such scales. */
 static osh_status refuse_input_scales(osh_ctx *cx, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -265,8 +271,8 @@ done:
     return rc;
 }
 
-/* Fails if experts are split for vLLM and a choice of bits measures the model, because the
- * measurements read the source, whose experts are not split. */
+/* Fails if the output has split experts for vLLM, and the choice of bits measures the model. The
+ * measurements read the source, in which the experts are not split. */
 static osh_status refuse_measured(osh_ctx *cx, const osh_matching *p)
 {
     const osh_options *o = p->in->opt;

@@ -1,6 +1,6 @@
 /* lookup.c - finds Linears by nodes, value or weight. Linears are in the order of their nodes, so a
- * binary search finds the Linears [first, end) of a range of nodes. The readers of a value form a
- * linked list, and so do the users of a weight. Linears that are not in the graph have node -1 and
+ * binary search finds the Linears of consecutive nodes. The Linears that read a value form a linked
+ * list. So do the Linears that use a weight. Linears that are not in the graph have node -1 and
  * come first. */
 #include "match/lookup.h"
 

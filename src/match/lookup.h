@@ -1,5 +1,6 @@
-/* lookup.h - finds the Linears of a part of the model without searching all of them: a model with
- * experts has tens of thousands of Linears, and each range, batch or value needs lookups. */
+/* lookup.h - finds Linears by nodes, value or weight without a search through all of them. A model
+ * with experts has tens of thousands of Linears, and there is a lookup for each range, batch and
+ * value. */
 #ifndef OSH_LOOKUP_H
 #define OSH_LOOKUP_H
 #include "match/matching.h"
@@ -9,9 +10,9 @@ typedef struct osh_span { int first, end; } osh_span;
 
 osh_span osh_linears_of_nodes(const osh_matching *p, int node, int n_nodes);
 
-/* Iterate over the Linears that read a value, or that use a graph weight, in ascending order: start
- * with osh_first_..., continue with osh_next_... while the result is >= 0. A Linear outside of the
- * graph has value and weight -1, and is never found. */
+/* These functions iterate over the Linears that read a value, or that use a weight of the graph, in
+ * ascending order. Start with osh_first_..., and continue with osh_next_... while the result is >=
+ * 0. A Linear outside of the graph is never found, because its value and weight are -1. */
 static inline int osh_first_reader(const osh_matching *p, int value)
 {
     return value < 0 ? -1 : p->readers[value];

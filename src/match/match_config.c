@@ -1,5 +1,5 @@
-/* match_config.c - makes the groups' targets and the ignore list of the output's config.json. It
- * also checks that vLLM finds the same scheme for each module. */
+/* match_config.c - makes two parts of the output's config.json: the targets of the groups, and the
+ * ignore list. It also checks that vLLM finds the same scheme for each module. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,15 @@
 #include "match/only.h"
 #include "quant/source.h"
 
-/* Turns the name of a tensor with all experts of a layer into a regex for such experts in all
- * layers: "model.layers.3.mlp.experts.gate_up_proj" into "re:.*\.mlp\.experts\..*". */
+/* Writes a regex to b that matches the experts of all layers. name: a tensor with all experts of
+ * one layer. For example, "model.layers.3.mlp.experts.gate_up_proj" becomes
+ * "re:.*\.mlp\.experts\..*". */
 static osh_status experts_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
     size_t n = strlen(name);
     if (osh_ends_with(name, n, ".weight")) n -= strlen(".weight");
-    while (n > 0 && name[--n] != '.') continue; // removes the last part of the name
+    while (n > 0 && name[--n] != '.') continue; // removes the part after the last dot
     size_t at = n;
     /* Moves `at` to the end of the number of the decoder layer in the name. */
     while (at > 0 && (name[at - 1] < '0' || name[at - 1] > '9')) at--;
@@ -44,14 +45,16 @@ done:
     return rc;
 }
 
-/* Facts about the names of quantized modules. */
+/* Results of searches through the names of quantized modules. */
 typedef struct renamed_seen {
-    /* The last arguments and result of has_codes_inside, because many names have the same first n
-     * bytes. */
+    /* The first n bytes of `text` are the last argument of has_codes_inside. They are kept because
+     * many names begin with the same bytes. */
     const char *text; // view
     size_t n;
-    bool partly; // result: true if a quantized module has these bytes in its name
-    osh_map *ends; // own: names of quantized modules, and their ends after a dot; NULL: not made
+    bool partly; // result of has_codes_inside for these bytes
+    /* own: names of quantized modules, and the ends of these names after each dot; NULL: not made
+     * yet */
+    osh_map *ends;
 } renamed_seen;
 
 static osh_status ignore_once(osh_ctx *cx, osh_matching *p, const char *text)
@@ -88,7 +91,8 @@ done:
     return rc;
 }
 
-/* Turns "proj_out" into "re:(.*\.)?proj_out$", which matches this name after any prefix. */
+/* Appends a regex to b that matches the name after any prefix. For example, "proj_out" becomes
+ * "re:(.*\.)?proj_out$". */
 static osh_status named_pattern(osh_ctx *cx, osh_buf *b, const char *name)
 {
     osh_status rc = OSH_OK;
@@ -100,10 +104,11 @@ done:
 }
 
 /* Prints a regex for module i if its name in transformers may differ from its name in the
- * checkpoint: heads, modules of towers, other modules outside of the decoder blocks, and modules of
- * blocks to whose names transformers may add a prefix. Prints nothing for other modules. If all
- * modules of a tower are dense, one regex matches all of them. If some are quantized, each dense
- * module gets its own regex. */
+ * checkpoint. Such modules are heads, modules of towers, other modules outside of the decoder
+ * blocks, and modules of blocks whose names may get a prefix in transformers. Prints nothing for
+ * other modules.
+ * If all modules of a tower are dense, one regex matches all of them. If some are quantized, each
+ * dense module of the tower gets its own regex. */
 static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p,
                                   const osh_plan_modules *cs, int64_t i, renamed_seen *seen)
 {
@@ -113,7 +118,7 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
     const char *text = osh_kind_lasting_name(name, &n);
     if (!text && !(inner && !strncmp(name, p->in->graph->inner, inner))) {
         bool yes = true;
-        // "re:^mtp.*" matches layers for multi-token prediction
+        // layers for multi-token prediction need no regex here, because "re:^mtp.*" matches them
         if (strncmp(name, "model.", strlen("model.")) && strncmp(name, "mtp.", strlen("mtp.")))
             OSH_TRY(has_codes_at_end(cx, &yes, seen, cs, name));
         if (!yes) OSH_TRY(named_pattern(cx, b, name));
@@ -127,8 +132,8 @@ static osh_status renamed_pattern(osh_ctx *cx, osh_buf *b, const osh_matching *p
         OSH_TRY(osh_buf_printf(cx, b, "re:.*%s$", strstr(name, text) ? text : name));
     else
         OSH_TRY(osh_buf_printf(cx, b, "re:.*language_model.*%s$",
-                               name + inner)); // the regex needs "language_model", because a vision
-                                               // tower also has layers
+                               // "language_model" excludes the layers of a vision tower
+                               name + inner));
 done:
     return rc;
 }
@@ -156,8 +161,8 @@ done:
     return rc;
 }
 
-/* Adds experts whose weights are in one tensor to the ignore list. These experts stay dense, but
- * vLLM makes a layer of them, which the target "Linear" matches. */
+/* Adds experts whose weights are in one tensor to the ignore list. These experts stay dense. But
+ * vLLM makes a layer of them, and the target "Linear" matches this layer. */
 static osh_status ignore_experts(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -175,8 +180,8 @@ done:
     return rc;
 }
 
-/* Looks up all quantized modules in `m`, under every name that loaders use for them. The matcher
- * then has a count of matches for each entry. */
+/* Looks up all quantized modules in `m`, under every name that loaders use for them. After that,
+ * the matcher knows how many of them each entry matches. */
 static osh_status entries_try(osh_ctx *cx, osh_matcher *m, const osh_matching *p,
                               const osh_plan_modules *cs)
 {
@@ -201,15 +206,16 @@ done:
     return rc;
 }
 
-/* Adds the entries to the ignore list of the output. An entry that matches no module of the source
- * is also added, because loaders make modules that the source does not have. An entry that also
- * matches a quantized module is left out; the ignore list then has the dense modules by name. */
+/* Adds the entries to the ignore list of the output. Adds an entry even if it matches no module of
+ * the source, because loaders make modules that the source does not have. Omits an entry that
+ * matches a quantized module. The ignore list then has the names of the dense modules that it
+ * matches. */
 static osh_status ignore_entries(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs,
                                  const osh_strs *entries)
 {
     osh_status rc = OSH_OK;
     osh_matcher *m = NULL; // own
-    size_t k = 0;          // k: index in the matcher, which has equal entries only once
+    size_t k = 0; // index in the matcher, which has each of several equal entries only once
     if (!entries->n) goto done;
     OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)entries->items, entries->n));
     OSH_TRY(entries_try(cx, m, p, cs));
@@ -230,9 +236,9 @@ done:
     return rc;
 }
 
-/* Adds the names that transformers gives to dense modules of some families, whose tensors have
- * other names. The classes of these modules are Linear or subclasses of it, so the target "Linear"
- * matches them. */
+/* In some families, transformers gives dense modules other names than their tensors have. Adds
+ * these names to the ignore list. The modules are of the class Linear or of a subclass, so the
+ * target "Linear" would match them. */
 static osh_status ignore_other_names(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -247,14 +253,15 @@ done:
     return rc;
 }
 
-/* Adds the ignore lists of the recipe's modifiers and, with --only, of the source's config. */
+/* Adds the ignore lists of the recipe's modifiers. With --only, also adds the ignore list of the
+ * source's config. */
 static osh_status ignore_given(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
     const osh_q_config *kept = p->in->only ? osh_source_config(p->in->source) : NULL;
     char all_mtp[] = "re:^mtp.*",
-         *mtp[] = {all_mtp}; // LLM Compressor writes this entry if it copies layers for multi-token
-                             // prediction
+         // LLM Compressor writes this entry if it copies layers for multi-token prediction
+         *mtp[] = {all_mtp};
     bool has_mtp = false;
     for (size_t m = 0; m < p->in->recipe->n; m++)
         if (osh_modifier_quantizes(&p->in->recipe->modifiers[m]) &&
@@ -268,10 +275,9 @@ done:
     return rc;
 }
 
-/* Transformers may call a module by another name than the checkpoint does, and looks modules up by
- * that name. So this function adds the names that transformers uses to the targets and to the
- * ignore list. For a text model inside another model, the regexes of renamed_pattern already match
- * these names. */
+/* Adds the names that transformers uses for modules to the targets and to the ignore list. They may
+ * differ from the names in the checkpoint. For a text model inside another model, the regexes of
+ * renamed_pattern already match these names. */
 static osh_status name_loaded(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -298,10 +304,10 @@ done:
     return rc;
 }
 
-/* A fused layer consists of several modules, such as q_proj, k_proj and v_proj. Adds names of those
- * modules of a fused layer that the checkpoint does not have: they get the group of the other
- * modules, or an entry of the ignore list. vLLM looks up all modules, even if one replaces another:
- * in some layers of Gemma 4 the keys are also the values. */
+/* Names modules of a fused layer that the checkpoint does not have. (A fused layer consists of
+ * several modules, such as q_proj, k_proj and v_proj.) Such a module gets the group of the other
+ * modules, or an entry of the ignore list. vLLM looks up all modules of a fused layer, even if the
+ * model has fewer: in some layers of Gemma 4 the keys are also the values. */
 static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_plan_module *c,
                                      osh_map *known)
 {
@@ -316,7 +322,7 @@ static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_pla
         if (!(part = osh_q_fusion_name(cx, c->name, f.parts[k])))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a module's name");
         if (osh_map_get(known, part, strlen(part), &at)) continue;
-        if (k < f.enough) break; // the checkpoint does not have the fused layer
+        if (k < f.enough) break; // the checkpoint has too few modules for the fused layer
         if (c->scheme < 0) OSH_TRY(ignore_once(cx, p, part));
         if (!targets) continue;
         if (!m) OSH_TRY(osh_matcher_new(cx, &m, (const char *const *)targets->items, targets->n));
@@ -398,8 +404,7 @@ osh_status osh_match_config(osh_ctx *cx, osh_matching *p)
                  "%s has its experts in one tensor, and transformers takes those of a quantized "
                  "model alone apart: want a recipe that quantizes",
                  p->in->ck->dir);
-    // true if something is quantized; else the model is only pruned, and gets the config of a dense
-    // model
+    // false if the model is only pruned or rotated; its config then has no groups
     bool any = p->n_schemes || p->cache.present;
     const osh_q_beside beside = {cache, p->transforms, p->experts_left,
                                  p->in->graph ? (int)p->in->graph->n_layers : 0};

@@ -1,5 +1,5 @@
-/* modules.c - lists the modules that schemes can be assigned to: from the graph of a known
- * architecture, else from the names of the tensors. */
+/* modules.c - lists the modules to which schemes can be assigned. If the architecture is known, the
+ * graph has them. Otherwise, they follow from the names of the tensors. */
 #include "match/modules.h"
 
 #include "base/map.h"
@@ -14,8 +14,8 @@ void osh_modules_deinit(osh_ctx *cx, osh_plan_modules *cs)
     osh_free(cx, cs->c);
 }
 
-/* Adds a module whose name is the first n bytes of `name`. Class, tensor and graph module are taken
- * from `as`. */
+/* Adds a module whose name is the first n bytes of `name`. Its class, tensor and graph module are
+ * those of `as`. */
 static osh_status plan_modules_add(osh_ctx *cx, osh_plan_modules *cs, const char *name, size_t n,
                                    osh_plan_module as)
 {
@@ -29,8 +29,8 @@ done:
     return rc;
 }
 
-/* True if the tensor is a 2-D floating-point `weight`. Sets *n to the length of the module's
- * name. */
+/* True if the tensor is a floating-point matrix with the name `NAME.weight`. Sets *n to the length
+ * of NAME. */
 static bool weight_is_module(const osh_entry *e, size_t *n)
 {
     *n = strlen(e->name);
@@ -40,8 +40,9 @@ static bool weight_is_module(const osh_entry *e, size_t *n)
     return true;
 }
 
-/* Fails if the tensor is the weight of a Linear by its name and shape, and holds stored codes that
- * no description of a quantization explains. With --only, a quantized source keeps its codes. */
+/* Fails if the tensor looks like the weight of a Linear but has integer codes that no
+ * quantization_config explains. With --only, a quantized source keeps its codes, so the function
+ * checks nothing. */
 static osh_status check_no_codes(osh_ctx *cx, const osh_kinds *kinds, const osh_matching *p,
                                  const osh_ckpt_tensor *t)
 {
@@ -79,9 +80,9 @@ static const char *unknown_reason(const osh_matching *p, osh_kind kind, const ch
     return NULL;
 }
 
-/* Adds the modules that the architecture's template does not have, such as MTP heads. Their weights
- * are copied. The ignore list must contain these modules, so that a loader does not look for
- * quantized weights of them. */
+/* Adds the modules that the architecture's template does not have, such as MTP heads (multi-token
+ * prediction). Their weights are copied. They must be in the ignore list, so that a loader does not
+ * look for quantized weights. */
 static osh_status modules_add_unknown(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -114,13 +115,13 @@ done:
     return rc;
 }
 
-/* True for a router. Loaders treat a router as a Linear (compressed-tensors' get_vllm_module_type),
- * although a router is no Linear. Therefore routers are never quantized, and are in the ignore
- * list. */
+/* True for a router. A router is no Linear and is never quantized. But loaders treat it as a Linear
+ * (compressed-tensors' get_vllm_module_type), so routers must be in the ignore list. */
 static bool is_router_module(const char *cls) { return strstr(cls, "Router") != NULL; }
 
-/* Adds an output head without a tensor, because loaders make a Linear of it. A tied head may be
- * quantized if a target names it. Otherwise the ignore list has the head. */
+/* Adds an output head that has no tensor of its own, because loaders make a Linear of it. A tied
+ * head (which shares the weight of the embedding) may be quantized if a target names it. Otherwise
+ * the ignore list has the head. */
 static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -151,7 +152,7 @@ static osh_status modules_from_graph(osh_ctx *cx, osh_plan_modules *cs, const os
         if (mod->node < 0 ||
             (strcmp(mod->cls, "Linear") && strcmp(mod->cls, "Embedding") && !router))
             continue;
-        // modules_add_missing_head adds this head
+        // modules_add_missing_head adds an output head without a tensor
         if (g->headless && mod->node == g->head) continue;
         int w = g->nodes[mod->node].w[0];
         OSH_TRY(plan_modules_add(cx, cs, mod->name, strlen(mod->name),
@@ -166,8 +167,8 @@ done:
     return rc;
 }
 
-/* Adds a module of a model without a graph. The kind of the module is derived from name, shape and
- * bias (kind.c). */
+/* Adds a module of a model without a graph. The kind of the module follows from its name, its
+ * shape, and whether it has a bias (kind.c). */
 static osh_status modules_add_named(osh_ctx *cx, osh_plan_modules *cs, const osh_kinds *kinds,
                                     const osh_entry *e, size_t n, int64_t tensor)
 {

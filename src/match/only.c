@@ -1,5 +1,5 @@
-/* only.c - with --only, copies the config groups and the codes of all other modules from the
- * quantized source. */
+/* only.c - implements --only. For all modules that the option does not name, copies the config
+ * groups and the codes from the quantized source. */
 #include "match/only.h"
 
 #include <stdio.h>

@@ -1,20 +1,21 @@
-/* only.h - the option --only: quantizes the modules that it names, and copies everything else bit
- * for bit. If the source is a compressed-tensors checkpoint, the other modules keep their codes and
- * groups. */
+/* only.h - the option --only. The run quantizes the modules that the option names, and copies
+ * everything else bit for bit. If the source is a compressed-tensors checkpoint, the other modules
+ * keep their codes, and the output's config keeps their groups. */
 #ifndef OSH_ONLY_H
 #define OSH_ONLY_H
 #include "match/matching.h"
 
-/* Makes in->only, the matcher of --only. Called before the source is opened. */
+/* Makes in->only, the matcher of --only. Must be called before the source is opened. */
 osh_status osh_only_open(osh_ctx *cx, osh_inputs *in);
 /* Fails if --only is given and a modifier also changes weights of modules that --only does not
  * name. */
 osh_status osh_only_check(osh_ctx *cx, const osh_matching *p);
-/* Sets *yes to true if --only names the module or is not given. */
+/* Sets *yes to true if --only names the module, or if the option is not given. */
 osh_status osh_only_takes(osh_ctx *cx, bool *yes, const osh_matching *p, const char *module);
 /* Inserts the source's groups that modules keep into p->schemes, before the recipe's groups. */
 osh_status osh_only_schemes(osh_ctx *cx, osh_matching *p);
-/* Returns the index in p->schemes of the source's group that the module keeps; -1: none. */
+/* Returns the index in p->schemes of the source's group that the module keeps, or -1 if it keeps
+ * none. */
 int osh_only_kept(const osh_matching *p, int64_t tensor, const char *module);
 /* Replaces the targets of each group of the recipe by the names of the group's modules, because
  * groups of the source may have the same targets. names[i] is in group which[i]. */

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Rows that several tables of options contain. Each table defines the macro ROW for its struct. */
+/* Rows that several tables of options contain. Each of these tables first defines the macro ROW for
+ * its own struct. */
 #define MODELS_DIR_ROW                                                                             \
     {ROW(models_dir), .path = OSH_PATH_READ, .type = OSH_F_STR,                                    \
      .doc = "directory with more architecture templates, beside the built-in ones"}

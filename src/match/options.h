@@ -1,25 +1,27 @@
-/* options.h - options of the commands. Each command has a struct; a table of options.c describes
- * the members. */
+/* options.h - options of the commands. Each command has a struct. A table in options.c describes
+ * the members of the struct. */
 #ifndef OSH_PLAN_OPTIONS_H
 #define OSH_PLAN_OPTIONS_H
 #include "base/base.h"
 #include "base/field.h"
 
-/* osh_option_fields has a row for each member that users set. The names are those of LLM
- * Compressor's arguments. */
+/* Options of the compression command. osh_option_fields has a row for each member that users set.
+ * The names are those of LLM Compressor's arguments. */
 typedef struct osh_options {
     char *model, *adapter, *recipe, *output;
-    osh_strs dataset; // data sets, each with an optional share (data/mix.h)
+    osh_strs dataset; // data sets; each may have a share of the samples (data/mix.h)
     char *scheme, *method, *quality;
     osh_strs targets, ignore, only;
-    char *target;             // engines that load the output: "vllm", "transformers" or "both"
-    char *indivisible;        // "refuse", "dense" or "pad"
-    int64_t tensor_parallel;  // number of GPUs that an inference engine uses; 0, 1: not checked
-    /* Values that replace those of the scheme; 0: not replaced; group_size < 0: one scale for each
-     * row. */
+    char *target;             // engine that must load the output: "vllm", "transformers" or "both"
+    char *indivisible;        // treatment of modules that the group size does not divide
+    /* number of GPUs of the inference engine; 0 or 1: splitting is not checked */
+    int64_t tensor_parallel;
+    /* Values that replace the values of the scheme. 0: no replacement. group_size < 0: one scale
+     * for each row. */
     int64_t num_bits, group_size;
-    char *symmetric; // symmetric quantization: "true" or "false"; NULL: value of the scheme
-    /* One value for all data sets, or one for each; "": none (osh_mix_item). */
+    char *symmetric; // symmetric codes: "true" or "false"; NULL: as in the scheme
+    /* One item for all data sets, or one item for each. The item "" means: not given
+     * (osh_mix_item). */
     osh_strs text_column, text_template, dataset_config_name, splits;
     char *chat_date, *data_collator;
     int64_t num_calibration_samples; // -1: not given (osh_samples_asked)
@@ -37,70 +39,72 @@ typedef struct osh_options {
     bool overwrite, restart, json, verbose, largest_layer, only_largest_layer;
     char *models_dir;
     char *device; // cpu, cuda or cuda:N; NULL or auto: a GPU if there is one
-    char *device_model; // name of the GPU model of another machine, for `oneshot plan`
+    char *device_model; // GPU model of another machine, for `oneshot plan`
     int64_t device_memory, host_memory, scratch_size; // budgets in bytes; 0: no budget
     char *scratch_dir, *scratch_compression, *mem_opt_level, *calib_cache, *use_gds, *pin_memory;
     bool prefetch;
     int64_t threads, num_workers;
-    /* For `oneshot plan`: number of ranks of the planned job, and of each node; 0: the ranks that a
-     * launcher has started. */
+    /* For `oneshot plan`: number of ranks (processes) of the planned job, and of each node. 0: the
+     * ranks that a launcher has started. */
     int64_t n_ranks, ranks_per_node;
     char *isa;
     bool strict;
     char *progress, *log_level, *log_file, *profile;
     osh_strs checkpoint;
     char *eval; // text or data file on which perplexity is measured; NULL: no evaluation
-    bool held_back; // true: rows of the data that do not calibrate are evaluated after the run
-    char *sample; // prompt that the source and the output answer after the run; NULL: none
-    double target_bits; // mean number of bits of a weight; 0: not given
-    char *target_size;  // NULL: not given
-    /* Members that users do not set: */
-    bool guide; // true if the command prints decisions, results and next commands for a person
+    bool held_back; // true if rows of the data that do not calibrate are evaluated after the run
+    char *sample; // prompt for the source and the output after the run; NULL: none
+    double target_bits; // mean number of bits for each weight; 0: not given
+    char *target_size;  // size of the output; NULL: not given
+    /* Users do not set the members below. */
+    bool guide; // true if the command prints decisions, results and next commands
     bool named;         // true if the program has chosen the name of the output
-    const char *said;   // view: the model as the user wrote it, for printed commands; NULL: `model`
+    const char *said;   // view: the model as the user wrote it, for messages; NULL: as in `model`
     /* True for a survey, which measures the loss of each candidate scheme and writes no output. */
     bool survey;
-    /* True for a run that only measures experts: it runs the whole model and removes no expert. */
+    /* True for a run that only measures experts. It runs the whole model and removes no expert. */
     bool measure;
-    /* A recipe that was computed from `recipe` and `scheme` and replaces them; NULL: none. */
+    /* The recipe that follows from a survey. It replaces `recipe` and `scheme`. NULL: none. */
     const char *chosen; // view
-    /* The schemes that a survey chose (those of `chosen`), for the report. */
+    /* The schemes that a survey chose, for the report. `chosen` is the recipe with these
+     * schemes. */
     const struct osh_mixed *mixed; // view
-    /* Smallest --host-memory that the passes before and after the run need; 0: there are no such
+    /* Smallest --host-memory for the passes before and after the run; 0: there are no such
      * passes. */
     int64_t others_host;
-    /* Text for messages that names the pass that needs others_host, such as "the effects of 9 units
-     * are measured". */
+    /* Text for messages that describes the pass that needs others_host, such as "the effects of 9
+     * units are measured". */
     const char *others; // view
-    /* held_splits: rows of the only data set that do not calibrate and are evaluated after the run,
-     * such as "rows[512:516]"; NULL: none.
-     * held_name: name of these rows for messages.
-     * held_host: smallest --host-memory for the evaluation of these rows. */
+    /* With one data set: rows that do not calibrate and are evaluated after the run.
+     * held_splits: the rows, such as "rows[512:516]"; NULL: none.
+     * held_name: name of the rows for messages.
+     * held_host: smallest --host-memory for the evaluation. */
     const char *held_splits, *held_name; // views
     int64_t held_host;
-    struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
+    struct osh_ranks *ranks; // view: the processes that share this job; NULL: one process
 } osh_options;
 extern const osh_field osh_option_fields[];
-/* True if several ranks do the job. */
+/* True if several ranks (processes) share the job. */
 static inline bool osh_is_divided(const osh_options *o) { return o->ranks || o->n_ranks > 1; }
-/* True if --target names only this engine. */
+/* True if --target names this engine and not "both". */
 bool osh_target_is(const osh_options *o, const char *engine);
 bool osh_scratch_is_packed(const osh_options *o); // true if values on the disk are compressed
-bool osh_masks_answers(const osh_options *o); // true if statistics count only the tokens of answers
-/* Returns the largest number of calibration samples. 0: no limit, because only the number of tokens
- * is limited. */
+bool osh_masks_answers(const osh_options *o); // true if only tokens of answers count in statistics
+/* Returns the largest number of calibration samples. Returns 0 if there is no limit, because the
+ * user limits only the number of tokens. */
 int64_t osh_samples_asked(const osh_options *o);
-/* Sets one option of a table from a text. The name may have underscores or dashes. A list gets a
- * further item. The caller fills `object` with osh_fields_default before, and frees it with
- * osh_fields_deinit. If `given` is not NULL, setting an option twice is an error, except for lists.
- * If `given` is NULL, the last value counts. */
+/* Sets one option of a table from a text. The name may have underscores or dashes. If the option is
+ * a list, the text becomes its next item. The caller must initialize `object` with
+ * osh_fields_default, and free it with osh_fields_deinit.
+ * given: if not NULL, it is an error to set an option twice, unless it is a list. If NULL, the last
+ * value counts. */
 osh_status osh_argument_set(osh_ctx *cx, osh_given *given, const osh_field *fields, void *object,
                             const char *name, const char *value);
 osh_status osh_option_set(osh_ctx *cx, osh_options *opt, const char *name, const char *value);
-/* Arguments of LLM Compressor's oneshot() that this program does not have. `values` lists the
- * accepted values, which do not change what this program does (NULL: all, "": none). `doc` gives
- * the reason. osh_option_python returns OSH_OK for accepted values. For other values it fails, and
- * the message tells what to do instead. */
+/* Arguments of LLM Compressor's oneshot() that this program does not have. In a row, `values` lists
+ * the values that do not change what this program does (NULL: all values, "": none), and `doc`
+ * gives the reason. osh_option_python returns OSH_OK for these values. For other values it fails,
+ * and the message says what the user can do instead. */
 extern const osh_field osh_python_fields[];
 osh_status osh_option_python(osh_ctx *cx, const osh_field *f, const char *value);
 
@@ -114,7 +118,7 @@ typedef struct osh_eval_options {
     char *isa, *device, *use_gds;
     bool json, no_activation_quantization;
     char *progress, *log_level;
-    struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
+    struct osh_ranks *ranks; // view: the processes that share this job; NULL: one process
 } osh_eval_options;
 extern const osh_field osh_eval_fields[];
 
@@ -163,8 +167,9 @@ typedef struct osh_verify_options {
     int64_t threads;
     bool json;
     char *log_level;
-    struct osh_ranks *ranks; // view: the processes that do this job together; NULL: one process
-    /* Set to true when all checks are done, also if they have found errors; NULL: not wanted. */
+    struct osh_ranks *ranks; // view: the processes that share this job; NULL: one process
+    /* Set to true after all checks are done, even if they have found errors. NULL: the caller does
+     * not need the result. */
     bool *complete;          // view
 } osh_verify_options;
 extern const osh_field osh_verify_fields[];

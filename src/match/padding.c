@@ -1,15 +1,16 @@
-/* padding.c - decides which sizes of MLPs grow, and to which tensors zeros are added.
+/* padding.c - decides which sizes of MLPs grow, and which tensors get zeros.
  *
  *   x ──► gate_proj  rows F..F' are 0 ──┐
  *   x ──► up_proj    rows F..F' are 0 ──┴─ act, product ──► down_proj  columns F..F' are 0 ──► y
  *
- * The values that the added rows give are multiplied only by the added columns of down_proj, which
- * are 0. So y does not change, whatever the activation function is. This is true only if all values
- * between the Linears are computed element by element. A norm, a convolution or an attention would
- * mix elements.
+ * F is the old size, and F' the new size. The added rows compute additional elements, which only
+ * the added columns of down_proj multiply. These columns are 0, so y does not change, whatever the
+ * activation function is. This is true only if all values between the Linears are computed element
+ * by element. A norm, a convolution or an attention would mix elements.
  *
- * A size is a key of config.json. The graph is built a second time with twice the size: the weights
- * whose shapes differ depend on the key. The graph with the new sizes gives the new shapes. */
+ * A size is a key of config.json. To find the weights that depend on a key, the graph is built a
+ * second time with twice the size. Weights whose shapes then differ depend on the key. The graph
+ * with the new sizes gives the new shapes. */
 #include "match/padding.h"
 
 #include <ctype.h>
@@ -27,20 +28,20 @@ static const char *const keys[] = {
     "intermediate_size_mlp",
 };
 enum { N_KEYS = sizeof keys / sizeof *keys };
-#define MOST ((int64_t)1 << 40) // upper limit of a size that is read or computed
+#define MOST ((int64_t)1 << 40) // upper limit of sizes
 
 typedef struct sizing {
     osh_inputs *in;         // view
-    osh_matching trial;     // own: schemes of the Linears of the source
-    osh_graph *graph, *grown; // own: graph of the source, and with the new sizes
+    osh_matching trial;     // own: Linears of the source and their schemes
+    osh_graph *graph, *grown; // own: graphs with the sizes of the source, and with the new sizes
     int *weight_of;         // own [Linears]: index of the weight in `graph`; -1: none
-    int *key_of;            // own [Linears]: index of the key on which the columns depend; -1: none
-    /* own [values]: number of equal parts, each of which grows; 0: not set, counts as 1 */
+    int *key_of; // own [Linears]: index in `keys` of the size that sets the columns; -1: none
+    /* own [values]: number of equal parts of the value; each part grows; 0: not set, counts as 1 */
     int64_t *parts;
-    osh_padded *of;         // own [weights]: zeros of the weight; tensor is -1: none
-    int64_t size[N_KEYS], unit[N_KEYS]; // size: number in config.json, 0: none; unit: number that
-                            // must divide the new size
-    const char *key;        // view: a key that grows, for messages
+    osh_padded *of;         // own [weights]: zeros of each weight; member tensor -1: none
+    /* size: number in config.json, 0: none. unit: number that must divide the new size. */
+    int64_t size[N_KEYS], unit[N_KEYS];
+    const char *key;        // view: name of a size that grows, for messages
 } sizing;
 
 /* ---- sizes ---- */
@@ -55,7 +56,7 @@ static osh_status sizing_build(osh_ctx *cx, osh_graph **out, const sizing *s)
     return rc;
 }
 
-/* Sets weight_of: Linears of the graph use the weights of their names. */
+/* Sets weight_of: finds the weight of each Linear in the graph by its name. */
 static osh_status sizing_find_weights(osh_ctx *cx, sizing *s)
 {
     osh_status rc = OSH_OK;
@@ -77,7 +78,7 @@ done:
     return rc;
 }
 
-/* Returns the least common multiple, or 0 if it is too large. */
+/* Returns the least common multiple of a and b, or 0 if it is above MOST. */
 static int64_t common_multiple(int64_t a, int64_t b)
 {
     int64_t x = a, y = b;
@@ -88,8 +89,8 @@ static int64_t common_multiple(int64_t a, int64_t b)
     return a / x > MOST / b ? 0 : a / x * b;
 }
 
-/* Returns the number that must divide the columns of the Linear, 1 if neither its weight nor its
- * input has groups. */
+/* Returns the number that must divide the columns of the Linear. Returns 1 if neither its weight
+ * nor its input has groups. */
 static int64_t linear_unit(const sizing *s, int i)
 {
     const osh_linear *l = &s->trial.linears[i];
@@ -103,7 +104,8 @@ static int64_t linear_unit(const sizing *s, int i)
     return unit > 1 && unit <= MOST / n ? unit * n : 1;
 }
 
-/* Sets key_of for the Linears whose columns double with the key, and the unit of the key. */
+/* Sets key_of of the Linears whose columns double if the size with key k doubles. Also sets the
+ * unit of the key. */
 static osh_status key_try(osh_ctx *cx, sizing *s, int k)
 {
     osh_status rc = OSH_OK;
@@ -115,7 +117,7 @@ static osh_status key_try(osh_ctx *cx, sizing *s, int k)
     OSH_TRY(osh_hf_config_set_size(cx, s->in->ck->config, keys[k], 2 * s->size[k]));
     rc = sizing_build(cx, &doubled, s);
     if (rc == OSH_E_NOMEM || rc == OSH_E_INTERRUPTED) goto done;
-    if (rc) rc = OSH_OK, osh_error_clear(cx); // another rule of the template needs the size
+    if (rc) rc = OSH_OK, osh_error_clear(cx); // the template does not accept twice the size
     OSH_TRY(osh_hf_config_set_size(cx, s->in->ck->config, keys[k], s->size[k]));
     if (!doubled || doubled->n_weights != s->graph->n_weights) goto done;
     for (int i = 0; i < s->trial.n_linears; i++) {
@@ -125,7 +127,7 @@ static osh_status key_try(osh_ctx *cx, sizing *s, int k)
             I % s->size[k])
             continue;
         s->key_of[i] = k;
-        // I / size columns are added with each step of the size
+        // if the size grows by 1, the Linear gets I / size more columns
         n = common_multiple(unit, I / s->size[k]) / (I / s->size[k]);
         s->unit[k] = s->unit[k] && n ? common_multiple(s->unit[k], n) : 0;
     }
@@ -134,7 +136,7 @@ done:
     return rc;
 }
 
-/* Changes the sizes in the config. Sets s->key to NULL if no size changes. */
+/* Changes the sizes in the config. s->key stays NULL if no size changes. */
 static osh_status sizing_change(osh_ctx *cx, sizing *s)
 {
     osh_status rc = OSH_OK;
@@ -184,8 +186,8 @@ static osh_status value_set_parts(osh_ctx *cx, sizing *s, const osh_node *n, int
     return OSH_OK;
 }
 
-/* Returns the number of equal parts of a slice's input if the slice outputs exactly one part;
- * otherwise 0. */
+/* Returns the number of equal parts of a slice's input if the slice outputs exactly one part.
+ * Otherwise returns 0. */
 static int64_t slice_parts(const sizing *s, int node)
 {
     const osh_node *n = &s->graph->nodes[node];
@@ -197,7 +199,7 @@ static int64_t slice_parts(const sizing *s, int node)
     return whole ? from / a->width : 0;
 }
 
-/* Sets the parts of the inputs of a node from those of its output. */
+/* Sets the numbers of parts of a node's inputs from the number of parts of its output. */
 static osh_status node_take_parts(osh_ctx *cx, sizing *s, int node)
 {
     osh_status rc = OSH_OK;
@@ -239,7 +241,7 @@ static osh_status weight_set(osh_ctx *cx, sizing *s, int w, osh_padded of)
     return OSH_OK;
 }
 
-/* Sets the zeros of weight and bias of a Linear. */
+/* Decides which zeros the weight and the bias of a Linear get. */
 static osh_status linear_set(osh_ctx *cx, sizing *s, const osh_node *n)
 {
     osh_status rc = OSH_OK;
@@ -273,7 +275,7 @@ done:
     return rc;
 }
 
-/* Returns the part of the name after the last number. */
+/* Returns the part of the name after its last number, such as "mlp.up_proj.weight". */
 static const char *name_tail(const char *name)
 {
     const char *tail = name;
@@ -285,8 +287,8 @@ static const char *name_tail(const char *name)
     return tail;
 }
 
-/* True if the tensor is in a list of layers with the tensor `like`, or in a layer that predicts
- * further tokens. The layers of both kinds have the same sizes as the decoder layers. */
+/* True if the tensor `name` is in the same list of layers as the tensor `like`, or in a layer that
+ * predicts further tokens (mtp). Both kinds of layers have the same sizes as the decoder layers. */
 static bool is_layer(const char *name, const char *like)
 {
     const char *layer = strstr(like, "layers.");

@@ -1,5 +1,5 @@
-/* padding.h - adds zeros to the MLPs of a source if groups do not divide the columns of their
- * Linears (--indivisible pad). */
+/* padding.h - adds zeros to the MLPs of a source if the group size does not divide the columns of
+ * their Linears (--indivisible pad). */
 #ifndef OSH_MATCH_PADDING_H
 #define OSH_MATCH_PADDING_H
 #include <string.h>
@@ -10,14 +10,14 @@ static inline bool osh_padding_asked(const osh_options *o)
 {
     return o->indivisible && !strcmp(o->indivisible, "pad");
 }
-/* Finds the sizes of MLPs that must grow so that groups divide the columns of all Linears of the
- * MLPs. Adds zeros to the tensors of the source, changes the sizes in its config, and makes the
- * graph again. *padded: false if no size has to grow. Must be called before tensors are read or
+/* Finds the sizes of MLPs that must grow so that the group size divides the columns of all Linears.
+ * Adds zeros to the tensors of the source, changes the sizes in its config, and builds the graph
+ * again. *padded: set to false if no size must grow. Must be called before tensors are read or
  * changed. */
 osh_status osh_plan_padding(osh_ctx *cx, bool *padded, osh_inputs *in);
-/* Appends "intermediate_size 176 to 192" for each size that grows, separated by commas, with the
- * number of tensors. */
+/* Appends "intermediate_size 176 to 192" for each size that grows, separated by commas. Then
+ * appends the number of tensors that get zeros. */
 osh_status osh_padding_print(osh_ctx *cx, osh_buf *b, const osh_inputs *in);
-/* Adds the object "padding" to `o`, if sizes grow. Returns false if there is no memory. */
+/* Adds the object "padding" to `o` if sizes grow. Returns false if out of memory. */
 bool osh_padding_json(cJSON *o, const osh_inputs *in);
 #endif

@@ -1,11 +1,12 @@
-/* parallel.c - splits Linears as vLLM and SGLang do with N GPUs, by the last part of their names:
+/* parallel.c - checks that Linears can be split as vLLM and SGLang do with N GPUs. The last part of
+ * a Linear's name decides how it is split:
  *
  *   q, k, v, gate, up        rows: each GPU gets O / N rows
  *   o, down                  columns: each GPU gets I / N columns
  *
  * Queries, keys and values are split between heads. If there are fewer heads of keys than GPUs,
- * several GPUs get the same head. Scales and packed words are split with the weight, so a part must
- * contain whole groups, blocks and words. */
+ * several GPUs get the same head. Scales and packed words are split together with the weight. So
+ * the part of one GPU must consist of whole groups, blocks and words. */
 #include "match/parallel.h"
 
 #include <stdio.h>
@@ -14,7 +15,8 @@
 #include "base/map.h"
 #include "match/dense.h"
 
-enum { WORD = 32, MAX_NAMED = 8 }; // bits of a packed word; rows of the message
+/* WORD: bits of a packed word. MAX_NAMED: largest number of rows in the message. */
+enum { WORD = 32, MAX_NAMED = 8 };
 
 typedef enum { ROLE_OTHER, ROLE_ROWS, ROLE_QUERIES, ROLE_KEYS, ROLE_PAIR, ROLE_COLUMNS } role;
 
@@ -55,7 +57,7 @@ int64_t osh_parallel_columns(const osh_options *o, const char *module, int64_t I
 
 typedef struct splitting { // state of the check
     const osh_matching *p;
-    int64_t n, heads, kv_heads; // n: number of GPUs; heads 0: unknown
+    int64_t n, heads, kv_heads; // n: number of GPUs; heads: 0 if unknown
     osh_buf text;               // own: rows of the message
     osh_map *rows;              // own: rows that `text` has
     int n_rows, n_bad;
@@ -82,12 +84,12 @@ static osh_status linear_has_words(osh_ctx *cx, bool *words, const osh_linear *l
     const osh_format_weight w = osh_linear_stored(l);
     int n = 0;
     OSH_TRY(l->format->tensors(cx, stored, &n, &w));
-    *words = n && stored[0].dtype == OSH_I32; // the first tensor has the codes
+    *words = n && stored[0].dtype == OSH_I32; // the first stored tensor has the codes
 done:
     return rc;
 }
 
-/* Returns true if a weight cannot be split into n parts of I / n columns, and writes the reason to
+/* Returns true if a weight cannot be split into n parts of I / n columns. Then writes the reason to
  * `why`. */
 static bool columns_fault(char why[160], const osh_linear *l, int64_t n, bool words)
 {
@@ -111,8 +113,8 @@ static bool columns_fault(char why[160], const osh_linear *l, int64_t n, bool wo
     return false;
 }
 
-/* Returns true if a weight cannot be split into n parts that together have `rows` rows, and writes
- * the reason to `why`. */
+/* Returns true if `rows` rows of a weight cannot be split into n equal parts. Then writes the
+ * reason to `why`. */
 static bool rows_fault(char why[160], const osh_linear *l, int64_t rows, int64_t n, bool words)
 {
     const osh_q_args *a = &l->scheme->weights;
@@ -135,7 +137,7 @@ static bool heads_fault(char why[160], int64_t heads, int64_t n, const char *wha
                     (long long)n) > 0;
 }
 
-/* Returns true if the Linear cannot be split, and writes the reason to `why`. */
+/* Returns true if the Linear cannot be split. Then writes the reason to `why`. */
 static bool linear_fault(char why[160], const splitting *s, const osh_linear *l, bool words)
 {
     int64_t n = s->n, kv = s->kv_heads;

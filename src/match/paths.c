@@ -15,7 +15,7 @@
 #include "base/name.h"
 #include "data/mix.h"
 
-typedef struct place { // a path in the value of an option
+typedef struct place { // a path that an option names
     osh_path_use use;
     char *path;     // own
     char shown[80];   // name of the option for messages, such as "--log-file"
@@ -27,15 +27,15 @@ static bool is_written(osh_path_use use)
            use == OSH_PATH_PAGE || use == OSH_PATH_PANEL || use == OSH_PATH_LOGITS;
 }
 
-/* True if both paths lead to one existing file; follows links. */
+/* True if both paths lead to the same existing file. Follows links. */
 static bool paths_same_file(const char *a, const char *b)
 {
     struct stat x, y;
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Sets *one to true if both paths name the same file. Files that do not exist yet are compared by
- * name, ignoring case, because some file systems ignore the case. */
+/* Sets *one to true if both paths name the same file. If a file does not exist yet, compares the
+ * paths without regard to case, because some file systems ignore case. */
 static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const char *b)
 {
     osh_status rc = OSH_OK;
@@ -43,7 +43,7 @@ static osh_status paths_are_one(osh_ctx *cx, bool *one, const char *a, const cha
     struct stat st;
     bool there = !stat(a, &st);
     *one = there && !S_ISCHR(st.st_mode) &&
-           /* a character device is allowed: several options may write to /dev/null. */
+           /* several options may write to the same character device, such as /dev/null */
            paths_same_file(a, b);
     if (there) goto done;
     OSH_TRY(osh_path_real(cx, &x, a));
@@ -62,8 +62,8 @@ static osh_status refuse_read(osh_ctx *cx, const place *w, const place *r, const
                     w->path, file, r->shown);
 }
 
-/* Fails if a file of directory r, which the job reads, is the file that w writes. Also finds
- * symbolic links and hard links. */
+/* Fails if the job would write a file that it also reads: the file of w in the directory of r. Also
+ * finds symbolic links and hard links to it. */
 static osh_status check_against_files(osh_ctx *cx, const place *w, const place *r)
 {
     osh_status rc = OSH_OK;
@@ -97,8 +97,8 @@ done:
     return rc;
 }
 
-/* Fails if the file of w, which the job writes at its end, cannot be made: its directory is missing
- * or not writable. */
+/* Fails if the directory of the file of w is missing or not writable. The job writes this file at
+ * its end. */
 static osh_status check_directory(osh_ctx *cx, const place *w)
 {
     osh_status rc = OSH_OK;
@@ -137,7 +137,7 @@ done:
     return rc;
 }
 
-/* Returns the number of texts of an option, and the address of the first text. */
+/* Sets *texts to the address of the first text of an option. Returns the number of its texts. */
 static size_t option_texts(char *const **texts, const osh_field *f, const void *options)
 {
     const char *at = (const char *)options + f->offset;
@@ -150,8 +150,8 @@ static size_t option_texts(char *const **texts, const osh_field *f, const void *
     return **texts != NULL;
 }
 
-/* Adds the path in the text of an option. The text of a data set may have a share after the
- * path. */
+/* Sets *p to the path in the text of an option. (The text of a data set may have a share after the
+ * path.) */
 static osh_status places_add(osh_ctx *cx, place *p, const osh_field *f, const char *text)
 {
     size_t n = f->type == OSH_F_STRS ? osh_mix_path_bytes(text) : strlen(text);

@@ -1,5 +1,5 @@
-/* plan_match.c - assigns schemes to modules (as compressed-tensors does), finds the statistics that
- * they need, and makes the output's config. It also checks the config with vLLM's lookup. */
+/* plan_match.c - assigns schemes to modules as compressed-tensors does. Also finds the statistics
+ * that the modules need, makes the output's config, and checks it with vLLM's rules. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static osh_status scheme_copy(osh_ctx *cx, osh_q_scheme *to, const osh_q_scheme 
 {
     osh_status rc = OSH_OK;
     *to = *from;
-    to->group_name = name; // passes ownership of the name to the group
+    to->group_name = name; // the group now owns the name
     to->targets = (osh_strs){0};
     if (!name) OSH_FAIL(cx, OSH_E_NOMEM, "no memory for a group's name");
     OSH_NEW(cx, to->targets.items, from->targets.n);
@@ -34,8 +34,9 @@ done:
     return rc;
 }
 
-/* Collects the groups (a scheme and its targets) of all modifiers that quantize. The groups get new
- * names if several modifiers have groups. first_of[m]: index of the first group of modifier m. */
+/* Collects the groups of all modifiers that quantize. A group is a scheme with its targets. If
+ * several modifiers have groups, the groups get new names. first_of[m]: set to the index of the
+ * first group of modifier m. */
 static osh_status collect_schemes(osh_ctx *cx, osh_matching *p, int *first_of)
 {
     osh_status rc = OSH_OK;
@@ -67,8 +68,8 @@ done:
     return rc;
 }
 
-/* True if a target of the modifier contains the last part of the module's name or, for an
- * embedding, equals the class. */
+/* True if a target of the modifier contains the last part of the module's name. For an embedding,
+ * also true if a target is the class of the module. */
 static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
 {
     const char *dot = strrchr(c->name, '.'), *leaf = dot ? dot + 1 : c->name;
@@ -81,8 +82,8 @@ static bool is_named(const osh_modifier *mod, const osh_plan_module *c)
     return false;
 }
 
-/* Fails if a target is exactly the name of the module. The module stays dense: loaders would not
- * look for quantized weights there. */
+/* Fails if a target is exactly the name of the module. Such a module stays dense, because loaders
+ * would not look for its quantized weight. */
 static osh_status refuse_named(osh_ctx *cx, const osh_modifier *mod, const osh_plan_module *c)
 {
     osh_status rc = OSH_OK;
@@ -96,8 +97,9 @@ done:
     return rc;
 }
 
-/* Matches the module's name in transformers, which a recipe may use. If the module is ignored, sets
- * *hit >= 0 and *scheme = -1. Otherwise sets *scheme if a target matches. */
+/* Matches the name that the module has in transformers, because a recipe may use it. If the ignore
+ * list matches the name, sets *hit >= 0 and *scheme = -1. Otherwise sets *scheme if a target
+ * matches. */
 static osh_status module_match_loaded(osh_ctx *cx, int *scheme, int64_t *hit, osh_modifier *mod,
                                       const osh_plan_module *c)
 {
@@ -205,7 +207,7 @@ static osh_status make_linear(osh_ctx *cx, osh_matching *p, const osh_plan_modul
         const osh_node *n = &p->in->graph->nodes[p->in->graph->modules[c->module].node];
         l->node = p->in->graph->modules[c->module].node, l->weight = n->w[0], l->input = n->in[0];
     }
-    /* true if the groups divide the columns; if not, refuse_groups fails later */
+    /* if false, osh_indivisible_check fails later */
     bool divides = !osh_q_in_groups(&s->weights) || l->I % s->weights.group_size == 0;
     if (divides) OSH_TRY(osh_q_scale_shape(cx, &shape, &s->weights, l->O, l->I, l->name));
     if (c->scheme < 0) l->format = &osh_format_dense;
@@ -215,13 +217,13 @@ done:
     return rc;
 }
 
-/* Drops the groups that match no module, as compressed-tensors does. Dropped groups are not
- * written. */
+/* Removes the groups that match no module, so that they are not written. compressed-tensors does
+ * the same. */
 static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *cs)
 {
     size_t kept = 0, kept_source = p->n_kept_schemes;
     for (size_t i = 0; i < p->n_schemes; i++) {
-        // true for a group for attention, because an unused one was refused before
+        // a group for attention is always used: an unused one was refused before
         bool used = osh_q_of_attention(&p->schemes[i]);
         for (int64_t k = 0; k < cs->n; k++) used |= cs->c[k].scheme == (int)i;
         if (!used) {
@@ -242,8 +244,8 @@ static void drop_unused_schemes(osh_ctx *cx, osh_matching *p, osh_plan_modules *
     p->n_schemes = kept, p->n_kept_schemes = kept_source;
 }
 
-/* Counts the modules that match each entry of the modifier's ignore list. Modules that no target
- * matches count too, because a recipe for the MLPs may ignore "lm_head". */
+/* Counts the modules that match each entry of the modifier's ignore list. Also counts modules that
+ * no target matches, because a recipe for MLPs may ignore "lm_head". */
 static osh_status match_ignored(osh_ctx *cx, const osh_matching *p, const osh_modifier *mod,
                                 const osh_plan_modules *cs)
 {
@@ -262,7 +264,7 @@ done:
 }
 
 /* Returns a hint for a target that matches nothing: the most similar name of a module or class. If
- * the target is the end of a module's name, the hint is a regex for it. */
+ * the target is the end of a module's name, the hint is a regex that matches such names. */
 static const char *near_module(osh_near *near, char room[240], const char *text,
                                const osh_plan_modules *cs)
 {
@@ -288,9 +290,9 @@ static osh_status warn_unmatched(osh_ctx *cx, const osh_matching *p, const osh_p
     char room[240];
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         const osh_modifier *mod = &p->in->recipe->modifiers[m];
-        size_t k = 0; // k: index in the matcher, which has equal targets only once
+        size_t k = 0; // index in the matcher, which has each of several equal targets only once
         if (mod->replaced || osh_modifier_changes_others(mod)) continue;
-        // cache.c matches a group for attention
+        // groups for attention are matched by cache.c
         if (mod->n_schemes == 1 && osh_q_of_attention(mod->schemes)) continue;
         const osh_strs none = {0},
                        *targets = mod->n_schemes == 1 ? &mod->schemes[0].targets : &none;
@@ -312,8 +314,8 @@ done:
     return rc;
 }
 
-/* Sets `left` for the modules that --only does not name. If the source quantizes such a module,
- * sets `scheme` to the index of the source's group, which the module keeps. */
+/* Sets the member `left` of the modules that --only does not name. If the source quantizes such a
+ * module, the module keeps its group: sets its member `scheme` to the index of the group. */
 static osh_status modules_match_only(osh_ctx *cx, const osh_matching *p, osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
@@ -329,8 +331,9 @@ done:
     return rc;
 }
 
-/* Fails if --only names a module that the source quantizes and the recipe leaves dense. Such a
- * module is read dequantized, so it can be neither copied bit for bit nor quantized. */
+/* Fails if --only names a module that the source quantizes and the recipe leaves dense. The
+ * program reads such a module dequantized. So it can neither copy the module bit for bit nor
+ * quantize it. */
 static osh_status modules_refuse_left(osh_ctx *cx, const osh_matching *p,
                                       const osh_plan_modules *cs)
 {
@@ -368,8 +371,8 @@ done:
     return rc;
 }
 
-/* Moves the Linears that are not in the graph before all others. The others are in the order of
- * their nodes. */
+/* Sorts the Linears: first those that are not in the graph, then all others in the order of their
+ * nodes. */
 static osh_status linears_order(osh_ctx *cx, osh_matching *p)
 {
     osh_status rc = OSH_OK;
@@ -429,8 +432,8 @@ done:
 static osh_status modules_list_dense(osh_ctx *cx, osh_matching *p, const osh_plan_modules *cs)
 {
     osh_status rc = OSH_OK;
-    // own [source tensors]: reason why the tensor stays dense; a tied head has the reason of the
-    // embedding
+    // own [source tensors]: reason why each tensor stays dense; a tied head shares the embedding's
+    // tensor, and so its reason
     const char **why = NULL;
     OSH_NEW(cx, why, p->in->ck->n_tensors);
     for (int64_t i = 0; i < cs->n; i++)

@@ -1,6 +1,6 @@
 /* pruned.c - finds the Linears that pruning modifiers match. As in LLM Compressor (sgpt_base.py),
- * the targets name modules, and every Linear inside such a module is pruned. A list of sparsities
- * has one value for each module that the targets name, in the order of the model. */
+ * the targets name modules, and every Linear inside of such a module is pruned. A list of
+ * sparsities has one value for each module that the targets name, in the order of the model. */
 #include "match/pruned.h"
 
 #include <string.h>
@@ -11,8 +11,9 @@
 static char pruned_name[] = "pruned";
 const osh_q_scheme osh_pruned_scheme = {.group_name = pruned_name};
 
-/* Finds the module that a target of the modifier matches, and that is or contains of->name. *len:
- * length of this module's name, which is a prefix of of->name; 0: there is no such module. */
+/* Finds a module that a target of the modifier matches, and that contains the module of->name or is
+ * this module. Sets *len to the length of its name, which is a prefix of of->name. Sets *len to 0
+ * if there is no such module. */
 static osh_status pruner_find_target(osh_ctx *cx, size_t *len, const osh_matching *p,
                                      const osh_map *modules, osh_modifier *mod,
                                      const osh_prunable *of)
@@ -41,8 +42,8 @@ done:
     return rc;
 }
 
-/* Sets *out to the sparsity that OWL (eval/owl.c) gives to the decoder layer of the module. If the
- * layers are not measured yet, all layers have the same sparsity. */
+/* Sets *out to the sparsity that OWL (eval/owl.c) gives to the module's decoder layer. Before OWL
+ * has measured the layers, all layers have the same sparsity. */
 static osh_status owl_share(osh_ctx *cx, double *out, const osh_matching *p, const osh_map *modules,
                             const osh_owl *owl, const char *name)
 {

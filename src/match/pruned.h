@@ -4,17 +4,18 @@
 #include "match/matching.h"
 
 typedef struct osh_prunable {
-    const char *name, *cls; // views; cls NULL: targets match the name only
-    bool never;             // true if the module is not pruned even if a target matches it
-    /* True if a forward pass of text does not run the module. Modifiers that need data do not prune
-     * such a module. */
+    const char *name, *cls; // views; if cls is NULL, targets match only the name
+    bool never;             // true if the module is not pruned even if a target matches
+    /* True if a forward pass of text does not run the module. Only modifiers that need no data
+     * prune such a module. */
     bool unseen;
-    /* Result: true if a target names the module, but it is not pruned because it is `unseen`. */
+    /* Result: true if a target names the module, but the modifier needs data and the module is
+     * `unseen`. */
     bool unreached;
     int modifier;           // result: index of the modifier that prunes the module; -1: not pruned
-    double sparsity;        // result: sparsity of the weight
-    /* Result: number of the module that a target names and that contains this module. Such modules
-     * are numbered in the order of the model. */
+    double sparsity;        // result: fraction of the weight's elements that become 0
+    /* Result: number of the module that the target names. It is this module, or a module around it.
+     * Modules that targets name are numbered in the order of the model. */
     int aimed;
 } osh_prunable;
 

@@ -1,10 +1,10 @@
-/* blas.c - opens OpenBLAS and makes its packing buffers in advance, one for each thread.
+/* blas.c - opens OpenBLAS, and makes a packing buffer for each thread in advance.
  *
  * Each call of OpenBLAS uses a packing buffer: 128 MiB of address space, most of which it never
  * writes. If no buffer is free, OpenBLAS maps a new one and keeps it for later calls. If the system
- * refuses (ulimit -v), OpenBLAS retries forever. So make_buffers lets OpenBLAS make the buffers of
- * all threads in advance. Before each buffer make_buffers maps and unmaps BUFFER_BYTES bytes, to
- * test that the system grants that much. */
+ * refuses the memory (ulimit -v), OpenBLAS retries forever. So make_buffers lets OpenBLAS make the
+ * buffers of all threads in advance. Before each buffer, it maps and unmaps BUFFER_BYTES bytes, to
+ * test that the system grants them. */
 #include "math/blas.h"
 #include "base/library.h"
 #include "math/isa.h"
@@ -29,12 +29,12 @@ static osh_once_state once = OSH_ONCE;
 
 const osh_blas_table *osh_blas(void) { return &used; }
 
-/* Largest number of buffers; OpenBLAS ends the process if it must make another one. */
+/* Largest number of buffers of OpenBLAS. If it needs more, it ends the process. */
 enum { MOST_BUFFERS = 128 };
 #define BUFFER_BYTES ((size_t)(128 + 1) << 20)
 
-/* Function of OpenBLAS that returns a free buffer; NULL: this OpenBLAS does not export the
- * function. */
+/* Functions of OpenBLAS that return a free buffer and release it. NULL: this OpenBLAS does not
+ * export them. */
 static void *(*buffer_new)(int unused);
 static void (*buffer_free)(void *);
 static pthread_mutex_t buffers_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -48,9 +48,9 @@ static bool room_for_buffer(void)
     return true;
 }
 
-/* Makes sure that OpenBLAS has a buffer for each thread. Takes all buffers before it releases any
- * of them. If it released a buffer earlier, the next call would return the same buffer, and
- * OpenBLAS would not make a new one. */
+/* Makes sure that OpenBLAS has a buffer for each thread. Takes all buffers before it releases
+ * the first of them. Otherwise OpenBLAS would return a released buffer again, and not make a new
+ * one. */
 static osh_status make_buffers(osh_ctx *cx)
 {
     osh_status rc = OSH_OK;
@@ -84,7 +84,7 @@ static osh_status open_blas(osh_ctx *cx)
     OSH_TRY(osh_library_open(cx, &handle, &used, &library));
     used.set_num_threads(1);
     void *make = dlsym(handle, "blas_memory_alloc"), *release = dlsym(handle, "blas_memory_free");
-    // uses memcpy, because ISO C does not allow a cast from void * to a function pointer
+    // memcpy is used because ISO C does not allow a cast from void * to a function pointer
     if (make && release) {
         memcpy(&buffer_new, &make, sizeof make);
         memcpy(&buffer_free, &release, sizeof release);
@@ -97,6 +97,6 @@ osh_status osh_blas_open(osh_ctx *cx)
 {
     osh_status rc = osh_once(cx, &once, open_blas);
     if (!rc) rc = make_buffers(cx);
-    /* The user may pin the instruction set after OpenBLAS was opened, so each call checks. */
+    /* Each call checks, because the user may pin the instruction set after OpenBLAS was opened. */
     return rc ? rc : osh_isa_check_core(cx, used.get_corename());
 }

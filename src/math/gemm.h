@@ -1,14 +1,14 @@
-/* gemm.h - f32 matrix products on one thread by OpenBLAS, row-major.
+/* gemm.h - f32 products of row-major matrices on one thread, by OpenBLAS.
  *
- * The last bits of a product depend on m, n and k. So callers cut rows into tiles, and the size of
- * a tile depends only on one sample, not on the batch. */
+ * The last bits of a product depend on m, n and k. So callers cut rows into tiles whose size
+ * depends only on one sample, and not on the batch. */
 #ifndef OSH_GEMM_H
 #define OSH_GEMM_H
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* Smallest number of blocks per thread into which a large Hessian is cut. With fewer blocks the
- * load of the threads would be less balanced. */
+/* A large Hessian is cut into at least this number of blocks for each thread. With fewer blocks,
+ * the threads would not all be busy for the same time. */
 enum { OSH_BLOCKS_EACH = 4 };
 
 /* Sets *i and *j to the row and the column of tile number c. The tiles of the lower triangle are
@@ -20,20 +20,20 @@ static inline void osh_triangle_tile(int64_t *i, int64_t *j, int64_t c)
     *j = c - *i * (*i + 1) / 2;
 }
 
-/* Sets *i and *j to the row and the column of tile number c. n x n tiles are numbered row by row: c
- * = i n + j. */
+/* Sets *i and *j to the row and the column of tile number c. The n x n tiles are numbered row by
+ * row: c = i n + j. */
 static inline void osh_square_tile(int64_t *i, int64_t *j, int64_t c, int64_t n)
 {
     *i = c / n, *j = c % n;
 }
 
-/* Matrix products c [m, n] = a b, or c += a b if c.add is true. The last two letters of a name
- * describe a and b: t means that the matrix is stored transposed, n that it is not. Requires an
- * earlier call of osh_blas_open (math/blas.h). */
+/* Matrix products c [m, n] = a b, or c += a b if c.add is true. The last two letters of a
+ * function's name describe a and b: t if the matrix is stored transposed, else n. osh_blas_open
+ * (math/blas.h) must be called first. */
 void osh_gemm_nt(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [n,k]
 void osh_gemm_nn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [m,k] b [k,n]
 void osh_gemm_tn(osh_into c, osh_mat a, osh_mat b, osh_mnk size); // a [k,m] b [k,n]
-/* Adds a^T a to the lower triangle of c [n, n]. `a`: [k, n]. */
+/* Adds a^T a to the lower triangle of c [n, n], for a [k, n]. */
 void osh_syrk_lower_t(float *c, int64_t ldc, osh_mat a, int64_t n, int64_t k);
 
 /* Converts rows [first, first + n_rows) of x [N, I] to f32, on all threads. `to`: [n_rows, I]. */

@@ -1,5 +1,5 @@
-/* grid.h - number grids: the values that codes can represent, before a zero point and a scale are
- * applied.
+/* grid.h - number grids. A grid has the values that codes represent before a zero point and a scale
+ * are applied.
  *
  *   int4      -8 ... 7, whole numbers
  *             {.lo = -8, .hi = 7, .bits = 4}
@@ -10,8 +10,8 @@
  *   FP4 E2M1  2 significant bits, multiples of 2^-1
  *             {.lo = -6, .hi = 6, .bits = 4, .digits = 2, .least = -1}
  *
- * Codes of whole numbers are two's complement; codes of floats are sign, exponent and fraction in
- * `bits` bits. */
+ * A code of a whole number is two's complement. A code of a float has a sign, an exponent and a
+ * fraction, together `bits` bits. */
 #ifndef OSH_GRID_H
 #define OSH_GRID_H
 #include "base/num.h"
@@ -19,7 +19,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#ifdef __CUDACC__ // CUDA kernels call the functions of this file too
+#ifdef __CUDACC__ // CUDA kernels call these functions, too
 #define OSH_EVERYWHERE __host__ __device__ static inline
 #else
 #define OSH_EVERYWHERE static inline
@@ -28,12 +28,12 @@
 typedef struct osh_grid {
     float lo, hi;
     int bits;   // number of bits of a code
-    int digits; // number of significant bits of a value; 0: the grid has whole numbers
-    int least;  // exponent: values of a floating type are multiples of 2^least
+    int digits; // significant bits of a float; 0: the grid has whole numbers
+    int least;  // floats are multiples of 2^least
 } osh_grid;
 
-/* Returns the grid for codes of `bits` bits. If `floats` is true, it is the grid of a floating
- * type, else of whole numbers. */
+/* Returns the grid for codes of `bits` bits: of floats if `floats` is true, else of whole
+ * numbers. */
 static inline osh_grid osh_grid_of(int bits, bool floats)
 {
     float steps = (float)(1 << (bits - 1));
@@ -42,8 +42,8 @@ static inline osh_grid osh_grid_of(int bits, bool floats)
     return !floats ? whole : bits == 4 ? e2m1 : bits == 6 ? e2m3 : e4m3;
 }
 
-/* Returns the value of the grid that is nearest to x; ties go to the even value. x must be in [lo,
- * hi]. */
+/* Returns the value of the grid that is nearest to x, which must be in [lo, hi]. If two values are
+ * equally near, returns the even one. */
 static inline float osh_grid_nearest(const osh_grid *g, float x)
 {
     if (!g->digits) return nearbyintf(x);
@@ -59,8 +59,8 @@ static inline int8_t osh_grid_code(const osh_grid *g, float value)
     int e = 0, fraction = g->digits - 1;
     float a = fabsf(value);
     frexpf(a, &e);
-    /* If above >= 0, the distance of neighbouring values of the grid near |value| is 2^(least +
-     * above), else 2^least. */
+    /* Near |value|, two neighbouring values of the grid differ by 2^(least + above) if above >= 0,
+     * else by 2^least. */
     int above = e - g->digits - g->least;
     bool whole = above < 0 || a == 0;
     int bits = whole ? (int)ldexpf(a, -g->least)

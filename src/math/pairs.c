@@ -1,8 +1,8 @@
-/* pairs.c - packs BF16 matrices and multiplies them with sums in F32.
+/* pairs.c - packs BF16 matrices, and multiplies them with sums in F32.
  *
- * With AMX, four tiles hold 16 x 16 sums each, two tiles hold elements of a, two hold elements of
- * b. With AVX-512 BF16, registers hold the sums of 8 rows x 2 panels of 16 columns. Plain loops for
- * other CPUs read the same packed layout; only tests use them. */
+ * With AMX, four tiles hold 16 x 16 sums each, two tiles hold elements of a, and two tiles hold
+ * elements of b. With AVX-512 BF16, registers hold the sums of 8 rows x 2 panels of 16 columns.
+ * Plain loops for other CPUs use the same packed layout. Only tests call them. */
 #include "math/pairs.h"
 #include "base/isa.h"
 #include "base/num.h"
@@ -20,8 +20,8 @@ typedef struct product {
     int64_t ldc;
     osh_pairs_a a;
     const uint32_t *b;
-    /* panel: stride of the panels of b, in words.
-     * steps: k / 32, with k padded to a multiple of 32. */
+    /* panel: words from one panel of b to the next.
+     * steps: k / 32, where k is padded to a multiple of 32. */
     int64_t panel, steps;
     bool far;
 } product;
@@ -119,9 +119,9 @@ typedef struct tile_config { // operand of the instruction ldtilecfg (tile confi
     uint8_t rows[16];
 } tile_config;
 
-/* Multiplies one or two blocks of 16 rows of a by one or two panels of b. Tile 2 * block + panel
- * holds the sums of block 0 or 1 with panel 0 or 1. So one block uses only tiles 0 and 1, and one
- * panel uses only tiles 0 and 2. */
+/* Multiplies one or two blocks of 16 rows of a by one or two panels of b. Tile 0 holds the sums of
+ * block 0 with panel 0, and tile 1 those of block 0 with panel 1. Tiles 2 and 3 hold those of block
+ * 1. So one block needs only tiles 0 and 1, and one panel needs only tiles 0 and 2. */
 #define STEPS(load_b, both_blocks, both_panels)                                                    \
     for (int64_t s = 0; s < j->steps; s++, a += j->a.step, b += SIDE * SIDE) {                     \
         _tile_loadd(4, a, lda);                                                                    \
@@ -170,7 +170,7 @@ TILES static void pairs_by_tiles(const product *j, int n_blocks, int64_t n_panel
 
 /* ---- AVX-512 BF16 ---- */
 
-enum { ROWS = 8 }; // number of rows of c whose sums one call of eight_rows holds in registers
+enum { ROWS = 8 }; // rows of c whose sums eight_rows holds in registers
 
 WIDE static inline __m512i pair_of(const uint16_t *a)
 {
@@ -179,8 +179,8 @@ WIDE static inline __m512i pair_of(const uint16_t *a)
     return _mm512_set1_epi32(pair);
 }
 
-/* Computes ROWS rows of c: multiplies ROWS rows of a by one or two panels of b. `panels` is a
- * compile-time constant at each call. */
+/* Computes ROWS rows of c from ROWS rows of a and one or two panels of b. Each call passes a
+ * constant as `panels`, so that the compiler removes branches. */
 WIDE static inline __attribute__((always_inline)) void eight_rows(const product *j, int64_t row,
                                                                   int64_t p, int panels)
 {
@@ -234,8 +234,8 @@ WIDE static inline __attribute__((always_inline)) void turn_words(__m512i r[SIDE
             r[i + 2 * h] = _mm512_unpacklo_epi64(t[i + h], t[i + 2 + h]);
             r[i + 2 * h + 1] = _mm512_unpackhi_epi64(t[i + h], t[i + 2 + h]);
         }
-    /* A quarter is four words. Quarter q of r[4 g + c] now contains column 4 q + c of rows 4 g to 4
-     * g + 3. */
+    /* Now quarter q of r[4 g + c] contains column 4 q + c of rows 4 g to 4 g + 3. (A quarter is
+     * four words of a register.) */
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) {
         __m512i ab = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88),
@@ -273,7 +273,7 @@ WIDE static void pack_columns(uint32_t *to, int64_t panel, const uint16_t *x, in
                               int64_t k)
 {
     int64_t l = 0;
-    // packs two rows of x at a time into all panels, while the two rows are in the cache
+    // packs two rows of x into all panels while the two rows are in the cache
     for (; l < k; l += 2, to += SIDE)
         for (int64_t c = 0, p = 0; c < n; c += SIDE, p += panel) {
             __mmask16 in = n - c < SIDE ? (__mmask16)((1u << (n - c)) - 1) : 0xffff;
@@ -325,7 +325,7 @@ WIDE static void pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t 
     for (int64_t r = 0; r < m; r++, n += more) pairs_add(to.p + r * to.ld, from.p + r * from.ld, n);
 }
 
-/* Rounds 16 f32 to bf16, to nearest with ties to even, as osh_bf16_of_f32 does. */
+/* Rounds 16 f32 values to bf16: to nearest, ties to even, as osh_bf16_of_f32 does. */
 WIDE static inline __m256i narrow_16(__m512i u)
 {
     __m512i hi = _mm512_srli_epi32(u, 16), odd = _mm512_and_si512(hi, _mm512_set1_epi32(1));

@@ -1,4 +1,4 @@
-/* pairs.h - matrix products of BF16 values with sums in F32, with the CPU instructions that
+/* pairs.h - matrix products of BF16 values with sums in F32. They use the CPU instructions that
  * multiply pairs of BF16 values: AMX tiles and AVX-512 BF16.
  *
  *   c [m, n] = a [m, k] b [k, n]
@@ -14,8 +14,9 @@
 #define OSH_PAIRS_H
 #include "tensor/tensor.h"
 
-/* SIDE: columns of a panel. STEP: k is padded to a multiple of STEP. BAND: largest number of rows
- * of a in one call. */
+/* SIDE: number of columns of a panel.
+ * STEP: k is padded to a multiple of STEP.
+ * BAND: largest number of rows of a in one call. */
 enum { OSH_PAIRS_SIDE = 16, OSH_PAIRS_STEP = 32, OSH_PAIRS_BAND = 32 };
 
 /* True if the instruction set in use has instructions that multiply pairs of BF16 values. */
@@ -27,12 +28,12 @@ static inline int64_t osh_pairs_pad(int64_t k)
 {
     return (k + OSH_PAIRS_STEP - 1) / OSH_PAIRS_STEP * OSH_PAIRS_STEP;
 }
-/* Returns the number of 32-bit words of a panel, and also of a packed block of 16 rows. */
+/* Returns the number of 32-bit words of a panel. A packed block of 16 rows has as many words. */
 static inline int64_t osh_pairs_panel(int64_t k) { return osh_pairs_pad(k) / 2 * OSH_PAIRS_SIDE; }
 
-/* Matrix a: one or two blocks of 16 rows, either in a row-major matrix (`step` is 32) or packed.
- * Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The second block
- * begins `block` elements after the first. */
+/* Operand a: one or two blocks of 16 rows. They are rows of a row-major matrix (`step` is 32), or
+ * packed blocks. Element (row i, column l) of a block is p[l / 32 * step + i * row + l % 32]. The
+ * second block begins `block` elements after the first. */
 typedef struct osh_pairs_a { // `p` is a view
     const uint16_t *p;
     int64_t row, step, block;
@@ -41,31 +42,31 @@ typedef struct osh_pairs_a { // `p` is a view
 typedef struct osh_pairs_b { // `panels` is a view
     const uint32_t *panels;
     /* n: number of panels.
-     * k: rows of b.
-     * stride: words from one panel to the next. */
+     * k: number of rows of b.
+     * stride: number of words from one panel to the next. */
     int64_t n, k, stride;
-    /* True: AMX loads panels with a hint to bypass the first-level cache. Then `a` remains in that
-     * cache. */
+    /* If true, AMX loads panels with a hint to bypass the first-level cache, so that `a` stays in
+     * this cache. */
     bool far;
 } osh_pairs_b;
 
-/* Packs one panel of n <= 16 columns. Column i of the panel is row i of x [n, k]. Rows of x begin
- * ld elements apart. */
+/* Packs one panel of n <= 16 columns. Column i of the panel is row i of x [n, k]. Rows of x are ld
+ * elements apart. */
 void osh_pairs_pack_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
-/* Packs all n rows of x [n, k] into panels, one panel after the other. Adds columns of zeros up to
- * a multiple of 32 columns. */
+/* Packs all n rows of x [n, k] as columns of panels, one panel after the other. Adds columns of
+ * zeros up to a multiple of 32 columns. */
 void osh_pairs_pack_all_rows(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
-/* Packs the n columns of x [k, n] into panels. Rows of x begin ld elements apart.
- * osh_pairs_pack_columns writes the panels one after the other; osh_pairs_pack_apart writes them
+/* Packs the n columns of x [k, n] into panels. Rows of x are ld elements apart.
+ * osh_pairs_pack_columns writes one panel after the other. osh_pairs_pack_apart writes panels
  * `stride` words apart. */
 void osh_pairs_pack_columns(uint32_t *to, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
 void osh_pairs_pack_apart(uint32_t *to, int64_t stride, const uint16_t *x, int64_t ld, int64_t n,
                           int64_t k);
-/* Transposes a packed panel [k, 16] of b into a packed block [16, k] of a. */
+/* Transposes a packed panel [k, 16] of b. The result is a packed block [16, k] of a. */
 void osh_pairs_turn(uint32_t *to, const uint32_t *panel, int64_t k);
-/* Returns n <= OSH_PAIRS_BAND rows of x in the form of the operand a. If n is a multiple of 16 and
- * k is a multiple of 32, the result is a view of x. If not, the rows are packed into `room` [2
- * panels]. */
+/* Returns n <= OSH_PAIRS_BAND rows of x as the operand a. If n is a multiple of 16 and k is a
+ * multiple of 32, the result is a view of x. Otherwise the rows are packed into `room`, which must
+ * have memory for 2 panels. */
 osh_pairs_a osh_pairs_rows(uint32_t *room, const uint16_t *x, int64_t ld, int64_t n, int64_t k);
 static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
 {
@@ -74,27 +75,27 @@ static inline osh_pairs_a osh_pairs_packed(const uint32_t *blocks, int64_t k)
 }
 
 /* A thread calls osh_pairs_begin before its first osh_pairs_product and osh_pairs_end after the
- * last. With AMX these two functions configure and release the tiles of the thread. */
+ * last. With AMX, these two functions configure and release the tile registers of the thread. */
 void osh_pairs_begin(void);
 void osh_pairs_end(void);
-/* Writes c = a b on the calling thread. Rows of c begin ldc elements apart. m <= OSH_PAIRS_BAND is
- * the number of rows. Blocks of 16 rows and panels of 16 columns are written as a whole, so c must
- * have memory for rows and columns up to the next multiple of 16. */
+/* Writes c = a b on the calling thread. m: number of rows, at most OSH_PAIRS_BAND. Rows of c are
+ * ldc elements apart. The function writes whole blocks of 16 rows and whole panels of 16 columns.
+ * So c must have memory for rows and columns up to the next multiple of 16. */
 void osh_pairs_product(float *c, int64_t ldc, osh_pairs_a a, int64_t m, osh_pairs_b b);
-/* Output y with n columns; rows begin ld elements apart; all pointers are views. */
+/* An output y with n columns. Rows are ld elements apart. All pointers are views. */
 typedef struct osh_pairs_y {
     uint16_t *p;
     int64_t ld, n;
     const float *bias; // [n], or NULL for no bias
 } osh_pairs_y;
-/* Writes m rows of y: the sums plus the bias, rounded to BF16. Rows of `sums` begin ld elements
- * apart. Returns true if all values of these rows are finite. */
+/* Writes m rows of y: sums plus bias, rounded to BF16. Rows of `sums` are ld elements apart.
+ * Returns true if all written values are finite. */
 bool osh_pairs_narrow(const osh_pairs_y *y, const float *sums, int64_t ld, int64_t m);
-/* Writes the transpose of c [16, 16] to `to` [16, 16]. Rows of c begin ldc elements apart, rows of
- * `to` ld elements apart. */
+/* Writes the transpose of c [16, 16] to `to` [16, 16]. Rows of c are ldc elements apart. Rows of
+ * `to` are ld elements apart. */
 void osh_pairs_turn_sums(float *to, int64_t ld, const float *c, int64_t ldc);
 void osh_pairs_add(float *to, const float *from, int64_t n);
-/* Matrix of sums; `p` is a view; rows begin `ld` elements apart. */
+/* A matrix of sums. Rows are `ld` elements apart. `p` is a view. */
 typedef struct osh_pairs_sums { float *p; int64_t ld; } osh_pairs_sums;
 /* Computes to[i][j] += from[i][j] for rows i < m and columns j < n + i * more. */
 void osh_pairs_add_rows(osh_pairs_sums to, osh_pairs_sums from, int64_t m, int64_t n, int64_t more);

@@ -1,14 +1,15 @@
-/* softmax512.c - computes the probabilities of rows of attention scores with AVX-512 BF16. The
- * results have the same bytes as those of osh_span_softmax.
+/* softmax512.c - computes the softmax of rows of attention scores with AVX-512 BF16. The results
+ * have the same bytes as those of osh_span_softmax.
  *
- * A division takes longer than several multiplications. So an exponential a is multiplied by y,
- * the nearest float to 1 / d, where d is the sum of the row, and the product q is corrected twice:
+ * A division takes longer than several multiplications. So an exponential a is not divided by d,
+ * the sum of its row. Instead, a is multiplied by y, the nearest float to 1 / d, and the product q
+ * is corrected twice:
  *
  *   r = a - q d     q = q + r y
  *
- * Both are fused multiply-adds. After the first correction q is one of the two floats next to a /
- * d. Then r is exact, and the second correction gives the nearest float to a / d (a theorem of
- * Markstein). This is true if r does not underflow. So rows that have an exponential below TINY use
+ * Both steps are fused multiply-adds. After the first correction, q is one of the two floats next
+ * to a / d. Then r is exact, and the second correction gives the nearest float to a / d (a theorem
+ * of Markstein). This is true if r does not underflow. So rows with an exponential below TINY use
  * divisions. */
 #include "math/softmax512.h"
 #include "base/num.h"
@@ -28,13 +29,13 @@ enum { TOGETHER = OSH_SOFTMAX_ROWS };
 /* Limits of the rows that need no division.
  * TINY: smallest exponential a that is not 0.
  * LARGEST_SUM: largest sum d.
- * With these limits q is at least 2^-99. r is a multiple of 2^-46 d q, so r is 0 or at least
+ * With these limits, q is at least 2^-99. Since r is a multiple of 2^-46 d q, r is 0 or at least
  * 2^-149, and does not underflow. */
 #define TINY 0x1p-75f
 #define LARGEST_SUM 0x1p24f
 
-/* A loop over r from 0 to rows - 1, which the compiler unrolls. The vectors of different rows are
- * then computed at the same time, so few instructions wait for the result of an earlier one. */
+/* A loop over r from 0 to rows - 1, which the compiler unrolls. Vectors of different rows are then
+ * computed at the same time, so few instructions wait for the result of an earlier instruction. */
 #ifdef __clang__
 #define EACH_ROW(rows) _Pragma("clang loop unroll(full)") for (int r = 0; r < (rows); r++)
 #else
@@ -43,13 +44,14 @@ enum { TOGETHER = OSH_SOFTMAX_ROWS };
 
 typedef struct sums { // maxima and sums of TOGETHER rows
     __m512 max[TOGETHER];
-    __m256 sum[TOGETHER];    // eight partial sums, as in span.c
+    __m256 sum[TOGETHER];    // eight partial sums for each row, as in span.c
     __m512i least[TOGETHER]; // bits of the smallest exponential that is not 0, minus 1
 } sums;
 
 WIDE_FN __mmask16 lanes_of(int64_t left) { return left < LANES ? 0xff : 0xffff; }
 
-/* Sets t->max to the largest s * scale of each row, without NaN. scale > 0. */
+/* Sets t->max to the largest s * scale of each row, without regard to NaN. The scale is greater
+ * than 0. */
 WIDE_FN void largest_scores(sums *t, const osh_scores *q, int rows)
 {
     EACH_ROW(rows) t->max[r] = constant(-INFINITY);
@@ -65,7 +67,8 @@ WIDE_FN void largest_scores(sums *t, const osh_scores *q, int rows)
 }
 
 /* Replaces n vectors of each row, from element i on, by e^(s * scale - max), and adds them to the
- * sums. in: mask of the lanes of a vector; 0xff: only eight lanes are used, and n is 1. */
+ * sums. in: mask of the used lanes of a vector. If it is 0xff, only eight lanes are used, and n is
+ * 1. */
 WIDE_FN void exps_of(sums *t, const osh_scores *q, int64_t i, __mmask16 in, int rows, int n)
 {
     __m512 x[SIDE], by = constant(q->scale);
@@ -100,7 +103,7 @@ WIDE_FN __m512 divided(const float *s, __mmask16 in, const divisor *by)
 }
 
 /* Writes s / d, rounded to BF16. No quotient may be subnormal, because the instruction that rounds
- * would replace it by 0. */
+ * replaces subnormal numbers by 0. */
 NARROWS_FN void divide_rows(const osh_scores *q, const divisor *by, int rows)
 {
     int64_t i = 0;

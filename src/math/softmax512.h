@@ -6,18 +6,18 @@
 
 enum { OSH_SOFTMAX_ROWS = 4 };
 
-/* Rows of scores s and of the result `to`. Row r of s begins at s + r * ld, row r of `to` at to + 2
- * * r * ld. All pointers are views. */
+/* Rows of scores `s`, and rows of the result `to`. Row r of the scores begins at s + r * ld, and
+ * row r of the result at to + 2 * r * ld. All pointers are views. */
 typedef struct osh_scores {
     float *s;
-    uint16_t *to; // BF16; may begin at s or before s
-    int64_t ld, n; // n: values of a row, a multiple of 8
-    int rows;      // 1 or OSH_SOFTMAX_ROWS
+    uint16_t *to; // BF16; may begin at the address s or before it
+    int64_t ld, n; // n: number of values of a row, a multiple of 8
+    int rows;      // number of rows: 1 or OSH_SOFTMAX_ROWS
     float scale;   // greater than 0
 } osh_scores;
 
 /* Replaces s by e^(s * scale - max), where max is the largest s * scale of the row. Sets sum[r] to
- * the sum of the exponentials of row r. If all quotients s / sum[r] can be computed without a
- * division, writes them to `to` and returns true. */
+ * the sum of row r. If no quotient s / sum[r] needs a division (softmax512.c), writes the quotients
+ * to `to` and returns true. Otherwise returns false. */
 bool osh_softmax512(const osh_scores *q, float *sum);
 #endif

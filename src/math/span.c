@@ -1,5 +1,5 @@
-/* span.c - vector loops over one row. Each loop has one function body, which is compiled twice: for
- * the least instruction set of the build and for AVX2. */
+/* span.c - vector loops over one row (span) of values. Each loop has one function body, which is
+ * compiled twice: for the lowest instruction set of the build, and for AVX2. */
 #include "math/span.h"
 #include "base/elementary.h"
 #include "base/isa.h"
@@ -45,8 +45,8 @@ void osh_span_add(float *x, const float *y, int64_t n)
     else span_add_body(x, y, n);
 }
 
-/* Computes the glu with silu or with the tanh form of gelu. That gelu is x/2 (1 + tanh u) = x / (1
- * + e^(-2u)), so both activations have the form x / (1 + e^v). */
+/* Computes the glu with silu or with the tanh form of gelu. This gelu is x/2 (1 + tanh u) = x / (1
+ * + e^(-2u)). So both activations have the form x / (1 + e^v). */
 OSH_VEC_FN void glu_body(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
@@ -69,7 +69,8 @@ OSH_AVX2 static void glu_avx2(float *gate, const float *up, int64_t n, osh_act_k
 }
 void osh_span_glu(float *gate, const float *up, int64_t n, osh_act_kind act, osh_dtype dt)
 {
-    // exact gelu by 1 + erf u = erfc(-u), because erfc is accurate for very negative u
+    // computes 1 + erf u of the exact gelu as erfc(-u), because erfc is accurate for very negative
+    // u
     if (act == OSH_ACT_GELU) {
         for (int64_t i = 0; i < n; i++) {
             double x = gate[i];
@@ -118,8 +119,8 @@ void osh_span_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, floa
     else rms_norm_body(x, w, n, n_real, eps, dt);
 }
 
-/* Rounds like v8_round, with fewer instructions for BF16. A NaN must have zeros in its low 16 bits,
- * like a NaN that was widened from BF16. */
+/* Rounds like v8_round, but needs fewer instructions for BF16. If x is NaN, its low 16 bits must be
+ * zeros, as in a NaN that was widened from BF16. */
 OSH_VEC_FN void round_sum(osh_v8f *x, osh_dtype dt)
 {
     osh_v8u u = (osh_v8u)*x;
@@ -157,8 +158,8 @@ OSH_VEC_FN void softmax_body(float *s, int64_t n, float scale, osh_dtype dt)
         v8_store(s + i, &v);
     }
 }
-/* Calls softmax_body with BF16 as a constant, so that the compiler moves constants out of the
- * loops. */
+/* Calls softmax_body with BF16 as a compile-time constant, so that the compiler moves constants out
+ * of the loops. */
 OSH_VEC_FN void softmax_any(float *s, int64_t n, float scale, osh_dtype dt)
 {
     if (dt == OSH_BF16) softmax_body(s, n, scale, OSH_BF16);
@@ -219,7 +220,7 @@ OSH_VEC_FN void layer_norm_body(float *x, const float *w, const float *b, int64_
         v = v - mean;
         v8_store(x + i, &v);
         for (int64_t k = n_real; k < i + OSH_LANES; k++)
-            /* The padding is set to 0, so that it does not change the variance. */
+            /* Sets the padding to 0, so that it does not change the variance. */
             if (k >= i) x[k] = 0;
         v8_load(&v, x + i);
         sum = sum + v * v;
@@ -261,7 +262,7 @@ OSH_VEC_FN void rotate_body(float *lo, float *hi, const float *c, const float *s
     for (int64_t i = 0; i < half; i += OSH_LANES) {
         size_t bytes = (size_t)osh_min64(OSH_LANES, half - i) * sizeof(float);
         osh_v8f a = {0}, b = {0}, vc = {0}, vs = {0};
-        if (bytes == sizeof a) { // if the size is a constant, memcpy is one load
+        if (bytes == sizeof a) { // for a constant size, memcpy is one load
             v8_load(&a, lo + i), v8_load(&b, hi + i), v8_load(&vc, c + i), v8_load(&vs, s + i);
             rotate_8(&a, &b, &vc, &vs, dt);
             v8_store(lo + i, &a), v8_store(hi + i, &b);

@@ -1,11 +1,11 @@
 /* span512.c - vector loops over one row in BF16 precision with AVX-512. The results have the same
  * bytes as those of span.c.
  *
- * A sum of a row is eight partial sums, as in span.c: the first eight values of a vector of 16 are
- * added to the partial sums, then the last eight. If the last vector of a row has only eight
+ * As in span.c, a row has eight partial sums. Of each vector of 16 values, the first eight values
+ * are added to the partial sums, then the last eight. If the last vector of a row has only eight
  * values, it is loaded and stored with a mask. Other vectors have no mask, because a load after a
- * masked store to the same address is slow. Like span.c, no function uses a fused multiply-add (see
- * vec.h). */
+ * masked store to the same address is slow. As in span.c, no function uses a fused multiply-add
+ * (vec.h says why). */
 #include "math/span512.h"
 #include "base/isa.h"
 #include "math/softmax512.h"
@@ -21,13 +21,13 @@ bool osh_span512_takes(osh_dtype dt) { return dt == OSH_BF16 && osh_isa_used() >
 typedef struct part {
     int64_t i; // index of the first value of the part in the row
     int n;     // number of vectors
-    /* True: the part is the last 8 values of a row whose length is an odd multiple of 8. False: the
-     * part consists of 16-value vectors. */
+    /* True if the part is the last 8 values of a row whose length is an odd multiple of 8. False if
+     * the part consists of vectors of 16 values. */
     bool half;
 } part;
 
-/* Cuts elements [0, end) of a row into parts (groups of vectors) and calls step(..., part) for
- * each. */
+/* Cuts elements [0, end) of a row into parts (groups of vectors), and calls step(..., part) for
+ * each part. */
 #define EACH(end, step, ...)                                                                       \
     do {                                                                                           \
         int64_t at = 0;                                                                            \
@@ -48,7 +48,7 @@ WIDE_FN void span_store(float *p, __m512 x, bool half)
     else _mm512_storeu_ps(p, x);
 }
 
-/* sum[i] += v[i] for i < 8; then sum[i] += v[8 + i], if `half` is false. */
+/* sum[i] += v[i] for i < 8. If `half` is false, then also sum[i] += v[8 + i]. */
 WIDE_FN void add_halves(__m256 *sum, __m512 v, bool half)
 {
     *sum = _mm256_add_ps(*sum, _mm512_castps512_ps256(v));
@@ -83,7 +83,8 @@ WIDE_FN __m512 bf16_widen(const uint16_t *p, __mmask16 in)
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(in, p)), 16));
 }
 
-/* Returns the lanes of `in` whose BF16 value, in the high half of the lane, is NaN or infinite. */
+/* Returns the lanes of `in` that are NaN or infinite. The BF16 value of a lane is in its high
+ * half. */
 WIDE_FN __mmask16 nonfinite_lanes(__m512 x, __mmask16 in)
 {
     __m512i exponent = _mm512_set1_epi32(0x7f800000);
@@ -171,8 +172,8 @@ WIDE void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_re
 enum { NORM_ROWS = 4 };
 
 /* Computes the norms of `rows` rows. The eight partial sums of a row are a chain of additions, so
- * the chains of several rows run at the same time. A NaN has zeros in its low 16 bits, because it
- * comes from a BF16 value, so nearest_bf16 keeps it. */
+ * the chains of several rows run at the same time. nearest_bf16 keeps a NaN, because a NaN that
+ * comes from a BF16 value has zeros in its low 16 bits. */
 WIDE_FN __mmask16 norm_rows(uint16_t *y, const uint16_t *x, const osh_norm512 *t, int rows)
 {
     __m256 sum[NORM_ROWS];
@@ -211,7 +212,7 @@ WIDE bool osh_span512_rms_norm_bf16(uint16_t *y, const uint16_t *x, int64_t n_ro
     return !bad;
 }
 
-/* Rotates values i to i + 15 of each half of a head x. Rounds each product like rotate_8 of
+/* Rotates values i to i + 15 of each half of a head x. Rounds each product, like rotate_8 of
  * span.c. */
 WIDE_FN __mmask16 rotate_16(uint16_t *y, const uint16_t *x, const osh_turn512 *t, int64_t i)
 {
@@ -247,7 +248,8 @@ WIDE_FN void max_step(__m512 *m, const float *s, __m512 by, part t)
 {
     __m512 v[SIDE];
     EVERY(t.n) v[k] = _mm512_mul_ps(span_load(s + t.i + k * LANES, t.half), by);
-    EVERY(t.n) *m = _mm512_mask_max_ps(*m, t.half ? 0xff : 0xffff, v[k], *m); // ignores NaN
+    // the result is *m if v[k] is NaN
+    EVERY(t.n) *m = _mm512_mask_max_ps(*m, t.half ? 0xff : 0xffff, v[k], *m);
 }
 
 WIDE_FN void exp_step(__m256 *sum, float *s, __m512 by, __m512 max, part t)
@@ -267,8 +269,8 @@ WIDE_FN void share_step(float *s, __m512 all, part t)
                    t.half);
 }
 
-/* Replaces s by e^(s * scale - max), where max is the maximum of s * scale. Returns a vector of 16
- * copies of the sum of the results. */
+/* Replaces s by e^(s * scale - max), where max is the largest s * scale. Returns a vector of 16
+ * copies of the sum of the new values. */
 WIDE_FN __m512 exps(float *s, int64_t n, float scale)
 {
     __m512 m = constant(-INFINITY), by = constant(scale);

@@ -1,38 +1,40 @@
-/* span512.h - AVX-512 versions of the loops of span.h that take the most time in a BF16 model. Both
- * versions give the same bytes. */
+/* span512.h - AVX-512 versions of those loops of span.h that take the most time in a BF16 model.
+ * They give the same bytes as the loops of span.h. */
 #ifndef OSH_SPAN512_H
 #define OSH_SPAN512_H
 #include "math/softmax512.h"
 #include "math/span.h"
 
 /* True if the instruction set in use has AVX-512 and dt is BF16. The functions below may be called
- * only in this case, because they round to BF16. */
+ * only then, because they round to BF16. */
 bool osh_span512_takes(osh_dtype dt);
-/* Like osh_span_glu with dt BF16. `act` must not be OSH_ACT_GELU. */
+/* Does the work of osh_span_glu with dt BF16. `act` must not be OSH_ACT_GELU. */
 void osh_span512_glu(float *gate, const float *up, int64_t n, osh_act_kind act);
-/* osh_span512_glu_bf16 writes act(x) y to `to`, osh_span512_add_bf16 writes x + y. All values are
- * BF16. n need not be a multiple of 8. Both functions return true if all results are finite. */
+/* osh_span512_glu_bf16 writes act(x) * y to `to`. osh_span512_add_bf16 writes x + y to `to`. All
+ * values are BF16. n need not be a multiple of 8. Both functions return true if all results are
+ * finite. */
 bool osh_span512_glu_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                           osh_act_kind act);
 bool osh_span512_add_bf16(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n);
 void osh_span512_rms_norm(float *x, const float *w, int64_t n, int64_t n_real, float eps);
-/* Like osh_span_softmax. dt may also be F32, if the instruction set in use has AVX-512. */
+/* Does the work of osh_span_softmax. If the instruction set in use has AVX-512, dt may also be
+ * F32. */
 void osh_span512_softmax(float *s, int64_t n, float scale, osh_dtype dt);
 typedef struct osh_norm512 {
     const float *w; // weight, [n]; view
-    int64_t n;      // values of a row
+    int64_t n;      // number of values of a row
     float eps;
 } osh_norm512;
-/* y = rms_norm(x) for n_rows rows of BF16 values, like osh_span_rms_norm with dt = BF16 and n_real
- * = n. n need not be a multiple of 8. Returns true if all values of y are finite. */
+/* y = rms_norm(x) for n_rows rows of BF16 values, as osh_span_rms_norm computes it with dt BF16 and
+ * n_real = n. n need not be a multiple of 8. Returns true if all values of y are finite. */
 bool osh_span512_rms_norm_bf16(uint16_t *y, const uint16_t *x, int64_t n_rows,
                                const osh_norm512 *t);
 typedef struct osh_turn512 {
-    const float *c, *s; // cosines and sines, rounded to BF16, [half]; views
+    const float *c, *s; // views [half]: cosines and sines, rounded to BF16
     int64_t half, head_dim;
 } osh_turn512;
-/* y = a row x [n] of heads, with the first 2 * half values of each head rotated, like
- * osh_span_rotate with dt = BF16. Returns true if all values of y are finite. */
+/* Copies a row x [n] of heads to y, and rotates the first 2 * half values of each head, as
+ * osh_span_rotate does with dt BF16. Returns true if all values of y are finite. */
 bool osh_span512_rotate_bf16(uint16_t *y, const uint16_t *x, int64_t n, const osh_turn512 *t);
 /* Writes softmax(s * scale) of each row as BF16. Overwrites s. */
 void osh_span512_probabilities(const osh_scores *q);

@@ -11,11 +11,12 @@
 #define WIDE_FN                                                                                    \
     static inline __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl")))
 
-/* LANES: number of f32 values in a vector. SIDE: number of vectors that are processed at a time:
- * each instruction is applied to all SIDE vectors before the next instruction. An exponential is a
- * chain of twenty instructions. With a single vector each instruction would wait for the result of
- * the instruction before it. The last vectors of a row are processed one by one. n, the number of
- * vectors, is a compile-time constant at each call. */
+/* LANES: number of f32 values in a vector.
+ * SIDE: number of vectors that are processed at the same time. Each instruction is applied to all
+ * SIDE vectors before the next instruction. An exponential is a chain of twenty instructions. With
+ * a single vector, each instruction would wait for the result of the instruction before it.
+ * EVERY: a loop over n vectors. The last vectors of a row are processed one by one. n is a
+ * compile-time constant at each call. */
 enum { LANES = 16, SIDE = 8 };
 #ifdef __clang__
 #define EVERY(n) _Pragma("clang loop unroll(full)") for (int k = 0; k < (n); k++)
@@ -25,11 +26,11 @@ enum { LANES = 16, SIDE = 8 };
 
 WIDE_FN __m512 constant(float f) { return _mm512_set1_ps(f); }
 
-/* Keeps the order of the instructions: without it GCC computes all steps of one vector before the
- * next vector. */
+/* Keeps the order of the instructions. Without KEEP, GCC computes all steps of one vector before
+ * the first step of the next vector. */
 #define KEEP(x) __asm__("" : "+v"(x))
 
-/* p = p r + c, one step of Horner's method */
+/* p = p r + c, one step of Horner's method, on n vectors. */
 WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
 {
     EVERY(n) p[k] = _mm512_mul_ps(p[k], r[k]);
@@ -38,12 +39,12 @@ WIDE_FN void horner(__m512 *p, const __m512 *r, float c, int n)
     EVERY(n) KEEP(p[k]);
 }
 
-/* x = e^x, with the results of v8_exp_below (math/vec.h), on n vectors. */
+/* x = e^x on n vectors, with the same results as v8_exp_below (math/vec.h). */
 WIDE_FN void exp_below(__m512 *x, int n)
 {
     __m512 magic = constant(12582912.0f), m[SIDE], r[SIDE], p[SIDE];
-    /* The low bits of m are the integer i in e^x = 2^i e^r. i plus the exponent bias is the
-     * exponent field of the float 2^i. */
+    /* e^x = 2^i e^r. The low bits of m are the integer i. The exponent field of the float 2^i is i
+     * plus the exponent bias. */
     __m512i bias = _mm512_sub_epi32(_mm512_set1_epi32(127), _mm512_castps_si512(magic));
     EVERY(n) m[k] = _mm512_mul_ps(x[k], constant(1.44269504088896341f));
     EVERY(n) KEEP(m[k]);
@@ -51,8 +52,8 @@ WIDE_FN void exp_below(__m512 *x, int n)
     EVERY(n) KEEP(m[k]);
     EVERY(n) p[k] = _mm512_sub_ps(m[k], magic);
     EVERY(n) KEEP(p[k]);
-    // the product has at most 24 bits, so it is exact, and a fused multiply-add gives the same
-    // result as a product and a difference
+    // The product is exact, because it has at most 24 bits. So a fused multiply-add gives the same
+    // result as a product and a difference.
     EVERY(n) r[k] = _mm512_fnmadd_ps(p[k], constant(0.693359375f), x[k]);
     EVERY(n) KEEP(r[k]);
     EVERY(n) p[k] = _mm512_mul_ps(p[k], constant(-2.12194440e-4f));

@@ -15,7 +15,8 @@ enum { ROWS = OSH_TILE_ROWS, COLS = OSH_TILE_COLS };
 
 bool osh_tile_used(void) { return osh_isa_used() == OSH_ISA_AVX2; }
 
-/* Checks the ranges of memory that the product of one tile reads and writes (base/checked.h). */
+/* Checks the ranges of memory that the product of one tile reads and writes (base/checked.h). Does
+ * nothing without the address sanitizer. */
 static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -23,7 +24,7 @@ static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t 
     if (step == COLS) osh_check_range(b, (size_t)(s.k * COLS) * one);
     for (int64_t l = 0; step != COLS && l < s.k; l++) osh_check_range(b + l * step, COLS * one);
     for (int64_t i = 0; i < s.m; i++) osh_check_range(c.p + i * c.ld, COLS * one);
-    // a.row is 1 if `a` is packed: a column is contiguous in memory
+    // a.row is 1 if `a` is packed; each column is then contiguous in memory
     for (int64_t l = 0; a.row == 1 && l < s.k; l++)
         osh_check_range(a.p + l * a.col, (size_t)s.m * one);
     for (int64_t i = 0; a.row != 1 && i < s.m; i++) {
@@ -34,8 +35,8 @@ static inline void check_tile(osh_into c, osh_tile_a a, const float *b, int64_t 
 #endif
 }
 
-/* Multiplies one tile of m <= 6 rows. m is a compile-time constant at each call, so a smaller m
- * uses fewer registers. */
+/* Computes one tile of m <= 6 rows. Each call passes a constant as m, so a smaller m uses fewer
+ * registers. */
 OSH_RANGES_CHECKED FMA static inline __attribute__((always_inline))
 void tile_body(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, int64_t k)
 {
@@ -44,7 +45,7 @@ void tile_body(osh_into c, osh_tile_a a, const float *b, int64_t step, int m, in
 #pragma GCC unroll 6
     for (int i = 0; i < m; i++) s[i][0] = s[i][1] = _mm256_setzero_ps();
     for (int i = 0; c.add && i < m; i++)
-        /* Prefetches row i of c, because the sums are added to this row after the loop. */
+        /* Prefetches row i of c, to which sums are added after the loop. */
         __builtin_prefetch(c.p + i * c.ld, 1);
     for (int64_t l = 0; l < k; l++) {
         __m256 b0 = _mm256_loadu_ps(b), b1 = _mm256_loadu_ps(b + 8);
@@ -84,7 +85,7 @@ static void tile_run(osh_into c, osh_tile_a a, const float *b, int64_t step, osh
     tiles[s.m - 1](c, a, b, step, s.k);
 }
 
-/* Multiplies a tile of n < 16 columns: computes 16 columns and copies the first n of them to c. */
+/* Computes a tile of n < 16 columns: computes 16 columns, and copies the first n of them to c. */
 static void tile_narrow(osh_into c, osh_tile_a a, const float *b, int64_t step, osh_mnk s)
 {
     float whole[ROWS * COLS] = {0};
@@ -145,7 +146,7 @@ void osh_tile_pack_rows(float *to, const float *x, int64_t ld, int64_t n, int64_
         for (int64_t i = 0; i < COLS; i++) to[l * COLS + i] = i < n ? x[i * ld + l] : 0;
 }
 
-/* Widens 16 bf16 values to f32. Calls of osh_to_f32 for 48 values each would take 3 % of the time
+/* Widens 16 bf16 values to f32. Calls of osh_to_f32, each for 48 values, would take 3 % of the time
  * of osh_hessian_accum. */
 FMA static inline void tile_widen(__m256 *lo, __m256 *hi, const uint16_t *x)
 {

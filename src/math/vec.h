@@ -1,9 +1,9 @@
 /* vec.h - functions on vectors of eight f32 lanes, in the compiler's vector extension. SSE2 and
- * AVX2 run the same source and so give the same bytes.
+ * AVX2 run the same source, and so give the same bytes.
  *
- * No function uses a fused multiply-add, because SSE2 has none, and code for SSE2 and for AVX2 must
- * round in the same way. Vectors are passed by pointer, because the call convention for vectors by
- * value depends on the instruction set. */
+ * No function uses a fused multiply-add: SSE2 has none, and the code for SSE2 and AVX2 must round
+ * in the same way. Vectors are passed by pointer, because the call convention for vectors by value
+ * depends on the instruction set. */
 #ifndef OSH_VEC_H
 #define OSH_VEC_H
 #include "tensor/tensor.h"
@@ -20,15 +20,15 @@ typedef uint32_t osh_v8u __attribute__((vector_size(32)));
 #define OSH_AVX2 __attribute__((target("avx2")))
 
 static inline int64_t osh_pad8(int64_t n) { return (n + 7) & ~(int64_t)7; }
-/* Returns the number of floats that n_threads threads need, if each needs a row of n elements,
- * padded to a multiple of 8. */
+/* Returns the number of floats for n_threads rows of n elements, one row for each thread. Each row
+ * is padded to a multiple of 8. */
 static inline int64_t osh_rows_floats(int64_t n, int n_threads) { return osh_pad8(n) * n_threads; }
 
 OSH_VEC_FN void v8_load(osh_v8f *to, const float *p) { memcpy(to, p, sizeof *to); }
 OSH_VEC_FN void v8_store(float *p, const osh_v8f *x) { memcpy(p, x, sizeof *x); }
 OSH_VEC_FN void v8_set(osh_v8f *to, float f) { *to = (osh_v8f){f, f, f, f, f, f, f, f}; }
 
-/* `to` = mask ? a : b, for each lane. Each lane of the mask is all ones or all zeros, as in the
+/* `to` = mask ? a : b, for each lane. Each lane of the mask must be all ones or all zeros, like the
  * result of a comparison. */
 OSH_VEC_FN void v8_select(osh_v8f *to, const osh_v8i *mask, const osh_v8f *a, const osh_v8f *b)
 {
@@ -51,7 +51,7 @@ OSH_VEC_FN float v8_max(const osh_v8f *x)
 }
 
 /* Rounds x to the nearest whole number, ties to even, for |x| < 2^22. Adding and subtracting 1.5 *
- * 2^23 removes the fraction bits. */
+ * 2^23 removes the bits of the fraction. */
 OSH_VEC_FN void v8_nearest(osh_v8f *x)
 {
     osh_v8f magic;
@@ -59,15 +59,16 @@ OSH_VEC_FN void v8_nearest(osh_v8f *x)
     *x = (*x + magic) - magic;
 }
 
-/* x = e^x for x <= 88.37, with a relative error under 2e-7. x below -87.33 gives 0, NaN gives NaN.
- * Cephes' reduction and polynomial: x = n ln 2 + r, e^x = 2^n (1 + r + r^2 P(r)). */
+/* x = e^x for x <= 88.37, with a relative error under 2e-7. If x is below -87.33, the result is 0.
+ * If x is NaN, the result is NaN. Reduction and polynomial of Cephes: x = n ln 2 + r, e^x = 2^n (1
+ * + r + r^2 P(r)). */
 OSH_VEC_FN void v8_exp_below(osh_v8f *x)
 {
     osh_v8f lo, n, p, r;
     osh_v8i below;
 
     v8_set(&lo, -87.33f);
-    below = *x < lo; // all ones in lanes whose result is 0; n and 2^n are not used in these lanes
+    below = *x < lo; // all ones in lanes whose result is 0; such lanes do not use n and 2^n
     n = *x * 1.44269504088896341f;
     v8_nearest(&n);
     r = *x - n * 0.693359375f;
@@ -78,8 +79,8 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = (p * r) * r + r + 1.0f;
-    /* The low bits of n + 1.5 * 2^23 are n. n plus the exponent bias, shifted into the exponent, is
-     * the float 2^n. */
+    /* The low bits of n + 1.5 * 2^23 are n. The float 2^n has n plus the exponent bias in its
+     * exponent field. */
     v8_set(&lo, 12582912.0f);
     osh_v8f m = n + lo;
     // the shift may overflow in the lanes of `below`, whose results are not used
@@ -88,7 +89,7 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     *x = (osh_v8f)(~below & (osh_v8i)r);
 }
 
-/* x = e^x for any x. x above 88.37 gives e^88.37. */
+/* x = e^x for any x. If x is above 88.37, the result is e^88.37. */
 OSH_VEC_FN void v8_exp(osh_v8f *x)
 {
     osh_v8f hi;
@@ -100,8 +101,8 @@ OSH_VEC_FN void v8_exp(osh_v8f *x)
     v8_exp_below(x);
 }
 
-/* x = ln x for x >= 2^-126, with a relative error under 3e-7; near 1 the absolute error is under
- * 1e-7. Cephes' polynomial: x = 2^n (1 + r) with 1 + r between sqrt 1/2 and sqrt 2. */
+/* x = ln x for x >= 2^-126. The relative error is under 3e-7; near 1, the absolute error is under
+ * 1e-7. Polynomial of Cephes: x = 2^n (1 + r), with 1 + r between sqrt 1/2 and sqrt 2. */
 OSH_VEC_FN void v8_log(osh_v8f *x)
 {
     static const float part[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
@@ -117,8 +118,8 @@ OSH_VEC_FN void v8_log(osh_v8f *x)
     *x = r + p + n * 0.693359375f;
 }
 
-/* x = tanh x, with a relative error under 3e-7: Cephes' polynomial x + x^3 P(x^2) near 0, and 1 - 2
- * / (e^2|x| + 1) for other |x|, with the sign of x. */
+/* x = tanh x, with a relative error under 3e-7. Near 0, Cephes' polynomial x + x^3 P(x^2). For
+ * other x, 1 - 2 / (e^2|x| + 1) with the sign of x. */
 OSH_VEC_FN void v8_tanh(osh_v8f *x)
 {
     osh_v8f z = *x * *x, p, e, limit;
@@ -140,9 +141,10 @@ OSH_VEC_FN void v8_tanh(osh_v8f *x)
     *x = (osh_v8f)((osh_v8u)p | sign);
 }
 
-/* Computes the sine and cosine of x for |x| < 5e8, with a relative error under 3e-16. x = n pi/2 +
- * r, |r| <= pi/4. The Taylor series in r end with r^17 (sine) and r^16 (cosine). pi/2 is a sum of
- * five terms of 24 bits, so the product of n and each term is exact. */
+/* Computes the sine and cosine of x for |x| < 5e8, with a relative error under 3e-16. Uses x = n
+ * pi/2 + r with |r| <= pi/4, and Taylor series in r up to r^17 (sine) and r^16 (cosine). The
+ * constant pi/2 is a sum of five terms of 24 bits, so that the product of n and each term is
+ * exact. */
 OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
 {
     static const double part[] = {0x1.921fb4p+0, 0x1.4442dp-24, 0x1.846988p-48, 0x1.8cc516p-72,
@@ -153,7 +155,7 @@ OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
     static const double cc[] = {
         1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
         1.0 / 40320,          -1.0 / 720,         1.0 / 24};
-    // 1.5 * 2^52: the low bits of x / (pi/2) + `round` are n
+    // `round` is 1.5 * 2^52, so the low bits of x / (pi/2) + round are n
     const double round = 6755399441055744.0;
     osh_v4d sum = *x * 0.63661977236758134308 + round, n = sum - round, r = *x, z, s, c;
     osh_v4l q = (osh_v4l)sum, swap = -(q & 1);
@@ -166,7 +168,7 @@ OSH_VEC_FN void v4_sincos(osh_v4d *sine, osh_v4d *cosine, const osh_v4d *x)
     for (int i = 2; i < 7; i++) c = c * z + cc[i];
     s = r + r * (z * s);
     c = (1.0 - 0.5 * z) + z * z * c;
-    /* The sine changes its sign in quadrants 2 and 3, the cosine in 1 and 2. */
+    /* The sine changes its sign in quadrants 2 and 3, and the cosine in quadrants 1 and 2. */
     osh_v4l us = (osh_v4l)s, uc = (osh_v4l)c, low = q & 2, high = (q + 1) & 2;
     *sine = (osh_v4d)(((swap & uc) | (~swap & us)) ^ (low << 62));
     *cosine = (osh_v4d)(((swap & us) | (~swap & uc)) ^ (high << 62));
@@ -180,12 +182,12 @@ OSH_VEC_FN void v8_round_bf16(osh_v8f *x)
     v8_select(x, &nan, x, &r);
 }
 
-/* Rounds x to f16: 11 significant bits, or multiples of 2^-24 for |x| below 2^-14. Adding and
- * subtracting 0.5 rounds such an x to these multiples. */
+/* Rounds x to f16: to 11 significant bits, or to multiples of 2^-24 if |x| is below 2^-14. Adding
+ * and subtracting 0.5 rounds to these multiples. */
 OSH_VEC_FN void v8_round_f16(osh_v8f *x)
 {
     osh_v8u u = (osh_v8u)*x, sign = u & 0x80000000u, a = u & 0x7fffffffu;
-    // 65520 and larger numbers become infinite
+    // numbers of at least 65520 become infinite
     osh_v8u inf = (osh_v8u)(a >= 0x477ff000u) & 0x7f800000u;
     osh_v8f r = (osh_v8f)((a + 0xfffu + ((a >> 13) & 1)) & 0xffffe000u), half, s;
     osh_v8i tiny = (osh_v8i)(a < 0x38800000u), big = (osh_v8i)(a >= 0x477ff000u), nan = *x != *x;

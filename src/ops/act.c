@@ -6,8 +6,8 @@
  *   relu2    max(x, 0)^2
  *   others   the functions of glu.c
  *
- * The result is computed in f32 and rounded once. Shapes: N tokens of the batch, F
- * intermediate_size. */
+ * The result is computed in f32 and rounded once to the dtype of x. Shapes: N tokens of the batch,
+ * F intermediate_size. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"

@@ -1,15 +1,15 @@
-/* alibi.c - appends two channels to each head of q or of k. Their product adds a bias to each
- * attention score. The bias is linear in the position of the key (ALiBi).
+/* alibi.c - appends two channels to each head of q or of k. In the product q k, these channels add
+ * a bias to each attention score. The bias is linear in the position of the key (ALiBi).
  *
  *   in[0] x [N, H*Dh]     out y [N, H*(Dh + 2)]
  *
- *   q    y = x, 256 m_h by, m_h by       m_h: slope of head h
+ *   q    y = x, 256 m_h by, m_h by       m_h: slope of head h; by: factor (attribute)
  *   k    y = x, j / 256, j % 256         j: position of the token in its sample
  *
- * The two products of channels add up to m_h j by. ALiBi's bias for query i is m_h (j - i) by. The
- * difference is the same for all keys of a query, so softmax does not change. Both channels of k
- * are exact in BF16 for positions below 65536. Slopes, with n the largest power of 2 that is at
- * most H:
+ * The products of the two channels add up to m_h j by. ALiBi's bias for query i is m_h (j - i) by.
+ * The difference of the two is the same for all keys of a query, so softmax does not change. Both
+ * channels of k are exact in BF16 for positions below 65536. Slopes, with n the largest power of 2
+ * that is at most H:
  *
  *   Bloom    2^(-8 (h + 1) / n) for h < n, then 2^(-4 (2 (h - n) + 1) / n)
  *   MPT      2^(-most (k + 1) / n), with n the least power of 2 that is at least H: k = h if
@@ -106,7 +106,7 @@ done:
     return rc;
 }
 
-/* Computes dx = dy without the two channels. */
+/* Computes dx: the gradient dy without the two added channels. */
 static osh_status alibi_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     int64_t Dh = ((const osh_alibi_attr *)a->attr)->head_dim;

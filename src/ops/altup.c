@@ -13,7 +13,8 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 512, MOST = 16 }; // PIECE: channels that are computed together; MOST: streams
+/* PIECE: channels that are computed together. MOST: largest number of streams */
+enum { PIECE = 512, MOST = 16 };
 
 static const osh_field stream_mix_attrs[] = {
     {"streams", OSH_F_INT, offsetof(osh_stream_mix_attr, streams), NULL, 1, MOST,
@@ -72,7 +73,7 @@ static osh_status stream_add_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_
     return OSH_OK;
 }
 
-/* Reads n elements of row `row` of t from column c on, in f32. */
+/* Reads n elements of row `row` of t, from column c on, as f32. */
 static void stream_read(float *to, const osh_tensor *t, int64_t row, int64_t c, int64_t n)
 {
     osh_to_f32(to, osh_elem(t, row * osh_width(t) + c), t->dtype, n);

@@ -22,6 +22,6 @@ typedef struct { int64_t streams; } osh_stream_mix_attr;
  * first: index of the first stream to which y is added. */
 typedef struct { int64_t active; } osh_stream_correct_attr;
 typedef struct { int64_t first; } osh_stream_add_attr;
-typedef struct { double sparsity; } osh_gaussian_topk_attr; // share of elements that become 0
+typedef struct { double sparsity; } osh_gaussian_topk_attr; // fraction of elements that become 0
 typedef struct { int64_t head_dim, layer; double eps; } osh_diff_heads_attr;
 #endif

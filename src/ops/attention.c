@@ -1,19 +1,21 @@
-/* attention.c - causal softmax(q k^T scale) v per head, with an optional sliding window. Several
- * query heads share one kv head (grouped-query attention).
+/* attention.c - causal softmax(q k^T scale) v for each head, with an optional sliding window.
+ * Several query heads share one kv head (grouped-query attention).
  *
  *   in[0] q [N, H*Dh]     in[1] k [N, K*Dh]     in[2] v [N, K*Dh]     out [N, H*Dh]
  *   head h reads kv head h / (H/K)
  *
  * Query i sees key j of its own sample if j <= i. With a sliding window, i - j must also be below
- * sliding_window. With chunks, i and j must also be in one chunk: j / chunk = i / chunk. Rounding
- * follows FlashAttention, which transformers' sdpa uses: scores, mask and softmax are f32, the
- * probabilities are rounded to the dtype of q for the sum over v, and that sum is rounded. With a
- * softcap c (Gemma2's eager_attention_forward) a scaled score s becomes c tanh(s / c), in f32.
+ * sliding_window. With chunks, i and j must also be in one chunk: j / chunk = i / chunk.
+ *
+ * Rounding is as in FlashAttention, which transformers' sdpa uses. Scores, mask and softmax are
+ * f32. The probabilities are rounded to the dtype of q for the sum over v, and this sum is rounded.
+ * With a softcap c (Gemma2's eager_attention_forward), a scaled score s becomes c tanh(s / c), in
+ * f32.
  *
  * The op attention_sinks (transformers' GptOssAttention) also has in[3] sinks [H]. The softmax of
- * head h includes one more score, sinks[h], which is neither scaled nor capped. The probability of
- * the sink is not used for the sum over v. Shapes: N tokens of the batch, H heads, K kv heads, Dh
- * head_dim. */
+ * head h then includes one more score, sinks[h], which is neither scaled nor capped. The
+ * probability of the sink is not used for the sum over v. Shapes: N tokens of the batch, H heads, K
+ * kv heads, Dh head_dim. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -58,17 +60,17 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* One query (row i of a sample) of one head; all pointers except p and dp are views. */
+/* One query (row i of a sample) of one head. All pointers except p and dp are views. */
 typedef struct query {
-    /* q, dy: [Dh].
+    /* q, dy: the query, and the gradient of its output, [Dh].
      * k, v: rows of the head, from the first token of the sample on. */
     const float *q, *k, *v, *dy;
-    float *dq, *dk, *dv;         // gradients of q, k and v, in the same layout; NULL: not computed
+    float *dq, *dk, *dv; // gradients of q, k and v, with the same strides; NULL: not computed
     /* i: position of the query in the sample.
-     * kv: row stride of k and v in elements. */
+     * kv: elements from one row of k and v to the next. */
     int64_t i, kv;
-    double *p, *dp; // probabilities p and their gradients dp: scratch, [tokens of the sample]
-    double sink;                 // score of the head's sink; -INFINITY: the head has no sink
+    double *p, *dp; // scratch [tokens of the sample]: probabilities, and gradients of them
+    double sink;                 // score of the head's sink; -INFINITY: no sink
 } query;
 
 /* Computes y [Dh], the attention output of one query of one head. */
@@ -106,12 +108,12 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
             n_seqs = 0;
-    // inputs and output in f32, own: q, y [N, H*Dh]; k, v [N, K*Dh]
+    // own, in f32: q, y [N, H*Dh]; k, v [N, K*Dh]
     float *q = NULL, *k = NULL, *v = NULL, *y = NULL;
-    // sinks in f32, own: [H]; NULL: the op has no sinks
+    // own, in f32: sinks [H]; NULL: the op has no sinks
     float *sinks = NULL;
     double *p = NULL;                                 // own: scratch [N]
-    // own: range of rows of each sample
+    // own: the rows of each sample
     osh_tile *seq = NULL;
 
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
@@ -142,8 +144,8 @@ done:
     return rc;
 }
 
-/* Adds the gradients of q, k and v of one query of one head. Returns the gradient of the sink's
- * score. s is the capped score and p = softmax(s):
+/* Adds the gradients of q, k and v for one query of one head. Returns the gradient of the sink's
+ * score. With the capped score s, p = softmax(s):
  *
  *   dv_j = p_j dy     dp_j = dy v_j     ds_j = p_j (dp_j - sum p dp)
  *
@@ -185,10 +187,10 @@ static osh_status attention_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const osh_attention_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), H = at->n_heads, Dh = at->head_dim, kv = at->n_kv_heads * Dh,
             n_seqs = 0;
-    float *q = NULL, *k = NULL, *v = NULL; // inputs in f32, own: q [N, H*Dh]; k, v [N, K*Dh]
-    float *sinks = NULL;                   // sinks in f32, own: [H]; NULL: the op has no sinks
-    double *p = NULL;                      // scratch for p and dp, [2, N]; own
-    osh_tile *seq = NULL;                  // own: range of rows of each sample
+    float *q = NULL, *k = NULL, *v = NULL; // own, in f32: q [N, H*Dh]; k, v [N, K*Dh]
+    float *sinks = NULL;                   // own, in f32: sinks [H]; NULL: the op has no sinks
+    double *p = NULL;                      // own [2, N]: scratch for p and dp
+    osh_tile *seq = NULL;                  // own: the rows of each sample
     float *d[3];
 
     for (int m = 0; m < 3; m++) d[m] = a->din[m] ? a->din[m]->data : NULL;
@@ -222,8 +224,8 @@ done:
     return rc;
 }
 
-/* Returns the number of bytes of the state of a sample (osh_op_past, the KV cache): keys [n_tokens,
- * K*Dh] then values [n_tokens, K*Dh], in `dt`. */
+/* Returns the bytes of a sample's state (osh_op_past), which is the KV cache: keys [n_tokens,
+ * K*Dh], then values [n_tokens, K*Dh], in dtype `dt`. */
 static size_t attention_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
                               osh_dtype dt)
 {
@@ -231,8 +233,8 @@ static size_t attention_state(const void *attr, const int64_t *in_width, int64_t
     return (size_t)(2 * n_tokens * in_width[1]) * osh_dtype_bytes(dt);
 }
 
-/* Computes attention for the next tokens of a sample that is computed in several calls: appends
- * their keys and values to the state (the KV cache), then attends to all keys of the state. */
+/* Computes attention for the next tokens of a sample that is computed in several calls. Appends
+ * their keys and values to the state (the KV cache). Then attends to all keys of the state. */
 static osh_status attention_next(osh_ctx *cx, const osh_op_args *a)
 {
     const osh_op_past *past = a->past;
@@ -264,7 +266,7 @@ static bool attention_limits(const void *attr, int k)
 }
 
 /* Returns the number of unmasked pairs (query, key) over all samples. window: tokens of a sliding
- * window; chunk: tokens of a chunk; 0: none. */
+ * window, 0: none. chunk: tokens of a chunk, 0: none. */
 static double attended_pairs(const osh_seqs *d, int64_t window, int64_t chunk)
 {
     double sum = 0;

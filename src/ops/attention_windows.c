@@ -1,20 +1,19 @@
-/* attention_windows.c - attention to the last tokens and to the entries of earlier windows
+/* attention_windows.c - attention to the last tokens, and to one entry for each earlier window
  * (compress.c), with sinks. Keys are also values, and all heads share them.
  *
  *   in[0] q [N, H*D]     in[1] kv [N, D]     in[2] c [N, D]     in[3] sinks [H]     out y [N, H*D]
  *
- * Query i of a sample sees the rows j of kv with i - sliding_window < j <= i, and the rows j <= i
- * of c with (j + 1) mod m = 0, which contain the entries of full windows of m tokens. The softmax
- * of head h includes one more score, sinks[h], whose probability is not used:
+ * Query i of a sample sees the rows j of kv with i - sliding_window < j <= i. It also sees the rows
+ * j <= i of c with (j + 1) mod m = 0. These rows have the entries of full windows of m tokens. The
+ * softmax of head h includes one more score, sinks[h], whose probability is not used:
  *
  *   s_j = q k_j / sqrt(D)     p_j = exp(s_j) / (exp(sinks[h]) + sum of exp(s))
  *   y   = sum over the seen rows of p_j k_j
  *
- * k_j is a seen row of kv or c. Same as transformers' DeepseekV4Attention with eager attention, if
+ * k_j is a seen row of kv or c. This is transformers' DeepseekV4Attention with eager attention, if
  * the indexer of that class selects all entries. It does if a sample has at most m * index_topk
- * tokens. Scores are summed in double and y in f32, and the
- * probabilities are rounded to the dtype of q. Shapes: N tokens of the batch, H heads, D
- * head_dim. */
+ * tokens. Scores are summed in double, and y in f32. The probabilities are rounded to the dtype of
+ * q. Shapes: N tokens of the batch, H heads, D head_dim. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -54,13 +53,13 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 typedef struct windows_job {
     const osh_op_args *a;
     const osh_tile *seqs;  // rows of each sample
-    const float *kv, *c;   // the two inputs in f32, with the earlier tokens of the sample; own
+    const float *kv, *c;   // own, in f32: the two inputs, with earlier tokens of the sample
     const float *sinks;    // [H]; own
     float *room;           // scratch, [threads, most + 2 D]; own
     int64_t most;          // largest number of rows that a query sees
 } windows_job;
 
-typedef struct seen_rows { // the rows that query i of a sample sees; pointers are views
+typedef struct seen_rows { // the rows that query i of a sample sees; all pointers are views
     const osh_attention_windows_attr *at;
     const float *kv, *c; // rows of the sample
     int64_t i;
@@ -74,7 +73,8 @@ static const float *seen_row(const seen_rows *s, int64_t k)
                    : s->c + ((k - own + 1) * s->at->window - 1) * s->at->head_dim;
 }
 
-/* Computes y [D] of query q [D] of a head. p is scratch for the scores. */
+/* Computes y [D] for query q [D] of one head. p: scratch for the scores. sink: score of the head's
+ * sink. */
 static void windows_attend(float *y, const seen_rows *s, const float *q, float *p, double sink,
                            osh_dtype dt)
 {
@@ -96,7 +96,7 @@ static void windows_attend(float *y, const seen_rows *s, const float *q, float *
     }
 }
 
-/* Computes all heads of some queries of a sample. */
+/* Computes all heads of some queries of one sample, a chunk of parallel work. */
 static osh_status windows_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const windows_job *j = user;
@@ -124,7 +124,8 @@ static int64_t windows_most(const osh_attention_windows_attr *at, int64_t n_toke
     return osh_min64(n_tokens, at->sliding_window) + n_tokens / at->window + 1;
 }
 
-/* Computes the op. kv and c: the inputs, or the rows of the state, which include earlier tokens. */
+/* Computes the op. kv and c: the inputs, or the rows of the state, which also has earlier
+ * tokens. */
 static osh_status windows_run(osh_ctx *cx, const osh_op_args *a, const osh_tensor *kv,
                               const osh_tensor *c)
 {
@@ -157,7 +158,7 @@ static osh_status windows_ref(osh_ctx *cx, const osh_op_args *a)
     return windows_run(cx, a, a->in[1], a->in[2]);
 }
 
-/* Appends kv and c of the next tokens of a sample to the state, and attends to all rows of the
+/* Appends kv and c of a sample's next tokens to the state. Then attends to all rows of the
  * state. */
 static osh_status windows_next(osh_ctx *cx, const osh_op_args *a)
 {

@@ -1,5 +1,5 @@
-/* channel_delta.c - computes Kimi Delta Attention (Kimi Team 2025, "Kimi Linear"): gated DeltaNet
- * with one decay factor per channel of the keys.
+/* channel_delta.c - computes Kimi Delta Attention (Kimi Team 2025, "Kimi Linear"). This is gated
+ * DeltaNet with one decay factor for each channel of the keys.
  *
  *   in[0] x [N, 3 H D]: queries, keys and values of H heads [D]
  *   in[1] a [N, H D]     in[2] b [N, H]     in[3] A_log [H]     in[4] dt_bias [H D]
@@ -11,12 +11,12 @@
  *   S = S + k (sigmoid(b) (v - k S))
  *   y = q S
  *
- * If the attribute lower_bound l is not 0 (GLM-5.3), the factor of S in the second line is
- * exp(l sigmoid(exp(A_log) (a + dt_bias))).
+ * If the attribute lower_bound l is not 0 (GLM-5.3), the factor of S in the second line is exp(l
+ * sigmoid(exp(A_log) (a + dt_bias))).
  *
  * The formulas are those of transformers' recurrent_kimi_delta_attention. The state and all sums
  * are double. q, k and the factors of the state are rounded to f32, and sigmoid(b) to the dtype of
- * x. y is rounded to f32 and then to its dtype. N: tokens of the batch. */
+ * x. y is rounded first to f32 and then to its dtype. N: tokens of the batch. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
@@ -65,7 +65,8 @@ static void channel_unit(float *x, int64_t n, double by)
     for (int64_t i = 0; i < n; i++) x[i] = (float)(x[i] / sqrt(sum) * by);
 }
 
-/* Loads token t of head h. Sets to->a to the factors of the state. dt_bias: bias of head h. */
+/* Loads token t of head h. Sets to->a to the factors of the state. dt_bias: bias values of head
+ * h. */
 static void channel_load(channel_token *to, const osh_op_args *a, int64_t t, int64_t h,
                          const float *dt_bias)
 {
@@ -83,15 +84,16 @@ static void channel_load(channel_token *to, const osh_op_args *a, int64_t t, int
     to->beta = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)b))), x->dtype);
     for (int64_t i = 0; i < D; i++) {
         double z = (double)to->a[i] + dt_bias[i], rate = osh_math_exp(A);
-        double soft = z > 20 ? z : osh_math_log(1 + osh_math_exp(z)); // torch's threshold
+        // softplus(z), which torch also replaces by z above 20
+        double soft = z > 20 ? z : osh_math_log(1 + osh_math_exp(z));
         double decay = at->lower_bound < 0 ? at->lower_bound / (1 + osh_math_exp(-rate * z))
                                            : -rate * soft;
         to->a[i] = (float)osh_math_exp(decay);
     }
 }
 
-/* Computes head h of one sample. The memory `room`, an array of floats, contains the state [D, D]
- * in double. */
+/* Computes head h of one sample. room: memory for channel_floats floats, in which the state [D, D]
+ * is stored in double. */
 static void channel_head(const osh_op_args *a, const osh_tile *seq, int64_t h, float *room)
 {
     const osh_channel_delta_attr *at = a->attr;
@@ -146,8 +148,8 @@ static size_t channel_state(const void *attr, const int64_t *in_width, int64_t n
     return (size_t)(at->heads * at->dim * at->dim) * sizeof(double);
 }
 
-/* Returns the number of operations: 7 for each element of a head's matrix S and each token (decay,
- * query, correction, output). */
+/* Returns the number of operations. For each token and each element of a head's matrix S, there are
+ * 7 (decay, query, correction, output). */
 static double channel_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                             const osh_op_load *load)
 {

@@ -11,7 +11,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]);
-    // x: input in f32, own [N, D]; lo, hi: views of rows 0 and 1 of the output
+    // x: own [N, D], the input in f32. lo, hi: views of rows 0 and 1 of the output.
     float *x = NULL, *lo = a->out[0]->data, *hi = lo + D;
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -15,7 +15,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]);
-    // x: input in f32, own [N, D]; sum, much: views of rows 0 (sums) and 1 (errors) of the output
+    // x: own [N, D], the input in f32. sum, much: views of rows 0 (sums) and 1 (errors) of the
+    // output.
     float *x = NULL, *sum = a->out[0]->data, *much = sum + D;
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

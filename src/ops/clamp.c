@@ -37,13 +37,13 @@ static osh_status clamp_ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Computes dx = dy where x is within the limit, and 0 elsewhere. */
+/* Computes dx: dy where x is within the limit, and 0 elsewhere. */
 static osh_status clamp_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const float *dy = a->dout[0]->data;
     osh_dtype dt = a->in[0]->dtype;
-    /* x: own, in f32, [N, D]. */
+    /* x: own [N, D], in f32. */
     float *x = NULL, limit = osh_round_to((float)((const osh_clamp_attr *)a->attr)->limit, dt);
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -1,4 +1,5 @@
-/* compress.c - compresses each window of m tokens to one entry, a weighted mean of its rows.
+/* compress.c - compresses each window of m tokens to one entry, which is a weighted mean of the
+ * window's rows.
  *
  *   in[0] kv [N, C*D]     in[1] gate [N, C*D]     in[2] bias [m, C*D]     out y [N, D]
  *
@@ -11,9 +12,9 @@
  *   C = 2   the sum and the softmax are over the rows of window w - 1 (none if w is 0) and w;
  *           rows of window w - 1 use columns [0, D), rows of window w use columns [D, 2D)
  *
- * Same as transformers' DeepseekV4HCACompressor (C = 1), DeepseekV4CSACompressor and
+ * This is transformers' DeepseekV4HCACompressor (C = 1), or DeepseekV4CSACompressor and
  * DeepseekV4Indexer (C = 2), without norm and rope. gate + bias and p are rounded to the dtype of
- * kv; sums are double. Shapes: N tokens of the batch, D head_dim. */
+ * kv. Sums are double. Shapes: N tokens of the batch, D head_dim. */
 #include <assert.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 64 }; // columns at a time
+enum { PIECE = 64 }; // columns that are computed together
 
 static const osh_field attrs[] = {
     {"window", OSH_F_INT, offsetof(osh_compress_attr, window), NULL, 1, 1e6, "m", NULL, NULL},
@@ -48,11 +49,11 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 typedef struct compress_job {
     const osh_op_args *a;
     const osh_tile *seqs; // rows of each sample
-    int64_t kept; // number of rows of earlier tokens in the state (osh_op_past); 0: no state
+    int64_t kept; // rows of earlier tokens in the state (osh_op_past); 0: no state
 } compress_job;
 
-/* Returns a pointer to column c of `row` of in[k]. A row < 0 is an earlier token of the sample, in
- * the state. */
+/* Returns a pointer to column c of row `row` of in[k]. A row < 0 is an earlier token of the sample,
+ * whose row is in the state. */
 static const void *compress_at(const compress_job *j, int k, int64_t row, int64_t c)
 {
     const osh_tensor *x = j->a->in[k];
@@ -62,15 +63,16 @@ static const void *compress_at(const compress_job *j, int k, int64_t row, int64_
     return (const char *)j->a->past->state + at * osh_dtype_bytes(x->dtype);
 }
 
-typedef struct window_part { // columns [c, c + n) of a window
+typedef struct window_part { // columns [c, c + n) of one window
     int64_t last;            // row of its last token
-    /* Number of the first row that the entry uses. 0: the first row of the window. -m: the entry
-     * also uses the rows of the window before, which have the numbers -m to -1. */
+    /* Number of the first row that the entry uses. If it is 0, the entry uses only the rows of its
+     * window. If it is -m, the entry also uses the previous window, whose rows have the numbers -m
+     * to -1. */
     int64_t first;
     int64_t c, n;
 } window_part;
 
-/* Reads row r of a window: kv to `x`, gate + bias to `g`. */
+/* Reads row r of a window: writes kv to `x`, and gate + bias to `g`. */
 static void compress_load(float *x, float *g, const compress_job *j, const window_part *of,
                           int64_t r)
 {
@@ -86,7 +88,7 @@ static void compress_load(float *x, float *g, const compress_job *j, const windo
     for (int64_t i = 0; i < n; i++) g[i] = osh_round_to(g[i] + bias[i], dt);
 }
 
-/* Computes some columns of the entry of a window. */
+/* Computes some columns of the entry of one window. */
 static void window_compress(const compress_job *j, const window_part *of)
 {
     const osh_tensor *out = j->a->out[0];
@@ -135,13 +137,13 @@ static osh_status compress_chunk(osh_ctx *cx, void *user, int64_t chunk, int wor
     return OSH_OK;
 }
 
-/* Returns the number of rows of earlier tokens that a window can need. */
+/* Returns the largest number of earlier rows that the windows of the next tokens need. */
 static int64_t compress_kept(const osh_compress_attr *at)
 {
     return compress_parts(at) * at->window - 1;
 }
 
-/* Copies the last rows of kv and gate to the state. */
+/* Copies the last rows of kv and gate to the state, for the next tokens of the sample. */
 static void compress_keep(const osh_op_args *a, int64_t kept)
 {
     for (int k = 0; k < 2; k++) {
@@ -159,7 +161,8 @@ static osh_status compress_ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t n_tiles = 0, m = ((const osh_compress_attr *)a->attr)->window;
-    osh_tile *tiles = NULL; // own: rows of some windows of a sample, for a chunk of parallel work
+    // own: for each chunk of parallel work, the rows of some windows of a sample
+    osh_tile *tiles = NULL;
     compress_job j = {.a = a, .kept = a->past ? compress_kept(a->attr) : 0};
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), osh_max64(m, 16)));

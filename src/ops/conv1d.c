@@ -17,10 +17,11 @@
 
 #include <string.h>
 
-/* ROWS: tokens per chunk of parallel work; PIECE: channels that are computed together; MOST:
- * largest K. */
+/* ROWS: tokens in a chunk of parallel work.
+ * PIECE: channels that are computed together.
+ * MOST: largest K. */
 enum { ROWS = 64, PIECE = 256, MOST = 16 };
-/* number of channels per chunk of parallel work in the backward pass */
+/* channels in a chunk of parallel work of the backward pass */
 enum { NEAR = 32 };
 
 static const osh_field attrs[] = {
@@ -49,8 +50,9 @@ typedef struct conv_job {
     const osh_tile *tiles;
 } conv_job;
 
-/* Returns a pointer to channel c of a row of x. If only the next tokens of a sample are computed
- * (osh_op_past), earlier rows have row < 0 and are in the state [K - 1, C]. */
+/* Returns a pointer to channel c of row `row` of x. If only the next tokens of a sample are
+ * computed (osh_op_past), rows of earlier tokens have a number < 0. They are in the state [K - 1,
+ * C]. */
 static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
 {
     const osh_tensor *x = j->a->in[0];
@@ -60,7 +62,7 @@ static const void *conv_row(const conv_job *j, int64_t row, int64_t c)
     return (const char *)j->a->past->state + at * osh_dtype_bytes(x->dtype);
 }
 
-/* Computes channels [c, c + n) of the tokens of a tile. The ring buffer `ring` contains the last K
+/* Computes channels [c, c + n) of the tokens of a tile. `ring` is a ring buffer with the last K
  * rows of these channels. */
 static void conv_piece(const conv_job *j, const osh_tile *t, int64_t c, int64_t n)
 {
@@ -97,8 +99,7 @@ static osh_status conv_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Copies the last K - 1 rows of the sample to the state, which the call for the next tokens of the
- * sample reads. */
+/* Copies the last K - 1 rows of the sample to the state, for the sample's next tokens. */
 static void conv_keep_rows(const osh_op_args *a)
 {
     const osh_tensor *x = a->in[0];
@@ -136,7 +137,7 @@ done:
     return rc;
 }
 
-/* Adds the gradients of channel c of one sample. `room` [2, seq->n] is scratch for x and for the
+/* Adds the gradients of channel c of one sample. room [2, seq->n]: scratch for x, and for the
  * gradients of the sums. */
 static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64_t c, double *room)
 {
@@ -151,7 +152,7 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
     for (int64_t t = 0; t < n; t++) xs[t] = osh_tensor_at(x, (seq->row + t) * C + c);
     for (int64_t t = 0; t < n; t++) {
         double sum = bias, half;
-        // number of taps k with t - K + 1 + k < 0 (before the first token)
+        // number of terms of the sum that would read tokens before the first one
         int64_t none = osh_max64(0, K - 1 - t);
         for (int64_t k = none; k < K; k++) sum += w[k] * xs[t - K + 1 + k];
         half = 1 / (1 + osh_math_exp(-sum));
@@ -171,13 +172,13 @@ static void conv_channel_back(const osh_grad_args *a, const osh_tile *seq, int64
 
 typedef struct conv_back_job {
     const osh_grad_args *a;
-    osh_tile *seq; // own: range of rows of each sample
+    osh_tile *seq; // own: the rows of each sample
     int64_t n_seqs, longest;
     double *room;  // scratch, [threads, 2, tokens of the longest sample]; own
 } conv_back_job;
 
-/* Computes a chunk of channels for all samples. Therefore gradients of weights are summed in the
- * order of the samples. */
+/* Computes a chunk of channels for all samples, one sample after the other. So the gradients of
+ * weights are summed in the order of the samples. */
 static osh_status conv_back_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const conv_back_job *j = user;

@@ -12,8 +12,8 @@
  *   S = S + k (beta sigmoid(b) (v - k S))
  *   y = q S
  *
- * As in transformers' torch_recurrent_gated_delta_rule, everything is f32 except sigmoid(b) and y,
- * which are rounded to the dtype of x. torch_chunk_gated_delta_rule computes the same sums in
+ * As in transformers' torch_recurrent_gated_delta_rule, all numbers are f32, except sigmoid(b) and
+ * y: they are rounded to the dtype of x. torch_chunk_gated_delta_rule computes the same sums in
  * another order. The attribute beta is 2 in OlmoHybridGatedDeltaNet with linear_allow_neg_eigval.
  * N: tokens of the batch. */
 #include "base/elementary.h"
@@ -59,7 +59,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 void osh_delta_gates(float gates[2], const float in[4], const osh_delta_rule_attr *at, osh_dtype dt)
 {
     double x = (double)in[0] + in[3];
-    // softplus(x), for which torch uses x above the threshold 20
+    // softplus(x), which torch also replaces by x above 20
     double soft = x > 20 ? x : osh_math_log(1 + osh_math_exp(x));
     gates[0] = (float)osh_math_exp(-osh_math_exp(in[2]) * soft);
     gates[1] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)in[1]))), dt);
@@ -75,13 +75,13 @@ static void delta_unit_ref(double *to, const float *x, int64_t n, double by)
 
 typedef struct whole { // all inputs of the op in f32, and scratch for one head
     float *x, *a, *b, *A_log, *dt_bias, *y; // own
-    double *S, *q, *k;                      // scratch of one head, own: S [Dk, Dv], q [Dk], k [Dk]
+    double *S, *q, *k;                      // own, for one head: S [Dk, Dv], q [Dk], k [Dk]
 } whole;
 
 typedef struct token_ref { // values of one token of one head; all pointers are views
     double *S;           // state of the head, [Dk, Dv]
     const double *q, *k; // normalized query and key, [Dk]
-    const float *v, *gates; // v: value of the token [Dv]; gates: decay and sigmoid(b)
+    const float *v, *gates; // v: value of the token, [Dv]. gates: decay and sigmoid(b).
 } token_ref;
 
 /* Updates S with one token and computes the token's output y [Dv]. */
@@ -102,7 +102,7 @@ static void delta_step_ref(const token_ref *t, float *y, const osh_delta_rule_at
     }
 }
 
-/* Computes head h of one sample, which has rows [row, row + n). */
+/* Computes head h of one sample, whose rows are [row, row + n). */
 static void delta_head_ref(const whole *w, const osh_delta_rule_attr *at, int64_t row, int64_t n,
                            int64_t h, osh_dtype dt)
 {
@@ -153,7 +153,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_delta_rule_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // range of rows of each sample; own
+    osh_tile *seq = NULL; // own: the rows of each sample
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));
@@ -174,9 +174,9 @@ done:
 
 /* ---- gradient ----
  *
- * f = exp(-exp(A_log) softplus(a + dt_bias)) is the decay, c = sigmoid(b), e = v - k f S, u = c e,
- * and dS is the gradient with respect to S. Tokens are processed from the last to the first, so dS
- * already contains the gradient from the later tokens. For each token:
+ * f = exp(-exp(A_log) softplus(a + dt_bias)) is the decay, c = sigmoid(b), e = v - k f S, and u = c
+ * e. dS is the gradient with respect to S. Tokens are processed from the last to the first, so dS
+ * already has the gradients from later tokens. For each token:
  *
  *   dS += q dy     dq = S dy     du = k dS     dk = u dS - e' f S     e' = c du     dv = e'
  *
@@ -202,21 +202,21 @@ void osh_delta_unit_back(float *dx, const float *x, const float *d, int64_t n, d
 }
 
 typedef struct delta_back { // scratch for the backward pass of one head; all pointers are views
-    /* S: states [tokens + 1, Dk, Dv], S[0] is 0.
-     * dS: gradient of the state [Dk, Dv]. */
+    /* S: states [tokens + 1, Dk, Dv]; S[0] is 0.
+     * dS: gradient of the state, [Dk, Dv]. */
     double *S, *dS;
     double *q, *k;   // query and key of the current token, [Dk]
-    /* Each [Dv].
-     * u: holds e of the formula.
-     * du: holds du, and at the end of the step e'. */
+    /* Each is [Dv], with the letters of the formula.
+     * u: has e.
+     * du: has du, and at the end of the step e'. */
     double *u, *du;
     float *dq, *dk;  // gradients of q and k, [Dk]
     float gates[2];  // decay and beta sigmoid(b) of the token
     double d[2];     // gradients of the two gates
 } delta_back;
 
-/* Computes the backward step of one token. S points to the state before the token; the state after
- * the token follows in memory. */
+/* Computes the backward step of one token. S points to the state before the token. The state after
+ * the token follows it in memory. */
 static void delta_step_back_ref(delta_back *m, double *S, const float *dy, const float *v,
                                 const osh_delta_rule_attr *at)
 {
@@ -248,7 +248,7 @@ static void delta_step_back_ref(delta_back *m, double *S, const float *dy, const
     for (int64_t c = 0; c < Dv; c++) m->du[c] *= gates[1]; // turns du into e', the gradient of v
 }
 
-/* Adds the gradients of head h of one sample. w contains the inputs in f32. */
+/* Adds the gradients of head h of one sample. w: the inputs in f32. */
 static void delta_head_back_ref(const osh_grad_args *a, const whole *w, delta_back *m,
                                 const osh_tile *seq, int64_t h)
 {
@@ -293,9 +293,9 @@ static osh_status delta_rule_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_delta_rule_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), Dk = at->k_dim, Dv = at->v_dim, n_seqs = 0;
-    osh_tile *seq = NULL; // range of rows of each sample; own
-    double *room = NULL;  // memory of the double arrays of m; own
-    float *keys = NULL;   // memory of the float arrays of m; own
+    osh_tile *seq = NULL; // own: the rows of each sample
+    double *room = NULL;  // own: memory for the double arrays of m
+    float *keys = NULL;   // own: memory for the float arrays of m
     whole w = {0};        // own
 
     OSH_TRY(delta_inputs_ref(cx, &w, a->in));
@@ -319,8 +319,8 @@ done:
     return rc;
 }
 
-/* Returns the number of operations: 7 for each element of a head's matrix S and each token (decay,
- * query, correction, output). */
+/* Returns the number of operations. For each token and each element of a head's matrix S, there are
+ * 7 (decay, query, correction, output). */
 static double delta_rule_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                                const osh_op_load *load)
 {

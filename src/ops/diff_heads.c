@@ -5,9 +5,9 @@
  *   l = e^(q1 k1) - e^(q2 k2) + l0     l0 = 0.8 - 0.6 e^(-0.3 layer)
  *
  * norm divides each head by the root of its mean square plus eps. As in transformers'
- * DiffLlamaAttention, the products q k, both exponentials, l, the product l b, the difference, the
- * norm and y are rounded to the dtype of a. This file sums in double. Shapes: N tokens of the
- * batch, H pairs of heads of W elements. */
+ * DiffLlamaAttention, all of these are rounded to the dtype of a: the products q k, both
+ * exponentials, l, l b, the difference, the norm and y. This file sums in double. Shapes: N tokens
+ * of the batch, H pairs of heads of W elements. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
@@ -40,7 +40,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Returns e^(q k), rounded; q and k are inputs 2 + 2 pair and 3 + 2 pair. */
+/* Returns e^(q k), rounded. q is input 2 + 2 pair, and k is input 3 + 2 pair. */
 static float diff_lambda(const osh_op_args *a, int pair, int64_t D)
 {
     osh_dtype dt = a->in[0]->dtype;

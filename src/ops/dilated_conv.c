@@ -13,8 +13,9 @@
 
 #include <string.h>
 
-/* ROWS: tokens per chunk of parallel work; PIECE: channels that are computed together; MOST:
- * largest K. */
+/* ROWS: tokens in a chunk of parallel work.
+ * PIECE: channels that are computed together.
+ * MOST: largest K. */
 enum { ROWS = 64, PIECE = 256, MOST = 16 };
 
 static const osh_field attrs[] = {
@@ -39,13 +40,13 @@ typedef struct dilated_job {
     const osh_tile *tiles;
 } dilated_job;
 
-static int64_t dilated_reach(const osh_dilated_conv_attr *at) // number of earlier tokens
+static int64_t dilated_reach(const osh_dilated_conv_attr *at) // earlier tokens that a token needs
 {
     return (at->kernel - 1) * at->dilation;
 }
 
-/* Sets x [n] to the channels from c on of row `row`. If only the next tokens of a sample are
- * computed (osh_op_past), earlier rows have row < 0 and are in the state. */
+/* Sets x [n] to the channels from channel c on of row `row`. If only the next tokens of a sample
+ * are computed (osh_op_past), rows of earlier tokens have a number < 0, and are in the state. */
 static void dilated_row(float *x, const osh_op_args *a, int64_t row, int64_t c, int64_t n)
 {
     const osh_tensor *in = a->in[0];
@@ -91,7 +92,7 @@ static osh_status dilated_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
     return OSH_OK;
 }
 
-/* Keeps the last rows of the sample for the next call. */
+/* Copies the last rows of the sample to the state, for the sample's next tokens. */
 static void dilated_keep(const osh_op_args *a)
 {
     const osh_tensor *x = a->in[0];

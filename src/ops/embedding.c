@@ -2,8 +2,8 @@
  *
  *   in[0] ids I32 [N]     in[1] w [V, D]     out y [N, D]
  *
- * The op does the same as torch.nn.Embedding. A row is copied bit for bit if w has the dtype of y;
- * if not, the row is rounded to the dtype of y. An id outside [0, V) is an error, because the
+ * The op computes torch.nn.Embedding. If w has the dtype of y, a row is copied bit for bit.
+ * Otherwise the row is rounded to the dtype of y. An id outside [0, V) is an error, because the
  * tokenizer then does not fit the model. Shapes: N tokens of the batch, V vocabulary size, D
  * elements per token. */
 #include "ops/cuda/cuda.h"
@@ -38,7 +38,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const int32_t *ids = a->in[0]->data;        // token ids, [N]
     const osh_tensor *w = a->in[1], *y = a->out[0];
     int64_t N = osh_rows(a->in[0]), V = w->shape[0], D = w->shape[1];
-    float *row = NULL; // one row of the table, [D]; own
+    float *row = NULL; // own [D]: one row of the table
 
     OSH_NEW(cx, row, D);
     for (int64_t n = 0; n < N; n++) {

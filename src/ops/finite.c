@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-enum { PIECE = 1 << 16 }; // elements per chunk of parallel work
+enum { PIECE = 1 << 16 }; // elements in a chunk of parallel work
 
 typedef struct finite_job {
     const osh_tensor *x;

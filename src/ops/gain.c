@@ -8,7 +8,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 4096 }; // elements per chunk of parallel work
+enum { PIECE = 4096 }; // elements in a chunk of parallel work
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -45,8 +45,8 @@ static osh_status gain_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), n_seqs = 0;
     const float *dy = a->dout[0]->data;
-    float *x = NULL, w;   // x in f32, [N, D]; own
-    osh_tile *seq = NULL; // range of rows of each sample; own
+    float *x = NULL, w;   // own [N, D]: x in f32
+    osh_tile *seq = NULL; // own: the rows of each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

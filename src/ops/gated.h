@@ -1,6 +1,7 @@
-/* gated.h - computes act(x gate^T) * (x up^T) in one step, the first part of a gated MLP. The
- * result has the same bytes as the ops linear (gate), linear (up) and glu in sequence. The two
- * matrix products are computed block by block in the L1 cache, so neither is stored as a whole. */
+/* gated.h - computes act(x gate^T) * (x up^T) in one step. This is the first part of a gated MLP.
+ * The result has the same bytes as the ops linear (gate), linear (up) and glu, one after the other.
+ * The two matrix products are computed block by block in the L1 cache. Neither of them is stored as
+ * a whole. */
 #ifndef OSH_GATED_H
 #define OSH_GATED_H
 #include "ops/op.h"
@@ -14,10 +15,10 @@ typedef struct osh_gated {
 } osh_gated;
 
 /* True if the CPU has a kernel for dtype dt (only BF16), for I input channels, and for the
- * activation and limit of `glu`. */
+ * activation and the limit of `glu`. */
 bool osh_gated_takes(osh_dtype dt, int64_t I, const osh_glu_attr *glu);
 /* Computes g->out. Sets *finite to true if all values of `out` and of both matrix products are
- * finite. If a value is not finite, the values of `out` are undefined. */
+ * finite. If it is false, the values of `out` are undefined. */
 osh_status osh_gated_run(osh_ctx *cx, bool *finite, const osh_gated *g);
 /* Returns an upper bound of the bytes of scratch, with the allocator's overhead. */
 size_t osh_gated_scratch(int64_t I, int64_t F, int n_threads);

@@ -1,5 +1,5 @@
-/* gated_norm.c - y = w x / sqrt(mean(x^2) + eps) silu(z): RMSNorm of each head, then a gate
- * silu(z).
+/* gated_norm.c - y = w x / sqrt(mean(x^2) + eps) silu(z): RMSNorm of each head, multiplied by a
+ * gate silu(z).
  *
  *   in[0] x [N, H*D], may be F32     in[1] z [N, H*D]     in[2] w [D]     out y [N, H*D]
  *   D = head_dim; with the attribute `whole` w is [H*D] (Zamba2RMSNormGated)
@@ -7,7 +7,7 @@
  * As in transformers' Qwen3NextRMSNormGated, the normalized value and the product with w are
  * rounded to the dtype of x. The gate is f32, and y is rounded to the dtype of y. With the
  * attribute `before` (transformers' MambaRMSNormGated), y is the norm of x silu(z), in f32, rounded
- * once. With `sigmoid` the gate is sigmoid(z) (KimiLinearRMSNormGated). This file sums in double.
+ * once. With `sigmoid`, the gate is sigmoid(z) (KimiLinearRMSNormGated). This file sums in double.
  * Shapes: N tokens of the batch, H heads. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 16, MOST = 16384 }; // ROWS: rows per chunk of parallel work; MOST: largest D
+enum { ROWS = 16, MOST = 16384 }; // ROWS: rows in a chunk of parallel work. MOST: largest D
 
 static const osh_field attrs[] = {
     {"eps", OSH_F_FLOAT, offsetof(osh_gated_norm_attr, eps), "1e-6", 0, 1,
@@ -92,9 +92,9 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Adds the gradients of one head. Adds the gradient of w to dw [D], unless dw is NULL. s = silu(z)
- * or sigmoid(z), r = 1 / sqrt(mean(u^2) + eps), `after` and `before`: the gate is applied after or
- * before the norm.
+/* Adds the gradients of one head. Adds the gradient of w to dw [D], unless dw is NULL. s is silu(z)
+ * or sigmoid(z), and r = 1 / sqrt(mean(u^2) + eps). The gate is applied after the norm, or before
+ * it:
  *
  *             u      n      g         du                     dw
  *   after     x      x r    dy w s    (g - n mean(g n)) r    dy n s
@@ -116,7 +116,7 @@ static void gated_norm_head_back(const osh_grad_args *a, int64_t first, double *
         if (at->sigmoid) s[i] = (float)half, slope[i] = (float)(half * (1 - half));
         u = at->before ? (double)x[i] * s[i] : x[i];
         sum += u * u;
-        // g u, which is the same product in both rows of the table
+        // this is g u in both rows of the table
         dot += (double)dy[i] * w[i] * s[i] * x[i];
     }
     double r = 1 / sqrt(sum / (double)D + at->eps);
@@ -141,16 +141,16 @@ static osh_status gated_norm_back_chunk(osh_ctx *cx, void *user, int64_t chunk, 
     return OSH_OK;
 }
 
-/* Computes the gradients of x, z and w. Uses all threads, unless the gradient of w is requested: dw
- * must be summed row by row, so one thread computes everything. */
+/* Computes the gradients of x, z and w on all threads. If the caller requests the gradient of w,
+ * only one thread computes, because dw must be summed row by row. */
 static osh_status gated_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]), n_seqs = 0;
     int64_t D = ((const osh_gated_norm_attr *)a->attr)->head_dim;
     int64_t n_w = osh_tensor_numel(a->in[2]);
-    double *dw = NULL;    // gradient of w for one sample, [D] or [H*D]; own
-    osh_tile *seq = NULL; // [samples] range of rows of each sample; own
+    double *dw = NULL;    // own [D] or [H*D]: gradient of w for one sample
+    osh_tile *seq = NULL; // own [samples]: the rows of each sample
 
     if (!a->din[2])
         return osh_parallel_for(cx, osh_div_up(N, ROWS), gated_norm_back_chunk,

@@ -5,24 +5,25 @@
  *   stream_inject  in[0] l [N, S]    in[1] h [N, S*D]  in[2] y [N, D]    out h' [N, S*D]
  *
  * grouped_norm is an RMSNorm of each group of D elements, with a weight for each element of the
- * row. stream_gate makes the input of a part of a layer from the normalized streams n, and
+ * row. stream_gate makes the input of a part of a layer from the normalized streams n.
  * stream_inject adds the output y of this part to each stream:
  *
  *   grouped_norm    y    = (x / sqrt(mean(x^2) + eps)) (w + offset)
  *   stream_gate     x    = (sum over s of sigmoid(u_s) n_s) / S
  *   stream_inject   h'_s = h_s + 2 sigmoid(l_s / S) y
  *
- * transformers' Qwen4ExpTextRMSNorm and Qwen4ExpTextGatedResidual. grouped_norm rounds once. The
- * other ops round each sigmoid, product and sum to the dtype of h. Sums are double. Shapes: N
- * tokens of the batch, D elements per token and stream. */
+ * The ops compute transformers' Qwen4ExpTextRMSNorm and Qwen4ExpTextGatedResidual. grouped_norm
+ * rounds once. The other ops round each sigmoid, product and sum to the dtype of h. Sums are
+ * double. Shapes: N tokens of the batch, D elements per token and stream. */
 #include <math.h>
 
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-/* STREAMS: largest S; PIECE: elements converted to f32 at a time; ROWS: rows per chunk of parallel
- * work. */
+/* STREAMS: largest S.
+ * PIECE: elements that are converted to f32 at a time.
+ * ROWS: rows in a chunk of parallel work. */
 enum { STREAMS = 8, PIECE = 512, ROWS = 4 };
 
 static const osh_field norm_attrs[] = {
@@ -51,7 +52,7 @@ static osh_status grouped_norm_infer(osh_ctx *cx, int64_t *out_width, int64_t (*
     return OSH_OK;
 }
 
-/* Computes the group whose first element is element `first` of x. */
+/* Normalizes the group whose first element is element `first` of x. */
 static void group_norm(const osh_op_args *a, int64_t first)
 {
     const osh_grouped_norm_attr *at = a->attr;
@@ -109,7 +110,7 @@ static void sigmoid_piece(float *x, int64_t n, osh_dtype dt)
         x[i] = osh_round_to((float)(1 / (1 + osh_math_exp(-(double)x[i]))), dt);
 }
 
-/* Computes the elements [from, from + k) of row n of the output. */
+/* Computes the elements [from, from + k) of row n of stream_gate's output. */
 static void gate_piece(const osh_op_args *a, int64_t n, int64_t from, int64_t k)
 {
     const osh_tensor *u = a->in[0], *x = a->in[1], *out = a->out[0];
@@ -157,7 +158,7 @@ static osh_status stream_inject_infer(osh_ctx *cx, int64_t *out_width, int64_t (
     return OSH_OK;
 }
 
-/* Computes row n of the output. */
+/* Computes row n of stream_inject's output. */
 static void row_inject(const osh_op_args *a, int64_t n)
 {
     const osh_tensor *h = a->in[1], *y = a->in[2];

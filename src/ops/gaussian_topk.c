@@ -2,11 +2,11 @@
  *
  *   in[0] x [N, F]     out y [N, F]     y may be x
  *
- * z is the quantile of the normal distribution at `sparsity`, so this share of the elements of a
- * normal row becomes 0. A sparsity of 0 means y = x. As in transformers' Gemma3nTextMLP, mean,
- * standard deviation (with divisor F), z, their product, the cutoff and the difference are rounded
- * to the dtype of x. This file sums in double. Shapes: N tokens of the batch, F
- * intermediate_size. */
+ * z is the quantile of the normal distribution at `sparsity`. So in a row with normally distributed
+ * elements, the fraction `sparsity` of the elements becomes 0. A sparsity of 0 means y = x. As in
+ * transformers' Gemma3nTextMLP, mean, standard deviation (with divisor F), z, their product, the
+ * cutoff and the difference are rounded to the dtype of x. This file sums in double. Shapes: N
+ * tokens of the batch, F intermediate_size. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
@@ -35,7 +35,7 @@ static double normal_quantile(double p)
     return (low + high) / 2;
 }
 
-/* Sums the row, or the squares of the differences from `mean` if `squares` is true. */
+/* Returns the sum of a row. If `squares` is true, returns the sum of (x - mean)^2 instead. */
 static double row_sum(const osh_tensor *t, int64_t row, double mean, bool squares)
 {
     int64_t F = osh_width(t);

@@ -11,11 +11,11 @@
  *
  *   y = (up + p) gate sigmoid(a gate)     gate is clamped to at most l, up to [-l, l]
  *
- * transformers' GptOssExperts has p = 1, DeepseekV4Experts and HYV4Experts have p = 0 and a = 1.
+ * transformers' GptOssExperts has p = 1. DeepseekV4Experts and HYV4Experts have p = 0 and a = 1.
  *
- * As in transformers' LlamaMLP, act(gate) is computed in f32 and rounded to the dtype of gate, then
- * the product is rounded. The form with a limit is rounded only once, at the end. Shapes: N tokens
- * of the batch, F intermediate_size. */
+ * As in transformers' LlamaMLP, act(gate) is computed in f32 and rounded to the dtype of gate. Then
+ * the product is rounded. With a limit, only y is rounded. Shapes: N tokens of the batch, F
+ * intermediate_size. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -57,7 +57,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_glu_attr *at = a->attr;
     osh_dtype dt = a->in[0]->dtype;
     int64_t n = osh_tensor_numel(a->in[0]);
-    float *gate = NULL, *up = NULL; // gate and up in f32, [N, F]; own
+    float *gate = NULL, *up = NULL; // own [N, F]: gate and up in f32
 
     OSH_TRY(osh_f32_copy(cx, &gate, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &up, a->in[1]));
@@ -71,10 +71,10 @@ done:
     return rc;
 }
 
-enum { PIECE = 1024 }; // elements per chunk of parallel work
+enum { PIECE = 1024 }; // elements in a chunk of parallel work
 
-/* Computes the gradient d[0] of gate and d[1] of up, for a glu with a limit. A clamped value has
- * gradient 0. */
+/* For a glu with a limit: computes d[0], the gradient of gate, and d[1], the gradient of up. The
+ * gradient of a clamped value is 0. */
 static void glu_clamped_back(double d[2], const osh_glu_attr *at, float gate, float up, float dy)
 {
     double g = gate > at->limit ? at->limit : gate,
@@ -84,8 +84,8 @@ static void glu_clamped_back(double d[2], const osh_glu_attr *at, float gate, fl
     d[1] = u != up ? 0 : dy * g * s;
 }
 
-/* Computes dgate = dy up act'(gate) and dup = dy act(gate) for a chunk of elements. With a limit,
- * glu_clamped_back computes both instead. */
+/* Computes dgate = dy up act'(gate) and dup = dy act(gate) for a chunk of elements. For a glu with
+ * a limit, glu_clamped_back computes both. */
 static osh_status glu_grad_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const osh_grad_args *a = user;

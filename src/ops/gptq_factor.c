@@ -4,12 +4,12 @@
  *
  * llmcompressor's factorize_hessian computes cholesky(cholesky_inverse(cholesky(H)), upper). The
  * reference kernel computes the same in double. The fast kernels need no inverse of H. Let J be the
- * matrix that reverses the order of rows. J H J = L L^T gives H = R R^T with the upper triangular R
- * = J L J, so H^-1 = R^-T R^-1 and U = R^-1 = J L^-1 J.
+ * matrix that reverses the order of rows. From J H J = L L^T follows H = R R^T with the upper
+ * triangular R = J L J. So H^-1 = R^-T R^-1, and U = R^-1 = J L^-1 J.
  *
  * U has zeros below the diagonal. If H is not positive definite, the op returns OSH_E_NUMERIC
- * without a message, and the caller increases the damping and tries again. The lower triangle is
- * then destroyed; elements above the diagonal are unchanged. Shapes: I in_features. */
+ * without a message. (The caller then increases the damping and tries again.) The lower triangle is
+ * destroyed in this case, but elements above the diagonal are unchanged. Shapes: I in_features. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -32,12 +32,12 @@ static bool cholesky_ref(double *a, int64_t n)
     return true;
 }
 
-/* Writes the lower triangle of (L L^T)^-1 to inv, computed from the columns of L^-1. `l`: the lower
- * triangle L, which is overwritten by L^-1. */
+/* Writes the lower triangle of (L L^T)^-1 to inv. Computes it from the columns of L^-1. l: the
+ * lower triangle L, which L^-1 overwrites. */
 static void cholesky_invert_ref(double *inv, double *l, int64_t n)
 {
-    /* Column j of L^-1 overwrites column j of L. This is possible because later columns of L^-1 do
-     * not read column j of L. */
+    /* Column j of L^-1 can overwrite column j of L, because later columns of L^-1 do not need
+     * it. */
     for (int64_t j = 0; j < n; j++) {
         l[j * n + j] = 1 / l[j * n + j];
         for (int64_t i = j + 1; i < n; i++) {
@@ -60,7 +60,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     int64_t n = a->out[0]->shape[0];
     float *h = a->out[0]->data;
-    double *l = NULL, *inv = NULL; // factor L and inverse of H, [n, n]; own
+    double *l = NULL, *inv = NULL; // own [n, n]: factor L, and inverse of H
 
     OSH_NEW(cx, l, n * n);
     OSH_NEW(cx, inv, n * n);
@@ -68,7 +68,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     if (!cholesky_ref(l, n)) OSH_TRY(OSH_E_NUMERIC);
     cholesky_invert_ref(inv, l, n);
     if (!cholesky_ref(inv, n)) OSH_TRY(OSH_E_NUMERIC);
-    for (int64_t i = 0; i < n; i++) // transposes the lower factor, so that U is upper triangular
+    for (int64_t i = 0; i < n; i++) // transposes L, so that U is upper triangular
         for (int64_t j = 0; j < n; j++) h[i * n + j] = j < i ? 0 : (float)inv[j * n + i];
 done:
     osh_free(cx, inv);

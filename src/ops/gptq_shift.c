@@ -1,22 +1,23 @@
 /* gptq_shift.c - computes S = D Hd^-1 in place of D, for GPTQ with the original model as target. Hd
- * is the damped Hessian. U with U^T U = Hd^-1 comes from gptq_factor, with rows and columns in the
- * order in which GPTQ solves the columns (solving order).
+ * is the damped Hessian. gptq_factor computes U with U^T U = Hd^-1. Rows and columns of U are in
+ * solving order, the order in which GPTQ solves the columns.
  *
  *   in[0] u F32 [I, I]     in[1] perm I32 [I]: solving order -> column
  *   out D F32 [I, I], in place, rows and columns in the order of the weight's columns
  *
- * A row d becomes d P^T U^T U P; the permutation P brings columns into solving order. X contains
- * the inputs of a Linear in the quantized model, X0 the inputs in the original model, and D = (X0 -
- * X)^T X. The weight W + W S is the one whose outputs on X are closest to the outputs of W on X0:
- * the minimum of |X (W + V)^T - X0 W^T|^2 over V is V = W (X0 - X)^T X (X^T X)^-1 = W D H^-1, here
- * with the damping of the Hessian (the closed form of Li et al. 2025, "GPTAQ"). Shapes: I
- * in_features. */
+ * A row d of D becomes d P^T U^T U P. The permutation P brings columns into solving order.
+ *
+ * X: inputs of a Linear in the quantized model. X0: its inputs in the original model. D = (X0 -
+ * X)^T X. The outputs of the weight W + W S on X are as close as possible to the outputs of W on
+ * X0. The reason is that V = W (X0 - X)^T X (X^T X)^-1 = W D H^-1 minimizes |X (W + V)^T - X0
+ * W^T|^2. Here the Hessian H is damped. (The closed form is from Li et al. 2025, "GPTAQ".) Shapes:
+ * I in_features. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* `to` = U^T (U `from`) for one row of D in solving order. `to`, `from`: [n]; `u`: [n, n] upper
- * triangular; `room`: scratch [n]. */
+/* to [n] = U^T (U from) for one row `from` [n] of D, in solving order. u [n, n]: upper triangular.
+ * room [n]: scratch. */
 static void shift_row_ref(double *to, const double *from, const float *u, int64_t n, double *room)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -35,7 +36,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t I = a->out[0]->shape[0];
     const int32_t *perm = a->in[1]->data;
     float *d = a->out[0]->data;
-    // row of D in solving order, row of S in solving order, scratch; [3, I], own
+    // own [3, I]: row of D in solving order, row of S in solving order, scratch
     double *row = NULL;
 
     OSH_NEW(cx, row, 3 * I);

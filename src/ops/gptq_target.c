@@ -13,7 +13,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     int64_t O = osh_rows(a->in[0]), I = osh_width(a->in[0]);
     const float *s = a->in[1]->data;
-    float *w = NULL, *t = a->out[0]->data; // w: weight in f32, own [O, I]; t: view of the output
+    // w: own [O, I], the weight in f32. t: view of the output
+    float *w = NULL, *t = a->out[0]->data;
 
     OSH_TRY(osh_f32_copy(cx, &w, a->in[0]));
     for (int64_t o = 0; o < O; o++)

@@ -4,12 +4,13 @@
  *
  *   y[g R + r] = sum over i of w[g R + r][i] x[g I + i]
  *
- * Same as transformers' DeepseekV4GroupedLinear. Sums are double and rounded once. Shapes: N tokens
- * of the batch, G groups, I inputs and R outputs of a group. */
+ * The op computes transformers' DeepseekV4GroupedLinear. Sums are double and rounded once. Shapes:
+ * N tokens of the batch, G groups, I inputs and R outputs of a group. */
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-/* ROWS: tokens of a chunk of parallel work; LANES: partial sums of a dot product. */
+/* ROWS: tokens in a chunk of parallel work.
+ * LANES: partial sums of a dot product. */
 enum { ROWS = 8, LANES = 8 };
 
 static const osh_field attrs[] = {
@@ -33,7 +34,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Adds the products of x [n] and w [n] to sum [LANES]. */
+/* Adds the products of the elements of x [n] and w [n] to the partial sums sum [LANES]. */
 static void lanes_add(double *sum, const float *x, const float *w, int64_t n)
 {
     int64_t i = 0;
@@ -42,8 +43,8 @@ static void lanes_add(double *sum, const float *x, const float *w, int64_t n)
     for (int k = 0; i + k < n; k++) sum[k] += (double)x[i + k] * w[i + k];
 }
 
-/* Computes output o of n_rows rows, from row `first` on. `room`: row o of w in f32 [I], then the
- * rows of x of the group of o, [ROWS, I]. */
+/* Computes output o of n_rows rows, from row `first` on. room: row o of w [I] in f32, and after it
+ * the rows of x for the group of o, [ROWS, I]. */
 static void output_add(const osh_op_args *a, int64_t first, int64_t n_rows, int64_t o,
                        const float *room)
 {

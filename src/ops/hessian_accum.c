@@ -24,7 +24,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]);
-    float *x = NULL, *h = a->out[0]->data; // x: input in f32, own [N, I]; h: view of the output
+    float *x = NULL, *h = a->out[0]->data; // x: own [N, I], the input in f32. h: view of the output
 
     assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == I && a->out[0]->shape[1] == I);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

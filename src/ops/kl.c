@@ -1,16 +1,16 @@
-/* kl.c - computes the KL divergence kl = sum over v of r log(r / p) of a model's next-token
- * distribution p from the distribution r of a reference model, and whether both models have the
- * same most probable token.
+/* kl.c - computes a KL divergence for each token: kl = sum over v of r log(r / p). p: a model's
+ * probabilities of the next token. r: the probabilities of a reference model. Also finds out
+ * whether both models have the same most probable token.
  *
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] x_ref [N, D2]     in[3] w_ref [V, D2]
  *   out[0] kl F32 [N]
  *   out[1] same F32 [N]: 1 if both models have the same most probable token (of equal
  *                  tokens the lowest id), else 0
  *
- * The logits of each model are rounded to the compute dtype of that model; all else is f32. attr is
- * an osh_vocab_attr with the rules for the logits and the biases of lm_head of both models, or
- * NULL. Shapes: N tokens of the batch, V vocabulary size, D and D2 hidden_size of the two
- * models. */
+ * The logits of each model are rounded to the compute dtype of that model. All other numbers are
+ * f32. attr is an osh_vocab_attr, or NULL. It has the rules for the logits, and the biases of
+ * lm_head, for both models. Shapes: N tokens of the batch, V vocabulary size, D and D2 hidden_size
+ * of the two models. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -24,7 +24,7 @@ typedef struct model_rule {
 } model_rule;
 
 /* Computes the logits [V] of one row x [D]. Returns log(sum(exp(logit))). Sets *best to the index
- * of the largest logit (of equal logits the first). `size` is {V, D}. */
+ * of the largest logit (the first if several are equal). size: {V, D}. */
 static double kl_row_logits(float *logit, int64_t *best, const float *x, const float *w,
                             const int64_t *size, const model_rule *m)
 {
@@ -47,7 +47,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), V = a->in[1]->shape[0],
             D[2] = {osh_width(a->in[0]), osh_width(a->in[2])}, best[2];
-    /* own, in f32: x [N, D], w [V, D] and bias [V] of each model; logit [2, V] */
+    /* own, in f32: for each model x [N, D], w [V, D] and bias [V]; logit [2, V] */
     float *x[2] = {0}, *w[2] = {0}, *bias[2] = {0}, *logit = NULL;
     float *kl = a->out[0]->data, *same = a->out[1]->data;
     const osh_vocab_attr *at = a->attr;
@@ -80,8 +80,8 @@ done:
     return rc;
 }
 
-/* Computes the gradient with respect to x, the only input with a gradient: dx = dkl (p - r) W. The
- * derivative of the logits rule multiplies dkl (p - r). */
+/* Computes the gradient of x, the only input with a gradient: dx = dkl (p - r) W. Before the
+ * product with W, dkl (p - r) is multiplied by the derivative of the logits rule. */
 static osh_status kl_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     return osh_logits_grad_ref(cx, a, true);
@@ -90,7 +90,7 @@ static osh_status kl_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_kl = {
     .name = "kl", .n_in = 4, .n_weights = 0, .n_out = 2,
     .run = {[OSH_REF] = ref, [OSH_CPU] = osh_kl_cpu, [OSH_CUDA] = OSH_CUDA_FN(osh_kl_cuda)},
-    .tol = 1e-9, // the tolerance is large, because kl is a small difference of large numbers
+    .tol = 1e-9, // large, because kl is a small difference of large numbers
     .scratch = osh_kl_scratch,
     .grad.run = {[OSH_REF] = kl_grad_ref, [OSH_CPU] = osh_kl_grad_cpu},
     .grad.scratch = osh_kl_grad_scratch,

@@ -45,8 +45,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Reads the factors of the channels, weight plus offset [D], in f32. *w is NULL if the op has no
- * weight; every factor is then 1. */
+/* Reads the factors of the channels (weight plus offset), [D], in f32. Sets *w to NULL if the op
+ * has no weight; every factor is then 1. */
 static osh_status norm_factors_read(osh_ctx *cx, float **w, const osh_tensor *weight, int64_t D,
                                const osh_layer_norm_attr *at, osh_dtype dt)
 {
@@ -102,8 +102,8 @@ static osh_status layer_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]),
             D = at->head_dim ? at->head_dim : width, n_seqs = 0;
     float *x = NULL, *w = NULL; // own, in f32: x [N, width]; w [D], or NULL without a weight
-    double *sums = NULL;        // dw and db of one sample, [2, D]; own
-    osh_tile *seq = NULL;       // range of rows of each sample; own
+    double *sums = NULL;        // own [2, D]: dw and db of one sample
+    osh_tile *seq = NULL;       // own: the rows of each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(norm_factors_read(cx, &w, a->in[1], D, at, a->in[0]->dtype));

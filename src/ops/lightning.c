@@ -1,5 +1,5 @@
-/* lightning.c - computes lightning attention (MiniMax 2025, "MiniMax-01"): linear attention whose
- * state decays by one constant factor per head.
+/* lightning.c - computes lightning attention (MiniMax 2025, "MiniMax-01"): linear attention with a
+ * state. Each head has a constant factor by which its state decays.
  *
  *   in[0] x [N, 3 H D]: for each of H heads a query, a key and a value [D]
  *   out y [N, H D]
@@ -7,9 +7,9 @@
  *   S = exp(-slope_h) S + k^T v     S [D, D], 0 before the sample's first token; h = 0 to H - 1
  *   y = q S                         slope_h = decay 2^(-8 (h + 1) / H)
  *
- * Same as transformers' MiniMaxLightningAttention, which cuts a sample into blocks. The state and
- * all sums are double, and exp(-slope_h) is rounded to f32. y is rounded to f32 and then to its
- * dtype. N: tokens of the batch. */
+ * This is transformers' MiniMaxLightningAttention, which cuts a sample into blocks. The state and
+ * all sums are double, and exp(-slope_h) is rounded to f32. y is rounded first to f32 and then to
+ * its dtype. N: tokens of the batch. */
 #include "base/elementary.h"
 #include "ops/kernel.h"
 #include "ops/scan.h"
@@ -94,7 +94,8 @@ static size_t lightning_state(const void *attr, const int64_t *in_width, int64_t
     return (size_t)(at->heads * at->dim * at->dim) * sizeof(double);
 }
 
-/* Counts 5 operations for each element of a head's matrix S: decay, update and output. */
+/* Returns the number of operations. For each token and each element of a head's matrix S, there are
+ * 5 (decay, update, output). */
 static double lightning_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                               const osh_op_load *load)
 {

@@ -2,9 +2,9 @@
  *
  *   in[0] x [N, I]     in[1] w [O, I]     in[2] b [O], optional     out y [N, O]
  *
- * As in torch.nn.Linear (addmm), products and sums are f32; the reference kernel sums in double.
- * The bias is added before the result is rounded to the dtype of x, the only rounding. Products of
- * BF16 values are exact in f32. Shapes: N tokens of the batch, I in_features, O out_features. */
+ * As in torch.nn.Linear (addmm), products and sums are f32. (The reference kernel sums in double.)
+ * The result is rounded only once, to the dtype of x, after the bias is added. Products of BF16
+ * values are exact in f32. Shapes: N tokens of the batch, I in_features, O out_features. */
 #include "base/checked.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -52,7 +52,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *y = a->out[0];
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0];
-    // own, in f32: x [N, I]; w [O, I]; b [O], or NULL without a bias; row of y [O]
+    // own, in f32: x [N, I]; w [O, I]; b [O], NULL without a bias; row [O], one row of y
     float *x = NULL, *w = NULL, *b = NULL, *row = NULL;
 
     assert(a->in[1]->shape[1] == I && osh_width(y) == O);
@@ -84,7 +84,7 @@ static osh_status linear_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0], n_seqs = 0;
     float *x = NULL, *w = NULL; // own, in f32: x [N, I]; w [O, I]
-    osh_tile *seq = NULL;       // range of rows of each sample; own
+    osh_tile *seq = NULL;       // own: the rows of each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
@@ -97,7 +97,7 @@ static osh_status linear_grad_ref(osh_ctx *cx, const osh_grad_args *a)
         }
     for (int64_t s = 0; s < n_seqs; s++)
         for (int64_t o = 0; o < O; o++)
-            for (int64_t i = -1; i < I; i++) { // i = -1 computes the gradient of the bias
+            for (int64_t i = -1; i < I; i++) { // i = -1 stands for the bias
                 double sum = 0;
                 for (int64_t n = seq[s].row; n < seq[s].row + seq[s].n; n++)
                     sum += (double)dy[n * O + o] * (i < 0 ? 1 : x[n * I + i]);

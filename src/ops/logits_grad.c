@@ -1,13 +1,13 @@
-/* logits_grad.c - the reference kernel for the gradients of kl and nll, the two losses of a model's
- * logits, with respect to x, the input of lm_head.
+/* logits_grad.c - the reference kernel for the gradients of kl and nll with respect to x, the input
+ * of lm_head. (kl and nll are two losses of a model's logits.)
  *
  *   z = x W^T + bias, l = rule(z), p = softmax(l)
  *   kl    dl_v = g (p_v - r_v)               r: softmax of the reference model's logits
  *   nll   dl_v = g (p_v - [v == target])
  *   dz_v = dl_v rule'(z_v)     dx = dz W
  *
- * g is the element of dout[0] for the row. Rows with g = 0 are skipped. `rule` divides and caps
- * logits (osh_logits_rule). */
+ * g: the element of dout[0] for the row. Rows with g = 0 are skipped. rule: divides and caps logits
+ * (osh_logits_rule). */
 #include "ops/kernel.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@ typedef struct lm_head {
     float *w, *bias; // own, in f32: [V, D], [V]; bias NULL: none
 } lm_head;
 
-/* Computes the probabilities p [V] of one row x [D], and the derivative `slope` [V] of the logits
- * rule. `slope` NULL: not computed. `size` is {V, D}. */
+/* Computes the probabilities p [V] for one row x [D]. Also computes slope [V], the derivative of
+ * the logits rule, unless `slope` is NULL. size: {V, D}. */
 static void logits_row_softmax(double *p, double *slope, const float *x, const lm_head *head,
                                const int64_t *size, const osh_logits_rule *rule)
 {
@@ -58,10 +58,10 @@ osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl)
             D2 = kl ? osh_width(a->in[2]) : 0;
     const osh_vocab_attr *at = a->attr;
     const float *g = a->dout[0]->data;
-    // own, in f32: [N, D] of the model, [N, D2] of the reference model; x2 NULL for nll
+    // own, in f32: x [N, D] of the model, and x2 [N, D2] of the reference model (NULL for nll)
     float *x = NULL, *x2 = NULL;
     lm_head of = {NULL}, of2 = {NULL}; // own: the heads of both models
-    double *p = NULL;                  // p and slope of the model, then r; [3, V], own
+    double *p = NULL;                  // own [3, V]: p and slope of the model, then r
 
     OSH_NEW(cx, p, 3 * V);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

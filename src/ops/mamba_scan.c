@@ -9,7 +9,8 @@
  *
  * Z is 0 before the sample's first token. The formulas are those of transformers'
  * mamba_selective_scan (Mamba, Falcon Mamba, Jamba). dt + dt_bias and softplus are rounded to the
- * dtype of x; all else is double, and y is rounded once. N: tokens of the batch, I: channels. */
+ * dtype of x. All other numbers are double, and y is rounded once. N: tokens of the batch, I:
+ * channels. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
@@ -17,7 +18,7 @@
 
 #include <string.h>
 
-enum { NEAR = 16, MOST = 256 }; // NEAR: channels per chunk of parallel work; MOST: largest S
+enum { NEAR = 16, MOST = 256 }; // NEAR: channels in a chunk of parallel work. MOST: largest S
 
 static const osh_field attrs[] = {
     {"state", OSH_F_INT, offsetof(osh_mamba_scan_attr, state), NULL, 1, MOST, "S", NULL, NULL},
@@ -42,7 +43,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 
 typedef struct mamba_job {
     const osh_op_args *a;
-    const osh_tile *seq; // range of rows of each sample; view
+    const osh_tile *seq; // view: the rows of each sample
     int64_t n_seqs, I, S;
 } mamba_job;
 
@@ -60,7 +61,7 @@ static double mamba_step(float dt, float bias, osh_dtype dtype)
     return osh_round_to((float)(x > 20 ? x : osh_math_log(1 + osh_math_exp(x))), dtype);
 }
 
-/* Computes channel i of one sample, which has rows [row, row + n). Z: state [S]. */
+/* Computes channel i of one sample, whose rows are [row, row + n). Z: state [S]. */
 static void mamba_channel(const mamba_job *j, int64_t i, int64_t row, int64_t n, double *Z)
 {
     const osh_tensor *const *in = j->a->in;
@@ -89,7 +90,7 @@ static osh_status mamba_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
 {
     const mamba_job *j = user;
     int64_t end = osh_min64(j->I, (chunk + 1) * NEAR);
-    double *kept = j->a->past ? j->a->past->state : NULL; // [I, S]; view
+    double *kept = j->a->past ? j->a->past->state : NULL; // view [I, S]
 
     (void)cx, (void)worker;
     for (int64_t i = chunk * NEAR; i < end; i++)
@@ -130,14 +131,14 @@ static size_t mamba_state(const void *attr, const int64_t *in_width, int64_t n_t
     return (size_t)(in_width[0] * ((const osh_mamba_scan_attr *)attr)->state) * sizeof(double);
 }
 
-typedef struct mamba_back { // all inputs of the gradient in f32, and scratch for one sample
+typedef struct mamba_back { // all inputs of the op in f32, and scratch for one sample
     float *in[7];   // own
     double *Z, *gZ; // own: states [n + 1, S]; gradient of the state [S]
     double *dB, *dC; // own: gradients of B and C, [N, S]
 } mamba_back;
 
-/* Adds the gradients of channel i of one sample, which has rows [row, row + n). With the decay
- * e = exp(a d), a = -exp(A_log), and the gradient gZ of the state after a token:
+/* Adds the gradients of channel i of one sample, whose rows are [row, row + n). a = -exp(A_log), e
+ * = exp(a d) is the decay, and gZ is the gradient of the state after a token:
  *
  *   dC = dy Z     gZ += dy C     dB = gZ d x     dx = dy D + sum gZ d B     dD = dy x
  *   dd = sum gZ (Zprev e a + B x)     da = gZ Zprev e d     gZ of the token before = gZ e */
@@ -182,7 +183,7 @@ static osh_status mamba_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), S = osh_width(a->in[2]), n_seqs = 0;
     mamba_back b = {{0}};
-    osh_tile *seq = NULL; // range of rows of each sample; own
+    osh_tile *seq = NULL; // own: the rows of each sample
 
     for (int k = 0; k < 4; k++) OSH_TRY(osh_f32_copy(cx, &b.in[k], a->in[k]));
     for (int k = 4; k < 7; k++) OSH_TRY(osh_f32_weight(cx, &b.in[k], a->in[k], a->in[0]->dtype));
@@ -216,8 +217,8 @@ static size_t mamba_grad_scratch(const void *attr, const int64_t *in_width, int6
            (size_t)n_tokens * sizeof(osh_tile);
 }
 
-/* Returns the number of operations: 7 for each element of the state and each token; exp counts as
- * one. */
+/* Returns the number of operations. For each token and each element of the state, there are 7. An
+ * exponential counts as one operation. */
 static double mamba_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                           const osh_op_load *load)
 {

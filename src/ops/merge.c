@@ -1,13 +1,13 @@
 /* merge.c - merges two states of a statistic (stat.h), which were collected from different samples.
- * out[0] becomes the state of all these samples; out[1], before the call the state of the later
- * samples, becomes empty.
+ * Before the call, out[0] is the state of the earlier samples, and out[1] the state of the later
+ * samples. After the call, out[0] is the state of all these samples, and out[1] is empty.
  *
  *   merge_lower        out F32 [n, n]: sums in the lower triangle; other elements are unchanged
  *   merge_sums         out F32, F64 or I64, any shape: sums
  *   merge_channel_sum  out F32 [2, n] of channel_sum: (s[0] - s[1]) + (s'[0] - s'[1]), in double
  *   merge_ranges       out F32 [2, n]: the smaller of both minima, the larger of both maxima
  *
- * Each element is summed by one thread, so the result does not depend on the number of threads. n:
+ * One thread computes each element, so the result does not depend on the number of threads. n:
  * columns of the statistic. */
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -15,7 +15,7 @@
 #include <assert.h>
 #include <math.h>
 
-/* Per chunk of parallel work: SPAN elements, or ROWS rows of a triangle. */
+/* A chunk of parallel work has SPAN elements, or ROWS rows of a triangle. */
 enum { SPAN = 1 << 15, ROWS = 16 };
 
 static void check_states(const osh_op_args *a)
@@ -24,11 +24,11 @@ static void check_states(const osh_op_args *a)
     assert(osh_tensor_numel(a->out[0]) == osh_tensor_numel(a->out[1]));
 }
 
-/* Number of elements that the loop body adds. With a fixed number the compiler vectorizes the
+/* Number of elements in the body of the loop. With a fixed number, the compiler vectorizes the
  * loop. */
 enum { WIDE = 16 };
 
-/* Adds `from` [n] to `to` [n] and sets `from` to 0. */
+/* Adds `from` [n] to `to` [n]. Then sets `from` to 0. */
 static void f32_merge(float *restrict to, float *restrict from, int64_t n)
 {
     int64_t i = 0;

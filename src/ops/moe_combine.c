@@ -5,10 +5,10 @@
  *   out = sum + y * route[:, expert]     for rows with route[:, expert] != 0; other rows: out = sum
  *   plain: out = sum + y for these rows (Llama 4 multiplies the inputs of the experts instead)
  *
- * As in transformers' Qwen3MoeExperts, the product is rounded to the dtype of y, and index_add_
- * adds in that dtype, one expert after the other, beginning with zeros. Rows of y whose token is
- * not routed to the expert are ignored, even if they contain infinities. out may be the same tensor
- * as sum. Shapes: N tokens of the batch, D elements per token, E experts. */
+ * As in transformers' Qwen3MoeExperts, the product is rounded to the dtype of y. index_add_ adds in
+ * this dtype, one expert after the other, beginning with zeros. If a token is not routed to the
+ * expert, its row of y is ignored, even if the row has infinities. out may be the same tensor as
+ * sum. Shapes: N tokens of the batch, D elements per token, E experts. */
 #include <assert.h>
 #include <string.h>
 
@@ -16,7 +16,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* ROWS: rows per chunk of parallel work; PIECE: elements converted to f32 at a time. */
+/* ROWS: rows in a chunk of parallel work.
+ * PIECE: elements that are converted to f32 at a time. */
 enum { ROWS = 16, PIECE = 1024 };
 
 static const osh_field attrs[] = {

@@ -1,4 +1,4 @@
-/* moe_gate.c - chooses the experts of each token and their weights: a router with f32 logits.
+/* moe_gate.c - a router with f32 logits: chooses the experts of each token, and their weights.
  *
  *   moe_gate  in[0] x [N, D]     in[1] w [E, D]     in[2] b [E] optional
  *   moe_hash  in[0] x [N, D]     in[1] ids [N]      in[2] w [E, D]     in[3] table [V, top_k]
@@ -15,17 +15,17 @@
  *      is chosen.
  *   4. route = s of the chosen experts, divided by their sum (norm_topk_prob), times scale.
  *
- * moe_hash does not compare c: the experts of token `id` are those of row `id` of the table, which
- * contains whole numbers.
+ * moe_hash does not compare c. The experts of token `id` are those in row `id` of the table, which
+ * has whole numbers.
  *
- * Example with E = 4, 2 groups, topk_group 1, top_k 1, b = 0 and sigmoid: s = .9 .1 .6 .7 gives
- * group scores 1.0 and 1.3, so expert 3 is chosen and not expert 0.
+ * Example with E = 4, 2 groups, topk_group 1, top_k 1, b = 0 and sigmoid: s = .9 .1 .6 .7 gives the
+ * group scores 1.0 and 1.3. So expert 3 is chosen, and not expert 0.
  *
- * As in transformers' DeepseekV3TopkRouter and Glm4MoeTopkRouter (sigmoid), DeepseekV2TopkRouter
- * (softmax; greedy: one group), DeepseekV4TopKRouter and DeepseekV4HashRouter (root), x and w are
- * converted to f32, and the weights of the experts are rounded to the dtype of x at the end. Dot
- * products are summed in double, in a fixed order. Shapes: N tokens of the batch, D elements per
- * token, E experts, V vocabulary size. */
+ * The op computes these routers of transformers: DeepseekV3TopkRouter and Glm4MoeTopkRouter
+ * (sigmoid), DeepseekV2TopkRouter (softmax; greedy: one group), DeepseekV4TopKRouter and
+ * DeepseekV4HashRouter (root). As there, x and w are converted to f32, and the weights of the
+ * experts are rounded to the dtype of x at the end. Dot products are summed in double, in a fixed
+ * order. Shapes: N tokens of the batch, D elements per token, E experts, V vocabulary size. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -36,7 +36,8 @@
 #include "ops/dot.h"
 #include "ops/kernel.h"
 
-/* ROWS: rows per chunk of parallel work; PIECE: columns at a time. */
+/* ROWS: rows in a chunk of parallel work.
+ * PIECE: columns that are computed together. */
 enum { ROWS = 4, PIECE = 512 };
 
 static const osh_field attrs[] = {
@@ -88,8 +89,8 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Returns true if at least `most` elements of x [n] rank before x[`at`]: they are larger than
- * x[`at`], or equal with a lower index. */
+/* True if at least `most` elements of x [n] are before x[at] in the order of size. An element is
+ * before x[at] if it is larger, or if it is equal and has a lower index. */
 static bool is_outranked(const float *x, int64_t at, int64_t n, int64_t most)
 {
     int64_t before = 0;
@@ -98,7 +99,7 @@ static bool is_outranked(const float *x, int64_t at, int64_t n, int64_t most)
     return before >= most;
 }
 
-/* Sets c [E] to -infinity for the experts of all groups except the topk_group best groups. */
+/* Sets c [E] to -infinity for the experts of all groups, except the topk_group best groups. */
 static void gate_keep_groups(float *c, const osh_moe_gate_attr *at)
 {
     float worth[OSH_MOE_MAX_EXPERTS];
@@ -141,8 +142,8 @@ static void gate_scale(float *s, const osh_moe_gate_attr *at)
         s[e] = (float)((at->route.norm_topk_prob ? s[e] / (top + 1e-20) : s[e]) * at->scale);
 }
 
-/* Computes the weights s [E] of the experts for one token from the logits [E]. `bias`: [E] f32, or
- * NULL. */
+/* Computes s [E], the weights of the experts for one token, from its logits [E]. bias [E]: in f32,
+ * or NULL. */
 static void gate_route_row(float *s, const double *logits, const float *bias,
                            const osh_moe_gate_attr *at)
 {
@@ -150,8 +151,8 @@ static void gate_route_row(float *s, const double *logits, const float *bias,
     int64_t E = at->experts;
     gate_scores(s, logits, at);
     for (int64_t e = 0; e < E; e++) {
-        /* With softmax the logits decide the choice, because different logits can have equal scores
-         * after exp. */
+        /* With softmax, the logits decide and not the scores: after exp, different logits can have
+         * equal scores. */
         c[e] = bias ? s[e] + bias[e] : at->sigmoid || at->root ? s[e] : (float)logits[e];
     }
     if (osh_moe_gate_is_grouped(at)) gate_keep_groups(c, at);
@@ -223,8 +224,8 @@ static osh_status moe_hash_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_sh
     return OSH_OK;
 }
 
-/* Multiplies the score of each expert by its number of entries in row `id` of the table, which is 0
- * or 1 in released models. */
+/* Multiplies the score of each expert by the number of times that row `id` of the table has the
+ * expert. In released models, this number is 0 or 1. */
 static osh_status hash_choose(osh_ctx *cx, float *s, const osh_tensor *table, int64_t id, int64_t E)
 {
     uint16_t times[OSH_MOE_MAX_EXPERTS] = {0};
@@ -280,8 +281,8 @@ typedef struct gate_back_job {
     float *to_logits; // gradients of the logits, [N, E]; own
 } gate_back_job;
 
-/* Sets `to` [E] to the gradient of the logits [E] of one token. `route` [E]: the weights from
- * gate_route_row; `g` [E]: the gradient of these weights. */
+/* Sets `to` [E] to the gradients of the logits [E] of one token. route [E]: the weights that
+ * gate_route_row computed. g [E]: the gradients of these weights. */
 static void gate_logits_back(float *to, const double *logits, const float *route, const float *g,
                              const osh_moe_gate_attr *at)
 {
@@ -343,7 +344,7 @@ static osh_status gate_row_back(osh_ctx *cx, void *user, int64_t n, int worker)
     return OSH_OK;
 }
 
-/* Adds the gradient of w[e] [D], row e of the router's weight, token by token. */
+/* Adds the gradient of w[e] [D], which is row e of the router's weight. Adds it token by token. */
 static osh_status gate_expert_back(osh_ctx *cx, void *user, int64_t e, int worker)
 {
     const gate_back_job *j = user;

@@ -1,4 +1,4 @@
-/* moe_router.c - chooses the experts of each token and their weights.
+/* moe_router.c - chooses the experts of each token, and their weights.
  *
  *   in[0] logits [N, E]     in[1] w [E], if scaled
  *   out route [N, E]: weight of the expert; 0: not chosen
@@ -10,9 +10,9 @@
  *
  * As in transformers' Qwen3MoeTopKRouter, probabilities are f32, and the weights are rounded to the
  * dtype of the logits at the end. transformers chooses by the probabilities, and torch.topk decides
- * the order of equal probabilities. This op chooses by the logits. Different logits can have equal
- * probabilities after exp on the CPU but not on a GPU, and both must choose the same experts.
- * Shapes: N tokens of the batch, E experts. */
+ * the order of equal probabilities. This op chooses by the logits instead. Different logits can
+ * have equal probabilities after exp on the CPU but not on a GPU, or the other way round. CPU and
+ * GPU must choose the same experts. Shapes: N tokens of the batch, E experts. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 64 }; // rows per chunk of parallel work
+enum { ROWS = 64 }; // rows in a chunk of parallel work
 
 static const osh_field attrs[] = {
     {"top_k", OSH_F_INT, offsetof(osh_moe_router_attr, top_k), "1", 1, OSH_MOE_MAX_EXPERTS,
@@ -97,12 +97,12 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Adds the gradients of the logits and of w for row n (one token). g [E] is the gradient of the
- * route, p = softmax(x):
+/* Adds the gradients of the logits and of w for row n (one token). With g [E], the gradient of the
+ * route, and p = softmax(x):
  *
  *   dx_i = p_i (g_i - sum over the chosen of g p)     g_i = 0 if i is not chosen
  *
- * With norm_topk_prob, p is the softmax over the chosen experts only, and dx of the other experts
+ * With norm_topk_prob, p is the softmax over only the chosen experts, and dx of the other experts
  * is 0. With `scaled`, dw = g p, and g w replaces g. */
 static void router_row_back(const osh_grad_args *a, int64_t n, float *x, const float *w, int64_t E)
 {

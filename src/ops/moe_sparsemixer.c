@@ -6,14 +6,14 @@
  *            (m - s_e) / max(|s_e|, m) <= 2 jitter
  *   second   the same without the first expert: m is the largest remaining logit
  *
- * The choice is that of transformers' PhimoeTopKRouter (Phi-3.5-MoE) without training. Of equal
- * logits the lower index is first. The two weights do not sum to 1. Shapes: N tokens of the batch,
- * E experts. */
+ * The op chooses as transformers' PhimoeTopKRouter (Phi-3.5-MoE) does without training. If logits
+ * are equal, the lower index is first. The two weights do not sum to 1. Shapes: N tokens of the
+ * batch, E experts. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 64 }; // rows per chunk of parallel work
+enum { ROWS = 64 }; // rows in a chunk of parallel work
 
 static const osh_field attrs[] = {
     {"top_k", OSH_F_INT, offsetof(osh_moe_sparsemixer_attr, route.top_k), "2", 2, 2,
@@ -34,9 +34,9 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Chooses the expert with the largest of the logits x [E], without expert `but` (-1: none). Writes
- * to p [E] the softmax over the logits near the largest, 0 for the other experts. Returns the
- * expert. */
+/* Chooses and returns the expert with the largest logit in x [E], without expert `but` (-1: none).
+ * Sets p [E] to the softmax over the logits near the largest logit. All other elements of p become
+ * 0. */
 static int64_t mixer_choose(double *p, const float *x, int64_t E, int64_t but, float jitter)
 {
     int64_t best = -1;
@@ -79,8 +79,8 @@ static osh_status mixer_ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Computes dx_e = sum over both choices of g p_best ((e = best) - p_e), where g is the gradient of
- * the weight of the chosen expert. */
+/* Computes dx_e = sum over both choices of g p_best ((e = best) - p_e). g: the gradient of the
+ * weight of the chosen expert. */
 static osh_status mixer_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     int64_t N = osh_rows(a->in[0]), E = osh_width(a->in[0]);

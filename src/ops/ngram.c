@@ -10,14 +10,15 @@
  *
  *   row_j = (t_0 m_0 xor ... xor t_{g-1} m_{g-1}) mod sizes_j + offsets_j
  *
- * From an earlier end-of-text token on, and before the sample, t_i is the end-of-text token. If
- * in[2] is absent, in[0] contains the rows, I32 [N*T], which row_ids computed from the ids.
+ * If t_i would be before the sample, or if it is at or before an earlier end-of-text token, t_i is
+ * the end-of-text token. If in[2] is absent, in[0] has the row numbers, I32 [N*T], which row_ids
+ * has computed from the ids.
  *
  *   ngram_gate   y_s = sigmoid(sign(c) sqrt(max(|c|, 1e-6))) v,   c = (k_s . q_s) / sqrt(D)
  *
- * transformers' Qwen4ExpTextNGramEmbedding and Qwen4ExpTextPLELayer. ngram_gate rounds each step to
- * the dtype of y; the sum of k_s . q_s is double, of rounded products. Shapes: N tokens of the
- * batch, S streams, D elements per token and stream. */
+ * The ops compute transformers' Qwen4ExpTextNGramEmbedding and Qwen4ExpTextPLELayer. ngram_gate
+ * rounds each step to the dtype of y. For k_s . q_s, it adds rounded products in double. Shapes: N
+ * tokens of the batch, S streams, D elements per token and stream. */
 #include <math.h>
 #include <string.h>
 
@@ -25,8 +26,11 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-/* LONGEST: largest G; HEADS: largest T; STREAMS: largest S; PIECE: elements converted to f32 at a
- * time; ROWS: rows per chunk of parallel work. */
+/* LONGEST: largest G.
+ * HEADS: largest T.
+ * STREAMS: largest S.
+ * PIECE: elements that are converted to f32 at a time.
+ * ROWS: rows in a chunk of parallel work. */
 enum { LONGEST = 8, HEADS = 256, STREAMS = 8, PIECE = 512, ROWS = 4 };
 
 static const osh_field embedding_attrs[] = {
@@ -56,7 +60,7 @@ static osh_status embedding_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_s
                         "ngram_embedding: %lld heads, want a multiple of the %lld lengths",
                         (long long)at->heads, (long long)at->longest - 1);
     out_width[0] = at->heads * at->width;
-    w_ndim[0] = 2, w_shape[0][0] = 0, w_shape[0][1] = at->width; // 0: any number of rows
+    w_ndim[0] = 2, w_shape[0][0] = 0, w_shape[0][1] = at->width; // 0 means any number of rows
     w_ndim[1] = 1, w_shape[1][0] = at->longest;
     w_ndim[2] = 1, w_shape[2][0] = at->heads;
     w_ndim[3] = 1, w_shape[3][0] = at->heads;
@@ -90,8 +94,9 @@ static osh_status tables_load(osh_ctx *cx, gram_tables *g, const osh_op_args *a)
     return OSH_OK;
 }
 
-/* Sets rows [T] for the token ids[0], which has `here` earlier tokens of its sample in this call:
- * ids[-1], ids[-2] ... `past`, if not NULL, has the tokens before them. */
+/* Sets rows [T] to the rows of the table for the token ids[0]. `here` earlier tokens of its sample
+ * are in this call: ids[-1], ids[-2] and so on. past: has the tokens before them; NULL: there are
+ * none. */
 static void rows_of_token(int32_t *rows, const gram_tables *g, const osh_ngram_attr *at,
                           const int32_t *ids, int64_t here, const osh_op_past *past)
 {
@@ -110,7 +115,7 @@ static void rows_of_token(int32_t *rows, const gram_tables *g, const osh_ngram_a
     }
 }
 
-/* Keeps the last G - 1 tokens of the sample. */
+/* Copies the last G - 1 tokens of the sample to the state, for the sample's next tokens. */
 static void tokens_keep(const osh_op_args *a)
 {
     int64_t N = osh_rows(a->in[0]), keep = ((const osh_ngram_attr *)a->attr)->longest - 1;
@@ -126,7 +131,7 @@ static osh_status ngram_row_ids(osh_ctx *cx, const osh_op_args *a, int32_t *rows
     osh_status rc = OSH_OK;
     const osh_ngram_attr *at = a->attr;
     const int32_t *ids = a->in[0]->data;
-    osh_tile *seq = NULL; // own: range of rows of each sample
+    osh_tile *seq = NULL; // own: the rows of each sample
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
     gram_tables g;
     OSH_TRY(tables_load(cx, &g, a));
@@ -148,7 +153,7 @@ static osh_status embedding_ref(osh_ctx *cx, const osh_op_args *a)
     const osh_ngram_attr *at = a->attr;
     const osh_tensor *w = a->in[1], *y = a->out[0];
     int64_t n = osh_rows(y) * at->heads, d = at->width;
-    int32_t *own = NULL; // own: [N, T] rows of the table
+    int32_t *own = NULL; // own [N, T]: row numbers of the table
     float *row = NULL;   // own: [d]
     OSH_NEW(cx, row, d);
     if (a->in[2]) {
@@ -171,7 +176,7 @@ done:
     return rc;
 }
 
-/* The list of rows, the tiles of the samples and one row. */
+/* Returns the bytes of the list of row numbers, of the tiles of the samples, and of one row. */
 static size_t embedding_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                 int64_t n_tokens, int n_threads)
 {
@@ -201,7 +206,8 @@ static osh_status ngram_gate_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_
     return OSH_OK;
 }
 
-/* Returns the gate of the stream whose first element is element `first` of k and q. */
+/* Returns the gate of one stream of one token. first: index in k and q of the stream's first
+ * element. */
 static float gram_gate(const osh_op_args *a, int64_t first)
 {
     const osh_tensor *k = a->in[0], *q = a->in[1];

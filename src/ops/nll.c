@@ -3,11 +3,11 @@
  *   in[0] x [N, D]     in[1] w [V, D]     in[2] targets I32 [N], < 0: the row has no target
  *   out nll F32 [N], 0 for a row without target
  *
- * The logits are rounded to the dtype of x, like the output of lm_head. Log-softmax is f32:
- * transformers' ForCausalLMLoss computes it after .float(). The kernels never have all logits in
- * memory at once. attr is an osh_vocab_attr that has the bias of lm_head and says how logits are
- * divided and capped, or NULL. Shapes: N tokens of the batch, D elements per token, V vocabulary
- * size. */
+ * The logits are rounded to the dtype of x, like the output of lm_head. Log-softmax is f32, as in
+ * transformers' ForCausalLMLoss, which computes it after .float(). The kernels never have all
+ * logits in memory at once. attr is an osh_vocab_attr, or NULL. It has the bias of lm_head, and the
+ * rule that divides and caps logits. Shapes: N tokens of the batch, D elements per token, V
+ * vocabulary size. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -21,7 +21,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(a->in[0]), D = osh_width(a->in[0]), V = a->in[1]->shape[0];
     const osh_vocab_attr *at = a->attr;
     const int32_t *target = a->in[2]->data; // token ids, [N]; < 0: the row has no target
-    /* x [N, D], w [V, D], bias [V] and logit [V] in f32: own; `nll`: view of the output */
+    /* own, in f32: x [N, D], w [V, D], bias [V] and logit [V]. nll: view of the output */
     float *x = NULL, *w = NULL, *bias = NULL, *logit = NULL, *nll = a->out[0]->data;
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -49,8 +49,9 @@ done:
     return rc;
 }
 
-/* Computes the gradient with respect to x, the only input with a gradient: dx = dnll (p - [v ==
- * target]) W. dnll (p - [v == target]) is first multiplied by the derivative of the logits rule. */
+/* Computes the gradient of x, the only input with a gradient: dx = dnll (p - [v == target]) W.
+ * Before the product with W, dnll (p - [v == target]) is multiplied by the derivative of the logits
+ * rule. */
 static osh_status nll_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     return osh_logits_grad_ref(cx, a, false);

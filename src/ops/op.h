@@ -1,15 +1,14 @@
-/* op.h - declares the operations (ops). An osh_op has a name, a rule for shapes and one kernel for
+/* op.h - declares the operations (ops). An osh_op has a name, a rule for shapes, and one kernel for
  * each backend.
  *
- * A batch is ragged: [N, ...] contains the tokens of all samples of the batch, one sample after the
- * other and without padding. osh_seqs contains the row at which each sample begins. A result must
- * not depend on the other samples of the batch or on the number of threads. So every kernel cuts
- * each sample into tiles, beginning with its first token, and the size of a tile does not depend on
- * threads.
+ * A batch is ragged: [N, ...] has the tokens of all samples of the batch, one sample after the
+ * other and without padding. osh_seqs has the row at which each sample begins. A result must not
+ * depend on the other samples of the batch, or on the number of threads. So every kernel cuts each
+ * sample into tiles, beginning with its first token. The size of a tile does not depend on threads.
  *
- * Activations have the compute dtype of the model (BF16, F16 or F32): a kernel widens to f32,
- * computes, and rounds where transformers rounds. If transformers keeps f32 up to the next op, the
- * value between the two ops is F32 (OSH_OP_F32_OUT). Weights have their stored dtype.
+ * Activations have the compute dtype of the model (BF16, F16 or F32). A kernel widens them to f32,
+ * computes, and rounds at the points where transformers rounds. If transformers keeps f32 up to the
+ * next op, the value between the two ops is F32 (OSH_OP_F32_OUT). Weights have their stored dtype.
  *
  * Letters in shapes: N tokens of the batch; D hidden_size (elements of a token); F
  * intermediate_size; H heads; K kv heads; Dh head_dim; V vocabulary size; O, I out and in features
@@ -24,92 +23,96 @@
 
 typedef struct osh_seqs {
     int64_t n;
-    /* View, [n + 1]: first row of each sample, then the end of the last sample. offsets[0] is 0,
-     * unless the samples are a group of a batch (stat.h). */
+    /* View [n + 1]: first row of each sample, then the end of the last sample. offsets[0] is 0,
+     * unless the samples are one group of a batch (stat.h). */
     const int64_t *offsets;
 } osh_seqs;
 
-/* Row numbers of a batch in ascending order. The array `at` is in the same memory (host or device)
- * as the tensors of the call. */
+/* Row numbers of a batch, in ascending order. The array `at` is in host memory if the tensors of
+ * the call are, else in device memory. */
 typedef struct osh_op_rows {
     const int32_t *at; // view [n]
     int64_t n;
 } osh_op_rows;
 
 /* The earlier tokens of a sample that is computed in several calls. Each call gets some tokens (a
- * piece) in in[]: row r of in[] is token n + r of the sample. The state contains values of earlier
- * tokens that the op needs, such as keys and values. The state is 0 before the first piece, and the
- * op updates the state. */
+ * piece) in in[]: row r of in[] is token n + r of the sample. The state has the values of earlier
+ * tokens that the op needs, such as keys and values. The caller sets the state to 0 before the
+ * first piece, and the op updates it. */
 typedef struct osh_op_past {
     int64_t n;    // number of earlier tokens
-    int64_t room; // capacity: largest number of tokens of the sample, all pieces together
-    void *state;  // values of earlier tokens, osh_op.state bytes; NULL: the op has no state; view
+    int64_t room; // largest number of tokens of the sample, in all pieces together
+    void *state;  // view: osh_op.state bytes; NULL: the op has no state
 } osh_op_past;
 
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
 typedef struct osh_op_args {
     const osh_tensor *in[OSH_OP_MAX_IN]; // activations, then weights; NULL: the input is absent
-    /* Outputs, which the caller allocates; the file of the op says which output may be the same
+    /* Outputs, which the caller allocates. The file of the op says which output may be the same
      * tensor as an input. */
     osh_tensor *out[OSH_OP_MAX_OUT];
     const void *attr;                    // attributes of the op
     const osh_seqs *seqs;                // NULL: the batch is one sample
-    const osh_op_rows *rows; // rows to compute, for ops with `by_rows` on a device; NULL: all rows
-    /* Not NULL: in[] contains the next tokens of one sample, and `past` describes its earlier
-     * tokens (on the host only). NULL: in[] contains whole samples. */
+    const osh_op_rows *rows; // for ops with `by_rows` on a device: rows to compute; NULL: all rows
+    /* If not NULL, in[] has the next tokens of one sample, and `past` describes its earlier tokens.
+     * Only on the host. If NULL, in[] has whole samples. */
     const osh_op_past *past;
-    /* NULL, or false on entry. A kernel on the host may set *finite to true if all values of out[0]
-     * are finite. */
+    /* NULL, or a bool that is false on entry. A kernel on the host may set it to true if all values
+     * of out[0] are finite. */
     bool *finite;
 } osh_op_args;
 
 typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 
-/* Arguments of the gradient of a scalar loss L. dout is dL/dout, F32 [N, width]. The kernel adds
- * dL/din to din, F32, for values and for weights. It computes the derivative of the formula at the
- * values of in[] and ignores roundings of the forward pass.
+/* Arguments for the gradient of a scalar loss L. dout is dL/dout, F32 [N, width]. The kernel adds
+ * dL/din, for values and for weights, to din (F32). It computes the derivative of the formula at
+ * the values of in[], and ignores roundings of the forward pass.
  *
- * On the host the gradient of a weight is summed sample by sample, so a batch gives the same result
- * as its samples one after the other. On a GPU the gradient of a weight is summed over all rows of
- * the batch, in an order that depends only on the number of rows. This sum is reproducible too: on
- * a GPU the rows of a batch depend only on the data. */
+ * On the host, the gradient of a weight is summed sample by sample. So a batch gives the same
+ * result as its samples one after the other. On a GPU, the gradient of a weight is summed over all
+ * rows of the batch, in an order that depends only on the number of rows. This sum is reproducible,
+ * too, because on a GPU the rows of a batch depend only on the data. */
 typedef struct osh_grad_args {
     const osh_tensor *in[OSH_OP_MAX_IN];
     const osh_tensor *dout[OSH_OP_MAX_OUT];
     osh_tensor *din[OSH_OP_MAX_IN]; // F32: gradients of in[]; NULL: not computed
     const void *attr;
     const osh_seqs *seqs;
-    bool rough;     // true: the kernel may round dout to the dtype of in[0] before it multiplies
-    /* Bit k: din[k] is not initialized; the kernel overwrites it instead of adding to it. */
+    bool rough;     // true if the kernel may round dout to the dtype of in[0] before products
+    /* Bit k: din[k] is fresh, which means not initialized. The kernel overwrites it instead of
+     * adding. */
     unsigned fresh;
 } osh_grad_args;
 typedef osh_status (*osh_grad_fn)(osh_ctx *cx, const osh_grad_args *a);
 typedef struct osh_op_grads {
-    /* run[OSH_REF] is NULL if the op has no gradient; run[OSH_CPU] is NULL if the CPU uses the
-     * reference; run[OSH_CUDA] is for tensors on a GPU. */
+    /* run[OSH_REF]: NULL if the op has no gradient.
+     * run[OSH_CPU]: NULL if the CPU uses the reference kernel.
+     * run[OSH_CUDA]: for tensors on a GPU. */
     osh_grad_fn run[OSH_N_BACKENDS];
     /* Returns an upper bound of the host bytes of scratch of the gradient kernel on the host. NULL:
-     * osh_op_grad_scratch assumes the reference kernel, which copies its values to f32. */
+     * osh_op_grad_scratch assumes the reference kernel, which copies all values to f32. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
     /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena, with
      * the allocator's overhead. NULL: the kernel allocates nothing. */
     size_t (*arena_bytes)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
-    /* True: run[OSH_CPU] obeys osh_grad_args.fresh. False, as for all other kernels: osh_op_grad
-     * sets fresh gradients to zero before the kernel runs. */
+    /* True if run[OSH_CPU] handles osh_grad_args.fresh. If false, osh_op_grad sets fresh gradients
+     * to zero before the kernel runs. All kernels except run[OSH_CPU] need that, too. */
     bool writes;
-    /* True: din[0] may be the same tensor as dout[0] in run[OSH_CPU], if din[0] is fresh. */
+    /* True if din[0] may be the same tensor as dout[0] in run[OSH_CPU]. din[0] must then be
+     * fresh. */
     bool in_place;
 } osh_op_grads;
 
-enum { // traits of an op, as bits that can be combined
+enum { // Traits of an op. They are bits that can be combined.
     OSH_OP_LINEAR = 1,         // a Linear: out[0] = in[0] w[0]^T + w[1]; w[0] can be quantized
-    /* out[0] depends on in[0] w[0]^T, so the columns of w[0] are the channels of in[0]. */
+    /* out[0] depends on in[0] only through in[0] w[0]^T, so the columns of w[0] are the channels of
+     * in[0]. */
     OSH_OP_COLUMNS = 1 << 1,
     /* Divides in[0] by a norm of its channels, and multiplies channel i by w[0][i]. */
     OSH_OP_NORM = 1 << 2,
-    OSH_OP_CENTRES = 1 << 3,   // subtracts the mean of the channels first
+    OSH_OP_CENTRES = 1 << 3,   // with OSH_OP_NORM: first subtracts the mean of the channels
     OSH_OP_ADDS = 1 << 4,      // out[0] = in[0] + in[1]
     OSH_OP_SCALES = 1 << 5,    // out[0] is in[0] times a constant
     OSH_OP_GATES = 1 << 6, // out[0] is in[1] times one number for each token, computed from in[0]
@@ -121,26 +124,26 @@ enum { // traits of an op, as bits that can be combined
     OSH_OP_ROPE = 1 << 11,
     /* Attention: in[0], in[1], in[2] are q, k, v; attr is an osh_attention_attr. */
     OSH_OP_ATTENDS = 1 << 12,
-    OSH_OP_LOOKUP = 1 << 13, // in[0] contains row numbers of w[0], and the op reads only these rows
-    /* A router: out[0] has the weights of experts for each token; attr begins with an
+    OSH_OP_LOOKUP = 1 << 13, // in[0] has row numbers of w[0], and only these rows are read
+    /* A router: out[0] has the weights of the experts for each token. attr begins with an
      * osh_moe_router_attr. */
     OSH_OP_ROUTES = 1 << 14,
-    /* out[0] = in[0] + in[1] times the expert's weight in in[2]; in[1] is the output of an
+    /* out[0] = in[0] + in[1] times the weight of an expert in in[2]. in[1] is the output of this
      * expert. */
     OSH_OP_COMBINES = 1 << 15,
-    /* Rows of out[0] are 0 for tokens that the router does not send to the expert. */
+    /* Rows of out[0] are 0 for tokens that the router does not send to an expert. */
     OSH_OP_PICKS_ROWS = 1 << 16,
     OSH_OP_KEEPS_ZEROS = 1 << 17, // a row of zeros in in[0] gives a row of zeros in out[0]
-    /* out[0] contains only elements of in[0] and zeros, so its values have no larger range than
-     * those of in[0]. */
+    /* out[0] has only elements of in[0] and zeros. So the range of its values is not larger than
+     * the range of in[0]. */
     OSH_OP_PASSES = 1 << 18,
     OSH_OP_IN_PLACE = 1 << 19, // on the host out[0] may be the same tensor as in[0]
-    /* out[0] is F32 for every compute dtype; the op that reads out[0] rounds. */
+    /* out[0] is F32, whatever the compute dtype is. The op that reads out[0] rounds. */
     OSH_OP_F32_OUT = 1 << 20,
     OSH_OP_HOST_ONLY = 1 << 21 // the op has no GPU kernel, so a plan runs it on the host
 };
 
-/* The data for which operations are counted. */
+/* The data for which floating-point operations are counted. */
 typedef struct osh_op_load {
     double tokens;           // number of tokens; may be a fraction
     const osh_seqs *samples; // all samples; only attention needs them
@@ -153,104 +156,105 @@ typedef struct osh_op_norm {
 
 typedef struct osh_op {
     const char *name;
-    /* in[] contains n_in values, then n_weights weights. The last weight may be absent. */
+    /* in[] has n_in values, then n_weights weights. The last weight may be absent. */
     int n_in, n_weights, n_out;
-    /* Table of attributes, which the graph template fills from config.json; NULL: the op has
-     * none. */
+    /* Table of attributes, which graph templates and config.json set. NULL: there is no table. */
     const osh_field *attrs;
     size_t attr_bytes;
-    /* Computes the width (elements per token) of each output and the shape of each weight.
-     * `in_width`: widths of the inputs. `out_width`: on entry the widths from the template, 0 if
-     * unknown; on return the computed widths. If w_ndim[k] is 0, weight k is not used. */
+    /* Computes the width (elements per token) of each output, and the shape of each weight.
+     * in_width: widths of the inputs.
+     * out_width: on entry the widths that the template gives, or 0; on return the computed widths.
+     * w_ndim: set to 0 for a weight that is not used. */
     osh_status (*infer)(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr);
-    osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] is NULL if the CPU uses the kernel run[OSH_REF]
-    /* Largest NMSE (normalized mean squared error) of other kernels against run[OSH_REF]. */
+    osh_op_fn run[OSH_N_BACKENDS]; // run[OSH_CPU] is NULL if the CPU uses run[OSH_REF]
+    /* Largest NMSE (normalized mean squared error) of the other kernels, compared with
+     * run[OSH_REF]. */
     double tol;
     /* Returns an upper bound of the host bytes of scratch of one call for n_tokens tokens. NULL:
      * the op needs no scratch. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
-    /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena for x
-     * of dtype `dt`, with the allocator's overhead. NULL: the kernel allocates nothing. */
+    /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena, with
+     * the allocator's overhead. dt: dtype of x. NULL: the kernel allocates nothing. */
     size_t (*arena_bytes)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     osh_op_grads grad;             // kernels of the gradient
-    /* Bit k: the op may skip rows of in[k]; values of skipped rows may be NaN or infinite. */
+    /* Bit k: the op may skip rows of in[k]. Skipped rows may have NaN or infinities. */
     unsigned masked;
-    /* With OSH_OP_LOOKUP: computes the rows of w[0] that the op reads, `rows` [N, rows per token],
-     * on the host, and updates the state of a->past. Only the shape of w[0] is read. NULL: in[0]
-     * contains the rows. */
+    /* With OSH_OP_LOOKUP: computes the numbers of the rows of w[0] that the op reads, rows [N, rows
+     * per token], on the host. Also updates the state of a->past. Reads only the shape of w[0].
+     * NULL: in[0] has the row numbers. */
     osh_status (*row_ids)(osh_ctx *cx, const osh_op_args *a, int32_t *rows);
-    bool by_rows;       // true: row r of the output depends only on row r of the inputs
+    bool by_rows;       // true if row r of the output depends only on row r of the inputs
     /* Bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in out[0]. */
     unsigned spreads;
-    unsigned whole_numbers; // bit k: weight k contains whole numbers, I32 or I64
-    unsigned f32_in;    // bit k: in[k] may be F32, as the output of an op with OSH_OP_F32_OUT
-    /* The next three members are for samples that are computed in several calls, some tokens (a
-     * piece) per call. This is possible if each op of the graph has `each_token` or `next`. */
-    /* True: the output of a token does not depend on other tokens or on the token's position. */
+    unsigned whole_numbers; // bit k: weight k has whole numbers, I32 or I64
+    unsigned f32_in;    // bit k: in[k] may be F32, from an op with OSH_OP_F32_OUT
+    /* The next three members are for samples that are computed in several calls, with some
+     * tokens (a piece) in each call. This is possible if each op of the graph has `each_token`
+     * or `next`. */
+    /* True if the output of a token depends neither on other tokens nor on the position of the
+     * token. */
     bool each_token;
-    /* Runs the op on the next tokens of a sample, on the host; a->past describes the earlier
+    /* Runs the op on the next tokens of a sample, on the host. a->past describes the earlier
      * tokens. */
     osh_op_fn next;
-    /* Returns the number of bytes of the state (osh_op_past) of a sample of at most n_tokens
-     * tokens. `dt`: dtype of in[0]. NULL: `next` needs no state. */
+    /* Returns the bytes of the state (osh_op_past) of a sample of at most n_tokens tokens. dt:
+     * dtype of in[0]. NULL: `next` needs no state. */
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 
-    unsigned traits;    // OSH_OP_* bits: properties of the op that other folders ask for
-    /* Returns the number of floating-point operations for `load`. NULL: operations of this op are
-     * not counted. */
+    unsigned traits;    // OSH_OP_* bits: properties of the op for code outside of src/ops
+    /* Returns the number of floating-point operations for `load`. NULL: the operations are not
+     * counted. */
     double (*flops)(const void *attr, const int64_t *in_width, int64_t out_width,
                     const osh_op_load *load);
-    /* Returns true if factors of the channels of in[k] become the same factors of the channels of
-     * out[0]. NULL: always false. */
+    /* Returns true if the op passes factors on: if channels of in[k] are multiplied by factors,
+     * channels of out[0] are multiplied by them, too. NULL: always false. */
     bool (*passes_factors)(const void *attr, int k);
-    /* Returns true if attributes of the op limit its result, so that an infinity in in[k] can give
-     * a finite result. NULL: always false. */
+    /* Returns true if the attributes of the op limit its result, so that an infinity in in[k] may
+     * give a finite result. NULL: always false. */
     bool (*limits)(const void *attr, int k);
-    // With OSH_OP_NORM: describes the norm. NULL: the norm is over whole rows, and nothing is added
-    // to the weight.
+    // With OSH_OP_NORM: describes the norm. NULL: the norm is over whole rows, and the weight has
+    // no offset.
     osh_op_norm (*norm)(const void *attr);
 } osh_op;
 static inline bool osh_op_is(const osh_op *op, unsigned traits) // true if op has one of the traits
 {
     return (op->traits & traits) != 0;
 }
-/* The rows of the table of ops, for code that runs an op without a graph. */
+/* Declares the rows of the table of ops (osh_op_NAME), for code that runs an op without a graph. */
 #define OSH_OP(x) extern const osh_op osh_op_##x;
 #include "ops/ops.def"
 #undef OSH_OP
 
-/* True if, on a GPU, a NaN or infinity in in[k] always gives one in out[0]: bit k of op->spreads is
- * set, and `limits` is false. */
+/* True if, on a GPU, a NaN or infinity in in[k] always gives a NaN or infinity in out[0]. Then bit
+ * k of op->spreads is set, and `limits` returns false. */
 bool osh_op_spreads(const osh_op *op, const void *attr, int k);
 const osh_op *osh_op_find(const char *name); // returns NULL if no op has this name
 size_t osh_op_count(void);
 const osh_op *osh_op_at(size_t i);
-/* Runs the kernel of the device of out[0], or the fastest kernel of the host. If a->past is set,
- * runs osh_op.next. Fails with OSH_E_INTERNAL if the op does not have the function that is
- * needed. */
+/* Runs the kernel for the device of out[0], or the fastest kernel of the host. If a->past is set,
+ * runs osh_op.next. Fails with OSH_E_INTERNAL if the op does not have the needed function. */
 osh_status osh_op_run(osh_ctx *cx, const osh_op *op, const osh_op_args *a);
-/* Returns an upper bound of the host bytes that osh_op_grad allocates for n_tokens tokens, in at
- * most 8 blocks, without the allocator's overhead per block. */
+/* Returns an upper bound of the host bytes that osh_op_grad allocates for n_tokens tokens. They are
+ * in at most 8 blocks. The allocator's overhead for each block is not included. */
 size_t osh_op_grad_scratch(const osh_op *op, const void *attr, const int64_t *in_width,
                            int64_t out_width, int64_t n_tokens, int n_threads);
 bool osh_op_has_grad(const osh_op *op, bool on_device); // true if osh_op_grad supports the op
-/* Computes the gradients and adds them to a->din, on the host or on the device of dout. Fails with
- * OSH_E_UNSUPPORTED if the op has no gradient, or if dout is on a device and the op has no GPU
- * kernel for the gradient. */
+/* Computes the gradients and adds them to a->din, on the device of dout or on the host. Fails with
+ * OSH_E_UNSUPPORTED if the op has no gradient, or none for GPUs although dout is on a device. */
 osh_status osh_op_grad(osh_ctx *cx, const osh_op *op, const osh_grad_args *a);
-/* Finds the first NaN or infinity of x on all threads. Sets *at to the index, or to -1 if all
+/* Finds the first NaN or infinity of x, on all threads. Sets *at to its index, or to -1 if all
  * values are finite. */
 osh_status osh_first_nonfinite(osh_ctx *cx, int64_t *at, const osh_tensor *x);
 
-/* Runs the op kl on a->in and adds the divergences of the first n rows to *sum. If `counted` [n] is
- * not NULL, adds only rows with counted[row]. Ignores a->out. */
+/* Runs the op kl on a->in, and adds the divergences of the first n rows to *sum. counted [n]: if
+ * not NULL, only rows with counted[row] != 0 are added. Ignores a->out. */
 osh_status osh_kl_sum(osh_ctx *cx, double *sum, const osh_op_args *a, int64_t n,
                       const uint8_t *counted);
-/* Returns the number of host bytes that osh_kl_sum allocates for N rows, with the allocator's
- * overhead, without the scratch of the op. */
+/* Returns the host bytes that osh_kl_sum allocates for N rows, with the allocator's overhead. The
+ * scratch of the op is not included. */
 size_t osh_kl_sum_lists(int64_t N);
 
 /* ---- attributes of the model ops ---- */
@@ -258,7 +262,8 @@ typedef struct {
     double eps;
     int64_t head_dim; /* length of a normalized slice, as for q_norm and k_norm; 0: the whole row */
     double offset;    /* number added to the weight (Gemma: 1) */
-    /* True: rounds once, after the product with w (Gemma, OLMo). False: also rounds before it. */
+    /* True if the op rounds once, after the product with w (Gemma, OLMo). If false, it also rounds
+     * before the product. */
     bool late;
     bool plain;       /* true: the op has no weight (Llama 4's L2 norm) */
 } osh_rms_norm_attr;
@@ -277,19 +282,21 @@ typedef struct { int64_t width, second; } osh_join_attr;
 typedef struct { int64_t times; } osh_repeat_attr; /* number of copies */
 /* Attributes of the ops for hyper-connections (streams.c has the formulas). */
 typedef struct {
-    int64_t streams, iterations; // iterations: steps of Sinkhorn-Knopp; 0: streams are not mixed
+    int64_t streams, iterations; // iterations: steps of Sinkhorn-Knopp; 0: no mixing
     double eps, norm_eps;
     double magnitude; // factor of the sigmoid of `post`
     double post_eps;  // number that is added to `post`
-    bool head;        // true: only the weights `pre` are computed
+    bool head;        // true if only the weights `pre` are computed
 } osh_stream_weights_attr;
 typedef struct { int64_t streams; } osh_stream_read_attr;
 typedef struct { int64_t streams; bool mixes; } osh_stream_write_attr; /* mixes: true if the
                                                                         * streams are mixed */
-/* width: elements of a group; offset: number that is added to the weight */
+/* width: number of elements of a group. offset: number that is added to the weight. */
 typedef struct { double eps, offset; int64_t width; } osh_grouped_norm_attr;
-/* longest: tokens of the longest n-gram; heads, width: rows of the table for a token, and elements
- * of a row; end: the end-of-text token */
+/* longest: tokens of the longest n-gram.
+ * heads: rows of the table for each token.
+ * width: elements of a row of the table.
+ * end: the end-of-text token. */
 typedef struct { int64_t longest, heads, width, end; } osh_ngram_attr;
 typedef struct { int64_t kernel, dilation; } osh_dilated_conv_attr;
 typedef struct { double by; bool rounded; } osh_scale_attr; /* by: factor; rounded: true if the
@@ -297,24 +304,24 @@ typedef struct { double by; bool rounded; } osh_scale_attr; /* by: factor; round
                                                              * first */
 typedef struct { int64_t rows, offset; } osh_positions_attr;
 #define OSH_ROPE_MAX_FREQS 512
-/* Attributes of rope. The graph computes the inverse frequencies from the model's osh_rope. The op
- * itself computes frequencies only for the type `dynamic`. */
+/* Attributes of rope. The graph computes the inverse frequencies from the model's osh_rope. Only
+ * for the type `dynamic`, the op itself computes frequencies. */
 typedef struct {
     int64_t head_dim, rotary_dim;
-    float inv_freq[OSH_ROPE_MAX_FREQS];  // inverse frequencies, [rotary_dim / 2]
-    /* Inverse frequencies for samples longer than long_from tokens, [rotary_dim / 2]; long_from 0:
+    float inv_freq[OSH_ROPE_MAX_FREQS];  // [rotary_dim / 2]: inverse frequencies
+    /* [rotary_dim / 2]: inverse frequencies for samples longer than long_from tokens. long_from 0:
      * not used. */
     float long_freq[OSH_ROPE_MAX_FREQS];
     int64_t long_from;
     double attention_scaling;            // factor of cos and sin
-    /* True: dynamic NTK, in which the frequencies of a sample of L > max_pos tokens depend on L. */
+    /* True for dynamic NTK: the frequencies of a sample of L > max_pos tokens depend on L. */
     bool dynamic;
     double theta, factor; int64_t max_pos;
-    bool interleaved; // true: rotates pairs (2i, 2i + 1); false: pairs (i, i + rotary_dim / 2)
-    /* True: cos, sin and products stay f32, and only the sum is rounded; false: all are rounded. */
+    bool interleaved; // true: pairs are (2i, 2i + 1); false: (i, i + rotary_dim / 2)
+    /* True if cos, sin and the products stay f32, and only the sum is rounded. If false, all are
+     * rounded. */
     bool f32;
-    /* The op multiplies the result by 1 + beta ln(1 + floor(position / original)), unless beta is
-     * 0. */
+    /* If beta is not 0, the result is multiplied by 1 + beta ln(1 + floor(position / original)). */
     double position_beta;
     int64_t position_original;
     int64_t back; // number that is subtracted from the position of a token
@@ -368,10 +375,10 @@ typedef struct {
     int64_t vocab; // rows of the table of moe_hash
 } osh_moe_gate_attr;
 typedef struct {
-    osh_moe_router_attr route; // only top_k is used, which must be 2
+    osh_moe_router_attr route; // only top_k is used; it must be 2
     double jitter;             // router_jitter_noise of config.json
 } osh_moe_sparsemixer_attr;
-/* True if a token can use only the experts of some groups. */
+/* True if a token can use only experts of some groups. */
 bool osh_moe_gate_is_grouped(const osh_moe_gate_attr *at);
 typedef struct { int64_t expert; bool plain; } osh_moe_combine_attr; /* expert: index of the expert;
                                                                       * plain: true if the router's
@@ -381,25 +388,25 @@ typedef struct { int64_t expert; } osh_routed_scale_attr; /* index of the expert
 /* Attributes of rotate. No model template contains this op: graph/insert.h inserts it. */
 typedef struct {
     int64_t n;
-    const osh_rotation *r; // the matrix; NULL: the matrix is the weight T of the node; view
+    const osh_rotation *r; // view: the matrix; NULL: the weight T of the node is the matrix
     bool transposed;
 } osh_rotate_attr;
 typedef struct { // attributes of mix (mix.c)
     uint64_t key;
     double share;           // probability that an element comes from in[0]
-    /* Sample numbers of the batch; NULL: first_sample, first_sample + 1, ... */
+    /* [samples]: numbers of the samples of the batch. NULL: first_sample, first_sample + 1, ... */
     const int64_t *samples; // view
     int64_t first_sample;
 } osh_mix_attr;
 uint64_t osh_mix_key(uint64_t seed, uint64_t what, uint64_t step);
-/* Rule for changing the logits of a model: logit = cap tanh(logit / divide / cap). divide 0: no
- * division; cap 0: no cap. */
+/* A rule that changes the logits of a model: logit = cap tanh(logit / divide / cap). divide 0: no
+ * division. cap 0: no cap. */
 typedef struct { double divide, cap; } osh_logits_rule;
-/* Attributes of nll and kl; index 0: the model, 1: the reference model. A bias is added to the
- * logits before they are rounded, and before the rule changes them. */
+/* Attributes of nll and kl. Index 0: the model. Index 1: the reference model. A bias is added to
+ * the logits before they are rounded. After that, the rule changes them. */
 typedef struct {
     osh_logits_rule rule[2];
-    const osh_tensor *bias[2]; // [V], on the device of the logits; view; NULL: lm_head has no bias
+    const osh_tensor *bias[2]; // view [V], on the device of the logits; NULL: no bias
 } osh_vocab_attr;
 /* Model ops (in ops.def):
  *   embedding       in ids I32 [N], w [V, D]               out [N, D]

@@ -1,43 +1,45 @@
-/* peak.h - measures the peak speeds of the processor, with the matrix product kernels of the ops.
- * Reports compare the speed of a compression with these speeds. */
+/* peak.h - measures the peak speeds of the processor, with the kernels of the ops for matrix
+ * products. Reports compare the speed of a compression with these speeds. */
 #ifndef OSH_PEAK_H
 #define OSH_PEAK_H
 #include "ops/op.h"
 
-/* A measurement of fewer seconds only tries the command. Instead of hundreds of MiB of memory and
- * of a file, it uses a few MiB, which may fit in a cache. */
+/* If `seconds` is less than this, a measurement only tests the command. It uses a few MiB, which
+ * may fit in a cache, instead of hundreds of MiB of memory and of a file. */
 #define OSH_PEAK_SHORT 0.1
 
-/* Measures floating-point operations per second of all threads together. Each thread multiplies its
- * own square matrices for about `seconds`. F32 uses OpenBLAS or tiles (math/tile.h), whichever is
- * faster; BF16 uses pairs (math/pairs.h). On a processor without BF16 instructions, where kernels
- * compute BF16 products in f32, the function returns OSH_E_UNSUPPORTED without a message for
- * BF16. */
+/* Measures floating-point operations per second of all threads together. Each thread multiplies
+ * its own square matrices for about `seconds`. For F32, uses OpenBLAS or tiles (math/tile.h),
+ * whichever is faster. For BF16, uses pairs (math/pairs.h). A processor without BF16
+ * instructions would compute BF16 products in f32, so the function then returns
+ * OSH_E_UNSUPPORTED without a message. */
 osh_status osh_peak_product(osh_ctx *cx, double *flops_per_s, osh_dtype dtype, double seconds);
-/* Measures floating-point operations per second of causal attention, on all threads, as during a
+/* Measures floating-point operations per second of causal attention on all threads, as during a
  * compression: one sample of 512 tokens, BF16, 9 heads of 64 elements on 3 kv heads (SmolLM2-135M).
- * The result does not count operations on masked keys. */
+ * Operations on masked keys are not counted. */
 osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds);
-/* Measures floating-point operations per second of AMX tiles: each thread multiplies one band of 32
- * rows, which fits in the first-level cache, by panels of 1 MiB, which fit in the second-level
- * cache. Without AMX the function returns OSH_E_UNSUPPORTED without a message.
+/* Measures floating-point operations per second of AMX tiles. Each thread multiplies one band of 32
+ * rows, which fits in the L1 cache, by panels of 1 MiB, which fit in the L2 cache. Without AMX,
+ * returns OSH_E_UNSUPPORTED without a message.
  *
- * osh_peak_tiles and osh_peak_of_shape measure the processor time of each thread, so other
- * processes of the machine have less effect than on the elapsed time. */
+ * osh_peak_tiles and osh_peak_of_shape measure the processor time of each thread. Other processes
+ * of the machine affect it less than the elapsed time. */
 osh_status osh_peak_tiles(osh_ctx *cx, double *flops_per_s, double seconds);
 /* Measures floating-point operations per second of one matrix product of BF16 pairs on each thread.
- * A compression computes the same products for a sample of 512 tokens: a linear layer [O, I]; gate
- * and up with their glu; or the lower triangle of a Hessian of I columns. Eight samples are used in
- * turn, so that x is read from memory and not from a cache. On a processor without BF16
- * instructions the function returns OSH_E_UNSUPPORTED without a message. */
+ * A compression computes the same products for a sample of 512 tokens.
+ * LINEAR: a linear layer [O, I].
+ * GATED: gate and up with their glu.
+ * HESSIAN: the lower triangle of a Hessian of I columns.
+ * Eight samples are used in turn, so that x is read from memory and not from a cache. On a
+ * processor without BF16 instructions, the function returns OSH_E_UNSUPPORTED without a message. */
 typedef enum { OSH_PEAK_LINEAR, OSH_PEAK_GATED, OSH_PEAK_HESSIAN } osh_peak_kind;
 typedef struct osh_peak_shape {
     osh_peak_kind kind;
-    int64_t I, O; // I: in_features; O: out_features, not used for a Hessian
+    int64_t I, O; // in_features; out_features (not used for a Hessian)
 } osh_peak_shape;
 osh_status osh_peak_of_shape(osh_ctx *cx, double *flops_per_s, const osh_peak_shape *s,
                              double seconds);
-/* Measures bytes per second of all threads together, for reading and for copying. A copied byte
- * counts once. */
+/* Measures bytes per second of all threads together, for reads and for copies. A copied byte counts
+ * once. */
 osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, double seconds);
 #endif

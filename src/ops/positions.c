@@ -9,7 +9,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* ROWS: tokens per chunk of parallel work; PIECE: elements converted to f32 at a time. */
+/* ROWS: tokens in a chunk of parallel work.
+ * PIECE: elements that are converted to f32 at a time. */
 enum { ROWS = 64, PIECE = 1024 };
 
 static const osh_field attrs[] = {

@@ -9,7 +9,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 1024 }; // elements per chunk of parallel work
+enum { PIECE = 1024 }; // elements in a chunk of parallel work
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -47,7 +47,7 @@ static osh_status product_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     const float *dy = a->dout[0]->data;
-    float *x = NULL, *y = NULL; // a and b in f32, [N, D]; own
+    float *x = NULL, *y = NULL; // own [N, D]: a and b in f32
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &y, a->in[1]));

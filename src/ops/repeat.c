@@ -1,5 +1,5 @@
-/* repeat.c - y is S copies of x: the residual streams of hyper-connections (streams.c) begin with
- * the embedding.
+/* repeat.c - y is S copies of x. The residual streams of hyper-connections (streams.c) begin with
+ * copies of the embedding.
  *
  *   in[0] x [N, D]     out y [N, S*D]
  *

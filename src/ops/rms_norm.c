@@ -2,10 +2,11 @@
  *
  *   in[0] x [N, D], may be F32     in[1] w [D] (or [head_dim])     out y [N, D]
  *
- * As in transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm), the mean is f32, the
- * normalized value is rounded to the dtype of y, then multiplied by w and rounded again. With
- * `late` (Olmo2RMSNorm) the product is f32 and rounded once. With `offset` 1 the factor is 1 + w
- * (Gemma2RMSNorm). With `plain` there is no w (Llama4TextL2Norm). The reference sums in double. */
+ * As in transformers' LlamaRMSNorm (and Qwen3RMSNorm for q_norm, k_norm), the mean is f32. The
+ * normalized value is rounded to the dtype of y, then multiplied by w, and the product is rounded
+ * again. With `late` (Olmo2RMSNorm), the product is f32 and rounded once. With `offset` 1, the
+ * factor is 1 + w (Gemma2RMSNorm). With `plain`, there is no w (Llama4TextL2Norm). The reference
+ * kernel sums in double. Shapes: N tokens of the batch, D elements per token. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
@@ -81,8 +82,8 @@ static osh_status rms_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]),
             D = at->head_dim ? at->head_dim : width, n_seqs = 0;
     float *x = NULL, *w = NULL; // own, in f32: x [N, width]; w [D]
-    double *dw = NULL;          // gradient of w for one sample, [D]; own
-    osh_tile *seq = NULL;       // range of rows of each sample; own
+    double *dw = NULL;          // own [D]: gradient of w for one sample
+    osh_tile *seq = NULL;       // own: the rows of each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     if (a->in[1]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));

@@ -1,5 +1,5 @@
-/* rope.c - rotary position embedding: rotates the pairs (i, i + R/2) of each head, or (2i, 2i + 1)
- * if interleaved, by position * inv_freq[i].
+/* rope.c - rotary position embedding: rotates the pairs (i, i + R/2) of each head by the angle
+ * position * inv_freq[i]. If interleaved, the pairs are (2i, 2i + 1).
  *
  *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; elements from R on are copied
  *
@@ -79,7 +79,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
     return OSH_OK;
 }
 
-/* Rotates one head [Dh] of a token at position pos. `way`, the factor of the angle, is 1, or -1 for
+/* Rotates one head [Dh] of a token at position pos. way: factor of the angle, 1, or -1 for
  * gradients. */
 static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_attr *at, int64_t pos,
                           osh_dtype dtype, int way)
@@ -102,9 +102,9 @@ static void rope_head_ref(float *head, const float *inv_freq, const osh_rope_att
         head[i] = osh_round_to(head[i], dtype) * factor;
 }
 
-/* Rotates all heads of x, a tensor with the shape of `like`. `way` is the factor of the angle. If
- * `way` is 1, the result is rounded to the dtype of `like`. If `way` is -1 (for gradients), the
- * result is not rounded. */
+/* Rotates all heads of x, which has the shape of `like`. way: factor of the angle. If it is 1,
+ * the result is rounded to the dtype of `like`. If it is -1 (for gradients), the result is not
+ * rounded. */
 static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, const osh_seqs *seqs,
                                 const osh_rope_attr *at, int way)
 {
@@ -112,7 +112,7 @@ static osh_status rope_turn_ref(osh_ctx *cx, float *x, const osh_tensor *like, c
     osh_dtype dt = way > 0 ? like->dtype : OSH_F32;
     int64_t N = osh_rows(like), width = osh_width(like), n_seqs = 0;
     float inv_freq[OSH_ROPE_MAX_FREQS];
-    osh_tile *seq = NULL; // range of rows of each sample; own
+    osh_tile *seq = NULL; // own: the rows of each sample
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) {

@@ -1,11 +1,11 @@
 /* rotate.c - y = x M: multiplies each group of n channels of a row by an orthogonal matrix M [n,
- * n], for rotations that are applied while the model runs.
+ * n]. For rotations that act while the model runs.
  *
  *   in[0] x [N, D]     in[1] T [n, n] optional, T = M sqrt(n)     out y [N, D]     y may be x
  *   attribute transposed: y = x M^T
  *
  * As in compressed-tensors' HadamardTransform, products and sums are f64, are divided by sqrt(n),
- * then rounded. Without T, M is the rotation of the attributes, a Hadamard matrix that needs fewer
+ * and then rounded. Without T, the attributes describe M: a Hadamard matrix that needs fewer
  * additions (tensor/rotation.h). Shapes: N tokens of the batch, D elements per token. */
 #include <assert.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 8 }; // rows of x per chunk of parallel work, which share each converted row of T
+enum { ROWS = 8 }; // rows of x in a chunk of parallel work; they share each converted row of T
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -30,14 +30,14 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 }
 
 typedef struct rotate_rows {
-    osh_tensor to;       // output y, or the F32 gradient [N, D] if `add` is true; view
+    osh_tensor to;       // view: output y, or the F32 gradient [N, D] if `add` is true
     const osh_tensor *x, *T;
     const osh_rotate_attr *at;
     bool transposed, add;
 } rotate_rows;
 
-/* Adds the contribution of row k of T [n, n] to `sum` [n]. After all rows, `sum` is x T, or x T^T
- * if `transposed` is true. */
+/* Adds what row k of T [n, n] contributes to `sum` [n]. After all rows, `sum` is x T, or x T^T if
+ * `transposed` is true. */
 static void rotate_add_products(double *sum, const double *x, const float *row, int64_t k,
                                 int64_t n, bool transposed)
 {
@@ -111,7 +111,7 @@ static osh_status rotate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_rotate_attr *at = a->attr;
     const osh_tensor *dy = a->dout[0];
-    float *dx = NULL; // copy of dy, [N, D]; own
+    float *dx = NULL; // own [N, D]: copy of dy
     rotate_rows j = {.x = dy, .T = a->in[1], .at = at, .transposed = !at->transposed, .add = true};
     if (!a->din[0]) goto done;
     j.to = *a->din[0];

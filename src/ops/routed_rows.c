@@ -48,7 +48,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     return OSH_OK;
 }
 
-/* Computes dx = dy for rows with route[:, expert] != 0, else 0. */
+/* Computes dx: dy for rows with route[:, expert] != 0, else 0. */
 static osh_status routed_rows_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     int64_t D = osh_width(a->in[0]), expert = ((const osh_moe_combine_attr *)a->attr)->expert;

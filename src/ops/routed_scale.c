@@ -6,8 +6,9 @@
  *
  * As in transformers' Llama4TextMoe, the sigmoid and the product are rounded to the dtype of x. If
  * each token has one expert, all experts read the same y (expert -1). If a token has several
- * experts, expert e reads its own y, in which each token is multiplied by its weight for e, even if
- * the token is not routed to e. Shapes: N tokens of the batch, D elements per token, E experts. */
+ * experts, each expert e reads its own y. In this y, each token is multiplied by its weight for e,
+ * even if the token is not routed to e. Shapes: N tokens of the batch, D elements per token, E
+ * experts. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -48,7 +49,8 @@ static float routed_row_weight(const osh_tensor *route, int64_t n, int64_t exper
     return sum;
 }
 
-/* ROWS: rows per chunk of parallel work; PIECE: elements converted to f32 at a time. */
+/* ROWS: rows in a chunk of parallel work.
+ * PIECE: elements that are converted to f32 at a time. */
 enum { ROWS = 16, PIECE = 1024 };
 
 static osh_status routed_scale_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -76,8 +78,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Computes dx = dy * weight. droute[n, :] is the sum of dy x; dlogits[n, e] is s (1 - s) times the
- * sum of dy x, with s = sigmoid(logits[n, e]). */
+/* Computes dx = dy * weight, and the gradient of in[1]. droute[n, :] is the sum of dy x. dlogits[n,
+ * e] is s (1 - s) times the sum of dy x, with s = sigmoid(logits[n, e]). */
 static osh_status routed_scale_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

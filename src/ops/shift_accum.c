@@ -1,12 +1,12 @@
-/* shift_accum.c - computes D += (X0 - X)^T X. X is the input of a Linear in the quantized model, X0
- * the input of the same Linear in the original model.
+/* shift_accum.c - computes D += (X0 - X)^T X. X is the input of a Linear in the quantized model,
+ * and X0 is the input of the same Linear in the original model.
  *
  *   in[0] x [N, I]     in[1] x0 [N, I]     out D F32 [I, I], in place, both triangles
  *
- * The difference of each element is f32 and rounded once to the dtype of x, so that BF16 values are
- * multiplied, as in hessian_accum. X0^T X - X^T X is equal in exact arithmetic, but has the
- * rounding errors of two large sums that nearly cancel. (X0 - X)^T X has only the rounding error of
- * the difference, and D is 0 if both inputs are equal. Shapes: N tokens of the batch, I
+ * The difference of each element is f32, and is rounded once to the dtype of x. So BF16 values are
+ * multiplied, as in hessian_accum. In exact arithmetic, X0^T X - X^T X is equal to D. But it would
+ * have the rounding errors of two large sums that nearly cancel. (X0 - X)^T X has only the rounding
+ * error of the difference, and D is 0 if both inputs are equal. Shapes: N tokens of the batch, I
  * in_features. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -18,7 +18,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]);
-    // x, x0: inputs in f32, own [N, I]; d: view of the output
+    // x, x0: own [N, I], the inputs in f32. d: view of the output.
     float *x = NULL, *x0 = NULL, *d = a->out[0]->data;
 
     assert(a->out[0]->dtype == OSH_F32 && a->out[0]->shape[0] == I && a->out[0]->shape[1] == I);

@@ -12,7 +12,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* ROWS: rows per chunk of parallel work; PIECE: elements converted to f32 at a time. */
+/* ROWS: rows in a chunk of parallel work.
+ * PIECE: elements that are converted to f32 at a time. */
 enum { ROWS = 16, PIECE = 1024 };
 
 static const osh_field attrs[] = {
@@ -36,7 +37,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 static double gate_value(float gate, bool softplus)
 {
     if (!softplus) return 1 / (1 + osh_math_exp(-(double)gate));
-    return gate > 20 ? gate : osh_math_log(1 + osh_math_exp(gate)); // torch's threshold
+    return gate > 20 ? gate : osh_math_log(1 + osh_math_exp(gate)); // torch has the same threshold
 }
 
 static void gates_load(float *by, const osh_op_args *a, int64_t at, int64_t n)
@@ -53,7 +54,7 @@ static osh_status sigmoid_gate_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     const osh_op_args *a = user;
     const osh_tensor *x = a->in[1];
     int64_t D = osh_width(x), end = osh_min64(osh_rows(x), (chunk + 1) * ROWS);
-    int64_t share = D / osh_width(a->in[0]); // elements per gate
+    int64_t share = D / osh_width(a->in[0]); // number of elements for each gate
     float by[PIECE], y[PIECE];
 
     (void)cx, (void)worker;
@@ -76,9 +77,9 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Computes, with s = sigmoid(gate), dx = dy s, and dgate = s (1 - s) times the sum of dy x over the
- * elements to which the gate applies. With softplus, dx = dy softplus(gate), and the factor is
- * s. */
+/* With s = sigmoid(gate), computes dx = dy s, and dgate = s (1 - s) times a sum. The sum is dy x
+ * over the elements to which the gate applies. With softplus, dx = dy softplus(gate), and the
+ * factor of the sum is s. */
 static osh_status sigmoid_gate_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;

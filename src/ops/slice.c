@@ -9,16 +9,16 @@
  *
  *   x  q q q k k k v v v | q q q k k k v v v        y  k k k | k k k
  *
- * A period of 0 means the whole row (Phi-3). `pad` zeros are appended to the columns of each
- * period: DeepSeek's values are narrower than its keys, and the op attention needs equal widths.
- * Shapes: N tokens of the batch, W columns. */
+ * A period of 0 means the whole row (Phi-3). After the columns of each period, `pad` zeros are
+ * appended. DeepSeek needs them, because its values are narrower than its keys, but the op
+ * attention needs equal widths. Shapes: N tokens of the batch, W columns. */
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <string.h>
 
-enum { ROWS = 64 }; // rows per chunk of parallel work
+enum { ROWS = 64 }; // rows in a chunk of parallel work
 
 static const osh_field attrs[] = {
     {"first", OSH_F_INT, offsetof(osh_slice_attr, first), "0", 0, 1e9, "first column of a period",

@@ -1,5 +1,5 @@
-/* ssm_scan.c - computes the selective scan of Mamba 2 (Dao, Gu 2024, "Transformers are SSMs"). A
- * head has a state Z: one vector [S] for each of its P channels. Each token scales the vectors
+/* ssm_scan.c - computes the selective scan of Mamba 2 (Dao, Gu 2024, "Transformers are SSMs"). The
+ * state Z of a head has a vector [S] for each of its P channels. Each token scales the vectors
  * down, adds x B of the token, and outputs the products of the vectors with C of the token.
  *
  *   in[0] x [N, H P + 2 G S]: H heads of P channels, then B and C of G groups [S]
@@ -11,8 +11,8 @@
  *   y = Z C + D x                        head h uses B, C of group h / (H / G)
  *
  * transformers' mamba2_chunk_scan computes the same sums in another order. dt + dt_bias and
- * softplus are rounded to the dtype of x; all else is f32. y is F32, because the next op, the gated
- * norm, rounds. N: tokens of the batch. */
+ * softplus are rounded to the dtype of x. All other numbers are f32. y is F32, because the next op,
+ * the gated norm, rounds. N: tokens of the batch. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cuda/cuda.h"
@@ -65,10 +65,10 @@ void osh_ssm_gates(float *decay, float *step, const osh_ssm_scan_attr *at, float
 
 typedef struct whole { // all inputs of the op in f32, and scratch for one head
     float *x, *dt, *w[3], *y; // own
-    double *Z;                // state of one head, [P, S]; own
+    double *Z;                // own [P, S]: state of one head
 } whole;
 
-/* Computes head h of one sample, which has rows [row, row + n). */
+/* Computes head h of one sample, whose rows are [row, row + n). */
 static void ssm_head_ref(const whole *w, const osh_ssm_scan_attr *at, int64_t row, int64_t n,
                          int64_t h, osh_dtype dtype)
 {
@@ -119,7 +119,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_ssm_scan_attr *at = a->attr;
     osh_dtype dtype = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
-    osh_tile *seq = NULL; // range of rows of each sample; own
+    osh_tile *seq = NULL; // own: the rows of each sample
     whole w = {0};        // own
 
     OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
@@ -140,11 +140,12 @@ done:
  *
  *   dZ += dy C     dC = dy Z     dB = d x dZ     dx = D dy + d B dZ     dD = dy x
  *
- * These are the steps for one token; tokens are processed from the last to the first. dZ is the
- * gradient with respect to Z. At the end of the step dZ is multiplied by the decay f = exp(-A d), A
- * = exp(A_log). The gradient with respect to f is the sum of dZ times Z before the token. The
- * gradient with respect to d has two terms: x B dZ, and -A f times the gradient of f. The gradient
- * with respect to A is -d f times the gradient of f. */
+ * These are the steps for one token. Tokens are processed from the last to the first. dZ is the
+ * gradient with respect to Z. At the end of the step, dZ is multiplied by the decay f = exp(-A d),
+ * where A = exp(A_log).
+ * The gradient with respect to f is the sum of dZ times Z before the token. The gradient with
+ * respect to d has two terms: x B dZ, and -A f times the gradient of f. The gradient with respect
+ * to A is -d f times the gradient of f. */
 
 void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float gates[2],
                         const double d[2], float dt, const float weights[3])
@@ -156,8 +157,8 @@ void osh_ssm_gates_back(double to[2], const osh_ssm_scan_attr *at, const float g
     to[1] = rate * gates[1];
 }
 
-/* Adds the gradients of head h of one sample. Z: scratch [tokens + 1, P, S] for states, with Z[0] =
- * 0. dZ: scratch [P, S], set to 0. */
+/* Adds the gradients of head h of one sample. Z: scratch [tokens + 1, P, S] for states, where Z[0]
+ * is 0. dZ: scratch [P, S], which must be 0. */
 static void ssm_head_back_ref(const osh_grad_args *a, const whole *w, double *Z, double *dZ,
                               const osh_tile *seq, int64_t h)
 {
@@ -208,8 +209,8 @@ static osh_status ssm_scan_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const osh_ssm_scan_attr *at = a->attr;
     int64_t N = osh_rows(a->in[0]), each = at->head_dim * at->state, n_seqs = 0;
-    osh_tile *seq = NULL; // range of rows of each sample; own
-    double *Z = NULL;     // dZ [P, S] and after it the states Z [N + 1, P, S]; own
+    osh_tile *seq = NULL; // own: the rows of each sample
+    double *Z = NULL;     // own: dZ [P, S], and after it the states Z [N + 1, P, S]
     whole w = {0};        // own
 
     OSH_TRY(ssm_inputs_ref(cx, &w, a->in));
@@ -227,8 +228,8 @@ done:
     return rc;
 }
 
-/* Returns the number of operations: 5 for each element of a head's state and each token (decay,
- * update, output). */
+/* Returns the number of operations. For each token and each element of a head's state, there are 5
+ * (decay, update, output). */
 static double ssm_scan_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                              const osh_op_load *load)
 {

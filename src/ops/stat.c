@@ -1,14 +1,14 @@
-/* stat.c - the table of statistics, and the groups of samples for which statistics are
- * collected. */
+/* stat.c - defines the types of statistics, and collects statistics for groups of samples
+ * (stat.h). */
 #include "ops/stat.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-/* ---- the table of statistics ---- */
+/* ---- the types of statistics ---- */
 
-/* Makes ranges [2, n] empty: sets minima to +infinity and maxima to -infinity. */
+/* Makes the ranges state [2, n] empty: sets the minima to +infinity and the maxima to -infinity. */
 static osh_status ranges_begin(osh_ctx *cx, osh_tensor *state)
 {
     osh_status rc = OSH_OK;
@@ -93,7 +93,7 @@ osh_status osh_stat_state(osh_ctx *cx, osh_tensor **out, const osh_stat_type *t,
     osh_tensor shape = osh_stat_shape(t, n), *state = NULL; // own: *state
     OSH_TRY(osh_tensor_new_on(cx, &state, where, shape.dtype, shape.ndim, shape.shape));
     OSH_TRY(state_empty(cx, t, state));
-    *out = state, state = NULL; // passes ownership of the state to the caller
+    *out = state, state = NULL; // passes ownership
 done:
     osh_tensor_free(cx, state);
     return rc;
@@ -132,7 +132,7 @@ osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh
     OSH_NEW(cx, s, 1);
     *s = (osh_stat){.type = t, .groups = groups, .group = -1};
     OSH_TRY(osh_stat_state(cx, &s->all, t, n, where));
-    *out = s, s = NULL; // passes ownership of s to the caller
+    *out = s, s = NULL; // passes ownership
 done:
     osh_stat_free(cx, s);
     return rc;
@@ -212,8 +212,8 @@ done:
 
 static bool stat_is_lower(const osh_stat *s) { return s->type->merge == &osh_op_merge_lower; }
 
-/* True if a state is merged row by row. The state of a type without sums and without a triangle has
- * few bytes, and is merged as a whole. */
+/* True if the state is merged row by row: a triangle, or sums in several rows. All other states
+ * have few bytes, and are merged as a whole. */
 static bool stat_has_rows(const osh_stat *s)
 {
     return s->all->ndim == 2 && (stat_is_lower(s) || s->type->merge == &osh_op_merge_sums);
@@ -271,7 +271,7 @@ done:
 
 osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge)
 {
-    if (merge) return stat_merge(cx, s); // empties `part`, too
+    if (merge) return stat_merge(cx, s); // also empties `part`
     if (s->type->begin || !stat_has_rows(s)) return state_empty(cx, s->type, s->part);
     for (int64_t row = 0; row < osh_stat_n_rows(s); row++) // elements above the diagonal stay 0
         memset(row_at(s, s->part, row), 0, osh_stat_tile_bytes(s, row, row + 1));

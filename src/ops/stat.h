@@ -8,15 +8,16 @@
  *   samples   0  1  2 | 3  4  5 | 6  7  8        9 samples, 3 groups
  *   sum       (   g0  +    g1   ) +  g2
  *
- * So the result depends on the samples and on the number of groups. The result does not depend on
- * batches, on threads, or on the process or GPU that collects a group. The first group with tokens
- * is collected directly in the result. Each later group is collected in a second tensor
- * (osh_stat.part), which is merged into the result when the group ends. Exact statistics (largest,
- * smallest, counts) need no second tensor, because their bytes do not depend on the number of
- * groups.
+ * So the result depends on the samples and on the number of groups. It does not depend on batches,
+ * on threads, or on the process or GPU that collects a group.
  *
- * The code that collects a statistic of a value of the graph is called its collector (run/stats.c,
- * run/folds.c, run/ranges.c, run/coverage.c, and the measurements of eval). */
+ * The first group with tokens is collected directly in the result. Each later group is collected in
+ * a second tensor (osh_stat.part), which is merged into the result when the group ends. Exact
+ * statistics (largest, smallest, counts) need no second tensor, because their bytes do not depend
+ * on the number of groups.
+ *
+ * The code that collects a statistic of a value is called its collector (run/stats.c, run/folds.c,
+ * run/ranges.c, run/coverage.c, and the measurements of eval). */
 #ifndef OSH_STAT_H
 #define OSH_STAT_H
 #include "ops/op.h"
@@ -24,19 +25,20 @@
 
 typedef struct osh_stat_type {
     const char *name;
-    osh_dtype dtype;   // dtype of the state, the tensor that accumulates the statistic
+    osh_dtype dtype;   // dtype of the state: the tensor that accumulates the statistic
     int ndim;
-    int64_t shape[2];  // shape of the state; 0 in the table means the argument n of osh_stat_shape
-    /* Makes a state empty. NULL: an empty state contains zeros. */
+    int64_t shape[2];  // shape of the state; 0 stands for the argument n of osh_stat_shape
+    /* Makes a state empty. NULL: an empty state has zeros. */
     osh_status (*begin)(osh_ctx *cx, osh_tensor *state);
-    /* The op that adds rows to the state. Its inputs are x and, for some statistics, x of the
-     * original model; its output is the state. NULL: the collector itself adds to the state
+    /* The op that adds rows to the state. Its output is the state. Its inputs are x and, for some
+     * statistics, x of the original model. NULL: the collector itself adds to the state
      * (osh_stat_at). */
     const osh_op *feed;
-    /* The op that merges two states: adds out[1], the state of later samples, to out[0] and makes
-     * out[1] empty. */
+    /* The op that merges two states. It adds out[1], the state of later samples, to out[0], and
+     * makes out[1] empty. */
     const osh_op *merge;
-    bool exact; // true: every number of groups gives the same bytes, so no second tensor is needed
+    /* true if the number of groups does not change the bytes, so that no second tensor is needed */
+    bool exact;
     /* Turns the merged state into the result, in place. NULL: the merged state is the result. */
     void (*finish)(osh_tensor *state);
 } osh_stat_type;
@@ -46,16 +48,16 @@ extern const osh_stat_type osh_stat_shift;         // (X0 - X)^T X, F32 [n, n]
 extern const osh_stat_type osh_stat_squares;       // sum of x^2 for each channel, F64 [n]
 /* Sum over the tokens of the largest x^2 of a token, F64 [1]. */
 extern const osh_stat_type osh_stat_peaks;
-/* Sum of |x| for each channel, F32 [2, n]; the result is row 0. */
+/* Sum of |x| for each channel, F32 [2, n]. The result is row 0. */
 extern const osh_stat_type osh_stat_channel_sum;
 /* Smallest and largest value of each channel, F32 [2, n]. */
 extern const osh_stat_type osh_stat_channel_range;
-/* Smallest and largest value of each sample, or of each head of each sample, F32 [2, n]. The values
- * stay separate because some observers update their range sample by sample. */
+/* Smallest and largest value of each sample, or of each head of each sample, F32 [2, n]. The
+ * samples stay separate because some observers update their range sample by sample. */
 extern const osh_stat_type osh_stat_sample_ranges;
 /* Number of tokens that a router sends to each expert, I64 [n]. */
 extern const osh_stat_type osh_stat_routes;
-/* Sums, F64 [n]. `feed` is NULL: the collector itself computes the sums. */
+/* Sums that the collector itself computes (`feed` is NULL), F64 [n]. */
 extern const osh_stat_type osh_stat_sums;
 size_t osh_stat_type_count(void);
 const osh_stat_type *osh_stat_type_at(size_t i);
@@ -68,9 +70,10 @@ osh_status osh_stat_state(osh_ctx *cx, osh_tensor **out, const osh_stat_type *t,
 typedef struct osh_groups {
     int64_t n_samples, n; // n: number of groups, at most n_samples
 } osh_groups;
-/* Cuts n_samples samples into groups. `wanted`: number of groups, the value of --sum-groups. */
+/* Cuts n_samples samples into groups. wanted: the number of groups that the user wants
+ * (--sum-groups). */
 osh_groups osh_groups_of(int64_t n_samples, int64_t wanted);
-/* Returns the first sample of a group. Returns n_samples if group is the number of groups. */
+/* Returns the first sample of a group. If `group` is the number of groups, returns n_samples. */
 int64_t osh_group_first(const osh_groups *g, int64_t group);
 /* Returns the index of the group that contains the sample. */
 int64_t osh_group_at(const osh_groups *g, int64_t sample);
@@ -80,47 +83,49 @@ bool osh_stat_is_grouped(const osh_stat_type *t, const osh_groups *g);
 typedef struct osh_stat { // the statistic of one value of the graph
     const osh_stat_type *type;
     osh_groups groups;
-    /* State of all groups before the current group; if `part` is NULL, of all groups. After
-     * osh_stat_finish: the result. */
+    /* State of all groups before the current group. If `part` is NULL, state of all groups. After
+     * osh_stat_finish, the result. */
     osh_tensor *all;  // own
-    /* State of the current group, unless it is the first. NULL: every group is added to `all`
-     * directly (osh_stat_is_grouped). */
+    /* State of the current group, unless this is the first group. NULL: every group is added
+     * directly to `all` (osh_stat_is_grouped). */
     osh_tensor *part; // own
     int64_t group;    // index of the group of the last added sample; -1: none
-    bool apart;       // true: samples of the current group are added to `part`; false: to `all`
+    bool apart;       // true: samples of the current group are added to `part`, else to `all`
     int64_t next;     // lowest number that the next sample may have
-    /* Set by the caller if other processes collect groups, too. True: every group is added to
+    /* True if other processes collect groups, too (set by the caller). Every group is then added to
      * `part`, if there is one, and the caller merges it (osh_stat_merge_tile). */
     bool open;
 } osh_stat;
-/* Allocates a statistic with an empty state `all`. osh_stat_new_part then allocates `part`, if the
- * statistic needs it. There are two functions because on a GPU the caller chooses an address for
- * each allocation. */
+/* osh_stat_new allocates a statistic with an empty state `all`. Then osh_stat_new_part allocates
+ * `part`, if the statistic needs it. There are two functions because, on a GPU, the caller chooses
+ * an address for each allocation. */
 osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh_groups groups,
                         int64_t n, osh_where where);
 osh_status osh_stat_new_part(osh_ctx *cx, osh_stat *s, osh_where where);
-/* Sets *to to a view of the state to which the caller must add the sample. The caller must pass
- * samples in ascending order. */
+/* Sets *to to a view of the state to which the caller must add the sample. The caller must go
+ * through the samples in ascending order. */
 osh_status osh_stat_at(osh_ctx *cx, osh_tensor **to, osh_stat *s, int64_t sample);
-/* Adds the rows of a->in[0], and of a->in[1] if it is not NULL, to the statistic. a->seqs contains
- * the samples first_sample, first_sample + 1, and so on. No sample may be added twice. Runs the op
+/* Adds the rows of a->in[0], and of a->in[1] if it is not NULL, to the statistic. a->seqs has the
+ * samples first_sample, first_sample + 1, and so on. No sample may be added twice. Runs the op
  * `feed` once for each group. Ignores a->out. */
 osh_status osh_stat_feed(osh_ctx *cx, osh_stat *s, const osh_op_args *a, int64_t first_sample);
-/* The functions below move `part` to another process, in tiles of whole rows. If the state is a
- * lower triangle, a tile has only the elements of its rows up to the diagonal. */
+/* The functions from here to osh_stat_merge_tile move `part` to another process, in tiles of whole
+ * rows. If the state is a lower triangle, a tile has only the elements of its rows up to the
+ * diagonal. osh_stat_n_rows returns the number of rows. */
 int64_t osh_stat_n_rows(const osh_stat *s);
 /* Returns the bytes of a tile with rows [first, end). */
 size_t osh_stat_tile_bytes(const osh_stat *s, int64_t first, int64_t end);
 /* Copies rows [first, end) of `part` to `tile`. */
 void osh_stat_take_tile(void *tile, const osh_stat *s, int64_t first, int64_t end);
-/* Merges rows [first, end) of another process's `part` into `all`. The tile becomes empty. */
+/* Merges a tile, the rows [first, end) of another process's `part`, into `all`. The tile becomes
+ * empty. */
 osh_status osh_stat_merge_tile(osh_ctx *cx, osh_stat *s, void *tile, int64_t first, int64_t end);
-/* Merges `part` into `all` if `merge` is true. Then empties `part`. */
+/* If `merge` is true, merges `part` into `all`. Then empties `part`. */
 osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge);
-/* Merges the last group, frees `part`, and makes the result in `all`. */
+/* Merges the last group, frees `part`, and turns `all` into the result. */
 osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s);
 void osh_stat_free(osh_ctx *cx, osh_stat *s);
-/* Returns the number of bytes of a statistic in host memory, with the allocator's overhead,
- * including member `part` if the statistic has one. */
+/* Returns the bytes of a statistic in host memory, with the allocator's overhead. They include the
+ * member `part`, if the statistic has one. */
 size_t osh_stat_bytes(const osh_stat_type *t, const osh_groups *g, int64_t n);
 #endif

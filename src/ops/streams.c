@@ -7,8 +7,8 @@
  *   stream_write    in[0] w [N, M], may be F32  in[1] h [N, S*D]  in[2] y [N, D] out h' [N, S*D]
  *   stream_mean     in[0] h [N, S*D]                                             out x [N, D]
  *
- * w has M weights of a token: pre [S], post [S] and mix [S, S] (M = 2S + S^2). There is no mix if
- * the streams are not mixed (M = 2S), and only pre for the head of the model (M = S):
+ * w has the M weights of each token: pre [S], post [S] and mix [S, S] (M = 2S + S^2). If the
+ * streams are not mixed, there is no mix (M = 2S). The head of the model has only pre (M = S):
  *
  *   m    = fn h / sqrt(mean(h^2) + norm_eps)
  *   pre  = sigmoid(m_pre scale[0] + base_pre) + eps
@@ -20,10 +20,11 @@
  *   x    = sum over j of pre_j h_j
  *   h'_k = post_k y + sum over j of mix[j][k] h_j, or post_k y + h_k without mix
  *
- * Same as transformers' DeepseekV4HyperConnection and Glm5NextTextHyperConnection (with mix), and
- * HYV4HyperConnection (without mix). fn, base and scale are f32. Sums are double. stream_write with
- * mix rounds post, mix, the product post_k y and the sum over j to the dtype of h; without mix only
- * h' is rounded. Shapes: N tokens of the batch, D elements per token and stream. */
+ * The ops compute transformers' DeepseekV4HyperConnection and Glm5NextTextHyperConnection (with
+ * mix), and HYV4HyperConnection (without mix). fn, base and scale are f32. Sums are double. With
+ * mix, stream_write rounds post, mix, the product post_k y and the sum over j to the dtype of h.
+ * Without mix, it rounds only h'. Shapes: N tokens of the batch, D elements per token and
+ * stream. */
 #include <assert.h>
 #include <math.h>
 
@@ -35,7 +36,7 @@
 /* STREAMS: largest S.
  * WEIGHTS: largest M.
  * PIECE: elements that are converted to f32 at a time.
- * ROWS: rows of a chunk of parallel work. */
+ * ROWS: rows in a chunk of parallel work. */
 enum { STREAMS = 8, WEIGHTS = 2 * STREAMS + STREAMS * STREAMS, PIECE = 512, ROWS = 4 };
 
 static const osh_field weights_attrs[] = {
@@ -115,7 +116,7 @@ static void streams_mix(float *mix, double *P, const osh_stream_weights_attr *at
     for (int64_t i = 0; i < S * S; i++) mix[i] = (float)P[i];
 }
 
-/* Sets w [M] of one token from m [M], which the function overwrites. */
+/* Sets w [M], the weights of one token, from m [M], which the function overwrites. */
 static void weights_finish(float *w, double *m, const float *base, const float *scale,
                            const osh_stream_weights_attr *at)
 {

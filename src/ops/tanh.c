@@ -8,7 +8,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 1024 }; // elements per chunk of parallel work
+enum { PIECE = 1024 }; // elements in a chunk of parallel work
 
 static osh_status tanh_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {

@@ -3,21 +3,22 @@
  *   in[0] x [N, D]     out s F64 [1], in place: s += sum over t of max over j of x_tj^2
  *
  * modifiers/survey.c uses s to estimate the error of inputs that are quantized token by token. The
- * step between the codes of a token is proportional to its largest |x|, and the squared error to
- * the square of the step. A square is exact in double. Squares are added in the order of the
- * tokens, so the result does not depend on batches or threads. Shapes: N tokens of the batch, D
- * elements per token. */
+ * step between the codes of a token is proportional to the token's largest |x|. The squared error
+ * is proportional to the square of the step. A square is exact in double. Squares are added in the
+ * order of the tokens, so the result does not depend on batches or threads. Shapes: N tokens of the
+ * batch, D elements per token. */
 #include "ops/kernel.h"
 
 #include <assert.h>
 
-/* CHUNKS: number of chunks that run in parallel; TOKENS: tokens per chunk; CHANNELS: elements
- * converted to f32 at a time. */
+/* CHUNKS: chunks that run in parallel.
+ * TOKENS: tokens in a chunk.
+ * CHANNELS: elements that are converted to f32 at a time. */
 enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 };
 
 typedef struct peaks_job {
     const osh_tensor *x; // the input [N, D]; view
-    int64_t first;       // index of the token of peak[0]
+    int64_t first;       // index of the token whose result is peak[0]
     double peak[CHUNKS * TOKENS];
 } peaks_job;
 

@@ -1,4 +1,4 @@
-/* wordsum.h - a checksum that is limited only by the speed of memory, on the host and on a GPU.
+/* wordsum.h - a checksum that is as fast as reading the memory, on the host and on a GPU.
  *
  *   sum of mix(w[i] ^ i K) over all words w[i] of 8 bytes, mod 2^64; the last is padded with zeros
  *
@@ -11,7 +11,7 @@
 uint64_t osh_wordsum(const void *p, size_t n_bytes);
 
 #define OSH_WORDSUM_K 0x9e3779b97f4a7c15ull
-/* Replaces x by mix(x) of the formula, the finalizer of MurmurHash3's 64-bit variant. */
+/* Replaces x by mix(x) of the formula. This is the finalizer of MurmurHash3's 64-bit variant. */
 #define OSH_WORDSUM_MIX(x)                                                                         \
     do {                                                                                           \
         (x) ^= (x) >> 33, (x) *= 0xff51afd7ed558ccdull;                                            \

@@ -12,7 +12,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 4096 }; // elements per chunk of parallel work
+enum { PIECE = 4096 }; // elements in a chunk of parallel work
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)
@@ -27,7 +27,7 @@ static double xielu_softplus(double x) { return x > 40 ? x : osh_math_log(1 + os
 
 typedef struct xielu_slopes {
     double p, n;             // slopes for x > 0 and for x <= 0
-    double p_slope, n_slope; // their derivatives by alpha_p and alpha_n
+    double p_slope, n_slope; // derivatives of p and n with respect to alpha_p and alpha_n
     double beta, eps;
 } xielu_slopes;
 
@@ -70,15 +70,16 @@ static osh_status xielu_ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Computes dx, and the gradients of alpha_p, alpha_n and beta sample by sample. eps has none. */
+/* Computes dx, and the gradients of alpha_p, alpha_n and beta. The gradients of these weights are
+ * summed sample by sample. eps has no gradient. */
 static osh_status xielu_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), F = osh_width(a->in[0]), n_seqs = 0;
     const float *dy = a->dout[0]->data;
     xielu_slopes s = slopes_read(a->in);
-    float *x = NULL;      // in f32, [N, F]; own
-    osh_tile *seq = NULL; // range of rows of each sample; own
+    float *x = NULL;      // own [N, F]: x in f32
+    osh_tile *seq = NULL; // own: the rows of each sample
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));

@@ -1,4 +1,4 @@
-/* zeros.c - makes zeros in the shape of x, the initial value of a sum over experts.
+/* zeros.c - makes zeros in the shape of x. A sum over experts begins with them.
  *
  *   in[0] x [N, D], not read     out [N, D]
  *

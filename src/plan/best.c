@@ -1,4 +1,5 @@
-/* best.c - makes the decisions of `quality best` for settings that no option sets. */
+/* best.c - makes the decisions of `quality best` for settings that the user does not give as
+ * options. */
 #include "plan/best.h"
 
 #include <stdio.h>
@@ -26,7 +27,8 @@ void osh_best_length(osh_inputs *in)
         in->max_seq_length = MOST_TOKENS;
 }
 
-/* Appends `flag` and `value` to b, after a comma if the text that begins at `from` is not empty. */
+/* Appends `flag` and `value` to b. Appends a comma before them if b already has text after offset
+ * `from`. */
 static osh_status best_put(osh_ctx *cx, osh_buf *b, size_t from, const char *flag,
                            const char *value)
 {
@@ -39,7 +41,7 @@ osh_status osh_best_tell(osh_ctx *cx, osh_buf *b, const osh_plan *p)
     const osh_inputs *in = &p->in;
     const osh_options *o = in->opt;
     size_t from = b->len;
-    osh_q_scheme preset = {0}; // strings of the scheme are views
+    osh_q_scheme preset = {0}; // its strings are views
     char text[96];
     if (!in->best) goto done;
     if (in->targets != &o->sequential_targets)

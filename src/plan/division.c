@@ -1,4 +1,5 @@
-/* division.c - divides the work of a plan among ranks, and compares the plans of all ranks. */
+/* division.c - divides the work of a plan among ranks (processes of one job), and compares the
+ * plans of all ranks. */
 #include "plan/division.h"
 
 #include "base/xxh3.h"
@@ -9,8 +10,8 @@
 #include "schedule/range.h"
 #include "plan/identity.h"
 
-/* True if samples cannot be divided, because an observer of activations needs more than the range
- * of each sample. */
+/* True if an observer of activations needs more than the smallest and largest value of each sample.
+ * Samples then cannot be divided among ranks. */
 static bool observers_count(const osh_plan *p)
 {
     for (int i = 0; i < p->match.n_linears; i++) {
@@ -31,7 +32,8 @@ static bool blocks_learn(const osh_plan *p)
     return false;
 }
 
-/* Returns the reason why samples are not divided in a calibrated run; NULL: they are divided. */
+/* Returns the reason why a calibrated run does not divide samples among ranks. Returns NULL if it
+ * divides them. */
 static const char *samples_not(const osh_plan *p)
 {
     if (p->in.on_device) return "work on a GPU is not divided";
@@ -104,7 +106,8 @@ osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const b
 {
     osh_status rc = OSH_OK;
     const osh_manifest *m = &p->manifest;
-    double *work = NULL; // own [shards]: bytes to write, and to read for Linears
+    // own [shards]: bytes of the shard to write, and bytes to read for its Linears
+    double *work = NULL;
     OSH_NEW(cx, work, m->n_shards);
     for (int64_t i = 0; i < m->n_out; i++) {
         const osh_out_tensor *o = &m->out_info[i];
@@ -121,8 +124,8 @@ done:
     return rc;
 }
 
-/* Returns the bytes that are sent for the sums of a value. All ranks except the owner send the sums
- * of their groups. */
+/* Returns the bytes that ranks send for the sums of a value. All ranks except the owner of the
+ * value send the sums of their groups of samples. */
 static int64_t wire_of_sums(const osh_plan *p, const osh_linear *l, int owner, int n_ranks)
 {
     int64_t n = 0, moved = 0;
@@ -151,7 +154,7 @@ osh_status osh_divide_wire(osh_ctx *cx, int64_t *bytes, const osh_plan *p, int i
     osh_range r = osh_range_at(&p->schedule, index);
     double *cost = NULL; // own [v1 - v0]
     int *owner = NULL;   // own [v1 - v0]
-    bool *seen = NULL;   // own [v1 - v0]: true if the sums of the value are counted
+    bool *seen = NULL;   // own [v1 - v0]: true if the sums of the value are already counted
     *bytes = 0;
     OSH_NEW(cx, cost, r.v1 - r.v0);
     OSH_NEW(cx, owner, r.v1 - r.v0);
@@ -177,8 +180,8 @@ done:
     return rc;
 }
 
-/* Continues the hash h with the decisions on which the steps of schedule s depend. The result must
- * be equal on all ranks. */
+/* Continues the hash h with the decisions that determine the steps of schedule s. All ranks must
+ * get the same hash. */
 static uint64_t steps_sum(const osh_schedule *s, const osh_memory *m, uint64_t h)
 {
     for (int i = 0; i < s->n_visits; i++) {
@@ -193,7 +196,7 @@ static uint64_t steps_sum(const osh_schedule *s, const osh_memory *m, uint64_t h
     return h;
 }
 
-/* Appends the fields of the identity that do not change if the files are copied. */
+/* Appends the fields of the identity (identity.h) that do not change when the files are copied. */
 static osh_status identity_tell(osh_ctx *cx, osh_buf *b, const osh_identity *id)
 {
     osh_status rc = OSH_OK;

@@ -1,13 +1,13 @@
-/* exchange.c - moves statistics between ranks and merges them. */
+/* exchange.c - moves statistics between ranks (processes of one job) and merges them. */
 #include "plan/exchange.h"
 
 #include "plan/division.h"
 
-/* Size in bytes of a tile, the rows of a sum that are sent at once. If one row is larger, a tile is
- * one row. */
+/* Size in bytes of a tile: the rows of a sum that are sent in one message. A row that is larger
+ * than this size is a tile of its own. */
 enum { TILE_BYTES = 1 << 20 };
 
-/* Returns the first row after a tile that begins with row `first`. */
+/* Returns the index of the first row after the tile that begins with row `first`. */
 static int64_t tile_end(const osh_stat *t, int64_t first)
 {
     int64_t end = first + 1, n = osh_stat_n_rows(t);
@@ -17,7 +17,7 @@ static int64_t tile_end(const osh_stat *t, int64_t first)
     return end;
 }
 
-/* Moves the sum of a group from rank `from` to the owner, which merges it. */
+/* Moves the sum of a group from rank `from` to rank `owner`, which adds it to its own sum. */
 static osh_status sum_move(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int from, int owner)
 {
     osh_status rc = OSH_OK;
@@ -48,7 +48,8 @@ done:
 osh_status osh_exchange_groups(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int owner, int64_t round)
 {
     osh_status rc = OSH_OK;
-    int64_t left = t->groups.n - round * osh_ranks_n(ranks); // groups that are not merged yet
+    // number of groups that are not merged yet
+    int64_t left = t->groups.n - round * osh_ranks_n(ranks);
     osh_mem_class old = osh_mem_use(cx, OSH_MEM_HOST);
     for (int from = 0; ranks && t->part && from < osh_ranks_n(ranks) && from < left; from++)
         OSH_TRY(sum_move(cx, ranks, t, from, owner));

@@ -1,5 +1,6 @@
-/* gradients.c - decides whether a survey (a run that only measures the losses of candidate schemes)
- * can use gradients: every op between a Linear and the output head must have a gradient. */
+/* gradients.c - decides whether a survey can use gradients. A survey is a run that only measures
+ * the losses of candidate schemes. Every op between a Linear and the output head must have a
+ * gradient. */
 #include "plan/gradients.h"
 
 #include "graph/back.h"
@@ -12,8 +13,8 @@ static osh_status gradients_refuse(osh_ctx *cx, osh_plan *p, const char *why, co
     return p->gradients_not ? OSH_OK : OSH_E_NOMEM;
 }
 
-/* Sets seen[v] to true for the outputs of Linears. If the gradient of an output cannot be used,
- * sets p->gradients_not. */
+/* Sets seen[v] to true for each value v that is the output of a Linear. Sets p->gradients_not if
+ * the gradient of an output cannot be used. */
 static osh_status gradients_find_outputs(osh_ctx *cx, osh_plan *p, bool *seen)
 {
     const osh_graph *g = p->in.graph;
@@ -48,7 +49,7 @@ done:
     return rc;
 }
 
-/* True if only Linears read the value. Its gradient then comes from these Linears alone. */
+/* True if only Linears read the value, so that the gradient of the value comes only from them. */
 static bool read_by_linears(const osh_plan *p, int value)
 {
     const osh_value *v = &p->in.graph->values[value];

@@ -1,6 +1,6 @@
-/* identity.c - lists and compares the fields that decide the bytes of an output. A field identifies
- * a shard by its size and header. The tensors of a shard are identified when they are read
- * (output/origin.c). */
+/* identity.c - lists and compares the fields that decide the bytes of an output. The field of a
+ * shard has the size and header of the shard. The contents of its tensors are checked when they are
+ * read (output/origin.c). */
 #include "plan/identity.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ void osh_identity_free(osh_ctx *cx, osh_identity *id)
     osh_free(cx, id);
 }
 
-/* Adds a field. Takes ownership of name and value, also on failure. */
+/* Adds a field. Takes ownership of name and value, even if it fails. */
 static osh_status identity_add(osh_ctx *cx, osh_identity *id, char *name, char *value, bool here)
 {
     osh_status rc = OSH_OK;
@@ -66,7 +66,7 @@ osh_status osh_identity_stamp(osh_ctx *cx, osh_identity *id, const char *file, c
         goto done;
     }
     rc = identity_add(cx, id, name, value, true);
-    name = value = NULL; // identity_add owns both, also after a failure
+    name = value = NULL; // identity_add owns both, even if it has failed
 done:
     osh_free(cx, name);
     osh_free(cx, value);
@@ -103,7 +103,7 @@ done:
     return rc;
 }
 
-/* Returns the value of the field `name`; NULL: the field does not exist. */
+/* Returns the value of the field `name`, or NULL if there is no such field. */
 static const char *identity_value(const osh_identity *id, const char *name)
 {
     for (size_t i = 0; i < id->n; i++)
@@ -111,8 +111,8 @@ static const char *identity_value(const osh_identity *id, const char *name)
     return NULL;
 }
 
-/* Adds a field for a file of the source. Adds nothing if the file does not exist or is a shard;
- * shards have their own fields. */
+/* Adds a field for a file of the source. Adds nothing if the file does not exist, or if it is a
+ * shard and so already has a field. */
 static osh_status identity_add_if_there(osh_ctx *cx, osh_identity *id, const char *dir,
                                         const char *name)
 {
@@ -128,8 +128,8 @@ done:
     return rc;
 }
 
-/* Adds all files of the source except config.json. README.md is included, because the output's
- * README.md repeats the licence of the source. */
+/* Adds fields for all files of the source except config.json. README.md gets a field, too, because
+ * the output's README.md repeats the licence of the source. */
 static osh_status identity_add_source(osh_ctx *cx, osh_identity *id, const osh_checkpoint *ck)
 {
     osh_status rc = OSH_OK;
@@ -167,7 +167,7 @@ done:
     return rc;
 }
 
-/* Returns a hash of the first node, number of nodes and name of each subgraph. */
+/* Returns a hash of the subgraphs: of the first node, the number of nodes and the name of each. */
 static uint64_t partition_sum(const osh_plan *p)
 {
     uint64_t h = 0;
@@ -227,8 +227,8 @@ done:
     return rc;
 }
 
-/* Adds fields for the schemes and candidates of a survey (which measures losses and writes no
- * output). */
+/* Adds fields for the schemes and candidates of a survey. (A survey measures losses and writes no
+ * output.) */
 static osh_status identity_add_survey(osh_ctx *cx, osh_identity *id, const osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -301,12 +301,12 @@ osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p)
         draws |= (p->match.linears[i].wants & OSH_STAT_BLOCK) != 0;
     if (draws) FIELD("seed", "%lld", (long long)p->in.opt->seed);
     FIELD("arithmetic", "%s", p->in.arithmetic == OSH_ARITH_F32 ? "f32" : "reference");
-    // adds the templates also with --indivisible pad: they decide where zeros are added
+    // --indivisible pad also needs the templates, because they decide which tensors get zeros
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE || p->in.ck->config->n_sizes)
         OSH_TRY(identity_add_templates(cx, id, p));
     if (p->in.pipeline != OSH_PIPELINE_DATAFREE) {
         OSH_TRY(identity_add_calibration(cx, id, p));
-        // adds the instruction set, on which matrix products on the host depend
+        // on the host, matrix products depend on the instruction set
         if (!p->in.device) {
             OSH_TRY(osh_isa_describe(cx, &isa));
             FIELD("isa", "%s", isa);

@@ -1,23 +1,24 @@
-/* identity.h - lists the settings and inputs that decide the bytes of an output, field by field, so
- * that the message for another output can name the field that differs. Threads, budgets, tiers and
- * batch size are not in the list, because they do not change the bytes. */
+/* identity.h - lists the settings and inputs that decide the bytes of an output. Each of them is a
+ * field with a name and a value. So if two outputs differ, a message can name the field. Threads,
+ * budgets, tiers and batch size are no fields, because they do not change the bytes. */
 #ifndef OSH_IDENTITY_H
 #define OSH_IDENTITY_H
 #include "plan/plan.h"
 
 /* Version of the records in the journal. It increases when the layout of a record changes, because
- * a run cannot continue with records of another layout. */
+ * a run cannot continue from records with another layout. */
 enum { OSH_IDENTITY_JOURNAL = 2 };
 
 typedef struct osh_identity {
     char **names, **values; // own [n]
-    /* True for the stamp (inode, times) of a file. A copy of the file has another stamp. */
+    /* True if the field is the stamp of a file (inode, times). A copy of the file has another
+     * stamp. */
     bool *here; // own [n]
     size_t n, cap;
 } osh_identity;
 
 osh_status osh_identity_new(osh_ctx *cx, osh_identity **out, const osh_plan *p);
-/* Makes only the fields of the source. Reads config.json again from the disk. */
+/* Makes only the fields for the source. Reads config.json again from the disk. */
 osh_status osh_identity_of_source(osh_ctx *cx, osh_identity **out, const osh_checkpoint *ck);
 void osh_identity_free(osh_ctx *cx, osh_identity *id);
 /* Adds or replaces the field "stamp of FILE". */
@@ -25,14 +26,15 @@ osh_status osh_identity_stamp(osh_ctx *cx, osh_identity *id, const char *file, c
 /* True if `id` and the JSON object `was` have the same stamp of the file. */
 bool osh_identity_has_stamp(const osh_identity *id, const char *file, const cJSON *was);
 typedef enum { OSH_IDENTITY_ALL, OSH_IDENTITY_FIELDS, OSH_IDENTITY_STAMPS } osh_identity_part;
-/* Prints the fields as {"name": "value", ...}. *out: own. */
+/* Prints the fields as {"name": "value", ...}. The caller owns *out. */
 osh_status osh_identity_json(osh_ctx *cx, char **out, const osh_identity *id,
                              osh_identity_part part);
-/* Compares the fields of the source, except stamps. *out: own text about the first field that
- * differs between a and b; NULL: no difference. */
+/* Compares the fields for the source, except stamps. Sets *out (own) to a text about the first
+ * field that differs between a and b, or to NULL if none differs. */
 osh_status osh_identity_source_differs(osh_ctx *cx, char **out, const osh_identity *a,
                                        const osh_identity *b);
-/* Compares all fields, except stamps, with the JSON object `was`. *out: own text about the first
- * field that differs, such as "recipe is 'a', was 'b'"; NULL: no difference. */
+/* Compares all fields, except stamps, with the JSON object `was`. Sets *out (own) to a text about
+ * the first field that differs, such as "recipe is 'a', was 'b'". Sets *out to NULL if no field
+ * differs. */
 osh_status osh_identity_differs(osh_ctx *cx, char **out, const osh_identity *id, const cJSON *was);
 #endif

@@ -1,4 +1,4 @@
-/* marks.c - matches the items of the option --checkpoint with the subgraphs of a plan. */
+/* marks.c - finds the subgraphs of a plan that the items of the option --checkpoint name. */
 #include "plan/marks.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@ const char *osh_mark_pattern(const char *item)
     return eq && strncmp(item, "re:", 3) ? eq + 1 : item;
 }
 
-/* Returns the i-th name that an item of --checkpoint may match: the name of a subgraph, or of a
- * module if the run has no graph. NULL: i is too large. */
+/* Returns the i-th name that an item of --checkpoint may match, or NULL if i is too large. The
+ * names are those of the subgraphs, or of the modules if the run has no graph. */
 static const char *mark_target(const osh_plan *p, int i)
 {
     if (p->in.pipeline == OSH_PIPELINE_BASIC) return i ? NULL : "the whole model";

@@ -1,13 +1,14 @@
 /* mixed.c - chooses a candidate (a scheme) for each unit (the Linears that must get the same
- * scheme, such as q, k and v of a layer). A unit's candidates on the lower convex hull of (bytes,
- * loss) form a chain of steps; each step saves less loss per byte than the step before it. The
- * steps of all units are done in the order of their savings per byte, as long as the size fits.
- * Then the candidate of one unit after the other is changed, as long as a change fits and saves
- * loss.
+ * scheme, such as q, k and v of a layer).
  *
- * The bound is the smallest loss if a step may be done in part. At the first step that does not
- * fit, the fraction of the step that fits is done, and the bound is the loss after this
- * fraction. */
+ * For each unit, the candidates on the lower convex hull of (bytes, loss) are in the order of their
+ * bytes. A step is the change from one of them to the next. It saves loss and costs bytes, and each
+ * step of a unit saves less loss per byte than the step before it. The steps of all units are done
+ * in the order of their savings per byte, as long as the size fits. Then single candidates are
+ * exchanged, as long as an exchange fits and saves loss.
+ *
+ * The bound is a loss that no choice can go below. It allows parts of steps: at the first step that
+ * does not fit, the fraction that fits is done, and the bound is the loss after it. */
 #include "plan/mixed.h"
 
 #include <ctype.h>
@@ -23,8 +24,8 @@
 
 /* ---- units ---- */
 
-/* Returns the length of the part of an expert's name that all experts of the layer share: up to
- * "experts". 0: the module is no expert. */
+/* Returns the length of the beginning of an expert's name up to "experts". All experts of the layer
+ * share this beginning. Returns 0 if the module is no expert. */
 static size_t experts_prefix(const char *name)
 {
     static const char mark[] = ".experts.";
@@ -33,8 +34,8 @@ static size_t experts_prefix(const char *name)
                ? (size_t)(at - name) + sizeof mark - 2 : 0;
 }
 
-/* Returns the name (own) of the unit of the module: the name that all modules with the same scheme
- * share; NULL: out of memory. */
+/* Returns the name (own) of the module's unit. All modules of a unit must get the same scheme.
+ * Returns NULL if out of memory. */
 static char *unit_name(osh_ctx *cx, const osh_plan *p, const char *name)
 {
     size_t n = experts_prefix(name);
@@ -154,8 +155,8 @@ void osh_mixed_free(osh_ctx *cx, osh_mixed *m)
 
 /* ---- choice of candidates ---- */
 
-typedef struct step { // change from one candidate of a unit to a larger one
-    double per_byte;  // reduction of the loss per additional byte
+typedef struct step { // change from one candidate of a unit to a candidate with more bytes
+    double per_byte;  // saved loss per additional byte
     int unit, from, to;
 } step;
 
@@ -172,12 +173,12 @@ static double saved_per_byte(const osh_mixed_unit *u, int from, int to)
     return (u->loss[from] - u->loss[to]) / (double)(u->bytes[to] - u->bytes[from]);
 }
 
-/* Sets `hull` to the indices of the candidates of a unit on the lower convex hull of (bytes, loss),
- * in the order of rising bytes and falling loss. Returns their number. */
+/* Sets `hull` to the indices of the candidates of a unit that are on the lower convex hull of
+ * (bytes, loss). They are in the order of rising bytes and falling loss. Returns their number. */
 static int unit_hull(int *hull, const osh_mixed_unit *u)
 {
     int n = 0, by_bytes[OSH_CANDIDATES];
-    // sorts by bytes, because candidates of different formats are not sorted
+    // sorts by bytes, because candidates of different formats need not be in this order
     for (int i = 0; i < u->n; i++) {
         int at = i;
         for (; at > 0 && u->bytes[by_bytes[at - 1]] > u->bytes[i]; at--)
@@ -205,8 +206,8 @@ static void mixed_take(osh_mixed *m, int unit, int to)
     u->chosen = to;
 }
 
-/* Changes the candidate of the one unit whose change fits and saves the most loss. Returns false if
- * no such change saves loss. */
+/* Changes the candidate of one unit: the change that saves the most loss and fits in the limit.
+ * Returns false if no change that fits saves loss. */
 static bool mixed_fill(osh_mixed *m)
 {
     int unit = -1, to = 0;
@@ -326,8 +327,7 @@ done:
 
 /* ---- recipe with the chosen schemes ---- */
 
-typedef struct lists { // targets of each group of the recipe
-    /* The groups of the recipe, with their names and lists of modules. */
+typedef struct lists { // the groups of the recipe: each has a name and a list of modules
     osh_recipe_group *groups; // own
     size_t n;
 } lists;
@@ -342,8 +342,8 @@ static void lists_deinit(osh_ctx *cx, lists *l)
     osh_free(cx, l->groups);
 }
 
-/* Returns the target (own) of a module; NULL: out of memory. The target of an expert is a regex
- * that matches the same leaf of all experts in the layer. */
+/* Returns the target (own) for a module, or NULL if out of memory. The target for an expert is a
+ * regex that matches the same part (such as down_proj) of all experts in the layer. */
 static char *module_target(osh_ctx *cx, const char *name)
 {
     size_t n = experts_prefix(name);
@@ -363,7 +363,7 @@ static char *module_target(osh_ctx *cx, const char *name)
     return out;
 }
 
-/* Adds a target to the group. Takes ownership of `target`, also on failure. */
+/* Adds a target to the group. Takes ownership of `target`, even if it fails. */
 static osh_status group_add_target(osh_ctx *cx, osh_recipe_group *g, char *target)
 {
     osh_status rc = OSH_OK;
@@ -388,7 +388,7 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
 {
     osh_status rc = OSH_OK;
     lists l = {0}; // own
-    // own: schemes of the groups; the strings in the schemes are views
+    // own: schemes of the groups; the strings of a scheme are views
     osh_q_scheme *schemes = NULL;
     OSH_NEW(cx, l.groups, p->match.n_schemes * OSH_CANDIDATES);
     OSH_NEW(cx, schemes, p->match.n_schemes * OSH_CANDIDATES);
@@ -417,7 +417,7 @@ osh_status osh_mixed_recipe(osh_ctx *cx, char **out, const osh_mixed *m, const o
         }
     OSH_TRY(osh_recipe_with_groups(cx, out, p->in.recipe, head, l.groups, l.n));
 done:
-    // after a failure, frees all groups, also an incomplete one
+    // after a failure, frees all groups, because the last one may be incomplete
     if (rc && l.groups) l.n = p->match.n_schemes * OSH_CANDIDATES;
     lists_deinit(cx, &l);
     osh_free(cx, schemes);

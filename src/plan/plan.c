@@ -1,5 +1,5 @@
-/* plan.c - makes the plan: opens source, recipe, tokenizer and data, and calls the functions that
- * compute the parts of the plan. */
+/* plan.c - makes the plan. It opens source, recipe, tokenizer and data, and calls the functions
+ * that compute the parts of the plan (plan.h). */
 #include "plan/plan.h"
 
 #include <limits.h>
@@ -63,8 +63,8 @@ static osh_status plan_open_source(osh_ctx *cx, osh_plan *p)
         p->in.by_route = !p->in.opt->moe_calibrate_all_experts;
         rc = (p->in.by_route ? osh_graph_new_by_route : osh_graph_new)(
             cx, &p->in.graph, p->in.ck, p->in.opt->models_dir);
-        /* An unknown architecture is no error yet, because rounding needs no graph.
-         * plan_choose_pipeline fails if data is needed. */
+        /* An unknown architecture is no error here, because rounding without data needs no graph.
+         * If data is needed, plan_choose_pipeline fails later. */
         if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, osh_error_clear(cx);
         if (rc) goto done;
     } else if (p->in.opt->models_dir)
@@ -73,8 +73,8 @@ done:
     return rc;
 }
 
-/* Replaces the recipe by the recipe opt->chosen, in which a survey has chosen a scheme for each
- * module. */
+/* Replaces the recipe by opt->chosen, the recipe that follows from a survey. The survey has chosen
+ * a scheme for each module. */
 static osh_status recipe_take_choice(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -151,8 +151,7 @@ done:
     return rc;
 }
 
-/* True if the recipe needs statistics of calibration data. May be called before modules are
- * matched. */
+/* True if the recipe needs statistics of calibration data. Modules need not be matched yet. */
 static bool recipe_wants_data(const osh_recipe *r)
 {
     for (size_t m = 0; m < r->n; m++)
@@ -160,8 +159,8 @@ static bool recipe_wants_data(const osh_recipe *r)
     return false;
 }
 
-/* Fails because the recipe needs data and the architecture has no graph. The message contains the
- * error of osh_graph_new, which lists the known architectures. */
+/* Fails because the recipe needs data and the architecture is unknown, so that there is no graph.
+ * The message contains the error of osh_graph_new, which lists the known architectures. */
 static osh_status plan_refuse_architecture(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -217,8 +216,8 @@ done:
     return rc;
 }
 
-/* For --loss-mask answers: fails if no token counts in the statistics. Warns about samples without
- * such a token. */
+/* For --loss-mask answers: fails if statistics would count no token at all. Warns about samples in
+ * which they count no token. */
 static osh_status plan_check_answers(osh_ctx *cx, osh_inputs *in)
 {
     int64_t none = 0;
@@ -276,15 +275,16 @@ static osh_status plan_load_data(osh_ctx *cx, osh_inputs *in)
                      (long)(s + 1), in->mix.sets[0].path, in->mix.n > 1 ? " and others" : "",
                      (long)(in->data.offsets[s + 1] - in->data.offsets[s]),
                      (long)in->graph->max_positions, (long)in->graph->max_positions);
-    // all text is tokenized, so the tokenizer is not needed any more
+    // the tokenizer is not needed any more, because all text is tokenized
     osh_tokenizer_close(cx, in->tok), in->tok = NULL;
 done:
     osh_free(cx, tok_path);
     return rc;
 }
 
-/* Warns if the inputs of some modules are not compared with the original model. With
- * --sequential-targets Linear, the inputs of all these modules are compared. */
+/* Warns if a modifier asks to compare the inputs of modules with the original model, but the inputs
+ * of some of these modules are not compared. (With --sequential-targets Linear, all of them would
+ * be compared.) */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {
     int could = 0, n = 0;
@@ -300,8 +300,8 @@ static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
                 n, could);
 }
 
-/* Matches the modules with schemes; repeats the matching if `quality best` has chosen another group
- * size. */
+/* Matches the modules with schemes. If `quality best` then chooses another group size, opens the
+ * recipe again and matches again. */
 static osh_status plan_match(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -316,9 +316,8 @@ done:
     return rc;
 }
 
-/* With --indivisible pad, adds zeros to the source. The recipe is opened again, because its
- * matchers have already counted matches, and because the recipe may name modules of the former
- * graph. */
+/* With --indivisible pad, adds zeros to the source, and opens the recipe again. The matchers of the
+ * recipe have counted matches already, and the recipe may name modules of the former graph. */
 static osh_status plan_pad(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -331,8 +330,7 @@ done:
     return rc;
 }
 
-/* Plans everything that is known without data: the pipeline (only if to_run is true), and the
- * output tensors. */
+/* Plans everything that needs no data. The pipeline is chosen only if to_run is true. */
 static osh_status plan_begin(osh_ctx *cx, osh_plan *p, const osh_options *opt, bool to_run)
 {
     osh_status rc = OSH_OK;
@@ -366,13 +364,13 @@ done:
     return rc;
 }
 
-/* Fails if the name of the output is too long, before any work. The output is built under this name
- * with a suffix. */
+/* Fails before any work if the name of the output is too long. The output is built under this name
+ * with a suffix, so the suffix must fit, too. */
 static osh_status check_output_name(osh_ctx *cx, const char *output)
 {
     osh_status rc = OSH_OK;
     char *final = NULL; // own
-    // most: leaves space for the longest suffix
+    // longest name that has space for the longest suffix
     const size_t most = NAME_MAX - strlen(".oneshot-replaced");
     if (!output) goto done;
     if (!*output) OSH_FAIL(cx, OSH_E_USAGE, "--output is empty: want the name of a directory");
@@ -404,8 +402,8 @@ osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt)
                                  p->in.opt->batch_size > 0 ? p->in.opt->batch_size : 1));
         p->budget.memory.load_bytes = osh_mem_held(cx);
     }
-    /* Removes the memory limit for the lists of the plan. The run is later limited to the peak that
-     * the plan predicts. */
+    /* The plan may use memory without a limit. The run is later limited to the peak that the plan
+     * predicts. */
     osh_mem_limit(cx, OSH_MEM_HOST, 0);
     OSH_TRY(osh_plan_tune(cx, &p->schedule));
     if (opt->survey) OSH_TRY(osh_plan_gradients(cx, p));

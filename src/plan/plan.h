@@ -1,5 +1,5 @@
-/* plan.h - the plan: everything that is decided before a weight is read. It has these parts; each
- * is declared and computed by one folder:
+/* plan.h - the plan: everything that is decided before a weight is read. Each part of the plan
+ * belongs to one folder, which declares and computes it:
  *
  *   match      inputs      options, source, recipe, graph and data
  *              matching    the scheme of each Linear
@@ -8,21 +8,22 @@
  *   schedule   schedule    subgraphs, passes, batches, visits
  *   budget     budget      memory, disk and transfers
  *
- * A part has views of the parts above it in this list. The argument of a function is the last part
- * that it reads. */
+ * A part has views of the parts above it in this list. So a function needs only one argument: the
+ * last part that it reads. */
 #ifndef OSH_PLAN_H
 #define OSH_PLAN_H
 #include "budget/budget.h"
 
-/* One of several traversals (forward computations of all samples, traversals.h) */
+/* One of several traversals (traversals.h). A traversal is a forward computation of all samples. */
 typedef struct osh_traversal {
-    /* Owns the lists passes, seen, visits and batch_at; other members are copies of the plan's. */
+    /* Owns its members passes, seen, visits and batch_at. Other members are copies of the
+     * plan's. */
     osh_schedule schedule;
-    osh_budget budget;     // owns the list places; other members are copies or views
-    /* Work in the unit of osh_cost, summed over all subgraphs: [0] to observe, [1] to solve, [2] to
+    osh_budget budget;     // owns its member places; other members are copies or views
+    /* Work in the unit of osh_cost, summed over all subgraphs. [0]: observe. [1]: solve. [2]:
      * propagate. */
     double work[3];
-    double seconds;        // measured duration in seconds
+    double seconds;        // measured duration
 } osh_traversal;
 
 typedef struct osh_plan {
@@ -32,33 +33,33 @@ typedef struct osh_plan {
     osh_manifest manifest;
     osh_schedule schedule;
     osh_budget budget;
-    /* Own [n_traversals]; NULL: one traversal serves all modifiers. If there are several,
-     * `schedule` and `budget` belong to the traversal with the highest peak. */
+    /* NULL: one traversal serves all modifiers. If there are several, the plan's `schedule` and
+     * `budget` are those of the traversal with the highest peak. */
     osh_traversal *traversals; // own [n_traversals]
-    int n_traversals;          // length of `traversals`; 0: one traversal serves all modifiers
+    int n_traversals;          // number of `traversals`; 0: one traversal serves all modifiers
     /* True if the run is a survey and its losses are multiplied by gradients. */
     bool gradients;
-    /* Reason why a survey does not use gradients; NULL: gradients are used, or the run is no
+    /* Reason why a survey does not use gradients. NULL: it uses gradients, or the run is no
      * survey. */
     char *gradients_not;     // own
-    struct osh_mark *marks;  // own [number of --checkpoint options]: the parsed options (marks.h)
+    struct osh_mark *marks;  // own: the parsed --checkpoint options (marks.h)
 } osh_plan;
 
-/* Sets the views between the parts of the plan. Must be called after a plan is copied, or made
- * without osh_plan_new. */
+/* Sets the views between the parts of the plan. Must be called after a plan is copied, and after a
+ * plan is made without osh_plan_new. */
 void osh_plan_join(osh_plan *p);
-const char *osh_plan_pipeline(const osh_plan *p); // Returns the name of the pipeline
-/* Plans a run from options, recipe, source and data, before a weight is read. *out: own. opt must
- * outlive the plan. */
+const char *osh_plan_pipeline(const osh_plan *p); // returns the name of the pipeline
+/* Plans a run from options, recipe, source and data, before a weight is read. The caller owns *out.
+ * opt must outlive the plan. */
 osh_status osh_plan_new(osh_ctx *cx, osh_plan **out, const osh_options *opt);
-/* Makes the plan of a finished output, without data, passes and budgets. opt names the source and
- * the recipe of the output. */
+/* Makes a plan that describes a finished output. It has no data, passes or budgets. opt names the
+ * source and the recipe of the output. */
 osh_status osh_plan_of_output(osh_ctx *cx, osh_plan **out, const osh_options *opt);
 void osh_plan_free(osh_ctx *cx, osh_plan *p);
 
-/* Two functions of place.c that choose and open the device. */
-osh_status osh_plan_device(osh_ctx *cx, osh_plan *p); // Sets p->in.on_device from --device
-/* Opens the GPU and allocates one block of its memory. The size of the block is the device budget
- * if there is one, else the prediction of the plan. */
+/* The next two functions are in place.c. They choose and open the device. */
+osh_status osh_plan_device(osh_ctx *cx, osh_plan *p); // sets p->in.on_device
+/* Opens the GPU and allocates the arena, one block of its memory. The block has the size of the
+ * device budget, or without a budget the size that the plan predicts. */
 osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p);
 #endif

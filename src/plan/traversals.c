@@ -1,4 +1,5 @@
-/* traversals.c - plans the traversals of --pipeline independent. */
+/* traversals.c - plans the traversals of --pipeline independent: one for each modifier that needs
+ * data. */
 #include "plan/traversals.h"
 
 #include <string.h>
@@ -7,8 +8,8 @@
 #include "budget/layout.h"
 #include "budget/memory.h"
 
-/* Sets of[m] to the index of the traversal of modifier m; -1: the modifier needs no data. Returns
- * the number of traversals. */
+/* Sets of[m] to the index of the traversal for modifier m, or to -1 if the modifier needs no data.
+ * Returns the number of traversals. */
 static int traversals_number(int *of, const osh_recipe *r)
 {
     int n = 0;
@@ -16,9 +17,9 @@ static int traversals_number(int *of, const osh_recipe *r)
     return n;
 }
 
-/* Sets l->traversal. Up to three modifiers need data for a Linear: its pruner, the modifier that
- * quantizes keys and values (if their scales belong to the Linear), and its quantizer. Fails if
- * they have different traversals. */
+/* Sets l->traversal, the index of the Linear's traversal. Up to three modifiers need data for a
+ * Linear: its pruner, its quantizer, and the modifier that quantizes keys and values if their
+ * scales belong to the Linear. Fails if these modifiers have different traversals. */
 static osh_status traversal_of_linear(osh_ctx *cx, const osh_plan *p, const int *of, osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -65,8 +66,8 @@ done:
     return rc;
 }
 
-/* Plans batches, passes and memory of a traversal. osh_plan_memory begins with batches of
- * batch_size samples and may choose other sizes. */
+/* Plans batches, passes and memory of a traversal. The first choice are batches of batch_size
+ * samples. osh_plan_memory may choose another size. */
 static osh_status traversal_plan(osh_ctx *cx, osh_traversal *v, int64_t batch_size)
 {
     osh_status rc = OSH_OK;
@@ -84,8 +85,8 @@ done:
     return rc;
 }
 
-/* Copies the data that all traversals share to `v`: the cut into subgraphs, and the peak of
- * loading. */
+/* Initializes `v` with the data that all traversals share: the subgraphs, and the peak of reading
+ * the inputs. */
 static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, int modifier)
 {
     v->schedule = p->schedule;
@@ -98,8 +99,8 @@ static void traversal_begin(osh_traversal *v, const osh_plan *p, int traversal, 
 }
 
 /* Copies the schedule and the budget of the traversal with the highest host peak to the plan. Then
- * sets the peaks to the maximum over all traversals, and read_bytes to the sum, because each
- * traversal reads its weights again. */
+ * sets the plan's peaks to the maximum over all traversals. Sets its read_bytes to the sum over all
+ * traversals, because each of them reads the weights. */
 static void traversals_summarize(osh_ctx *cx, osh_plan *p)
 {
     osh_memory *all = &p->budget.memory;
@@ -130,7 +131,7 @@ osh_status osh_plan_traversals(osh_ctx *cx, osh_plan *p)
     const char *asked = p->in.opt->pipeline;
     bool independent = asked && !strcmp(asked, "independent") && !p->in.opt->survey &&
                        p->in.pipeline == OSH_PIPELINE_SEQUENTIAL;
-    int *of = NULL, n = 0; // own: [modifiers] index of the traversal of each modifier
+    int *of = NULL, n = 0; // own [modifiers]: index of the traversal of each modifier
     if (independent) {
         OSH_NEW(cx, of, r->n);
         n = traversals_number(of, r);
@@ -156,7 +157,7 @@ done:
 
 void osh_plan_traversals_free(osh_ctx *cx, osh_plan *p)
 {
-    // true if the lists of p->schedule belong to one of p->traversals
+    // true if p->schedule shares its lists with one of p->traversals
     bool shown = p->schedule.n_traversals;
     for (int t = 0; t < p->n_traversals; t++) {
         osh_schedule *s = &p->traversals[t].schedule;

@@ -10,15 +10,16 @@
 #include "modifiers/experts.h"
 #include "quant/source.h"
 
-/* State of a virtual tensor: the rows of the kept experts in a router's tensor. */
+/* State of a virtual tensor (computed when it is read). The tensor has those rows of a router's
+ * tensor that belong to kept experts. */
 typedef struct osh_kept_rows {
     const osh_checkpoint *ck; // view
     osh_ckpt_tensor from;
     const int *kept;          // view
 } osh_kept_rows;
-enum { ROUTER_TENSORS = 4 }; // upper bound for the number of tensors of a router (weight, bias)
+enum { ROUTER_TENSORS = 4 }; // upper bound of the number of tensors of a router (weight, bias)
 
-/* Returns the name of the recipe's modifier that removes experts, for messages. */
+/* Returns the name of the modifier that removes experts, for messages. */
 static const char *experts_modifier_name(const osh_rewrites *p)
 {
     size_t m = 0;
@@ -121,7 +122,7 @@ static osh_status kept_rows_read(osh_ctx *cx, void *to, void *user, const osh_en
     const osh_kept_rows *r = user;
     size_t element = osh_dtype_bytes(e->dtype),
            each = element * (e->ndim > 1 ? (size_t)osh_ckpt_columns(e) : 1);
-    if (e->ndim < 2) first = 0, n = e->shape[0]; // each element of a bias is a row
+    if (e->ndim < 2) first = 0, n = e->shape[0]; // each element of a bias counts as a row
     for (int64_t i = 0; i < n; i++)
         OSH_TRY(osh_checkpoint_read_part(cx, (char *)to + (size_t)i * each, r->ck, &r->from,
                                          (int64_t)each * r->kept[first + i], each));
@@ -131,9 +132,9 @@ done:
 
 typedef struct renaming {
     osh_rewrites *p;
-    /* For each tensor, the index of the tensor that replaces it: argument `by` of
-     * osh_checkpoint_hide. */
-    int64_t *by; // own [tensors of the source and added tensors]
+    /* For each tensor, index of the tensor that replaces it (argument `by` of
+     * osh_checkpoint_hide). */
+    int64_t *by; // own [tensors of the source, then added tensors]
     int64_t n;   // number of tensors of the source
     int n_rows;
 } renaming;
@@ -160,8 +161,8 @@ done:
     return rc;
 }
 
-/* Renames a tensor of an expert by the expert's new number. If the expert is removed, hides the
- * tensor. `rest`: part of the name after ".experts.", such as "7.gate_proj.weight". */
+/* Gives a tensor of an expert the name with the expert's new number. If the expert is removed,
+ * hides the tensor. rest: the part of the name after ".experts.", such as "7.gate_proj.weight". */
 static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_layer *l,
                                   int64_t tensor, const char *rest)
 {
@@ -170,7 +171,7 @@ static osh_status expert_renumber(osh_ctx *cx, renaming *r, const osh_expert_lay
     char *leaf = NULL;
     long expert = strtol(rest, &leaf, 10);
     int at = 0, n = r->p->experts->n_kept;
-    // the name has no number, so the tensor has the weights of all experts
+    // without a number in its name, the tensor has the weights of all experts
     if (!isdigit((unsigned char)*rest) || *leaf != '.') goto done;
     while (at < n && l->kept[at] != expert) at++;
     r->by[tensor] = at < n ? -1 : -2;
@@ -253,7 +254,7 @@ const char *osh_experts_file(const osh_rewrites *p)
     return a ? a->report_path : NULL;
 }
 
-/* Checks that no side file of the source has the name of the report. */
+/* Fails if a side file of the source has the name of the file that lists the kept experts. */
 static osh_status experts_check_file(osh_ctx *cx, const osh_rewrites *p, const osh_reap *a)
 {
     osh_status rc = OSH_OK;

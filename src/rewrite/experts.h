@@ -1,7 +1,7 @@
-/* experts.h - removes the experts that a recipe names. Before the other parts of the plan are made,
- * the view of the checkpoint is changed: the kept experts get new numbers, the router has only the
- * rows of these experts, and config.json has the number of these experts. The run, a quantizer of
- * the same recipe and `oneshot verify` read the changed checkpoint. */
+/* experts.h - removes the experts that a recipe names. The view of the checkpoint is changed before
+ * the other parts of the plan are made. The kept experts get new numbers. The router has only the
+ * rows of the kept experts, and config.json has their number. The run, a quantizer of the same
+ * recipe and `oneshot verify` read the changed checkpoint. */
 #ifndef OSH_PLAN_EXPERTS_H
 #define OSH_PLAN_EXPERTS_H
 #include "rewrite/rewrites.h"
@@ -9,9 +9,10 @@
 typedef struct osh_expert_layer {
     char *name;        // own: such as "model.layers.0.mlp"
     char *router;      // own: such as "model.layers.0.mlp.gate"
-    /* Indices of graph values: output of the router, and weights of the experts for each token. */
+    /* Indices of two graph values: output of the router, and weights of the experts for each
+     * token. */
     int logits, route;
-    int *kept;         // own [n_kept]: original numbers of the kept experts, ascending
+    int *kept;         // own [n_kept]: old numbers of the kept experts, ascending
 } osh_expert_layer;
 
 struct osh_experts {
@@ -19,26 +20,28 @@ struct osh_experts {
     /* n: number of layers with experts.
      * n_all, n_kept: number of experts of each layer before and after the removal. */
     int n, n_all, n_kept;
-    /* True if `kept` is final. False: `kept` has the first n_kept experts, so only sizes are
+    /* True if `kept` is final. If false, `kept` has the first n_kept experts, so that sizes are
      * right. */
     bool known;
-    const char **dropped; // own [n_dropped]: views of the names of the removed tensors
+    const char **dropped; // own [n_dropped]: names of the removed tensors; each is a view
     int n_dropped;
-    struct osh_kept_rows *rows; // own: states of the virtual tensors of routers
+    struct osh_kept_rows *rows; // own: states of the routers' virtual tensors
 };
-/* Removes the experts that the recipe names from the checkpoint of `in`. Needs recipe and graph;
- * may replace the graph. Removes none if opt->measure is set. */
+/* Removes the experts that the recipe names from the checkpoint of `in`. Needs recipe and graph,
+ * and may replace the graph. Removes no experts if opt->measure is true. */
 osh_status osh_plan_experts(osh_ctx *cx, osh_rewrites *p, osh_inputs *in);
-/* Sets *out (own) to the number of kept experts of each decoder layer; -1: the layer keeps all
- * experts. *out is NULL if the recipe removes no experts. */
+/* Sets *out (own) to the number of kept experts of each decoder layer, or -1 if the layer keeps all
+ * experts. Sets *out to NULL if the recipe removes no experts. */
 osh_status osh_experts_left(osh_ctx *cx, int **out, const osh_rewrites *p);
 void osh_plan_experts_free(osh_ctx *cx, osh_rewrites *p);
-/* Prints the numbers of the kept experts of each layer, as a map of lists that is valid YAML and
- * JSON. *out: own. */
+/* Prints a map from layers to lists of kept experts to *out (own). The text is valid YAML and valid
+ * JSON. */
 osh_status osh_experts_print(osh_ctx *cx, char **out, const osh_experts *x);
-/* Returns a view: name of the output file with the kept experts; NULL: none. */
+/* Returns the name (view) of the output file that lists the kept experts, or NULL if there is
+ * none. */
 const char *osh_experts_file(const osh_rewrites *p);
-/* True if the tensor is the virtual tensor of a router that has lost rows. */
+/* True if the tensor is a virtual tensor of a router (a router without the rows of removed
+ * experts). */
 static inline bool osh_is_cut_router(const osh_rewrites *p, int64_t tensor)
 {
     return p->experts && p->in->ck->tensors[tensor].shard < 0;

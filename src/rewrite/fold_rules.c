@@ -1,5 +1,5 @@
-/* fold_rules.c - the changes of weights that a fold makes, and the statistics from which its
- * factors are computed. */
+/* fold_rules.c - describes how a fold changes weights, and which statistics its factors come
+ * from. */
 #include "match/lookup.h"
 #include "rewrite/folds.h"
 

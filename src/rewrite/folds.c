@@ -1,7 +1,7 @@
-/* folds.c - finds the folds of a recipe (fold_rules.c registers the factors). A mapping of
- * the recipe names a smooth layer, whose weights are divided by factors, and balance layers, whose
- * weights are multiplied by the factors. If the recipe has no mappings, they are inferred from the
- * graph. */
+/* folds.c - finds the folds of a recipe. (fold_rules.c registers the factors.) A mapping of the
+ * recipe names a smooth layer and balance layers. The weights of the smooth layer are divided by
+ * factors. The weights of the balance layers are multiplied by them. If the recipe has no mappings,
+ * they are inferred from the graph. */
 #include "rewrite/folds.h"
 #include "match/lookup.h"
 
@@ -9,13 +9,13 @@
 
 typedef struct found { // a mapping, applied to one smooth layer
     const osh_modifier *m;
-    /* modifier: index in the recipe.
-     * smooth: index of the module of the smooth layer. */
+    /* modifier: index of the modifier in the recipe.
+     * smooth: index of the smooth layer's module in the graph. */
     int modifier, smooth;
-    int *takes, n_takes;   // own: indices of the modules of the balance layers
-    /* Lists that are made once for all mappings: */
-    osh_span *inside; // own [modules]: span of modules that contains all modules inside this one
-    int *n_users;          // own [source tensors]: number of nodes that use the tensor as a weight
+    int *takes, n_takes;   // own: modules of the balance layers
+    /* The lists below are made once, for all mappings. */
+    osh_span *inside; // own [modules]: a span of modules that has all modules inside of the module
+    int *n_users;          // own [source tensors]: number of nodes that have the tensor as a weight
     bool *hits;            // own [modules]: true for modules that match a target of the mapping
 } found;
 
@@ -24,8 +24,8 @@ static const osh_node *fold_node(const osh_rewrites *p, int module)
     return &p->in->graph->nodes[p->in->graph->modules[module].node];
 }
 
-/* True if the node is the op of its module. False for a node that reads a parameter of a module
- * without an op: the node cannot be a balance layer, because balance layers are modules. */
+/* True if the node is the op of its module. A node that only reads a parameter of a module is not.
+ * It cannot be a balance layer, because balance layers are modules. */
 static bool is_op_of_module(const osh_graph *g, const osh_node *n)
 {
     return g->modules[n->module].node == n - g->nodes;
@@ -63,7 +63,7 @@ static osh_status refuse_reader(osh_ctx *cx, const osh_rewrites *p, const found 
                     p->in->graph->modules[n->module].name, n->op->name);
 }
 
-/* True if the node reads the elements of the value. The op zeros reads only the shape. */
+/* True if the node reads the elements of the value. (The op `zeros` reads only the shape.) */
 static bool node_reads(const osh_node *n, int value)
 {
     bool any = false;
@@ -71,8 +71,8 @@ static bool node_reads(const osh_node *n, int value)
     return any && !osh_node_is(n, OSH_OP_ZEROS);
 }
 
-/* True if factors of the channels of the value become factors of the channels of the node's output.
- * The node must read the value. */
+/* True if the node passes factors on: if channels of its input `value` are multiplied by factors,
+ * channels of its output are multiplied by them, too. */
 static bool passes_on(const osh_node *n, int value)
 {
     if (!n->op->passes_factors) return false;
@@ -81,8 +81,8 @@ static bool passes_on(const osh_node *n, int value)
     return true;
 }
 
-/* Checks that every node that reads the value is a balance layer or passes the factors on to its
- * output. Sets reached[k] to true if module f->takes[k] reads the value. */
+/* Checks that every node that reads the value is a balance layer, or passes the factors on to its
+ * output (passes_on). Sets reached[k] to true if the balance layer f->takes[k] reads the value. */
 static osh_status fold_follow(osh_ctx *cx, const osh_rewrites *p, const found *f, int value,
                               bool *reached)
 {
@@ -104,7 +104,7 @@ done:
     return rc;
 }
 
-/* Fails if several nodes use the weight, as for a tied embedding, because a fold changes the weight
+/* Fails if several nodes use the weight, as for a tied embedding. A fold would change the weight
  * for all of them. */
 static osh_status fold_check_alone(osh_ctx *cx, const osh_rewrites *p, const found *f, int weight)
 {
@@ -148,7 +148,7 @@ done:
 
 /* ---- adding a fold ---- */
 
-/* Returns the scheme of a Linear of the graph; NULL: the Linear stays dense. */
+/* Returns the scheme of a Linear of the graph, or NULL if the Linear stays dense. */
 static const osh_q_scheme *fold_scheme(const osh_rewrites *p, int node)
 {
     osh_span own = osh_linears_of_nodes(p->match, node, 1);
@@ -157,8 +157,8 @@ static const osh_q_scheme *fold_scheme(const osh_rewrites *p, int node)
                : NULL;
 }
 
-/* Fails if an earlier modifier of the recipe quantizes a weight of the fold, because factors cannot
- * be folded into codes. */
+/* Fails if an earlier modifier of the recipe quantizes a weight of the fold. Factors cannot be
+ * folded into codes. */
 static osh_status fold_check_order(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -191,8 +191,7 @@ done:
     return rc;
 }
 
-/* Makes sure that all layers of the fold, from the smooth layer to the last balance layer, get into
- * one subgraph. */
+/* Makes sure that the smooth layer and all balance layers of the fold are in one subgraph. */
 static void fold_join_nodes(osh_graph *g, const found *f)
 {
     int *end = &g->joined[g->modules[f->smooth].node];
@@ -200,8 +199,9 @@ static void fold_join_nodes(osh_graph *g, const found *f)
         if (g->modules[f->takes[k]].node > *end) *end = g->modules[f->takes[k]].node;
 }
 
-/* For a fold whose factors are searched for: makes the input of the balance layers the value that
- * is observed, and checks that the search supports the schemes of these layers. */
+/* For a fold whose factors come from a search: observes the input of the balance layers instead of
+ * the output of the smooth layer. Fails if the balance layers have different inputs, or if the
+ * search does not support the scheme of a balance layer. */
 static osh_status fold_see_input(osh_ctx *cx, const osh_rewrites *p, const found *f, osh_fold *o)
 {
     osh_status rc = OSH_OK;
@@ -251,8 +251,8 @@ done:
     return rc;
 }
 
-/* Sets *all to true if `ignore` matches all layers of the mapping. As in LLM Compressor, a mapping
- * is skipped only in this case. */
+/* Sets *all to true if the modifier's ignore list matches all layers of the mapping. As in LLM
+ * Compressor, only such a mapping is skipped. */
 static osh_status fold_is_ignored(osh_ctx *cx, bool *all, const osh_rewrites *p, const found *f)
 {
     osh_status rc = OSH_OK;
@@ -267,9 +267,9 @@ done:
     return rc;
 }
 
-/* True if AWQ skips the mapping, as in LLM Compressor: no balance layer is quantized, or the input
- * of a balance layer and the output of the smooth layer have different widths (if several query
- * heads share one head of values). */
+/* True if AWQ skips the mapping, as in LLM Compressor. It does if no balance layer is quantized. It
+ * also does if the input of a balance layer and the output of the smooth layer have different
+ * widths, because several query heads share one head of values. */
 static bool is_passed_over(osh_ctx *cx, const osh_rewrites *p, const found *f)
 {
     const osh_graph *g = p->in->graph;
@@ -303,13 +303,13 @@ done:
 
 /* ---- mappings of the recipe ---- */
 
-typedef struct balance { // matchers of names, one for each balance layer of a mapping
+typedef struct balance { // for each balance layer of a mapping, a matcher of names
     osh_matcher **of; // own
     size_t n;
 } balance;
 
-/* Sets f->hits to true for the modules inside module `scope` (-1: all modules) that match a balance
- * layer of the mapping. Sets *all to true if each balance layer matches a module. */
+/* Sets f->hits to true for the modules inside of module `scope` that match a balance layer of the
+ * mapping. scope -1: all modules. Sets *all to true if each balance layer matches a module. */
 static osh_status match_inside(osh_ctx *cx, bool *all, const found *f, const osh_rewrites *p,
                                const balance *b, int scope)
 {
@@ -332,8 +332,8 @@ done:
     return rc;
 }
 
-/* Finds the balance layers for smooth layer f->smooth. They are inside the smallest module that
- * contains the smooth layer and a match for each balance layer. Fails if this module contains
+/* Finds the balance layers of smooth layer f->smooth. Searches the smallest module that contains
+ * the smooth layer and at least one match for each balance layer. Fails if this module contains
  * another smooth layer. */
 static osh_status find_takes(osh_ctx *cx, const osh_rewrites *p, found *f, const osh_mapping *map,
                              const balance *b, osh_matcher *smooth)
@@ -426,7 +426,7 @@ static bool is_layer_norm(const osh_rewrites *p, int module)
            g->values[n->out[0]].width == g->values[g->hidden].width;
 }
 
-/* True if only Linears read the module's output, and none is a router. Sets f->takes to these
+/* Returns true if only Linears that are no routers read the module's output. Sets f->takes to these
  * Linears. */
 static bool only_linears(const osh_rewrites *p, found *f, int module)
 {
@@ -445,8 +445,9 @@ static bool only_linears(const osh_rewrites *p, found *f, int module)
     return f->n_takes > 0;
 }
 
-/* True if the module is a Linear of a decoder layer, and its output reaches exactly one other
- * Linear, only through nodes that pass factors on. Sets f->takes to the other Linear. */
+/* Returns true if the module is a Linear of a decoder layer whose output goes to exactly one other
+ * Linear. Between the two Linears, only nodes that pass factors on are allowed. Sets f->takes to
+ * the other Linear. */
 static bool passes_to_one(const osh_rewrites *p, found *f, int module)
 {
     const osh_graph *g = p->in->graph;
@@ -475,9 +476,9 @@ static bool passes_to_one(const osh_rewrites *p, found *f, int module)
 }
 
 /* Infers mappings. A norm is a smooth layer if only Linears read its output, and if this is true in
- * every layer that has a norm of this name. A norm before experts is not used, because one factor
- * for all experts does more harm than good (LLM Compressor does not use it either). Then norms of
- * this name in other layers, before dense MLPs, are not used either. */
+ * every layer that has a norm with this name. Norms before experts are not used, because one factor
+ * for all experts does more harm than good. (LLM Compressor does not use them, either.) Then norms
+ * with the same name before dense MLPs of other layers are not used, either. */
 static osh_status folds_infer(osh_ctx *cx, osh_rewrites *p, found *f)
 {
     osh_status rc = OSH_OK;

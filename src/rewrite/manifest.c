@@ -1,6 +1,6 @@
-/* manifest.c - lists every output tensor before any is written, with its file and offset, and finds
- * the fate of each source tensor (quantized, copied or changed). All tensors of a module are in one
- * shard. Inside a shard, tensors have the order of the safetensors library. */
+/* manifest.c - lists every output tensor, with its file and offset, before any tensor is written.
+ * Also finds the fate of each source tensor (quantized, copied or changed). All tensors of a module
+ * are in one shard. Inside of a shard, tensors have the order of the safetensors library. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 
 typedef struct builder {
     int64_t cap;
-    /* Index of the Linear whose tensors replace the source tensor; -1: none. BESIDE: the tensor is
-     * a learned bias, which is written with its Linear. */
+    /* Index of the Linear whose tensors replace the source tensor; -1: no Linear replaces it.
+     * BESIDE: the source tensor is a learned bias, which is written together with its Linear. */
     int64_t *at_linear; // own [source tensors]
 } builder;
 enum { BESIDE = -2 };
@@ -71,8 +71,9 @@ done:
     return rc;
 }
 
-/* True if the source has a weight with the Linear's own name. False for a tied head, which uses the
- * embedding's weight: the embedding stays in the output, and the head gets its own tensors. */
+/* True if the tensor of the Linear's weight has the Linear's own name. False for a tied head,
+ * whose weight is the embedding table: the table stays in the output, and the head gets its own
+ * tensors. */
 static bool replaces_weight(const osh_manifest *p, const osh_linear *l)
 {
     const char *name = p->in->ck->tensors[l->tensor].e->name;
@@ -80,8 +81,8 @@ static bool replaces_weight(const osh_manifest *p, const osh_linear *l)
     return !strncmp(name, l->name, n) && !strcmp(name + n, ".weight");
 }
 
-/* Finds a tied head that has no tensor in the source. Sets *name to its name (NULL: there is none)
- * and *tensor to the embedding's weight. */
+/* Finds a tied head that has no tensor in the source. Sets *name to the name of the head, or to
+ * NULL if there is no such head. Sets *tensor to the embedding table. */
 static void tied_head(const char **name, int64_t *tensor, const osh_manifest *p)
 {
     osh_missing_head h;
@@ -95,8 +96,8 @@ static void tied_head(const char **name, int64_t *tensor, const osh_manifest *p)
         *name = h.name;
 }
 
-/* If the embedding is quantized and the tied head stays dense, adds the dense weight of the
- * embedding as a tensor of the head. */
+/* If the embedding table is quantized and the tied head stays dense, adds the dense table as a
+ * tensor of the head. */
 static osh_status manifest_keep_head(osh_ctx *cx, osh_manifest *p, const builder *b)
 {
     osh_status rc = OSH_OK;
@@ -125,9 +126,9 @@ static bool manifest_is_head(const osh_manifest *p, const osh_entry *e)
     return !strncmp(tensor, head, n) && !strncmp(tensor + n, ".weight", strlen(".weight"));
 }
 
-/* The config may tie the head although the source has a tensor for it. A loader then replaces this
- * tensor by the embedding table. If the output changes the head or the table, unties the head in
- * the output's config. */
+/* Unties the head in the output's config if the output changes the head or the embedding table.
+ * Only for a source that has a tensor for the head although its config ties it: a loader replaces
+ * such a tensor by the embedding table. */
 static void manifest_untie_stored(osh_manifest *p)
 {
     bool stored = false, changed = false;
@@ -143,8 +144,8 @@ static void manifest_untie_stored(osh_manifest *p)
     p->untie |= p->in->ck->config->tie_word_embeddings && stored && changed;
 }
 
-/* Sets b->cap to an upper bound for the number of output tensors: copies of source tensors, tensors
- * of Linears, and one for an untied head. */
+/* Sets b->cap to an upper bound of the number of output tensors: copies of source tensors, tensors
+ * of Linears, and one tensor for an untied head. */
 static osh_status manifest_count(osh_ctx *cx, builder *b, const osh_manifest *p)
 {
     osh_status rc = OSH_OK;
@@ -181,7 +182,7 @@ static osh_status manifest_push_all(osh_ctx *cx, osh_manifest *p, builder *b,
     OSH_NEW(cx, p->out_info, b->cap);
     for (int64_t i = 0; i < p->in->ck->n_tensors; i++) {
         const osh_entry *e = p->in->ck->tensors[i].e;
-        // skips the dense form of a module whose stored tensors are copied
+        // skips the dense form of a module whose codes are copied
         if (osh_checkpoint_is_kept(p->in->ck, i)) continue;
         if (b->at_linear[i] == BESIDE) continue;
         if (b->at_linear[i] >= 0)
@@ -225,8 +226,8 @@ static size_t module_length(const char *name)
     return dot ? (size_t)(dot - name) : strlen(name);
 }
 
-/* Assigns output tensors to shards in order. If a module does not fit into a shard, the module
- * begins the next shard. Returns the number of shards. */
+/* Assigns output tensors to shards, in their order. A module that does not fit in the rest of a
+ * shard begins the next shard. Returns the number of shards. */
 static int assign_shards(osh_manifest *p)
 {
     int shard = 0;
@@ -318,7 +319,7 @@ osh_status osh_plan_fates(osh_ctx *cx, osh_fate **out, const osh_manifest *p)
     }
     for (int64_t i = 0; i < p->n_out; i++) {
         int64_t s = p->out_info[i].source;
-        /* Skips tensors that are not in the source under this name: computed tensors, and the
+        /* Skips tensors that the source does not have under this name: computed tensors, and the
          * weight of an untied head. */
         if (s < 0 || strcmp(p->in->ck->tensors[s].e->name, p->out[i].name)) continue;
         if (f[s] != OSH_FATE_NONE)

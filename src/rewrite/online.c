@@ -15,8 +15,9 @@ typedef struct finding {
     const int64_t *seed;
 } finding;
 
-/* Returns the index of a tensor [n, n] of the checkpoint whose name ends with `leaf`; -1: none. All
- * modules of a group store equal matrices, so the first match is used. */
+/* Returns the index of a tensor [n, n] of the checkpoint whose name ends with `leaf`, or -1 if
+ * there is none. All modules of a group store equal matrices, so the first match is as good as any
+ * other. */
 static int64_t stored_matrix(const finding *f, const char *leaf, int64_t n)
 {
     for (int64_t i = 0; i < f->ck->n_tensors; i++) {
@@ -70,15 +71,15 @@ done:
     return rc;
 }
 
-/* A group of transform_config, and one position where it acts: input, output, queries or keys. */
+/* One position at which a group of transform_config acts: input, output, queries or keys. */
 typedef struct placing {
     int group;
     const osh_q_apply *of;
     osh_matcher *targets, *ignore; // own
 } placing;
 
-/* If a target matches the module of the node, adds a rotation of the node's input or output. The
- * node is a Linear or an attention. */
+/* Adds a rotation of the node's input or output, if a target matches the module of the node. The
+ * node must be a Linear or an attention. */
 static osh_status placing_match_node(osh_ctx *cx, const finding *f, const placing *by, int node)
 {
     osh_status rc = OSH_OK;
@@ -167,7 +168,8 @@ done:
     return rc;
 }
 
-/* Returns the index of an earlier rotation of the same input value by the same matrix; -1: none. */
+/* Returns the index of an earlier rotation of the same input value by the same matrix, or -1 if
+ * there is none. */
 static int turn_find_same(const osh_online *o, const osh_graph *g, int i)
 {
     const osh_online_turn *t = &o->turns[i];
@@ -214,7 +216,8 @@ osh_status osh_online_insert(osh_ctx *cx, const osh_online *o, osh_graph *g,
         *at = (osh_rotate_attr){.n = m->n, .r = m->r.n ? &m->r : NULL, .transposed = t->transposed};
         list[i].attr = at; // passes ownership
     }
-    rc = osh_graph_insert(cx, g, list, o->n_turns); // also frees insertions that were not used
+    // after a failure, the attributes are freed below
+    rc = osh_graph_insert(cx, g, list, o->n_turns);
 done:
     for (int i = 0; list && i < o->n_turns; i++) osh_free(cx, list[i].attr);
     osh_free(cx, list);

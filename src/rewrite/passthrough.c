@@ -1,5 +1,5 @@
-/* passthrough.c - finds values that need no observer, because they use the range of another value
- * (their source). */
+/* passthrough.c - finds values that need no observer of their own, because they use the range of
+ * another value (passthrough.h). */
 #include "rewrite/passthrough.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ done:
 }
 
 /* True if --calib-passthrough selects the op. If several items of the option name the op, the last
- * one decides. */
+ * of them decides. */
 static bool op_hands_on(const osh_rewrites *p, const osh_op *op)
 {
     const osh_strs *names = &p->in->opt->calib_passthrough;
@@ -70,7 +70,8 @@ static int range_source(const osh_rewrites *p, const osh_subgraph *s, int value)
     }
 }
 
-/* Replaces the value of range k of the Linear by its source, if the source is in the subgraph. */
+/* If the source of the value of range k is in the subgraph, lets the Linear use the range of the
+ * source. */
 static void range_inherit(osh_rewrites *p, const osh_subgraph *s, osh_linear *l, int linear, int k)
 {
     int *value = &l->ranged[k], from = range_source(p, s, *value);
@@ -83,7 +84,7 @@ osh_status osh_plan_passthrough(osh_ctx *cx, osh_rewrites *p, osh_matching *matc
                                 const osh_partition *parts)
 {
     osh_status rc = OSH_OK;
-    /* A value with one scale for each head does not take the range of its source, because the
+    /* With one scale for each head, a value does not use the range of its source, because the
      * source may have another number of heads, or none. */
     bool heads = match->cache.present && match->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int i = 0; i < match->n_linears; i++)

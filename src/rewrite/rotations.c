@@ -1,5 +1,5 @@
-/* rotations.c - finds the residual stream in the graph, and registers the changes of the
- * weights. */
+/* rotations.c - finds the residual stream in the graph, and registers how rotations change weights
+ * (rotations.h). */
 #include "rewrite/rotations.h"
 
 #include <string.h>
@@ -9,15 +9,15 @@
 
 typedef struct turning {
     osh_rewrites *p;
-    osh_inputs *in;  // in->graph is replaced if the head gets its own weight
+    osh_inputs *in;  // its graph is replaced if the head gets its own weight
     const osh_modifier *m;
     const osh_rotate *args;
     bool *residual; // own [graph values]: true for values of the residual stream
-    /* Index of the node if a norm of the residual stream computes the value; -1: another node
+    /* Index of the node, if a norm of the residual stream computes the value; -1: no such norm
      * computes it. */
     int *normed;    // own [graph values]
     bool *outs;     // own [nodes]: true for Linears whose output is added to the residual stream
-    const osh_rotation *r1, *r2; // views: rotations R1 and R2; NULL: not in the recipe
+    const osh_rotation *r1, *r2; // views: rotations R1 and R2; NULL: the recipe does not have it
 } turning;
 
 static const char *turning_module(const turning *t, const osh_node *n)
@@ -35,7 +35,7 @@ static osh_status stream_refuse_node(osh_ctx *cx, const turning *t, const osh_no
 
 /* ---- the residual stream ---- */
 
-/* Sets t->outs for the Linears that compute `value`, which is added to the residual stream. */
+/* Sets t->outs for the Linears that compute `value`. The value is added to the residual stream. */
 static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
 {
     osh_status rc = OSH_OK;
@@ -50,8 +50,7 @@ static osh_status stream_follow_outs(osh_ctx *cx, turning *t, int value)
         t->outs[at] = true;
     } else if (osh_node_is(n, OSH_OP_SCALES)) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
-    } else if (osh_node_is(n, OSH_OP_GATES)) { // in[0] has one number for each token, which the
-                                                 // rotation does not change
+    } else if (osh_node_is(n, OSH_OP_GATES)) { // in[0] has one number per token, not rotated
         OSH_TRY(stream_follow_outs(cx, t, n->in[1]));
     } else if (osh_node_is(n, OSH_OP_ADDS | OSH_OP_COMBINES)) {
         OSH_TRY(stream_follow_outs(cx, t, n->in[0]));
@@ -110,7 +109,8 @@ done:
     return rc;
 }
 
-/* Rotates the output of a Linear: weight W -> M^T W, bias b -> M^T b. */
+/* Registers the rotation of a Linear's output: the weight W becomes M^T W, and the bias b becomes
+ * M^T b. */
 static osh_status rotate_output(osh_ctx *cx, const turning *t, const osh_node *n,
                                 const osh_rotation *r)
 {
@@ -145,8 +145,8 @@ done:
     return rc;
 }
 
-/* Registers the changes in the order of LLM Compressor: embeddings and norms, then R1 for the
- * Linears that write to the residual stream, then R1 for the Linears that read it. */
+/* Registers the changes of weights in the order of LLM Compressor: first embeddings and norms, then
+ * R1 for the Linears that write to the residual stream, then R1 for the Linears that read it. */
 static osh_status rotate_stream(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -249,9 +249,9 @@ done:
 
 /* ---- checks and preparation ---- */
 
-/* Fails if the source has a weight that no node of the graph uses (such as a vision tower, or a
- * head for multi-token prediction), because the module of this weight may read the residual
- * stream. */
+/* Fails if the source has a weight that no node of the graph uses. For example, it may be the
+ * weight of a vision tower, or of a head for multi-token prediction. Its module may read the
+ * residual stream, so it would also have to be rotated. */
 static osh_status rotation_check_strangers(osh_ctx *cx, const turning *t)
 {
     osh_status rc = OSH_OK;
@@ -277,8 +277,8 @@ done:
 }
 
 /* If the head shares the weight of the embedding, gives the head a weight of its own, with the
- * head's name. If the source has a tensor for a head that the config ties, this tensor is used and
- * is written to the output. */
+ * head's name. If the config ties the head although the source has a tensor for it, this tensor
+ * becomes the head's weight, and is written to the output. */
 static osh_status rotation_untie_head(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -301,8 +301,8 @@ done:
     return rc;
 }
 
-/* Finds the nodes that write to and read the residual stream, and makes transform_config from
- * them. */
+/* Finds the nodes that write to the residual stream, and the nodes that read it. Makes
+ * transform_config from them. */
 static osh_status online_nodes_find(osh_ctx *cx, turning *t)
 {
     osh_status rc = OSH_OK;
@@ -323,7 +323,7 @@ done:
     return rc;
 }
 
-/* Rotates the weights of the Linears whose input or output is rotated while the model runs. The
+/* Rotates the weights of Linears whose input or output is rotated while the model runs, so that the
  * function of the model stays the same. */
 static osh_status rotate_online_weights(osh_ctx *cx, const turning *t)
 {
@@ -331,7 +331,8 @@ static osh_status rotate_online_weights(osh_ctx *cx, const turning *t)
     const osh_online *o = &t->p->rotated->online;
     for (int i = 0; i < o->n_turns; i++) {
         const osh_node *n = &t->p->in->graph->nodes[o->turns[i].node];
-        // the rotations of queries and keys cancel each other in the scores
+        // no weight changes for queries and keys, because their rotations cancel each other in the
+        // scores
         if (osh_node_is(n, OSH_OP_ATTENDS)) continue;
         OSH_TRY((o->turns[i].output ? rotate_output : rotate_input)(
             cx, t, n, &o->matrices[o->turns[i].matrix].r));
@@ -365,7 +366,7 @@ static osh_status rotate_model(osh_ctx *cx, turning *t)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED, "%s: %s is of no known architecture: rotations need one",
                  t->m->type->name, p->in->ck->dir);
     if (!quip) OSH_TRY(stream_find(cx, t));
-    OSH_TRY(online_nodes_find(cx, t)); // adds the tensors of the matrices to the checkpoint
+    OSH_TRY(online_nodes_find(cx, t)); // also adds tensors with the matrices to the checkpoint
     OSH_NEW(cx, p->folded, p->in->ck->n_tensors);
     OSH_TRY(osh_checkpoint_expect_changes(cx, p->in->ck));
     if (!quip) OSH_TRY(rotate_stream(cx, t));
@@ -385,7 +386,7 @@ osh_status osh_plan_rotations(osh_ctx *cx, osh_rewrites *p, osh_inputs *in)
     for (size_t m = 0; m < p->in->recipe->n; m++) {
         turning t = {.p = p, .in = in, .m = &p->in->recipe->modifiers[m]};
         if (!(t.args = osh_rotate_of(t.m))) continue;
-        // this line runs at most once, because a recipe has at most one modifier with rotations
+        // at most one modifier of a recipe has rotations, so this runs at most once
         OSH_NEW(cx, p->rotated, 1);
         p->rotated->modifier = (int)m;
         OSH_TRY(rotate_model(cx, &t));

@@ -1,4 +1,4 @@
-/* transforms.c - makes the transform_config of rotations. It has the groups of
+/* transforms.c - makes the transform_config of a recipe's rotations. It has the same groups as in
  * llmcompressor/modifiers/transform:
  *
  *   R1  weight_output of embed_tokens, o_proj, down_proj    weight_input, inverse, of the readers
@@ -10,7 +10,7 @@
  *   u   weight_output of all targets                        output, inverse, of all targets
  *
  * The first column is the name of the group. The other columns are the two positions at which the
- * group acts; "inverse" means the transposed matrix. */
+ * group acts. "inverse" means the transposed matrix. */
 #include "rewrite/transforms.h"
 
 #include <assert.h>
@@ -25,8 +25,8 @@ static bool strs_have(const osh_strs *s, const char *name)
     return false;
 }
 
-/* Adds a target for a module: "re:.*down_proj$" for model.layers.3.mlp.down_proj. A name without a
- * dot is added unchanged. */
+/* Adds a target for a module. For model.layers.3.mlp.down_proj, the target is "re:.*down_proj$". A
+ * name without a dot is itself the target. */
 static osh_status target_add(osh_ctx *cx, osh_strs *to, const char *module)
 {
     osh_status rc = OSH_OK;
@@ -43,8 +43,8 @@ done:
     return rc;
 }
 
-/* Adds targets for the nodes for which `nodes` is true. The names in `first` come first, as in LLM
- * Compressor; other names have the order of the modules. */
+/* Adds targets for the nodes whose entry in `nodes` is true. As in LLM Compressor, the names in
+ * `first` come first. Other names are in the order of the modules. */
 static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g, const bool *nodes)
 {
     static const char *const first[] = {"q_proj", "k_proj", "v_proj", "up_proj"};
@@ -57,7 +57,7 @@ static osh_status targets_of_nodes(osh_ctx *cx, osh_strs *to, const osh_graph *g
             if (m->node >= 0 && nodes[m->node] && (all || !strcmp(last, first[k])))
                 OSH_TRY(target_add(cx, to, m->name));
         }
-    // an attention belongs to a module that contains other modules, so only its nodes are searched
+    // Attentions are found by their nodes, because their modules contain other modules.
     for (int i = 0; i < g->n_nodes; i++)
         if (nodes[i] && osh_node_is(&g->nodes[i], OSH_OP_ATTENDS))
             OSH_TRY(target_add(cx, to, g->modules[g->nodes[i].module].name));
@@ -70,8 +70,8 @@ done:
 typedef struct grouping {
     osh_rewrites *p;
     const osh_turned *t;
-    /* True for v_proj (values), for o_proj (contexts), for down_proj (wide), for attentions
-     * (attends). */
+    /* True for the nodes of v_proj (values), of o_proj (contexts), of down_proj (wide), and of
+     * attentions (attends). */
     bool *values, *contexts, *wide, *attends; // own [nodes]
 } grouping;
 
@@ -253,7 +253,7 @@ static osh_status matrix_make_rows(osh_ctx *cx, void *to, void *user, const osh_
 {
     osh_status rc = OSH_OK;
     const osh_online_matrix *m = user;
-    double *row = NULL; // own [m->n]: one row of the matrix
+    double *row = NULL; // own [m->n]: one row of the matrix, in double
     if (e->dtype == OSH_F64) {
         osh_rotation_rows(to, &m->r, first, n);
         goto done;

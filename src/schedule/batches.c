@@ -1,12 +1,12 @@
 /* batches.c - cuts the samples into batches that run through the model together.
  *
- * On a GPU a batch has whole samples of one group (ops/stat.h) in their order. A batch ends with
- * the last sample of the group, or with the sample that brings it to OSH_DEVICE_BATCH_TOKENS
- * tokens. The last bits of a matrix product depend on its shape, so with this rule they depend only
- * on the samples of the group. On the host, results do not depend on batches: a batch has
- * --batch-size samples, or a few for each thread, and may have samples of several groups. If
- * several ranks do the job, a batch has samples of one group, because each group belongs to one
- * rank. */
+ * On a GPU, a batch consists of whole samples of one group (ops/stat.h) in their order. A batch
+ * ends with the last sample of the group, or with the sample that brings it to
+ * OSH_DEVICE_BATCH_TOKENS tokens. The last bits of a matrix product depend on the number of its
+ * rows. With this rule, they depend only on the samples of the group.
+ * On the host, results do not depend on batches. A batch has --batch-size samples, or a few samples
+ * for each thread. It may have samples of several groups. If several ranks share the job, a batch
+ * has samples of one group, because each group belongs to one rank. */
 #include "schedule/schedule.h"
 #include "tensor/scalar.h"
 
@@ -17,9 +17,11 @@ int64_t osh_batch_end_on_device(const osh_dataset *d, int64_t first)
     return end;
 }
 
-/* BATCH_LANES: largest number of samples per thread; this number fits in the CPU's caches. The
- * widest value of a batch has at most BATCH_BYTES bytes, or THREAD_BYTES for each thread if that is
- * more. */
+/* BATCH_LANES: largest number of samples of a batch for each thread; the values of so few samples
+ * fit in the CPU's caches.
+ * BATCH_BYTES: largest size of the widest value of a batch, in bytes.
+ * THREAD_BYTES: the limit is this size times the number of threads, if that is more than
+ * BATCH_BYTES. */
 enum { BATCH_LANES = 2, BATCH_BYTES = 32 << 20, THREAD_BYTES = 4 << 20 };
 
 static int64_t batch_end(const osh_schedule *p, int64_t first)
@@ -36,7 +38,7 @@ static osh_status batches_count_tokens(osh_ctx *cx, osh_schedule *p)
 {
     osh_status rc = OSH_OK;
     const osh_dataset *d = &p->in->data;
-    /* own [V]: 1 + index of the last batch that contains the token; 0: none */
+    /* own [V]: 1 + index of the last batch in which the token was found; 0: not found yet */
     int64_t *batch = NULL, V = p->in->graph ? p->in->graph->n_vocab : 0;
     OSH_NEW(cx, batch, V);
     for (int64_t b = 0; b < p->n_batches; b++)
@@ -49,9 +51,11 @@ done:
     return rc;
 }
 
-/* Returns --batch-size, or a size with a few samples for each thread, so that all threads are busy
- * for about the same time. Returns 1 in three cases: on a GPU; if large batches do not fit; if one
- * sample has so much work that its ops use all threads. */
+/* Returns the number of samples of a batch: --batch-size if the user gave it. Else returns a few
+ * samples for each thread, so that all threads are busy for about the same time. Returns 1 on a
+ * GPU, if experts are calibrated on their own tokens, and with one thread. Also returns 1 if a
+ * batch with one sample for each thread is larger than the limit (BATCH_BYTES) or than the data
+ * set. */
 int64_t osh_plan_batch_size(osh_ctx *cx, const osh_schedule *p)
 {
     const osh_dataset *d = &p->in->data;

@@ -1,5 +1,5 @@
-/* cut.c - adds the values of the original model to the graph, cuts the graph into subgraphs,
- * assigns each Linear to a subgraph, and chooses the passes of the subgraphs. */
+/* cut.c - adds the values of the original model to the graph, and cuts the graph into subgraphs.
+ * Assigns each Linear to a subgraph, and chooses the passes of the subgraphs. */
 #include "match/cache.h"
 #include "schedule/schedule.h"
 
@@ -10,12 +10,13 @@ osh_span osh_linears_of(const osh_schedule *p, int subgraph, int n_subgraphs)
     return osh_linears_of_nodes(p->match, s->first, last->first + last->n_nodes - s->first);
 }
 
-/* Returns the index of the subgraph of a node; -1: none. Subgraphs are sorted by their nodes. */
+/* Returns the index of the subgraph of a node, or -1 if no subgraph has the node. Subgraphs are
+ * sorted by their nodes. */
 int osh_subgraph_of(const osh_schedule *p, int node)
 {
     const osh_subgraph *s = p->parts->parts;
     int low = 0, high = p->parts->n;
-    while (low < high) { // finds the first subgraph that ends after the node
+    while (low < high) { // finds the first subgraph whose last node is not before `node`
         int middle = low + (high - low) / 2;
         if (s[middle].first + s[middle].n_nodes <= node) low = middle + 1;
         else high = middle;
@@ -29,15 +30,15 @@ bool osh_linear_propagates(const osh_matching *p, const osh_linear *l)
     return !l->kept && (l->prune.modifier >= 0 || m->type->solver->propagates);
 }
 
-/* True if inputs of later Linears are computed with the new weight of l, and this traversal solves
- * l. */
+/* True if this traversal solves l, and later Linears get inputs that are computed with the new
+ * weight of l. */
 static bool linear_changes(const osh_schedule *p, const osh_linear *l)
 {
     return osh_wants(p, l) && osh_linear_propagates(p->match, l);
 }
 
-/* Sets changed[i] to true if this traversal (one forward computation of all samples) changes the
- * weight of node i and computes inputs of later Linears with the new weight. */
+/* Sets changed[i] to true if linear_changes is true for the Linear of node i. (A traversal is one
+ * forward computation of all samples.) */
 static void note_changed(const osh_schedule *p, bool *changed)
 {
     for (int i = 0; i < p->match->n_linears; i++) {
@@ -49,9 +50,9 @@ static void note_changed(const osh_schedule *p, bool *changed)
 osh_status osh_plan_carry(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
-    // own [nodes of the graph]: true if this traversal changes the weight
+    // own [nodes of the graph]: true if this traversal changes the weight of the node
     bool *changed = NULL, wanted = false;
-    int *moved = NULL;                    // own [nodes of the graph]: new index of each node
+    int *moved = NULL; // own [nodes of the graph]: new index of each node of the graph
     for (int i = 0; i < p->match->n_linears; i++)
         wanted |= (p->match->linears[i].wants & (OSH_STAT_SHIFT | OSH_STAT_BLOCK)) != 0;
     if (!wanted) goto done;
@@ -97,8 +98,9 @@ static double cut_share(const osh_schedule *p, const osh_linear *l)
     return osh_modifier_share(&p->in->recipe->modifiers[l->modifier]);
 }
 
-/* Sets l->share: the probability that an element of the input comes from the quantized model. All
- * Linears that share a statistic must have the same probability. */
+/* Sets l->share, the probability that an element of the Linear's input comes from the quantized
+ * model and not from the original model. Fails if another Linear that shares the Hessian has
+ * another probability. */
 static osh_status choose_share(osh_ctx *cx, const osh_schedule *p, osh_linear *l)
 {
     osh_status rc = OSH_OK;
@@ -116,18 +118,18 @@ done:
     return rc;
 }
 
-/* Chooses the inputs that are compared with the inputs in the original model. An input is compared
- * if a modifier asks for it and no Linear before it in the same subgraph is solved. The second
- * condition prevents that an error is compensated twice: all statistics of a subgraph are collected
- * before its Linears are solved. So an input after a solved Linear still has the error of the
- * subgraph's input, although the solve of this Linear compensates that error. */
+/* Chooses the inputs of Linears that are compared with the inputs in the original model. An input
+ * is compared if a modifier asks for it and no Linear before it in the same subgraph is solved.
+ * Without the second condition, an error would be compensated twice. All statistics of a
+ * subgraph are collected before its Linears are solved. So the collected input after a solved
+ * Linear still has the error of the subgraph's input, although the solve of this Linear
+ * compensates that error. */
 static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matching *match)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
-    // Own.
-    // changed [nodes of the graph]: true if the node has a new weight (note_changed).
-    // compared [linears]: true if the Linear's input is compared.
+    // changed: own [nodes of the graph]; true if the node has a new weight (note_changed).
+    // compared: own [Linears]; true if the Linear's input is compared.
     bool *changed = NULL, *compared = NULL;
     // own [values]: 1 + index of the last subgraph in which a solved Linear changes the value
     int *moves = NULL;
@@ -149,7 +151,8 @@ static osh_status choose_compared(osh_ctx *cx, const osh_schedule *p, osh_matchi
         compared[i] = (l->wants & OSH_STAT_SHIFT) && g->values[l->input].original >= 0 &&
                       !p->passes[l->subgraph].same && moves[l->input] != l->subgraph + 1;
     }
-    // if one Linear is compared, all Linears with the same statistic are compared
+    // if the input of one Linear is compared, all Linears that share its statistics are compared,
+    // too
     for (int i = 0; i < p->match->n_linears; i++) {
         osh_linear *l = &match->linears[i];
         l->share = 1;

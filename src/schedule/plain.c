@@ -1,4 +1,4 @@
-/* plain.c - makes a schedule that only runs a model. */
+/* plain.c - makes a schedule that runs a model and changes no weight. */
 #include "schedule/plain.h"
 
 osh_status osh_plain_new(osh_ctx *cx, osh_plain **out, osh_graph *graph, osh_checkpoint *ck,

@@ -1,18 +1,19 @@
-/* plain.h - a schedule that only runs a model: each visit loads the weights of a subgraph, runs the
- * subgraph for all batches, and frees the weights. No weight changes. */
+/* plain.h - a schedule that runs a model and changes no weight. Each visit loads the weights of a
+ * subgraph, runs the subgraph for all batches, and frees the weights. */
 #ifndef OSH_PLAIN_H
 #define OSH_PLAIN_H
 #include "schedule/schedule.h"
 
-typedef struct osh_plain { // `schedule`, and the structs to which it points
+typedef struct osh_plain { // a schedule, and the structs to which its views point
     osh_options opt;       // all members are 0
     osh_inputs in;         // the caller sets `data`
     osh_matching match;    // no Linears
     osh_rewrites rewrites; // none
     osh_schedule schedule; // the caller sets the batches
 } osh_plain;
-/* parts: subgraphs; the member live_out of each also has the values that are read after the pass.
- * The arguments must outlive *out (own). */
+/* Makes the schedule *out, which the caller owns. parts: the subgraphs; live_out of each subgraph
+ * must also list the values that the caller reads after the pass. graph, ck and parts must outlive
+ * *out. */
 osh_status osh_plain_new(osh_ctx *cx, osh_plain **out, osh_graph *graph, osh_checkpoint *ck,
                          osh_partition *parts);
 void osh_plain_free(osh_ctx *cx, osh_plain *p); // accepts NULL

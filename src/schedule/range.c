@@ -1,4 +1,5 @@
-/* range.c - describes the range of a visit: its nodes, Linears, values and weights. */
+/* range.c - describes the range of a visit (the work on one subgraph): the nodes, Linears, values
+ * and weights of the subgraph. */
 #include "rewrite/folds.h"
 #include "match/cache.h"
 #include "schedule/range.h"

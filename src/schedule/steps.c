@@ -1,6 +1,6 @@
-/* steps.c - stores the steps of a visit compactly: sets of values as lists of their indices, one
- * after the other in one array, and the flags of nodes in another. osh_steps_at writes the sets of
- * one step into arrays with an entry for each value of the graph.
+/* steps.c - stores the steps of a visit compactly. One array has the sets of values of all steps,
+ * each as a list of indices. Another array has the flags of nodes of all steps. osh_steps_at writes
+ * the sets of one step into arrays with an entry for each value of the graph.
  *
  *   of[k]    {kind, nodes, flags, end of each set in `values`, start in `nodes`}
  *   values   in, out, consume and values of step 0 | the same for step 1 | ...
@@ -14,10 +14,11 @@
 enum { IN, OUT, CONSUME, VALUES, N_SETS };
 
 typedef struct stored { // a step in the list
-    osh_step step;      // its arrays are not used
+    osh_step step;      // the members of the step; its arrays are not used
     bool has_values, has_run, has_routed;
-    size_t set[N_SETS + 1]; // set k has values[set[k]] to values[set[k + 1] - 1]
-    size_t nodes;           // index of the first flag of `run`; `routed` follows
+    size_t set[N_SETS + 1]; // set k consists of values[set[k]] to values[set[k + 1] - 1]
+    /* index in osh_steps.nodes of the first flag of `run`; the flags of `routed` follow */
+    size_t nodes;
 } stored;
 
 struct osh_steps {
@@ -28,11 +29,12 @@ struct osh_steps {
     size_t n_values, values_room;
     bool *nodes;    // own [nodes_room]
     size_t n_nodes, nodes_room;
-    /* The first N_SETS: sets of the step `at`; all other entries: false. */
+    /* The first N_SETS arrays are the sets of the step `at`. All entries of the other arrays are
+     * false, unless a caller uses them. */
     bool *set[OSH_STEP_LISTS]; // own [graph values]
     int *numbers;      // own [graph values]: all -1 unless a caller uses it
-    int at;            // step that osh_steps_at returned; -1: none
-    osh_step now;      // that step
+    int at;            // index of the step that osh_steps_at returned last; -1: none
+    osh_step now;      // the step that osh_steps_at returned last
 };
 
 osh_status osh_steps_new(osh_ctx *cx, osh_steps **out, const osh_graph *g)
@@ -80,7 +82,7 @@ const char *osh_step_name(osh_step_kind kind)
     return names[kind];
 }
 
-/* Sets the entries of step s->at to `on`. */
+/* Sets the entries of s->set for the values of step s->at to `on`. */
 static void steps_mark(osh_steps *s, bool on)
 {
     const stored *t = &s->of[s->at];
@@ -115,7 +117,7 @@ void osh_steps_begin(osh_steps *s, const osh_range *r)
     s->r = *r, s->at = -1, s->n = 0, s->n_values = s->n_nodes = 0;
 }
 
-/* Makes room for `more` elements in an array of n elements. */
+/* Makes room for `more` elements in an array that has n elements. *room: allocated elements. */
 static osh_status steps_grow(osh_ctx *cx, void **array, size_t *room, size_t n, size_t more,
                              size_t element_bytes)
 {
@@ -130,7 +132,8 @@ done:
     return rc;
 }
 
-/* Appends the indices of the values of the range that are in the set. */
+/* Appends to s->values the indices of the values that are in the set and in the range of the
+ * visit. */
 static osh_status steps_add_set(osh_ctx *cx, osh_steps *s, const bool *set)
 {
     osh_status rc = OSH_OK;
@@ -184,10 +187,11 @@ done:
 }
 
 /* If `s` is the fold pass over the whole range, sets want[w] to true for the weights that are
- * multiplied by factors. All passes of the visit use these weights. */
+ * multiplied by factors. All later passes of the visit then use the multiplied weights. */
 static void fold_wants(bool *want, const osh_schedule *p, const osh_range *r, const osh_step *s)
 {
-    // true if the step runs the whole range; if not, the fold reads the weights from the checkpoint
+    // true if the step has all nodes of the range; else the fold reads the weights from the
+    // checkpoint
     bool whole = s->n == r->n_nodes;
     for (int i = 0; s->fold && whole && i < p->rewrites->n_folds; i++)
         for (int k = 0;

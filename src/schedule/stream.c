@@ -1,10 +1,11 @@
-/* stream.c - chooses the Linears that a stream rounds in bands, and the rows of the bands. */
+/* stream.c - chooses the Linears that a stream (stream.h) rounds in bands, and the number of rows
+ * of a band. */
 #include "schedule/stream.h"
 
 #include "quant/observer.h"
 #include "rewrite/folds.h"
 
-/* Largest size in bytes of a band whose rows must be rounded together (osh_band_unit) */
+/* Largest size in bytes of a band that must have more than one row (osh_band_unit). */
 enum { BAND_MOST = 64 << 20 };
 
 int64_t osh_band_unit(const osh_linear *l)
@@ -39,8 +40,8 @@ bool osh_stream_takes(const osh_schedule *p, int linear)
 {
     const osh_linear *l = &p->match->linears[linear];
     const osh_q_args *a = &l->scheme->weights;
-    /* A stream rounds the weight as stored on the disk, so it cannot round a weight that factors
-     * are folded into. */
+    /* A stream rounds the weight as it is stored in the checkpoint. So it cannot round a weight
+     * into which factors are folded. */
     if (osh_is_folded(p->rewrites, l->tensor)) return false;
     // the mask of a pruner needs the whole weight
     if (l->prune.modifier >= 0) return false;

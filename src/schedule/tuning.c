@@ -1,15 +1,16 @@
-/* tuning.c - decides whether codes, scales and norms are tuned, and computes the number of
- * operations of tuning. */
+/* tuning.c - decides whether tuning runs, and counts its operations. Tuning optimizes codes, scales
+ * and norms by gradients after all solves. */
 #include "schedule/tuning.h"
 
 #include <string.h>
 
 
-/* Largest number of operations of tuning with `quality best`. This number of operations takes
- * minutes. */
+/* Largest number of floating-point operations that `quality best` spends on tuning. A CPU needs
+ * minutes for them. */
 #define MOST_WORK 2e13
-/* Limits for `quality best`: largest number of passes over the data, smallest number of rows of
- * data. */
+/* Limits of tuning with `quality best`.
+ * MOST_PASSES: largest number of passes over the samples.
+ * LEAST_ROWS: smallest number of samples. */
 enum { MOST_PASSES = 7, LEAST_ROWS = 128 };
 
 static const osh_tune_rule *tuning_rule(const osh_schedule *p, int linear)
@@ -39,8 +40,8 @@ double osh_tuning_flops(const osh_schedule *p)
     return 6 * weights * (double)tuning_tokens(p) / rows * (double)(p->tune.rows * p->tune.steps);
 }
 
-/* Returns the reason why the model, the recipe or the data cannot be tuned; NULL: tuning is
- * possible. */
+/* Returns the reason why the run cannot tune with this model, recipe or data. Returns NULL if
+ * tuning is possible. */
 static const char *tuning_hindrance(const osh_schedule *p, const osh_graph *g)
 {
     if (p->in->on_device) return "it runs on the CPU alone, want --device cpu";
@@ -83,8 +84,8 @@ done:
     return rc;
 }
 
-/* For `quality best`: limits the number of steps to MOST_PASSES passes over the rows. Returns the
- * reason why tuning is not done; NULL: it is done. */
+/* For `quality best`: limits the number of steps to MOST_PASSES passes over the samples. Returns
+ * the reason why the run does not tune, or NULL if it tunes. */
 static const char *tuning_shorten(osh_schedule *p)
 {
     int64_t most = MOST_PASSES * (p->in->data.n - osh_tune_held(&p->in->data)) / p->tune.rows;

@@ -1,4 +1,5 @@
-/* visit.c - lists the steps of a visit: chooses the nodes, inputs and outputs of each step. */
+/* visit.c - makes the list of the steps of a visit (the work on one subgraph): chooses the nodes,
+ * inputs and outputs of each step. */
 #include "schedule/visit.h"
 #include "graph/routed.h"
 #include "schedule/blocks.h"
@@ -13,27 +14,28 @@ typedef struct walk {
     const osh_schedule *p;
     const osh_graph *g;
     const osh_visit_state *done;
-    osh_steps *to; // view: the list that is made
+    osh_steps *to; // view: the list to which steps are added
     osh_range r;
-    bool plain;   // true if later subgraphs get inputs that are computed with the original weights
-    /* True if the first pass also computes values of the original model; the pass with solved
-     * weights does not. */
+    bool plain;   // true if the second pass over the range also uses the original weights
+    /* True if the first pass also computes the original model's outputs, so that the pass with
+     * solved weights need not. */
     bool carries;
     bool *run;    // own [r.n_nodes]: true for nodes that run in the current step
-    /* In the pass with solved weights, true for nodes that run only on the rows of their expert. */
+    /* True for nodes that run only on the rows of their expert. Used in the pass with solved
+     * weights. */
     bool *routed; // own [r.n_nodes]
-    /* [graph values] index of the node of the first Linear that needs statistics of the value; -1:
-     * none. */
+    /* [graph values] The first Linear that needs statistics of the value, as the index of its node;
+     * -1: none. */
     int *wanted;
     int *last; // own [r.v1 - r.v0]: index of the last node that runs and reads the value; -1: none
-    /* [graph values] each.
+    /* Each array has an entry for each value of the graph.
      * want: true if the pass computes the value.
-     * stats: true if its statistics are collected.
-     * shift: true if it is compared with the original model.
-     * keep: true if the store keeps it.
+     * stats: true if statistics of the value are collected.
+     * shift: true if the value is compared with the value of the original model.
+     * keep: true if the store keeps the value.
      * in, out, consume: as in osh_step. */
     bool *want, *stats, *shift, *in, *out, *consume, *keep;
-    /* [graph values] true for values that two-pass observers now read in their first pass. */
+    /* [graph values] True for values of which two-pass observers take the first look. */
     bool *look;
     bool *target; // [graph values] true for targets of a block
     bool *mixed;  // [graph values] true for values of the original model that are inputs of a block
@@ -74,7 +76,8 @@ static void walk_clear(const walk *w, bool *values)
     memset(values + w->r.v0, 0, (size_t)(w->r.v1 - w->r.v0) * sizeof *values);
 }
 
-/* Resets the lists for the next visit. Entries outside of the range's values were never set. */
+/* Resets the lists for the next visit. Only entries of values of the range can be set, so the
+ * others need no reset. */
 static void walk_deinit(osh_ctx *cx, walk *w)
 {
     for (int i = 0; i < OSH_STEP_LISTS; i++) walk_clear(w, osh_steps_list(w->to, i));
@@ -96,7 +99,8 @@ static bool walk_runs(const walk *w, int node) // node: index in the graph
     return node >= w->r.first && node < w->r.first + w->r.n_nodes && w->run[node - w->r.first];
 }
 
-/* Sets w->last to the last node that runs and reads each value. Called after walk_choose_nodes. */
+/* Sets w->last to the last node that runs and reads each value. Must be called after
+ * walk_choose_nodes, which chooses the nodes that run. */
 static void visit_find_last(walk *w)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) w->last[v - w->r.v0] = -1;
@@ -111,7 +115,7 @@ static bool walk_reads_from(const walk *w, int first, int v)
     return w->last[v - w->r.v0] >= first;
 }
 
-/* Sets values[v] to true for the values from which the statistics of `stats` are computed. */
+/* Sets values[v] to true for each value v that is observed for the statistics `stats`. */
 static void walk_add_observed(const walk *w, bool *values, const bool *stats)
 {
     for (int i = 0; i < w->p->rewrites->n_inherits; i++) {
@@ -133,8 +137,8 @@ static void walk_add_observed(const walk *w, bool *values, const bool *stats)
     }
 }
 
-/* Sets w->want for the outputs of routers, because the tokens of each expert are counted while
- * statistics are collected (run/coverage.h). */
+/* Sets w->want for the outputs of routers. A run counts the tokens of each expert (run/coverage.h)
+ * while it collects statistics. */
 static void walk_want_routes(walk *w)
 {
     for (int i = w->r.first; i < w->r.first + w->r.n_nodes; i++)
@@ -142,8 +146,8 @@ static void walk_want_routes(walk *w)
             w->want[w->g->nodes[i].out[0]] = true;
 }
 
-/* Returns a step with nodes [first, first + n). The list `in` has the values that the nodes and
- * statistics of the step need from outside the step. */
+/* Returns a step with nodes [first, first + n). Sets w->in, the inputs of the step, to the values
+ * that its nodes and its statistics need from outside the step. */
 static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
 {
     walk_clear(w, w->in), walk_clear(w, w->out), walk_clear(w, w->consume);
@@ -159,8 +163,8 @@ static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
                       .out = w->out, .consume = w->consume, .observe = stats != NULL};
 }
 
-/* The model (original or quantized) for which a pass computes the outputs of a subgraph. OF_BOTH:
- * both models have the same values, or one pass computes both. */
+/* The model for which a pass computes the outputs of a subgraph. OF_BOTH: both models have the same
+ * outputs, or one pass computes the outputs of both. */
 typedef enum { OF_BOTH, OF_ORIGINAL, OF_QUANTIZED } whose;
 
 static void walk_want_live_out(walk *w, whose which)
@@ -174,16 +178,16 @@ static void walk_want_live_out(walk *w, whose which)
 }
 
 /* For the pass with solved weights: chooses the nodes that run only on the rows routed to their
- * expert. The output of such a node must be read only inside the expert, up to the expert's node
- * `moe_combine`, which must run, too. */
+ * expert. Only nodes of the same expert may read the output of such a node. The last of them is the
+ * node `moe_combine` of the expert, which must run, too. */
 static void walk_choose_routed(walk *w)
 {
-    if (w->p->all_rows) return; // then w->routed is all false
+    if (w->p->all_rows) return; // all entries of w->routed are false here
     osh_routed_choose(w->routed, w->g, w->r.first, w->r.n_nodes, w->run);
 }
 
-/* Sets s->routed for the nodes that walk_choose_routed chose. Adds the output of the router, which
- * selects the rows, to the inputs of the step. */
+/* Sets s->routed for the nodes that walk_choose_routed chose. These nodes also need the output of
+ * the router, which selects their rows, so it is added to the inputs of the step. */
 static void walk_take_routed(walk *w, osh_step *s)
 {
     s->routed = w->routed + (s->first - w->r.first);
@@ -213,8 +217,8 @@ static osh_status walk_add_nodes(osh_ctx *cx, walk *w, osh_step_kind kind, int f
     return walk_add(cx, w, kind, &(osh_step){.first = first, .n = n}, NULL);
 }
 
-/* True if an earlier run has solved all Linears that read one of `values` (NULL: all Linears of the
- * range). */
+/* True if an earlier run has solved all Linears of the range that read one of `values`. NULL stands
+ * for all values. */
 static bool walk_solved(const walk *w, const bool *values)
 {
     return w->done && w->done->solved && w->done->solved(w->done->user, &w->r, values);
@@ -222,9 +226,10 @@ static bool walk_solved(const walk *w, const bool *values)
 
 /* ---- whole subgraphs, and rounds of statistics ---- */
 
-/* Chooses the inputs of Linears for one round: inputs whose statistics are still needed
- * (wanted[input] >= from), as many as fit in round_bytes (0: all). Sets *next to the node at which
- * the next round begins, or to the end of the range. */
+/* Chooses the inputs of Linears for one round (a pass that collects some of the Hessians). Inputs
+ * are chosen whose statistics are still needed (wanted[input] >= from), as long as their Hessians
+ * fit in round_bytes (0: no limit). Sets *next to the node at which the next round begins, or to
+ * the end of the range. */
 static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
 {
     int end = w->r.first + w->r.n_nodes;
@@ -243,9 +248,9 @@ static void walk_choose_round(walk *w, int64_t round_bytes, int from, int *next)
     }
 }
 
-/* For two-pass observers whose values the store does not keep: runs the observers' first pass. The
- * next pass of the subgraph is the observers' second pass, and also collects all other statistics.
- * n 0: the values are inputs of the range. */
+/* Adds the first look of two-pass observers (looks.h) at values that the store does not keep. The
+ * next pass of the subgraph is their second look, and also collects all other statistics. If n is
+ * 0, the observers look at inputs of the range. */
 static osh_status walk_look(osh_ctx *cx, walk *w, int first, int n)
 {
     osh_status rc = OSH_OK;
@@ -269,7 +274,8 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     osh_status rc = OSH_OK;
     bool last = next == w->r.first + w->r.n_nodes, outputs = last && (w->r.merged || w->carries);
     /* over: true if no later pass reads the inputs of the range.
-     * again: true if the inputs are read again after the last round. */
+     * again: true if a later pass, or learning by block, reads the inputs again after the last
+     * round. */
     bool again = (w->r.propagate && !w->r.merged) || w->r.block, over = last && !again;
     if (walk_solved(w, w->stats) && !outputs) goto done;
     OSH_TRY(walk_add(cx, w, OSH_STEP_OPEN, &(osh_step){0}, w->stats));
@@ -289,7 +295,7 @@ static osh_status walk_round(osh_ctx *cx, walk *w, int next)
     }
     OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, w->stats));
     OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
-    // not the last round: the weights in memory stay unchanged, because later rounds need the
+    // except in the last round, the weights in memory stay unchanged, because later rounds need the
     // original weights
     s = (osh_step){.keep = !last};
     OSH_TRY(walk_add(cx, w, OSH_STEP_SOLVE, &s, w->stats));
@@ -297,7 +303,7 @@ done:
     return rc;
 }
 
-/* Runs the nodes of the original model in a subgraph whose Linears are all solved. */
+/* Adds a pass of the original model's nodes, for a subgraph whose Linears are all solved. */
 static osh_status walk_original(osh_ctx *cx, walk *w)
 {
     osh_status rc = OSH_OK;
@@ -326,7 +332,7 @@ static osh_status walk_propagate(osh_ctx *cx, walk *w)
     osh_step s = walk_make_step(w, w->r.first, w->r.n_nodes, NULL);
     s.again = true;
     walk_take_routed(w, &s);
-    // inputs of the step, so that the store may free them after it
+    // the mixed values become inputs of the step, so that the store may free them after the step
     for (int x = w->r.v0; x < w->r.v1; x++) w->in[x] |= w->mixed[x];
     for (int x = w->r.v0; x < w->r.v1; x++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, x);
@@ -357,8 +363,8 @@ done:
 
 /* ---- segments of a subgraph ---- */
 
-/* Returns node i, or, if i is a node of the original model, the next node, which is its counterpart
- * in the quantized model. */
+/* Returns node i. If node i belongs to the original model, returns the next node instead, which is
+ * the same node of the quantized model. */
 static const osh_node *quantized_of(const walk *w, int i)
 {
     const osh_node *n = &w->g->nodes[i];
@@ -368,7 +374,7 @@ static const osh_node *quantized_of(const walk *w, int i)
 static bool visit_is_linear(const osh_node *n) { return osh_node_is(n, OSH_OP_LINEAR); }
 
 /* Returns the index of the first node after the segment that begins at node `first`. A segment has
- * one group of Linears with the same input, and ends before the next group. */
+ * one group of Linears that read the same value, and ends before the next group. */
 static int walk_segment_end(const walk *w, int first)
 {
     int end = w->r.first + w->r.n_nodes, i = first;
@@ -380,8 +386,9 @@ static int walk_segment_end(const walk *w, int first)
     return i;
 }
 
-/* Sets w->stats for the inputs of Linears in nodes [first, end) whose statistics are needed and
- * were not collected by an earlier segment. Returns false if there are none. */
+/* Sets w->stats for the inputs of Linears in nodes [first, end). Omits inputs whose statistics are
+ * not needed, and inputs whose statistics an earlier segment collects. Returns false if no input is
+ * left. */
 static bool walk_segment_stats(walk *w, int first, int end)
 {
     bool any = false;
@@ -395,7 +402,7 @@ static bool walk_segment_stats(walk *w, int first, int end)
     return any;
 }
 
-/* True if Linears at node `end` or later need a statistic of v. */
+/* True if a Linear at node `end` or later needs a statistic that is computed from v. */
 static bool statistic_waits_for(const walk *w, int end, int v)
 {
     for (int i = 0; i < w->p->rewrites->n_inherits; i++) {
@@ -412,11 +419,11 @@ static bool statistic_waits_for(const walk *w, int end, int v)
     return w->wanted[v] >= end && walk_observed(w, v) == v;
 }
 
-/* Sets w->keep for the values that must be in the store after a segment that ends at node `end`:
- * later nodes of this pass, a later pass, or later subgraphs read them. */
+/* Sets w->keep for the values that must be in the store after a segment that ends at node `end`.
+ * Later nodes of this pass, a later pass, or later subgraphs read such values. */
 static void walk_choose_kept(walk *w, int end, bool first_way)
 {
-    // true if a second pass over the range follows, with the solved weights
+    // true if a second pass over the range, with the solved weights, follows
     bool twice = first_way && w->r.propagate && !w->r.merged;
     for (int v = w->r.v0; v < w->r.v1; v++) {
         bool after = ints_have(w->r.live_out, w->r.n_live_out, v),
@@ -436,7 +443,7 @@ static osh_status walk_solve_segment(osh_ctx *cx, walk *w, int first, int end)
     if (walk_solved(w, w->stats)) goto done;
     OSH_TRY(walk_add(cx, w, OSH_STEP_OPEN, &(osh_step){0}, w->stats));
     OSH_TRY(walk_look(cx, w, first, 0));
-    // a step in which no nodes run, and that only collects statistics of inputs
+    // this step runs no nodes, and only collects statistics of inputs
     osh_step s = walk_make_step(w, first, 0, w->stats);
     OSH_TRY(walk_add(cx, w, OSH_STEP_PASS, &s, NULL));
     OSH_TRY(walk_add(cx, w, OSH_STEP_LOAD, &s, w->stats));
@@ -469,9 +476,9 @@ done:
     return rc;
 }
 
-/* Walks once through the range in segments. first_way: true for the pass with the original weights,
- * which collects statistics and computes the original model's values; false for the pass with the
- * solved weights. */
+/* Adds the steps of one pass over the range in segments. first_way: true for the pass with the
+ * original weights, false for the pass with the solved weights. The pass with the original weights
+ * collects statistics and computes the original model's values. */
 static osh_status walk_way(osh_ctx *cx, walk *w, bool first_way)
 {
     osh_status rc = OSH_OK;
@@ -500,9 +507,9 @@ done:
 
 /* ---- the fold pass ---- */
 
-/* Sets w->keep for the values that must be in the store after a segment of the fold pass (which
- * collects statistics for factors) that ends at node `end`: inputs and outputs of the range that
- * were in the store before the pass, and values that later nodes of the pass read. */
+/* Sets w->keep for the values that must be in the store after a segment of the fold pass that ends
+ * at node `end`. (The fold pass collects statistics for factors.) Later nodes of the pass read
+ * these values, or the store had them before the pass as inputs or outputs of the range. */
 static void walk_choose_kept_folding(walk *w, int end)
 {
     for (int v = w->r.v0; v < w->r.v1; v++) {
@@ -566,7 +573,7 @@ osh_status osh_visit_list(osh_ctx *cx, osh_steps *to, const osh_schedule *p, int
     osh_status rc = OSH_OK;
     walk w = {.p = p, .g = p->in->graph, .done = done, .to = to, .r = osh_range_at(p, index)};
     const osh_phases *how = &p->visits[index].how;
-    w.plain = !w.r.observe; // true: no weight of the range changes
+    w.plain = !w.r.observe; // if the range is not observed, its weights do not change
     if (walk_solved(&w, NULL)) {
         w.plain |= w.r.merged;
         w.r.observe = w.r.merged = false;

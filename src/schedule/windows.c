@@ -1,6 +1,6 @@
-/* windows.c - finds the calls and windows of a solve. On the host, a window has consecutive calls
- * of similar size. On a GPU, a window has calls with equal shapes from the whole range; these calls
- * are not consecutive, because a range has several layers with different Linears. */
+/* windows.c - finds the calls and windows of a solve (windows.h). On the host, a window has
+ * consecutive calls of similar size. On a GPU, a window has calls with equal shapes from the whole
+ * range. These calls are not consecutive, because a layer has Linears of different shapes. */
 #include "schedule/windows.h"
 
 static bool windows_done(const osh_windows *w, int linear)
@@ -8,8 +8,8 @@ static bool windows_done(const osh_windows *w, int linear)
     return w->taken[linear - w->of.first] || (w->done && w->done(w->user, linear));
 }
 
-/* True if the Linear may be the first one of a call: the Linear needs data, its statistic is
- * complete, and it is neither solved nor in another call. */
+/* True if the Linear may be the first one of a call. Then the Linear needs statistics, the
+ * statistics are complete, and the Linear is neither solved nor in another call. */
 static bool windows_has(const osh_windows *w, int linear)
 {
     const osh_linear *l = &w->p->match->linears[linear];
@@ -20,7 +20,7 @@ static bool windows_has(const osh_windows *w, int linear)
 static bool call_joins(const osh_linear *l, const osh_linear *lead)
 {
     return l->modifier == lead->modifier && l->prune.modifier == lead->prune.modifier &&
-           /* True if either both Linears learn by block or neither does. */
+           /* true if both Linears learn by block, or neither does */
            !((l->wants ^ lead->wants) & OSH_STAT_BLOCK);
 }
 
@@ -61,8 +61,8 @@ done:
     return rc;
 }
 
-/* Returns how the call may be solved. Calls are solved at the same time only if their Linears have
- * one modifier, and if no other call needs their Hessian. */
+/* Returns how the call may be solved. Several calls are solved at the same time only if each call
+ * has one modifier, without a pruner, and no other call needs its Hessian. */
 static osh_window_kind call_kind(const osh_windows *w, const osh_call *c)
 {
     const osh_linear *l = &w->p->match->linears[c->which[0]];
@@ -79,8 +79,8 @@ static osh_window_kind call_kind(const osh_windows *w, const osh_call *c)
     return osh_jobs_at_once(c->jobs, c->n, w->n_threads) > 1 ? OSH_WINDOW_ALONE : OSH_WINDOW_APART;
 }
 
-/* True if two calls with a and b weights have similar sizes. For example, down_proj of an expert is
- * similar to its gate_proj and up_proj together. */
+/* True if two calls with a and b weights have similar sizes: one is at most twice the other. For
+ * example, an expert's down_proj has half as many weights as its gate_proj and up_proj together. */
 static bool calls_are_similar(int64_t a, int64_t b) { return a <= 2 * b && b <= 2 * a; }
 
 static bool linears_are_alike(const osh_linear *a, const osh_linear *b)
@@ -97,7 +97,7 @@ static int64_t window_largest(const osh_windows *w)
     return largest;
 }
 
-/* Adds the call to the window, which has n calls of w->kind. Returns false if it does not fit. */
+/* Adds the call to the window. Returns false if the call does not fit to the other calls. */
 static bool window_add(osh_windows *w, const osh_call *c)
 {
     osh_window_kind kind = call_kind(w, c);
@@ -163,7 +163,7 @@ void osh_windows_deinit(osh_ctx *cx, osh_windows *w)
 
 size_t osh_windows_bytes(int n_linears, int n_threads)
 {
-    const osh_windows *w = NULL; // never dereferenced, because only sizeof uses them
+    const osh_windows *w = NULL; // never dereferenced: sizeof needs only the types
     const osh_call *c = NULL;
     int waiting = osh_jobs_waiting(n_threads);
     size_t n = (size_t)n_linears,

@@ -1,16 +1,18 @@
-/* attention.c - computes attention for one tile of queries at a time: the scores of the tile, the
- * softmax of each row of scores, then the sum over v.
+/* attention.c - computes attention for one tile of queries at a time: first the scores of the tile,
+ * then the softmax of each row of scores, then the sum over v.
  *
  *   rows of a tile   head 0: queries [pos, pos + n)
  *                    head 1: queries [pos, pos + n)   all heads that read one kv head, so that
  *                    ...                              the kv head is loaded once for all of them
  *
- * A tile of n queries uses the keys of the sample up to the last query of the tile, so only scores
- * of the last n keys can be masked. Small tiles compute fewer masked scores; large tiles spend less
- * time on the setup of matrix products. With AVX2 (math/tile.h) keys and values are packed once for
- * all tiles, and the scores are computed for groups of 24 rows (GROUP): a group computes only the
- * scores that its rows need. With AVX-512 BF16 (math/pairs.h) keys and values are packed too;
- * queries are read in place, 32 queries of a head at a time. Shape letters: op.h. */
+ * A tile of n queries uses the keys of the sample up to the tile's last query. So only scores of
+ * the last n keys can be masked. Small tiles compute fewer masked scores. Large tiles spend less
+ * time on the setup of matrix products.
+ *
+ * With AVX2 (math/tile.h), keys and values are packed once for all tiles. The scores are computed
+ * for groups of 24 rows (GROUP), and a group computes only the scores that its rows need. With
+ * AVX-512 BF16 (math/pairs.h), keys and values are packed, too. Queries are read in place, 32
+ * queries of a head at a time. Shape letters: op.h. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -31,19 +33,19 @@ typedef enum { BLAS, TILES, PAIRS } way;
 
 typedef struct attention_worker {
     float *q, *y;     // queries and outputs of a tile, [heads of one kv head, queries, Dh]
-    /* Keys and values of the first n_keys tokens of one kv head: [tokens of the longest sample,
-     * Dh]. With TILES they are packed in panels: k [Dh, 16 keys], v [longest sample, 16
+    /* Keys and values of the first n_keys tokens for one kv head, [tokens of the longest sample,
+     * Dh]. With TILES, they are packed in panels: k [Dh, 16 keys], v [longest sample, 16
      * channels]. */
     float *k, *v;
     float *s;         // scores [heads * queries, tokens of the longest sample, padded to 16]
-    float *strip; // with TILES: 16 keys in f32, [16, Dh], which are packed as the next panel of k
+    float *strip; // with TILES: 16 keys in f32, [16, Dh], for the next panel of k
     /* Only with PAIRS.
      * kp: keys, in panels of 16 keys.
      * vp: values of n_keys tokens, in panels of 16 channels.
      * qp: packed queries of a band (BAND queries of one head). */
     uint32_t *kp, *vp, *qp;
-    /* k and v (or kp and vp) contain the first n_keys keys and values of kv head kv_head, for the
-     * sample whose first row is `sample`. sample -1: they are empty. */
+    /* k and v (or kp and vp) have the first n_keys keys and values for kv head kv_head of one
+     * sample. sample: first row of this sample; -1: they are empty. */
     int64_t sample, kv_head, n_keys;
     bool bad; // with PAIRS: true if an output is not finite
 } attention_worker;
@@ -53,11 +55,11 @@ typedef struct attention_job {
     const osh_op_args *a;
     way way;
     const osh_tile *tiles;
-    int64_t n_tiles, longest; // longest: number of tokens of the longest sample
-    /* Number of keys that are already in the state of the sample (osh_op_past). 0: the sample runs
-     * as a whole. */
+    int64_t n_tiles, longest; // n_tiles: length of `tiles`; longest: tokens of the longest sample
+    /* Number of keys that the state of the sample already has (osh_op_past). 0: the sample runs as
+     * a whole. */
     int64_t past;
-    const float *sinks;       // sinks [H]; NULL: the op has no sinks
+    const float *sinks;       // [H] scores of the sinks; NULL: the op has no sinks
     attention_worker *workers;
 } attention_job;
 
@@ -79,8 +81,8 @@ static void load_head(float *to, const osh_tensor *x, int64_t row, int64_t n, in
         osh_to_f32(to + r * Dh, osh_elem(x, (row + r) * osh_width(x) + head * Dh), x->dtype, Dh);
 }
 
-/* Converts the first n keys and values of this sample and kv head to f32. Skips keys and values
- * that the worker has already converted. */
+/* Converts the first n keys and values for this sample and kv head to f32. Skips those that the
+ * worker has already converted. */
 static void load_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
 {
@@ -97,7 +99,7 @@ static void load_keys(attention_worker *me, const attention_job *j, int64_t samp
 
 static int64_t pad_cols(int64_t n) { return osh_div_up(n, OSH_TILE_COLS) * OSH_TILE_COLS; }
 
-/* Packs the first n keys and values of this sample and kv head for TILES. Does nothing if the
+/* Packs the first n keys and values for this sample and kv head, for TILES. Does nothing if the
  * worker has packed them already. */
 static void pack_keys(attention_worker *me, const attention_job *j, int64_t sample, int64_t kv_head,
                       int64_t n)
@@ -119,23 +121,24 @@ static void pack_keys(attention_worker *me, const attention_job *j, int64_t samp
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* The rows of a tile. Each row is one query of one head. `t`: the positions of the queries; `rows`:
- * number of rows, queries times heads. */
+/* The rows of a tile. Each row is one query of one head.
+ * t: positions of the queries.
+ * rows: number of rows, which is queries times heads. */
 typedef struct rows_of {
     const osh_tile *t;
     int64_t rows;
     const osh_attention_attr *at;
     /* scale: factor of the scores.
-     * softcap: limit of the scores, 0 if they are not capped. */
+     * softcap: limit of the scores; 0: no limit. */
     float scale, softcap;
     osh_dtype dt;
-    const float *sinks; // sinks of the heads of the kv head; NULL: the op has no sinks
+    const float *sinks; // scores of the sinks of these heads; NULL: the op has no sinks
 } rows_of;
 
-/* Turns s[from] ... s[to - 1], the products of a query with its visible keys, into probabilities.
- * The softmax includes the sink's score. First computes the softmax p without the sink, in f32.
- * With the largest score m and p_m = 1 / sum e^(s - m), the probability with the sink is p / (1 +
- * e^(sink - m) p_m). */
+/* Turns s[from] ... s[to - 1], the products of a query with the keys that it sees, into
+ * probabilities. The softmax includes the score of the sink. First computes the softmax p without
+ * the sink, in f32. Let m be the largest score, and p_m = 1 / sum e^(s - m). The probabilities with
+ * the sink are then p / (1 + e^(sink - m) p_m). */
 static void softmax_sink(float *s, int64_t from, int64_t to, float scale, float sink, osh_dtype dt)
 {
     int64_t top = from;
@@ -153,7 +156,7 @@ static void hide_scores(float *s, int64_t from, int64_t to)
 }
 
 /* Turns s [n_keys], the products of one query of head `head` with the keys, into probabilities. The
- * query sees keys [lo, hi); the probabilities of all other keys become 0. */
+ * query sees the keys [lo, hi). The probabilities of all other keys become 0. */
 static void softmax_row(float *s, int64_t n_keys, int64_t lo, int64_t hi, const rows_of *o,
                         int64_t head)
 {
@@ -187,7 +190,7 @@ static void attend_by_blas(attention_worker *me, const rows_of *o, int64_t Dh)
                 (osh_mat){me->v + first * Dh, Dh}, (osh_mnk){o->rows, Dh, n_keys});
 }
 
-/* Computes attention for GROUP rows at a time, with all keys that at least one row of the group
+/* Computes attention for GROUP rows at a time. A group uses all keys that at least one of its rows
  * sees. */
 static void attend_by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, int64_t longest)
 {
@@ -216,7 +219,7 @@ static void attend_by_tiles(attention_worker *me, const rows_of *o, int64_t Dh, 
     }
 }
 
-/* Rounds n f32 values to dt, a type of 16 bits, and writes them to the first half of the same
+/* Rounds n f32 values to dt, a type of 16 bits, in place: they then occupy the first half of the
  * memory. Does nothing if dt is F32. */
 static void narrow_row(float *s, int64_t n, osh_dtype dt)
 {
@@ -229,7 +232,7 @@ static void narrow_row(float *s, int64_t n, osh_dtype dt)
     }
 }
 
-/* A query sees keys [lo, hi). [from, to) is this range, extended to multiples of 8. */
+/* The keys that a query sees: [lo, hi). [from, to): the same range, extended to multiples of 8. */
 typedef struct visible {
     int64_t lo, hi, from, to;
 } visible;
@@ -240,8 +243,8 @@ static visible visible_keys(const rows_of *o, int64_t pos, int64_t first)
     return (visible){lo, hi, lo & ~(int64_t)7, osh_pad8(hi)};
 }
 
-/* Turns s [n_keys] into probabilities like softmax_row, but rounds them to o->dt (BF16) and writes
- * them as BF16 to the first half of the memory of s. */
+/* Turns s [n_keys] into probabilities, as softmax_row does. Then rounds them to o->dt (BF16), and
+ * writes them to the first half of the memory of s. */
 static void narrow_softmax(float *s, int64_t n_keys, const visible *v, const rows_of *o,
                            int64_t head)
 {
@@ -249,8 +252,8 @@ static void narrow_softmax(float *s, int64_t n_keys, const visible *v, const row
     narrow_row(s, n_keys, o->dt);
 }
 
-/* Works like narrow_softmax on `rows` rows of scores [n_keys], without softcap and without sinks.
- * v [rows]: keys that each row sees; `from` and `to` are equal in all rows. */
+/* Does the work of narrow_softmax for `rows` rows of scores [n_keys], without softcap and without
+ * sinks. v [rows]: the keys that each row sees. `from` and `to` must be equal in all rows. */
 static void narrow_rows(float *s, int64_t n_keys, const visible *v, int rows, float scale)
 {
     osh_scores q = {s + v->from, (uint16_t *)(void *)s + v->from, n_keys, v->to - v->from, rows,
@@ -267,13 +270,14 @@ static void narrow_rows(float *s, int64_t n_keys, const visible *v, int rows, fl
     }
 }
 
-/* Scores s [m, n] of m queries, from position `pos` on, with n keys, from position `first` on. */
+/* Scores s [m, n]. pos: position of the first of the m queries. first: position of the first of the
+ * n keys. */
 typedef struct band_scores {
     float *s; // view
     int64_t n, m, pos, first;
 } band_scores;
 
-/* Turns the scores of queries of head `head` into probabilities in BF16. */
+/* Turns the scores of some queries of head `head` into probabilities in BF16. */
 static void narrow_band(const band_scores *b, const rows_of *o, int64_t head)
 {
     bool wide = osh_span512_takes(o->dt) && !(o->softcap > 0) && !o->sinks;
@@ -291,7 +295,7 @@ static void narrow_band(const band_scores *b, const rows_of *o, int64_t head)
     }
 }
 
-/* Packs the first n keys and values of this sample and kv head for PAIRS. Does nothing if the
+/* Packs the first n keys and values for this sample and kv head, for PAIRS. Does nothing if the
  * worker has packed them already. */
 static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sample,
                        int64_t kv_head, int64_t n)
@@ -305,8 +309,9 @@ static void pack_pairs(attention_worker *me, const attention_job *j, int64_t sam
     me->sample = sample, me->kv_head = kv_head, me->n_keys = n;
 }
 
-/* Computes attention for m queries of one head, from row `row` of the tile on. The matrix products
- * of all m queries include the keys up to the last query. Keys after a query get probability 0. */
+/* Computes attention for m queries of one head, from row `row` of the tile on. One matrix product
+ * computes all m queries, with all keys up to the last query. So keys after a query get probability
+ * 0. */
 static void attend_band(attention_worker *me, const attention_job *j, const rows_of *o,
                         int64_t head, int64_t row, int64_t m)
 {
@@ -326,13 +331,13 @@ static void attend_band(attention_worker *me, const attention_job *j, const rows
     narrow_band(&(band_scores){me->s, n, m, pos, first}, o, head % group);
     osh_pairs_a p = {(const uint16_t *)(const void *)me->s, 2 * n, OSH_PAIRS_STEP,
                      2 * n * OSH_PAIRS_SIDE};
-    // the product writes whole blocks of 16 rows to me->y; rows from m on are not used
+    // the product writes whole blocks of 16 rows to me->y; rows from row m on are not used
     osh_pairs_product(me->y, cols, p, m, values);
     osh_pairs_y y = {osh_elem(j->a->out[0], at), wide, Dh, NULL};
     me->bad |= !osh_pairs_narrow(&y, me->y, cols, m);
 }
 
-/* Computes attention for all heads of one kv head, one head after the other. */
+/* Computes attention for all heads that read one kv head, one head after the other. */
 static void attend_by_pairs(attention_worker *me, const attention_job *j, const rows_of *o,
                             int64_t kv_head)
 {
@@ -344,10 +349,10 @@ static void attend_by_pairs(attention_worker *me, const attention_job *j, const 
             attend_band(me, j, o, h, r, osh_min64(BAND, o->t->n - r));
 }
 
-/* Computes one tile of queries for one kv head. Consecutive chunks have the same kv head, so a
- * worker often has the keys of its next chunk already. The chunks go from the last tile of the
- * batch to the first. Later tiles of a sample have more keys and take longer, so the work ends with
- * short chunks, and workers wait little for each other. */
+/* Computes one tile of queries for one kv head, a chunk of parallel work. Consecutive chunks have
+ * the same kv head, so a worker often has the keys of its next chunk already. The chunks go from
+ * the last tile of the batch to the first. Later tiles of a sample have more keys and take longer.
+ * So the last chunks are short, and the workers finish at about the same time. */
 static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const attention_job *j = user;
@@ -381,8 +386,8 @@ static osh_status attend_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* Sizes of a worker's scratch in 4-byte words: scores (s), keys (k), values (v), packed queries
- * (q), and the total (all), which includes y. */
+/* Sizes of the parts of a worker's scratch in 4-byte words: scores (s), keys (k), values (v) and
+ * packed queries (q). all: the total, which also counts y. */
 typedef struct pairs_words { int64_t s, k, v, q, all; } pairs_words;
 
 static pairs_words pairs_room(const osh_attention_attr *at, int64_t longest)
@@ -412,7 +417,7 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
     float *room = NULL;               // scratch of all workers; own
-    float *sinks = NULL;              // sinks in f32, own: [H]; NULL: the op has no sinks
+    float *sinks = NULL; // own [H], in f32: scores of the sinks; NULL: the op has no sinks
     attention_job j = {.at = at, .a = a, .way = how};
 
     if (a->in[3]) OSH_TRY(osh_f32_weight(cx, &sinks, a->in[3], a->in[0]->dtype));
@@ -447,7 +452,7 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     }
     j.tiles = tiles, j.workers = workers;
     OSH_TRY(osh_parallel_for(cx, j.n_tiles * at->n_kv_heads, attend_chunk, &j));
-    bool bad = how != PAIRS; // true if an output may not be finite
+    bool bad = how != PAIRS; // false if all outputs are known to be finite
     for (int i = 0; i < n_workers; i++) bad |= workers[i].bad;
     if (a->finite) *a->finite = !bad;
 done:
@@ -468,7 +473,7 @@ osh_status osh_attention_cpu(osh_ctx *cx, const osh_op_args *a)
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads)
 {
-    /* in_width and out_width are not used. The longest sample has at most n_tokens tokens. */
+    /* The widths do not matter. The longest sample has at most n_tokens tokens. */
     (void)in_width, (void)out_width;
     int64_t floats = attention_floats(attr, BLAS, n_tokens),
             pairs = attention_floats(attr, PAIRS, n_tokens);

@@ -1,19 +1,17 @@
 /* attention_grad.c - computes the gradients of attention. A chunk of parallel work is one kv head
- * of one sample. The chunk computes, one after the other, the heads that read this kv head. A head
- * is computed in tiles of 128 queries. For each tile, the scores and the probabilities p of the
- * forward pass are computed again. Then OpenBLAS computes sums over the keys up to the last query
- * of the tile:
+ * of one sample. It computes the heads that read this kv head one after the other, in tiles of 128
+ * queries. For each tile, the scores and the probabilities p of the forward pass are computed
+ * again. Then OpenBLAS computes sums over the keys up to the last query of the tile:
  *
  *   dp = dy v^T    ds = p (dp - rowsum(p dp)) slope    dq += ds k    dk += ds^T q    dv += p^T dy
  *
- * dy is the gradient of the output. slope is the derivative of a score with respect to the product
- * q k: scale, or scale (1 - (score / cap)^2) if scores are capped. A row in which a sink has
- * probability p_s adds -p_s rowsum(p dp) to the gradient of the sink. If the op has sinks, samples
- * are computed one after the other, because the gradient of a sink must be summed in the order of
- * the samples.
+ * dy: gradient of the output. slope: derivative of a score with respect to the product q k. It is
+ * scale, or scale (1 - (score / cap)^2) if scores are capped. A row in which a sink has probability
+ * p_s adds -p_s rowsum(p dp) to the gradient of the sink. If the op has sinks, samples are computed
+ * one after the other, because the gradient of a sink must be summed in the order of the samples.
  *
- * pairs_attention_grad.c instead rounds dy, p and ds to BF16 and multiplies BF16 values. It is used
- * if the caller sets osh_grad_args.rough, the tensors are BF16 and the CPU has BF16
+ * pairs_attention_grad.c rounds dy, p and ds to BF16, and multiplies BF16 values. It is used
+ * instead if the caller sets osh_grad_args.rough, the tensors are BF16, and the CPU has BF16
  * instructions. */
 #include "ops/cpu/attention_grad.h"
 
@@ -33,19 +31,19 @@ enum { QUERIES = 128 };
 
 typedef struct attention_grad_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // range of rows of each sample; view
+    const osh_tile *seq; // view: the rows of each sample
     int64_t longest;     // number of tokens of the longest sample
     float *room;         // scratch [threads, attention_grad_floats]; own
 } attention_grad_job;
 
 typedef struct back_room {
-    float *k, *v, *dk, *dv;  // keys and values of the kv head and their gradients, [longest, Dh]
-    float *q, *dy, *dq;      // [QUERIES, Dh]
+    float *k, *v, *dk, *dv;  // for the kv head, [longest, Dh]: keys, values and their gradients
+    float *q, *dy, *dq;      // [QUERIES, Dh]: queries, and gradients of outputs and queries
     /* Each [QUERIES, ld].
      * p: probabilities.
      * ds: gradients of the products q k^T. */
     float *p, *ds;
-    /* Scratch [ld]: derivatives of the scores of one row (the first comment defines slope). */
+    /* Scratch [ld]: derivatives of the scores of one row (slope, see the top of this file). */
     float *slope;
     osh_score_rule rule;
     int64_t ld;
@@ -95,8 +93,9 @@ void osh_attention_grad_give(const osh_grad_args *a, int k, const float *x, int6
     }
 }
 
-/* For a sink, let m be the largest score, p_m = 1 / sum e^(s - m) and b = e^(sink - m) p_m. The
- * probability of the sink is then b / (1 + b), and each p without the sink is divided by 1 + b. */
+/* The softmax of a row with a sink. Let m be the largest score, p_m = 1 / sum e^(s - m) and b =
+ * e^(sink - m) p_m. The probability of the sink is b / (1 + b). The other probabilities are those
+ * without the sink, divided by 1 + b. */
 float osh_attention_grad_row(const osh_score_rule *rule, float *s, float *slope, int64_t i,
                              int64_t n_keys, int64_t first)
 {
@@ -118,7 +117,7 @@ float osh_attention_grad_row(const osh_score_rule *rule, float *s, float *slope,
     for (int64_t j = first; j <= i; j++) top = s[j] > s[top] ? j : top;
     double m = (double)s[top] * scale;
     osh_span_softmax(s, padded, scale, OSH_F32);
-    // b = e^(sink - m) p_m (see above); infinite if the probability of the sink is 1
+    // this is b = e^(sink - m) p_m; it is infinite if the probability of the sink is 1
     double beside = exp(rule->sink - m) * s[top];
     for (int64_t j = first; j <= i; j++) s[j] = (float)(s[j] / (1 + beside));
     return isinf(beside) ? 1 : (float)(beside / (1 + beside));
@@ -146,8 +145,8 @@ void osh_attention_grad_slopes(float *ds, const float *p, const float *slope, fl
     else slopes_body(ds, p, slope, mean, n);
 }
 
-/* Computes dq of n queries of one head, from position `pos` on. Adds their contributions to dk and
- * dv, and to me->to_sink, the gradient of the sink. */
+/* Computes dq of n queries of one head, from position `pos` of the sample on. Adds what these
+ * queries contribute to dk, dv, and me->to_sink (the gradient of the sink). */
 static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh_attention_attr *at)
 {
     int64_t Dh = at->head_dim, n_keys = pos + n, ld = me->ld;
@@ -158,7 +157,7 @@ static void attention_tile_back(back_room *me, int64_t pos, int64_t n, const osh
                 (osh_mnk){n, n_keys, Dh});
     for (int64_t r = 0; r < n; r++) {
         float *p = me->p + r * ld, *ds = me->ds + r * ld, *slope = me->slope;
-        // the query sees keys [first, end)
+        // the query sees the keys [first, end)
         int64_t first = osh_first_key(at, pos + r), end = pos + r + 1;
         double mean = 0;
         float share = osh_attention_grad_row(&me->rule, p, slope, pos + r, n_keys, first);

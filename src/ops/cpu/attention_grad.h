@@ -1,5 +1,5 @@
-/* attention_grad.h - parts that both CPU kernels for the gradients of attention use.
- * attention_grad.c defines the formulas and computes them in F32; pairs_attention_grad.c multiplies
+/* attention_grad.h - functions that both CPU kernels for the gradients of attention use.
+ * attention_grad.c has the formulas and computes them in F32. pairs_attention_grad.c multiplies
  * BF16 values. */
 #ifndef OSH_ATTENTION_GRAD_H
 #define OSH_ATTENTION_GRAD_H
@@ -7,28 +7,28 @@
 
 typedef struct osh_score_rule { // how one head turns products q k into scores
     float scale; // factor of a product
-    float cap;   // limit of the scores; 0: scores are not capped
+    float cap;   // limit of the scores; 0: no limit
     float sink;  // score of the head's sink; -INFINITY: the head has no sink
 } osh_score_rule;
 
 /* Returns the rule of a head without a sink. */
 osh_score_rule osh_score_rule_of(const osh_attention_attr *at);
 /* Turns s, the products of query i of the sample with n_keys keys, into probabilities. The query
- * sees keys [first, i]; other keys get probability 0. s and slope have memory for n_keys elements,
- * padded to a multiple of 8. Sets slope[j] for each seen key j to the derivative of the score with
- * respect to the product. Returns the probability of the sink, or 0 if there is no sink. */
+ * sees the keys [first, i]. Other keys get probability 0. Sets slope[j] for each seen key j to the
+ * derivative of its score with respect to the product. Returns the probability of the sink, or 0 if
+ * there is no sink. s and slope must have memory for n_keys elements, padded to a multiple of 8. */
 float osh_attention_grad_row(const osh_score_rule *rule, float *s, float *slope, int64_t i,
                              int64_t n_keys, int64_t first);
 /* ds = p (ds - mean) slope, for n keys. */
 void osh_attention_grad_slopes(float *ds, const float *p, const float *slope, float mean,
                                int64_t n);
-/* Writes x [n, Dh] to the gradient of in[k], rows [row, row + n) and columns [at, at + Dh). If the
- * gradient already has values (is not fresh), adds x to it. Does nothing if the caller does not
+/* Writes x [n, Dh] to rows [row, row + n) and columns [at, at + Dh) of the gradient of in[k]. Adds
+ * x instead if the gradient already has values (is not fresh). Does nothing if the caller does not
  * request this gradient. */
 void osh_attention_grad_give(const osh_grad_args *a, int k, const float *x, int64_t row, int64_t n,
                              int64_t at);
-/* Computes the gradients of samples [seq, seq + n_seqs) like osh_attention_grad_cpu, with the
- * products of math/pairs.h. q, k and v are BF16. `longest`: tokens of the longest sample. */
+/* Computes the gradients for the n_seqs samples in `seq`, as osh_attention_grad_cpu does, but with
+ * the products of math/pairs.h. q, k and v are BF16. longest: tokens of the longest sample. */
 osh_status osh_pairs_attention_grad(osh_ctx *cx, const osh_grad_args *a, const osh_tile *seq,
                                     int64_t n_seqs, int64_t longest);
 size_t osh_pairs_attention_grad_scratch(int64_t Dh, int64_t longest, int n_threads);

@@ -1,5 +1,5 @@
-/* by_head.c - runs ops that have a recurrent state for each head, and the gradients of these ops,
- * on all threads. A chunk is one head of one sample. */
+/* by_head.c - runs ops that have a recurrent state for each head on all threads, and also their
+ * gradients. A chunk of parallel work is one head of one sample. */
 #include <string.h>
 
 #include "ops/kernel.h"
@@ -8,7 +8,7 @@ typedef struct head_job {
     const osh_op_args *a;
     osh_head_fn fn;
     int64_t heads, floats;
-    osh_tile *seq; // range of rows of each sample; own
+    osh_tile *seq; // own: the rows of each sample
     float *room;   // scratch [threads, floats]; own
 } head_job;
 
@@ -39,8 +39,8 @@ done:
     return rc;
 }
 
-/* Returns an upper bound of the bytes of scratch. Assumes n_tokens samples, because each sample may
- * have only one token. */
+/* Returns an upper bound of the bytes of scratch. Assumes that there are n_tokens samples, because
+ * each sample may have only one token. */
 size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads)
 {
     return (size_t)(n_threads * floats) * sizeof(float) + (size_t)(n_tokens + 2) * sizeof(osh_tile);
@@ -49,11 +49,11 @@ size_t osh_by_head_scratch(int64_t floats, int64_t n_tokens, int n_threads)
 typedef struct back_job {
     const osh_grad_args *a;
     const osh_head_back *way;
-    const osh_tile *seq;          // the current sample; view
+    const osh_tile *seq;          // view: rows of the current sample
     int64_t first, longest, floats;
-    /* room: scratch [threads, floats], own.
-     * shared: view of the memory after `room`. It has a range of floats for each head of a wave
-     * (the heads that run at once). */
+    /* room: own scratch, [threads, floats].
+     * shared: view of the memory after it, with an array of floats for each head of a wave. (A wave
+     * is the heads that run at the same time.) */
     float *room, *shared;
 } back_job;
 
@@ -73,8 +73,8 @@ osh_status osh_back_by_head(osh_ctx *cx, const osh_grad_args *a, const osh_head_
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(a->in[0]), n_seqs = 0,
             wave = way->wave ? osh_min64(way->wave, way->heads) : way->heads;
-    osh_tile *seq = NULL;             // range of rows of each sample; own
-    back_job j = {.a = a, .way = way}; // j.room is own; j.shared points into j.room
+    osh_tile *seq = NULL;             // own: the rows of each sample
+    back_job j = {.a = a, .way = way}; // j.room is own; j.shared points into it
 
     OSH_TRY(osh_tiles_new(cx, &seq, &n_seqs, a->seqs, N, N + 1));
     for (int64_t s = 0; s < n_seqs; s++) j.longest = osh_max64(j.longest, seq[s].n);

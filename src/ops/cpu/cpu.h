@@ -1,5 +1,5 @@
-/* cpu.h - the fast CPU kernels of the ops: for each op the kernel, and a function that returns the
- * bytes of scratch of the kernel. */
+/* cpu.h - the fast CPU kernels of the ops. For each op, the file declares the kernel, and a
+ * function that returns the bytes of scratch that the kernel needs. */
 #ifndef OSH_OPS_CPU_H
 #define OSH_OPS_CPU_H
 #include "ops/op.h"
@@ -21,7 +21,7 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_shift_cpu(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gptq_target_cpu(osh_ctx *cx, const osh_op_args *a);
 
-/* CPU kernels of gradients. Ops without one in this list use their reference kernel. */
+/* CPU kernels for gradients. Ops that are not in this list use their reference kernel. */
 osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
@@ -31,13 +31,14 @@ osh_status osh_attention_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_kl_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 osh_status osh_nll_grad_cpu(osh_ctx *cx, const osh_grad_args *a);
 
-/* Upper bounds of the scratch of the kernels in bytes. The functions have the parameters of
- * osh_op.scratch. A comment explains in_width and out_width where their meaning differs. */
+/* These functions return an upper bound of the scratch of a kernel in bytes. They have the
+ * parameters of osh_op.scratch. A comment says where in_width and out_width have another
+ * meaning. */
 size_t osh_linear_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
 size_t osh_attention_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                   int64_t n_tokens, int n_threads);
-/* `in_width`: {D, not used, D2}, hidden_size of the two models; `out_width`: V, the vocabulary
+/* in_width: {D, not used, D2}, the hidden_size of the two models. out_width: V, the vocabulary
  * size. */
 size_t osh_kl_grad_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, int n_threads);
@@ -53,7 +54,7 @@ size_t osh_rope_scratch(const void *attr, const int64_t *in_width, int64_t out_w
                         int64_t n_tokens, int n_threads);
 size_t osh_attention_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                              int64_t n_tokens, int n_threads);
-/* For all ops of elementwise.c: returns 0, because these ops use only the stack. */
+/* Returns 0, because all ops of elementwise.c use only the stack. */
 size_t osh_elementwise_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
 size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
@@ -63,13 +64,13 @@ size_t osh_shift_accum_scratch(const void *attr, const int64_t *in_width, int64_
 /* Returns gross bytes (with the allocator's overhead). */
 size_t osh_gptq_shift_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                               int64_t n_tokens, int n_threads);
-/* Returns gross bytes (with the allocator's overhead). `n_tokens`: number of rows of w. */
+/* Returns gross bytes (with the allocator's overhead). n_tokens: number of rows of w. */
 size_t osh_gptq_target_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                int64_t n_tokens, int n_threads);
-/* `out_width`: V, the vocabulary size. */
+/* out_width: V, the vocabulary size. */
 size_t osh_nll_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                        int64_t n_tokens, int n_threads);
-/* `in_width`: {D, not used, D2}, hidden_size of the two models; `out_width`: V, the vocabulary
+/* in_width: {D, not used, D2}, the hidden_size of the two models. out_width: V, the vocabulary
  * size. */
 size_t osh_kl_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);

@@ -1,7 +1,7 @@
-/* delta_rule.c - computes gated DeltaNet, one head of a sample at a time. For each token, two loops
- * run over the state matrix S [Dk, Dv] of the head. The first multiplies S by the decay and
- * computes k S; the second corrects S and computes q S. Rows of S are padded to a multiple of eight
- * columns. */
+/* delta_rule.c - computes gated DeltaNet, one head of one sample at a time. For each token, two
+ * loops run over the state matrix S [Dk, Dv] of the head. The first loop multiplies S by the decay,
+ * and computes k S. The second loop corrects S, and computes q S. Rows of S are padded to a
+ * multiple of eight columns. */
 #include "ops/cpu/delta_rule.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room)
     return (osh_delta_room){room, q, q + Dk, v, v + Dv, v + 2 * Dv};
 }
 
-/* S = decay S; `says` += k S */
+/* S = decay S. says += k S. */
 OSH_VEC_FN void delta_fade_body(float *S, float *says, const float *k, float decay, int64_t Dk,
                                 int64_t Dv)
 {
@@ -41,7 +41,7 @@ OSH_AVX2 static void delta_fade_avx2(float *S, float *says, const float *k, floa
     delta_fade_body(S, says, k, decay, Dk, Dv);
 }
 
-/* S += k v; y += q S */
+/* S += k v. y += q S. */
 OSH_VEC_FN void delta_correct_body(const osh_delta_room *m, int64_t Dk, int64_t Dv)
 {
     float *S = m->S, *y = m->y;
@@ -120,7 +120,7 @@ static void delta_head(const osh_op_args *a, const osh_tile *seq, int64_t h, flo
     if (state) memcpy(state, m.S, each * sizeof *state);
 }
 
-/* Returns the number of bytes of the states of all heads (osh_op.state). */
+/* Returns the bytes of the states of all heads (osh_op.state). */
 size_t osh_delta_rule_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
                             osh_dtype dt)
 {

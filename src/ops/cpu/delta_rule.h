@@ -12,22 +12,22 @@
 typedef struct osh_delta_room {
     float *S;             // state [Dk, padded Dv]
     float *q, *k;         // [Dk]
-    float *v, *says, *y;  // v: value of the token; says: k S; y: output; [padded Dv] each
+    float *v, *says, *y;  // [padded Dv]: value of the token; k S; output
 } osh_delta_room;
 
 typedef struct osh_delta_token { // one token of one head
-    /* gates: decay and beta sigmoid(b).
+    /* gates: the decay, and beta sigmoid(b).
      * in: a and b of the token, A_log and dt_bias of the head. */
     float gates[2], in[4];
 } osh_delta_token;
 
-/* Returns the number of floats of the scratch of one head. */
+/* Returns the number of floats of one head's scratch. */
 int64_t osh_delta_floats(const osh_delta_rule_attr *at);
-/* Returns views into `room` [osh_delta_floats]. The caller sets `room` to 0 before the first
- * token. */
+/* Returns views into `room`, which has osh_delta_floats floats. The caller must set `room` to 0
+ * before the first token. */
 osh_delta_room osh_delta_room_at(const osh_delta_rule_attr *at, float *room);
-/* Loads q, k and v of row t and head h into m, and normalizes q and k. Returns the gates
- * (sigmoid(b) is rounded to dt) and the inputs from which they are computed. */
+/* Loads q, k and v of row t and head h into m, and normalizes q and k. Returns the gates, and the
+ * inputs from which they are computed. sigmoid(b) is rounded to dt. */
 osh_delta_token osh_delta_load(const osh_tensor *const *in, const osh_delta_rule_attr *at,
                                const osh_delta_room *m, int64_t t, int64_t h, osh_dtype dt);
 /* Updates m->S with one token and computes y = q S. Overwrites m->v. */

@@ -1,18 +1,18 @@
 /* delta_rule_grad.c - computes the gradients of gated DeltaNet (ops/delta_rule.c). A chunk of
- * parallel work is one key head of one sample: it computes the value heads of the key head one
+ * parallel work is one key head of one sample. It computes the value heads of this key head one
  * after the other.
  *
  * The gradient of a token needs the state matrix before and after the token. A forward pass over
  * the whole sample stores the state before every C-th token. The backward pass then goes through
- * the sample in ranges of C tokens, from the last range to the first, and computes the states of a
- * range again from the stored state. C is the smallest number with C * C >= the tokens of the
+ * the sample in steps of C tokens, from the end to the beginning. For each step, it computes the C
+ * states again from the stored state. C is the smallest number with C * C >= the tokens of the
  * longest sample.
  *
  *   stored before token   0     C    2C    3C    4C
  *   computed again      3C 3C+1 ... 4C, then 2C ... 3C, and so on
  *
- * 2,048 tokens need memory for 46 + 46 states. Samples are computed one after the other, so that
- * gradients of weights are summed in order. */
+ * So a sample of 2,048 tokens needs memory for 46 + 46 states. Samples are computed one after the
+ * other, so that gradients of weights are summed in order. */
 #include "ops/cpu/delta_rule.h"
 #include "ops/kernel.h"
 
@@ -22,11 +22,11 @@
 typedef struct delta_back {
     osh_delta_room m;
     float *kept;          // states before every C-th token, [ceil(tokens / C), Dk, padded Dv]
-    float *now;           // states of C tokens and the state before them, [C + 1, Dk, padded Dv]
+    float *now; // [C + 1, Dk, padded Dv]: a stored state, and the states after the next C tokens
     float *dS;            // gradient of the state, [Dk, padded Dv]
     float *dq, *dk;       // gradients of q and k, [Dk]
-    float *dy, *e, *du;   // [padded Dv]
-    /* C: tokens from one stored state to the next.
+    float *dy, *e, *du;   // [padded Dv]: gradient of y; scratch
+    /* C: number of tokens from one stored state to the next.
      * each: number of elements of a state. */
     int64_t C, each;
 } delta_back;
@@ -48,8 +48,8 @@ static delta_back delta_back_at(const osh_delta_rule_attr *at, int64_t longest, 
     return b;
 }
 
-/* e += k S; dS += q dy; du += k dS; dq = S' dy. S is the state before the token, S' the state after
- * it. The caller sets e and du to 0. */
+/* e += k S; dS += q dy; du += k dS; dq = S' dy. S is the state before the token, and S' the state
+ * after it. The caller must set e and du to 0. */
 OSH_VEC_FN void delta_first_body(const delta_back *b, const float *S, const float *after,
                                  int64_t Dk, int64_t Dv)
 {
@@ -113,8 +113,8 @@ static void delta_add_row(osh_tensor *to, int64_t at, const float *x, int64_t n)
     for (int64_t i = 0; to && i < n; i++) ((float *)to->data)[at + i] += x[i];
 }
 
-/* Adds the gradients of row t (one token). S points to the state before the token; the state after
- * the token follows in memory. Adds the gradients of A_log and dt_bias to `sums`. */
+/* Adds the gradients of row t (one token). S points to the state before the token. The state after
+ * the token follows it in memory. Adds the gradients of A_log and dt_bias to `sums`. */
 static void delta_token_back(const osh_grad_args *a, const delta_back *b, int64_t t, int64_t h,
                              const float *S, double sums[2])
 {
@@ -131,7 +131,7 @@ static void delta_token_back(const osh_grad_args *a, const delta_back *b, int64_
 
     memcpy(b->dy, (const float *)a->dout[0]->data + g * at->v_dim,
            (size_t)at->v_dim * sizeof *b->dy);
-    // sets e and du to 0 (they are neighbours in memory)
+    // sets e and du to 0, which are neighbours in memory
     memset(b->e, 0, (size_t)(2 * Dv) * sizeof *b->e);
     if (avx2) delta_first_avx2(b, S, S + b->each, Dk, Dv);
     else delta_first_body(b, S, S + b->each, Dk, Dv);
@@ -153,8 +153,8 @@ static void delta_token_back(const osh_grad_args *a, const delta_back *b, int64_
     osh_delta_unit_back(dx + q + keys, b->m.k, b->dk, Dk, 1);
 }
 
-/* Computes the states of tokens [first, first + n) of the sample. now[0] is the state before the
- * first token. The state after token i is written to now[i + 1]. */
+/* Computes the states of tokens [first, first + n) of the sample. b->now[0] must be the state
+ * before the first of these tokens. Writes the state after the i-th of them to b->now[i + 1]. */
 static void delta_forward(const osh_grad_args *a, delta_back *b, const osh_tile *seq, int64_t first,
                           int64_t n, int64_t h)
 {

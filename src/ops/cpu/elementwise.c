@@ -1,5 +1,5 @@
-/* elementwise.c - computes glu, add, scale and act. A tensor is processed PIECE elements at a time,
- * which are converted to f32 on the stack, computed, rounded and stored. */
+/* elementwise.c - computes glu, add, scale and act. A tensor is processed PIECE elements at a time:
+ * they are converted to f32 on the stack, computed, rounded and stored. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
 #include "math/span512.h"
@@ -9,19 +9,19 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* PIECE: elements that are computed together, which fit in the L1 cache; PIECES: number of groups
- * of PIECE elements per chunk of parallel work. */
+/* PIECE: elements that are computed together; they fit in the L1 cache.
+ * PIECES: a chunk of parallel work has PIECES * PIECE elements. */
 enum { PIECE = 2048, PIECES = 16 };
 
 typedef struct elementwise_job elementwise_job;
 struct elementwise_job {
     /* Computes x = op(x, y) in place for n elements, a multiple of 8. */
     void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j);
-    /* Like `piece`, but for BF16 tensors, with AVX-512 and without conversion to f32. Returns true
-     * if all results are finite. NULL: the op has no such function. */
+    /* Does the work of `piece` for BF16 tensors, with AVX-512 and without conversion to f32.
+     * Returns true if all results are finite. NULL: the op has no such function. */
     bool (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                   const elementwise_job *j);
-    const osh_tensor *x, *y; // y is NULL if the op has one input
+    const osh_tensor *x, *y; // y is NULL if the op has only one input
     osh_tensor *out;
     int64_t n;
     osh_act_kind act;
@@ -54,8 +54,8 @@ static bool glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_
     return osh_span512_glu_bf16(to, x, y, n, j->act);
 }
 
-/* x = g sigmoid(a g) (u + p), computed as silu(a g) (u + p) / a. g is x and u is y, both clamped to
- * the limit. a is j->by, p is j->plus. */
+/* x = g sigmoid(a g) (u + p), computed as silu(a g) (u + p) / a. g is x and u is y; both are first
+ * clamped to the limit. a is j->by, and p is j->plus. */
 static void clamped_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     float l = j->limit, a = j->by;
@@ -72,7 +72,7 @@ static void scale_piece(float *x, float *y, int64_t n, const elementwise_job *j)
     for (int64_t i = 0; i < n; i++) x[i] *= j->by;
 }
 
-/* Computes act(x) as the glu act(gate) * up with gate = x and up = 1. */
+/* Computes act(x) as the glu act(gate) * up, with gate = x and up = 1. */
 static void act_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {
     for (int64_t i = 0; i < n; i++) y[i] = 1;

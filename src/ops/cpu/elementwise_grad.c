@@ -1,7 +1,7 @@
-/* elementwise_grad.c - computes the gradients of add, of glu with silu and of rms_norm. These ops
- * have fast kernels, because their reference kernels would take longer than the matrix products of
- * a layer. The reference kernels are used for other activations of glu, and for rms_norm if the
- * gradient of its weight is requested. */
+/* elementwise_grad.c - computes the gradients of add, of glu with silu, and of rms_norm. These ops
+ * have fast kernels because their reference kernels would take longer than the matrix products of a
+ * layer. The reference kernels are used for other activations of glu. They are also used for
+ * rms_norm if the caller requests the gradient of its weight. */
 #include "ops/cpu/cpu.h"
 #include "math/vec.h"
 #include "math/isa.h"
@@ -10,13 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-/* PIECE: elements per chunk of parallel work; ROWS: rows per chunk of parallel work in rms_norm. */
+/* PIECE: elements in a chunk of parallel work.
+ * ROWS: rows in a chunk of parallel work of rms_norm. */
 enum { PIECE = 2048, ROWS = 32 };
 
 typedef struct grad_job {
     const osh_grad_args *a;
-    int64_t n, D;    // n: elements of the tensor; D: elements of a row
-    const float *f;  // factors of the norm (weight plus offset), [D]; view
+    int64_t n, D;    // n: elements of the tensor. D: elements of a row.
+    const float *f;  // view [D]: factors of the norm (weight plus offset)
     float *rows;     // scratch: [threads, D]
     double eps;
 } grad_job;
@@ -26,13 +27,12 @@ static float *piece_of(const osh_tensor *din, int64_t first)
     return din ? (float *)din->data + first : NULL;
 }
 
-/* Computes the gradients of op with the reference kernel of the op, after setting fresh gradients
- * to zero. */
+/* Computes the gradients of `op` with its reference kernel. First sets fresh gradients to zero. */
 static osh_status grad_by_reference(osh_ctx *cx, const osh_op *op, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
     osh_grad_args b = *a;
-    osh_tensor *dout = NULL; // copy of dout[0] if dout[0] and din[0] share memory, else NULL; own
+    osh_tensor *dout = NULL; // own: copy of dout[0] if it shares memory with din[0], else NULL
     if (a->din[0] == a->dout[0]) {
         OSH_TRY(osh_tensor_new(cx, &dout, OSH_F32, 2, a->dout[0]->shape));
         memcpy(dout->data, a->dout[0]->data, osh_tensor_bytes(dout));
@@ -68,7 +68,7 @@ OSH_AVX2 static void grad_add_avx2(float *to, const float *x, int64_t n)
 static void grad_give(const osh_grad_args *a, int k, int64_t first, const float *x, int64_t n)
 {
     float *to = piece_of(a->din[k], first);
-    if (to == x) return; // the caller has written x directly to the gradient
+    if (to == x) return; // the caller has already written x to the gradient
     if (to && a->fresh >> k & 1) memcpy(to, x, (size_t)n * sizeof *to);
     else if (to && osh_isa_used() >= OSH_ISA_AVX2) grad_add_avx2(to, x, n);
     else if (to) grad_add_body(to, x, n);
@@ -92,8 +92,8 @@ osh_status osh_add_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 
 /* ---- glu with silu ---- */
 
-/* s = 1 / (1 + e^-g), g: gate. Overwrites `up` by dgate = dy up s (1 + g (1 - s)), and `gate` by
- * dup = dy g s. */
+/* With s = 1 / (1 + e^-g) for gate g: overwrites `up` by dgate = dy up s (1 + g (1 - s)), and
+ * `gate` by dup = dy g s. */
 OSH_VEC_FN void silu_grad_body(float *gate, float *up, const float *dy, int64_t n)
 {
     for (int64_t i = 0; i < n; i += OSH_LANES) {
@@ -140,9 +140,9 @@ osh_status osh_glu_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 
 /* ---- rms_norm ---- */
 
-/* Computes dx = (g - n mean(g n)) r with g = dy f and n = x r. Writes dx if nothing was added to
- * the gradient of x before (osh_grad_args.fresh), else adds dx to it. A sum over a row is eight
- * partial sums, which are added in order. */
+/* Computes dx = (g - n mean(g n)) r with g = dy f and n = x r. If the gradient of x is fresh
+ * (osh_grad_args.fresh), writes dx to it, else adds dx. A sum over a row is eight partial sums,
+ * which are added in order. */
 OSH_VEC_FN void norm_grad_body(float *dx, const float *x, const float *dy, const grad_job *j)
 {
     double squares[OSH_LANES] = {0}, dots[OSH_LANES] = {0}, sum = 0, dot = 0;
@@ -193,7 +193,7 @@ osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     int64_t width = osh_width(a->in[0]);
     grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width,
                   .eps = at->eps};
-    float *f = NULL; // factors f [D], then scratch rows [threads, D]; own
+    float *f = NULL; // own: the factors f [D], then scratch rows [threads, D]
     if (a->din[1] || !a->din[0]) return grad_by_reference(cx, &osh_op_rms_norm, a);
     OSH_NEW(cx, f, j.D * (1 + osh_threads(cx)));
     if (a->in[1]) osh_load_weight(f, a->in[1], 0, j.D, a->in[0]->dtype);

@@ -1,25 +1,25 @@
 /* gemm_linear.c - computes the linear layer with OpenBLAS. y is cut into tiles of up to 256 rows
- * (from the first token of each sample on) and up to 192 columns. One call of sgemm computes a tile
- * and sums over all in_features I. The tiles, and so the bytes, do not depend on threads or on the
- * batch. */
+ * and up to 192 columns. Rows are counted from the first token of each sample. One call of sgemm
+ * computes a tile, and sums over all I in_features. The tiles do not depend on threads or on the
+ * batch, so the bytes do not depend on them, either. */
 #include "ops/cpu/gemm_linear.h"
 #include "math/blas.h"
 #include "math/gemm.h"
 
 typedef struct linear_worker {
-    float *w; // own: rows of the weight in f32 for one block of columns of y, [OSH_GEMM_COLS, I]
+    float *w; // own [OSH_GEMM_COLS, I], in f32: rows of the weight for one block of columns of y
     float *y;      // one tile of y, [OSH_GEMM_ROWS, OSH_GEMM_COLS]; own
-    int64_t block; // index of the block of columns of y for which `w` contains the weight; -1: none
+    int64_t block; // `w` has the rows for the block of columns of y with this index; -1: none
 } linear_worker;
 
 typedef struct linear_job {
     const osh_tensor *w;
     osh_tensor *y;
-    /* Tiles of the panel; a panel is the rows of x that are converted to f32 together. */
+    /* The tiles of the current panel. A panel is rows of x that are converted to f32 together. */
     const osh_tile *tiles; // view
     int64_t n_tiles, I, O, first_row;
     osh_dtype dtype;
-    const float *x;    // rows of the panel in f32, [rows of the panel, I]; view
+    const float *x;    // view [rows of the panel, I], in f32: the rows of the panel
     const float *bias; // bias in f32, [O]; NULL: no bias; view
     linear_worker *workers;
 } linear_job;
@@ -46,7 +46,8 @@ static osh_status linear_chunk(osh_ctx *cx, void *user, int64_t chunk, int worke
     return OSH_OK;
 }
 
-/* Return the number of floats of linear_worker.w and of linear_worker.y for `cols` columns of y. */
+/* These functions return the number of floats of linear_worker.w and of linear_worker.y, for `cols`
+ * columns of y. */
 static int64_t linear_weight_floats(int64_t cols, int64_t I) { return cols * I; }
 static int64_t linear_tile_floats(int64_t cols) { return cols * OSH_GEMM_ROWS; }
 
@@ -58,7 +59,7 @@ static osh_status linear_workers_new(osh_ctx *cx, linear_worker **out, int64_t I
     linear_worker *w = NULL;
 
     OSH_NEW(cx, w, n);
-    // *out is set now, so that linear_workers_free frees w if an allocation below fails
+    // set now, so that linear_workers_free frees w if an allocation below fails
     *out = w;
     for (int i = 0; i < n; i++) {
         w[i].block = -1;
@@ -86,9 +87,9 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], n_tiles = 0, end = 0;
     osh_tile *tiles = NULL; // own
-    /* Own, f32.
-     * xf: rows of a panel, [rows of a panel, I]; NULL if x is F32.
-     * b: bias, [O]; NULL if the op has no bias. */
+    /* Own, in f32.
+     * xf: [rows of a panel, I], the rows of a panel; NULL if x is F32.
+     * b: [O], the bias; NULL if the op has no bias. */
     float *xf = NULL, *b = NULL;
     linear_worker *workers = NULL;  // own
 

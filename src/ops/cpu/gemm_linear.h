@@ -7,8 +7,9 @@
  * bias are rounded to the dtype of x. */
 osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, const osh_tensor *w,
                            const osh_tensor *bias, const osh_seqs *seqs);
-/* ROWS, COLS: size of a tile of y. PANEL: number of rows of x that are converted to f32 at a time
- * (a panel). */
+/* ROWS, COLS: size of a tile of y.
+ * PANEL: largest number of rows of a panel. A panel is rows of x that are converted to f32
+ * together. */
 enum { OSH_GEMM_ROWS = 256, OSH_GEMM_COLS = 192, OSH_GEMM_PANEL = 2048 };
 /* Returns the number of floats of a panel of x [N, I]. */
 static inline int64_t osh_panel_floats(int64_t N, int64_t I)

@@ -10,12 +10,12 @@
  *                 B := B L^-T                       B := -L^-1 B  slabs of columns
  *                                                   L := L^-1
  *
- * LAPACK factors and inverts a diagonal block on one thread, which takes long. Meanwhile the other
+ * LAPACK factors and inverts a diagonal block on one thread, which takes long. Meanwhile, the other
  * threads compute products that do not need this block. While one thread factors D, the others
  * compute B -= A C^T. While one thread inverts L, the others compute -L^-1 B with a copy of L. The
  * first diagonal block is inverted while block column 1 is updated.
  *
- * LAPACK is column-major, so LAPACK sees the row-major lower triangle as an upper triangle. */
+ * LAPACK is column-major. So LAPACK sees the row-major lower triangle as an upper triangle. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -23,17 +23,18 @@
 
 #include <string.h>
 
-/* SIDE: rows and columns of a block. SLAB: rows or columns per chunk of parallel work in matrix
- * products. ROWS: rows per chunk in steps that only copy or check elements. */
+/* SIDE: rows and columns of a block.
+ * SLAB: rows or columns in a chunk of parallel work, for matrix products.
+ * ROWS: rows in a chunk of parallel work, for steps that only copy or check elements. */
 enum { SIDE = 256, SLAB = 128, ROWS = 16 };
 
 typedef struct factor_job {
     float *a; // the matrix [n, n]; view
-    float *l; // copy of the diagonal block before its inversion, [SIDE, SIDE]; own
-    /* Copy of the block row A (left operand of A X), [SIDE, at]; NULL: A X is computed in place. */
+    float *l; // own [SIDE, SIDE]: copy of the diagonal block before its inversion
+    /* Copy of the block row A, [SIDE, at], for the product A X. NULL: A X is computed in place. */
     float *row; // own
-    /* at: first row and column of the current diagonal block.
-     * wide: number of rows of the block. */
+    /* at: index of the first row and column of the current diagonal block.
+     * wide: number of rows of this block. */
     int64_t n, at, wide;
 } factor_job;
 
@@ -42,15 +43,15 @@ static float *factor_elem(const factor_job *f, int64_t row, int64_t column)
     return f->a + row * f->n + column;
 }
 
-/* Computes J H J in place (J reverses the order of the rows) for a symmetric H of which only the
- * lower triangle is stored: swaps elements (i, j) and (n-1-j, n-1-i). */
+/* Computes J H J in place for a symmetric H, where J reverses the order of the rows. Only the lower
+ * triangle of H is stored, so the function swaps elements (i, j) and (n-1-j, n-1-i). */
 static osh_status factor_flip_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
     int64_t n = f->n;
 
     (void)cx, (void)worker;
-    // swaps blocks of ROWS x ROWS elements, so that the cache lines of a block stay in the cache
+    // works on blocks of ROWS x ROWS elements, whose cache lines stay in the cache
     for (int64_t first = 0; first < n; first += ROWS)
         for (int64_t i = chunk * ROWS; i < osh_min64(n, (chunk + 1) * ROWS); i++) {
             int64_t end = osh_min64(first + ROWS, osh_min64(i + 1, n - 1 - i));
@@ -63,8 +64,8 @@ static osh_status factor_flip_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Reverses rows and columns: moves element (i, j) of the lower triangle to (n-1-i, n-1-j) in the
- * upper triangle, and sets the lower triangle to 0. */
+/* Reverses rows and columns. Moves element (i, j) of the lower triangle to (n-1-i, n-1-j) in the
+ * upper triangle. Sets the lower triangle to 0. */
 static osh_status factor_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -75,7 +76,7 @@ static osh_status factor_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
         float *row = factor_elem(f, i, 0), *mirror = factor_elem(f, n - 1 - i, n - 1 - i);
         for (int64_t j = 0; j < i; j++) mirror[i - j] = row[j], row[j] = 0;
         if (i <= n - 1 - i) continue;
-        // diagonal elements i and n - 1 - i are swapped once, when i is the larger index
+        // the diagonal elements i and n - 1 - i are swapped only once: for the larger i
         float t = row[i];
         row[i] = *mirror;
         *mirror = t;
@@ -101,7 +102,7 @@ static osh_status factor_diagonal(const factor_job *f)
     return info ? OSH_E_NUMERIC : OSH_OK;
 }
 
-/* Inverts in place the triangular diagonal block whose first row is `at`: L becomes L^-1. */
+/* Inverts the triangular diagonal block whose first row is `at`, in place: L becomes L^-1. */
 static osh_status invert_diagonal(const factor_job *f, int64_t at)
 {
     blasint wide = (blasint)osh_min64(SIDE, f->n - at), lda = (blasint)f->n, info = 0;
@@ -110,9 +111,10 @@ static osh_status invert_diagonal(const factor_job *f, int64_t at)
 }
 
 /* Updates the block column at f->at: subtracts the products with all columns to the left (A C^T).
- * Chunk 0 updates the diagonal block and then factors it. Chunk 1 inverts the first diagonal block
- * if f->at is SIDE; no later step of the factorization reads this block. All other chunks update
- * the rows below the diagonal block. */
+ * Chunk 0 updates the diagonal block and then factors it.
+ * Chunk 1 inverts the first diagonal block if f->at is SIDE. No later step of the factorization
+ * reads that block.
+ * Each other chunk updates some rows below the diagonal block. */
 static osh_status factor_update_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -165,9 +167,9 @@ done:
     return rc;
 }
 
-/* Computes columns [j, j + SIDE) of A X for SLAB rows from `row` on. Reads columns [j, j + SIDE) of
- * A in place, and the columns after these from `from`. All blocks of columns except the last have
- * SIDE columns. */
+/* Computes columns [j, j + SIDE) of A X for SLAB rows, from row `row` on. Reads columns [j, j +
+ * SIDE) of A in place, and later columns from `from`. Only the last block of columns may have fewer
+ * than SIDE columns. */
 static void multiply_block(const factor_job *f, int64_t row, int64_t j, osh_mat from)
 {
     int64_t next = j + SIDE, rows = osh_min64(SLAB, f->at + f->wide - row);
@@ -191,7 +193,7 @@ static osh_status factor_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
 }
 
 /* Computes one block of columns of A X for one slab of rows, from the copy of A. The chunks with
- * the longest sums run first. */
+ * the longest sums are first. */
 static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -199,12 +201,12 @@ static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, i
 
     (void)worker;
     multiply_block(f, f->at + slab, chunk / slabs * SIDE, (osh_mat){f->row + slab * f->at, f->at});
-    // an interrupt is checked in each chunk, because a chunk takes seconds with 28,672 columns
+    // with 28,672 columns a chunk takes seconds, so each chunk checks for an interrupt
     return osh_check_interrupt(cx);
 }
 
-/* Computes A X for one slab of rows in place, one block of columns after the other from the
- * left. */
+/* Computes A X for one slab of rows in place. Computes one block of columns after the other, from
+ * left to right. */
 static osh_status factor_slab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -232,7 +234,7 @@ done:
 }
 
 /* Chunk 0 inverts the diagonal block L in place. Each other chunk computes B := -L^-1 B for SLAB
- * columns, with the copy f->l of L. */
+ * columns, with f->l, the copy of L. */
 static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;
@@ -246,8 +248,8 @@ static osh_status factor_solve_chunk(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Returns the size of f->row, the copy of a block row, in bytes. With one thread or with fewer than
- * three blocks A X is computed in place, and the size is 0. */
+/* Returns the bytes of f->row, the copy of a block row. Returns 0 with one thread or with fewer
+ * than three blocks, because A X is then computed in place. */
 static size_t factor_row_bytes(int64_t n, int n_threads)
 {
     int64_t last = (osh_div_up(n, SIDE) - 1) * SIDE; // index of the first column of the last block
@@ -255,7 +257,7 @@ static size_t factor_row_bytes(int64_t n, int n_threads)
 }
 
 /* Inverts the lower triangle in place. If there is more than one diagonal block, factor_cholesky
- * has already inverted the first. */
+ * has inverted the first block already. */
 static osh_status factor_invert(osh_ctx *cx, factor_job *f)
 {
     osh_status rc = OSH_OK;
@@ -296,8 +298,8 @@ osh_status osh_gptq_factor_cpu(osh_ctx *cx, const osh_op_args *a)
     OSH_TRY(osh_parallel_for(cx, moves, factor_flip_chunk, &f));
     OSH_TRY(factor_cholesky(cx, &f));
     OSH_TRY(factor_invert(cx, &f));
-    /* A failure must leave the upper triangle unchanged for the caller, so this check comes before
-     * factor_turn_chunk overwrites the upper triangle. */
+    /* A failure must leave the upper triangle unchanged for the caller. So this check comes before
+     * factor_turn_chunk, which overwrites the upper triangle. */
     OSH_TRY(osh_parallel_for(cx, moves, factor_finite_chunk, &f));
     OSH_TRY(osh_parallel_for(cx, moves, factor_turn_chunk, &f));
 done:

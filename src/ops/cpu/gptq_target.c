@@ -1,5 +1,5 @@
-/* gptq_target.c - computes the ops gptq_shift and gptq_target in chunks of rows. A row of the
- * result does not depend on other rows of the result, and the chunks do not depend on the number of
+/* gptq_target.c - computes the ops gptq_shift and gptq_target in chunks of rows. Each row of the
+ * result is independent of its other rows, and the chunks do not depend on the number of
  * threads. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -8,12 +8,12 @@
 
 #include <string.h>
 
-enum { ROWS = 64 }; // rows per chunk of parallel work
+enum { ROWS = 64 }; // rows in a chunk of parallel work
 
 typedef struct target_job {
     float *out;           // the output D or T, [n_rows, I]; view
-    const osh_tensor *w;  // the weight [n_rows, I]; NULL for gptq_shift; view
-    const float *factor;  // U for gptq_shift, S for gptq_target, [I, I]; view
+    const osh_tensor *w;  // view [n_rows, I]: the weight; NULL for gptq_shift
+    const float *factor;  // view [I, I]: U for gptq_shift, S for gptq_target
     const int32_t *perm;
     int64_t n_rows, I;
     int64_t rows;         // number of rows of the largest chunk

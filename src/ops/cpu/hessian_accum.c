@@ -2,8 +2,9 @@
  * 256 elements of H is a sum over tiles of up to 512 tokens, in the order of the batch.
  *
  * All tokens of a tile belong to one sample, so H does not depend on the batches. Tiles of H on the
- * diagonal are computed by ssyrk. With AVX2 (math/tile.h) tokens are packed once for all threads,
- * directly from their dtype. With AVX-512 BF16, pairs_hessian.c multiplies BF16 values. */
+ * diagonal are computed by ssyrk. With AVX2 (math/tile.h), tokens are packed once for all threads,
+ * directly from their dtype. With AVX-512 BF16, pairs_hessian.c is used, which multiplies BF16
+ * values. */
 #include "base/isa.h"
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -15,17 +16,19 @@
 #include "ops/kernel.h"
 
 enum { TILE = 256, TOKENS = 512 };
-/* Sizes for the kernel with AVX2. BOTH: columns of x that are packed together. ROWS, COLS: size of
- * the largest block of H. */
+/* Sizes for the kernel with AVX2.
+ * BOTH: columns of x that are packed together.
+ * ROWS, COLS: size of the largest block of H. */
 enum { BOTH = OSH_TILE_BOTH, ROWS = 2 * BOTH, COLS = 4 * BOTH };
 
 typedef struct hessian_job {
     float *h;              // H or D, [I, I]; view
-    /* X in f32, [rows of the panel, I]; a panel is the tiles that are converted to f32 together. */
+    /* X in f32, [rows of the panel, I]. A panel is tiles of tokens that are converted to f32
+     * together. */
     const float *x;        // view
-    /* X0 - X, with the shape of x, if h is D; NULL if h is the lower triangle of H. */
+    /* If h is D: X0 - X, with the shape of x. NULL if h is the lower triangle of H. */
     const float *left;     // view
-    const osh_tile *tiles; // tiles of this panel; view
+    const osh_tile *tiles; // view: tiles of the current panel
     int64_t n_tiles, first_row, n_cols;
 } hessian_job;
 
@@ -55,9 +58,9 @@ static osh_status hessian_chunk(osh_ctx *cx, void *user, int64_t chunk, int work
 typedef struct packed_job {
     float *h;               // H, [I, I]; view
     const osh_tensor *x;
-    const osh_tile *tiles;  // tiles of this panel; view
+    const osh_tile *tiles;  // view: tiles of the current panel
     int64_t n_tiles, first_row, n_rows, n_cols, wide; // wide: number of columns of a block of H
-    /* Packed x; the tiles of tokens of one block of 48 columns follow each other. */
+    /* Packed x. For each block of 48 columns, the tiles of tokens follow each other. */
     float *panels, *strips; // views [n_cols / 48, n_rows, 48]
 } packed_job;
 
@@ -78,8 +81,8 @@ static osh_status hessian_pack_chunk(osh_ctx *cx, void *user, int64_t block, int
     return OSH_OK;
 }
 
-/* Adds sum [m, 16] to the elements of h from (row, col) on, except the elements above the diagonal
- * of h. */
+/* Adds sum [m, 16] to the elements of h from (row, col) on. Adds nothing above the diagonal of
+ * h. */
 static void hessian_add_lower(float *h, int64_t ld, int64_t row, int64_t col, const float *sum,
                               int64_t m)
 {
@@ -88,7 +91,7 @@ static void hessian_add_lower(float *h, int64_t ld, int64_t row, int64_t col, co
             h[(row + i) * ld + col + c] += sum[i * OSH_TILE_COLS + c];
 }
 
-/* Adds the matrix product of the tokens of tile t to rows [row, end) and columns [col, col + 16) of
+/* Adds the product X^T X of the tokens of tile t to rows [row, end) and columns [col, col + 16) of
  * H. */
 static void hessian_add_panel(const packed_job *j, int64_t row, int64_t end, int64_t col, int64_t t)
 {
@@ -99,7 +102,7 @@ static void hessian_add_panel(const packed_job *j, int64_t row, int64_t end, int
     for (; row < end; row += m) {
         osh_tile_a a = {j->strips + hessian_packed_at(j, row / BOTH, t) + row % BOTH * k, 1,
                         OSH_TILE_ROWS, OSH_TILE_ROWS * k};
-        // true if no element of this product is above the diagonal of H
+        // true if all elements of this product are on or below the diagonal of H
         bool below = col + OSH_TILE_COLS - 1 <= row;
         m = osh_min64(below ? BOTH - row % BOTH : OSH_TILE_ROWS, end - row);
         osh_tile_product(
@@ -115,8 +118,8 @@ static int64_t hessian_row_blocks(const packed_job *j, int64_t end)
     return osh_div_up(osh_min64(end, j->n_cols), j->wide);
 }
 
-/* Computes one block of H. The blocks of the last rows, which have the most columns, are the first
- * chunks. */
+/* Computes one block of H, a chunk of parallel work. The blocks of the last rows, which have the
+ * most columns, are the first chunks. */
 static osh_status hessian_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const packed_job *j = user;
@@ -149,7 +152,7 @@ static osh_status hessian_by_tiles(osh_ctx *cx, const osh_op_args *a, const osh_
     osh_status rc = OSH_OK;
     const osh_tensor *x = a->in[0];
     int64_t n = osh_width(x), room = hessian_packed_floats(osh_rows(x), n), end;
-    // panels and strips of packed_job, in one allocation; own
+    // own: panels and strips of packed_job, in one allocation
     float *packed = osh_alloc(cx, (size_t)(2 * room) * sizeof *packed);
     if (!packed) OSH_TRY(OSH_E_NOMEM);
     for (int64_t first = 0; first < n_tiles; first = end) {
@@ -175,7 +178,7 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *x = a->in[0];
     int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
     osh_tile *tiles = NULL; // own
-    float *xf = NULL;       // rows of a panel in f32, [rows of a panel, I]; NULL if x is F32; own
+    float *xf = NULL;       // own [rows of a panel, I], in f32: rows of a panel; NULL if x is F32
 
     if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, NULL, a->seqs);
     OSH_TRY(osh_blas_open(cx));
@@ -216,9 +219,9 @@ size_t osh_hessian_accum_scratch(const void *attr, const int64_t *in_width, int6
 
 /* ---- shift_accum ---- */
 
-enum { WIDEN = 16 }; // rows that one chunk converts to f32
+enum { WIDEN = 16 }; // rows that a chunk of parallel work converts to f32
 typedef struct difference_job {
-    float *x, *left; // X and X0 - X in f32, [rows of the panel, I]; views
+    float *x, *left; // views [rows of the panel, I]: X and X0 - X in f32
     const osh_tensor *from, *original;
     int64_t first, n_rows, I;
 } difference_job;
@@ -244,7 +247,7 @@ osh_status osh_shift_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
     int64_t room = osh_panel_floats(N, n);
     osh_tile *tiles = NULL; // own
-    float *wide = NULL;     // X and X0 - X, [2, rows of a panel, I]; own
+    float *wide = NULL;     // own [2, rows of a panel, I]: X and X0 - X
 
     if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, x0, a->seqs);
     OSH_TRY(osh_blas_open(cx));

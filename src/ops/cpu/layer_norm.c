@@ -1,4 +1,4 @@
-/* layer_norm.c - computes layer_norm in chunks of slices; a slice is a row, or a head if head_dim
+/* layer_norm.c - computes layer_norm in chunks of slices. A slice is a row, or a head if head_dim
  * is set. The sums for mean and variance are eight partial sums in f32. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-enum { SLICES = 64 }; // slices per chunk of parallel work
+enum { SLICES = 64 }; // slices in a chunk of parallel work
 
 typedef struct layer_norm_job {
     const osh_op_args *a;
-    const float *w, *b; // weight plus offset, and bias, [padded], zero from element D on; views
+    const float *w, *b; // views [padded]: weight plus offset, and bias; zero from element D on
     float *rows;        // scratch, [threads, padded]; view
     int64_t n_slices, D, padded;
     float eps;
@@ -43,7 +43,7 @@ osh_status osh_layer_norm_cpu(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width,
             padded = osh_pad8(D);
-    // w: weight plus offset, and bias, [2, padded]; rows: scratch, [threads, padded]; both own
+    // w: own [2, padded], weight plus offset, then bias. rows: own [threads, padded], scratch.
     float *w = NULL, *rows = NULL;
 
     OSH_NEW(cx, w, layer_norm_floats(D));

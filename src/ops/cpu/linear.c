@@ -1,7 +1,7 @@
-/* linear.c - computes the linear layer y = x W^T + b with one of three kernels: pairs_linear.c for
- * BF16 with AVX-512 BF16 or AMX, this file with AVX2, else gemm_linear.c. With AVX2, y is cut into
- * blocks of 96 columns. The rows of W for a block are converted to f32 and packed once for up to
- * 528 rows of y. */
+/* linear.c - computes the linear layer y = x W^T + b with one of three kernels. pairs_linear.c is
+ * used for BF16 with AVX-512 BF16 or AMX. This file has the kernel for AVX2. gemm_linear.c is used
+ * otherwise. With AVX2, y is cut into blocks of 96 columns. The rows of W for a block are converted
+ * to f32 and packed once for up to 528 rows of y. */
 #include "base/isa.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -12,14 +12,13 @@
 #include "ops/kernel.h"
 
 enum {
-    /* Columns of y that are computed together; W packed for COLS columns and DEPTH in_features fits
-     * in the L2 cache. */
+    /* Columns of y that are computed together. W, packed for COLS columns and DEPTH in_features,
+     * fits in the L2 cache. */
     COLS = 96,
-    /* Rows of y that are computed together; the sums of ROWS x COLS elements also fit in the L2
+    /* Rows of y that are computed together. The sums of ROWS x COLS elements also fit in the L2
      * cache. */
     ROWS = 528,
-    /* Rows of y that are computed together if there are too few blocks of columns to keep all
-     * threads busy. */
+    /* Used instead of ROWS if there are too few blocks of columns to keep all threads busy. */
     FEW = 264,
     DEPTH = 640, // largest number of in_features in one partial sum
     STRIP = 128  // elements of a row of W that are converted to f32 at a time
@@ -27,10 +26,10 @@ enum {
 
 typedef struct worker {
     float *packed;     // packed rows of W, [COLS / 16][depth][16]
-    float *strip;      // elements of W in f32, [16, STRIP], which linear_pack packs next
+    float *strip;      // [16, STRIP], in f32: elements of W that linear_pack packs next
     float *y;          // sums, [ROWS, COLS]
-    /* index of the block of columns of y for which `packed` contains the rows of W, with all
-     * in_features; -1: none */
+    /* `packed` has the rows of W for the block of columns of y with this index, with all
+     * in_features; -1: `packed` is empty */
     int64_t block;
 } worker;
 
@@ -44,7 +43,8 @@ typedef struct job {
     worker *workers;
 } job;
 
-/* Returns the size of the equal ranges into which I is cut: a multiple of 8, at most DEPTH. */
+/* Returns the number of in_features of one partial sum: I is cut into equal parts of a multiple of
+ * 8, at most DEPTH. */
 static int64_t linear_depth(int64_t I)
 {
     int64_t parts = osh_div_up(I, DEPTH);
@@ -113,9 +113,9 @@ static osh_status linear_by_tiles(osh_ctx *cx, const osh_op_args *a)
     int64_t blocks = osh_div_up(O, COLS);
     int n = osh_threads(cx);
     int64_t most = blocks >= 4 * n || blocks % n == 0 ? ROWS : FEW;
-    /* Each own.
-     * xf: rows of a panel in f32, [rows of a panel, I]; NULL if x is F32.
-     * bias: [O]; NULL if the op has no bias.
+    /* Each is own.
+     * xf: [rows of a panel, I], rows of a panel in f32; NULL if x is F32.
+     * bias: [O], in f32; NULL if the op has no bias.
      * room: scratch of the workers. */
     float *xf = NULL, *bias = NULL, *room = NULL;
     worker *workers = NULL;                       // own

@@ -1,7 +1,8 @@
 /* linear_grad.c - computes the gradients of the linear layer with OpenBLAS. dx is computed in tiles
- * of rows, from the first token of each sample on. Each block of rows of dw is a sum over these
- * tiles, in order. pairs_grad.c instead rounds dy to BF16 and multiplies BF16 values. It is used if
- * the caller sets osh_grad_args.rough, the tensors are BF16 and the CPU has BF16 instructions. */
+ * of rows, which are counted from the first token of each sample. Each block of rows of dw is a sum
+ * over these tiles, in order. pairs_grad.c rounds dy to BF16, and multiplies BF16 values. It is
+ * used instead if the caller sets osh_grad_args.rough, the tensors are BF16, and the CPU has BF16
+ * instructions. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"
@@ -13,7 +14,7 @@
 
 typedef struct linear_grad_job {
     const osh_grad_args *a;
-    const float *dy, *x, *w; // in f32: dy [N, O]; x [N, I] or NULL; w [O, I] or NULL; views
+    const float *dy, *x, *w; // views, in f32: dy [N, O]; x [N, I] or NULL; w [O, I] or NULL
     const osh_tile *tiles;
     int64_t n_tiles, I, O;
 } linear_grad_job;
@@ -65,7 +66,7 @@ static osh_status linear_grad_by_blas(osh_ctx *cx, const osh_grad_args *a, const
 {
     osh_status rc = OSH_OK;
     int64_t I = osh_width(a->in[0]), O = a->in[1]->shape[0];
-    float *x = NULL, *w = NULL; // x [N, I] and w [O, I] in f32; own
+    float *x = NULL, *w = NULL; // own, in f32: x [N, I] and w [O, I]
     OSH_TRY(osh_blas_open(cx));
     if (a->din[0]) OSH_TRY(osh_f32_weight(cx, &w, a->in[1], a->in[0]->dtype));
     if (a->din[1]) OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));
@@ -86,8 +87,8 @@ osh_status osh_linear_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     osh_tile *tiles = NULL; // own
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, osh_rows(a->in[0]), OSH_GEMM_ROWS));
-    // db is set to 0 because bias_grad adds to it. dw is set to 0 because no product writes dw if
-    // there are no tokens.
+    // db must be 0 because bias_grad adds to it. dw must be 0 because no product writes dw if there
+    // are no tokens.
     for (int k = 1; k < 3; k++)
         if ((a->fresh >> k & 1) && (k == 2 || !n_tiles)) OSH_TRY(osh_tensor_zero(cx, a->din[k]));
     if (a->rough && osh_pairs_take(a->in[0]) && osh_pairs_take(a->in[1]))

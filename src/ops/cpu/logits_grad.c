@@ -1,5 +1,5 @@
 /* logits_grad.c - computes the gradients of kl and nll with respect to x. A chunk of parallel work
- * is a tile of up to 32 tokens of one sample; its scratch contains all logits of the tile. OpenBLAS
+ * is a tile of up to 32 tokens of one sample. Its scratch has all logits of the tile. OpenBLAS
  * multiplies x by blocks of 192 rows of the vocabulary, in order. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
@@ -30,9 +30,9 @@ static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)
     return (2 * TOKENS + 1) * osh_pad8(V) + (TOKENS + COLS) * (D > D2 ? D : D2);
 }
 
-/* Computes logit [n, ld] = rule(x W^T + bias) of one model; `rule` divides and caps
- * (osh_logits_rule). Elements from V on become -inf, whose probability is 0. `block`: scratch
- * [COLS, D]. `side` 0: the model; 1: the reference model. */
+/* Computes logit [n, ld] = rule(x W^T + bias) of one model. The rule divides and caps
+ * (osh_logits_rule). Elements from V on become -inf, so that their probability is 0. block: scratch
+ * [COLS, D]. side: 0 for the model, 1 for the reference model. */
 static void tile_logits(const logits_grad_job *j, float *logit, const float *x, float *block,
                         int64_t n, int side)
 {
@@ -61,8 +61,8 @@ static void tile_logits(const logits_grad_job *j, float *logit, const float *x, 
     }
 }
 
-/* Overwrites `row`, the logits of token n, by the gradients of the products x W^T. `other`: logits
- * of the reference model, for kl. `keep`: scratch [ld]. */
+/* Overwrites `row`, the logits of token n, by the gradients of the products x W^T. other: for kl,
+ * logits of the reference model. keep: scratch [ld]. */
 static void logits_row_grad(const logits_grad_job *j, float *row, float *other, float *keep,
                             int64_t n)
 {

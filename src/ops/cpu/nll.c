@@ -1,10 +1,10 @@
 /* nll.c - computes nll and kl in blocks of the vocabulary. A chunk of parallel work computes the
- * logits of one tile of tokens x 192 vocabulary entries.
+ * logits for one tile of tokens and 192 vocabulary entries.
  *
  * For each token and block, the chunk stores the largest logit m and the sum of e^(logit - m). The
- * results of all blocks of a token are then combined in order, in double. kl has logits r of the
- * reference model and x of the model, and p = softmax(r). For kl the chunk also stores the sum of
- * e^(r - m) (r - x), where m is the largest r:
+ * results for all blocks of a token are then combined in order, in double. kl has the logits r of
+ * the reference model and the logits x of the model. For kl, the chunk also stores the sum of e^(r
+ * - m) (r - x), where m is the largest r:
  *
  *   KL = sum over v of p_v (r_v - x_v) - lse(r) + lse(x), p = softmax(r) */
 #include "base/elementary.h"
@@ -19,16 +19,16 @@
 #include <math.h>
 
 enum { PANEL = 512, COLS = OSH_GEMM_COLS };
-#define FAR (-1e30f) // logit of the padding of the last block: e^FAR is 0, and 0 * FAR is not NaN
+#define FAR (-1e30f) // logit of the padding of the last block; e^FAR is 0, and 0 * FAR is not NaN
 
-/* Partial result of one token for one block of the vocabulary; index 0: the model, 1: the reference
- * model. */
+/* Partial result for one token and one block of the vocabulary. Index 0: the model. Index 1: the
+ * reference model. */
 typedef struct part {
     float max[2], sum[2], diff;
     int32_t best[2];
 } part;
 
-typedef struct side { // a side is one of the two models: its inputs and scratch
+typedef struct side { // inputs and scratch of one of the two models
     const osh_tensor *x, *w;
     float *rows;  // rows of x in f32, [PANEL, D]; NULL if x is F32; own
     const float *panel;
@@ -44,12 +44,13 @@ typedef struct vocab_job {
     int64_t V, n_blocks;
     const osh_tile *tiles;
     int64_t n_tiles, first_row;
-    /* Partial results of a panel (the tokens that are processed together), [PANEL, n_blocks]. */
-    part *parts;           // own
-    /* Own [threads]: index of the block of rows of w that the worker has loaded; -1: none. */
+    /* Own [PANEL, n_blocks]: partial results of a panel. A panel is tokens that are processed
+     * together. */
+    part *parts;
+    /* Own [threads]: index of the block of rows of w that the thread has loaded; -1: none. */
     int64_t *held;
     const int32_t *target; // token ids, [N]; NULL for kl; view
-    float *at_target;      // logit of the target, for nll, [N]; own
+    float *at_target;      // own [N]: for nll, the logit of the target
 } vocab_job;
 
 static void apply_rule(float *row, int64_t n, const osh_logits_rule *rule, osh_dtype dt)
@@ -62,7 +63,8 @@ static void apply_rule(float *row, int64_t n, const osh_logits_rule *rule, osh_d
     if (rule->cap > 0) osh_span_softcap(row, n, 1, (float)rule->cap, dt);
 }
 
-/* Adds elements [first, first + n) of the bias to `rows` rows of logits; n is at most COLS. */
+/* Adds the elements [first, first + n) of the bias to `rows` rows of logits. n must be at most
+ * COLS. */
 static void logits_add_bias(float *logit, const side *s, int64_t first, int64_t n, int64_t rows)
 {
     float bias[COLS];
@@ -89,12 +91,12 @@ static void block_logits(const vocab_job *j, int m, const osh_tile *t, int64_t b
         osh_span_round(row, padded, s->x->dtype);
         apply_rule(row, padded, &s->rule, s->x->dtype);
         for (int64_t v = n; v < padded; v++)
-            row[v] = FAR; // FAR is set after the rounding, because f16 cannot represent it
+            row[v] = FAR; // set after the rounding, because f16 cannot represent FAR
     }
 }
 
-/* Returns the index of the first element that equals `value`. If no element does, all elements are
- * NaN, and the function returns 0. */
+/* Returns the index of the first element that equals `value`. Returns 0 if there is none, because
+ * all elements are then NaN. */
 static int32_t first_equal(const float *x, float value, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -134,7 +136,7 @@ static osh_status vocab_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker
     return OSH_OK;
 }
 
-/* Results of one row over all blocks of the vocabulary.
+/* Results for one token over all blocks of the vocabulary.
  * lse: log of the sum of e^logit.
  * diff: mean of r - x with the weights softmax(r).
  * best: index of the largest logit. */
@@ -160,8 +162,8 @@ static joined part_join(const part *p, int64_t n_blocks, int m)
     return out;
 }
 
-/* Sizes for osh_nll_scratch and osh_kl_scratch: the number of floats of side.rows, side.block and
- * side.logit of one model, and the number of results (part) of a panel. */
+/* These functions return sizes for osh_nll_scratch and osh_kl_scratch: the floats of side.rows,
+ * side.block and side.logit of one model, and the number of partial results of a panel. */
 static int64_t vocab_rows_floats(int64_t N, int64_t D) { return osh_min64(N, PANEL) * D; }
 static int64_t vocab_block_floats(int64_t D, int n_threads) { return n_threads * COLS * D; }
 static int64_t vocab_logit_floats(int n_threads)

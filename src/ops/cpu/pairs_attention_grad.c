@@ -1,14 +1,14 @@
-/* pairs_attention_grad.c - computes the gradients of attention (the formulas are in
- * attention_grad.c) with BF16 tensors, by math/pairs.h. dy, the probabilities p and the gradients
- * ds are rounded to BF16. A chunk of parallel work is one kv head of one sample. It computes the
- * heads that read the kv head one after the other, in tiles of QUERIES queries:
+/* pairs_attention_grad.c - computes the gradients of attention with BF16 tensors, by math/pairs.h.
+ * (attention_grad.c has the formulas.) dy, the probabilities p and the gradients ds are rounded to
+ * BF16. A chunk of parallel work is one kv head of one sample. It computes the heads that read the
+ * kv head one after the other, in tiles of QUERIES queries:
  *
  *   for each band of 32 queries:   s = q k^T      dp = dy v^T
  *                                  p, ds          rows of the tile, in BF16
  *                                  dq = ds k
  *   for the tile:                  dv^T += dy^T p      dk^T += q^T ds
  *
- * The products of a tile are summed from 0 on, and the sums of the tiles are added in order, so the
+ * The products of a tile are summed from 0 on, and the sums of the tiles are added in order. So the
  * bytes do not depend on threads or on other samples. */
 #include "math/pairs.h"
 #include "math/vec.h"
@@ -19,8 +19,11 @@
 
 enum { QUERIES = 128, BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE };
 
-/* Arrays of one worker. L: tokens of the longest sample, padded to a multiple of 32. D: head_dim,
- * padded to a multiple of 16. All pointers are views of the scratch. */
+/* Arrays of one thread.
+ * L: tokens of the longest sample, padded to a multiple of 32.
+ * D: head_dim, padded to a multiple of 16.
+ * All pointers are views of the scratch. The comments on panels give their k-dimension
+ * (math/pairs.h). */
 typedef struct grad_head {
     uint32_t *keys, *values; // rows of k and v as columns of panels: k-dimension Dh, [L] columns
     uint32_t *key_columns;   // columns of k in panels: k-dimension L, [D] columns
@@ -28,11 +31,11 @@ typedef struct grad_head {
     float *s, *dp;           // products of a band, [BAND, L]
     float *slope;            // derivatives of the scores of one row, [L]
     float *dq;               // [BAND, D]
-    uint16_t *p, *ds, *dy;   // values of a tile: p and ds [QUERIES, L], dy [QUERIES, Dh]
+    uint16_t *p, *ds, *dy;   // for a tile: p and ds [QUERIES, L], dy [QUERIES, Dh]
     uint32_t *panels;        // p or ds of a tile: k-dimension QUERIES, [L] columns
-    uint32_t *turned;        // q or dy of a tile as panels, which become q_t or dy_t; size of q_t
+    uint32_t *turned;        // q or dy of a tile as panels, before they become q_t or dy_t
     uint32_t *q_t, *dy_t;    // transposed q and dy of a tile in blocks of 16 rows, [D, QUERIES]
-    uint32_t *band;          // packed rows of q or dy, if they cannot be read in place
+    uint32_t *band;          // packed rows of q or dy, if these cannot be read in place
     osh_score_rule rule;
     double to_sink;          // gradient of the sink of the head
     int64_t L, D;
@@ -40,16 +43,16 @@ typedef struct grad_head {
 
 typedef struct pairs_attention_job {
     const osh_grad_args *a;
-    const osh_tile *seq; // range of rows of each sample; view
+    const osh_tile *seq; // view: the rows of each sample
     int64_t longest;     // number of tokens of the longest sample
     uint32_t *room;      // scratch [threads, words]; own
-    int64_t words;       // 32-bit words that the arrays of a worker need
+    int64_t words;       // number of 32-bit words of a thread's arrays
 } pairs_attention_job;
 
 static int64_t pad_side(int64_t n) { return osh_div_up(n, SIDE) * SIDE; }
 
-/* Returns the address of the next n words of a worker's scratch, and adds n to *words. `room`:
- * begin of the scratch; NULL: the function only counts, and returns NULL. */
+/* Returns the address of the next n words of a thread's scratch, and adds n to *words. room:
+ * beginning of the scratch. If it is NULL, the function only counts, and returns NULL. */
 static void *grad_head_take(uint32_t *room, int64_t *words, int64_t n)
 {
     void *p = room ? room + *words : NULL;
@@ -57,7 +60,7 @@ static void *grad_head_take(uint32_t *room, int64_t *words, int64_t n)
     return p;
 }
 
-/* Places the arrays of a worker in `room`, or sets them to NULL if room is NULL. Returns the number
+/* Places the arrays of a thread in `room`. If room is NULL, sets them to NULL. Returns the number
  * of 32-bit words that the arrays need. */
 static int64_t grad_head_place(grad_head *me, uint32_t *room, int64_t Dh, int64_t longest)
 {
@@ -102,15 +105,15 @@ static void pack_head_turned(uint32_t *to, uint32_t *panels, const uint16_t *x, 
 
 /* ---- one tile ---- */
 
-typedef struct grad_tile { // n queries of one head, from position `pos` of the sample on
+typedef struct grad_tile { // n queries of one head; pos: position of the first in the sample
     const osh_attention_attr *at;
     int64_t pos, n;
-    int64_t first, wide;   // the tile uses keys [first, first + wide), both multiples of 32
-    const uint16_t *q;     // view [n, Dh]; rows begin `ld` elements apart
+    int64_t first, wide;   // the tile uses the keys [first, first + wide); multiples of 32
+    const uint16_t *q;     // view [n, Dh]; rows are `ld` elements apart
     int64_t ld;
 } grad_tile;
 
-/* Returns rowsum(p dp), the sum over n keys. */
+/* Returns the sum of p dp over n keys. */
 OSH_AVX2 static float row_sum_of_products(const float *dp, const float *p, int64_t n)
 {
     int64_t i = 0;
@@ -125,8 +128,8 @@ OSH_AVX2 static float row_sum_of_products(const float *dp, const float *p, int64
     return mean;
 }
 
-/* Computes p and ds of query r of the tile from its products s and dp with n_keys keys, and writes
- * them as BF16 to row r of me->p and me->ds. Keys after the query get zeros. */
+/* Computes p and ds of query r of the tile from its products s and dp with n_keys keys. Writes them
+ * as BF16 to row r of me->p and of me->ds. Keys after the query get zeros. */
 static void grad_row(grad_head *me, const grad_tile *t, int64_t r, float *s, float *dp,
                      int64_t n_keys)
 {
@@ -144,7 +147,7 @@ static void grad_row(grad_head *me, const grad_tile *t, int64_t r, float *s, flo
     memset(ds + n_keys, 0, (size_t)(t->wide - n_keys) * sizeof *ds);
 }
 
-/* Computes p and ds of queries [r, r + m) of the tile, and dq of these queries. */
+/* Computes p, ds and dq of the queries [r, r + m) of the tile. */
 static void grad_band(grad_head *me, const grad_tile *t, int64_t r, int64_t m)
 {
     int64_t Dh = t->at->head_dim, each = osh_pairs_panel(Dh), skip = t->first / SIDE * each;
@@ -161,8 +164,8 @@ static void grad_band(grad_head *me, const grad_tile *t, int64_t r, int64_t m)
     osh_pairs_product(me->dq, me->D, ds, m, columns);
 }
 
-/* Adds the product of a [Dh, n], in packed blocks, and x [n, wide] to columns [first, first + wide)
- * of `to` [D, L]. x is me->p or me->ds. */
+/* Adds the product of a [Dh, n] and x [n, wide] to the columns [first, first + wide) of `to` [D,
+ * L]. a: packed blocks. x: me->p or me->ds. */
 static void grad_tile_add(grad_head *me, const grad_tile *t, float *to, const uint32_t *a,
                           const uint16_t *x)
 {
@@ -180,7 +183,8 @@ static void grad_tile_add(grad_head *me, const grad_tile *t, float *to, const ui
 
 /* ---- one head ---- */
 
-/* Computes dq of head h for the queries of sample s, and adds to me->dk, me->dv and me->to_sink. */
+/* Computes dq of head h for the queries of sample s. Adds what they contribute to me->dk, me->dv
+ * and me->to_sink. */
 static void grad_of_head(grad_head *me, const osh_grad_args *a, const osh_tile *s, int64_t h)
 {
     const osh_attention_attr *at = a->attr;
@@ -209,7 +213,8 @@ static void grad_of_head(grad_head *me, const osh_grad_args *a, const osh_tile *
     }
 }
 
-/* Writes x [D, L], the transposed gradient of n keys or values, to the gradient of in[k]. */
+/* Writes x [D, L], the transposed gradient of a sample's keys or values, to the gradient of in[k],
+ * from column `at` on. */
 static void give_turned(grad_head *me, const osh_grad_args *a, int k, const float *x,
                         const osh_tile *s, int64_t at)
 {

@@ -1,5 +1,5 @@
-/* pairs_flow.c - multiplies BF16 values (math/pairs.h) and rounds or adds the matrix products, one
- * block after the other. With AMX the vector instructions finish one block while the AMX
+/* pairs_flow.c - multiplies BF16 values (math/pairs.h), and rounds or adds the matrix products, one
+ * block after the other. With AMX, the vector instructions finish one block while the AMX
  * instructions multiply for the next block. */
 #include "ops/cpu/pairs_flow.h"
 
@@ -59,7 +59,7 @@ static void flow_add_plain(osh_flow *f, const osh_flow_block *b)
 
 /* ---- with AMX: finishing the rows of the previous block ---- */
 
-/* The previous block, whose sums are complete and whose rows are being finished. */
+/* The previous block. Its sums are complete, and its rows are being finished. */
 typedef struct rest {
     const osh_flow_block *b;
     const float *sums, *up;
@@ -87,15 +87,17 @@ WIDE_FN void rest_begin(rest *t, const osh_flow *f)
     }
 }
 
-/* Returns the sums of row t->row plus the bias. `k`: 0 for b, 1 for `up`; `h`: 0 for columns 0 to
- * 15, 1 for columns 16 to 31. If there is no bias, adds nothing: adding 0 would turn -0 into +0. */
+/* Returns the sums of row t->row plus the bias. k: 0 for b, 1 for `up`. h: 0 for columns 0 to
+ * 15, 1 for columns 16 to 31. If there is no bias, adds nothing, because adding 0 would turn -0
+ * into +0. */
 WIDE_FN __m512 rest_with_bias(const rest *t, const float *sums, int k, int h)
 {
     __m512 x = _mm512_load_ps(sums + t->row * ROW + h * LANES);
     return t->b->bias[k] ? _mm512_add_ps(x, t->bias[k][h]) : x;
 }
 
-/* Rounds a row of y to BF16 and stores it. Two stores of 32 bytes are faster than one of 64. */
+/* Rounds a row of y to BF16 and stores it. (Two stores of 32 bytes are faster than one of 64
+ * bytes.) */
 WIDE_FN void rest_put_row(rest *t, const __m512 x[2])
 {
     for (int h = 0; h < 2; h++) {
@@ -138,19 +140,20 @@ WIDE_FN void rest_finish_row(rest *t, finish how)
     t->row++;
 }
 
-/* ---- with AMX: matrix products; rows of the previous block are finished between the steps ---- */
+/* ---- with AMX: matrix products; between their steps, rows of the previous block are finished
+ * ---- */
 
 typedef struct tiles {
     float *c; // sums, [32, 32]; view
     const osh_pairs_a *a;
     const osh_pairs_b *b;
-    /* After each step, this number of rows of the previous block is finished, so that all rows are
+    /* Number of rows of the previous block that are finished after each step. All its rows are then
      * finished after the last step. */
     int64_t each;
 } tiles;
 
-/* Computes c = a b in steps of 32 elements of k, and finishes rows of the previous block after each
- * step. Loads of b bypass the first-level cache, so that `a` remains in that cache for the next
+/* Computes c = a b in steps of 32 elements of k. Finishes rows of the previous block after each
+ * step. Loads of b bypass the first-level cache, so that `a` stays in this cache for the next
  * panels of b. */
 TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both_panels, finish how)
 {
@@ -179,8 +182,8 @@ TILES_FN void flow_multiply(const tiles *j, rest *t, bool both_blocks, bool both
     _tile_stored(3, j->c + TILE * ROW + TILE, ROW * 4);
 }
 
-/* Prefetches the elements of the matrix to which the block is added, during the products of the
- * next block. The matrix is larger than the caches. */
+/* Prefetches the elements of the matrix to which the block is added, because the matrix is larger
+ * than the caches. The loads run during the products of the next block. */
 static void flow_prefetch(const osh_flow_block *b)
 {
     for (int64_t r = 0; r < b->m; r++)

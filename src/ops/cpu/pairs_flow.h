@@ -1,7 +1,6 @@
-/* pairs_flow.h - multiplies with math/pairs.h, and rounds the matrix products to BF16 or adds them
- * to a matrix, one block after the other (a flow). With AMX, the vector instructions finish one
- * block (bias, activation, rounding, addition) while the AMX instructions multiply for the next
- * block.
+/* pairs_flow.h - multiplies with math/pairs.h. Rounds the matrix products to BF16, or adds them to
+ * a matrix, one block after the other (a flow). With AMX, the vector instructions finish one block
+ * (bias, activation, rounding, addition) while the AMX instructions multiply for the next block.
  *
  *   osh_flow_add block 0   multiplies for block 0
  *   osh_flow_add block 1   multiplies for block 1, finishes rows of block 0 in between
@@ -16,26 +15,27 @@ enum { OSH_FLOW_COLS = 2 * OSH_PAIRS_SIDE };
 typedef struct osh_flow_block { // a block of y; all pointers are views
     osh_pairs_a a;
     int64_t m;             // number of rows of a and y, at most OSH_PAIRS_BAND
-    /* Right operands, at most two panels each; y = a b if up.n is 0, else y = act(a b) (a up). */
+    /* Right operands, at most two panels each. If up.n is 0, y = a b. Otherwise y = act(a b) (a
+     * up). */
     osh_pairs_b b, up;
-    uint16_t *y;           // output [m, n]; rows begin `ld` elements apart
+    uint16_t *y;           // output [m, n]; rows are `ld` elements apart
     int64_t ld, n;
-    const float *bias[2];  // biases [n] of a b (index 0) and of a up (index 1); NULL: no bias
+    const float *bias[2];  // biases [n] of a b and of a up; NULL: no bias
     osh_act_kind act;      // any activation except OSH_ACT_GELU
-    /* added: matrix [m, n] in F32, to which a b is added; NULL: the output is y. Rows of `added`
-     * also begin `ld` elements apart.
+    /* added: matrix [m, n] in F32 to which a b is added; NULL: the output is y. Its rows are also
+     * `ld` elements apart.
      * more: row i of `added` has n + i * more columns. */
     float *added;
     int64_t more;
 } osh_flow_block;
 
 typedef struct osh_flow {
-    /* Matrix products a b and a up before rounding. First index: `turn` for the current block,
-     * `!turn` for the previous block; second index: 0 for b, 1 for `up`. */
+    /* Matrix products a b and a up before rounding. First index: `turn` is the current block,
+     * `!turn` is the previous block. Second index: 0 for b, 1 for `up`. */
     _Alignas(64) float sums[2][2][OSH_PAIRS_BAND * OSH_FLOW_COLS];
     osh_flow_block before;
-    /* has_before: true if block `before` is multiplied but not finished (bias, activation,
-     * rounding).
+    /* has_before: true if the products of block `before` are computed, but the block is not
+     * finished (bias, activation, rounding).
      * bad: true if an element of an output y is not finite. */
     bool has_before, bad;
     int turn;
@@ -47,9 +47,9 @@ static inline void osh_flow_begin(osh_flow *f)
     f->has_before = f->bad = false, f->turn = 0;
     osh_pairs_begin();
 }
-/* Multiplies for one block. All blocks of a flow have the same kind of output: y = a b,
- * y = act(a b) (a up), or `added`. The next call of osh_flow_add or osh_flow_end completes the
- * output of the block, so the output and the biases must remain valid until that call returns. */
+/* Multiplies for one block. All blocks of a flow must have the same kind of output: y = a b, y =
+ * act(a b) (a up), or `added`. The next call of osh_flow_add or osh_flow_end completes the output
+ * of the block. So its output and biases must stay valid until that call returns. */
 void osh_flow_add(osh_flow *f, const osh_flow_block *block);
 /* Finishes the last block and ends the flow on the calling thread. */
 void osh_flow_end(osh_flow *f);

@@ -1,9 +1,10 @@
-/* pairs_gated.c - computes the function of ops/gated.h with math/pairs.h: multiplies x by the
- * weights of gate and up and applies the glu. The two products are not stored as tensors.
+/* pairs_gated.c - computes gate, up and glu as one kernel (ops/gated.h) with math/pairs.h. It
+ * multiplies x by the weights of gate and up, and applies the glu. The two products are not stored
+ * as tensors.
  *
  * The weights for COLS columns of the result are packed into panels once for up to ROWS rows of x.
  * A band of x (32 rows) is multiplied by two panels of each weight. The two matrix products are
- * rounded to BF16, as the op linear does, and act(gate) * up gives one block of the result. */
+ * rounded to BF16, as in the op linear. Then act(gate) * up gives one block of the result. */
 #include "ops/gated.h"
 
 #include <stdatomic.h>
@@ -16,24 +17,25 @@ enum {
     BAND = OSH_PAIRS_BAND,
     SIDE = OSH_PAIRS_SIDE,
     PAIR = OSH_FLOW_COLS,
-    /* Columns of the result that are computed together; both packed weights for COLS columns and I
-     * channels fit in the L2 cache. */
+    /* Columns of the result that are computed together. Both weights, packed for COLS columns and I
+     * channels, fit in the L2 cache. */
     COLS = 96,
     ROWS = 512,
-    /* Largest I. The results must have the bytes of the op linear, which adds several partial sums
-     * if I is larger. */
+    /* Largest I. The results must have the same bytes as those of the op linear, which adds several
+     * partial sums if I is larger. */
     DEPTH = 2048
 };
 
 typedef struct worker {
     uint32_t *packed[2]; // packed weights gate and up for COLS columns of the result
-    uint32_t *blocks;    // scratch for a band of x that must be packed (osh_pairs_rows)
-    int64_t first; // first column of the result for which `packed` contains the weights; -1: none
+    /* `packed` has the weights for this column of the result and later ones; -1: none */
+    uint32_t *blocks;
+    int64_t first; // first column of the result whose weights `packed` has; -1: none
 } worker;
 
 typedef struct job {
     const osh_gated *g;
-    const float *bias[2]; // biases of gate and up, [F]; NULL: no bias; views
+    const float *bias[2]; // views [F]: biases of gate and up; NULL: no bias
     int64_t N, I, F, n_parts;
     osh_act_kind act;
     worker *workers;
@@ -57,8 +59,8 @@ static void pack_weights(worker *me, const job *j, int64_t col, int64_t n)
     me->first = col;
 }
 
-/* Multiplies for rows [row, row + m) and columns [col, col + n) of the result, with m = at->m and n
- * = at->n <= PAIR. at->a contains these rows of x. */
+/* Multiplies for the rows [row, row + m) and columns [col, col + n) of the result. m is at->m, and
+ * n is at->n, at most PAIR. at->a must have these rows of x. */
 static void add_block(const job *j, const worker *me, osh_flow *f, osh_flow_block *at, int64_t row,
                       int64_t col)
 {

@@ -6,10 +6,10 @@
  *                                    dy and x are packed once for all threads; each block of dw
  *                                    adds the products of the tiles in order
  *
- * The products over one range of the sum (DEPTH out_features for dx, or a tile of tokens for dw)
- * are summed from 0 on, and the sums of the ranges are added in order. So the bytes do not depend
- * on the cut of dx into rows, on the cut of dw into blocks, or on the tiles that are packed
- * together. */
+ * A sum is cut into ranges: DEPTH out_features for dx, or a tile of tokens for dw. The products
+ * over one range are summed from 0 on, and the sums of the ranges are added in order. So the bytes
+ * do not depend on the cut of dx into rows or of dw into blocks, or on the number of tiles that are
+ * packed together. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"
@@ -21,11 +21,11 @@ enum {
     BAND = OSH_PAIRS_BAND,
     SIDE = OSH_PAIRS_SIDE,
     STEP = OSH_PAIRS_STEP,
-    COLS = 192,      // columns of dx and dw that a chunk computes
+    COLS = 192,      // columns of dx and dw in a chunk of parallel work
     DEPTH = 512,     // largest number of out_features that one matrix product for dx sums
-    DX_ROWS = 256,   // least number of rows of dx per chunk; a chunk packs w once for its rows
-    CHUNKS = 3,      // number of chunks of dx per thread, if dx has enough rows for that number
-    /* Rows of dw that a chunk computes; a small number, so that even a small dw gives chunks to all
+    DX_ROWS = 256,   // smallest number of rows of dx in a chunk, which packs w once for them
+    CHUNKS = 3,      // chunks of dx for each thread, if dx has enough rows
+    /* Rows of dw in a chunk. The number is small, so that even a small dw gives chunks to all
      * threads. */
     DW_ROWS = 96,
     ROOM = 2048,     // largest number of tokens, with padding, that are packed together
@@ -34,8 +34,8 @@ enum {
 };
 
 typedef struct worker {
-    /* panels: packed w [COLS, DEPTH].
-     * band: packed dy [BAND, DEPTH]; not used if dy can be read in place. */
+    /* panels: packed w, [COLS, DEPTH].
+     * band: packed dy, [BAND, DEPTH]; not used if dy can be read in place. */
     uint32_t *panels, *band;
     float *sums;             // scratch [BAND, COLS]
 } worker;
@@ -45,11 +45,11 @@ typedef struct job {
     const uint16_t *w, *x;
     uint16_t *dy;               // dy in BF16, [N, O]; view
     int64_t N, O, I, dx_rows;
-    const osh_tile *tiles;      // the packed tiles; view
-    const int64_t *first; // view: offset of each packed tile in tokens, with padding, [n_tiles]
+    const osh_tile *tiles;      // view: the tiles that are packed now
+    const int64_t *first; // view [n_tiles]: offset of each of these tiles in tokens, with padding
     int64_t n_tiles, room;
     uint32_t *x_panels, *dy_blocks;
-    bool add;                   // true: matrix products are added to dw; false: they overwrite dw
+    bool add;                   // true if products are added to dw, false if they overwrite dw
     worker *workers;
 } job;
 
@@ -59,8 +59,8 @@ static int64_t grad_words(int64_t n_tokens, int64_t n)
     return osh_pairs_panel(n_tokens) * grad_panels(n);
 }
 
-/* Computes c = a b [m, n], or c += a b if c.add is true. `sums`: scratch [BAND, columns of b], used
- * if c.add is true or if the block has padding. */
+/* Computes c = a b [m, n], or c += a b if c.add is true. sums: scratch [BAND, columns of b], which
+ * is used if c.add is true, or if the block has padding. */
 static void grad_product(float *sums, osh_into c, osh_pairs_a a, osh_pairs_b b, int64_t m,
                          int64_t n)
 {
@@ -106,8 +106,8 @@ static osh_status pairs_dx_chunk(osh_ctx *cx, void *user, int64_t chunk, int sel
 
 /* ---- dw ---- */
 
-/* Packs tokens [l, l + n) of tile t, n <= STEP: x into each panel, and dy, transposed, into each
- * block of 16 rows. */
+/* Packs the tokens [l, l + n) of tile t, where n <= STEP. Packs x into each panel, and the
+ * transposed dy into each block of 16 rows. */
 static void grad_pack_step(const job *j, int64_t t, int64_t l, int64_t n)
 {
     int64_t row = j->tiles[t].row + l, each = osh_pairs_panel(j->tiles[t].n), at = l / 2 * SIDE;
@@ -163,8 +163,8 @@ static osh_status weight_grad(osh_ctx *cx, job *j, const osh_tile *tiles, int64_
 {
     osh_status rc = OSH_OK;
     int64_t end = 0, room = grad_room(j->N);
-    int64_t *first = NULL;                // offsets of the packed tiles (job.first); own
-    uint32_t *panels = NULL, *blocks = NULL; // packed x (panels) and packed dy (blocks); own
+    int64_t *first = NULL;                // own: offsets of the tiles (job.first)
+    uint32_t *panels = NULL, *blocks = NULL; // own: packed x (panels), packed dy (blocks)
 
     OSH_NEW(cx, first, n_tiles + 1);
     if (!(panels = osh_alloc(cx, (size_t)grad_words(room, j->I) * sizeof *panels)))
@@ -199,7 +199,7 @@ static osh_status grad_round_chunk(osh_ctx *cx, void *user, int64_t chunk, int s
     return OSH_OK;
 }
 
-/* Returns the size of a worker's scratch in 32-bit words. */
+/* Returns the number of 32-bit words of a thread's scratch. */
 static int64_t grad_worker_words(int64_t I, int64_t O)
 {
     int64_t each = osh_pairs_panel(osh_min64(O, DEPTH));

@@ -1,7 +1,8 @@
 /* pairs_hessian.c - computes H += X^T X and D += (X0 - X)^T X of BF16 tensors with math/pairs.h.
- * Tokens are packed once for all threads, into panels of the right operand b. Each block of H turns
- * panels into the left operand a, 32 columns of x at a time, which fit in the L1 cache. Then the
- * matrix products of the tiles of tokens are added to each block of H, one tile after the other. */
+ * Tokens are packed once for all threads, into panels of the right operand b. For each block of
+ * H, panels are transposed into the left operand a, 32 columns of x at a time, which fit in the
+ * L1 cache. Then the products of the tiles of tokens are added to the block, one tile after the
+ * other. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_flow.h"
@@ -14,23 +15,24 @@ enum {
     PAIR = OSH_FLOW_COLS, WIDE = 384, TOKENS = 512,
     BAND = OSH_PAIRS_BAND, SIDE = OSH_PAIRS_SIDE
 };
-/* ROOM: largest number of tokens that are packed together. With 2,048 tokens the panels do not
- * remain in the L2 cache. WIDTH: columns that a chunk of parallel work packs. */
+/* ROOM: largest number of tokens that are packed together. (The panels of 2,048 tokens would not
+ * stay in the L2 cache.)
+ * WIDTH: columns in a chunk of the parallel packing. */
 enum { ROOM = 1024, WIDTH = 64 };
 
 typedef struct job {
     float *h;                 // H or D, [n, n]; view
     /* x: input of the layer.
-     * x0: its input in the original model if h is D, NULL if h is the lower triangle of H. */
+     * x0: if h is D, the input in the original model; NULL if h is the lower triangle of H. */
     const osh_tensor *x, *x0;
-    const osh_tile *tiles;    // the packed tiles of tokens; view
-    const int64_t *first; // view: offset of each tile in `panels` and `left`, in words, [n_tiles]
+    const osh_tile *tiles;    // view: the tiles of tokens that are packed now
+    const int64_t *first; // view [n_tiles]: offset of each tile in `panels` and `left`, in words
     /* panels: packed x.
-     * left: packed x0 - x; the same memory as `panels` if x0 is NULL. */
+     * left: packed x0 - x; if x0 is NULL, it is `panels`. */
     uint32_t *panels, *left;
     int64_t n_tiles, n;       // n: number of columns of x
     int64_t rows, cols;       // largest number of rows and of columns of a block of H
-    /* Number of groups of tiles; a chunk of parallel work packs WIDTH columns of one group. */
+    /* Number of groups of tiles. A chunk of the parallel packing has WIDTH columns of one group. */
     int64_t parts;
 } job;
 
@@ -39,8 +41,8 @@ typedef struct rect {
     int64_t row, m, col, n;
 } rect;
 
-/* `rows` [n, WIDTH] = x0 - x for `cols` columns, rounded to BF16. Rows of x0 and x begin ld
- * elements apart. */
+/* rows [n, WIDTH] = x0 - x for `cols` columns, rounded to BF16. Rows of x0 and x are ld elements
+ * apart. */
 static void hessian_difference(uint16_t *rows, const uint16_t *x0, const uint16_t *x, int64_t ld,
                                int64_t n, int64_t cols)
 {
@@ -72,8 +74,8 @@ static osh_status pairs_hessian_pack(osh_ctx *cx, void *user, int64_t chunk, int
     return OSH_OK;
 }
 
-/* Adds the matrix product of the tokens of tile t to the rows and columns `at` of h. If h is a
- * triangle, adds nothing above the diagonal. `turned`: scratch for the operand a. */
+/* Adds the product X^T X of the tokens of tile t to the rows and columns `at` of h. If h is a
+ * triangle, adds nothing above the diagonal. turned: scratch for the operand a. */
 static void hessian_add_band(const job *j, osh_flow *f, uint32_t *turned, const rect *at,
                              int64_t t)
 {
@@ -86,8 +88,8 @@ static void hessian_add_band(const job *j, osh_flow *f, uint32_t *turned, const 
     osh_flow_block block = {.a = osh_pairs_packed(turned, k), .m = m, .ld = j->n};
     for (int64_t c = at->col; c < end; c += PAIR) {
         int64_t wide = osh_min64(PAIR, end - c);
-        // true: all elements are on or below the diagonal of h. False: the diagonal crosses these
-        // rows, so row r adds only its first r + 1 columns.
+        // True if all elements are on or below the diagonal of h. If false, the diagonal crosses
+        // these rows, so that row r adds only its first r + 1 columns.
         bool whole = j->x0 || c + wide <= row + 1;
         block.b = (osh_pairs_b){j->panels + j->first[t] + c / SIDE * each, osh_div_up(wide, SIDE),
                                 k, each, true};
@@ -103,8 +105,8 @@ static int64_t pairs_row_blocks(const job *j, int64_t end)
     return osh_div_up(j->x0 ? j->n : osh_min64(end, j->n), j->cols);
 }
 
-/* Computes one block of H. The last rows of a triangle have the most columns, so they come
- * first. */
+/* Computes one block of H, a chunk of parallel work. The blocks of the last rows of a triangle have
+ * the most columns, so they are the first chunks. */
 static osh_status pairs_hessian_product(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const job *j = user;
@@ -136,10 +138,10 @@ static int64_t hessian_n_blocks(const job *j)
     return n;
 }
 
-/* Sets the size of the blocks of H: the largest size that gives each thread at least
- * OSH_BLOCKS_EACH blocks, or the smallest size if no size does. With larger blocks the packed
- * panels are read fewer times. Sizes with many columns come first, because each block of columns
- * turns the panels of its rows again. */
+/* Sets the size of the blocks of H. It is the largest size that gives each thread at least
+ * OSH_BLOCKS_EACH blocks, or else the smallest size. With larger blocks, the packed panels are read
+ * fewer times. Sizes with many columns are tried first, because each block of columns transposes
+ * the panels of its rows again. */
 static void hessian_size_blocks(job *j, int n_threads)
 {
     static const int64_t sizes[][2] = {{WIDE, WIDE},     {WIDE / 2, WIDE},     {WIDE / 4, WIDE},
@@ -174,8 +176,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     int64_t n = osh_width(x), room = hessian_room(osh_rows(x)), n_tiles = 0, end = 0;
     job j = {.h = h->data, .x = x, .x0 = x0, .n = n};
     osh_tile *tiles = NULL;  // own
-    int64_t *first = NULL;   // offsets of the packed tiles (job.first); own
-    // packed x, and packed x0 - x (NULL if x0 is NULL); both own
+    int64_t *first = NULL;   // own: offsets of the tiles (job.first)
+    // own: packed x, and packed x0 - x (NULL if x0 is NULL)
     uint32_t *panels = NULL, *left = NULL;
 
     hessian_size_blocks(&j, osh_threads(cx));
@@ -193,8 +195,8 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
             tokens += osh_pairs_pad(tiles[end].n);
         }
         j.tiles = tiles + at, j.first = first + at, j.n_tiles = end - at;
-        /* A chunk packs a range of columns of one group of tiles. Without groups there could be
-         * fewer chunks than threads: 576 columns are 9 chunks. */
+        /* A chunk packs some columns of one group of tiles. Without groups, there could be fewer
+         * chunks than threads: 576 columns are 9 chunks. */
         j.parts = osh_min64(j.n_tiles, osh_div_up(tokens, TOKENS));
         OSH_TRY(osh_parallel_for(cx, osh_div_up(n, WIDTH) * j.parts, pairs_hessian_pack, &j));
         OSH_TRY(osh_parallel_for(cx, hessian_n_blocks(&j), pairs_hessian_product, &j));

@@ -1,6 +1,6 @@
 /* pairs_linear.c - computes the linear layer y = x W^T + b of BF16 tensors with math/pairs.h. If x
- * has more than FEW rows, W is packed: for a block of columns of y, once for up to 512 rows of y.
- * If x has at most FEW rows, x is packed once, and W is read in place. Both cases give the same
+ * has more than FEW rows, W is packed: for each block of columns of y, once for up to 512 rows of
+ * y. If x has at most FEW rows, x is packed once, and W is read in place. Both cases give the same
  * bytes. */
 #include "ops/cpu/pairs_ops.h"
 #include "math/pairs.h"
@@ -10,10 +10,10 @@
 #include <stdatomic.h>
 
 enum {
-    /* Columns of y that are computed together; W packed for COLS columns and DEPTH in_features fits
-     * in the L2 cache. */
+    /* Columns of y that are computed together. W, packed for COLS columns and DEPTH in_features,
+     * fits in the L2 cache. */
     COLS = 192,
-    /* Rows of y that are computed together; the sums of ROWS x COLS elements also fit in the L2
+    /* Rows of y that are computed together. The sums of ROWS x COLS elements also fit in the L2
      * cache. */
     ROWS = 512,
     BAND = OSH_PAIRS_BAND,
@@ -30,7 +30,7 @@ typedef struct worker {
      * If I > DEPTH: y [BAND, PAIR], sums [ROWS, COLS].
      * If x has few rows (FEW): both [BAND, FEW]. */
     float *y, *sums;
-    /* `packed` contains W for columns [first, first + n_cols) of y; n_cols 0: `packed` is empty. */
+    /* `packed` has W for columns [first, first + n_cols) of y. n_cols 0: `packed` is empty. */
     int64_t first, n_cols;
 } worker;
 
@@ -38,24 +38,26 @@ typedef struct job {
     const osh_tensor *w, *x;
     osh_tensor *y;
     const float *bias; // bias in f32, [O]; NULL: no bias; view
-    /* Only if x has few rows (FEW): packed x, one range of `depth` in_features after the other. */
+    /* Only if x has few rows (FEW): packed x. It is cut into parts of `depth` in_features, which
+     * follow each other. */
     uint32_t *tokens;  // view
-    /* depth: in_features of one partial sum.
-     * rows: rows of y that a chunk computes.
-     * n_parts: number of such chunks per block of columns. */
+    /* depth: number of in_features of one partial sum.
+     * rows: number of rows of y in a chunk of parallel work.
+     * n_parts: number of such chunks for each block of columns. */
     int64_t N, I, O, depth, n_parts, rows;
     worker *workers;
-    _Atomic bool bad;  // true if a value of y is not finite; not set if x has few rows (FEW)
+    _Atomic bool bad;  // true if a value of y is not finite; unused if x has few rows (FEW)
 } job;
 
 /* Operands of one matrix product: a band of x (at most BAND rows) and two panels of W. */
 typedef struct band {
     int64_t row, m;   // rows [row, row + m) of x and y
-    int64_t at, col;  // at: first row in worker.sums; col: first column in worker.packed
+    int64_t at, col;  // at: first row in worker.sums. col: first column in worker.packed.
     int64_t k0, k;    // in_features [k0, k0 + k)
 } band;
 
-/* Returns the size of the equal ranges into which I is cut: a multiple of 32, at most DEPTH. */
+/* Returns the number of in_features of one partial sum: I is cut into equal parts of a multiple of
+ * 32, at most DEPTH. */
 static int64_t pairs_linear_depth(int64_t I)
 {
     return osh_pairs_pad(osh_div_up(I, osh_div_up(I, DEPTH)));
@@ -73,8 +75,8 @@ static void panels_pack(uint32_t *to, const osh_tensor *t, int64_t row, int64_t 
         osh_pairs_pack_rows(to, at(t, row + i, k0), osh_width(t), osh_min64(SIDE, n - i), k);
 }
 
-/* Adds the bias to the sums y [n] of columns [col, col + n) of row `row`, and stores them, rounded
- * to the dtype of the output. */
+/* Adds the bias to the sums y [n] of columns [col, col + n) of row `row`. Rounds the results to the
+ * dtype of the output and stores them. */
 static void few_finish(const job *j, float *y, int64_t row, int64_t col, int64_t n)
 {
     for (int64_t o = 0; j->bias && o < n; o++) y[o] += j->bias[col + o];
@@ -82,7 +84,7 @@ static void few_finish(const job *j, float *y, int64_t row, int64_t col, int64_t
 }
 
 /* Adds the product over in_features [k0, k0 + k) to the sums of t->m rows and two panels of
- * columns. After the last range of in_features, rounds the sums and stores them in y. */
+ * columns. After the last in_features, rounds the sums and stores them in y. */
 static void linear_add_part(job *j, const worker *me, osh_pairs_a a, const band *t)
 {
     int64_t n = osh_min64(PAIR, me->n_cols - t->col), each = osh_pairs_panel(t->k);
@@ -98,8 +100,8 @@ static void linear_add_part(job *j, const worker *me, osh_pairs_a a, const band 
     if (!osh_pairs_narrow(&y, sums, COLS, t->m)) atomic_store(&j->bad, true);
 }
 
-/* Adds the products over one range of in_features, from k0 on, to the sums of rows [first, first +
- * m) and all packed columns. */
+/* Adds the products over the in_features of one partial sum, from k0 on, to the sums of rows
+ * [first, first + m) and all packed columns. */
 static void part_bands(job *j, worker *me, int64_t first, int64_t m, int64_t k0)
 {
     band t = {.k0 = k0, .k = osh_min64(j->depth, j->I - k0)};
@@ -112,8 +114,8 @@ static void part_bands(job *j, worker *me, int64_t first, int64_t m, int64_t k0)
     osh_pairs_end();
 }
 
-/* Computes rows [first, first + m) of y for all packed columns, if all in_features are summed at
- * once (I <= DEPTH). */
+/* Computes rows [first, first + m) of y for all packed columns. Only if one sum covers all
+ * in_features (I <= DEPTH). */
 static void whole_bands(job *j, worker *me, int64_t first, int64_t m)
 {
     int64_t each = osh_pairs_panel(j->I);
@@ -193,7 +195,7 @@ static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     }
     osh_pairs_end();
     for (int64_t t = 0; t < j->N; t += SIDE) {
-        // rows: 16 rows x 32 columns of y, the transpose of `from`
+        // rows: 16 rows x 32 columns of y. They are the transpose of `from`.
         float *rows = me->y, *from = me->sums + t;
         for (int64_t o = 0; o < BAND; o += SIDE)
             osh_pairs_turn_sums(rows + o, BAND, from + o * tokens, tokens);
@@ -205,7 +207,7 @@ static osh_status few_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 
 /* ---- both cases: few and many rows of x ---- */
 
-/* Returns the size of a worker's scratch in 32-bit words. */
+/* Returns the number of 32-bit words of a thread's scratch. */
 static int64_t pairs_worker_words(int64_t I, bool few)
 {
     int64_t depth = pairs_linear_depth(I), blocks = 2 * osh_pairs_panel(depth);
@@ -229,7 +231,7 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     // tokens: packed x, if x has few rows (FEW).
     uint32_t *room = NULL, *tokens = NULL;
     worker *workers = NULL;                // own
-    float *bias = NULL;                    // bias in f32, [O]; NULL: no bias; own
+    float *bias = NULL;                    // own [O], in f32: the bias; NULL: no bias
 
     OSH_NEW(cx, workers, n);
     if (!(room = osh_alloc(cx, (size_t)(n * each) * sizeof *room))) OSH_TRY(OSH_E_NOMEM);
@@ -238,8 +240,8 @@ osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a)
     if (a->in[2]) OSH_TRY(osh_f32_weight(cx, &bias, a->in[2], a->in[0]->dtype));
     j.depth = pairs_linear_depth(j.I), j.rows = ROWS;
     if (!few && j.depth >= j.I && osh_div_up(j.O, COLS) % n == 0)
-        /* A chunk computes all rows of its block of columns, because the number of blocks is a
-         * multiple of the number of threads. */
+        /* The number of blocks of columns is a multiple of the number of threads. So a chunk can
+         * compute all rows of its block. */
         j.rows = j.N;
     j.n_parts = osh_div_up(j.N, j.rows);
     for (int i = 0; i < n; i++) {

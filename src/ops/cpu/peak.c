@@ -1,5 +1,5 @@
-/* peak.c - measures the speed of matrix products and of memory on all threads at once, and of the
- * op attention. Each measurement repeats its work until the given seconds are over. */
+/* peak.c - measures the speed of matrix products and of memory on all threads at once, and the
+ * speed of the op attention. Each measurement repeats its work until the given seconds are over. */
 #include "ops/peak.h"
 #include "base/isa.h"
 #include "base/rng.h"
@@ -12,12 +12,12 @@
 
 #include <string.h>
 
-/* SIDE: rows and columns of the matrices. Three f32 matrices have 7 MB, and the blocks that a
- * kernel reads together fit in any L2 cache.
+/* SIDE: rows and columns of the matrices. Three f32 matrices have 7 MB. The blocks that a kernel
+ * reads together fit in any L2 cache.
  * COLS: columns of b that are packed together. */
 enum { SIDE = 768, COLS = 96 };
-/* Bytes that each thread reads or copies; larger than the caches. FEW_BYTES: for a short
- * measurement. */
+/* Bytes that each thread reads or copies. MEMORY_BYTES are more than the caches have. FEW_BYTES are
+ * for a short measurement. */
 static const size_t MEMORY_BYTES = (size_t)96 << 20, FEW_BYTES = (size_t)8 << 20;
 
 typedef struct peak_worker {
@@ -26,7 +26,7 @@ typedef struct peak_worker {
     unsigned char *from, *to; // own: n_bytes each
     size_t n_bytes;
     double done, seconds;
-    uint64_t sum; // sum of the words that are read, so that the compiler does not remove the reads
+    uint64_t sum; // sum of the words that were read, so that the compiler keeps the reads
 } peak_worker;
 
 typedef enum { READ, COPY, PRODUCT, TILES } peak_kind;
@@ -46,7 +46,7 @@ static uint64_t sum_words(const unsigned char *p, size_t n)
     return sum[0] + sum[1] + sum[2] + sum[3];
 }
 
-/* Computes c = a b^T as the op linear does with AVX2: packs COLS columns at a time and multiplies
+/* Computes c = a b^T as the op linear does with AVX2: packs COLS columns at a time, and multiplies
  * them by all rows. */
 static void peak_by_tiles(const peak_worker *w)
 {
@@ -76,8 +76,8 @@ static osh_status peak_once(osh_ctx *cx, peak_worker *w, peak_kind kind)
     return OSH_OK;
 }
 
-/* Runs worker number `chunk` for j->seconds and measures its speed. A chunk ends only after all
- * threads have begun one, so each thread runs exactly one chunk. */
+/* Runs worker number `chunk` for j->seconds, and measures its speed. A chunk ends only after all
+ * threads have begun one. So each thread runs exactly one chunk. */
 static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
@@ -85,7 +85,7 @@ static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     peak_worker *w = &j->workers[chunk];
 
     (void)worker;
-    OSH_TRY(peak_once(cx, w, j->kind)); // warm-up call, not measured
+    OSH_TRY(peak_once(cx, w, j->kind)); // the first call is not measured
     w->done = 0;
     double begin = osh_now();
     do {
@@ -174,7 +174,7 @@ osh_status osh_peak_attention(osh_ctx *cx, double *flops_per_s, double seconds)
     OSH_TRY(peak_fill(cx, &v, OSH_BF16, T, narrow));
     OSH_TRY(osh_tensor_new(cx, &out, OSH_BF16, 2, (int64_t[]){T, wide}));
     osh_op_args a = {.in = {q, k, v}, .out = {out}, .attr = &at};
-    OSH_TRY(osh_attention_cpu(cx, &a)); // warm-up call, not measured
+    OSH_TRY(osh_attention_cpu(cx, &a)); // the first call is not measured
     double begin = osh_now(), now;
     do OSH_TRY(osh_attention_cpu(cx, &a));
     while (n++, now = osh_now(), now - begin < seconds);
@@ -197,8 +197,8 @@ osh_status osh_peak_memory(osh_ctx *cx, double *read_per_s, double *copy_per_s, 
         w[i].n_bytes = seconds < OSH_PEAK_SHORT ? FEW_BYTES : MEMORY_BYTES;
         if (!(w[i].from = osh_calloc(cx, 1, w[i].n_bytes))) OSH_TRY(OSH_E_NOMEM);
         if (!(w[i].to = osh_alloc(cx, w[i].n_bytes))) OSH_TRY(OSH_E_NOMEM);
-        // Writes to every page: all pages that were never written are mapped to the one zero page
-        // of the system, and reading them would be too fast.
+        // Writes to every page. The system maps all pages that were never written to one page of
+        // zeros, and reading that page would be too fast.
         memset(w[i].from, i + 1, w[i].n_bytes);
     }
     OSH_TRY(peak_measure(cx, read_per_s, w, READ, seconds));

@@ -12,14 +12,16 @@
 #include "ops/peak.h"
 #include "tensor/device.h"
 
-/* TOKENS: tokens of a sample. SAMPLES: number of samples. They are used in turn, so x is read from
- * memory and not from a cache. */
+/* TOKENS: tokens of a sample.
+ * SAMPLES: number of samples. The samples are used in turn, so that x is read from memory and not
+ * from a cache. */
 enum { TOKENS = 512, SAMPLES = 8 };
 
 typedef struct worker {
-    osh_tensor *x[SAMPLES], *w[2], *out; // inputs; weights (gate and up, or one); output; all own
+    /* own: inputs; weights (gate and up, or one weight); output */
+    osh_tensor *x[SAMPLES], *w[2], *out;
     /* done: number of floating-point operations.
-     * seconds: CPU time that they took. */
+     * seconds: CPU time of these operations. */
     double done, seconds;
 } worker;
 
@@ -29,8 +31,8 @@ typedef struct job {
     double seconds;
 } job;
 
-/* Returns the CPU seconds of the calling thread. Other processes of the machine have less effect on
- * CPU seconds than on elapsed seconds. */
+/* Returns the CPU seconds of the calling thread. (Other processes of the machine affect CPU seconds
+ * less than elapsed seconds.) */
 static double thread_seconds(void)
 {
     struct timespec t;
@@ -66,7 +68,7 @@ static osh_status shape_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
     int64_t n = 0;
 
     (void)self;
-    OSH_TRY(shape_once(cx, w, j->s, 0)); // warm-up call, not measured
+    OSH_TRY(shape_once(cx, w, j->s, 0)); // the first call is not measured
     double begin = thread_seconds();
     do {
         OSH_TRY(osh_check_interrupt(cx));
@@ -135,7 +137,7 @@ done:
 
 /* ---- AMX alone ---- */
 
-/* A [BAND, DEPTH]: 16 KiB, fits in L1; b: PANELS panels, 1 MiB. */
+/* a is [BAND, DEPTH], 16 KiB, and fits in L1. b has PANELS panels, 1 MiB. */
 enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 };
 
 typedef struct tiles_job {
@@ -143,13 +145,13 @@ typedef struct tiles_job {
     double seconds;
 } tiles_job;
 
-/* Multiplies one band, which fits in L1, by panels that fit in L2 (the second-level cache), and
- * stores the speed in j->rates[chunk]. */
+/* Multiplies one band, which fits in the L1 cache, by panels that fit in the L2 cache. Stores the
+ * speed in j->rates[chunk]. */
 static osh_status peak_tiles_chunk(osh_ctx *cx, void *user, int64_t chunk, int self)
 {
     osh_status rc = OSH_OK;
     const tiles_job *j = user;
-    osh_tensor *a = NULL, *b = NULL; // a: [BAND, DEPTH]; b: PANELS packed panels; both own
+    osh_tensor *a = NULL, *b = NULL; // own: a [BAND, DEPTH], b: PANELS packed panels
     _Alignas(64) float sums[BAND * 2 * OSH_PAIRS_SIDE];
     int64_t n = 0;
 

@@ -1,4 +1,4 @@
-/* rms_norm.c - computes rms_norm in chunks of slices; a slice is a row, or a head if head_dim is
+/* rms_norm.c - computes rms_norm in chunks of slices. A slice is a row, or a head if head_dim is
  * set. The sum of squares is eight partial sums in f32. */
 #include "ops/cpu/cpu.h"
 #include "math/span.h"
@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SLICES = 64 }; // slices per chunk of parallel work
+enum { SLICES = 64 }; // slices in a chunk of parallel work
 
 typedef struct rms_norm_job {
     const osh_tensor *x;
@@ -19,7 +19,7 @@ typedef struct rms_norm_job {
     int64_t n_slices, D, padded;
     float eps;
     osh_dtype rounded; // dtype to which the normalized value is rounded
-    _Atomic bool bad;  // true if rms_norm_bf16_chunk has found a value that is not finite
+    _Atomic bool bad;  // true if rms_norm_bf16_chunk has found a non-finite value
 } rms_norm_job;
 
 static osh_status rms_norm_bf16_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
@@ -57,7 +57,7 @@ osh_status osh_rms_norm_cpu(osh_ctx *cx, const osh_op_args *a)
     const osh_rms_norm_attr *at = a->attr;
     int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width,
             padded = osh_pad8(D);
-    // w: weight plus offset, [padded]; rows: scratch, [threads, padded]; both own
+    // w: own [padded], weight plus offset. rows: own [threads, padded], scratch.
     float *w = NULL, *rows = NULL;
 
     OSH_NEW(cx, w, padded);

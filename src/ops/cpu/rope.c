@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { ROWS = 32 }; // tokens per chunk of parallel work
+enum { ROWS = 32 }; // tokens in a chunk of parallel work
 
 typedef struct rope_job {
     const osh_rope_attr *at;
@@ -18,7 +18,7 @@ typedef struct rope_job {
     osh_tensor *y;
     const osh_tile *tiles;
     const float *inv_freq; // inverse frequencies, [half]; view
-    /* Cosines and sines for positions `from`, `from` + 1, ..., [n_pos, half], rounded to
+    /* [n_pos, half]: cosines and sines for the positions `from`, `from` + 1, ..., rounded to
      * `dtype`. */
     float *cos, *sin;      // views
     osh_dtype dtype;       // dtype to which products are rounded
@@ -50,8 +50,8 @@ static osh_status rope_table_chunk(osh_ctx *cx, void *user, int64_t chunk, int w
     return OSH_OK;
 }
 
-/* Rotates one head. If at->interleaved is true, de-interleaves the pairs into two halves first and
- * interleaves the halves again at the end. */
+/* Rotates one head. If at->interleaved is true, first moves the pairs into two halves, and at the
+ * end interleaves the halves again. */
 static void rope_turn_head(float *head, const float *c, const float *s, const osh_rope_attr *at,
                            osh_dtype dt)
 {
@@ -105,7 +105,7 @@ static osh_status rope_turn_chunk(osh_ctx *cx, void *user, int64_t chunk, int wo
     return OSH_OK;
 }
 
-/* Returns the end of a range of tiles that begins at `first` and whose samples have equal
+/* Returns the end of consecutive tiles that begin at `first` and whose samples have equal
  * frequencies. Sets *max_len to the number of tokens of the longest of these samples. */
 static int64_t rope_same_freqs(const osh_rope_attr *at, const osh_tile *tiles, int64_t n_tiles,
                           int64_t first, int64_t *max_len)
@@ -126,7 +126,7 @@ static int64_t rope_table_floats(const osh_rope_attr *at, int64_t longest)
 }
 static int64_t rope_rows_floats(int64_t width, int n_threads) { return width * n_threads; }
 
-/* Rotates in[0] and writes the result to out[0]. `way`, the factor of the angles, is 1, or -1 for
+/* Rotates in[0] and writes the result to out[0]. way: factor of the angles, 1, or -1 for
  * gradients. */
 static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
@@ -137,8 +137,8 @@ static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
     float inv_freq[OSH_ROPE_MAX_FREQS];
     bool unknown = false;              // false if all values of out[0] are known to be finite
     osh_tile *tiles = NULL;            // own
-    // table: cosines and sines, [2, tokens of the longest sample, half]; rows: scratch [threads,
-    // width]; both own
+    // table: own [2, tokens of the longest sample, half], cosines and sines. rows: own [threads,
+    // width], scratch.
     float *table = NULL, *rows = NULL;
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, ROWS));
@@ -173,7 +173,7 @@ osh_status osh_rope_cpu(osh_ctx *cx, const osh_op_args *a) { return rope_turn(cx
 osh_status osh_rope_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *t = NULL; // the rotated dy, [N, H*Dh]; own
+    osh_tensor *t = NULL; // own [N, H*Dh]: the rotated dy
     if (!a->din[0]) return rc;
     if (a->fresh & 1)
         return rope_turn(cx, &(osh_op_args){.in = {a->dout[0]}, .out = {a->din[0]},

@@ -1,7 +1,7 @@
-/* ssm_scan.c - computes the scan of Mamba 2, one head of a sample at a time. For each token, one
- * loop runs over the state Z [S, P] of the head. A row of Z contains one state element of each of
- * the P channels, so that vector instructions compute the sums of eight channels together. Rows are
- * padded to a multiple of eight channels. */
+/* ssm_scan.c - computes the scan of Mamba 2, one head of one sample at a time. For each token, one
+ * loop runs over the state Z [S, P] of the head. A row of Z has one state element of each of the P
+ * channels. So vector instructions compute the sums of eight channels together. Rows are padded to
+ * a multiple of eight channels. */
 #include "ops/cpu/ssm_scan.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ osh_scan_room osh_scan_room_at(const osh_ssm_scan_attr *at, float *room)
     return (osh_scan_room){room, B, B + S, x, x + P};
 }
 
-/* Z = decay Z + B x; y += C Z. m->x is already multiplied by the step of the token. */
+/* Z = decay Z + B x. y += C Z. m->x must be multiplied by the step of the token before. */
 OSH_VEC_FN void scan_step_body(const osh_scan_room *m, float decay, int64_t S, int64_t P)
 {
     for (int64_t i = 0; i < S; i++)
@@ -92,7 +92,7 @@ static void scan_head(const osh_op_args *a, const osh_tile *seq, int64_t h, floa
     if (state) memcpy(state, m.Z, each * sizeof *state);
 }
 
-/* Returns the number of bytes of the states of all heads (osh_op.state). */
+/* Returns the bytes of the states of all heads (osh_op.state). */
 size_t osh_ssm_scan_state(const void *attr, const int64_t *in_width, int64_t n_tokens,
                           osh_dtype dt)
 {

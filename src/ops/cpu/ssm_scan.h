@@ -15,10 +15,10 @@ typedef struct osh_scan_room { // state and vectors of one head; all pointers ar
     float *x, *y;   // input and output of the token, [padded P]
 } osh_scan_room;
 
-/* Returns the number of floats of the scratch of one head. */
+/* Returns the number of floats of one head's scratch. */
 int64_t osh_scan_floats(const osh_ssm_scan_attr *at);
-/* Returns views into `room` [osh_scan_floats]. The caller sets `room` to 0 before the first
- * token. */
+/* Returns views into `room`, which has osh_scan_floats floats. The caller must set `room` to 0
+ * before the first token. */
 osh_scan_room osh_scan_room_at(const osh_ssm_scan_attr *at, float *room);
 typedef struct osh_scan_head { // inputs of the op and weights of head h; all pointers are views
     const osh_tensor *const *in;
@@ -31,6 +31,6 @@ osh_scan_head osh_scan_head_of(const osh_tensor *const *in, const osh_ssm_scan_a
  * factor of x (osh_ssm_gates). */
 void osh_scan_load(float gates[2], const osh_scan_head *s, const osh_scan_room *m, int64_t t,
                    osh_dtype dtype);
-/* Updates m->Z with one token and computes y = C Z. Also multiplies m->x by the step. */
+/* Updates m->Z with one token, and computes y = C Z. Also multiplies m->x by the step. */
 void osh_scan_step(const osh_scan_room *m, const osh_ssm_scan_attr *at, const float gates[2]);
 #endif

@@ -1,11 +1,11 @@
 /* ssm_scan_grad.c - computes the gradients of the scan of Mamba 2 (ops/ssm_scan.c). A chunk of
- * parallel work is one head of one sample. Every C-th state is stored and the other states are
+ * parallel work is one head of one sample. Every C-th state is stored, and the other states are
  * computed again, as in delta_rule_grad.c.
  *
- * Heads of a group read the same B and C, so their gradients of B and C must be added in a fixed
- * order. WAVE heads (a wave) are computed in parallel; WAVE does not depend on the number of
- * threads. Each head writes its gradients of B and C to its own rows of osh_head_room.shared. After
- * the wave these rows are added in the order of the heads. */
+ * Heads of a group read the same B and C. So their gradients of B and C must be added in a fixed
+ * order. WAVE heads, a wave, are computed in parallel. (WAVE does not depend on the number of
+ * threads.) Each head writes its gradients of B and C to its own rows of osh_head_room.shared.
+ * After the wave, these rows are added in the order of the heads. */
 #include "ops/cpu/ssm_scan.h"
 #include "ops/kernel.h"
 
@@ -16,9 +16,9 @@ enum { WAVE = 8 };
 typedef struct scan_back {
     osh_scan_head head;
     osh_scan_room m;
-    /* Each an array of states [S, padded P].
+    /* Each is an array of states [S, padded P].
      * kept: every C-th state.
-     * now: the states of C tokens and the state before them.
+     * now: a stored state, and the states after the next C tokens.
      * dZ: gradient of the state. */
     float *kept, *now, *dZ;
     float *dy, *dx;         // gradients of the output and of x, [padded P]
@@ -36,14 +36,14 @@ static int64_t scan_back_floats(const void *attr, int64_t n_tokens)
 
 static int64_t scan_back_shared(const void *attr, int64_t n_tokens)
 {
-    // for each token: gradients of B, then gradients of C
+    // for each token: first the gradients of B, then those of C
     return 2 * ((const osh_ssm_scan_attr *)attr)->state * n_tokens;
 }
 
-/* Computes the gradients of one token. Z points to the state before the token; the state after the
- * token follows in memory. b->m.x is already multiplied by the step. On entry dZ is the gradient of
- * the state after the token, on return that of the state before the token. Adds to dx. Returns the
- * gradient of the decay. */
+/* Computes the gradients of one token. Z points to the state before the token. The state after the
+ * token follows it in memory. b->m.x must be multiplied by the step before. On entry, dZ is the
+ * gradient of the state after the token. On return, it is the gradient of the state before the
+ * token. Adds to dx. Returns the gradient of the decay. */
 OSH_VEC_FN double scan_token_body(const scan_back *b, const float *Z, float decay, int64_t S,
                                   int64_t P)
 {
@@ -77,8 +77,8 @@ OSH_AVX2 static double scan_token_avx2(const scan_back *b, const float *Z, float
     return scan_token_body(b, Z, decay, S, P);
 }
 
-/* Adds the gradients of row t (one token). Z points to the state before the token; the state after
- * the token follows in memory. */
+/* Adds the gradients of row t (one token). Z points to the state before the token. The state after
+ * the token follows it in memory. */
 static void scan_token_back(const osh_grad_args *a, scan_back *b, int64_t t, const float *Z)
 {
     const float *weights = b->head.weights;
@@ -106,8 +106,8 @@ static void scan_token_back(const osh_grad_args *a, scan_back *b, int64_t t, con
     b->sums[0] += to[1], b->sums[2] += to[0];
 }
 
-/* Computes the states of n tokens from row `first` on. now[0] is the state before the first token.
- * The state after token i is written to now[i + 1]. */
+/* Computes the states of n tokens, from row `first` on. b->now[0] must be the state before the
+ * first of these tokens. Writes the state after the i-th of them to b->now[i + 1]. */
 static void scan_forward(scan_back *b, int64_t first, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -149,7 +149,8 @@ static void scan_head_back(const osh_grad_args *a, const osh_tile *seq, int64_t 
     for (int k = 0; k < 3; k++) osh_grad_add(a->din[2 + k], h, b.sums[k]);
 }
 
-/* Adds the gradients of B and C of n heads, from head `first` on, in the order of the heads. */
+/* Adds the gradients of B and C of n heads, from head `first` on. Adds them in the order of the
+ * heads. */
 static void scan_add_shared(const osh_grad_args *a, const osh_tile *seq, int64_t first, int64_t n,
                             const osh_head_room *r)
 {
