@@ -1,5 +1,4 @@
-/* blas.cu - multiplies with cuBLASLt, and computes Cholesky factors and inverses of triangles with
- * cuSOLVER.
+/* blas.cu - multiplies with cuBLASLt, and computes Cholesky factors with cuSOLVER.
  *
  * Both libraries are opened when the GPU is opened, so a machine without a GPU does not need the
  * libraries.
@@ -38,8 +37,7 @@ enum { ANSWERS = 4 };
     CALL(cublasLtMatmulAlgoCheck) CALL(cublasLtMatmulAlgoConfigGetAttribute)
 #define SOLVER_CALLS(CALL)                                                                         \
     CALL(cusolverGetVersion) CALL(cusolverDnCreate) CALL(cusolverDnDestroy)                        \
-    CALL(cusolverDnSetStream) CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf)             \
-    CALL(cusolverDnXtrtri_bufferSize) CALL(cusolverDnXtrtri)
+    CALL(cusolverDnSetStream) CALL(cusolverDnSpotrf_bufferSize) CALL(cusolverDnSpotrf)
 
 /* Key of a plan: all properties of a matrix product that decide the algorithm. n_like is the batch
  * size for which the algorithm is chosen; 0 means n_batch. */
@@ -510,81 +508,33 @@ done:
     return rc;
 }
 
-static osh_status trtri_wish(osh_ctx *cx, osh_cuda_blas *l, const osh_cuda_triangle *t, size_t *gpu,
-                             size_t *host)
-{
-    osh_status rc = OSH_OK;
-    SOLVER(l, cusolverDnXtrtri_bufferSize(l->solver, triangle_part(t), CUBLAS_DIAG_NON_UNIT, t->n,
-                                          CUDA_R_32F, t->a, t->ld, gpu, host));
-done:
-    return rc;
-}
-
-osh_status osh_cuda_solver_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *out,
+osh_status osh_cuda_potrf_bytes(osh_ctx *cx, osh_device *d, size_t *out,
                                 const osh_cuda_triangle *t)
 {
     osh_status rc = OSH_OK;
-    osh_cuda_blas *l = osh_gpu_of(d)->blas;
     int n_floats = 0;
-    *out = {};
-    OSH_TRY(potrf_wish(cx, l, t, &n_floats));
-    OSH_TRY(trtri_wish(cx, l, t, &out->trtri, &out->trtri_host));
-    out->potrf = (size_t)n_floats * sizeof(float);
+    OSH_TRY(potrf_wish(cx, osh_gpu_of(d)->blas, t, &n_floats));
+    *out = (size_t)n_floats * sizeof(float);
 done:
     return rc;
-}
-
-static osh_status triangle_verdict(osh_ctx *cx, osh_device *d, const int *verdict, const char *call,
-                                   bool *ok)
-{
-    osh_status rc = OSH_OK;
-    int info = 0;
-    OSH_TRY(d->type->get(cx, d, &info, verdict, sizeof info));
-    if (info < 0) OSH_FAIL(cx, OSH_E_INTERNAL, "%s: argument %d is wrong", call, -info);
-    *ok = !info;
-done:
-    return rc;
-}
-
-static osh_status triangle_check_room(osh_ctx *cx, const osh_cuda_triangle *t, size_t wanted)
-{
-    if (wanted <= t->room_bytes) return OSH_OK;
-    return osh_fail(cx, OSH_E_INTERNAL,
-                    "cuSOLVER needs %zu bytes for a triangle of %lld rows, there are %zu", wanted,
-                    (long long)t->n, t->room_bytes);
 }
 
 osh_status osh_cuda_potrf(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t, bool *ok)
 {
     osh_status rc = OSH_OK;
     osh_cuda_blas *l = osh_gpu_of(d)->blas;
-    int n_floats = 0, n = (int)t->n, ld = (int)t->ld;
+    int n_floats = 0, n = (int)t->n, ld = (int)t->ld, info = 0;
 
     OSH_TRY(potrf_wish(cx, l, t, &n_floats));
-    OSH_TRY(triangle_check_room(cx, t, (size_t)n_floats * sizeof(float)));
+    if ((size_t)n_floats * sizeof(float) > t->room_bytes)
+        OSH_FAIL(cx, OSH_E_INTERNAL,
+                 "cuSOLVER needs %zu bytes for a triangle of %d rows, there are %zu",
+                 (size_t)n_floats * sizeof(float), n, t->room_bytes);
     SOLVER(l, cusolverDnSpotrf(l->solver, triangle_part(t), n, t->a, ld,
                                static_cast<float *>(t->room), n_floats, t->verdict));
-    OSH_TRY(triangle_verdict(cx, d, t->verdict, "potrf", ok));
+    OSH_TRY(d->type->get(cx, d, &info, t->verdict, sizeof info));
+    if (info < 0) OSH_FAIL(cx, OSH_E_INTERNAL, "potrf: argument %d is wrong", -info);
+    *ok = !info;
 done:
-    return rc;
-}
-
-osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t, bool *ok)
-{
-    osh_status rc = OSH_OK;
-    osh_cuda_blas *l = osh_gpu_of(d)->blas;
-    void *host_work = NULL; // own
-    size_t wanted = 0, host_wanted = 0;
-
-    OSH_TRY(trtri_wish(cx, l, t, &wanted, &host_wanted));
-    OSH_TRY(triangle_check_room(cx, t, wanted));
-    host_work = osh_alloc(cx, host_wanted ? host_wanted : 1);
-    if (!host_work) OSH_TRY(OSH_E_NOMEM);
-    SOLVER(l, cusolverDnXtrtri(l->solver, triangle_part(t), CUBLAS_DIAG_NON_UNIT, t->n, CUDA_R_32F,
-                               t->a, t->ld, t->room, wanted, host_work, host_wanted, t->verdict));
-    // host_work may be freed, because triangle_verdict waits for the GPU
-    OSH_TRY(triangle_verdict(cx, d, t->verdict, "trtri", ok));
-done:
-    osh_free(cx, host_work);
     return rc;
 }

@@ -60,23 +60,20 @@ void osh_cuda_gemm_algo(osh_device *d, osh_cuda_algo *out);
 /* True if three matrix products of TF32 take less time than one of F32 on this GPU. */
 bool osh_cuda_tf32_pays(const osh_device *d);
 
-/* Arguments of osh_cuda_potrf and osh_cuda_trtri, which call cuSOLVER, overwrite `a` and wait for
- * the GPU. osh_cuda_potrf replaces `a` by its Cholesky factor; *ok becomes false if `a` is not
- * positive definite. osh_cuda_trtri replaces the triangle by its inverse; *ok becomes false if the
- * triangle is singular. `a` is column-major; `upper` selects the upper triangle. */
+/* Arguments of osh_cuda_potrf, which calls cuSOLVER and waits for the GPU. It replaces `a` by its
+ * Cholesky factor; *ok becomes false if `a` is not positive definite. `a` is column-major; `upper`
+ * selects the upper triangle. */
 typedef struct osh_cuda_triangle {
     float *a;
     int64_t n, ld;
     bool upper;
-    void *room; // scratch in GPU memory, at least as large as osh_cuda_solver_wish returns
+    void *room; // scratch in GPU memory, at least as large as osh_cuda_potrf_bytes returns
     size_t room_bytes;
     int *verdict; // result code of cuSOLVER, in GPU memory
 } osh_cuda_triangle;
-typedef struct osh_cuda_wish { size_t potrf, trtri, trtri_host; } osh_cuda_wish; // bytes of scratch
-osh_status osh_cuda_solver_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *out,
+osh_status osh_cuda_potrf_bytes(osh_ctx *cx, osh_device *d, size_t *out,
                                 const osh_cuda_triangle *t);
 osh_status osh_cuda_potrf(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t, bool *ok);
-osh_status osh_cuda_trtri(osh_ctx *cx, osh_device *d, const osh_cuda_triangle *t, bool *ok);
 
 /* Replaces the lower triangle of a [n, n] (row-major) by the inverse of the matrix's Cholesky
  * factor. Does not read or write elements above the diagonal. Allocates osh_cuda_triangle_bytes(n)

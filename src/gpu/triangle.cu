@@ -1,27 +1,36 @@
 /* triangle.cu - computes the inverse X = L^-1 of the Cholesky factor L of A = L L^T in place, in
- * the lower triangle of A.
+ * the lower triangle of A. cuSOLVER's potrf computes L. Matrix products compute X from L:
  *
- *   n <= OSH_TRIANGLE_BLOCK   cuSOLVER's potrf and trtri, if osh_triangle_room(n) is enough
- *   else                      cuSOLVER works on blocks of s rows; matrix products compute the rest:
+ *   1. A kernel inverts all diagonal blocks of SIDE rows.
+ *   2. Each pair of neighbours D_1, D_2 becomes one block of twice as many rows, until the blocks
+ *      have s rows (at most OSH_TRIANGLE_BLOCK). One batch of products computes many pairs:
  *
- *   | D0          |   for block column j:   A_jj -= sum of L_jk L_jk^T    (k < j)    potrf: L_jj
- *   | L10 D1      |                         D_j = L_jj^-1, instead of L_jj           trtri, copied
- *   | L20 L21 D2  |                         L_ij = (A_ij - sum of L_ik L_jk^T) D_j^T (i > j)
- *                     then row by row       X_ij = -D_i (L_ij D_j + sum of L_ik X_kj)  (j < k < i)
+ *        | D_1                  |
+ *        | - D_2 L_21 D_1   D_2 |
+ *
+ *   3. The rest is computed row by row, from blocks of s rows:
+ *
+ *        X_ij = -D_i (L_ij D_j + sum of L_ik X_kj)   (j < k < i)
  *
  * The scratch memory of a call is called the room. Its size depends only on n, so a plan can
- * compute it without cuSOLVER. cuSOLVER tells before a call how many bytes of scratch it needs for
- * s rows; s is the largest number >= 64 for which these bytes fit into the room. So s depends on n
- * and on the version of cuSOLVER, and s decides the last bits of the result. For 14,336 columns the
- * room is 68 MB; a copy of the whole matrix would be 822 MB. If the room is large enough for n
- * rows, potrf factors all of A at once.
+ * compute it without cuSOLVER. potrf factors all of A at once if the room is enough for what
+ * cuSOLVER wants. Otherwise it works on diagonal blocks of s rows, the largest number >= 64 for
+ * which the room is enough, and products compute the rest of L:
  *
- * The room contains cuSOLVER's scratch, or three blocks [s, s] followed by cuSOLVER's scratch:
- * `first` and `second` are copies of a D_j with zeros above the diagonal, because A may contain
- * other data there; `sum` is the sum of matrix products for one block. */
+ *   for block column j:   A_jj -= sum of L_jk L_jk^T   (k < j)    potrf: L_jj
+ *                         D_j = L_jj^-1, instead of L_jj
+ *                         L_ij = (A_ij - sum of L_ik L_jk^T) D_j^T   (i > j)
+ *
+ * So s depends on n and on the version of cuSOLVER, and s decides the last bits of the result. For
+ * 14,336 columns the room is 68 MB; a copy of the whole matrix would be 822 MB.
+ *
+ * The room contains three blocks [s, s], then cuSOLVER's scratch. `first` and `second` are copies
+ * of a D_j with zeros above the diagonal, because A may contain other data there; `sum` is the sum
+ * of matrix products for one block. Step 2 uses the blocks for copies of D_1 and D_2, and for their
+ * products. */
 #include "gpu/kernel.cuh"
 
-enum { THREADS = 256 };
+enum { THREADS = 256, SIDE = OSH_TRIANGLE_LEAST };
 enum how { // the assignment of block_move, and the elements that get a value
     WHOLE,       // `to = from` for all elements
     LOWER,       // `to = from` in the lower triangle only
@@ -42,10 +51,45 @@ template <int H> static __global__ void move_block(matrix to, matrix from, int64
     *t = H == MINUS_LOWER ? __fsub_rn(*t, v) : v;
 }
 
+/* Inverts the lower triangles of consecutive diagonal blocks of SIDE rows in place. The blocks are
+ * in the first `rows` rows and columns of a. A thread computes one column. */
+static __global__ void __launch_bounds__(SIDE) invert_small(matrix a, int64_t rows)
+{
+    __shared__ float l[SIDE][SIDE + 1], x[SIDE][SIDE];
+    int64_t first = (int64_t)blockIdx.x * SIDE;
+    int w = rows - first < SIDE ? (int)(rows - first) : SIDE, c = threadIdx.x;
+    float *at = a.at + first * (a.ld + 1);
+
+    for (int i = 0; i < w; i++) l[i][c] = c <= i ? at[i * a.ld + c] : 0;
+    __syncthreads();
+    for (int i = 0; i < w; i++) {
+        float sum = i == c ? -1 : 0;
+        for (int k = 0; k < i; k++) sum = __fmaf_rn(l[i][k], x[k][c], sum);
+        x[i][c] = c <= i ? __fdiv_rn(-sum, l[i][i]) : 0;
+    }
+    for (int i = c; i < w; i++) at[i * a.ld + c] = x[i][c];
+}
+
+typedef struct stack { // matrices in row-major order, `stride` elements apart; `at` is a view
+    float *at;
+    int64_t ld, stride;
+} stack;
+
+/* Copies lower triangles [w, w], with zeros above the diagonal. */
+static __global__ void copy_lower(stack to, stack from, int64_t w)
+{
+    int64_t i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x, k = blockIdx.z;
+    if (j < w)
+        to.at[k * to.stride + i * to.ld + j] =
+            j <= i ? from.at[k * from.stride + i * from.ld + j] : 0;
+}
+
 typedef struct blocks {
     osh_device *d;
-    /* A is the matrix [n, n]; first, second and sum are scratch blocks [s, s]. */
-    float *a, *first, *second, *sum; // views
+    /* A is the matrix [n, n]; first, second and sum are scratch blocks [s, s]; spare is scratch for
+     * step 2, n_spare floats. */
+    float *a, *first, *second, *sum, *spare; // views
+    int64_t n_spare;
     int64_t n, s;                    // n: rows of the matrix; s: rows of a block
     /* Arguments for cuSOLVER, with its scratch (`room`) and its result code (`verdict`). */
     osh_cuda_triangle lib;
@@ -83,17 +127,55 @@ static osh_status block_product(osh_ctx *cx, const blocks *b, matrix c, const in
     return osh_cuda_gemm(cx, b->d, {&mc, &mx, &my, mnk[0], mnk[1], mnk[2], 1, f.alpha, f.beta});
 }
 
-/* Inverts the triangle of the diagonal block whose first row is j. Writes the inverse D_j to
- * `first`, with zeros above the diagonal, and to A. */
-static osh_status triangle_invert_diagonal(osh_ctx *cx, blocks *b, int64_t j, bool *ok)
+/* Computes c = alpha x y for each of n_batch matrices. `mnk`: {m, n, k}. */
+static osh_status stack_product(osh_ctx *cx, const blocks *b, const stack (&cxy)[3],
+                                const int64_t mnk[3], int64_t n_batch, float alpha)
+{
+    osh_cuda_mat m[3];
+    for (int i = 0; i < 3; i++) m[i] = {cxy[i].at, cxy[i].ld, cxy[i].stride, OSH_F32, false};
+    return osh_cuda_gemm(cx, b->d, {&m[0], &m[1], &m[2], mnk[0], mnk[1], mnk[2], n_batch, alpha, 0});
+}
+
+static osh_status stack_copy_lower(osh_ctx *cx, const blocks *b, stack to, stack from, int64_t w,
+                                   int64_t n_batch)
+{
+    OSH_LAUNCH(copy_lower, dim3((unsigned)osh_div_up(w, THREADS), (unsigned)w, (unsigned)n_batch),
+               THREADS, 0, osh_cuda_stream(b->d), to, from, w);
+    return osh_cuda_check(cx, cudaGetLastError(), "copy_lower");
+}
+
+/* Makes n_pairs inverted blocks of w + h rows from 2 n_pairs inverted blocks of w and of h rows. The
+ * first pair begins at `row`; a pair begins 2 w rows after the previous one. */
+static osh_status triangle_join(osh_ctx *cx, const blocks *b, int64_t row, int64_t w, int64_t h,
+                                int64_t n_pairs)
 {
     osh_status rc = OSH_OK;
-    int64_t w = block_width(b, j);
-    osh_cuda_triangle t = b->lib;
-    t.a = b->first, t.n = t.ld = w;
-    OSH_TRY(block_move<LOWER_ZEROS>(cx, b, {b->first, w}, block_view(b, j, j), w, w));
-    OSH_TRY(osh_cuda_trtri(cx, b->d, &t, ok));
-    if (*ok) OSH_TRY(block_move<LOWER>(cx, b, block_view(b, j, j), {b->first, w}, w, w));
+    int64_t step = 2 * w * (b->n + 1), left[3] = {h, w, w}, all[3] = {h, w, h};
+    float *corner = b->a + row * (b->n + 1);
+    stack d1 = {b->spare, w, w * w}, d2 = {d1.at + n_pairs * w * w, h, h * h},
+          product = {d2.at + n_pairs * h * h, w, h * w}, x = {corner + w * b->n, b->n, step};
+
+    OSH_TRY(stack_copy_lower(cx, b, d1, {corner, b->n, step}, w, n_pairs));
+    OSH_TRY(stack_copy_lower(cx, b, d2, {corner + w * (b->n + 1), b->n, step}, h, n_pairs));
+    OSH_TRY(stack_product(cx, b, {product, x, d1}, left, n_pairs, 1));
+    OSH_TRY(stack_product(cx, b, {x, d2, product}, all, n_pairs, -1));
+done:
+    return rc;
+}
+
+/* Inverts the lower triangles of the diagonal blocks of b->s rows in rows [row, end). */
+static osh_status triangle_invert_blocks(osh_ctx *cx, const blocks *b, int64_t row, int64_t end)
+{
+    osh_status rc = OSH_OK;
+    OSH_LAUNCH(invert_small, (unsigned)osh_div_up(end - row, SIDE), SIDE, 0, osh_cuda_stream(b->d),
+               block_view(b, row, row), end - row);
+    OSH_CUDA(cx, cudaGetLastError());
+    for (int64_t w = SIDE; w < b->s; w *= 2)
+        for (int64_t at = row, n_pairs; at + w < end; at += 2 * w * n_pairs) {
+            int64_t whole = (end - at) / (2 * w), most = b->n_spare / (3 * w * w);
+            n_pairs = whole ? osh_min64(whole, most) : 1;
+            OSH_TRY(triangle_join(cx, b, at, w, whole ? w : end - at - w, n_pairs));
+        }
 done:
     return rc;
 }
@@ -113,8 +195,10 @@ static osh_status triangle_factor_column(osh_ctx *cx, blocks *b, int64_t j, bool
                               {block_view(b, j, 0), block_view(b, j, 0), true, 1, 0}));
     if (j) OSH_TRY(block_move<MINUS_LOWER>(cx, b, block_view(b, j, j), {b->sum, w}, w, w));
     OSH_TRY(osh_cuda_potrf(cx, b->d, &t, ok));
-    if (*ok) OSH_TRY(triangle_invert_diagonal(cx, b, j, ok));
-    if (!*ok || !below) goto done;
+    if (!*ok) goto done;
+    OSH_TRY(triangle_invert_blocks(cx, b, j, j + w));
+    if (!below) goto done;
+    OSH_TRY(block_move<LOWER_ZEROS>(cx, b, {b->first, w}, block_view(b, j, j), w, w));
     if (j)
         OSH_TRY(block_product(cx, b, block_view(b, j + w, j), rest,
                               {block_view(b, j + w, 0), block_view(b, j, 0), true, -1, 1}));
@@ -150,35 +234,30 @@ done:
     return rc;
 }
 
-static osh_status triangle_by_blocks(osh_ctx *cx, blocks *b, bool whole_potrf, bool *ok)
+/* Computes L from A, at once or block column by block column, and the inverses of the diagonal
+ * blocks of s rows. */
+static osh_status triangle_factor(osh_ctx *cx, blocks *b, bool whole_potrf, bool *ok)
 {
     osh_status rc = OSH_OK;
     *ok = true;
     if (whole_potrf) {
-        osh_cuda_triangle t = b->lib;
-        t.a = b->a, t.n = t.ld = b->n, t.room = b->first, t.room_bytes = osh_triangle_room(b->n);
-        OSH_TRY(osh_cuda_potrf(cx, b->d, &t, ok));
+        OSH_TRY(osh_cuda_potrf(cx, b->d, &b->lib, ok));
+        if (*ok) OSH_TRY(triangle_invert_blocks(cx, b, 0, b->n));
+    } else {
+        for (int64_t j = 0; j < b->n && *ok; j += b->s)
+            OSH_TRY(triangle_factor_column(cx, b, j, ok));
     }
-    for (int64_t j = 0; j < b->n && *ok; j += b->s)
-        OSH_TRY(whole_potrf ? triangle_invert_diagonal(cx, b, j, ok)
-                            : triangle_factor_column(cx, b, j, ok));
-    for (int64_t i = b->s; i < b->n && *ok; i += b->s) OSH_TRY(triangle_invert_row(cx, b, i));
 done:
     return rc;
 }
 
-static osh_status triangle_wish(osh_ctx *cx, osh_device *d, osh_cuda_wish *w, float *a, int64_t n,
+static osh_status triangle_wish(osh_ctx *cx, osh_device *d, size_t *wish, float *a, int64_t n,
                                 int64_t ld)
 {
     // `upper` is true, because a lower triangle in row-major order is an upper triangle in
     // column-major order
     osh_cuda_triangle t = {a, n, ld, true, NULL, 0, NULL};
-    return osh_cuda_solver_wish(cx, d, w, &t);
-}
-
-static bool wish_fits(const osh_cuda_wish *w, size_t room)
-{
-    return w->potrf <= room && w->trtri <= room;
+    return osh_cuda_potrf_bytes(cx, d, wish, &t);
 }
 
 /* Returns the number of scratch bytes (of the room) that remain for cuSOLVER after three blocks [s,
@@ -188,48 +267,56 @@ static size_t triangle_left_bytes(int64_t n, int64_t s)
     return osh_triangle_room(n) - 3 * (size_t)(s * s) * sizeof(float);
 }
 
-/* Sets *s to the number of rows of a block, or to n if cuSOLVER works on the whole triangle. Sets
- * *whole_potrf to true if potrf factors all of A at once. */
+/* Sets *s to the number of rows of a block, or to n if all of A is one block. Sets *whole_potrf to
+ * true if potrf factors all of A at once. */
 static osh_status triangle_block_rows(osh_ctx *cx, osh_device *d, int64_t *s, float *a, int64_t n,
                                       bool *whole_potrf)
 {
     osh_status rc = OSH_OK;
-    osh_cuda_wish w;
-    OSH_TRY(triangle_wish(cx, d, &w, a, n, n));
-    *s = n, *whole_potrf = w.potrf <= osh_triangle_room(n);
-    if (n <= OSH_TRIANGLE_BLOCK && wish_fits(&w, osh_triangle_room(n))) goto done;
+    size_t wish;
+    OSH_TRY(triangle_wish(cx, d, &wish, a, n, n));
+    *s = n, *whole_potrf = wish <= osh_triangle_room(n);
+    if (n <= OSH_TRIANGLE_BLOCK && *whole_potrf) goto done;
     for (*s = OSH_TRIANGLE_BLOCK; *s > OSH_TRIANGLE_LEAST; *s /= 2) {
         if (2 * *s > n) continue;
-        OSH_TRY(triangle_wish(cx, d, &w, a, *s, n));
-        if (wish_fits(&w, triangle_left_bytes(n, *s))) break;
+        if (*whole_potrf) break;
+        OSH_TRY(triangle_wish(cx, d, &wish, a, *s, n));
+        if (wish <= triangle_left_bytes(n, *s)) break;
     }
 done:
     return rc;
+}
+
+/* Divides the room among the scratch blocks of b and cuSOLVER. If potrf factors all of A, it is
+ * done before step 2 begins, and step 2 before step 3, so each of them uses all of the room. */
+static void triangle_divide_room(blocks *b, float *room, bool whole_potrf)
+{
+    int64_t square = b->s * b->s;
+    b->first = room, b->second = room + square, b->sum = b->second + square;
+    b->lib.room = whole_potrf ? room : b->sum + square;
+    b->lib.room_bytes =
+        whole_potrf ? osh_triangle_room(b->n) : triangle_left_bytes(b->n, b->s);
+    b->spare = whole_potrf ? room : b->second;
+    b->n_spare = whole_potrf ? (int64_t)(osh_triangle_room(b->n) / sizeof(float)) : 2 * square;
 }
 
 osh_status osh_cuda_factor_inverse(osh_ctx *cx, osh_device *d, float *a, int64_t n, bool *ok)
 {
     osh_status rc = OSH_OK;
     bool whole_potrf = false;
-    blocks b = {d, a, NULL, NULL, NULL, n, n, {}};
+    blocks b = {};
     char *room = NULL; // scratch in the arena; own
 
+    b.d = d, b.a = a, b.n = n;
     OSH_TRY(triangle_block_rows(cx, d, &b.s, a, n, &whole_potrf));
     room = static_cast<char *>(osh_device_alloc(cx, d, osh_triangle_room(n), OSH_LIFE_SHORT));
     if (!room) OSH_TRY(OSH_E_NOMEM);
     b.lib.verdict = static_cast<int *>(osh_device_alloc(cx, d, sizeof(int), OSH_LIFE_SHORT));
     if (!b.lib.verdict) OSH_TRY(OSH_E_NOMEM);
-    b.lib.upper = true, b.lib.a = a, b.lib.n = b.lib.ld = n, b.lib.room = room;
-    b.lib.room_bytes = osh_triangle_room(n);
-    if (b.s >= n) {
-        OSH_TRY(osh_cuda_potrf(cx, d, &b.lib, ok));
-        if (*ok) OSH_TRY(osh_cuda_trtri(cx, d, &b.lib, ok));
-        goto done;
-    }
-    b.first = reinterpret_cast<float *>(room), b.second = b.first + b.s * b.s,
-    b.sum = b.second + b.s * b.s;
-    b.lib.room = b.sum + b.s * b.s, b.lib.room_bytes = triangle_left_bytes(n, b.s);
-    OSH_TRY(triangle_by_blocks(cx, &b, whole_potrf, ok));
+    b.lib.upper = true, b.lib.a = a, b.lib.n = b.lib.ld = n;
+    triangle_divide_room(&b, reinterpret_cast<float *>(room), whole_potrf);
+    OSH_TRY(triangle_factor(cx, &b, whole_potrf, ok));
+    for (int64_t i = b.s; i < n && *ok; i += b.s) OSH_TRY(triangle_invert_row(cx, &b, i));
 done:
     osh_device_free(d, b.lib.verdict);
     osh_device_free(d, room);
@@ -239,14 +326,14 @@ done:
 osh_status osh_cuda_factor_probe(osh_ctx *cx, osh_device *d)
 {
     osh_status rc = OSH_OK;
-    osh_cuda_wish w;
+    size_t wish;
     // an arbitrary valid GPU address; it is only passed for size queries and is not accessed
     float *any = reinterpret_cast<float *>(d->base);
-    OSH_TRY(triangle_wish(cx, d, &w, any, OSH_TRIANGLE_LEAST, OSH_TRIANGLE_LEAST));
-    if (!wish_fits(&w, OSH_TRIANGLE_SPARE / 2))
+    OSH_TRY(triangle_wish(cx, d, &wish, any, OSH_TRIANGLE_LEAST, OSH_TRIANGLE_LEAST));
+    if (wish > OSH_TRIANGLE_SPARE / 2)
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
-                 "cuSOLVER wants %zu bytes for a triangle of %d rows, at most %d are given",
-                 w.potrf > w.trtri ? w.potrf : w.trtri, OSH_TRIANGLE_LEAST, OSH_TRIANGLE_SPARE / 2);
+                 "cuSOLVER wants %zu bytes for a triangle of %d rows, at most %d are given", wish,
+                 OSH_TRIANGLE_LEAST, OSH_TRIANGLE_SPARE / 2);
 done:
     return rc;
 }

@@ -20,6 +20,7 @@ typedef struct reading {
     int64_t m;
     int64_t first, end; // wanted[first] to wanted[end - 1] are rows of t
     int64_t begin;      // index in the table of the first row of t
+    _Atomic bool bad;   // true: a row has an element that is not finite
 } reading;
 
 bool osh_is_picked(const osh_graph *g, const osh_node *n, int k)
@@ -112,7 +113,7 @@ static int64_t wanted_find(const reading *r, int64_t row)
 static osh_status read_piece(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;
-    const reading *r = user;
+    reading *r = user;
     size_t row = picked_row_bytes(r->rows);
     int64_t D = r->rows->shape[1], end = osh_min64(r->end, r->first + (chunk + 1) * PIECE);
     (void)worker;
@@ -123,6 +124,7 @@ static osh_status read_piece(osh_ctx *cx, void *user, int64_t chunk, int worker)
         OSH_TRY(osh_file_pread(cx, r->f, to, (size_t)n * row,
                                r->t->e->begin + (int64_t)row * row_of_t));
         OSH_TRY(osh_checkpoint_apply(cx, r->ck, r->t - r->ck->tensors, to, row_of_t * D, n * D));
+        if (osh_find_nonfinite(to, r->rows->dtype, n * D) >= 0) r->bad = true;
     }
 done:
     return rc;
@@ -146,7 +148,7 @@ done:
 static osh_status read_rows(osh_ctx *cx, reading *r, const osh_weight *w)
 {
     osh_status rc = OSH_OK;
-    int64_t D = w->shape[1], bad;
+    int64_t D = w->shape[1];
     osh_tensor rows = room_shape(ROOM_ROWS, w, 0, r->m);
     OSH_TRY(room_tensor(cx, &r->rows, (osh_where){NULL, OSH_LIFE_LONG}, &rows));
     for (int64_t s = 0; s < osh_max64(1, w->n_shards); s++) {
@@ -154,9 +156,11 @@ static osh_status read_rows(osh_ctx *cx, reading *r, const osh_weight *w)
         OSH_TRY(read_tensor(cx, r));
         r->begin += r->t->e->shape[0];
     }
-    if ((bad = osh_find_nonfinite(r->rows->data, r->rows->dtype, r->m * D)) >= 0)
+    if (r->bad) {
+        int64_t bad = osh_find_nonfinite(r->rows->data, r->rows->dtype, r->m * D);
         OSH_FAIL(cx, OSH_E_NUMERIC, "tensor %s: element %lld is not finite", w->name,
                  (long long)(r->wanted[bad / D] * D + bad % D));
+    }
 done:
     return rc;
 }

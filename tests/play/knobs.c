@@ -15,7 +15,7 @@ static void set(const char *knob, const char *value)
     else if (!strcmp(knob, "lazy")) osh_play_lazy(atoi(value) != 0);
     else if (!strcmp(knob, "protect")) osh_play_protect(atoi(value) != 0);
     else if (!strcmp(knob, "truncate")) osh_play_truncate(atoi(value) != 0);
-    else if (!strcmp(knob, "solver")) osh_play_solver_each[0] = osh_play_solver_each[1] = (size_t)atoll(value);
+    else if (!strcmp(knob, "solver")) osh_play_solver_each = (size_t)atoll(value);
     else if (!strcmp(knob, "memory")) osh_play_memory((size_t)atoll(value));
     else if (!strcmp(knob, "shared")) osh_play_shared((size_t)atoll(value));
     else if (!strcmp(knob, "fail") && sscanf(value, "%63[^:]:%d:%d", name, &n, &error) == 3)

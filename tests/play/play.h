@@ -33,8 +33,8 @@ void osh_play_fail(const char *name, int n, int error);
 int osh_play_fault(const char *name);
 /* Number of bytes of GPU memory for each call of cuSOLVER; the default is 1 KiB. */
 extern size_t osh_play_solver_bytes;
-// number of additional bytes of potrf and of trtri for each element of the matrix; the default is 0
-extern size_t osh_play_solver_each[2];
+// number of additional bytes of potrf for each element of the matrix; the default is 0
+extern size_t osh_play_solver_each;
 /* If true, sums of products of BF16, F16 and TF32 are truncated after 16 products (TF32: 8), as on
  * Hopper's tensor cores. By default they are rounded. */
 void osh_play_truncate(bool on);

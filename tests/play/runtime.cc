@@ -108,7 +108,7 @@ static cudaError_t fault(const char *name)
     if (cudaError_t e_ = fault(name)) return e_
 
 
-size_t osh_play_solver_bytes = 1024, osh_play_solver_each[2] = {0, 0};
+size_t osh_play_solver_bytes = 1024, osh_play_solver_each = 0;
 bool osh_play_truncates = false;
 void osh_play_truncate(bool on) { osh_play_truncates = on; }
 

@@ -280,13 +280,11 @@ static osh_tensor *hessian(int64_t N, int64_t I)
 static void whole_triangle(const osh_tensor *h, osh_tensor *work, int64_t n)
 {
     osh_cuda_triangle t = {(float *)work->data, n, n, true, NULL, 0, NULL};
-    osh_cuda_wish wish;
     bool fine = false;
     double cubed = (double)n * (double)n * (double)n / 3;
-    if (!ok(osh_cuda_solver_wish(cx, d, &wish, &t), "cuSOLVER's wish")) return;
-    t.room_bytes = wish.potrf > wish.trtri ? wish.potrf : wish.trtri;
-    printf("triangle of %lld: potrf wants %zu bytes, trtri %zu and %zu of the host; a run has %zu\n", (long long)n,
-           wish.potrf, wish.trtri, wish.trtri_host, osh_cuda_triangle_bytes(n));
+    if (!ok(osh_cuda_potrf_bytes(cx, d, &t.room_bytes, &t), "cuSOLVER's wish")) return;
+    printf("triangle of %lld: potrf wants %zu bytes; a run has %zu\n", (long long)n, t.room_bytes,
+           osh_cuda_triangle_bytes(n));
     t.room = osh_device_alloc(cx, d, t.room_bytes, OSH_LIFE_SHORT);
     t.verdict = (int *)osh_device_alloc(cx, d, sizeof(int), OSH_LIFE_SHORT);
     if (t.room && t.verdict) {
@@ -298,12 +296,6 @@ static void whole_triangle(const osh_tensor *h, osh_tensor *work, int64_t n)
         });
         row("potrf of cuSOLVER", shape_of({n, n}), s - copy, cubed, peak.f32, 0, false);
         if (!fine) printf("FAILED potrf: not positive definite\n"), n_failed++;
-        s = time_of("potrf and trtri", [&] {
-            osh_status rc = fresh();
-            if (!rc) rc = osh_cuda_potrf(cx, d, &t, &fine);
-            return rc ? rc : osh_cuda_trtri(cx, d, &t, &fine);
-        });
-        row("potrf and trtri", shape_of({n, n}), s - copy, 2 * cubed, peak.f32, 0, false);
     } else {
         ok(OSH_E_NOMEM, "whole triangle");
     }

@@ -39,8 +39,10 @@
 
 #include <assert.h>
 
-/* WIDE: number of columns of a row in registers; DEEP: number of rows of U in shared memory. */
-enum { WIDE = 32, DEEP = 128 };
+/* WIDE: number of columns of a row in registers; DEEP: number of rows of U in shared memory.
+ * TURNS: number of columns that the code of a loop body quantizes. The instructions of WIDE columns
+ * would need 145 KB, more than the instruction cache of a multiprocessor has. */
+enum { WIDE = 32, DEEP = 128, TURNS = 8 };
 
 __device__ static int solve_at_most(int64_t n, int limit) { return n < limit ? (int)n : limit; }
 
@@ -50,12 +52,13 @@ __device__ static float nearest_tf32(float x)
     return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 
-/* Loads n rows of U, from the element `u` on, to `to` [n, WIDE]. Columns of `to` from `wide` on
- * become 0. All threads of a block call this function. */
-__device__ static void solve_load_u(float (*to)[WIDE], const float *u, int64_t I, int n, int wide)
+/* Loads n rows of U, from the element `u` on, to `to` [n, LD]. Columns of `to` from `wide` on become
+ * 0. All threads of a block call this function. */
+template <int LD>
+__device__ static void solve_load_u(float (*to)[LD], const float *u, int64_t I, int n, int wide)
 {
-    for (int k = threadIdx.x; k < n * WIDE; k += ROWS)
-        to[k / WIDE][k % WIDE] = k % WIDE < wide ? u[k / WIDE * I + k % WIDE] : 0;
+    for (int k = threadIdx.x; k < n * LD; k += ROWS)
+        to[k / LD][k % LD] = k % LD < wide ? u[k / LD * I + k % LD] : 0;
 }
 
 /* Views of one row, from the first column of a strip (WIDE columns) on: its weights, its errors,
@@ -65,37 +68,45 @@ typedef struct row_columns {
     int64_t n, P;
 } row_columns;
 
-typedef struct row_values { // values of WIDE columns of a row, in registers
-    float v[WIDE], scale[WIDE], zero[WIDE];
-} row_values;
+typedef struct strip_values { // values of a strip for all threads of a block, in shared memory
+    float corner[WIDE][WIDE + WIDE]; // the diagonal block of U; the second half is 0
+    float scale[WIDE][ROWS], zero[WIDE][ROWS];
+} strip_values;
 
-/* Loads all columns before the chain of quantizations. Otherwise each quantization would wait for
- * memory, because the compiler cannot move loads before the stores of the previous column. */
-__device__ static void solve_load_values(row_values *x, const row_columns &r, const float *scale,
-                                         const float *zero, const int32_t *col, int wide)
+/* Loads the weights of WIDE columns to registers, and their scales and zero points to shared
+ * memory. Otherwise each quantization would wait for memory, because the compiler cannot move loads
+ * before the stores of the previous column. */
+__device__ static void solve_load_values(float *v, strip_values *x, const row_columns &r,
+                                         const float *scale, const float *zero, const int32_t *col,
+                                         int wide)
 {
 #pragma unroll
     for (int j = 0; j < WIDE; j++) {
         int64_t at = j < wide ? col[j] * r.P : 0;
-        x->v[j] = j < wide ? r.w[j * r.P] : 0;
-        x->scale[j] = j < wide ? scale[at] : 1;
-        x->zero[j] = j < wide && zero ? zero[at] : 0;
+        v[j] = j < wide ? r.w[j * r.P] : 0;
+        x->scale[j][threadIdx.x] = j < wide ? scale[at] : 1;
+        x->zero[j][threadIdx.x] = j < wide && zero ? zero[at] : 0;
     }
 }
 
-/* Quantizes `wide` columns of a row in order and adds their losses to *loss. `u`: diagonal block of
- * U for these columns. */
+/* Quantizes `wide` columns of a row in order and adds their losses to *loss. Each pass of the outer
+ * loop quantizes v[0] to v[TURNS - 1] and then moves the later columns to the front of v, so the
+ * passes share their code and all indices of v are constants. */
 template <class T>
-__device__ static void solve_columns(row_values *x, const row_columns &r, const float (*u)[WIDE],
+__device__ static void solve_columns(float *v, const strip_values *x, const row_columns &r,
                                      const osh_grid &grid, int wide, double *loss)
 {
     int64_t P = r.P;
-    float *v = x->v;
+#pragma unroll 1
+    for (int j0 = 0; j0 < wide; j0 += TURNS) {
 #pragma unroll
-    for (int j = 0; j < WIDE; j++) {
-        if (j < wide) {
-            float dq, q = quantize<T>(&dq, grid, v[j], x->scale[j], x->zero[j]);
-            float e = __fdiv_rn(__fsub_rn(v[j], dq), u[j][j]);
+        for (int i = 0; i < TURNS; i++) {
+            int j = j0 + i;
+            if (j >= wide) break;
+            const float *u = &x->corner[j][j0];
+            float dq, q = quantize<T>(&dq, grid, v[i], x->scale[j][threadIdx.x],
+                                      x->zero[j][threadIdx.x]);
+            float e = __fdiv_rn(__fsub_rn(v[i], dq), u[i]);
             r.w[j * P] = (float)osh_cu_code(grid, q);
             r.err[j * P] = e;
             if (r.split) {
@@ -105,8 +116,10 @@ __device__ static void solve_columns(row_values *x, const row_columns &r, const 
             }
             *loss += (double)e * e / 2;
 #pragma unroll
-            for (int k = j + 1; k < WIDE; k++) v[k] = __fsub_rn(v[k], __fmul_rn(e, u[j][k]));
+            for (int k = i + 1; k < WIDE; k++) v[k] = __fsub_rn(v[k], __fmul_rn(e, u[k]));
         }
+#pragma unroll
+        for (int k = 0; k + TURNS < WIDE; k++) v[k] = v[k + TURNS];
     }
 }
 
@@ -114,7 +127,8 @@ __device__ static void solve_columns(row_values *x, const row_columns &r, const 
  * losses to t.loss. */
 template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_kernel(tile t)
 {
-    __shared__ __align__(16) float strip[DEEP][WIDE], corner[WIDE][WIDE];
+    __shared__ __align__(16) float strip[DEEP][WIDE];
+    __shared__ __align__(16) strip_values x;
     const panel &p = t.panels[blockIdx.y];
     int64_t b = blockIdx.y, P = t.P, row = (int64_t)blockIdx.x * ROWS + threadIdx.x;
     // all threads of the block take the same branch
@@ -128,12 +142,11 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
 
     for (int64_t j0 = 0; j0 < t.n; j0 += WIDE) {
         int wide = solve_at_most(t.n - j0, WIDE);
-        row_values x;
-        float *v = x.v;
+        float v[WIDE];
         row_columns r = {w + (t.first + j0) * P, err + j0 * P, split ? split + j0 * P : NULL, t.n,
                          P};
-        solve_load_values(&x, r, scale, zero, p.col + t.first + j0, mine ? wide : 0);
-        solve_load_u(corner, p.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
+        solve_load_values(v, &x, r, scale, zero, p.col + t.first + j0, mine ? wide : 0);
+        solve_load_u(x.corner, p.u + (t.first + j0) * t.I + t.first + j0, t.I, wide, wide);
         for (int64_t k0 = 0; k0 < j0; k0 += DEEP) {
             int deep = solve_at_most(j0 - k0, DEEP);
             if (k0) __syncthreads(); // after this barrier all threads have read `strip`
@@ -146,9 +159,9 @@ template <class T> static __global__ void __launch_bounds__(ROWS) solve_block_ke
                 for (int j = 0; j < WIDE; j++) v[j] = __fsub_rn(v[j], __fmul_rn(e, strip[k][j]));
             }
         }
-        __syncthreads(); // after this barrier all elements of `corner` are stored
-        if (mine) solve_columns<T>(&x, r, corner, p.grid, wide, &sum);
-        __syncthreads(); // after this barrier all threads have read `corner` and `strip`
+        __syncthreads(); // after this barrier all elements of x.corner are stored
+        if (mine) solve_columns<T>(v, &x, r, p.grid, wide, &sum);
+        __syncthreads(); // after this barrier all threads have read x.corner and `strip`
     }
     if (mine) t.loss[b * P + row] = sum;
 }

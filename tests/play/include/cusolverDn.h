@@ -19,11 +19,5 @@ cusolverStatus_t cusolverDnSpotrf_bufferSize(cusolverDnHandle_t h, cublasFillMod
                                              int *n_work);
 cusolverStatus_t cusolverDnSpotrf(cusolverDnHandle_t h, cublasFillMode_t part, int n, float *a, int ld, float *work,
                                   int n_work, int *info);
-cusolverStatus_t cusolverDnXtrtri_bufferSize(cusolverDnHandle_t h, cublasFillMode_t part, cublasDiagType_t diag,
-                                             int64_t n, cudaDataType type, void *a, int64_t ld, size_t *gpu_bytes,
-                                             size_t *host_bytes);
-cusolverStatus_t cusolverDnXtrtri(cusolverDnHandle_t h, cublasFillMode_t part, cublasDiagType_t diag, int64_t n,
-                                  cudaDataType type, void *a, int64_t ld, void *gpu_work, size_t gpu_bytes,
-                                  void *host_work, size_t host_bytes, int *info);
 }
 #endif
