@@ -9,7 +9,8 @@
 typedef struct grad_case {
     const char *op;
     /* n: number of tokens.
-     * split: first token of the second and of the third sample; 0: there is no such sample. */
+     * split: index of the first token of the second and of the third sample; 0: there is no such
+     * sample. */
     int64_t n, split[2];
     /* {width, 0} of each input, then {rows, columns} of each weight (columns 0: 1-D). */
     int64_t in[7][2];
@@ -356,8 +357,9 @@ static void test_fast(void **state)
     }
 }
 
-/* A gradient that is marked `fresh` is full of NaNs before the call. The result must be the same as
- * for a gradient of zeros. din[0] is the tensor dout if the op allows it. */
+/* Tests the mark `fresh` of a gradient, which makes the op overwrite the gradient instead of adding
+ * to it. The gradient is full of NaNs before the call. The result must be the same as for a
+ * gradient of zeros. If the op allows it, dout is also the storage of din[0]. */
 static void test_fresh(void **state)
 {
     if (gpu_alone()) return;
@@ -401,8 +403,8 @@ static osh_tensor rows_view(const osh_tensor *t, bool rows, int64_t first, int64
     return v;
 }
 
-/* A batch must give the same bytes as its samples, computed one after the other. Three threads must
- * give the same bytes as one. */
+/* The gradients of a batch must have the same bytes as those of its samples, computed one after the
+ * other. Three threads must give the same bytes as one. */
 static void test_alone(void **state)
 {
     if (gpu_alone()) return;

@@ -58,9 +58,9 @@ static __global__ void ldmatrix_kernel(uint32_t *out)
     for (int m = 0; m < 4; m++) out[128 + lane * 4 + m] = r[m];
 }
 
-/* Copies two groups of elements of 16 bytes asynchronously to shared memory. Other threads than
- * those that copied them write the elements to out [2, 64]. Each third element of a group is not
- * read: the copy stores zeros. */
+/* Copies two groups of 16-byte elements asynchronously to shared memory. Then each element is
+ * written to out [2, 64] by another thread than the one that copied it. Each third element of a
+ * group is not read from `in`: the copy stores zeros. */
 static __global__ void async_kernel(uint4 *out, const uint4 *in)
 {
     OSH_DYNAMIC_SHARED(uint4, shared);
