@@ -1,5 +1,5 @@
-/* test_base_profile.c - tests the scopes of a profile and their times, memory over time, and
- * quoting. The YAML file must be valid at every moment. */
+/* test_base_profile.c - tests profiles: scopes and their times, memory over time, and quoting. The
+ * YAML file must be valid at every moment. */
 #include "base/file.h"
 #include "base/profile.h"
 #include "base/quote.h"
@@ -129,8 +129,8 @@ static const osh_profile_row *row_of(const osh_profile_data *d, const char *phas
     return NULL;
 }
 
-/* The allocations of a stage count for the stage and for the outer stages, even if they are freed
- * before the next sample. */
+/* Allocations count for their stage and for the outer stages, even if they are freed before the
+ * next sample of memory is taken. */
 static void live_bytes_of_stages(void **state)
 {
     enum { BYTES = 3 << 20 };
@@ -165,7 +165,7 @@ static void live_bytes_of_stages(void **state)
     osh_ctx_free(cx);
 }
 
-/* The samples of memory contain a peak that is between two records. */
+/* A peak of memory between two records of the profile must be in its samples of memory. */
 static void short_peak_is_seen(void **state)
 {
     enum { BYTES = 8 << 20 };

@@ -1,6 +1,6 @@
-/* test_rotations.c - checks that rotation matrices are orthogonal and have the documented form,
- * that the outputs of a model do not change if its weights are rotated, and that weights which
- * cannot be rotated are refused with a reason. */
+/* test_rotations.c - tests rotations. The matrices must be orthogonal and have the documented form.
+ * A rotation of the weights must not change the outputs of a model. Weights that cannot be rotated
+ * must be refused with a reason. */
 #include "golden/models/tiny.h"
 #include "modifiers/rotate.h"
 #include "plan/plan.h"
@@ -227,8 +227,8 @@ static void test_same_model(void **state)
                "QuIP rotations: u, transform_block_size: 4, ignore: [lm_head, 're:.*k_proj']");
 }
 
-/* The output has one matrix for each size of a rotation that runs with the model; config.json lists
- * the modules that use it. */
+/* Some rotations run with the model. For each size of such a rotation the output has one matrix,
+ * and config.json lists the modules that use the matrix. */
 static void test_matrices_of_outputs(void **state)
 {
     fixture f;
@@ -267,7 +267,7 @@ static void test_matrices_of_outputs(void **state)
     fixture_close(&f);
 }
 
-/* Queries and keys share one matrix, which is named after the queries. */
+/* R3 rotates queries and keys by one matrix. The matrix has the name of the queries. */
 static void test_heads(void **state)
 {
     fixture f;
@@ -280,7 +280,7 @@ static void test_heads(void **state)
     assert_string_equal(o->matrices[0].name, "model.layers.0.self_attn.R3_q_attn.weight");
     assert_true(osh_q_is_matrix(&f.p.rewrites.rotated->transforms, o->matrices[0].name));
     assert_true(osh_online_attends(&f.p.rewrites));
-    /* Rotations of queries and of keys alternate. */
+    /* The list has a rotation of queries, then one of keys, and so on. */
     for (int i = 0; i < o->n_turns; i++) assert_int_equal(o->turns[i].in, i % 2);
     assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rewrites.rotated->transforms));
     static const char *const parts[] = {"\"location\": \"q_attn\"", "\"location\": \"k_cache\"",
@@ -374,7 +374,7 @@ static void test_torture(void **state)
 }
 
 /* Makes a plan with a rotation that runs with the model. The rotation changes the graph and the
- * checkpoint, so each attempt opens both again. */
+ * checkpoint, so each attempt opens the model again. */
 static osh_status act_again(osh_ctx *cx, void *user)
 {
     fixture *f = user;
