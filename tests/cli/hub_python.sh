@@ -1,6 +1,6 @@
-# hub_python.sh - this program and huggingface_hub share one cache. One of them downloads from the
-# emulated Hub, then the other works without a network; both directions are tested. OSH_PYTHON names
-# a Python that has huggingface_hub.
+# hub_python.sh - tests that this program and huggingface_hub share one cache. One of them downloads
+# from the emulated Hub, then the other works without a network. Both directions are tested.
+# OSH_PYTHON names a Python that has huggingface_hub.
 set -euo pipefail
 fail() { echo "$*" >&2; exit 1; } # stderr, because some calls are inside $( )
 python=${OSH_PYTHON:-python3}

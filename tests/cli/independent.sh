@@ -1,7 +1,7 @@
 # independent.sh - tests --pipeline independent. Each modifier that needs data has its own traversal
-# over the result of the previous modifiers. The output is that of separate runs of one modifier
-# each. The bytes do not depend on threads, batch, tier, budget or a kill. The predicted memory is
-# enough. Impossible jobs are refused.
+# of the model, after the previous modifiers have changed it. The output is that of separate runs of
+# one modifier each. The bytes do not depend on threads, batch, tier, budget or a kill. The
+# predicted memory is enough. Impossible jobs are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -43,12 +43,13 @@ print(len(a), sum(a[k] != b.get(k) for k in a))
 P
 tensors() { [ "$(python3 same.py "$1" "$2" "$3")" = "$4" ] || fail "$1, $2, $3: $(python3 same.py "$1" "$2" "$3")"; }
 
-# Each modifier sees all layers of the result of the modifier before it.
+# Before a modifier begins, the modifier before it has changed all layers.
 must pair pair
 must first first
 "$ONESHOT" --model first --recipe second.yaml --only 're:.*down_proj' "${data[@]}" --progress none --output chain >log 2>&1
 tensors pair chain '.' '62 0'
-# A modifier sees neither the rounding of the previous modifier nor the ranges of the next one.
+# GPTQ must not see the rounding by the modifier before it. The ranges of a modifier must not depend
+# on GPTQ after it.
 must ranges ranges && must gates gates && must second second
 tensors ranges gates 'input_scale' '8 0'
 tensors ranges second 'down_proj' '12 0'

@@ -1,5 +1,6 @@
-# names.sh - names of tensors, files and architectures may contain control characters. The program
-# quotes them in the log, messages, progress lines, plans, findings and the output of `inspect`.
+# names.sh - tests names of tensors, files and architectures that contain control characters. The
+# program escapes them in the log, messages, progress lines, plans, findings of verify, and the
+# output of `inspect`.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
@@ -31,7 +32,7 @@ says stderr "$shown"
 says log "$shown"
 clean stdout
 says out/oneshot-report.html "$shown"
-# An objective is printed only if there is a Hessian.
+# The objective of GPTQ is printed only if there is a Hessian.
 if grep -q objective stderr log; then fail "an objective without a Hessian"; fi
 sed -i 's/"ignore": \[/&"re:.*_proj", /' out/config.json
 if "$ONESHOT" verify out >findings 2>err; then fail "nothing found"; fi
