@@ -1,8 +1,8 @@
 """gen.py - tunes tiny models of tests/golden/models in f32 like src/learn/tune.h, with PyTorch and
 autograd.
 
-curves.json has, for each case, the KL divergence of the rows of each step before the step, and the
-KL divergence of the held-out row before and after all steps. test_tune.c makes the same weights,
+curves.json has, for each case, two kinds of KL divergence: that of the rows of a step, before each
+step, and that of the held-out row, before and after all steps. test_tune.c makes the same weights,
 tokens and codes. Run: python gen.py (torch, transformers, numpy)."""
 import importlib.util
 import json

@@ -1,7 +1,7 @@
 /* test_tune.c - compares the tuning of a whole f32 model with PyTorch (gen.py). The loss of each
- * step must agree within 1 %. Rounding errors are smaller. But sums that differ in the last bit
- * round about one code in 20,000 to another value. The bytes must not depend on the number of
- * threads, and the memory must be as predicted. A failed allocation must be reported. */
+ * step must agree within 1 %. Rounding errors alone would be smaller. But if sums differ in the
+ * last bit, about one code in 20,000 is rounded to another value. The bytes must not depend on the
+ * number of threads, and the memory must be as predicted. A failed allocation must be reported. */
 #include "learn/tune.h"
 #include "unit/tiny_model.h"
 
@@ -125,8 +125,8 @@ static void learns_as_pytorch_does(void **state)
     }
 }
 
-/* Tunes codes, scales and norms on three threads and on one. The results must be equal. The model
- * is BF16, as in a run. */
+/* Tunes codes, scales and norms on three threads and on one. The results must be equal. The weights
+ * of the model are BF16, as in a run. */
 static void threads_do_not_show(void **state)
 {
     (void)state;
