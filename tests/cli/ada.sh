@@ -20,8 +20,8 @@ recipe fp AutoRoundModifier NVFP4A16 ", iters: 20"
 head -c 10000 "$model/data/evaluation.txt" >evaluation.txt
 "$ONESHOT" --model "$model" --recipe rounded.yaml --progress none --output rounded >/dev/null
 [ -n "$SANITIZED" ] || b=$(kl rounded)
-recipes=(ar aq au fp) # the other recipes run the same code as AdaRound, so their bytes are compared
-                      # with only one flag
+# the other recipes run the same code as AdaRound, so their bytes are compared with only one flag
+recipes=(ar aq au fp)
 [ -z "$SANITIZED" ] || recipes=(ar)
 for r in "${recipes[@]}"; do
     one $r plain --threads 1 --sequential-targets Linear --log-level debug >/dev/null 2>log

@@ -80,11 +80,11 @@ for way in "--batch-size 4 --threads 1" "--mem-opt-level 2 --scratch-compression
     plan finely.yaml --json | sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')"; do
     same finely --calib-cache disk_f16 $way
 done
-"$OSH_TOOLS/st_edit" wide fill model.layers.1.post_attention_layernorm.weight 0 256 4f # a weight of
-                                                                                       # 3.5e9
+# a weight of 3.5e9
+"$OSH_TOOLS/st_edit" wide fill model.layers.1.post_attention_layernorm.weight 0 256 4f
 one finely f32 --calib-cache disk --overwrite
-for way in "" "--sequential-targets Linear"; do # with layers as targets the values are kept; with
-                                                # Linears they are read again from their tier
+# with layers as targets the values are kept; with Linears they are read again from their tier
+for way in "" "--sequential-targets Linear"; do
     if "$ONESHOT" "${job[@]}" --recipe finely.yaml --output out --calib-cache disk_f16 $way >/dev/null 2>err; then fail "3e9 in F16"; fi
     grep -q 'token [0-9]*, channel [0-9]*: .* is more than F16 has (65504): want --calib-cache disk; .*value model.layers.1' err ||
         fail "$way: $(cat err)"

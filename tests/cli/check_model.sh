@@ -51,8 +51,8 @@ says '2 wrong, 2 forgotten'
 "$OSH_TOOLS/st_edit" random index
 check 0 random
 says '^aside  vision_tower.norm.weight BF16 \[64\]$'
-"$OSH_TOOLS/tiny_model" mllama seen # no node reads the tensors of this layer, because only images
-                                    # use it
+# no node reads the tensors of this layer, because only images use it
+"$OSH_TOOLS/tiny_model" mllama seen
 check 0 seen
 says '^aside  language_model.model.layers.1.cross_attn_attn_gate BF16 \[1\]$'
 says ' 0 wrong, 0 forgotten by the template'

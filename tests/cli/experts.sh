@@ -137,8 +137,8 @@ refused 1 'one number of experts for all layers' "${job[@]}" --recipe "$(with 's
 refused 2 'model.layers.1.mlp is not in it' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [0, 1]}')"
 refused 2 'want whole numbers that rise' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [1, 1]}')"
 refused 2 'has no layer with experts' "${job[@]}" --model "$OSH_SOURCE_DIR/examples/docs-llama-3m"
-"$OSH_TOOLS/tiny_model" gpt_oss g # the experts of this model are in one tensor, so the job would
-                                  # prune only the routers
+# the experts of this model are in one tensor, so the job would prune only the routers
+"$OSH_TOOLS/tiny_model" gpt_oss g
 refused 1 'has experts that lie in one tensor' "${job[@]}" --model g --dataset g/calibration.jsonl
 refused 2 'cannot be held' "${job[@]}" --host-memory 1MiB
 refused 1 'do not go with a recipe that drops experts' "${job[@]}" --recipe behind.yaml --target-bits 4

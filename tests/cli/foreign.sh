@@ -18,8 +18,8 @@ state() { # prints the state of all files, with their times of change
     find . -type f -printf 'f %p %i %n %s %T@\n' -o -printf '%y %p %i %l\n' | sort
 }
 n=0
-refused() { # arguments: part of the message, arguments of one(); wants exit code 2 and no changed
-            # file
+# arguments: part of the message, arguments of one(); wants exit code 2 and no changed file
+refused() {
     state >../before
     local code=0
     one "${@:2}" >../log 2>&1 || code=$?
@@ -135,8 +135,8 @@ mkdir models; inside models --models-dir --models-dir o/x; inside models --scrat
 refused '--profile .*lies in o, ' o --overwrite --profile o/profile.yaml
 refused '--log-file .*lies in o, ' o --overwrite --log-file o/run.log
 refused '--scratch-dir .*lies in o.oneshot-partial, ' o --overwrite --scratch-dir o.oneshot-partial/s
-mv m/model.safetensors o/x; ln -s ../o/x m/model.safetensors # only one file of the model is in the
-                                                             # output
+# only one file of the model is in the output
+mv m/model.safetensors o/x; ln -s ../o/x m/model.safetensors
 refused "the model's file m/model.safetensors lies in o, " o --overwrite
 rm m/model.safetensors; mv o/x m/model.safetensors
 ln -s o link; mv m o/x; refused '--model o/x lies in .*o, ' link --overwrite --model o/x; mv o/x m

@@ -78,8 +78,8 @@ done
 for job in $jobs; do wait "$job" || fail "$(cat plain? linked?)"; done
 whole "mixed/models--slower--tiny/snapshots/$commit"
 rm -r mixed
-"$ONESHOT" pull ok/tiny >/dev/null 2>&1 # the download without links below replaces one of these
-                                        # links by a file
+# the download without links below replaces one of these links by a file
+"$ONESHOT" pull ok/tiny >/dev/null 2>&1
 rm "mixed/models--ok--tiny/snapshots/$commit/config.json"
 HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull ok/tiny >/dev/null 2>&1
 [ ! -L "mixed/models--ok--tiny/snapshots/$commit/config.json" ] || fail "a link"

@@ -54,8 +54,8 @@ must ranges ranges && must gates gates && must second second
 tensors ranges gates 'input_scale' '8 0'
 tensors ranges second 'down_proj' '12 0'
 must pair joint --pipeline sequential
-tensors pair joint 'self_attn.q_proj.weight$' '4 3' # equal only in layer 0, because no Linear is
-                                                    # solved before it
+# equal only in layer 0, because no Linear is solved before it
+tensors pair joint 'self_attn.q_proj.weight$' '4 3'
 must four four && must smooth smooth
 tensors four smooth 'layernorm' '8 0'
 echo "as runs behind each other"

@@ -71,8 +71,8 @@ for i in $(seq $((kills / 5))); do
     for sig in TERM INT; do
         code=0
         timeout --preserve-status -s $sig "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
-        [ $code = 1 ] || continue # otherwise the run has finished, or does not handle the signal
-                                  # yet
+        # otherwise the run has finished, or does not handle the signal yet
+        [ $code = 1 ] || continue
         grep -q '^oneshot: interrupted' log || { cat log; exit 1; }
         [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command goes on from out.oneshot-partial' log
         stopped=$((stopped + 1))
@@ -123,8 +123,8 @@ flip() { # arguments: file, offset
 for i in $(seq $few); do
     leave
     size=$(stat -c %s out.oneshot-partial/oneshot-journal)
-    at=$((8 + RANDOM % (size - 8))) # the first 8 bytes stay, because they mark the file as a
-                                    # journal (foreign.sh tests other files)
+    # the first 8 bytes stay, because they mark the file as a journal (foreign.sh tests other files)
+    at=$((8 + RANDOM % (size - 8)))
     if [ $((i % 2)) = 0 ]; then truncate -s $at out.oneshot-partial/oneshot-journal
     else flip out.oneshot-partial/oneshot-journal $at; fi
     one gptq out >log 2>&1 || { cat log; exit 1; }

@@ -19,8 +19,8 @@ assert os.environ["SANITIZED"] or 0 < t["measured_bytes"] <= t["predicted_bytes"
 assert t["measured_bytes"] > 8 << 20, t'
     [ -z "$(ls -A)" ] || { echo "left behind:"; ls -A; exit 1; }
 done
-"$ONESHOT" "${args[@]}" --only-largest-layer --json --progress none >../try.json # runs without
-                                                                                 # --output
+# runs without --output
+"$ONESHOT" "${args[@]}" --only-largest-layer --json --progress none >../try.json
 "$ONESHOT" --model "$model" --scheme W8A16 --ignore lm_head --only-largest-layer --progress none >../datafree.txt
 [ -z "$(ls -A)" ] || { echo "left behind:"; ls -A; exit 1; }
 cd ..

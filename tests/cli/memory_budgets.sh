@@ -71,8 +71,9 @@ echo 's_modifiers: {REAPPruningModifier: {sparsity: 0.5}}' >reap.yaml
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 head_dim=32 experts=8 topk=2 layers=2 vocab=256 \
     samples=6 tokens=32
 head -c 3000 "$OSH_SOURCE_DIR/README.md" >eval.txt
-passes() { # arguments: label, job; the job must work with the budget that the message names, and
-           # not with 2 MiB less
+# arguments: label, job; the job must work with the budget that the message names, and not with 2
+# MiB less
+passes() {
     local of=$1 least
     shift
     if "$ONESHOT" "$@" --output out --host-memory 1MiB 2>err; then fail "1 MiB is enough for $*"; fi

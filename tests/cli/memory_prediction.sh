@@ -62,8 +62,8 @@ printf 'q_stage:\n  q_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Li
     >original.yaml
 check long 160 --recipe original.yaml --sequential-targets Linear --batch-size 16
 check wide 90 --recipe original.yaml --sequential-targets Linear
-check long 160 $gptq --sequential-targets Linear --host-memory 180MiB # keeps some values in memory,
-                                                                      # and some on the disk
+# keeps some values in memory, and some on the disk
+check long 160 $gptq --sequential-targets Linear --host-memory 180MiB
 # Tests values that are read twice and are kept in memory.
 cat >twice.yaml <<'YAML'
 s_modifiers:

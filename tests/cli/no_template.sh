@@ -40,8 +40,8 @@ summary "$docs" 'model      LlamaForCausalLM, 3.4 million parameters, BF16, 6.8 
     'head       lm_head, tied to model.embed_tokens.weight' 'tokenizer  tokenizer.json with 4096 tokens; with a chat template' \
     'quantized  no' 'data       recipes with calibration data are supported' ''
 cp -r "$docs" stray && sed -i 's/"hidden_size"/"num_experts": 8, "num_experts_per_tok": 2, &/' stray/config.json
-summary stray 'model ...' 'layers     4 of LlamaDecoderLayer' 'head ...' # the config has a key that
-                                                                         # is not used in Llama
+# the config has a key that is not used in Llama
+summary stray 'model ...' 'layers     4 of LlamaDecoderLayer' 'head ...'
 summary m 'model      OddForCausalLM, ... million parameters, BF16, ... MB in 3 files' \
     'layers     2; 4 experts, 2 of them for a token' 'head       not tied by config.json' \
     'tokenizer  no tokenizer.json: data needs token ids' 'quantized  no' \
@@ -58,8 +58,8 @@ sed -i 's/"hidden_size": 128/"hidden_size": 120/' f/config.json
 grep -q "^data       only recipes without data are supported: tensor$" said || fail "a fault is not told: $(head -8 said)"
 
 # Tests outputs with codes of modules for which no loader reads codes.
-planted() { # arguments: module, its new name, a description of the module, commands that edit the
-            # config
+# arguments: module, its new name, a description of the module, commands that edit the config
+planted() {
     rm -rf f && cp -r out f
     for leaf in packed scale shape; do edit f rename "$1.weight_$leaf" "$2.weight_$leaf"; done
     sed -i "${4:-}" f/config.json

@@ -81,8 +81,9 @@ tiers=("" "--mem-opt-level 2" "--sequential-targets Linear" "--sequential-target
 [ -z "$SANITIZED" ] || tiers=("${tiers[@]:1:2}")
 for tier in "${tiers[@]}"; do
     case $tier in *Linear*) wanted=$linears ;; *) wanted=$base ;; esac
-    for share in 60 15 30; do # call at which the run is killed, in percent of the calls of a whole
-                              # run; resumed runs make fewer calls
+    # call at which the run is killed, in percent of the calls of a whole run; resumed runs make
+    # fewer calls
+    for share in 60 15 30; do
         at=$((calls * share / 100 + RANDOM % 5)) code=0
         INJECT_AT=$at INJECT_WHAT=kill injected last_wins "$ONESHOT" "${job[@]}" --threads 1 --output out $tier >log 2>&1 || code=$?
         [ $code != 0 ] || break

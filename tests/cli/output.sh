@@ -54,8 +54,8 @@ for none in '' '# no matter\n' '---\nlicense: x\n' '---\nlicense: {x: y}\n---\n'
     readme "$none"
     wanted
 done
-sed -i 's/^{/{"_name_or_path": "org\/name",/' src/config.json # _name_or_path often names the model
-                                                              # before fine-tuning
+# _name_or_path often names the model before fine-tuning
+sed -i 's/^{/{"_name_or_path": "org\/name",/' src/config.json
 readme ''
 wanted
 grep -qx '# LlamaForCausalLM, quantized' described/README.md

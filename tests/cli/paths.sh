@@ -17,8 +17,9 @@ ln -s ../r.yaml sub/recipe.log
 state() { # prints the state of all files, with their times of change
     find . -not -name . -not -name said -printf '%y %p %i %n %s %T@\n' | sort
 }
-refused() { # arguments: part of the message, then the arguments of oneshot; checks that the exit
-            # code is 2 and that nothing is written
+# arguments: part of the message, then the arguments of oneshot; checks that the exit code is 2 and
+# that nothing is written
+refused() {
     local text=$1 rc=0 was
     shift
     was=$(state)

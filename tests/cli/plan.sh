@@ -110,8 +110,8 @@ rm -r packed long*.jsonl
 fits "${job[@]}"
 grep -q '^model      LlamaForCausalLM, ' summary && grep -q '^data       ' summary && grep -q '^time       about ' summary ||
     fail "$(cat summary)"
-small=(--quality best --num-calibration-samples 2 --max-seq-length 32) # this job needs less memory,
-                                                                       # but there is no budget
+# this job needs less memory, but there is no budget
+small=(--quality best --num-calibration-samples 2 --max-seq-length 32)
 for flags in "" "${small[*]}"; do
     last_wins "$ONESHOT" plan "${job[@]}" $flags >summary
     least=$(sed -n 's/^memory .*smallest --host-memory is \([0-9.]*MB\)$/\1/p' summary)

@@ -16,8 +16,8 @@ declare -A how=( # with a budget, source and output bypass the page cache
     [disk]="--scheme W4A16 --method gptq $data --mem-opt-level 2"
     # continues from states in which recorded bytes are lost
     [again]="--scheme W4A16 --method gptq $data"
-    [restart]="--scheme W4A16 --method gptq $data" # starts again from the same states, with
-                                                   # --restart
+    # starts again from the same states, with --restart
+    [restart]="--scheme W4A16 --method gptq $data"
     [over]="--scheme W4A16 --overwrite" # replaces a finished output
 )
 one() { # arguments: kind of run, flags; runs in the working directory

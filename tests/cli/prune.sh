@@ -57,8 +57,8 @@ P
 done
 echo "same bytes"
 
-if [ -z "$SANITIZED" ]; then # in this job the Hessians need most of the memory, and the quantizer
-                             # needs no Hessian
+# in this job the Hessians need most of the memory, and the quantizer needs no Hessian
+if [ -z "$SANITIZED" ]; then
     "$OSH_TOOLS/make_model" wide hidden=64 intermediate=3072 heads=2 kv=2 layers=1 vocab=512 samples=2 tokens=64
     recipe wide "SparseGPTModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}" \
         "QuantizationModifier: {scheme: FP8_DYNAMIC, ignore: [lm_head]}"

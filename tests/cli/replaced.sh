@@ -46,8 +46,8 @@ for at in $half $late; do # $half is before the seal, $late is during the seal
     (cd o.oneshot-partial && sha256sum -- *) | diff before - || fail "the directory of the other run was changed"
     finishes
 
-    stopped $at --output o # replaces the directory by a symbolic link, which the run must not
-                           # rename
+    # replaces the directory by a symbolic link, which the run must not rename
+    stopped $at --output o
     mv o.oneshot-partial moved
     ln -s moved o.oneshot-partial
     goes_wrong 'was replaced while this run wrote it, by a symbolic link'

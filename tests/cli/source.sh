@@ -100,8 +100,8 @@ for name in rtn gptq; do
     INJECT_AT=$((count * 7 / 10)) INJECT_WHAT="touch m/model.safetensors" LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >log 2>&1 ||
         { echo "$name: touched under the run"; cat log; exit 1; }
     same out want.$name "$name: touched under the run"
-    one $name later >/dev/null # this run takes time, so that the time of the source is no longer
-                               # the present time
+    # this run takes time, so that the time of the source is no longer the present time
+    one $name later >/dev/null
     cmp out/oneshot-manifest.json later/oneshot-manifest.json
     rm -rf later
     for file in config.json tokenizer_config.json; do

@@ -70,8 +70,8 @@ fault() { # arguments: name, output, message of verify, command that makes the f
     }
     check . "$name"
     if "$ONESHOT" verify f >log 2>&1; then :; else alone=$((alone + 1)); fi
-    edit f manifest 2>/dev/null || true # a shard that cannot be read keeps its entry in the
-                                        # manifest
+    # a shard that cannot be read keeps its entry in the manifest
+    edit f manifest 2>/dev/null || true
     check "$want" "$name, manifest rewritten"
     rewritten=$((rewritten + 1))
     }

@@ -20,8 +20,9 @@ spoil() { # arguments: name, then the arguments of oneshot
         n=$((n + 1))
     done <spoilt
 }
-fault() { # arguments: part of the message, arguments of st_edit; verify must find the fault with
-          # the source and without
+# arguments: part of the message, arguments of st_edit; verify must find the fault with the source
+# and without
+fault() {
     rm -rf out && cp -r sound out
     "$OSH_TOOLS/st_edit" out "${@:2}" && "$OSH_TOOLS/st_edit" out manifest
     for source in "" "--model model"; do

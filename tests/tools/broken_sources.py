@@ -49,8 +49,8 @@ def others(leaf, dtype):
 def main():
     oneshot, data, output, modules = sys.argv[1:5]
     n = 0
-    sanitized = os.environ.get("SANITIZED")  # under sanitizers plan reads every source, and the
-                                             # other commands read only the first source
+    # under sanitizers plan reads every source, and the other commands read only the first source
+    sanitized = os.environ.get("SANITIZED")
     for source in sys.argv[5:]:
         there = read(pathlib.Path(source) / "model.safetensors")
         parts = [name for name in there if name.startswith(tuple(modules.split(",")))]

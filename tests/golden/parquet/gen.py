@@ -179,8 +179,8 @@ def fixtures():
             f.write(json.dumps({"file": name, "rows": lines(path)}, ensure_ascii=False) + "\n")
     with open("examples/docs-llama-3m/data/calibration.jsonl", encoding="utf-8") as f:
         rows = [json.loads(line) for line in f][:8]
-    for name, part in [("0", rows[:5]), ("1", rows[5:])]:  # writes a directory for
-                                                           # tests/cli/data_files.sh
+    # writes a directory for tests/cli/data_files.sh
+    for name, part in [("0", rows[:5]), ("1", rows[5:])]:
         pq.write_table(pa.Table.from_pylist(part), os.path.join(HERE, "folder", name + ".parquet"), compression="snappy")
     with open(os.path.join(HERE, "MANIFEST.json"), "w", encoding="utf-8") as f:
         json.dump({"packages": {"pyarrow": pa.__version__}}, f)

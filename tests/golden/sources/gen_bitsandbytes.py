@@ -34,8 +34,8 @@ def four(name, kind, dtype, double, block, config):
             absmax = bnb.functional.dequantize_blockwise(state.absmax, state.state2) + state.offset
         made = _dequantize_4bit_compute(q.reshape(-1), absmax, _get_4bit_code(kind, q.device), block, w.shape, dtype)
         assert I % block or torch.equal(made, bnb.functional.dequantize_4bit(q, state))
-        assert (made - w).abs().max() < 0.06  # checks that the decoded blocks are near the original
-                                              # weights
+        # checks that the decoded blocks are near the original weights
+        assert (made - w).abs().max() < 0.06
         expected[key] = made.to(config)
     write(name, {"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False, "bnb_4bit_quant_type": kind,
                  "bnb_4bit_use_double_quant": double}, [stored], expected, str(config).split(".")[1])
