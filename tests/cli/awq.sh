@@ -76,7 +76,8 @@ P
 done
 echo "same bytes"
 
-if [ -z "$SANITIZED" ]; then # the outputs are nearer to the model's than after rounding alone
+# With AWQ, the outputs must be nearer to those of the source than after rounding alone.
+if [ -z "$SANITIZED" ]; then
     one plain docs out.plain >/dev/null
     head -c 20000 "$model/data/evaluation.txt" >evaluation.txt
     awq=$(kl out.rtn) rounded=$(kl out.plain)

@@ -70,7 +70,8 @@ for name in $names; do
 done
 grep -qx 'medians of 2 of 2 turns' table
 dense=$(awk '$1 == "dense" { print $2 }' table)
-for name in llm-compressor llama-quantize; do # their output is a copy of the model
+# the replacements of these programs copy the model to their output
+for name in llm-compressor llama-quantize; do
     [ -n "$dense" ] && [ "$(awk -v n=$name '$1 == n { print $NF }' table)" = "$dense" ] || { cat table; exit 1; }
 done
 

@@ -48,7 +48,8 @@ least=$("$ONESHOT" plan --model "$model" --recipe au.yaml "${data[@]}" --json 2>
 least_memory=(--mem-opt-level 2 --device-memory $((least + 60000)))
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one au out "${least_memory[@]}" >log 2>&1
 same out "the smallest device memory"
-if [ -z "$SANITIZED" ]; then # killed between the writes of a block's modules
+# Kills the run between the writes of two modules of a block.
+if [ -z "$SANITIZED" ]; then
     if INJECT_AT=$(($(cat calls) * 80 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         one au out "${least_memory[@]}" >log 2>&1; then fail "not killed"; fi
     one au out "${least_memory[@]}" >log 2>&1 || { cat log; fail "does not go on"; }

@@ -32,7 +32,7 @@ check() { # arguments: case, layers
         "$ONESHOT" "${job[@]}" "${run[@]}" --recipe au.yaml --threads 3 --batch-size 3 >/dev/null 2>&1 || fail "$1: threads"
         sums out | cmp - want || fail "$1: other threads and batches make other bytes"
     done
-    # the smallest device memory, with other threads
+    # runs with the smallest device memory, and with another number of threads
     least=$("$ONESHOT" plan "${job[@]}" --recipe ada.yaml --threads 3 --json 2>/dev/null |
         sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
     rm -rf out

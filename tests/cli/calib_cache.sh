@@ -33,7 +33,7 @@ for how in "caches" "linears --sequential-targets Linear" "linears --pipeline ba
     one $name plain $flags --calib-cache ram
     want=$(sum plain)
     rm -rf plain
-    if [ $n = 0 ]; then these=("${ways[@]}"); else these=("${ways[n - 1]}"); fi # all, or one
+    if [ $n = 0 ]; then these=("${ways[@]}"); else these=("${ways[n - 1]}"); fi # n = 0: all
     for way in "${these[@]}"; do same $name $flags $way; done
     [ -z "$SANITIZED" ] || break
     n=$((n + 1))
@@ -80,7 +80,7 @@ for way in "--batch-size 4 --threads 1" "--mem-opt-level 2 --scratch-compression
     plan finely.yaml --json | sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')"; do
     same finely --calib-cache disk_f16 $way
 done
-# a weight of 3.5e9
+# sets a weight to 3.5e9
 "$OSH_TOOLS/st_edit" wide fill model.layers.1.post_attention_layernorm.weight 0 256 4f
 one finely f32 --calib-cache disk --overwrite
 # with layers as targets the values are kept; with Linears they are read again from their tier

@@ -21,7 +21,7 @@ says 'loss 5\.[0-9]*; who guesses has ln 4096 = 8.3178'
 check 0 random
 says 'made up without a tokenizer.json'
 cp "$model/tokenizer.json" random
-check 1 random # the sample's ids are not from this model
+check 1 random # the ids of the sample exceed this model's vocabulary
 says 'token id'
 sed -i 's/"vocab_size": 300/"vocab_size": 4096/' random/config.json
 check 1 random

@@ -67,7 +67,8 @@ grep -q 'raw.json: a line ends inside a string, at row 1' err || fail "$(cat err
 # for one file with these rows.
 head -n 20 c.jsonl >first.jsonl
 tail -n 20 c.jsonl >last.jsonl
-{ sed -n 1p first.jsonl; sed -n 1p last.jsonl; sed -n 2,3p first.jsonl; } >mixed.jsonl # a share of 0.7 and one of 0.3
+# this is the order of samples for shares of 0.7 and 0.3
+{ sed -n 1p first.jsonl; sed -n 1p last.jsonl; sed -n 2,3p first.jsonl; } >mixed.jsonl
 job=(--model "$model" --scheme W4A16 --method gptq --num-calibration-samples 4 --max-seq-length 48 --progress none)
 "$ONESHOT" "${job[@]}" --dataset mixed.jsonl --output mixed >/dev/null
 two=("${job[@]}" --dataset first.jsonl --dataset last.jsonl:0.3)

@@ -23,7 +23,7 @@ check() { # arguments: flags
     [ -n "$windows" ] || fail "no number of windows: $(cat err)"
     "$ONESHOT" "${job[@]}" --host-memory $((least - 2))MiB --max-windows "$windows" >/dev/null || fail "$windows windows: $*"
 }
-[ "$SANITIZED" ] || check --model "$model" # under sanitizers, the last check alone tests both cases
+[ "$SANITIZED" ] || check --model "$model" # with sanitizers, only the last check of this file runs
 [ "$SANITIZED" ] || check --model quantized --batch-size 8
 # With --sample, the budget that the message names is enough for the scores and for the answers.
 sampled=(eval --model quantized --reference "$model" --dataset text.txt --max-seq-length 256 --max-windows 2 --threads 2

@@ -42,7 +42,7 @@ check gemma2 7 2
 check gemma3 7 3
 # Two layers use keys and values of other layers, and a projection is before the first layer.
 check gemma4 9 4 -3
-check gemma4_k_eq_v 7 4 -2 # full-attention layers use keys as values
+check gemma4_k_eq_v 7 4 -2 # the layers with full attention use keys as values
 check gpt_neox 4 2
 check gpt_neox_serial 4 2
 check opt 6 2
@@ -74,7 +74,7 @@ if [ -d qwen3_vl ]; then # the class Embedding names the table of tokens, not th
     "$ONESHOT" --model qwen3_vl --scheme W8A16 --group-size -1 --targets Embedding --progress none --output out >/dev/null
     "$ONESHOT" verify out --model qwen3_vl >log || fail "qwen3_vl, Embedding: $(cat log)"
 fi
-check mllama 7 2 # 2 of the 3 layers, because text does not use the third
+check mllama 7 2 # only 2 of the 3 layers have codes, because text does not use the third layer
 sed -i 's/lm_head/"re:.*lm_head"/' recipe.yaml # in these models the head is language_model.lm_head
 # Two dense layers, and two MoE layers with 4 Linears in attention, 4 experts and a shared expert (3
 # Linears each).

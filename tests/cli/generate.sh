@@ -5,7 +5,7 @@
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" model
-sed -i 's/"bfloat16"/"float32"/' model/config.json # in F32, no two logits are equal
+sed -i 's/"bfloat16"/"float32"/' model/config.json # F32, so that no two logits are equal
 model=model
 gen() { "$ONESHOT" generate "$@" --max-new-tokens 12; }
 ids() { sed -n 's/.*"new_ids": \[\([^]]*\)\].*/\1/p'; }
@@ -36,7 +36,8 @@ for more in 0 2; do
     echo "budget $budget, measured $((peak >> 20)) MiB: $(cat err)"
     [ "$SANITIZED" ] || [ $peak -le $(((least + more) << 20)) ] || fail "measured $peak, budget $budget"
 done
-if gen "$model" "The option" --threads 2 --host-memory $((least - 2))MiB 2>err; then fail "2 MiB less are enough"; fi # exact to 1 MiB
+# The budget in the message is exact to 1 MiB.
+if gen "$model" "The option" --threads 2 --host-memory $((least - 2))MiB 2>err; then fail "2 MiB less are enough"; fi
 
 # Tests tokens that are drawn at random.
 a=$(gen "$model" "The" --temperature 0.9 --top-k 40 --top-p 0.9 --seed 5 --threads 1 --json | ids)

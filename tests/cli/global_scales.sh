@@ -91,7 +91,7 @@ sums | cmp - want || fail "mixed: other bytes"
 # A value that is not finite is found at the first read of the weights. The source is not changed.
 job=(--model m --scheme NVFP4A16 --ignore lm_head --pipeline datafree)
 rm -rf out
-"$OSH_TOOLS/st_edit" m fill model.layers.1.self_attn.k_proj.weight 2000 2 ff # a NaN
+"$OSH_TOOLS/st_edit" m fill model.layers.1.self_attn.k_proj.weight 2000 2 ff # makes an element NaN
 code=0
 run >log 2>&1 || code=$?
 [ $code = 1 ] && grep -q 'model.layers.1.self_attn.k_proj.weight holds a NaN or an infinity' log || fail "exit $code: $(cat log)"

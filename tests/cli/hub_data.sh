@@ -12,7 +12,7 @@ server=$!
 trap 'kill $server 2>/dev/null || true' EXIT
 while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # long, because a busy machine answers slowly
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # a long timeout, because a busy machine answers slowly
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_TOKEN_PATH
 export HF_DATASETS_SERVER=http://127.0.0.1:$hub HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
 run() { # arguments: output, data

@@ -17,7 +17,7 @@ trap 'kill $server 2>/dev/null || true' EXIT
 while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # long, because a busy machine answers slowly
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # a long timeout, because a busy machine answers slowly
 unset HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
 export HF_ENDPOINT=http://127.0.0.1:$hub/ HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
 first=c0ffee0000000000000000000000000000000000 second=c0ffee1111111111111111111111111111111111
@@ -49,7 +49,7 @@ bad="wrong disabled evil evilpath evilid huge loop long away pickle offset junk 
 for fault in $good $bad; do pull $fault; done
 pull gated HF_TOKEN=
 pull private
-pull slower # two downloads of one repository at once
+pull slower # two downloads of this repository run at the same time
 (code=0; "$ONESHOT" --model slower/tiny --scheme W4A16 --output both --progress none >run.out 2>run.err || code=$?; echo $code >run.exit) &
 for job in $(jobs -p); do [ "$job" = $server ] || wait "$job"; done
 for fault in $good slower; do whole $fault; done

@@ -16,7 +16,7 @@ while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
 unset HUGGING_FACE_HUB_TOKEN HF_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # long, because a busy machine answers slowly
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # a long timeout, because a busy machine answers slowly
 export HF_ENDPOINT=http://127.0.0.1:$hub HF_HOME=$PWD/home HF_HUB_OFFLINE=0 NO_PROXY=127.0.0.1
 commit=c0ffee0000000000000000000000000000000000
 whole() { # argument: a snapshot, which must have all files

@@ -7,7 +7,7 @@ set -euo pipefail
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=5 tokens=64
 model=small
 kills=${KILLS:-50}
-few=6 # repetitions of the other faults
+few=6 # number of repetitions of each other fault
 [ -z "$SANITIZED" ] || few=2
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 RANDOM=42

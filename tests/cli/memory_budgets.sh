@@ -11,7 +11,8 @@ job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$
      --num-calibration-samples 6 --max-seq-length 64 --threads 2)
 short=("${job[@]}")
 fail() { echo "$*"; exit 1; }
-field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # a number of the plan's JSON
+# prints a number of the plan's JSON
+field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; }
 phases() { grep -o '"phases": "[^"]*"' plan.json | sort -u | tr '\n' ' '; }
 run() { # arguments: flags; prints the checksum
     last_wins "$ONESHOT" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"

@@ -9,7 +9,8 @@ text() { head -c "$1" < <(yes 'All of the words that are here, 12 times a line: 
 held() { # arguments: name, MiB, then the arguments of oneshot; the run must not exceed this budget
     local name=$1 budget=$2
     shift 2
-    [ -z "$SANITIZED" ] || budget=$((budget + 8000)) # a sanitizer's memory counts as the program's
+    # the measured memory includes that of a sanitizer
+    [ -z "$SANITIZED" ] || budget=$((budget + 8000))
     rm -rf out
     "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "$@" --host-memory "${budget}MiB" >got 2>err || fail "$name: $(cat err)"
     read -r peak _ <watched

@@ -79,7 +79,8 @@ run deepseek percentiles passed.lwp --calib-passthrough slice
 if cmp -s seen.lwp/model.safetensors passed.lwp/model.safetensors; then fail "o_proj's input is observed"; fi
 least=$(plan deepseek percentiles --calib-passthrough slice --host-memory 4MiB | sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p')
 ways=("--calib-cache disk --threads 1" "--calib-cache recompute --batch-size 3")
-[ -n "$SANITIZED" ] || ways+=("--host-memory $least") # a sanitizer's memory is not the plan's
+# the plan does not count the memory of a sanitizer
+[ -n "$SANITIZED" ] || ways+=("--host-memory $least")
 for how in "${ways[@]}"; do
     run deepseek percentiles out --calib-passthrough slice $how
     cmp out/model.safetensors passed.lwp/model.safetensors || fail "other bytes: $how"

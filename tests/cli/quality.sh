@@ -97,7 +97,7 @@ for part in 3 5; do
 done
 [ $taken_up = 2 ] || fail "only $taken_up kills left finished work"
 
-[ -n "$SANITIZED" ] && exit 0 # a sanitizer's memory is not the program's
+[ -n "$SANITIZED" ] && exit 0 # the plan does not count the memory of a sanitizer
 "$OSH_TOOLS/make_model" wide hidden=1024 intermediate=4096 heads=8 kv=4 layers=1 vocab=40000 samples=4 tokens=64
 job=(--model wide --dataset wide/calibration.jsonl --scheme W4A16_ASYM --quality best --ignore lm_head --threads 2)
 "$ONESHOT" plan "${job[@]}" --json >plan.json

@@ -131,7 +131,8 @@ SLURM_NTASKS=2 SLURM_PROCID=0 "$ONESHOT" doctor >log 2>&1 || fail "a batch scrip
 if [ ${#mpis[@]} = 2 ] && [ -z "$SANITIZED" ] && command -v dpkg-deb >/dev/null; then
     bash "$OSH_SOURCE_DIR/packaging/mpi.sh" "$(dirname "$ONESHOT")" >log 2>&1 || fail "packaging/mpi.sh"
     dpkg-deb -x oneshot-mpi_*.deb deb
-    cmake --install "$(dirname "$ONESHOT")" --prefix "$PWD/deb/usr" >/dev/null # the program, with its RPATH
+    # installs the program, because the installed file has the final RPATH
+    cmake --install "$(dirname "$ONESHOT")" --prefix "$PWD/deb/usr" >/dev/null
     dpkg-deb -f oneshot-mpi_*.deb Depends >log
     wants 'libopenmpi3 | libmpich12'
     for mpi in "${mpis[@]}"; do

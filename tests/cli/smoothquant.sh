@@ -60,7 +60,7 @@ echo "same bytes"
 # Runs are killed at writes to the disk. After an early kill the factors are computed again. After a
 # late kill the factors of finished layers are read from the journal.
 kills=0 resumed=0 shares=(12 60 75 88)
-[ "${KILLS:-50}" -ge 50 ] || shares=(50 88) # with sanitizers only two kills
+[ "${KILLS:-50}" -ge 50 ] || shares=(50 88) # with sanitizers, only two runs are killed
 for what in "gptq Linear" "rtn layer" "up two"; do
     read -r r t <<<"$what"
     flags=(${how[$t]} --mem-opt-level 2 --threads 1)

@@ -47,7 +47,8 @@ for kill in "${kills[@]}" "pwrite $(($(cat calls) - 60))"; do
     if INJECT_CALLS=${kill% *} INJECT_AT=${kill#* } INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         job good out --threads 1 >log 2>&1; then fail "not killed at $kill"; fi
     ls out.oneshot-partial >left
-    if [ "$kill" = "pwrite $(($(cat calls) - 60))" ]; then # in the middle of the replacement
+    # this kill was in the middle of the replacement
+    if [ "$kill" = "pwrite $(($(cat calls) - 60))" ]; then
         tuned=out.oneshot-partial/oneshot-tuned
         cp $tuned keep
         printf x | dd of=$tuned bs=1 seek=1000 conv=notrunc status=none

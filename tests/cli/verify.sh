@@ -48,7 +48,7 @@ cp -r "$model" other && chmod -R u+w other && edit other noise model.layers.2.ml
 
 q0=model.layers.0.self_attn.q_proj q1=model.layers.1.self_attn.q_proj up2=model.layers.2.mlp.up_proj
 n=0 rewritten=0 alone=0
-check() { # arguments: text that verify must print, name
+check() { # arguments: text that verify must print, name of the fault
     if "$ONESHOT" verify f --model "$model" >log 2>err; then echo "$2: not found"; exit 1; fi
     grep -qE -- "$1" log || { echo "$2: other findings than '$1'"; cat log err; exit 1; }
     [ "$(wc -l <log)" -gt 1 ] || { echo "$2: no finding is listed"; cat log err; exit 1; }

@@ -63,7 +63,7 @@ recipe awq "AWQModifier: {}" "$rtn"
 recipe rotated "SpinQuantModifier: {rotations: [R1, R2]}" "$gptq"
 recipe static "QuantizationModifier: {scheme: FP8, targets: Linear, $I, kv_cache_scheme: {num_bits: 8, type: float, strategy: tensor, dynamic: false, symmetric: true}}"
 attn=model.layers.1.self_attn
-for bad in 0000 80bf c07f 807f; do # scales of 0, -1, NaN, infinity
+for bad in 0000 80bf c07f 807f; do # writes scales of 0, -1, NaN and infinity
     for scale in k_proj.input_scale k_scale v_scale; do fault "$scale.* is \|input_scale is " fill $attn.$scale 0 2 $bad; done
 done
 fault 'input_scale is -1' fill $attn.o_proj.input_scale 0 2 80bf

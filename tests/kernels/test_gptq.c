@@ -10,7 +10,8 @@ typedef struct problem {
     int bits, group; // `group`: number of columns that share a scale; 0: all columns
     bool fp8, zero, order, target;
     int64_t row_block;
-    osh_dtype dq, stored; // dtypes of dq and of the stored weight; `stored` 0: F32
+    osh_dtype dq, stored; // dq: dtype of the dequantized weight; stored: dtype of the given weight
+                          // (0: F32)
 } problem;
 
 typedef struct solution {

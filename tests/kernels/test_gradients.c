@@ -72,7 +72,7 @@ static const osh_mamba_scan_attr mamba5 = {5};
 static const osh_alibi_attr alibi7 = {.head_dim = 7, .by = 2};
 static const osh_ssm_scan_attr scan = {4, 5, 6, 2, 0.4, 0.9}, scan_wide = {10, 8, 16, 1, 0, 0};
 static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
-static float head_bias[200]; // set by main
+static float head_bias[200]; // bias that main fills
 static const osh_tensor bias = {.dtype = OSH_F32, .ndim = 1, .shape = {200}, .data = head_bias};
 static const osh_vocab_attr biased = {{{2, 3}, {0, 2}}, {&bias, &bias}};
 

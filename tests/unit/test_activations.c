@@ -21,7 +21,7 @@ static char dir[64];
 
 static void fill(void)
 {
-    /* Rows that compress well. */
+    /* Makes rows that compress well. */
     for (int i = 0; i < TOKENS * WIDTH; i++) rows[i] = (uint16_t)(i / 40 * 77);
 }
 

@@ -177,7 +177,8 @@ static void keeps_large_blocks(void **state)
     a = osh_calloc(cx, 1, 15 * MB);
     assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     osh_free(cx, a);
-    for (size_t i = 0; i < 300; i++) { // 300 different sizes; pages of fewer sizes are kept
+    for (size_t i = 0; i < 300; i++) { // 300 different sizes, more than the allocator keeps pages
+                                       // for
         osh_free(cx, osh_calloc(cx, 1, MB / 4 + 8192 * i));
         assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     }

@@ -312,7 +312,7 @@ static void quoting(void **state)
     osh_quote(to, sizeof to, "a\"b\\c\td\x1b\x7f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
     assert_string_equal(to,
                         "a\\\"b\\\\c\\u0009d\\u001b\\u007f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
-    osh_quote(to, sizeof to, "\xff\xc0\x80\xed\xa0\x80\xe2\x82"); // not UTF-8
+    osh_quote(to, sizeof to, "\xff\xc0\x80\xed\xa0\x80\xe2\x82"); // these bytes are not UTF-8
     assert_int_equal(strlen(to), 8 * 3);
     for (int i = 0; i < 8; i++) assert_memory_equal(to + 3 * i, "\xef\xbf\xbd", 3);
     // the escape \u000a does not fit into 6 bytes

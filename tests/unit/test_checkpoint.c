@@ -161,7 +161,7 @@ static void test_aside(void **state)
 {
     fixture *f = *state;
     put_sharded(f);
-    put_shard(f, "consolidated.safetensors", "a"); // format of Mistral
+    put_shard(f, "consolidated.safetensors", "a"); // a file of this name is in Mistral's format
     check_files(f, 4, "m-1.safetensors", "consolidated.safetensors");
     assert_int_equal(unlink(path_of(f, "consolidated.safetensors")), 0);
 

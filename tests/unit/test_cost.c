@@ -225,7 +225,7 @@ static void pace_learns(void **state)
         fail_msg("eta %.1f, want 80", osh_pace_eta(&pace, t));
     osh_pace_begin(&pace, OSH_PHASE_SEAL, -1, 1, t);
     osh_pace_end(&pace, t + 1);
-    assert_true(osh_pace_eta(&pace, t + 1) == 0); // the job is at its end
+    assert_true(osh_pace_eta(&pace, t + 1) == 0); // the job has ended
 }
 
 /* A subgraph is processed in two rounds of observe and solve. After the first round, half of the

@@ -67,7 +67,7 @@ static void edges_check(void **state, int n_cut, uint64_t seed, bool direct, boo
         if (!hole || i % hole) pieces[kept++] = pieces[i];
         else memset(want + pieces[i].at, 0x5a, pieces[i].n);
     }
-    // moves pieces up to a hundred positions away from their neighbours
+    // changes the order of the pieces: a piece moves up to a hundred positions
     for (int i = kept - 1; i > 0; i--) {
         int j = i - (int)(seed_next(&seed) % 100);
         piece p = pieces[i];

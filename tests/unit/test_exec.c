@@ -91,7 +91,7 @@ static void check_batches_and_threads(const char *name)
     osh_batch *a = whole(&m, 0, m.t.n_samples), *b = whole(&one, 0, m.t.n_samples);
     assert_same(&m, a, b);
     const osh_tensor *all = a->values[logits_of(m.g)];
-    for (int s = 0; s < m.t.n_samples; s++) { // one sample per run
+    for (int s = 0; s < m.t.n_samples; s++) { // runs each sample alone
         osh_batch *c = whole(&m, s, 1);
         const osh_tensor *x = c->values[logits_of(m.g)];
         const char *at = (const char *)all->data + (size_t)(m.t.offsets[s] * m.g->n_vocab) * 2;
@@ -647,7 +647,7 @@ static void only_wanted_weights_are_read(void **state)
     assert_in_range(n, 6, 256);
     want[1] = want[2] = want[4] = want[n - 1] = true;
     tiny_check(m.cx, osh_weight_load(m.cx, &m.w->w[2], m.g, m.ck, 2));
-    osh_weight_set set = {want, 1, n - 1}; // without the last weight
+    osh_weight_set set = {want, 1, n - 1}; // the set has all weights except the last
     tiny_check(m.cx, osh_weights_read(m.cx, m.w, m.g, m.ck, &set));
     for (int i = 0; i < n; i++) assert_int_equal(m.w->host[i] != NULL, i == 1 || i == 4);
     for (int i = 1; i < 5; i++)

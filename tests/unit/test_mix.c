@@ -119,7 +119,7 @@ static void test_limits(void **state)
     gives(&j, "0 10 1");
     j = job_of(*state, 1, "a.jsonl", NULL, NULL), j.opt.num_tokens = 5;
     gives(&j, "0 1 2");
-    j.opt.concatenate = true, j.opt.max_seq_length = 4; // to get 5 tokens takes two blocks of 4
+    j.opt.concatenate = true, j.opt.max_seq_length = 4; // 5 tokens need two blocks of 4
     gives(&j, "0 2");
     j.opt.num_samples = 1;
     gives(&j, "0");

@@ -269,7 +269,7 @@ static void rows_share_lines(void **state)
     (void)state;
     osh_buf_init(&b, 0);
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    for (int i = 0; i < 60; i++) strcat(word, "\u00e4"); // 120 bytes
+    for (int i = 0; i < 60; i++) strcat(word, "\u00e4"); // makes a word of 120 bytes
     assert_int_equal(osh_rows_add(cx, &r, 2, "last", "%s", word), OSH_OK);
     assert_int_equal(osh_rows_add(cx, &r, 0, "first", "%s %s %s", word, word, word), OSH_OK);
     assert_int_equal(osh_rows_add(cx, &r, 1, "", "a\nb"), OSH_OK);

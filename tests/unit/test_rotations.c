@@ -65,11 +65,11 @@ static void test_matrices(void **state)
     } rows[] = {
         {OSH_ROTATION_HADAMARD, 1, 1},          {OSH_ROTATION_HADAMARD, 64, 1},
         {OSH_ROTATION_RANDOM_HADAMARD, 32, 1},  {OSH_ROTATION_RANDOM_HADAMARD, 12, 12},
-        /* Constructions from the finite field with 27 elements. */
+        /* These sizes need a construction from the finite field with 27 elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 24, 12}, {OSH_ROTATION_RANDOM_HADAMARD, 28, 28},
-        /* Constructions from the finite fields with 17 and 49 elements. */
+        /* These sizes need constructions from the finite fields with 17 and 49 elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 72, 36}, {OSH_ROTATION_RANDOM_HADAMARD, 100, 100},
-        /* Constructions from the finite fields with 25 and 343 elements. */
+        /* These sizes need constructions from the finite fields with 25 and 343 elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 52, 52}, {OSH_ROTATION_RANDOM_HADAMARD, 344, 344},
         {OSH_ROTATION_RANDOM_MATRIX, 7, 7},     {OSH_ROTATION_RANDOM_MATRIX, 40, 5},
         {OSH_ROTATION_RANDOM_MATRIX, 16, 1},
@@ -198,11 +198,12 @@ static void test_same_model(void **state)
     same_model("llama_default", "rotations: [R1], transform_type: random-matrix");
     same_model("llama_default", "rotations: R2");
     same_model("llama_default", "transform_block_size: 8");
-    same_model("llama_bias", "transform_type: random-hadamard, seed: 7"); // heads of 12
+    same_model("llama_bias", "transform_type: random-hadamard, seed: 7"); // the heads have 12
+                                                                          // channels
     same_model("llama_tied", "");
     same_model("qwen2", "transform_type: random-hadamard");
     same_model("qwen3", "");
-    same_model("granite", "transform_type: random-hadamard"); // 40 channels
+    same_model("granite", "transform_type: random-hadamard"); // the hidden size is 40
     same_model("qwen3_moe", "transform_type: random-hadamard");
     same_model("mixtral", "");
     same_model("qwen3_moe_stacked", ""); // all experts of a layer are in one tensor
@@ -216,8 +217,9 @@ static void test_same_model(void **state)
     same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard");
     same_model("llama_default", "rotations: [R3]");
     same_model("qwen3", "rotations: [R1, R2, R3, R4], transform_type: random-hadamard, seed: 4");
-    same_model("llama_bias", "rotations: [R3], transform_type: random-hadamard"); // heads of 12
-    same_model("smollm3", "rotations: [R2, R3]"); // layers without rope
+    same_model("llama_bias", "rotations: [R3], transform_type: random-hadamard"); // the heads have
+                                                                                  // 12 channels
+    same_model("smollm3", "rotations: [R2, R3]"); // some layers have no rope
     same_model("llama_tied",
                "rotations: [R4], transform_type: random-hadamard, transform_block_size: 4");
     same_model("llama_default",

@@ -71,7 +71,7 @@ class Grid:
         self.hi = (6 if bits == 4 else 448) if floats else (1 << bits - 1) - 1
         self.lo = -self.hi if floats else -self.hi - 1
 
-    def step(self, x):  # distance between values near x
+    def step(self, x):  # returns the distance between codes near x
         if not self.floats:
             return torch.ones_like(x)
         e = torch.where(x == 0, -99, torch.frexp(x).exponent) - self.digits
@@ -165,7 +165,7 @@ def learn(stream, kind, O, I, group, bits, zeros, dtype, shift, steps, rate, sca
     return grid.codes(q), curve, before, after
 
 
-def rows_of(h, x, y):  # loss of each row
+def rows_of(h, x, y):  # returns the loss of each row
     return (x @ h.T - y).pow(2).mean(0)
 
 

@@ -42,7 +42,7 @@ LONG = {"phi3_longrope": [(56, 24), (2, 12)]}
 # that code has no effect, so keys keep the frequencies of short texts. 2. Mamba2's step for one
 # token ignores time_step_limit.
 NO_CACHE = ("phi3_longrope", "mamba2_limit")
-SPECIAL = 45  # first id that stands for images, in vision models
+SPECIAL = 45  # in vision models, ids from this one on stand for images
 
 
 def eos_of(config):

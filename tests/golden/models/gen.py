@@ -32,7 +32,7 @@ LENS = [96, 20, 80, 96]
 LOGIT_SAMPLES = 2
 
 
-def stream(name):  # FNV-1a, 32 bits
+def stream(name):  # returns the FNV-1a hash of a name (32 bits)
     h = 2166136261
     for b in name.encode():
         h = ((h ^ b) * 16777619) & 0xFFFFFFFF

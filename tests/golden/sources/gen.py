@@ -118,8 +118,8 @@ def powers():
 
 
 def experts():
-    """Writes a source with experts in one tensor. The scales are one per block, one per expert, one
-    per row, or powers of two. One scale is in another shard."""
+    """Writes a source with experts in one tensor. There is one scale per block, per expert or per
+    row, or the scales are powers of two. One scale is in another shard."""
     up, down, rows, single, powers = codes(3, 64, 48), codes(3, 40, 24), codes(2, 6, 16), codes(2, 24, 40), codes(2, 32, 64)
     s = [torch.rand(3, 2, 3) * 0.02, torch.rand(3, 1, 1) * 0.02, (torch.rand(2, 6, 1) * 0.1).to(BF16), torch.rand(2) * 0.02,
          torch.randint(100, 140, (2, 1, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)]

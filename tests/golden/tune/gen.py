@@ -64,7 +64,7 @@ class Codes(torch.nn.Module):
         return torch.nn.functional.linear(x, (q - self.wide(self.z)) * self.wide(self.s0 * (1 + self.d)))
 
 
-class Norm(torch.nn.Module):  # w + offset = (w0 + offset) (1 + d)
+class Norm(torch.nn.Module):  # learns d: w + offset = (w0 + offset) (1 + d)
     def __init__(self, of, offset):
         super().__init__()
         self.w0, self.offset = of.weight.detach() + offset, offset

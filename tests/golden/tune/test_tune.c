@@ -191,7 +191,7 @@ static void a_step_moves_what_it_may(void **state)
     osh_tune_codes c = {v, mean, square, grad, s0, d, d_mean, d_square, zero, 1, 4, 2, -4, 3, &to};
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     tiny_check(cx, osh_tune_codes_step(cx, &c, &(osh_tune_step){1, 0.25f, 0.125f}));
-    // The gradients of the two scales are 1 (3 - 1) + 1 (3 - 1) and 4.
+    // The gradient of the first scale is 1 (3 - 1) + 1 (3 - 1), and that of the second scale is 4.
     const float want_v[4] = {3.2f, 2.65f, -4.4f, 0.35f}, want_d[2] = {-0.125f, -0.125f};
     for (int i = 0; i < 4; i++) assert_float_equal(v[i], want_v[i], 1e-5f);
     for (int i = 0; i < 2; i++) assert_float_equal(d[i], want_d[i], 1e-5f);
