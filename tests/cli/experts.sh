@@ -123,7 +123,7 @@ refused 2 'want the name of a .json file' "${job[@]}" --recipe "$(with 'sparsity
 echo '{"user": 1}' >mine.json && ln mine.json other.json
 for name in config.json Config.JSON model.safetensors.index.json tokenizer.json generation_config.json oneshot-report.json \
     ../mine.json mine/../mine.json "$PWD/mine.json" "$PWD/m/config.json" .mine.json calibration.json; do
-    # the run would copy this file of the model to the output under the same name
+    # the run would copy m/Calibration.json into the output, so the report cannot have this name
     [ $name != calibration.json ] || cp mine.json m/Calibration.json
     refused 2 'report_path .*: \(want a name\|want the name\|files of a model have\|the model has\)' "${job[@]}" --recipe "$(with "sparsity: 0.5, report_path: '$name'")"
 done

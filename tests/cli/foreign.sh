@@ -14,7 +14,7 @@ one() { last_wins "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB --pr
 killed() { # arguments: number of a disk call, then the arguments of one()
     if INJECT_AT=$1 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "${@:2}" >/dev/null 2>&1; then fail "not killed"; fi
 }
-state() { # prints the state of all files, with their times of change
+state() { # prints inode, size and time of change of all files
     find . -type f -printf 'f %p %i %n %s %T@\n' -o -printf '%y %p %i %l\n' | sort
 }
 n=0
@@ -119,7 +119,7 @@ one o --overwrite >/dev/null
 
 # The output that the run would replace contains an input: the model, the data, the recipe or
 # another file, under any path.
-inside() { # arguments: path in o, flag; moves an input there
+inside() { # arguments: input, the input's name in messages, flags; moves the input into o
     mv "$1" o/x
     refused "$2 .*lies in o, which this run would replace" o --overwrite "${@:3}"
     mv o/x "$1"

@@ -78,7 +78,7 @@ done
 for job in $jobs; do wait "$job" || fail "$(cat plain? linked?)"; done
 whole "mixed/models--slower--tiny/snapshots/$commit"
 rm -r mixed
-# the download without links below replaces one of these links by a file
+# the second pull makes no links, so it replaces the missing link by a file
 "$ONESHOT" pull ok/tiny >/dev/null 2>&1
 rm "mixed/models--ok--tiny/snapshots/$commit/config.json"
 HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull ok/tiny >/dev/null 2>&1

@@ -182,7 +182,7 @@ job=("${short[@]}")
 if "$ONESHOT" "${job[@]}" --output out --mem-opt-level 2 --scratch-size 1000 2>err; then fail "1000 bytes of scratch"; fi
 grep -q -- "--scratch-size" err || fail "scratch: $(cat err)"
 
-# The program reads the source once, and the output at the seal. It reads little else.
+# The program reads the source once, and the output at the seal. Other reads must be less than 3 MB.
 "$ONESHOT" plan "${job[@]}" --json >plan.json
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${job[@]}" --progress none --output out >/dev/null
 read -r _ rchar wchar <watched
@@ -190,7 +190,7 @@ source=0
 for f in "$model"/*.safetensors; do source=$((source + $(stat -L -c %s "$f"))); done
 output=$(stat -c %s out/model.safetensors)
 planned=$(field plan.json read_bytes)
-# bytes of the rows of the embedding that the run reads again
+# the run reads some rows of the embedding again; their number of bytes
 rows=$((6 * 64 * $(sed -n 's/.*"hidden_size": \([0-9]*\).*/\1/p' "$model/config.json") * 2))
 [ "$planned" -le $((source + rows)) ] || fail "the plan reads $planned of $source bytes and $rows of rows"
 counted=$(field out/oneshot-report.json read_bytes)

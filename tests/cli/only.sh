@@ -13,7 +13,8 @@ refused() { # arguments: exit code, part of the message, then the arguments of o
     [ $code = "$1" ] && grep -q -- "$2" log || fail "exit $code, wanted $1 and '$2': ${*:3}"
 }
 verify() { "$ONESHOT" verify "$@" >log 2>&1 || fail "verify $*"; }
-equal() { # arguments: A, B, regex, N; A and B must have N tensors that match, with the same bytes
+equal() { # arguments: A, B, regex, N; in A and B, N tensors must match regex and have the same
+          # bytes
     "$ONESHOT" inspect "$1" | awk -v re="$3" '$1 ~ re {print $1}' >names
     [ "$(wc -l <names)" = "$4" ] || fail "$(wc -l <names) tensors match $3, wanted $4"
     while read -r name; do

@@ -110,7 +110,7 @@ rm -r packed long*.jsonl
 fits "${job[@]}"
 grep -q '^model      LlamaForCausalLM, ' summary && grep -q '^data       ' summary && grep -q '^time       about ' summary ||
     fail "$(cat summary)"
-# this job needs less memory, but there is no budget
+# without a budget, the plan names a --host-memory that is enough, also for the flags in small
 small=(--quality best --num-calibration-samples 2 --max-seq-length 32)
 for flags in "" "${small[*]}"; do
     last_wins "$ONESHOT" plan "${job[@]}" $flags >summary

@@ -135,7 +135,8 @@ case="dense experts"
 misread 'finds no dense' --scheme W8A16 --group-size 8 --quality fast --ignore 're:.*experts.*'
 misread 'finds no dense' --scheme W8A16 --group-size 8 --quality fast --ignore 're:.*layers.0.mlp.experts.*'
 misread "" --scheme FP8_DYNAMIC --ignore 're:.*layers.0.mlp.experts.*'
-case="qwen3_vl_moe" # for this family, transformers reads only tensors that have all experts
+case="qwen3_vl_moe" # for qwen3_vl_moe, transformers reads experts only from tensors that have all
+                    # experts
 sed -i 's/"qwen3_moe"/"qwen3_vl_moe_text"/' q/config.json
 misread 'finds no dense' --scheme FP8_DYNAMIC --ignore 're:.*experts.*'
 "$ONESHOT" --model q --output codes --progress none --scheme FP8_DYNAMIC >log 2>err || fail "$(cat err)"

@@ -20,8 +20,8 @@ typedef struct op_case {
                                  // 0: there is no such sample
     float amp;                   // values are in amp * [-1, 1); 0 means 1
     const void *attr;            // attributes of the op; NULL: the defaults
-    const void *without;         // attributes like `attr`, but without one property; the result
-                                 // must differ
+    const void *without;         // other attributes, which lack a property of `attr`; their result
+                                 // must differ from that of `attr`
     bool f32;                    // in[0] is F32, whatever dtype the other inputs have
 } op_case;
 
@@ -1207,7 +1207,7 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     osh_from_f32(osh_elem(&all.t, shift + at), dt, &bad[width % 3], 1);
     osh_from_f32(osh_elem(&all.t, shift + n - 1), dt, &bad[shift], 1);
     assert_int_equal(osh_tensor_copy(cx, &c.t, &all.t), OSH_OK);
-    // the second call must not replace the lower position of the first
+    // two calls with increasing `base`: f must keep the lower position, which the first call found
     for (int64_t base = 1000; base <= 2000; base += 1000)
         assert_int_equal(ops->finite(cx, f.t.data, &x, base), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);

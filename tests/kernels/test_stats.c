@@ -785,7 +785,7 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
         }
         if (!c) memcpy(x[0]->data, x[2]->data, bytes);
         if (t->exact) assert_memory_equal(x[0]->data, x[2]->data, bytes);
-        // both are sums of n terms, which are added in two orders
+        // x[0] and x[2] are sums of the same n terms, added in different orders
         double e = t->exact ? 0 : nmse(x[2], x[0]);
         if (!(e <= 2 * tol_sums(s->offsets[SAMPLES]))) fail_msg("%s: NMSE %g", t->name, e);
     }

@@ -124,8 +124,8 @@ static const target_row rows[] = {
 /* Targets for qwen3_moe. The model has 3 layers; the second layer has an MLP instead of experts. */
 static const target_row moe_rows[] = {
     {{NULL}, 0, 3},
-    {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // two targets for q, k, v and o of each of 3 layers;
-                                             // two for each of 12 experts; two for the MLP; one for
+    {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // each of 3 layers has (q, k, v) and o; each of 12
+                                             // experts and the MLP has (gate, up) and down; plus
                                              // the head
     {{"Qwen3MoeSparseMoeBlock"}, 1, 2},
     {{"ExpertMLPWithGate"}, 1, 2 * 6},

@@ -301,7 +301,7 @@ static void classes_and_limits(void **state)
     assert_non_null(strstr(osh_error_text(cx), "device memory"));
     osh_error_clear(cx);
     osh_mem_use(cx, OSH_MEM_HOST);
-    void *more = osh_alloc(cx, BIG); // a block of another class does not count for this limit
+    void *more = osh_alloc(cx, BIG); // host memory does not count for the limit of device memory
     assert_non_null(more);
     osh_mem_limit(cx, OSH_MEM_HOST, osh_mem_used(cx, OSH_MEM_HOST));
     assert_null(osh_calloc(cx, 1, 1));

@@ -831,7 +831,7 @@ static void alike_layers_are_placed_once(void **state)
     tiny_check(m.cx, osh_partition_new(m.cx, &parts, m.g, targets, 1, 1));
     tiny_check(m.cx, osh_device_peaks_new(m.cx, &p, m.g));
     int64_t n_runs = 0;
-    // way 0: all rows run; 1: experts run only on the rows that are sent to them
+    // way 0: each expert runs on all rows; way 1: only on the rows that are sent to this expert
     for (int way = 0; way < 2; way++)
         for (int s = 0; s < parts->n; s++) {
             const osh_subgraph *part = &parts->parts[s];

@@ -76,8 +76,7 @@ static void components_give_the_library_ids(void **state)
             assert_ok(cx, osh_tok_string(cx, &s, &n, text->valuestring));
             ids_check(cx, t, name, s, n, true, ids);
             ids_check(cx, t, name, s, n, false, plain ? plain->valuestring : ids);
-            ids_check(cx, t, name, s, n, true, ids); // this encoding gets the ids of words from the
-                                                     // cache
+            ids_check(cx, t, name, s, n, true, ids); // the cache now has the ids of all words
             osh_free(cx, s);
             n_rows++;
         }
