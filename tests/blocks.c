@@ -3,8 +3,8 @@
  * -fsanitize-coverage=trace-pc. The code then calls __sanitizer_cov_trace_pc at the start of each
  * block.
  *
- * $BLOCKS_DIR has one file for each program. Byte i is 1 if the function was called and returns to
- * the i-th byte of the program. All processes of a test map the same files. */
+ * $BLOCKS_DIR has one file for each program. Byte i of a file is 1 if code at offset i of the
+ * program has called __sanitizer_cov_trace_pc. All processes of a test map the same files. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 extern char __ehdr_start[] __attribute__((visibility("hidden")));
 extern char etext[] __attribute__((visibility("hidden")));
 
-static uint8_t *volatile blocks_map; // [blocks_size]; NULL: nothing is marked
+static uint8_t *volatile blocks_map; // [blocks_size]; NULL: calls are not recorded
 static uintptr_t blocks_base, blocks_size;
 
 void __sanitizer_cov_trace_pc(void) __attribute__((visibility("hidden")));
@@ -36,7 +36,8 @@ static void __attribute__((constructor)) blocks_begin(void)
     Dl_info info;
     blocks_base = (uintptr_t)__ehdr_start, blocks_size = (uintptr_t)etext - blocks_base;
     if (!dir || !dladdr((void *)(uintptr_t)blocks_begin, &info)) return;
-    if (!realpath(info.dli_fname, program)) { // fails if the name of the program has no directory
+    if (!realpath(info.dli_fname, program)) { // realpath fails if the program was started by a name
+                                              // without a directory
         ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
         if (n < 0) return;
         program[n] = 0;

@@ -1,12 +1,13 @@
 /* plain.h - sums over large arrays. Tests compare these sums with the results of kernels.
  *
- * PLAIN functions are compiled without sanitizers, which make them ten times slower. I: in
- * features, O: out features of a Linear. */
+ * PLAIN functions are compiled without sanitizers, because sanitizers make such loops ten times
+ * slower. I is the number of in features of a Linear, O the number of out features. */
 #ifndef OSH_PLAIN_H
 #define OSH_PLAIN_H
 #include <stdint.h>
 
-#ifdef __SANITIZE_ADDRESS__ // SANITIZED: a test may skip repetitions of the same code
+#ifdef __SANITIZE_ADDRESS__ // if SANITIZED is true, a test may skip cases that run the same code
+                            // again
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = 0 };
@@ -47,8 +48,8 @@ PLAIN static double plain_dot(const float *a, const float *b, int64_t n)
     return s[0] + s[1] + (s[2] + s[3]);
 }
 
-/* Returns the sum of e H e^T over the rows e of d [O, I], the errors of a weight. H is h [I, I].
- * GPTQ minimizes this sum. */
+/* Returns the sum of e h e^T over the rows e of d. d [O, I] is the error of a weight, and h [I, I]
+ * is the Hessian. GPTQ minimizes this sum. */
 PLAIN static double plain_objective(const float *d, const float *h, int64_t O, int64_t I)
 {
     double sum = 0;

@@ -1,8 +1,8 @@
 /* strict.h - checks that must hold exactly on the emulated GPU, and nearly on a real GPU.
  *
- * If an exact check fails on a real GPU, a message says what the consequence is, and the tolerant
- * condition decides. The message begins with STRICT; scripts/check-gpu.sh puts such lines into a
- * table. */
+ * If an exact check fails on a real GPU, the test prints the consequence, and fails only if the
+ * tolerant condition is false, too. The printed line begins with STRICT. scripts/check-gpu.sh puts
+ * such lines into a table. */
 #ifndef OSH_STRICT_H
 #define OSH_STRICT_H
 #include <stdbool.h>

@@ -30,9 +30,9 @@
         osh_error_clear(cx);                                                                       \
     } while (0)
 
-/* Calls `run` again and again. In call n allocation n fails; the loop ends with the call in which
- * no allocation fails. Each failing call must return OSH_E_NOMEM with a message and leak nothing.
- * Returns the number of allocations. */
+/* Calls `run` again and again. In the n-th call the n-th allocation fails. The loop ends after the
+ * first call in which no allocation fails. Each failing call must return OSH_E_NOMEM with a message
+ * and leak nothing. Returns the number of allocations. */
 static inline int64_t torture(osh_status (*run)(osh_ctx *cx, void *user), void *user)
 {
     for (int64_t n = 1;; n++) {

@@ -1,7 +1,7 @@
 # ada.sh - tests AdaRound, AdaQuant and AutoRound with one Linear as unit. The output bytes do not
 # depend on threads, batch, tier, budget or a kill. The predicted memory is enough. verify finds no
-# fault. The predictions of the model are nearer to the original model's than after rounding to
-# nearest. The report has the losses. A run on a GPU is refused.
+# fault. The predictions of the quantized model are nearer to the original model's than after
+# rounding to nearest. The report has the losses. A run on a GPU is refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -20,7 +20,8 @@ recipe fp AutoRoundModifier NVFP4A16 ", iters: 20"
 head -c 10000 "$model/data/evaluation.txt" >evaluation.txt
 "$ONESHOT" --model "$model" --recipe rounded.yaml --progress none --output rounded >/dev/null
 [ -n "$SANITIZED" ] || b=$(kl rounded)
-recipes=(ar aq au fp) # the other recipes run the code of AdaRound, so their bytes are compared once
+# the other recipes run the same code as AdaRound, so their bytes are compared with only one flag
+recipes=(ar aq au fp)
 [ -z "$SANITIZED" ] || recipes=(ar)
 for r in "${recipes[@]}"; do
     one $r plain --threads 1 --sequential-targets Linear --log-level debug >/dev/null 2>log
@@ -56,7 +57,7 @@ P
     one $r out --mem-opt-level 2 --sequential-targets Linear >log 2>&1 || { cat log; fail "$r: does not go on"; }
     same out want "$r, killed"
 done
-# --target-bits uses the loss of rounding to nearest, even for AutoRound.
+# --target-bits chooses bits by the loss of rounding to nearest, even if the modifier is AutoRound.
 recipe few AutoRoundModifier W4A16 ", iters: 1"
 recipe near QuantizationModifier W4A16 ""
 for r in few near; do

@@ -1,7 +1,7 @@
-# adapter.sh - tests --adapter. A model with an adapter gives the same bytes as a model into which
-# the adapter was merged before, without data, with data, and in eval. A run with another adapter
-# does not continue. The report names the adapter, and verify needs it. Budgets are respected. Other
-# variants of LoRA and wrong files are refused.
+# adapter.sh - tests --adapter. A model with an adapter must give the same bytes as a model into
+# which the adapter was merged before, without data and with data. eval must give the same numbers.
+# A run does not continue with another adapter. The report names the adapter, and verify needs the
+# adapter. Budgets are respected. Other variants of LoRA and wrong files are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -21,7 +21,7 @@ python3 "$OSH_SOURCE_DIR/tests/tools/adapter.py" "$model" lora merged $layer.sel
 one --model merged --output a
 one --model "$model" --adapter lora --output b
 same a b
-one --model "$model" --adapter lora --output b # a finished output is accepted again
+one --model "$model" --adapter lora --output b # accepts a finished output of the same command
 gptq --model merged --output c
 gptq --model "$model" --adapter lora --output d --threads 1 --batch-size 2
 same c d
@@ -76,7 +76,7 @@ exec(sys.argv[1])
 write(dir / "adapter_model.safetensors", t)
 P
 }
-bad() { # arguments: as of edit, then part of the message
+bad() { # arguments: the arguments of edit, then part of the message
     edit "$1"
     refused 1 "$2" --model "$model" --adapter other --output x
 }

@@ -1,6 +1,6 @@
 # address_space.sh - tests a limit on the address space (ulimit -v). With a small limit, OpenBLAS
-# would try to allocate its buffers again and again. The program must exit, and must name the
-# address space that it needs. With this address space it must work.
+# would try to allocate its buffers again and again. The program must exit, and the message must
+# name the address space that it needs. With this much address space it must work.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer maps terabytes"; exit 77; }
@@ -11,8 +11,7 @@ limited() { # arguments: KiB, flags; output goes to log; a run that hangs is kil
 compress=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/data/calibration.jsonl"
           --num-calibration-samples 2 --max-seq-length 32 --progress none --output out)
 eval=(eval --model "$model" --dataset "$model/data/evaluation.txt" --max-seq-length 32 --max-windows 1 --progress none)
-for least in 120000 200000 300000; do # enough for the library, and for no, one or two of its
-                                      # buffers
+for least in 120000 200000 300000; do # enough to load OpenBLAS, and for 0, 1 or 2 of its 3 buffers
     for job in "${compress[*]}" "plan ${compress[*]}" "${eval[*]}" "bench --seconds 0.01"; do
         code=0
         # shellcheck disable=SC2086

@@ -1,5 +1,5 @@
-# altup.sh - Gemma 3n: a W4 output is read back, with Linears whose names have "embed" in them. The
-# router of AltUp, which a layer runs twice, stays dense.
+# altup.sh - tests Gemma 3n. A W4 output can be read, even with Linears whose names have "embed" in
+# them. A layer runs the router of AltUp twice, so this router stays dense.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"

@@ -25,7 +25,8 @@ want() { # arguments: exit code, words of the message, flags
     n=$((n + 1))
 }
 fresh() { rm -rf m; mkdir m; cp "$model"/*.json m; cp "$model/model.safetensors" m; chmod -R u+w m; }
-# Runs Python code that edits the config (c) or the header (h). The header keeps its length.
+# Runs Python code that edits the config (c) or the header (h) of the model. The length of the
+# header does not change.
 edit() {
     python3 - "$1" <<'P'
 import json, struct, sys
@@ -44,7 +45,7 @@ P
 }
 gq() { want "$1" "$2" --model m --recipe "$gptq" --dataset "$calib" --num-calibration-samples 2 --max-seq-length 32; }
 
-# A directory of templates is also checked in a job that reads no template.
+# The files of --models-dir are checked even in a job that needs no template.
 mkdir -p odd/{json,list,extends,types}
 echo '{' >odd/json/a.json
 echo '{"a": 1}' >odd/list/b.json
@@ -134,7 +135,8 @@ want 1 "quant_method is 'aqlm', want compressed-tensors, gptq" --model m --schem
 [ $n -ge 39 ] || { echo "only $n cases ran"; exit 1; }
 
 fresh; edit 'c["architectures"] = ["MysteryForCausalLM"]'
-edit 'c["initializer_range"] = float("nan")' # Python writes NaN; the value has no effect
+# Python writes NaN, which is not JSON; no command uses this value
+edit 'c["initializer_range"] = float("nan")'
 "$ONESHOT" --model m --recipe "$rtn" --output free --progress none >/dev/null 2>stderr
 if grep -i warning stderr; then echo "lm_head is the model's, tied as it is"; exit 1; fi
 python3 - <<'P'

@@ -1,5 +1,5 @@
 # bench.sh - runs oneshot bench, with text and JSON output. All rates are positive. scripts/bench.sh
-# prints its tables, also without another program to compare with.
+# prints its tables, even if there is no other program to compare with.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$ONESHOT" bench --seconds 0.01 --dir . >text
@@ -70,17 +70,19 @@ for name in $names; do
 done
 grep -qx 'medians of 2 of 2 turns' table
 dense=$(awk '$1 == "dense" { print $2 }' table)
-for name in llm-compressor llama-quantize; do # their output is a copy of the model
+# the replacements of these programs copy the model to their output
+for name in llm-compressor llama-quantize; do
     [ -n "$dense" ] && [ "$(awk -v n=$name '$1 == n { print $NF }' table)" = "$dense" ] || { cat table; exit 1; }
 done
 
-# If another program fails in a later turn, the table has the finished turns of this program. The
-# same command then runs only the missing turns; a different command runs all turns.
+# In each turn, every program runs once. If another program fails in a later turn, the table has the
+# turns that it finished. The same command then runs only the missing turns. A different command
+# runs all turns.
 touch broken
 if played --runs 4 --samples 2 >table 2>stderr; then exit 1; fi
 # oneshot's third turn is in the table
 grep -qx 'medians of 3 of 4 turns' table || { cat table stderr; exit 1; }
-# the table has two turns of this program
+# the table has two turns of llm-compressor
 [ "$(awk '$1 == "llm-compressor"' table | wc -w)" = 8 ] || { cat table; exit 1; }
 rm broken
 first=$(cat peers/oneshot.1.time) && : >calls

@@ -1,7 +1,8 @@
 # blocks.sh - tests AutoRound with one block (a decoder layer) as unit. The output bytes do not
 # depend on threads, batch, tier, budget or a kill. The predicted memory is enough. verify finds no
-# fault. The output of each layer is nearer to the original layer's than after rounding to nearest.
-# If a block cannot be learned, each of its Linears is learned alone, or the job is refused.
+# fault. The output of each quantized layer is nearer to the original layer's than after rounding to
+# nearest. If a block cannot be learned, each of its Linears is learned alone, or the job is
+# refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -47,14 +48,15 @@ least=$("$ONESHOT" plan --model "$model" --recipe au.yaml "${data[@]}" --json 2>
 least_memory=(--mem-opt-level 2 --device-memory $((least + 60000)))
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one au out "${least_memory[@]}" >log 2>&1
 same out "the smallest device memory"
-if [ -z "$SANITIZED" ]; then # killed between the writes of a block's modules
+# Kills the run between the writes of two modules of a block.
+if [ -z "$SANITIZED" ]; then
     if INJECT_AT=$(($(cat calls) * 80 / 100)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
         one au out "${least_memory[@]}" >log 2>&1; then fail "not killed"; fi
     one au out "${least_memory[@]}" >log 2>&1 || { cat log; fail "does not go on"; }
     same out "killed"
 fi
-# With NVFP4, the scales of groups are learned. A resumed run finds the global scale that q, k and v
-# share.
+# With NVFP4, the scales of groups are learned. A resumed run must use the same global scale for q,
+# k and v.
 recipe fp NVFP4A16 ", iters: 30, batch_size: 3" 023
 one fp plain --threads 1 --log-level info >/dev/null 2>log
 sed -n 's/^model.*output \([0-9.e-]*\) in the last step, \([0-9.e-]*\) in the first$/\1 \2/p' log >losses
@@ -89,7 +91,8 @@ m = json.load(open("weighed/oneshot-report.json"))["memory"]
 assert os.environ["SANITIZED"] or m["peak_bytes"] <= m["predicted_peak_bytes"], m
 P
 rm -rf weighed nearest
-# Both methods stop early, compare losses of all samples, and do not depend on threads and batch.
+# AdaRound and AdaQuant stop early, and compare the losses of all samples. Their bytes do not depend
+# on threads and batch.
 for m in AdaRound AdaQuant; do
     printf 's_stage:\n  s_modifiers:\n    %sModifier: {scheme: W4A16, ignore: [lm_head, "re:.*layers.[02]"], unit: block, %s}\n' \
         $m "num_iterations: 30, batch_size: 3, drop_ratio: 0.5, early_stop: true, num_batches: 3, selective_update: true, lr_adjust: [1.0e-9, 1.0e-4]" >ad.yaml

@@ -1,8 +1,8 @@
-# blocks_families.sh - learns the codes of whole decoder layers, in families whose layers have
-# special ops: a recurrent state, routers, sinks, heads of two sizes, experts in one tensor. The
-# output of each layer is nearer to the original layer's than after rounding to nearest. The bytes
-# do not depend on threads and batches. The smallest device memory of the plan is enough. verify
-# finds no fault.
+# blocks_families.sh - learns the codes of whole decoder layers. The layers of the tested families
+# have special ops: a recurrent state, routers, sinks, heads of two sizes, experts in one tensor.
+# The output of each quantized layer is nearer to the original layer's than after rounding to
+# nearest. The bytes do not depend on threads and batches. The smallest device memory of the plan is
+# enough. verify finds no fault.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 recipe() { # arguments: name, modifier, keys
@@ -32,7 +32,7 @@ check() { # arguments: case, layers
         "$ONESHOT" "${job[@]}" "${run[@]}" --recipe au.yaml --threads 3 --batch-size 3 >/dev/null 2>&1 || fail "$1: threads"
         sums out | cmp - want || fail "$1: other threads and batches make other bytes"
     done
-    # the smallest device memory, with other threads
+    # runs with the smallest device memory, and with another number of threads
     least=$("$ONESHOT" plan "${job[@]}" --recipe ada.yaml --threads 3 --json 2>/dev/null |
         sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')
     rm -rf out

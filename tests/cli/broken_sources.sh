@@ -1,6 +1,6 @@
-# broken_sources.sh - every command refuses a quantized source in which a tensor is missing or has a
-# wrong dtype or shape, for every format of codes. Scales that are not finite are refused when they
-# are read.
+# broken_sources.sh - tests faults in quantized sources, for every format of codes. Every command
+# refuses a source in which a tensor is missing. A wrong dtype or shape is refused, too. Scales that
+# are not finite are refused when they are read.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=$model/data/calibration.jsonl
@@ -64,8 +64,8 @@ code=0
 "$ONESHOT" plan --model bad --scheme W8A16 --ignore lm_head >log 2>&1 || code=$?
 [ $code = 1 ] && grep -q "$attn.k_proj has 254 input features, which groups of 128 do not divide" log || fail "exit $code"
 
-# NaN and infinity as a scale are refused. A scale of 0 makes weights of 0. A negative scale is
-# multiplied like any other.
+# NaN and infinity as a scale are refused. A scale of 0 makes weights of 0. A negative scale is used
+# like any other scale.
 refused() { # argument: part of the message
     ! "$ONESHOT" --model bad --scheme W8A16 --ignore lm_head --output made --progress none >log 2>&1 || fail "not refused: $1"
     grep -q -- "$1" log || fail "other words than '$1'"

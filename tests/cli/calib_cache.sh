@@ -1,7 +1,7 @@
 # calib_cache.sh - tests observers that read values twice. Between the two passes the values are
-# kept in memory or on the disk, are compressed, or are computed again (--calib-cache). The output
-# bytes do not depend on this option, on the pipeline, tier, batch, budget or a kill. `auto` chooses
-# the fastest option that the budgets allow. All files of the cache are removed.
+# kept in memory, kept on the disk, compressed, or computed again (--calib-cache). The output bytes
+# do not depend on this option, on the pipeline, tier, batch, budget or a kill. `auto` chooses the
+# fastest option that the budgets allow. All files of the cache are removed.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -33,7 +33,7 @@ for how in "caches" "linears --sequential-targets Linear" "linears --pipeline ba
     one $name plain $flags --calib-cache ram
     want=$(sum plain)
     rm -rf plain
-    if [ $n = 0 ]; then these=("${ways[@]}"); else these=("${ways[n - 1]}"); fi # all, or one
+    if [ $n = 0 ]; then these=("${ways[@]}"); else these=("${ways[n - 1]}"); fi # n = 0: all
     for way in "${these[@]}"; do same $name $flags $way; done
     [ -z "$SANITIZED" ] || break
     n=$((n + 1))
@@ -60,9 +60,9 @@ plan caches.yaml --calib-cache disk --mem-opt-level 1 --scratch-size 1kB | grep 
 if plan binned.yaml | grep -q 'look at twice'; then fail "nothing is looked at twice"; fi
 same caches --host-memory "$least"
 
-# disk_f16 halves the files of F32 values and changes the output. The output still does not depend
-# on batch, threads, tier, rounds and segments. A value that is too large for F16 is an error that
-# names the value. BF16 values are stored unchanged, with a warning.
+# disk_f16 stores F32 values as F16, which halves the files and changes the output. The output still
+# does not depend on batch, threads, tier, rounds and segments. For a value that is too large for
+# F16, the run fails and names the value. BF16 values are stored unchanged, with a warning.
 "$OSH_TOOLS/make_model" wide f32=1 hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=64 samples=6 tokens=32
 range='observer: min_mse, observer_kwargs: {grid: 3000, maxshrink: 0.9'
 recipe finely ', exact: true'
@@ -74,16 +74,17 @@ want=$(sum f16)
 [ "$(sum f32)" != "$want" ] || fail "F16 changes no byte: the test cannot fail"
 scratch() { plan finely.yaml "$@" --json | sed -n '/"memory"/,/}/s/^ *"scratch_bytes": \([0-9]*\),*$/\1/p' | head -1; }
 more=("${job[@]}") all=$(scratch --calib-cache disk --mem-opt-level 1) half=$(scratch --calib-cache disk_f16 --mem-opt-level 1)
-# the sizes differ only by headers
+# twice the size of the F16 files differs from the size of the F32 files only by headers
 [ $((2 * half - all)) -gt 0 ] && [ $((2 * half - all)) -lt 2000 ] || fail "F16 takes $half bytes of $all"
 for way in "--batch-size 4 --threads 1" "--mem-opt-level 2 --scratch-compression zstd --num-workers 3" "--device-memory $(
     plan finely.yaml --json | sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p')"; do
     same finely --calib-cache disk_f16 $way
 done
-"$OSH_TOOLS/st_edit" wide fill model.layers.1.post_attention_layernorm.weight 0 256 4f # a weight of
-                                                                                       # 3.5e9
+# sets a weight to 3.5e9
+"$OSH_TOOLS/st_edit" wide fill model.layers.1.post_attention_layernorm.weight 0 256 4f
 one finely f32 --calib-cache disk --overwrite
-for way in "" "--sequential-targets Linear"; do # the values are kept, or read again from their tier
+# with layers as targets the values are kept; with Linears they are read again from their tier
+for way in "" "--sequential-targets Linear"; do
     if "$ONESHOT" "${job[@]}" --recipe finely.yaml --output out --calib-cache disk_f16 $way >/dev/null 2>err; then fail "3e9 in F16"; fi
     grep -q 'token [0-9]*, channel [0-9]*: .* is more than F16 has (65504): want --calib-cache disk; .*value model.layers.1' err ||
         fail "$way: $(cat err)"
@@ -91,7 +92,7 @@ for way in "" "--sequential-targets Linear"; do # the values are kept, or read a
 done
 job=("${bf16[@]}") more=("${bf16[@]}") want=$of_bf16
 plan linears.yaml --calib-cache disk_f16 | grep -q 'warning: .* are BF16, of two bytes' || fail "$(plan linears.yaml --calib-cache disk_f16)"
-[ -z "$SANITIZED" ] || exit 0 # tests/cli/kill.sh kills such runs under sanitizers
+[ -z "$SANITIZED" ] || exit 0 # under sanitizers, tests/cli/kill.sh tests kills of such runs
 
 # Runs are killed between the two passes, at calls that write the cache to the disk.
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --recipe caches.yaml --calib-cache disk --threads 1 --output all >/dev/null

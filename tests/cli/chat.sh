@@ -1,5 +1,5 @@
-# chat.sh - conversations and templates over columns give the same output as their rendered texts.
-# Errors name the fault.
+# chat.sh - tests data with conversations, and templates that combine columns of a row. The output
+# is the same as for the rendered texts. Errors name the fault.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }

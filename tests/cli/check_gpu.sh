@@ -14,8 +14,8 @@ code=0
 bash "$OSH_SOURCE_DIR/scripts/check-gpu.sh" --pack carried --build-dir . 2>err || code=$?
 [ $code = 1 ] && grep -q 'oneshot is not there: build the target gpu_programs first' err
 
-# --pack refuses a file of more than 25 MB. The test packs a build without CUDA, which has files
-# with the same names.
+# --pack refuses a file of more than 25 MB. The test calls --pack for a build without CUDA, which
+# has files with the same names as a build with CUDA.
 scripts=$OSH_SOURCE_DIR/scripts build=$(dirname "$OSH_TOOLS")
 if [ -e "$build/tests/gpu_ops" ]; then
     bash "$scripts/check-gpu.sh" --pack gpu.tzst --build-dir "$build"

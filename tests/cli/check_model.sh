@@ -1,6 +1,7 @@
 # check_model.sh - tests oneshot check-model. The command accepts a checkpoint that fits its
 # template. It reports tensors that are missing, have another shape, are read by no node, or are
-# outside the template. It prints the loss of the sample, and a remark if the model only guesses.
+# outside the template. It prints the loss of a sample, and a remark if the loss is that of random
+# guesses.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e out ] || cat out; exit 1; }
 check() { # arguments: wanted exit code, then arguments
@@ -20,7 +21,7 @@ says 'loss 5\.[0-9]*; who guesses has ln 4096 = 8.3178'
 check 0 random
 says 'made up without a tokenizer.json'
 cp "$model/tokenizer.json" random
-check 1 random # the sample's ids are not from this model
+check 1 random # the ids of the sample exceed this model's vocabulary
 says 'token id'
 sed -i 's/"vocab_size": 300/"vocab_size": 4096/' random/config.json
 check 1 random
@@ -50,13 +51,14 @@ says '2 wrong, 2 forgotten'
 "$OSH_TOOLS/st_edit" random index
 check 0 random
 says '^aside  vision_tower.norm.weight BF16 \[64\]$'
-"$OSH_TOOLS/tiny_model" mllama seen # text does not use this layer
+# no node reads the tensors of this layer, because only images use it
+"$OSH_TOOLS/tiny_model" mllama seen
 check 0 seen
 says '^aside  language_model.model.layers.1.cross_attn_attn_gate BF16 \[1\]$'
 says ' 0 wrong, 0 forgotten by the template'
 
-# --logits compares with a file: the program's own logits, logits of which one is changed, and files
-# of other formats.
+# --logits compares the logits of the program with a file. Tests a file of the program's own logits,
+# a file with one changed logit, and files of other formats.
 "$OSH_TOOLS/make_model" f32 hidden=64 intermediate=64 heads=2 kv=2 layers=2 vocab=300 f32=1 samples=1 tokens=8
 "$OSH_TOOLS/logits" f32 5,7,9,11,13 raw
 logits() { # arguments: file, dtype of ids, tokens, vocabulary, number that is added to logit 600
@@ -90,7 +92,7 @@ for added in inf -inf nan; do
         says "wrong: logits\[2, 0\] is -*$(tr -d - <<<$added), want a finite number"
     done
 done
-"$OSH_TOOLS/st_edit" bf16 fill lm_head.weight 0 2 807f # an infinity
+"$OSH_TOOLS/st_edit" bf16 fill lm_head.weight 0 2 807f # makes an element infinite
 logits same I64 5 300 0
 check 1 bf16 --logits same
 says "the model's logits\[0, 0\] is -*inf, want a finite number"
@@ -101,5 +103,5 @@ logits words F32 5 300 0
 check 1 f32 --logits words
 says 'words: input_ids is F32 with 1 dimensions, want I32 or I64 \[T\] with 2 to 4096 tokens'
 check 1 f32 --logits f32/model.safetensors.index.json
-check 2 # the directory is not given
+check 2 # there is no argument for the directory
 check 1 nowhere

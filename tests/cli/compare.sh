@@ -1,6 +1,7 @@
 # compare.sh - tests --save-logits and `oneshot compare`. Saved logits give exactly the same numbers
-# as their model, also if the logits have a bias, a divisor or a cap. `oneshot compare` prints the
-# numbers of panels and of outputs. Wrong tokens, directories and files are refused and not changed.
+# as the model that made them, even if the logits have a bias, a divisor or a cap. `oneshot compare`
+# prints the numbers of panels and of outputs. Wrong tokens, directories and files are refused.
+# Refused files are not changed.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 docs=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -35,8 +36,9 @@ grep -Eq '^W8A16 +4\.5 MB +[0-9.]+ +0\.000[0-9]+ +0\.00[0-9]+ +9[0-9.]+ %$' tabl
 grep -q '<table id="compare">' page.html && [ "$(grep -c '<tr>' page.html)" = 4 ] || fail "$(cat page.html)"
 "$ONESHOT" compare dense.json | grep -Eq '^examples/docs-llama-3m +6\.8 MB +[0-9.]+$' || fail "a panel without a reference"
 
-# For an output, `compare` prints the size and the loss from the report, and the numbers of --eval,
-# which equal those of eval --panel. An output without an evaluation has empty cells.
+# For an output, `compare` prints the size and the loss from its report, and the numbers that --eval
+# measured. These numbers equal those of eval --panel. The cells of an output without an evaluation
+# are empty.
 head -c 2000 "$docs/data/evaluation.txt" >text.txt
 "$ONESHOT" --model "$docs" --scheme W4A16 --quality gptq --dataset "$docs/data/calibration.jsonl" --num-calibration-samples 8 \
     --max-seq-length 64 --eval text.txt --output gptq --progress none >/dev/null
@@ -109,7 +111,7 @@ refused 2 'has the logits of 255 tokens' eval --model W4A16 --reference ref "${d
 sed -i 's/"n_tokens": 255/"n_tokens": 256/; s/"hidden_size": 256/"hidden_size": 128/' ref/config.json
 refused 1 'hidden.weight' eval --model W4A16 --reference ref "${data[@]}"
 
-# An unfinished directory has no config.json. The command finishes it if it is repeated.
+# An unfinished directory has no config.json. If the command is repeated, it finishes the directory.
 rm ref/config.json
 : >ref/model.safetensors
 "$ONESHOT" eval --model "$docs" "${data[@]}" --save-logits ref >/dev/null

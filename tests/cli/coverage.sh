@@ -1,6 +1,6 @@
-# coverage.sh - the report of a mixture of experts has the number of tokens of each expert, and the
-# experts that get almost none. Each token counts once, in every pipeline and batch. A router of
-# zeros sends all tokens to the first experts.
+# coverage.sh - tests the report of a mixture of experts. The report has the number of tokens of
+# each expert, and lists the experts that get almost no tokens. Each token counts once, for every
+# pipeline and batch size. A router of zeros sends all tokens to the first experts.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 python3 - <<'P'

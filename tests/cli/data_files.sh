@@ -53,7 +53,7 @@ for data in c.json c.csv; do
         --max-seq-length 64 --max-windows 4 --progress none >$data.eval
 done
 tail -n 1 c.json.eval | grep -q '^perplexity [0-9]' && cmp c.json.eval c.csv.eval || fail "eval: $(cat c.json.eval c.csv.eval)"
-# With --reference, eval prints the perplexity of the reference beside the model's.
+# With --reference, eval prints the perplexity of the reference next to that of the model.
 "$ONESHOT" eval --model out --reference "$model" --dataset c.json --max-seq-length 64 --max-windows 4 --progress none >both.eval
 [ "$(sed -n 's/^reference //p' both.eval)" = "$(tail -n 1 c.json.eval)" ] || fail "not the reference's: $(cat both.eval)"
 if tail -n 1 both.eval | cmp -s - <(tail -n 1 c.json.eval); then fail "one perplexity for both: $(cat both.eval)"; fi
@@ -67,7 +67,8 @@ grep -q 'raw.json: a line ends inside a string, at row 1' err || fail "$(cat err
 # for one file with these rows.
 head -n 20 c.jsonl >first.jsonl
 tail -n 20 c.jsonl >last.jsonl
-{ sed -n 1p first.jsonl; sed -n 1p last.jsonl; sed -n 2,3p first.jsonl; } >mixed.jsonl # a share of 0.7 and one of 0.3
+# this is the order of samples for shares of 0.7 and 0.3
+{ sed -n 1p first.jsonl; sed -n 1p last.jsonl; sed -n 2,3p first.jsonl; } >mixed.jsonl
 job=(--model "$model" --scheme W4A16 --method gptq --num-calibration-samples 4 --max-seq-length 48 --progress none)
 "$ONESHOT" "${job[@]}" --dataset mixed.jsonl --output mixed >/dev/null
 two=("${job[@]}" --dataset first.jsonl --dataset last.jsonl:0.3)
@@ -101,7 +102,7 @@ if INJECT_AT=$(($(cat calls) * 3 / 5)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/in
 if "$ONESHOT" "${job[@]}" --dataset last.jsonl:0.3 --dataset first.jsonl --output two 2>err; then fail "another order"; fi
 grep -q 'was begun by another run: data set 1 is ' err || fail "$(cat err)"
 "$ONESHOT" "${two[@]}" --output two >/dev/null && cmp two/model.safetensors kept/model.safetensors || fail "resumed: other bytes"
-# Tests --num-calibration-tokens. A run does not overwrite the files that it reads.
+# Tests --num-calibration-tokens. A run must not overwrite the files that it reads.
 "$ONESHOT" plan --json --model "$model" --scheme W4A16 --method gptq --max-seq-length 16 --dataset c.jsonl \
     --num-calibration-tokens 100 | python3 -c 'import json, sys; d = json.load(sys.stdin)["data_sets"]; assert d[0]["tokens"] == 112, d'
 if "$ONESHOT" "${two[@]}" --output other --profile last.jsonl 2>err; then fail "a data set is written over"; fi

@@ -1,7 +1,7 @@
 # defaults.sh - tests defaults and spellings of flags. The default of --output is made of the
 # model's name and the scheme. --scheme alone leaves the head dense and reports this. Flags set
-# bits, groups and zero points. Lists are separated by commas. Python's spellings of flags are
-# accepted, or the message names the flag to use instead.
+# bits, groups and zero points. Commas separate the items of lists. Python's spellings of flags are
+# accepted, or the message names the right flag.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 tied=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -18,7 +18,7 @@ want() { # arguments: exit code, words of the message, flags
 }
 same() { for f in model.safetensors config.json recipe.yaml; do cmp "$1/$f" "$2/$f"; done; }
 
-# The head, tied or not, stays dense as with --ignore lm_head.
+# With --scheme alone, the head stays dense as with --ignore lm_head, whether it is tied or not.
 for model in "$tied" untied; do
     flags=(--model "$model" --scheme W8A16 --group-size 16 --overwrite)
     oneshot "${flags[@]}" --output bare >stdout
@@ -44,8 +44,9 @@ printf 's_stage:\n  s_modifiers:\n    QuantizationModifier: {scheme: W8A8, targe
 want 1 'hint: put lm_head in ignore' --model untied --recipe r.yaml
 want 2 'group-size and --symmetric go with --scheme' --model untied --recipe r.yaml --group-size 32
 
-# Without --output, the output directory is named after the model and the scheme. It is refused or
-# resumed as with --output. The last lines that the run prints are commands that work.
+# Without --output, the output directory is named after the model and the scheme. This directory is
+# refused or resumed like a directory that --output names. The last lines that the run prints are
+# commands that work.
 mkdir -p named/here
 ln -s "$tied" "named/it's a"
 head -c 600 "$tied/data/evaluation.txt" >named/text.txt
@@ -105,8 +106,8 @@ want 2 "q_proj has 96 .*groups of 64 .*: want group_size 16, 48, .* or none with
 "$tools/make_model" odd hidden=12 intermediate=20 heads=1 kv=1 layers=1 vocab=16 samples=1 tokens=8 >/dev/null
 want 2 'which groups of 128 do not divide: want --group-size -1 .one scale a row., or it in ignore, or --indivisible dense$' --model odd --scheme W4A16
 
-# A module may stay dense if the group size does not divide its number of columns. The module is
-# then in the ignore list.
+# --indivisible dense: if the group size does not divide the number of columns of a module, the
+# module stays dense. The module is then in the ignore list.
 "$tools/make_model" wide hidden=256 intermediate=192 heads=8 kv=2 layers=2 vocab=64 samples=2 tokens=8 >/dev/null
 want 2 'down_proj has 192 input features' --model wide --scheme W4A16
 dense() { # arguments: modules that stay dense in each layer, then flags
@@ -143,7 +144,7 @@ want 2 'FP8 is none: want one such as W4A16' --model untied --scheme FP8 --group
 want 2 'num_bits: want a whole number in .0, 8.' --model untied --scheme W4A16 --num-bits 9
 want 1 'int of 1 bits, want 2 to 8' --model untied --scheme W4A16 --num-bits 1
 
-# Python's spellings of flags.
+# Tests Python's spellings of flags.
 oneshot --model untied --scheme W8A16 --group_size 16 --output_dir python --oneshot_device cpu --save_compressed \
     --trust_remote_code_model True --moe_calibrate_all_experts --sequential-offload-device cpu --propagate_error True \
     --preprocessing_num_workers 4 >/dev/null

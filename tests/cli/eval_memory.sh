@@ -1,7 +1,7 @@
 # eval_memory.sh - runs eval with --host-memory. A budget that is too small is refused. The message
-# names the smallest budget that is enough, and suggests a smaller number of windows. eval works
-# within the named budget and gives the same numbers. Tests a dense model, a quantized model, and a
-# comparison of both.
+# names the smallest budget that is enough, and suggests a smaller number of windows. With the named
+# budget, eval works and gives the same numbers as without a budget. Tests a dense model, a
+# quantized model, and a comparison of both.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -23,15 +23,16 @@ check() { # arguments: flags
     [ -n "$windows" ] || fail "no number of windows: $(cat err)"
     "$ONESHOT" "${job[@]}" --host-memory $((least - 2))MiB --max-windows "$windows" >/dev/null || fail "$windows windows: $*"
 }
-[ "$SANITIZED" ] || check --model "$model" # the last check covers these two
+[ "$SANITIZED" ] || check --model "$model" # with sanitizers, only the last check of this file runs
 [ "$SANITIZED" ] || check --model quantized --batch-size 8
-# With --sample the named budget suffices for the scores and for the answers.
+# With --sample, the budget that the message names is enough for the scores and for the answers.
 sampled=(eval --model quantized --reference "$model" --dataset text.txt --max-seq-length 256 --max-windows 2 --threads 2
          --sample Hi --progress none)
 if "$ONESHOT" "${sampled[@]}" --host-memory 1MiB 2>err; then fail "1 MiB is enough for answers"; fi
 least=$(sed -n 's/.*answers --sample: the smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
 [ -n "$least" ] || fail "no smallest budget: $(cat err)"
-# AddressSanitizer keeps the memory that the scores have freed, so the answers would need more.
+# AddressSanitizer keeps memory that was freed after the scores, so the answers would need a larger
+# budget.
 [ -n "$SANITIZED" ] || "$ONESHOT" "${sampled[@]}" --host-memory "${least}MiB" >got || fail "$least MiB: not enough for scores and answers"
 # With twice the text the outputs of the two models need most of the memory.
 cp text.txt half.txt && cat half.txt >>text.txt

@@ -1,7 +1,7 @@
 # experts.sh - tests the pruning of experts (docs/how-to/pruning.md). The run drops the same experts
 # as LLM Compressor. The other experts and their rows of the router do not change. The output does
-# not depend on threads or a kill. A recipe may have quantizers after the pruning. Impossible jobs
-# are refused before any work. The test takes 2 s of processor time.
+# not depend on threads or a kill. A recipe may quantize after the pruning. Impossible jobs are
+# refused before any work. The test takes 2 s of processor time.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }
@@ -123,7 +123,7 @@ refused 2 'want the name of a .json file' "${job[@]}" --recipe "$(with 'sparsity
 echo '{"user": 1}' >mine.json && ln mine.json other.json
 for name in config.json Config.JSON model.safetensors.index.json tokenizer.json generation_config.json oneshot-report.json \
     ../mine.json mine/../mine.json "$PWD/mine.json" "$PWD/m/config.json" .mine.json calibration.json; do
-    # this file of the model is copied to the output
+    # the run would copy m/Calibration.json into the output, so the report cannot have this name
     [ $name != calibration.json ] || cp mine.json m/Calibration.json
     refused 2 'report_path .*: \(want a name\|want the name\|files of a model have\|the model has\)' "${job[@]}" --recipe "$(with "sparsity: 0.5, report_path: '$name'")"
 done
@@ -137,13 +137,14 @@ refused 1 'one number of experts for all layers' "${job[@]}" --recipe "$(with 's
 refused 2 'model.layers.1.mlp is not in it' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [0, 1]}')"
 refused 2 'want whole numbers that rise' "${job[@]}" --recipe "$(with 'sparsity: 0.75, retained: {model.layers.0.mlp: [1, 1]}')"
 refused 2 'has no layer with experts' "${job[@]}" --model "$OSH_SOURCE_DIR/examples/docs-llama-3m"
-"$OSH_TOOLS/tiny_model" gpt_oss g # the job would prune routers without their experts
+# the experts of this model are in one tensor, so the job would prune only the routers
+"$OSH_TOOLS/tiny_model" gpt_oss g
 refused 1 'has experts that lie in one tensor' "${job[@]}" --model g --dataset g/calibration.jsonl
 refused 2 'cannot be held' "${job[@]}" --host-memory 1MiB
 refused 1 'do not go with a recipe that drops experts' "${job[@]}" --recipe behind.yaml --target-bits 4
 refused 2 'want --dataset' --model m --recipe reap.yaml
 
-# transformers stacks experts in one tensor. If transformers does not load experts with a scheme, or
+# transformers stacks experts in one tensor. If transformers cannot load experts with the scheme, or
 # loads them wrongly, the plan prints a warning.
 "$OSH_TOOLS/make_model" moe hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 layers=1 vocab=96 experts=4 topk=2 samples=1 tokens=8 >/dev/null
 for scheme in W4A16 W8A16 FP8_DYNAMIC MXFP4A16; do

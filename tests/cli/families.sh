@@ -1,6 +1,6 @@
 # families.sh - calibrates and solves a tiny checkpoint of every family of models/, with whole
-# layers and with single Linears as targets. The output passes verify and has codes for each Linear
-# of the layers. Its perplexity is near that of the source.
+# layers and with single Linears as targets. verify accepts the output, which has codes for each
+# Linear of the layers. Its perplexity is near that of the source.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
@@ -42,7 +42,7 @@ check gemma2 7 2
 check gemma3 7 3
 # Two layers use keys and values of other layers, and a projection is before the first layer.
 check gemma4 9 4 -3
-check gemma4_k_eq_v 7 4 -2 # full-attention layers use keys as values
+check gemma4_k_eq_v 7 4 -2 # the layers with full attention use keys as values
 check gpt_neox 4 2
 check gpt_neox_serial 4 2
 check opt 6 2
@@ -58,7 +58,7 @@ check qwen3_5_moe 19 2 1
 check qwen3_moe_stacked 16 2
 check mamba2 2 2
 check granite_hybrid 4 2 6 # the layer with attention has 4 Linears
-check granite_hybrid_moe 4 2 6 # experts are not quantized: they are in one tensor
+check granite_hybrid_moe 4 2 6 # experts are in one tensor, so they are not quantized
 check qwen2_moe 19 2 -12
 check glm4_moe 7 2 18 # a dense layer, and a layer with 6 experts and a shared expert
 check deepseek_v2 7 2 18
@@ -66,7 +66,7 @@ check deepseek_v3 8 2 18
 check llava 7 2 # this line and some of the next lines: text models of vision models
 check gemma3_vision 7 3
 check gemma4_vision 9 2 1 # the towers stay dense
-check gemma4_moe 7 2 # the experts are not quantized: they are in one tensor
+check gemma4_moe 7 2 # the experts are in one tensor, so they are not quantized
 check qwen2_5_vl 7 2
 check qwen3_vl 7 2
 if [ -d qwen3_vl ]; then # the class Embedding names the table of tokens, not that of the tower's positions
@@ -74,7 +74,7 @@ if [ -d qwen3_vl ]; then # the class Embedding names the table of tokens, not th
     "$ONESHOT" --model qwen3_vl --scheme W8A16 --group-size -1 --targets Embedding --progress none --output out >/dev/null
     "$ONESHOT" verify out --model qwen3_vl >log || fail "qwen3_vl, Embedding: $(cat log)"
 fi
-check mllama 7 2 # 2 of the 3 layers, because text does not use the third
+check mllama 7 2 # only 2 of the 3 layers have codes, because text does not use the third layer
 sed -i 's/lm_head/"re:.*lm_head"/' recipe.yaml # in these models the head is language_model.lm_head
 # Two dense layers, and two MoE layers with 4 Linears in attention, 4 experts and a shared expert (3
 # Linears each).
@@ -84,7 +84,8 @@ check llama4_two 7 2 12
 sed -i 's/"re:.*lm_head"/lm_head/' recipe.yaml
 
 # One family of tests/golden/families for each kind of layer is calibrated. Only Linears of layers
-# have codes: routers, convolutions, heads, towers and a block for multi-token prediction have none.
+# have codes. Routers, convolutions, heads, towers and the block for multi-token prediction have no
+# codes.
 solved() { # arguments: family, number of Linears with codes
     case $SANITIZED in ?*) return ;; esac
     rm -rf "$1" out
@@ -108,9 +109,9 @@ if [ -d qwen3_5 ]; then
     tr ',' '\n' <out/config.json | grep -F '"re:' | grep -E 'layers|proj' && fail "a pattern of ignore hits a layer"
 fi
 
-# Without data, towers are rounded, too: 7 Linears in each of 2 layers, 6 in the tower and 2 after
-# the tower, except for ignored Linears. The config lists ignored Linears by their names in the file
-# and by their module names.
+# Without data, towers are rounded, too. The model has 7 Linears in each of 2 layers, 6 in the tower
+# and 2 after the tower; ignored Linears stay dense. The config lists an ignored Linear by its name
+# in the file and by its module name.
 "$OSH_TOOLS/tiny_model" llava sees
 sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/lm_head, "re:.*mlp.fc1", "re:language_model.*0.self_attn.[qkv]_proj"/' \
     recipe.yaml >tower.yaml
@@ -121,8 +122,8 @@ for want in '"re:.*lm_head.*"' '"re:.*language_model.*layers.0.self_attn.q_proj$
 done
 "$ONESHOT" verify seen --model sees >/dev/null || fail "a tower with codes does not verify"
 
-# vLLM has no parameters for the codes of some Linears, so these Linears stay dense: Llama 4's tower
-# and projector, and Mistral 3's merging_layer.
+# The classes of vLLM have no parameters for the codes of Llama 4's tower and projector, and of
+# Mistral 3's merging_layer. So these Linears stay dense.
 "$OSH_TOOLS/tiny_model" llama4 tower
 sed 's/GPTQModifier/QuantizationModifier/; s/lm_head/"re:.*lm_head", "re:.*experts"/' recipe.yaml >tower.yaml
 "$ONESHOT" --model tower --recipe tower.yaml --progress none --output rest >/dev/null || fail "Llama 4 is not rounded"
@@ -151,9 +152,9 @@ sed -i 's/GPTQModifier/QuantizationModifier/' recipe.yaml
 "$ONESHOT" --model s --recipe recipe.yaml --progress none --output rounded >/dev/null || fail "not rounded"
 [ "$(codes rounded)" = 14 ] || fail "rounded: other Linears"
 
-# GPT-2 has no Linear, so it is not quantized, and a message says so. eval reads its transposed
-# weights. A checkpoint whose names lack the prefix "transformer.", as in the released files, gives
-# the same perplexity.
+# GPT-2 has Conv1D modules instead of Linears. So it cannot be quantized, and a message says so.
+# eval reads its transposed weights. In the released files, names do not begin with "transformer.";
+# such a checkpoint gives the same perplexity.
 "$OSH_TOOLS/tiny_model" gpt2 conv
 case=conv
 mkdir bare
@@ -164,7 +165,8 @@ n=$(perplexity conv)
 if "$ONESHOT" plan --model conv --recipe recipe.yaml --dataset conv/calibration.jsonl 2>err; then fail "Conv1D is quantized"; fi
 grep -q 'c_attn: a Conv1D, stored transposed' err || fail "$(cat err)"
 
-# Routing of experts is refused on a GPU. Experts that are in one tensor are in ignore.
+# Calibration of only the routed experts is refused on a GPU. The experts of gpt-oss are in one
+# tensor, so the config lists them in ignore.
 "$OSH_TOOLS/tiny_model" gpt_oss g
 gptq_recipe 8 8 >recipe.yaml
 job=(--model g --recipe recipe.yaml --dataset g/calibration.jsonl --device-model h100)

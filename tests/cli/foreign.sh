@@ -1,6 +1,6 @@
-# foreign.sh - oneshot never deletes or overwrites a file of the user. If a run would write, replace
-# or delete a file that oneshot did not make, the run is refused. The message names the path, and no
-# file changes.
+# foreign.sh - tests that oneshot never deletes or overwrites a file of the user. If a run would
+# write, replace or delete a file that oneshot did not make, the run is refused. The message names
+# the path, and no file changes.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -14,12 +14,12 @@ one() { last_wins "$ONESHOT" --model m --recipe r.yaml --max-shard-size 2MB --pr
 killed() { # arguments: number of a disk call, then the arguments of one()
     if INJECT_AT=$1 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one "${@:2}" >/dev/null 2>&1; then fail "not killed"; fi
 }
-state() { # prints the state of all files, with their times of change
+state() { # prints inode, size and time of change of all files
     find . -type f -printf 'f %p %i %n %s %T@\n' -o -printf '%y %p %i %l\n' | sort
 }
 n=0
-refused() { # arguments: part of the message, arguments of one(); wants exit code 2 and no changed
-            # file
+# arguments: part of the message, arguments of one(); wants exit code 2 and no changed file
+refused() {
     state >../before
     local code=0
     one "${@:2}" >../log 2>&1 || code=$?
@@ -55,7 +55,7 @@ done
 mkdir $p; killed 1 o; killed 2 o; killed 3 o
 one o >/dev/null; rm -r o
 
-# An unknown file in the partial directory stops the run. All files of a killed run are known, also
+# An unknown file in the partial directory stops the run. All files of a killed run are known, even
 # its temporary files.
 for at in $half $((calls - 12)) $((calls - 9)) $((calls - 6)); do
     killed $at o
@@ -81,7 +81,8 @@ killed $((calls - 3)) o # the run is killed after the seal
 [ -e $p/side.txt ] || fail "the side file is not there yet"
 rm m/side.txt; one o --restart >/dev/null; rm -r o
 
-# --restart discards a directory whose journal has a key twice, but only the files of the run.
+# If a key occurs twice in the journal, --restart discards the partial directory. It deletes only
+# files of the run.
 echo side >m/side.txt; killed $((calls - 3)) o; [ -e $p/side.txt ] || fail "no side file"; rm m/side.txt
 "$OSH_TOOLS/journal_twice" $p/oneshot-journal side.txt
 code=0; one o >../log 2>&1 || code=$?
@@ -118,7 +119,7 @@ one o --overwrite >/dev/null
 
 # The output that the run would replace contains an input: the model, the data, the recipe or
 # another file, under any path.
-inside() { # arguments: path in o, flag; moves an input there
+inside() { # arguments: input, the input's name in messages, flags; moves the input into o
     mv "$1" o/x
     refused "$2 .*lies in o, which this run would replace" o --overwrite "${@:3}"
     mv o/x "$1"
@@ -134,8 +135,8 @@ mkdir models; inside models --models-dir --models-dir o/x; inside models --scrat
 refused '--profile .*lies in o, ' o --overwrite --profile o/profile.yaml
 refused '--log-file .*lies in o, ' o --overwrite --log-file o/run.log
 refused '--scratch-dir .*lies in o.oneshot-partial, ' o --overwrite --scratch-dir o.oneshot-partial/s
-mv m/model.safetensors o/x; ln -s ../o/x m/model.safetensors # only one file of the model is in the
-                                                             # output
+# only one file of the model is in the output
+mv m/model.safetensors o/x; ln -s ../o/x m/model.safetensors
 refused "the model's file m/model.safetensors lies in o, " o --overwrite
 rm m/model.safetensors; mv o/x m/model.safetensors
 ln -s o link; mv m o/x; refused '--model o/x lies in .*o, ' link --overwrite --model o/x; mv o/x m
@@ -146,7 +147,7 @@ mv m $p; refused "--model $p lies in $p, which this run would delete" o --overwr
 one m/o >/dev/null; [ -e m/o/config.json ] && [ -e m/model.safetensors ] || fail "an output below the model"
 rm -r m/o; one link --overwrite >/dev/null; [ -L link ] && [ -e o/config.json ] || fail "an output by a link"
 
-# Another program made the directory for values (--scratch-dir).
+# In --scratch-dir, another program has made the directory for the values of the run.
 gptq=(--model m --dataset data.jsonl --num-calibration-samples 1 --max-seq-length 16 --mem-opt-level 2 --scratch-dir s)
 calibrated() { "$ONESHOT" "${gptq[@]}" --scheme W4A16 --method gptq --ignore lm_head --progress none --threads 1 --output "$@"; }
 INJECT_AT=90 INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so calibrated v >/dev/null 2>&1 && fail "not killed"

@@ -1,7 +1,7 @@
-# foreign_sources.sh - tests 4-bit sources in the formats of other libraries. With equal codes, such
-# a source gives the same output as a source of compressed-tensors, with data and without. The
-# output does not describe the quantization of the source. Budgets are respected. The program
-# refuses sources that it cannot read.
+# foreign_sources.sh - tests 4-bit sources in the formats of other libraries. Such a source gives
+# the same output as a source of compressed-tensors with equal codes, with data and without. The
+# config of the output must not describe the quantization of the source. Budgets are respected. The
+# program refuses sources that it cannot read.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -44,7 +44,7 @@ for how in $formats; do
     [ $how = gptq ] || [ $how = awq ] || continue
     gptq --model $how --output $how.b
     same b $how.b
-    code=0 # the smallest budget that the message names is enough
+    code=0 # checks that the smallest budget in the message is enough
     last_wins "$ONESHOT" --model $how --scheme W8A16 --group-size 32 --progress none --output c --host-memory 5MiB >log 2>&1 || code=$?
     [ $code = 2 ] || fail "5 MiB are enough for $how"
     one --model $how --output c --threads 1 --prefetch false --$(grep -o 'host-memory [0-9]*MiB' log | tail -1)
@@ -70,7 +70,8 @@ refused 'up_proj.weight.absmax holds nan' --model other2 --output x
 rm -r other2 && cp -r bnb other2 && "$OSH_TOOLS/st_edit" other2 rename $up.weight.quant_state.bitsandbytes__nf4 $up.weight.quant_state.bitsandbytes__fp8
 refused 'up_proj.weight.quant_state.bitsandbytes__fp4 are missing: want one' --model other2 --output x
 
-# Tests NVFP4 of ModelOpt. The reciprocal of the global scale is rounded, so last bits may differ.
+# Tests NVFP4 of ModelOpt. ModelOpt stores the reciprocal of the global scale, which is rounded, so
+# the last bits of values may differ.
 "$ONESHOT" --model "$model" --scheme NVFP4A16 --progress none --output nv >/dev/null 2>&1
 python3 "$OSH_SOURCE_DIR/tests/tools/repack.py" nv modelopt modelopt
 for m in nv modelopt; do
@@ -93,7 +94,7 @@ refused 'up_proj.weight_scale_3: the program does not know this tensor of a modu
 "$OSH_TOOLS/st_edit" modelopt fill model.layers.1.mlp.up_proj.weight_scale 0 1 7f
 refused 'up_proj.weight_scale holds nan' --model modelopt --output x
 
-# A description of the quantization in a file of its own is a part of the source. If this file
+# A quantize_config.json, which describes the quantization, is a part of the source. If this file
 # changes, the run is refused.
 sed -i 's/"bits": 4/"bits":  4/' gptq_file/quantize_config.json
 code=0
@@ -108,7 +109,7 @@ for pair in gptq:auto_round:auto_gptq gptq_v2:auto_round awq:auto_round:auto_awq
     cmp a/model.safetensors autoround/model.safetensors
 done
 
-# Unknown variants.
+# Tests variants that the program does not know.
 describe gptq '{"quant_method": "auto-round", "packing_format": "auto_round:fp8"}'
 refused "packing_format is 'auto_round:fp8', want auto_round" --model other --output x
 describe gptq '{"bits": 5}'
@@ -137,7 +138,8 @@ describe gptq '{}'
 "$OSH_TOOLS/st_edit" other fill model.layers.1.mlp.up_proj.scales 0 2 c07f
 refused 'up_proj.scales holds nan, want finite numbers' --model other --output x
 
-# Codes without a description are refused, in a known and in an unknown architecture.
+# A source with codes, but without a description of the quantization, is refused. Tests a known and
+# an unknown architecture.
 rm -rf other && cp -r "$model" other
 python3 - "$OSH_SOURCE_DIR/tests/tools" <<'P'
 import pathlib, sys

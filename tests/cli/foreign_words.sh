@@ -1,6 +1,6 @@
-# foreign_words.sh - tests commands, flags, values and directories of other tools. The message has
-# the right command of oneshot. Each flag that a hint names exists. A directory as an argument is
-# the model.
+# foreign_words.sh - tests commands, flags, values and directories of other tools. The message names
+# the right command or flag of oneshot. Each flag that a hint names exists. A directory that is
+# given without a flag is the model.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -48,7 +48,7 @@ done <flags
 [ "$(wc -l <flags)" -ge 15 ] || fail "$(cat flags)"
 for page in $(grep -oE 'docs/[a-z/-]+\.md' "$words" | sort -u); do [ -e "$OSH_SOURCE_DIR/$page" ] || fail "no $page"; done
 
-# A directory is the model, for each command that has a model.
+# For each command that has a model, a directory without a flag is the model.
 "$ONESHOT" plan "$model" --scheme W4A16 >with
 "$ONESHOT" plan --model "$model" --scheme W4A16 >without
 cmp <(head -3 with) <(head -3 without)

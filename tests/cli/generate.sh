@@ -1,10 +1,11 @@
 # generate.sh - tests oneshot generate. The tokens do not depend on the number of threads, the
 # budget or the cache. Sampled tokens depend only on the seed. A compressed model gives the ids that
-# transformers gives. Also tests where the prompt comes from, where the text goes, and when it ends.
+# transformers gives. Also tests the sources of the prompt, the output of the text, and the end of
+# the text.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" model
-sed -i 's/"bfloat16"/"float32"/' model/config.json # in F32, no two logits are equal
+sed -i 's/"bfloat16"/"float32"/' model/config.json # F32, so that no two logits are equal
 model=model
 gen() { "$ONESHOT" generate "$@" --max-new-tokens 12; }
 ids() { sed -n 's/.*"new_ids": \[\([^]]*\)\].*/\1/p'; }
@@ -35,9 +36,10 @@ for more in 0 2; do
     echo "budget $budget, measured $((peak >> 20)) MiB: $(cat err)"
     [ "$SANITIZED" ] || [ $peak -le $(((least + more) << 20)) ] || fail "measured $peak, budget $budget"
 done
-if gen "$model" "The option" --threads 2 --host-memory $((least - 2))MiB 2>err; then fail "2 MiB less are enough"; fi # exact to 1 MiB
+# The budget in the message is exact to 1 MiB.
+if gen "$model" "The option" --threads 2 --host-memory $((least - 2))MiB 2>err; then fail "2 MiB less are enough"; fi
 
-# Draws.
+# Tests tokens that are drawn at random.
 a=$(gen "$model" "The" --temperature 0.9 --top-k 40 --top-p 0.9 --seed 5 --threads 1 --json | ids)
 b=$(gen "$model" "The" --temperature 0.9 --top-k 40 --top-p 0.9 --seed 5 --threads 3 --json | ids)
 c=$(gen "$model" "The" --temperature 0.9 --top-k 40 --top-p 0.9 --seed 6 --threads 3 --json | ids)
@@ -47,7 +49,7 @@ greedy=$(gen "$model" "The" --json --threads 3 | ids)
 [ "$(gen "$model" "The" --temperature 2 --top-k 1 --json | ids)" = "$greedy" ] || fail "--top-k 1 is not the most likely token"
 [ "$(gen "$model" "The" --temperature 2 --top-p 1e-9 --json | ids)" = "$greedy" ] || fail "--top-p 1e-9 is not the most likely token"
 
-# Tests --chat, and end tokens. The end tokens are those of the first file that names any.
+# Tests --chat, and end tokens. The end tokens come from the first file that names end tokens.
 gen "$model" "Hello" --chat --json >got
 grep -q '"prompt_ids": \[[^]]*\], ' got || fail "no chat: $(cat got)"
 cp -r "$model" ends
@@ -73,7 +75,7 @@ for case in qwen3_next granite_hybrid llama4; do
     [ "$a" = "$b" ] && [ "$(echo "$a" | wc -w)" -ge 2 ] || fail "$case: '$a', without a cache '$b'"
 done
 
-# Wrong calls.
+# Tests wrong calls.
 refused() { # message, arguments
     local part=$1 rc=0
     shift
@@ -99,8 +101,8 @@ refused 'the prompt has 9 tokens, and the model has 8 positions' ends --input-id
 "$ONESHOT" --model "$model" --scheme W4A16 --method rtn --ignore lm_head --output w4 --progress none >/dev/null
 [ "$(gen w4 "The option" --json | ids)" = "297, 515, 293, 489, 267, 468, 878, 16, 383, 468, 297, 267" ] || fail "W4A16: other tokens"
 
-# With --sample, the answers of source and output equal those of generate. They are printed side by
-# side, and are in the report.
+# With --sample, the answers of source and output equal those of generate. The run prints both
+# answers side by side, and the report has both.
 prompt='How do I <list> files?'
 run() {
     ${watch:-} "$ONESHOT" --model $model --scheme W4A16 --quality gptq --dataset $model/data/calibration.jsonl \
@@ -129,9 +131,9 @@ left = "".join("".join(line[:41] for line in lines[3:]).split()) # a long word m
 assert left == "".join(want["source"].split()), (left, want["source"])
 P
 cp said first
-run --sample "$prompt" # the run is finished, so the answers come from the report
+run --sample "$prompt" # the output is finished, so the run prints the answers of the report
 cmp <(sed 1d said) <(sed 1d first)
-run --sample "The option" # another prompt replaces them
+run --sample "The option" # the answers to another prompt replace the answers in the report
 python3 -c 'import json; s = json.load(open("asked/oneshot-report.json"))["sample"]; assert s["prompt"] == "The option", s'
 [ "$(grep -o '<table id="sample">' asked/oneshot-report.html | wc -l)" = 1 ] || fail "two samples in the report"
 "$ONESHOT" verify asked --model $model >/dev/null

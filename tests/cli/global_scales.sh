@@ -1,20 +1,20 @@
-# global_scales.sh - tests NVFP4's global scales. q, k and v share one global scale, and so do gate
-# and up. The rounding pass computes the scale when it reads the weights for the first time. Weights
-# that are kept in memory are not read again. Budget, threads and a kill change the amount of kept
-# weights, but no byte of the output.
+# global_scales.sh - tests NVFP4's global scales. q, k and v share one global scale, and gate and up
+# share another. The scale is computed when the weights are read for the first time. A weight that
+# is kept in memory is not read again for the rounding. Budget, threads and a kill change the amount
+# of kept weights, but no byte of the output.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=1024 intermediate=2048 heads=8 kv=2 head_dim=128 vocab=512 layers=2 samples=1 tokens=8
-sleep 0.2 # otherwise the file is so new that it is read again at the seal
+sleep 0.2 # waits, because the seal reads a source again if the time of its file is too recent
 job=(--model m --scheme NVFP4A16 --ignore lm_head --pipeline datafree)
 run() { "$ONESHOT" "${job[@]}" --progress none --output out "$@"; }
 sums() { (cd out && sha256sum ./*.safetensors); }
 number() { # argument: key; prints the number of this key in plan.json
     sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" plan.json | head -1
 }
-reads() { # arguments: flags; prints the bytes that the run reads, and the bytes of the source in
-          # the plan
+# arguments: flags; prints the bytes that the run reads, and the bytes of the source in the plan
+reads() {
     "$ONESHOT" plan "${job[@]}" "$@" --json >plan.json
     planned=$(number read_bytes)
     rm -rf out
@@ -54,7 +54,7 @@ for threads in $threads; do
     sums | cmp - want || fail "--threads $threads: other bytes"
 done
 
-# The run is killed when q is possibly written, and k is not.
+# Kills runs at several calls. At some of them q may be written, while k is not.
 rm -rf out
 calls=$(INJECT_COUNT=$PWD/n LD_PRELOAD=$OSH_TOOLS/inject.so run >/dev/null && cat n)
 for tenth in $tenths; do
@@ -88,10 +88,10 @@ rm -rf out
 run >/dev/null
 sums | cmp - want || fail "mixed: other bytes"
 
-# The first read finds values that are not finite. The source is not changed.
+# A value that is not finite is found at the first read of the weights. The source is not changed.
 job=(--model m --scheme NVFP4A16 --ignore lm_head --pipeline datafree)
 rm -rf out
-"$OSH_TOOLS/st_edit" m fill model.layers.1.self_attn.k_proj.weight 2000 2 ff # a NaN
+"$OSH_TOOLS/st_edit" m fill model.layers.1.self_attn.k_proj.weight 2000 2 ff # makes an element NaN
 code=0
 run >log 2>&1 || code=$?
 [ $code = 1 ] && grep -q 'model.layers.1.self_attn.k_proj.weight holds a NaN or an infinity' log || fail "exit $code: $(cat log)"

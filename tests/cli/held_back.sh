@@ -1,7 +1,8 @@
-# held_back.sh - after a run, the perplexity of source and output is measured on rows of the data
-# that were not used for calibration: one row for 128 samples. The numbers equal those of `oneshot
-# eval` on these rows. The measurement does not change the bytes of the output. If no row is left,
-# or the budget is too small, nothing is measured, and a line gives the reason.
+# held_back.sh - tests the measurement after a run. It measures the perplexity of source and output
+# on rows of the data that were not used for calibration: one row for each 128 samples. The numbers
+# equal those of `oneshot eval` on these rows. The measurement does not change the bytes of the
+# output. If no row is left, or the budget is too small, nothing is measured, and one line of the
+# output gives the reason.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=64 intermediate=96 heads=2 kv=1 layers=2 vocab=96 samples=140 tokens=12 >/dev/null
@@ -55,7 +56,8 @@ run --dataset model/calibration.jsonl --output out --eval text.jsonl >said
 run --dataset model/calibration.jsonl --output out >said
 if grep -q 'row 129' said || ! grep -q '"data": "text.jsonl"' out/oneshot-report.json; then fail "--eval is lost: $(cat said)"; fi
 
-not() { # arguments: reason, flags; nothing is measured, and the reason is in one row
+# arguments: reason, flags; checks that nothing is measured, and that one line gives the reason
+not() {
     run --output no --overwrite --restart "${@:2}" >said
     tr -s ' \n' ' ' <said | grep -qF "perplexity not measured: $1; --eval TEXT measures it" || fail "$*: $(cat said)"
     if grep -q '"evaluation"' no/oneshot-report.json; then fail "$*: an evaluation"; fi
@@ -74,8 +76,8 @@ fi
 job[9]=127
 run --dataset model/calibration.jsonl --output few >said
 if grep -q perplexity said; then fail "few samples: $(cat said)"; fi
-# The run ignores data that it does not read: a data set for a recipe without data, and a bad row
-# after the rows that calibrate.
+# Some data need not be read, so that its faults cause no error: a data set for a recipe without
+# data, and a bad row after the rows for calibration.
 { head -n 128 model/calibration.jsonl; echo '{"input_ids": [1, 99]}'; } >bad.jsonl # ids are below 96
 "$ONESHOT" --model model --scheme FP8_DYNAMIC --dataset bad.jsonl --num-calibration-samples 128 --progress line \
     --output rounded >said 2>err || fail "a recipe without data: $(cat err)"

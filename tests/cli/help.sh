@@ -22,7 +22,7 @@ for c in '' plan verify eval compare generate inspect check-model graph tokenize
 done
 "$ONESHOT" help all >all
 n=0
-while read -r flag; do # each flag has a row, or is named after the other flags of its group
+while read -r flag; do # the usage names each flag
     grep -qE -- "(^| )$flag( |\$)" usage || fail "$flag is not in the usage"
     "$ONESHOT" help $flag >one
     grep -q -- "^$flag" one || fail "help $flag: $(cat one)"
@@ -33,7 +33,7 @@ done < <(grep -o '^  --[a-z-]*' all)
 grep -q -- --no-special-tokens help
 if grep -q -- --scheme help; then fail "tokenize has no --scheme"; fi
 
-# Topics of help.
+# Tests the topics of help.
 "$ONESHOT" help schemes >list
 grep -q '^W4A16_ASYM  weights 4-bit integer, a scale for each group of 128 and a zero point$' list || fail "$(cat list)"
 grep -q '^FP8 .*, from --dataset$' list
@@ -91,7 +91,8 @@ meant() { # arguments: part of the message, exit code, command line
 }
 meant "unknown command 'evla'; did you mean eval?" 2 evla
 meant "unknown option '--modle'; did you mean --model?" 2 --modle m
-meant "unknown option '--samples': want --num-calibration-samples" 2 plan --samples 3 # not --sample
+# The message must not suggest --sample.
+meant "unknown option '--samples': want --num-calibration-samples" 2 plan --samples 3
 meant "unknown option '--calibration-samples'; did you mean --num-calibration-samples?" 2 plan --calibration-samples 3
 meant "unknown option '--per-tokens'; did you mean --per-token?" 2 eval --per-tokens f
 meant "no help for 'schems': want a command, a flag, a scheme, or a topic (\`oneshot help topics\`); did you mean schemes?" 2 help schems
@@ -165,7 +166,7 @@ for shell in zsh fish; do
     done < <(grep -o -- '^  --[a-z-]*' all)
     grep -q 'auto line json none' completion.$shell
     grep -q 'W8A8 INT8 FP8' completion.$shell
-    # sentences are whole, and quoted
+    # the descriptions of flags are whole sentences, and their quotes are escaped
     quote="\\'"
     [ $shell = fish ] || quote="'\\''"
     sentence="directory to write (default: the model${quote}s name and the scheme, such as SmolLM2-135M-W4A16, in the current directory)"

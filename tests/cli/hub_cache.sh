@@ -26,7 +26,8 @@ grep -qx 'next       oneshot verify tiny-W4A16 --model org/tiny@main' said || { 
 cmp tiny-W4A16/model.safetensors b/model.safetensors
 "$ONESHOT" inspect "org/tiny@$commit" | grep -q model.layers.0 || fail "inspect"
 "$ONESHOT" plan --model org/tiny --scheme W4A16 >/dev/null
-mkdir -p org && cp -r m org/tiny # a directory with this path has precedence
+# a directory with this path has precedence over the model of the Hub
+mkdir -p org && cp -r m org/tiny
 sed -i 's/"LlamaForCausalLM"/"Local"/' org/tiny/config.json
 "$ONESHOT" inspect org/tiny | grep -q Local || fail "a directory is there"
 rm -r org

@@ -1,7 +1,7 @@
 # hub_data.sh - uses data sets by name, from a server of rows on the loopback
 # (tests/tools/hub_server.py). The bytes are the same as from a file with these rows. LLM
-# Compressor's names of data sets are known, and give the same texts. Rows that are in the cache
-# need no network. An error gives its reason.
+# Compressor's names of data sets are known, and their rows give the same texts. Rows that are in
+# the cache need no network. Errors give the reason.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
@@ -12,7 +12,7 @@ server=$!
 trap 'kill $server 2>/dev/null || true' EXIT
 while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # long, because a busy machine answers slowly
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # a long timeout, because a busy machine answers slowly
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_TOKEN_PATH
 export HF_DATASETS_SERVER=http://127.0.0.1:$hub HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
 run() { # arguments: output, data
@@ -111,8 +111,8 @@ refused 1 "some/rows.parquet" --dataset some/rows.parquet
 refused 1 "no column 'story'" --dataset ok/data --splits 'train[:3]' --text-column story
 refused 1 "missing/data.jsonl" --dataset missing/data.jsonl
 
-# The run stays within --host-memory while it reads rows of 200,000 numbers. Such a row would take
-# 16 MB as a tree.
+# The run stays within --host-memory while it reads rows of 200,000 numbers. As a JSON tree, such a
+# row would take 16 MB.
 most() { # arguments: MiB that the command may use (python3 needs some of them), command
     local want=$1; shift
     python3 -c 'import resource, subprocess, sys
@@ -124,7 +124,7 @@ sys.exit(code)' "$@" >out 2>err || fail "$*: $(cat err)"
 most 48 "$ONESHOT" plan --model "$model" --scheme W4A16 --method gptq --dataset wide/data --num-calibration-samples 20 --host-memory 48MiB
 [ "$(wc -l <"$(rows "wide--data/-/train.20")")" = 20 ] || fail "wide"
 
-# Perplexity on rows by name equals that on a file with these rows.
+# The perplexity on a data set that is given by name equals that on a file with the same rows.
 eval() { # arguments: flags of eval
     "$ONESHOT" eval --model "$model" --progress none "$@" 2>err || fail "eval $*: $(cat err)"
 }

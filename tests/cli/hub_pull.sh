@@ -8,7 +8,7 @@ command -v python3 >/dev/null || { echo "wants python3"; exit 77; }
 rm m/calibration.jsonl # this file is not part of the model
 mkdir m/additional_chat_templates m/original
 echo '{{ messages }}' >m/additional_chat_templates/tool.jinja
-echo '{"model": {}}' >m/tokenizer.json # its name marks it as a large file
+echo '{"model": {}}' >m/tokenizer.json # hub_server.py treats a file of this name as a large file
 echo x | tee m/original/consolidated.safetensors m/LICENSE.txt m/notes.txt >/dev/null
 : >m/empty.json
 python3 "$OSH_SOURCE_DIR/tests/tools/hub_server.py" m log ports &
@@ -17,7 +17,7 @@ trap 'kill $server 2>/dev/null || true' EXIT
 while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # long, because a busy machine answers slowly
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # a long timeout, because a busy machine answers slowly
 unset HUGGING_FACE_HUB_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
 export HF_ENDPOINT=http://127.0.0.1:$hub/ HF_HOME=$PWD/home HF_HUB_OFFLINE=0 HF_TOKEN=hf_good NO_PROXY=127.0.0.1
 first=c0ffee0000000000000000000000000000000000 second=c0ffee1111111111111111111111111111111111
@@ -49,7 +49,7 @@ bad="wrong disabled evil evilpath evilid huge loop long away pickle offset junk 
 for fault in $good $bad; do pull $fault; done
 pull gated HF_TOKEN=
 pull private
-pull slower # two downloads of one repository at once
+pull slower # two downloads of this repository run at the same time
 (code=0; "$ONESHOT" --model slower/tiny --scheme W4A16 --output both --progress none >run.out 2>run.err || code=$?; echo $code >run.exit) &
 for job in $(jobs -p); do [ "$job" = $server ] || wait "$job"; done
 for fault in $good slower; do whole $fault; done
@@ -72,7 +72,8 @@ refused private "not found at http://127.0.0.1:$hub, or private"
 [ ! -e /tmp/evil.json ] && [ ! -e home/evil.json ] && [ ! -e evil.json ] || fail "a file outside of the cache"
 
 # Checks the requests. Only the Hub gets the token. After an incomplete answer, the missing bytes
-# are requested as a range. Two processes together request each file once.
+# are requested as a range. Two processes that download the same repository request each file only
+# once.
 grep -q '^hub .*auth=Bearer hf_good' log || fail "no token"
 ! grep '^cdn' log | grep -v 'auth=- ' || fail "the token left its host"
 ! grep -v ' agent=oneshot/[0-9.]*; libcurl/[0-9.]*$' log || fail "agent"
@@ -91,7 +92,7 @@ template=$( (printf 'blob 15\0'; cat m/additional_chat_templates/tool.jinja) | s
 lines=$(grep -c /resolve/ log)
 "$ONESHOT" pull ok/tiny >/dev/null
 [ "$(grep -c /resolve/ log)" = "$lines" ] || fail "requested an existing file"
-rm "$at"/model-00002* # removes the link, but not the blob
+rm "$at"/model-00002* # removes the link, but not the blob that it names
 "$ONESHOT" --model ok/tiny --scheme W4A16 --output again --progress none >/dev/null
 [ "$(grep -c /resolve/ log)" = "$lines" ] || fail "requested an existing blob"
 "$ONESHOT" pull ok/tiny@refs/pr/1 >/dev/null
@@ -101,7 +102,8 @@ HF_HUB_CACHE=$PWD/plain HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull "ok/tiny@$firs
 "$ONESHOT" pull ok/tiny@v9 2>err && fail "v9 is there"
 grep -q "ok/tiny@v9: there is no such revision" err || fail "$(cat err)"
 
-# A plan reads only the headers of weights, once, and prints the plan of the whole model.
+# A plan of a model on the Hub downloads only the headers of weight files, and each header once. The
+# plan must equal the plan of the whole model.
 : >log
 "$ONESHOT" plan --model m --scheme W4A16 --json >plan.here
 HF_HOME=$PWD/headers "$ONESHOT" plan --model ok/planned --scheme W4A16 --json >plan.there
@@ -139,8 +141,9 @@ HF_HUB_CACHE=$PWD/killed "$ONESHOT" pull slow/tiny --progress none >/dev/null
 cmp m/model-00001-of-00003.safetensors "killed/models--slow--tiny/snapshots/$first/model-00001-of-00003.safetensors"
 grep -q '^cdn .*range=bytes=[1-9][0-9]*- ' log || fail "from the start: $(cat log)"
 
-# A large file is downloaded in parallel ranges. All bytes must be right, and memory use small, even
-# with a cut range, a wrong byte in the first range, a server that ignores ranges, and after a kill.
+# A large file is downloaded in parallel ranges. All bytes must be right, and memory use small.
+# Tests a range that ends early, a wrong byte in the first range, a server that ignores ranges, and
+# a kill.
 large() { # argument: fault; downloads into large/
     HF_HUB_CACHE=$PWD/large "$ONESHOT" pull "$1/large" --progress line >"$1.out" 2>"$1.err" || fail "$1/large: $(cat "$1.err")"
     [ "$(sha256sum <"$(cat "$1.out")/model.safetensors" | cut -c1-64)" = "$noise" ] || fail "$1/large: other bytes"

@@ -1,8 +1,8 @@
-# hub_python.sh - this program and huggingface_hub share one cache. One of them downloads from the
-# emulated Hub, then the other works without a network; both directions are tested. OSH_PYTHON names
-# a Python that has huggingface_hub.
+# hub_python.sh - tests that this program and huggingface_hub share one cache. One of them downloads
+# from the emulated Hub, then the other works without a network. Both directions are tested.
+# OSH_PYTHON names a Python that has huggingface_hub.
 set -euo pipefail
-fail() { echo "$*" >&2; exit 1; } # stderr, because some calls are inside $( )
+fail() { echo "$*" >&2; exit 1; } # prints to stderr, because some calls are inside $( )
 python=${OSH_PYTHON:-python3}
 "$python" -c 'import huggingface_hub' 2>/dev/null || { echo "no huggingface_hub"; exit 77; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=1 vocab=96 samples=1 tokens=8 >/dev/null

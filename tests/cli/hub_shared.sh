@@ -8,7 +8,7 @@ command -v python3 >/dev/null || exit 77
 rm m/calibration.jsonl
 mkdir m/additional_chat_templates
 echo '{{ messages }}' >m/additional_chat_templates/tool.jinja
-echo '{"model": {}}' >m/tokenizer.json # its name marks it as a large file
+echo '{"model": {}}' >m/tokenizer.json # hub_server.py treats a file of this name as a large file
 python3 "$OSH_SOURCE_DIR/tests/tools/hub_server.py" m log ports &
 server=$!
 trap 'kill $server 2>/dev/null || true' EXIT
@@ -16,7 +16,7 @@ while [ ! -e ports ]; do sleep 0.02; done
 read -r hub cdn <ports
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY HF_HUB_CACHE HUGGINGFACE_HUB_CACHE
 unset HUGGING_FACE_HUB_TOKEN HF_TOKEN HF_TOKEN_PATH HF_HUB_DISABLE_SYMLINKS
-export HF_HUB_DOWNLOAD_TIMEOUT=600 # long, because a busy machine answers slowly
+export HF_HUB_DOWNLOAD_TIMEOUT=600 # a long timeout, because a busy machine answers slowly
 export HF_ENDPOINT=http://127.0.0.1:$hub HF_HOME=$PWD/home HF_HUB_OFFLINE=0 NO_PROXY=127.0.0.1
 commit=c0ffee0000000000000000000000000000000000
 whole() { # argument: a snapshot, which must have all files
@@ -28,8 +28,8 @@ refused() { # arguments: part of the message, command
     [ $code = 1 ] && grep -qF -- "$want" err || fail "$*: exit $code, $(cat err), wanted: $want"
 }
 
-# A download is killed while one file is missing, for each file in turn. After that the model is
-# used by its commit, first offline and then online.
+# For each file in turn, a download is killed while this file is missing. Then the model is used by
+# the name of its commit, first offline and then online.
 n=0
 for file in config.json model.safetensors.index.json tokenizer.json generation_config.json model-00001-of-00002.safetensors; do
     [ -e "m/$file" ] || continue
@@ -51,7 +51,7 @@ for file in config.json model.safetensors.index.json tokenizer.json generation_c
 done
 [ $n -ge 4 ] || fail "$n files"
 
-# The run waits for a file that another process downloads. A file that is removed later is
+# The run waits for a file that another process downloads. If a file is removed later, it is
 # downloaded again.
 : >hold
 HF_HOME=$PWD/during "$ONESHOT" pull stall/tokenizer.json --progress none >/dev/null 2>&1 &
@@ -78,7 +78,8 @@ done
 for job in $jobs; do wait "$job" || fail "$(cat plain? linked?)"; done
 whole "mixed/models--slower--tiny/snapshots/$commit"
 rm -r mixed
-"$ONESHOT" pull ok/tiny >/dev/null 2>&1 # one of these links is replaced by a file again
+# the second pull makes no links, so it replaces the missing link by a file
+"$ONESHOT" pull ok/tiny >/dev/null 2>&1
 rm "mixed/models--ok--tiny/snapshots/$commit/config.json"
 HF_HUB_DISABLE_SYMLINKS=1 "$ONESHOT" pull ok/tiny >/dev/null 2>&1
 [ ! -L "mixed/models--ok--tiny/snapshots/$commit/config.json" ] || fail "a link"
@@ -93,11 +94,12 @@ sys.exit(code)' "$ONESHOT" --model many/tiny --scheme W4A16 --output many --prog
 [ "$SANITIZED" ] || [ "$(tail -n 1 out)" -le 40 ] || fail "a long list: $(tail -n 1 out) MiB"
 refused "over/tiny: its files have more than 2^63 bytes together" "$ONESHOT" pull over/tiny
 
-# Tests wrong files in the cache. A wrong file or link that has the name of a blob or link is
-# replaced. A link that has the name of a directory is refused.
+# Tests wrong files in the cache. A wrong file or link in place of a blob or of a link to a blob is
+# replaced. A link in place of a directory is refused.
 shard=$(sha256sum <m/model-00001-of-00002.safetensors | cut -c1-64)
 large=$(python3 -c 'import hashlib, random; print(hashlib.sha256(random.Random(1).randbytes(40 << 20)).hexdigest())')
-# path below the repository; kind: link, hard, wrong, or else a file with wrong bytes only
+# arguments: repository; path in the cache; kind of the wrong entry (link, hard, wrong); for
+# `wrong`, the right file
 planted() {
     rm -rf planted && mkdir planted
     echo precious >victim

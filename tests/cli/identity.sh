@@ -1,7 +1,7 @@
 # identity.sh - tests the identity of a run. Every input that has an effect on the bytes is a field
-# of the journal and of the manifest. A run does not continue if a field has another value; the
-# message names the field and both values. The message also names changed files of the source, a
-# changed recipe and a changed scheme.
+# of the journal and of the manifest. If a field has another value, a run does not continue. The
+# message names the field and both values. It also names changed files of the source, a changed
+# recipe and a changed scheme.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; exit 1; }

@@ -1,13 +1,14 @@
 # independent.sh - tests --pipeline independent. Each modifier that needs data has its own traversal
-# over the result of the previous modifiers. The output is that of separate runs of one modifier
-# each. The bytes do not depend on threads, batch, tier, budget or a kill. The predicted memory is
-# enough. Impossible jobs are refused.
+# of the model, after the previous modifiers have changed it. The output is that of separate runs of
+# one modifier each. The bytes do not depend on threads, batch, tier, budget or a kill. The
+# predicted memory is enough. Impossible jobs are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
-recipe() { # arguments: file, modifiers; each modifier gets a stage, because some have the same name
+recipe() { # arguments: file, modifiers; writes a stage per modifier, because a stage cannot have
+           # two of one name
     for ((k = 2; k <= $#; k++)); do printf 's%d_stage:\n  m_modifiers:\n    %s\n' $k "${!k}"; done >"$1.yaml"
 }
 smooth="SmoothQuantModifier: {}"
@@ -43,18 +44,19 @@ print(len(a), sum(a[k] != b.get(k) for k in a))
 P
 tensors() { [ "$(python3 same.py "$1" "$2" "$3")" = "$4" ] || fail "$1, $2, $3: $(python3 same.py "$1" "$2" "$3")"; }
 
-# Each modifier sees all layers of the result of the modifier before it.
+# Before a modifier begins, the modifier before it has changed all layers.
 must pair pair
 must first first
 "$ONESHOT" --model first --recipe second.yaml --only 're:.*down_proj' "${data[@]}" --progress none --output chain >log 2>&1
 tensors pair chain '.' '62 0'
-# A modifier sees neither the rounding of the previous modifier nor the ranges of the next one.
+# GPTQ must not see the rounding by the modifier before it. The ranges of a modifier must not depend
+# on GPTQ after it.
 must ranges ranges && must gates gates && must second second
 tensors ranges gates 'input_scale' '8 0'
 tensors ranges second 'down_proj' '12 0'
 must pair joint --pipeline sequential
-tensors pair joint 'self_attn.q_proj.weight$' '4 3' # equal only in layer 0, because no Linear is
-                                                    # solved before it
+# equal only in layer 0, because no Linear is solved before it
+tensors pair joint 'self_attn.q_proj.weight$' '4 3'
 must four four && must smooth smooth
 tensors four smooth 'layernorm' '8 0'
 echo "as runs behind each other"

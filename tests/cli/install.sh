@@ -1,6 +1,6 @@
-# install.sh - tests cmake --install. Program, library, header, models, licence and man pages are
-# under the prefix. The installed program works, and examples/c-api builds with the installed
-# library.
+# install.sh - tests cmake --install. It installs the program, the library, its header, models,
+# licence and man pages under the prefix. The installed program works, and examples/c-api builds
+# with the installed library.
 set -euo pipefail
 build=$(dirname "$ONESHOT")
 [ -e "$build/cmake_install.cmake" ] || { echo "$build is no CMake build folder"; exit 77; }
@@ -71,7 +71,8 @@ cp alone.c alone.cc
 cc -std=c99 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.c
 c++ -std=c++11 -pedantic -Wall -Wextra -Werror -Iusr/include -fsyntax-only alone.cc
 
-# Moves the installed tree, and builds a program with it, by pkg-config and by find_package.
+# Moves the installed tree, and builds a program with its library, by pkg-config and by
+# find_package.
 [ -z "$SANITIZED" ] || exit 0
 mv usr moved
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m source=$OSH_SOURCE_DIR/examples/c-api
@@ -81,7 +82,7 @@ export PKG_CONFIG_PATH=$PWD/moved/$libdir/pkgconfig
 cc "$source/compress.c" -o by_pkg_config $(pkg-config --cflags --libs oneshot)
 cmake -S "$source" -B by_cmake -DCMAKE_PREFIX_PATH="$PWD/moved" >cmake.log
 cmake --build by_cmake >>cmake.log
-ldd by_cmake/compress >libraries # not a pipe: grep -q would end it early
+ldd by_cmake/compress >libraries # a file instead of a pipe, because grep -q would end ldd early
 grep -q "$PWD/moved/$libdir/liboneshot.so.0 " libraries
 for program in ./by_pkg_config by_cmake/compress; do
     LD_LIBRARY_PATH=$PWD/moved/$libdir "$program" "$model" "$model/data/calibration.jsonl" out profile.yaml >run.log

@@ -1,6 +1,6 @@
 # interrupt.sh - sends SIGTERM in each phase of a run and to each command. The program prints a
-# message, exits with 1, begins no later phase, and uses less than a second of processor time after
-# the signal. The same command then continues and gives the same bytes. The signal is sent at a
+# message, begins no later phase, and exits with 1. After the signal it uses less than a second of
+# processor time. The same command then continues and gives the same bytes. The signal is sent at a
 # record of the profile or at a read, so that it arrives in the intended phase. The program must not
 # wait for a call that never returns.
 set -euo pipefail
@@ -20,7 +20,7 @@ stopped() { # arguments: label, words of the command, which must stop after the 
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 
-# A compression run.
+# Interrupts a compression run.
 calibrated=(--scheme W4A16 --method gptq --mem-opt-level 2 --dataset "$model/data/calibration.jsonl"
             --num-calibration-samples 3 --max-seq-length 32)
 declare -A steps=(
@@ -79,7 +79,7 @@ eval --model $model --dataset $model/data/evaluation.txt --max-seq-length 64 --p
 tokenize --model $model $model/data/evaluation.txt
 COMMANDS
 
-# Tests long texts that have only newlines, one line, or one word.
+# Interrupts the reading of long texts that have only newlines, one line, or one word.
 bytes=30000000
 [ -z "$SANITIZED" ] || bytes=4000000
 lines() { head -c $bytes < <(yes 'all of it is one line ') | tr -d '\n'; }

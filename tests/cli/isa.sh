@@ -1,7 +1,7 @@
 # isa.sh - tests --isa, the choice of the instruction set. The option also chooses the kernels of
-# libraries: an instruction set gives the same bytes for any core type that the environment requests
-# from OpenBLAS, and for any number of threads. auto is the fastest set. All sets give nearly the
-# same perplexity. If the CPU lacks a set, the error names the set.
+# libraries. With one instruction set, the bytes do not depend on the number of threads, nor on the
+# core type that the environment requests from OpenBLAS. auto is the fastest set of the CPU. All
+# sets give nearly the same perplexity. If the CPU lacks a set, the error names the set.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 run() { # arguments: output, flags
@@ -42,8 +42,8 @@ if [ "$best" = avx512_bf16 ] && grep -qw GenuineIntel /proc/cpuinfo; then best=a
 if "$ONESHOT" eval --isa sse9 --model "$model" --dataset x.txt 2>stderr.txt; then exit 1; fi
 grep -q "want one of auto|generic|avx2|avx512|avx512_bf16|amx, got 'sse9'" stderr.txt
 
-# A job without matrix products does not need OpenBLAS. A job with products fails with the name of
-# the package to install.
+# Without OpenBLAS, a job without matrix products works. A job with matrix products fails, and the
+# message names the package to install.
 mkdir -p broken
 echo "no library" >broken/libopenblas.so.0
 LD_LIBRARY_PATH=$PWD/broken "$ONESHOT" --model "$model" --scheme W8A16 --ignore lm_head --output without --overwrite \

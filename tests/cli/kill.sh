@@ -1,12 +1,13 @@
-# kill.sh - disturbs runs: kill -9 at any call that changes the disk or at random moments, SIGTERM
-# and SIGINT, a disk that fails or is full, a journal that is cut or changed. The same command then
-# gives the files of an undisturbed run. KILLS is the smallest number of kill -9.
+# kill.sh - disturbs runs. Tests kill -9 at calls that change the disk and at random moments,
+# SIGTERM and SIGINT, a disk that fails or is full, and a journal that is cut or changed. The same
+# command then gives the files of an undisturbed run. KILLS is the smallest number of runs that kill
+# -9 ends.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 "$OSH_TOOLS/make_model" small hidden=128 intermediate=256 heads=2 kv=1 layers=4 vocab=512 samples=5 tokens=64
 model=small
 kills=${KILLS:-50}
-few=6 # repetitions of the other faults
+few=6 # number of repetitions of each other fault
 [ -z "$SANITIZED" ] || few=2
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 RANDOM=42
@@ -37,8 +38,8 @@ done
 calls=$(cat calls.gptq)
 [ "$calls" -gt 100 ] || { echo "only $calls calls were counted"; exit 1; }
 
-# Kills runs at a call. Each run continues the work of the previous run. Flags that do not change
-# the bytes may differ each time.
+# Kills runs at a call. Each run continues the work of the previous run. Each run has other flags
+# that do not change the bytes.
 tiers=("" "--mem-opt-level 2" "--mem-opt-level 2" "--mem-opt-level 2 --scratch-compression zstd" "--batch-size 3" "--threads 2")
 n=0 chains=0 resumed=0
 while [ $n -lt "$kills" ]; do
@@ -61,7 +62,7 @@ echo "$n kills at calls of the disk, $chains chains, $resumed left work behind"
 # Sends SIGKILL, SIGTERM and SIGINT at random moments. A stopped run prints how to continue.
 flags=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$model/calibration.jsonl"
     --num-calibration-samples 5 --max-seq-length 64 --max-shard-size 100KB --progress none --threads 1 --output out)
-longest=100 # milliseconds
+longest=100 # milliseconds until the signal, at most
 [ -z "$SANITIZED" ] || longest=300
 moment() { printf '0.%03d' $((RANDOM % longest + 1)); }
 stopped=0
@@ -70,7 +71,8 @@ for i in $(seq $((kills / 5))); do
     for sig in TERM INT; do
         code=0
         timeout --preserve-status -s $sig "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
-        [ $code = 1 ] || continue # the run has finished, or does not handle the signal yet
+        # otherwise the run has finished, or does not handle the signal yet
+        [ $code = 1 ] || continue
         grep -q '^oneshot: interrupted' log || { cat log; exit 1; }
         [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command goes on from out.oneshot-partial' log
         stopped=$((stopped + 1))
@@ -121,14 +123,16 @@ flip() { # arguments: file, offset
 for i in $(seq $few); do
     leave
     size=$(stat -c %s out.oneshot-partial/oneshot-journal)
-    at=$((8 + RANDOM % (size - 8))) # without these 8 bytes the file is not a journal (foreign.sh)
+    # the first 8 bytes stay, because they mark the file as a journal (foreign.sh tests other files)
+    at=$((8 + RANDOM % (size - 8)))
     if [ $((i % 2)) = 0 ]; then truncate -s $at out.oneshot-partial/oneshot-journal
     else flip out.oneshot-partial/oneshot-journal $at; fi
     one gptq out >log 2>&1 || { cat log; exit 1; }
     same out want.gptq "a damaged journal"
 done
 # If a damaged tensor was written after the last barrier, the next run makes it again. If it was
-# written before the barrier, the next run fails, and the run after that makes it again.
+# written before the last barrier, the next run fails, and the run after the failed run makes it
+# again.
 caught=0 remade=0
 for shard in plain.gptq/model-*.safetensors; do
     leave
@@ -165,8 +169,8 @@ one gptq out --restart >log 2>&1 || { cat log; exit 1; }
 same out want.gptq "restarted"
 rm -rf out
 
-# Finished work is not repeated. With values in memory, a finished layer runs forward once; with
-# values on the disk, the layer does not run.
+# Finished work is not repeated. If values are in memory, the next run computes each finished layer
+# forward once. If values are on the disk, it does not run finished layers.
 steps() { sed -n 's/^- step: "\(.*\) Start"$/\1/p' profile.yaml; }
 leave
 one gptq out --profile profile.yaml >log 2>&1 || { cat log; exit 1; }
@@ -181,8 +185,8 @@ steps >steps.txt
     { echo "resumed from the disk tier:"; cat steps.txt; exit 1; }
 same out want.gptq "resumed from the disk tier"
 
-# Only one process at a time may write an output. Inputs that have an effect on the bytes must be
-# the same; other inputs may change.
+# Only one process at a time may write an output. To continue a run, the inputs that have an effect
+# on the bytes must be the same. Other inputs may differ.
 leave
 code=0
 flock out.oneshot-partial/oneshot-journal "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?

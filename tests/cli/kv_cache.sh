@@ -27,9 +27,9 @@ P
 . "$OSH_SOURCE_DIR/tests/tools/compress.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
 # LLM Compressor sums a row of activations in another order, so activations differ by a unit in the
-# last place of BF16. A search may then end at the next step, where the scale differs by 1 %, which
-# is up to 2.56 such units. The terms of the largest query mostly cancel, so its BF16 value differs
-# by up to 2.5 % from the F32 value, which is 3.2 units.
+# last place of BF16. An observer that searches may then stop one step later. This changes the scale
+# by 1 %, which is up to 2.56 units. In the sum of the largest query most terms cancel. So its BF16
+# value differs by up to 2.5 % (3.2 units) from the F32 value.
 compare() {
     python3 - "$1" <<'P'
 import json, os, struct, sys
@@ -98,8 +98,8 @@ P
 done
 echo "the same bytes"
 
-# When codes are learned by block, the original model runs beside the quantized model. The scales
-# are those of keys and values of the quantized model.
+# When codes are learned by block, the original model runs together with the quantized model. The
+# scales must be those of the keys and values of the quantized model.
 cache="kv_cache_scheme: {num_bits: 8, type: float}"
 recipe learned AutoRoundModifier "scheme: W4A16, ignore: [lm_head], iters: 20, $cache"
 one learned out >/dev/null

@@ -1,6 +1,6 @@
 # largest_layer.sh - tests two flags. plan --largest-layer names the subgraph with the highest
-# predicted memory. --only-largest-layer runs only this subgraph. Its memory is at most the
-# predicted memory and close to the peak of the whole run. The run leaves no file.
+# predicted memory. --only-largest-layer runs only this subgraph. The memory of this subgraph is at
+# most the predicted memory, and close to the peak of the whole run. The run leaves no file.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 args=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dataset "$model/data/calibration.jsonl"
@@ -10,7 +10,7 @@ args=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --dat
 "$ONESHOT" plan "${args[@]}" --largest-layer >largest.txt
 mkdir work && cd work
 for flags in "" "--sequential-targets Linear" "--pipeline basic" "--mem-opt-level 2"; do
-    # shellcheck disable=SC2086 # words
+    # shellcheck disable=SC2086 # the flags are several words
     "$ONESHOT" "${args[@]}" $flags --output out --only-largest-layer --json --progress none >../try.json
     python3 -c '
 import json, os
@@ -19,7 +19,8 @@ assert os.environ["SANITIZED"] or 0 < t["measured_bytes"] <= t["predicted_bytes"
 assert t["measured_bytes"] > 8 << 20, t'
     [ -z "$(ls -A)" ] || { echo "left behind:"; ls -A; exit 1; }
 done
-"$ONESHOT" "${args[@]}" --only-largest-layer --json --progress none >../try.json # without --output
+# runs without --output
+"$ONESHOT" "${args[@]}" --only-largest-layer --json --progress none >../try.json
 "$ONESHOT" --model "$model" --scheme W8A16 --ignore lm_head --only-largest-layer --progress none >../datafree.txt
 [ -z "$(ls -A)" ] || { echo "left behind:"; ls -A; exit 1; }
 cd ..

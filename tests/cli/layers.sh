@@ -54,7 +54,8 @@ changed 'is the name of a source: of quant alone' 'static const char *x = "fbgem
 changed 'src/run/stats.c: osh_cuda_open: only gpu, ops, solver may name CUDA' 'int x = osh_cuda_open();' run/stats.c
 changed '"ops/cuda/cuda.h": only gpu, ops, solver may name CUDA' '#include "ops/cuda/cuda.h"' run/stats.c
 echo '/* "GPTQModifier" and osh_cuda_open in words */' >>src/run/pace.c
-if check .; then echo "the changes pass"; exit 1; fi # each of the lines is wrong, and nothing else
+# the script must find exactly the appended lines
+if check .; then echo "the changes pass"; exit 1; fi
 grep -q ", ${#words[@]} wrong$" said || { cat said; exit 1; }
 for word in "${words[@]}"; do
     [ "$(grep -cF -- "$word" said)" = 1 ] || { echo "wanted '$word' once:"; cat said; exit 1; }
@@ -62,7 +63,7 @@ done
 
 # lint.py needs no git.
 mkdir nothing
-# sys.executable: a wrapper script would need PATH
+# sys.executable: the path of the interpreter itself, because a wrapper script would need PATH
 python=$(python3 -c 'import sys; print(sys.executable)')
 PATH=$PWD/nothing "$python" "$OSH_SOURCE_DIR/scripts/lint.py" >lint.txt || { cat lint.txt; exit 1; }
 grep -q '^no git' lint.txt

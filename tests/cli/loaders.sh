@@ -1,6 +1,6 @@
-# loaders.sh - checks that transformers and vLLM can read outputs with special cases: heads without
-# a tensor in the checkpoint, modules whose names differ from those in the file, entries of ignore
-# that match no module of the source, and Linears that vLLM runs as one layer.
+# loaders.sh - checks that transformers and vLLM can read special outputs. Tests heads without a
+# tensor in the checkpoint, and modules whose names differ from those in the file. Also tests
+# entries of ignore that match no module of the source, and Linears that vLLM runs as one layer.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
@@ -8,7 +8,7 @@ tiny() { rm -rf "$2" && "$OSH_TOOLS/tiny_model" "$1" "$2"; }
 edit() { "$OSH_TOOLS/st_edit" "$@"; }
 run() { rm -rf out && "$ONESHOT" "$@" --output out --progress none >log 2>&1 || fail "$*: $(cat log)"; }
 verify() { "$ONESHOT" verify out --model "$1" >log 2>&1 || fail "$1: $(cat log)"; }
-# arguments: ENTRY: it must be in ignore; -ENTRY: it must not
+# arguments: ENTRY must be in ignore; for -ENTRY, ENTRY must not be in ignore
 has() { python3 - "$@" <<'P' || fail "$*: $(cat out/config.json)"; }
 import json, sys
 ignore = json.load(open("out/config.json"))["quantization_config"]["ignore"]
@@ -18,7 +18,7 @@ tensor() { LC_ALL=C grep -aqF "\"$1\"" out/model.safetensors; }
 
 # Tests a tied head of a model without a template. transformers has a Linear for the head, so the
 # head is in ignore. ignore also has all entries of the recipe, even entries that match nothing.
-# verify finds a config that has the head in a group.
+# verify reports a config that has the head in a group.
 tiny qwen3_vl v
 edit v drop lm_head.weight
 edit v index
@@ -41,7 +41,7 @@ verify v
 
 # Tests a tied head that the checkpoint also stores. If the head or the embedding has codes, the
 # head must be untied in the output; verify finds an output in which it is still tied. Otherwise the
-# head stays tied. The models have a template, or none, or have the key inside text_config.
+# head stays tied. One model has a template, one has none, and one has the key inside text_config.
 tied() { grep -q '"tie_word_embeddings":[[:space:]]*true' out/config.json; }
 tiny qwen3 n
 tiny qwen3_vl inside
@@ -81,7 +81,7 @@ run --model v --scheme FP8_DYNAMIC --ignore 're:.*attn.qkv.*,lm_head'
 has '-re:.*attn.qkv.*' model.visual.blocks.0.attn.qkv
 verify v
 
-# A block for multi-token prediction belongs to no layer. If a head is missing and not tied, jobs
+# A block for multi-token prediction belongs to no layer. If a head is neither stored nor tied, jobs
 # that read logits fail.
 tiny qwen3_vl v
 for leaf in mlp.gate_proj mlp.up_proj self_attn.q_proj; do
@@ -100,8 +100,9 @@ grep -q 'has no lm_head.weight, and config.json does not tie it' log || fail "$(
 code=0; "$ONESHOT" plan --model v --scheme FP8_DYNAMIC --targets Linear,lm_head >log 2>&1 || code=$?
 [ $code = 2 ] && grep -q 'target lm_head of .* is a head that the source does not have' log || fail "exit $code, $(cat log)"
 
-# transformers may add a prefix to the names of blocks outside of the text model. So for a dense
-# module of such a block, ignore also has a regex, unless the regex would match a quantized module.
+# transformers may add a prefix to the names of blocks outside of the text model. So ignore also has
+# a regex for each dense module of such a block. It has no regex that would match a quantized
+# module.
 tiny qwen3_vl v
 up=model.language_model.layers.0.mlp.up_proj.weight
 edit v dup $up encoder.layers.0.attn.to_kv.weight
@@ -114,7 +115,7 @@ has encoder.layers.0.attn.to_kv 're:(.*\.)?encoder\.layers\.0\.attn\.to_kv$' lay
     '-re:(.*\.)?layers\.0\.mlp\.up_proj$'
 verify v
 
-# No module of a tower is quantized if transformers gives the tower other names.
+# If transformers gives the modules of a tower other names, no module of the tower is quantized.
 for type in llava granite_speech; do
     tiny llava w
     edit w dup language_model.model.layers.0.mlp.up_proj.weight encoder.layers.0.attn.o_proj.weight
@@ -127,8 +128,8 @@ for type in llava granite_speech; do
 done
 has 're:.*encoder\.layers?\..*'
 
-# A checkpoint whose names have no "model.", because it was saved without its head, is the same
-# model. Targets and ignore match its modules by both names.
+# A checkpoint that was saved without its head has names without "model.", but is the same model.
+# Targets and ignore match its modules by both names.
 tiny qwen3 n
 edit n drop lm_head.weight
 edit n index

@@ -1,8 +1,9 @@
 # loss_mask.sh - tests --loss-mask answers: statistics count only the tokens of answers. Generation
-# blocks in the template mark the answers of a conversation. Without such blocks, the program
-# renders the messages before each answer to find the answers. If the input of a Linear depends on
-# one token, text that does not count changes no code of the Linear. All methods use the mask. The
-# bytes do not depend on threads, batch and budget. A run with another mask does not continue.
+# blocks in the template mark the answers of a conversation. Without such blocks, the program finds
+# the answers by rendering the messages before each answer. If the input of a Linear depends only on
+# one token, text that does not count must not change the codes of the Linear. All methods use the
+# mask. The bytes do not depend on threads, batch and budget. A run does not continue with another
+# mask.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 fail() { echo "$*"; [ ! -e err ] || cat err; exit 1; }
@@ -14,12 +15,12 @@ body, tail = "{{ m.content + eos_token + '\\n' }}", "{% endfor %}{% if add_gener
 put = lambda name, text: open(name + "/chat_template.jinja", "w").write(text)
 put("plain", head + body + tail)
 put("marked", head + "{% if m.role == 'assistant' %}{% generation %}" + body + "{% endgeneration %}{% else %}" + body + "{% endif %}" + tail)
-# As in Qwen3's template, only the last answer has its reasoning. As in DeepSeek R1's template, the
-# prompt for an answer already begins the reasoning.
+# As in Qwen3's template, only the last answer keeps its reasoning. As in DeepSeek R1's template,
+# the prompt for an answer ends with the first token of the reasoning.
 think = head + "{% if m.role == 'assistant' and loop.last %}{{ '<think>\\n' }}{% endif %}" + body
 put("think", think + tail)
 put("deep", think + tail.replace("assistant|>\\n", "assistant|>\\n<think>\\n"))
-# As in Mistral's template, a text is only before the last question.
+# As in Mistral's template, a text occurs only before the last question.
 put("late", head.replace("{{ '<|' +", "{% if loop.revindex == 2 %}{{ 'Late: ' }}{% endif %}{{ '<|' +") + body + tail)
 put("loud", "{{ messages|length }}" + head + body.replace("m.content", "m.content|upper") + tail)
 texts = [json.loads(line)["text"] for line in open(sys.argv[1])]
@@ -69,8 +70,8 @@ refused "--loss-mask answers, but the recipe needs no calibration data" a.jsonl 
 if "$ONESHOT" plan plain --scheme W4A16 --loss-mask answers 2>err; then fail "a mask without data"; fi
 grep -q "the recipe needs no calibration data" err || fail "a mask without data"
 
-# The tokens of an answer do not depend on the number of turns. The test cuts a long conversation
-# before each question, and compares the numbers of tokens at the cuts.
+# The number of tokens that count must not depend on later messages. The test cuts a long
+# conversation before each question, and compares the numbers of tokens at the cuts.
 python3 - <<'P'
 import json
 rows = [json.loads(line)["messages"] for line in open("a.jsonl")]

@@ -1,6 +1,6 @@
 # memory_budgets.sh - tests memory budgets. The bytes of an output do not depend on budgets, tiers,
 # rounds and segments. A budget that is too small is refused. The message names the smallest budget,
-# which is enough. The allocator never exceeds a budget. Each byte of the source is read once.
+# which must be enough. The allocator never exceeds a budget. Each byte of the source is read once.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 # Leaks are detected by the unit tests. In this test LeakSanitizer's tracer crashes on a CPU with
@@ -11,7 +11,8 @@ job=(--model "$model" --scheme W4A16 --method gptq --ignore lm_head --dataset "$
      --num-calibration-samples 6 --max-seq-length 64 --threads 2)
 short=("${job[@]}")
 fail() { echo "$*"; exit 1; }
-field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # a number of the plan's JSON
+# prints a number of the plan's JSON
+field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; }
 phases() { grep -o '"phases": "[^"]*"' plan.json | sort -u | tr '\n' ' '; }
 run() { # arguments: flags; prints the checksum
     last_wins "$ONESHOT" "${job[@]}" --progress none --output out "$@" >/dev/null || fail "failed: $*"
@@ -47,8 +48,8 @@ least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p'
 if "$ONESHOT" "${job[@]}" --output out --device-memory $((least - 1)) 2>err; then fail "a byte less than the smallest"; fi
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json)
 [ "$(run --host-memory "$least")" = "$base" ] || fail "--host-memory $least changes the bytes"
-# The smallest host memory includes a quarter of a MiB, because the base (memory of libraries)
-# differs between processes.
+# The smallest host memory includes an allowance of a quarter of a MiB, because the base (memory of
+# libraries) differs between processes.
 if "$ONESHOT" "${job[@]}" --output out --host-memory $((least - (1 << 20))) 2>err; then fail "a MiB less than the smallest"; fi
 grep -q -- "--host-memory [0-9]*\.[0-9][0-9]MiB cannot be held: .* --host-memory [0-9]*MiB" err || fail "$(cat err)"
 
@@ -60,8 +61,8 @@ for kind in host device; do
     [ "$(run --$kind-memory "$least")" = "$base" ] || fail "--$kind-memory $least changes the bytes"
 done
 
-# Some jobs have passes before or after the run. The first message already names a budget that is
-# enough for all passes.
+# Some jobs pass over the model before or after the run. The first message about a too small budget
+# must name a budget that is enough for all these passes.
 for kind in Sparse Wanda; do
     name=$([ $kind = Sparse ] && echo SparseGPTModifier || echo WandaPruningModifier)
     echo "s_modifiers: {$name: {sparsity: 0.5, sparsity_profile: owl, owl_m: 5, owl_lmbda: 0.08, ignore: [lm_head]," \
@@ -71,14 +72,17 @@ echo 's_modifiers: {REAPPruningModifier: {sparsity: 0.5}}' >reap.yaml
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 head_dim=32 experts=8 topk=2 layers=2 vocab=256 \
     samples=6 tokens=32
 head -c 3000 "$OSH_SOURCE_DIR/README.md" >eval.txt
-passes() { # arguments: label, job; it passes with the named budget, and not with a MiB less
+# arguments: label, job; the job must work with the budget that the message names, and not with 2
+# MiB less
+passes() {
     local of=$1 least
     shift
     if "$ONESHOT" "$@" --output out --host-memory 1MiB 2>err; then fail "1 MiB is enough for $*"; fi
     [ ! -e out ] && [ -z "$(ls -d out.oneshot-* 2>/dev/null)" ] || fail "a refused run left something: $(ls -d out*)"
     least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
     grep -q "$of" err || fail "want '$of': $(cat err)"
-    # A named budget is rounded up, and has 256 KiB more for the next process.
+    # The budget in the message is rounded up to MiB, and includes 256 KiB by which the next process
+    # may differ.
     if "$ONESHOT" "$@" --output out --host-memory $((least - 2))MiB 2>err; then fail "$((least - 2)) MiB is enough: $*"; fi
     [ ! -e out ] && [ -z "$(ls -d out.oneshot-* 2>/dev/null)" ] || fail "a refused run left something: $(ls -d out*)"
     "$ONESHOT" "$@" --output out --host-memory "${least}MiB" --progress none >/dev/null || fail "not with $least MiB: $*"
@@ -97,7 +101,7 @@ passes "experts are measured before the run" "${mixture[@]}" --recipe reap.yaml
 passes ", where " "${plain[@]}" --target-bits 4.5
 passes "smallest" "${mixture[@]}" --scheme W4A16 --group-size 32 --method rtn --ignore lm_head --target-size 0.4x
 passes "the output is evaluated after the run" "${plain[@]}" --eval eval.txt
-# The message suggests Linears as targets, with their budget, only if this budget is smaller.
+# If Linears as targets need a smaller budget, the message suggests them with this budget.
 grep -q -- "--sequential-targets" err && fail "Linears need no less: $(cat err)"
 "$OSH_TOOLS/make_model" long hidden=1024 intermediate=2048 heads=8 kv=8 layers=3 vocab=512 samples=32 tokens=64
 long=(--model long --scheme W4A16 --method gptq --ignore lm_head --dataset long/calibration.jsonl --threads 2
@@ -110,8 +114,8 @@ least=$(sed -n "s/.*, or --host-memory \([0-9]*MiB\) with --sequential-targets L
     fail "--host-memory $least is too little for Linears"
 if "$ONESHOT" plan "${long[@]}" "${pair[@]}" --host-memory "$least" 2>err; then fail "layers do with $least, too"; fi
 
-# Threads that prefetch values use the planned memory. The number of batches does not change. The
-# number of threads depends on the budget.
+# Threads that prefetch values use as much memory as planned. They do not change the number of
+# batches. Their number depends on the budget.
 "$OSH_TOOLS/make_model" read hidden=256 intermediate=512 heads=4 kv=4 layers=2 vocab=512 samples=32 tokens=512
 cat >static.yaml <<'Y'
 s_modifiers: {QuantizationModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear],
@@ -128,7 +132,7 @@ if [ -z "$SANITIZED" ]; then
 more=$((used[16] - used[0])) want=$((planned[16] - planned[0]))
 [ $more -le $((want + 65536)) ] && [ $more -gt $((16 * 512 * 256 * 2)) ] || fail "16 samples ahead take $more bytes, planned are $want"
 plan_read() { "$ONESHOT" plan "${job[@]}" --host-memory "$1" --num-workers "$2" --json >plan.json || fail "no plan: $*"; }
-plan_read 1GiB 4 # with a budget, the base includes room for reads past the page cache
+plan_read 1GiB 4 # with a budget, the base includes buffers for reads past the page cache
 plan_read $(($(field plan.json host_bytes) + 100000)) 16
 [ "$(field plan.json num_workers)" = 4 ] || fail "room for 4 threads is for $(field plan.json num_workers)"
 plan_read 1GiB 16
@@ -137,8 +141,8 @@ plan_read $(($(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/
 fi
 rm -r read out0 out16
 
-# Only those rows of an embedding are read that the tokens need. So no budget needs the whole table,
-# and Linears as targets need no more memory than layers.
+# The run reads only those rows of an embedding that the tokens need. So the smallest budget is less
+# than the whole table, and Linears as targets need no larger budget than layers.
 "$OSH_TOOLS/make_model" tall hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=120000 samples=4 tokens=32
 job=(--model tall --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset tall/calibration.jsonl --threads 2)
 whole=$(run)
@@ -149,7 +153,7 @@ for targets in "" "--sequential-targets Linear"; do
     [ "$least" -lt $((120000 * 64)) ] || fail "$least bytes beside a table of $((120000 * 128)) $targets"
     got=$(run --device-memory "$least" $targets)
     [ "$targets" ] || [ "$got" = "$whole" ] || fail "--device-memory $least changes the bytes"
-    # Linears may need up to 1024 bytes more than layers, for a norm.
+    # With Linears as targets, a norm may need up to 1024 bytes more.
     [ "$of_layers" = 0 ] || [ "$least" -le $((of_layers + 1024)) ] || fail "Linears need $least, layers $of_layers"
     of_layers=$least
 done
@@ -178,7 +182,7 @@ job=("${short[@]}")
 if "$ONESHOT" "${job[@]}" --output out --mem-opt-level 2 --scratch-size 1000 2>err; then fail "1000 bytes of scratch"; fi
 grep -q -- "--scratch-size" err || fail "scratch: $(cat err)"
 
-# The program reads the source once and, at the seal, the output, and little else.
+# The program reads the source once, and the output at the seal. Other reads must be less than 3 MB.
 "$ONESHOT" plan "${job[@]}" --json >plan.json
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "${job[@]}" --progress none --output out >/dev/null
 read -r _ rchar wchar <watched
@@ -186,7 +190,7 @@ source=0
 for f in "$model"/*.safetensors; do source=$((source + $(stat -L -c %s "$f"))); done
 output=$(stat -c %s out/model.safetensors)
 planned=$(field plan.json read_bytes)
-# the rows of the embedding that are looked up
+# the run reads some rows of the embedding again; their number of bytes
 rows=$((6 * 64 * $(sed -n 's/.*"hidden_size": \([0-9]*\).*/\1/p' "$model/config.json") * 2))
 [ "$planned" -le $((source + rows)) ] || fail "the plan reads $planned of $source bytes and $rows of rows"
 counted=$(field out/oneshot-report.json read_bytes)

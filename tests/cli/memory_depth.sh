@@ -1,4 +1,4 @@
-# memory_depth.sh - memory does not grow with the number of layers. The test checks the predicted
+# memory_depth.sh - tests that memory does not grow with the number of layers. Checks the predicted
 # memory, which is an upper bound, and the measured peak of jobs without data.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
@@ -21,8 +21,8 @@ check() { # arguments: flags
     done
     local more=$((predicted_deep - predicted_shallow)) measured=$((measured_deep - measured_shallow))
     echo "8 layers of $layer bytes more: $more predicted, $measured measured: $*"
-    # The names and shapes of a layer take 1 % of the bytes of its weights, so a layer that is not
-    # freed is detected.
+    # The names and shapes of a layer stay in memory. They take about 1 % of the bytes of its
+    # weights, so the test detects a layer whose weights are not freed.
     [ $more -lt $((8 * layer / 50)) ] || fail "the prediction grows by $more"
     case "$*" in *gptq*) ;; *) [ $measured -lt $((layer / 2)) ] || fail "the peak grows by $measured" ;; esac
 }

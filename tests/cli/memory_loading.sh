@@ -9,7 +9,8 @@ text() { head -c "$1" < <(yes 'All of the words that are here, 12 times a line: 
 held() { # arguments: name, MiB, then the arguments of oneshot; the run must not exceed this budget
     local name=$1 budget=$2
     shift 2
-    [ -z "$SANITIZED" ] || budget=$((budget + 8000)) # a sanitizer's memory counts as the program's
+    # the measured memory includes that of a sanitizer
+    [ -z "$SANITIZED" ] || budget=$((budget + 8000))
     rm -rf out
     "$OSH_TOOLS/watch_memory" watched "$ONESHOT" "$@" --host-memory "${budget}MiB" >got 2>err || fail "$name: $(cat err)"
     read -r peak _ <watched
@@ -39,15 +40,15 @@ head -c 4000 line.txt >begin.txt
 want=$("$ONESHOT" eval --model "$model" --dataset begin.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none)
 [ "$("$ONESHOT" eval --model "$model" --dataset line.txt --max-windows 2 --max-seq-length 64 --threads 2 --progress none)" \
     = "$want" ] || fail "another perplexity of a long text"
-# Tests rows that are not chosen.
+# Tests rows that the run does not choose.
 row=$(text 60000)
 for i in $(seq $((size / 60000))); do printf '{"text": "%s %s"}\n' "$i" "$row"; done >rows.jsonl
 for flags in "" "--concatenate-data"; do
     held "rows $flags" 48 "${job[@]}" --dataset rows.jsonl --shuffle-calibration-samples $flags
 done
 
-# If a text has no position at which it can certainly be split, it is refused. The message has its
-# line. The text is never in memory as a whole.
+# If a text has no position at which it can certainly be split, it is refused. The message has the
+# number of its line. The whole text is never in memory.
 mkdir one && cp "$model"/*.json one
 sed 's/"pre_tokenizer": *{/"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?<=x)y"},"behavior":"Isolated","invert":false},"was":{/' \
     "$model/tokenizer.json" >one/tokenizer.json
@@ -93,7 +94,7 @@ for flags in "--batch-size 4" "--mem-opt-level 1" "--sequential-targets Linear";
     least=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*\)MiB.*/\1/p' err)
     [ -n "$least" ] || fail "no smallest budget: $(cat err)"
     "$ONESHOT" "${asked[@]}" --host-memory "${least}MiB" >got || fail "$least MiB will not do: $flags"
-    for less in 2 4 8; do # the measured base has an error of up to 1 MiB
+    for less in 2 4 8; do # the measured base may be wrong by up to 1 MiB
         if "$ONESHOT" "${asked[@]}" --host-memory $((least - less))MiB 2>err >got; then fail "$less MiB less will do: $flags"; fi
     done
 done

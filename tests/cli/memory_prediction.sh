@@ -1,6 +1,6 @@
 # memory_prediction.sh - checks that the predicted memory is between 1 and 1.15 times the measured
-# memory, for jobs of 90 MiB and more with several modifiers, targets, pipelines and tiers. The
-# measured memory is the highest RssAnon + RssShmem of the process.
+# memory. The jobs need 90 MiB or more, and have several modifiers, targets, pipelines and tiers.
+# The measured memory is the highest RssAnon + RssShmem of the process.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's memory is not the program's"; exit 77; }
@@ -42,7 +42,7 @@ s_modifiers:
         input_activations: {num_bits: 8, dynamic: false, observer: mse}
 YAML
 check wide 90 --recipe searched.yaml
-# Experts.
+# Tests a model with experts.
 "$OSH_TOOLS/make_model" moe hidden=512 intermediate=512 heads=8 kv=4 layers=2 vocab=1024 samples=8 tokens=32 experts=96 topk=8
 check moe 256 $gptq
 # With one scale per tensor, each Linear is in memory as a whole.
@@ -62,7 +62,8 @@ printf 'q_stage:\n  q_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Li
     >original.yaml
 check long 160 --recipe original.yaml --sequential-targets Linear --batch-size 16
 check wide 90 --recipe original.yaml --sequential-targets Linear
-check long 160 $gptq --sequential-targets Linear --host-memory 180MiB # some values in memory, some on the disk
+# keeps some values in memory, and some on the disk
+check long 160 $gptq --sequential-targets Linear --host-memory 180MiB
 # Tests values that are read twice and are kept in memory.
 cat >twice.yaml <<'YAML'
 s_modifiers:
@@ -75,7 +76,7 @@ s_modifiers:
         input_activations: {num_bits: 8, dynamic: false, observer: layerwise_percentile, observer_kwargs: {exact: true}}
 YAML
 check long 160 --recipe twice.yaml --calib-cache ram
-# Weights that are rounded row by row are in memory only in bands, whatever their size.
+# If weights are rounded row by row, only bands of them are in memory, whatever their size.
 "$ONESHOT" plan --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn --threads 2 --json >plan.json
 predicted=$(sed -n '/"memory"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/\1/p' plan.json | head -1)
 "$OSH_TOOLS/watch_memory" watched "$ONESHOT" --model wide --scheme W8A8 --targets Linear --targets lm_head --method rtn \
@@ -116,7 +117,8 @@ done
 for threads in 1 2; do small 115 wide --scheme FP8_DYNAMIC --ignore lm_head --threads $threads; done
 # Weights that share a global scale are kept in memory.
 for threads in 1 2; do small 115 wide --scheme NVFP4A16 --ignore lm_head --threads $threads; done
-# At 3 to 5 MB in total, half a MiB for the C library and the threads' stacks is more than 15 %.
+# The next job needs only 3 to 5 MB. The half MiB for the C library and the threads' stacks is then
+# more than 15 %.
 small 140 wide --scheme NVFP4A16 --ignore lm_head --prefetch false --threads 1
 # Tests many Linears, each with a line in the manifest and in the report.
 "$OSH_TOOLS/make_model" many hidden=64 intermediate=64 heads=4 kv=2 head_dim=16 experts=128 topk=8 vocab=512 layers=16 \
@@ -143,6 +145,6 @@ rm -rf out
 read -r peak _ <watched
 echo "predicted $((predicted / 1000)) KB, measured $((peak / 1000)) KB: nobody reads"
 [ "$peak" -le "$predicted" ] || fail "measured $peak, more than the predicted $predicted: nobody reads"
-# Many subgraphs.
+# Tests many subgraphs.
 small 115 many --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --sequential-targets Linear --threads 2 \
     --dataset many/calibration.jsonl

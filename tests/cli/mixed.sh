@@ -36,7 +36,8 @@ for m, b in bits.items():
         parent, leaf = m.rsplit(".", 1)
         if leaf in fused: assert all(bits[parent + "." + x] == b for x in fused), m
 P
-python3 - out <<'P' # the report has the choice: the bytes of each unit, and a falling curve
+python3 - out <<'P' # the report has the bytes of each unit, and a curve of losses that falls with
+                    # the size
 import json, sys
 c = json.load(open(sys.argv[1] + "/oneshot-report.json"))["choice"]
 assert c["weighed_by"] == "gradients" and "not_by_gradients" not in c, c
@@ -51,7 +52,7 @@ want=$(sha256sum <out/model.safetensors)
 "$ONESHOT" "${plain[@]}" "${data[@]}" --threads 3 --batch-size 4 --target-bits 3.7 --output other >/dev/null
 [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "threads and batch: other bytes"
 
-# The process is killed in the survey, and in the run after the survey.
+# Kills the process during the survey, and during the run after the survey.
 INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" --target-bits 3.7 --output all >/dev/null
 for at in 3 8; do
     if INJECT_AT=$(($(cat calls) * at / 10)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so "$ONESHOT" "${job[@]}" \
@@ -78,7 +79,7 @@ default_stage:
 R
 "$ONESHOT" --model "$model" --recipe recipe.yaml "${data[@]}" --threads 1 --progress none --target-size 0.4x --output rtn >said
 grep -q ' 4 bits for [0-9]*, 8 bits for' said || fail "$(cat said)"
-# the output of the head has no gradient
+# the head is a target, too; its output has no gradient
 sed '/candidates/s/8, 4/4, 3/; /ignore/d; s/\[Linear\]/[Linear, lm_head]/' recipe.yaml >head.yaml
 head=(--model "$model" --recipe head.yaml "${data[@]}" --threads 1 --progress none --target-bits 3.9)
 "$ONESHOT" "${head[@]}" --output head >said
@@ -90,8 +91,8 @@ P
 "$ONESHOT" plan --verbose "${head[@]}" | grep -q 'effects of rounding, and not by gradients: lm_head is the output head' || fail "no word in the plan"
 grep -q 'QuantizationModifier' rtn/recipe.yaml && ! grep -q candidates rtn/recipe.yaml || fail "$(cat rtn/recipe.yaml)"
 
-# Candidates may be schemes. Each group has one format. The predicted loss includes the rounding of
-# inputs. The bytes do not depend on threads.
+# Candidates may also be schemes. Each group of the output has one format. The predicted loss
+# includes the rounding of inputs. The bytes do not depend on threads.
 among="[3, MXFP8, NVFP4A16, 4, MXFP6A16, W8A8]"
 [ -z "$SANITIZED" ] || among="[4, MXFP8]"
 sed "s/QuantizationModifier/GPTQModifier/; s/W8A16/W4A16/; s/\[8, 4\]/$among/" recipe.yaml >formats.yaml

@@ -1,5 +1,6 @@
-# names.sh - names of tensors, files and architectures may contain control characters. The program
-# quotes them in the log, messages, progress lines, plans, findings and the output of `inspect`.
+# names.sh - tests names of tensors, files and architectures that contain control characters. The
+# program escapes them in the log, messages, progress lines, plans, findings of verify, and the
+# output of `inspect`.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 layers=2 vocab=96 samples=1 tokens=8 >/dev/null
@@ -10,8 +11,8 @@ evil=$(printf 'model.layers.0.mlp.\033]0;x\007\r\177\302\233\342\200\256\342\200
 _proj.weight"
 "$OSH_TOOLS/st_edit" m index
 shown='model.layers.0.mlp.\u001b]0;x\u0007\u000d\u007f\u009b\u202e\u2028\u200b_proj'
-# argument: a file, which must have no control characters except newlines, no C1, no bidirectional
-# and no invisible characters
+# argument: a file. The file must have no control characters (also of C1) except newlines, and no
+# bidirectional or invisible characters
 clean() {
     local seen="[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]"
     if LC_ALL=C grep -nP "$seen" "$1"; then fail "control characters in $1"; fi
@@ -31,7 +32,7 @@ says stderr "$shown"
 says log "$shown"
 clean stdout
 says out/oneshot-report.html "$shown"
-# An objective is printed only if there is a Hessian.
+# The objective of GPTQ is printed only if there is a Hessian.
 if grep -q objective stderr log; then fail "an objective without a Hessian"; fi
 sed -i 's/"ignore": \[/&"re:.*_proj", /' out/config.json
 if "$ONESHOT" verify out >findings 2>err; then fail "nothing found"; fi

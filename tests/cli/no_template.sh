@@ -1,6 +1,7 @@
 # no_template.sh - tests a checkpoint of an architecture without a template. Only tensors that are
 # certainly Linears of a decoder block are quantized. The plan lists dense modules with the reason,
-# and prints a warning if there are many. A module without a reader for codes must not have codes.
+# and prints a warning if there are many. If no loader reads codes for a module, the module must not
+# have codes.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=128 intermediate=128 heads=4 kv=2 head_dim=32 layers=2 vocab=96 experts=4 topk=2 \
@@ -39,7 +40,8 @@ summary "$docs" 'model      LlamaForCausalLM, 3.4 million parameters, BF16, 6.8 
     'head       lm_head, tied to model.embed_tokens.weight' 'tokenizer  tokenizer.json with 4096 tokens; with a chat template' \
     'quantized  no' 'data       recipes with calibration data are supported' ''
 cp -r "$docs" stray && sed -i 's/"hidden_size"/"num_experts": 8, "num_experts_per_tok": 2, &/' stray/config.json
-summary stray 'model ...' 'layers     4 of LlamaDecoderLayer' 'head ...' # a key that Llama has no use for
+# the config has a key that is not used in Llama
+summary stray 'model ...' 'layers     4 of LlamaDecoderLayer' 'head ...'
 summary m 'model      OddForCausalLM, ... million parameters, BF16, ... MB in 3 files' \
     'layers     2; 4 experts, 2 of them for a token' 'head       not tied by config.json' \
     'tokenizer  no tokenizer.json: data needs token ids' 'quantized  no' \
@@ -56,7 +58,8 @@ sed -i 's/"hidden_size": 128/"hidden_size": 120/' f/config.json
 grep -q "^data       only recipes without data are supported: tensor$" said || fail "a fault is not told: $(head -8 said)"
 
 # Tests outputs with codes of modules for which no loader reads codes.
-planted() { # arguments: module, its new name, what it is, commands on the config
+# arguments: module, its new name, a description of the module, commands that edit the config
+planted() {
     rm -rf f && cp -r out f
     for leaf in packed scale shape; do edit f rename "$1.weight_$leaf" "$2.weight_$leaf"; done
     sed -i "${4:-}" f/config.json
@@ -90,8 +93,8 @@ code=0; run --targets model.layers.0.mlp.gate 2>err || code=$?
 [ $code = 2 ] && grep -q 'target model.layers.0.mlp.gate of QuantizationModifier is a router, which stays dense' err ||
     fail "a router in the targets: exit $code, $(cat err)"
 
-# If a large part of the decoder blocks stays dense, there is a warning in the plan, before and
-# after the work, and in the report.
+# If a large part of the decoder blocks stays dense, there is a warning. It is in the plan, in the
+# report, and in the output of the run before and after the work.
 rm -rf out
 plan --ignore 're:.*self_attn.*' >plan
 warning='20.2 % of the decoder blocks. weight bytes stay dense, most of them in model.layers.\*.self_attn.[qo]_proj: ignored by the recipe'

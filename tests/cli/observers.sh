@@ -16,7 +16,7 @@ same() { # argument: name; makes two more runs, one of them with the smallest bu
     [ -z "$SANITIZED" ] || least=$((least + 1)) # a sanitizer's own memory differs between processes
     least=${least}MiB
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --output "$1" >/dev/null
-    [ -n "$SANITIZED" ] || # two runs are enough under sanitizers
+    [ -n "$SANITIZED" ] || # under sanitizers one more run is enough
         "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --output "$1.1" --threads 1 --batch-size 4 >/dev/null
     "$ONESHOT" --model "$model" --recipe "$1.yaml" "${data[@]}" --output "$1.2" --threads 3 \
         --host-memory "$least" --scratch-dir . >/dev/null

@@ -1,6 +1,7 @@
 # only.sh - tests --only. Modules that it does not name are copied bit for bit: weights of a dense
-# source, and codes of a compressed-tensors source. The config keeps the groups of the source beside
-# the new groups. verify and eval read the result. A job that would give a wrong config is refused.
+# source, and codes of a compressed-tensors source. The config keeps the groups of the source next
+# to the new groups. verify and eval read the result. A job that would give a wrong config is
+# refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 data=$model/data/calibration.jsonl
@@ -12,7 +13,8 @@ refused() { # arguments: exit code, part of the message, then the arguments of o
     [ $code = "$1" ] && grep -q -- "$2" log || fail "exit $code, wanted $1 and '$2': ${*:3}"
 }
 verify() { "$ONESHOT" verify "$@" >log 2>&1 || fail "verify $*"; }
-equal() { # arguments: A, B, regex, N; A and B must have N tensors that match, with the same bytes
+equal() { # arguments: A, B, regex, N; in A and B, N tensors must match regex and have the same
+          # bytes
     "$ONESHOT" inspect "$1" | awk -v re="$3" '$1 ~ re {print $1}' >names
     [ "$(wc -l <names)" = "$4" ] || fail "$(wc -l <names) tensors match $3, wanted $4"
     while read -r name; do
@@ -55,7 +57,8 @@ cmp solved/model.safetensors solved1/model.safetensors
 verify solved --model packed
 equal packed solved 'self_attn.*weight(_scale)?$' 32
 one --model packed "${mlps[@]}" --output mixed # the output exists already
-# parts of a layer that inference engines fuse: the message names the missing parts
+# --only names some parts of a layer that inference engines fuse: the message names the missing
+# parts
 refused 1 'qkv_proj: .*want all or none of them ignored, and k_proj, v_proj would be, q_proj not' --model "$model" --scheme NVFP4A16 --only 're:.*q_proj$' --output part
 refused 1 'up_proj has .*would take group_2; want one scheme for gate_proj, up_proj' --model mixed --scheme NVFP4A16 --only 're:.*gate_proj' --output part
 refused 2 'only' --model packed --scheme W4A16 --group-size 32 --only 're:.*mlp.*' --output mixed
@@ -69,7 +72,7 @@ refused 2 'the recipe leaves dense: want it out of --only' --model packed --sche
     --ignore 're:.*up_proj$' --output no
 refused 2 'matches no module' --model packed --scheme W4A16 --only nothing --output no
 grep -q 'warning: --only nothing matches no module' log || fail "no warning"
-# An entry that occurs twice must not change the entries after it.
+# An entry that occurs twice must not change the effect of the entries after it.
 "$ONESHOT" plan --verbose --model packed --scheme W4A16 --only nothing --only nothing --only 're:.*[.]0[.]mlp.*' \
     --only 're:.*mlp.*' >log 2>&1 || { cat log; exit 1; }
 [ "$(grep 'matches no module' log)" = 'warning: --only nothing matches no module' ] || { cat log; fail "warnings"; }

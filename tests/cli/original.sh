@@ -1,7 +1,7 @@
 # original.sh - tests target 'original'. The result differs from that of target 'quantized'. The
-# bytes do not depend on threads, batch, tier, rounds, segments, budget or kills. Subgraphs are
-# decoder layers, Linears, or several of these. Values that are equal in both models are stored
-# once. A pipeline in which all inputs are those of the original model is refused.
+# bytes do not depend on threads, batch, tier, rounds, segments, budget or kills. A subgraph is a
+# decoder layer, a Linear, or several of them. Values that are equal in both models are stored once.
+# A pipeline in which all inputs are those of the original model is refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -15,7 +15,8 @@ recipe quantized >quantized.yaml
 recipe original >original.yaml
 job=(--model "$model" --recipe original.yaml --dataset "$model/data/calibration.jsonl" --num-calibration-samples 6
      --max-seq-length 64 --progress none --threads 2)
-field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; } # a number of the plan's JSON
+# prints a number of the plan's JSON
+field() { sed -n "s/^ *\"$2\": \([0-9]*\),*$/\1/p" "$1" | head -1; }
 sum() { sha256sum "$1/model.safetensors" | cut -d' ' -f1; }
 run() { # arguments: flags; prints the checksum
     last_wins "$ONESHOT" "${job[@]}" --output out "$@" >/dev/null || fail "failed: $*"
@@ -56,8 +57,8 @@ host=$(sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p'
 two=$(run --sequential-targets-per-subgraph 2)
 same "$two" --sequential-targets-per-subgraph 2 --device-memory $((device * 70 / 100))
 
-# With layers as targets, only q, k and v of all layers but the first have the target 'original',
-# and a message says so. With Linears as targets, all modules have it.
+# With layers as targets, target 'original' applies only to q, k and v of the layers after the
+# first, and a message says so. With Linears as targets, it applies to all modules.
 "$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null | grep -q '9 of 25 modules are compared.*--sequential-targets Linear' ||
     fail "layers: $("$ONESHOT" plan "${job[@]}" 2>&1 >/dev/null)"
 [ -z "$("$ONESHOT" plan "${job[@]}" --sequential-targets Linear 2>&1 >/dev/null)" ] || fail "Linears are not all compared"
@@ -71,8 +72,8 @@ first() { sed -n 's/^\[  2.*Hessians \([0-9.]* MB\).*/\1/p' "$1"; }
 carrying=$(awk '/live out:.*original/ { n += match($0, /[0-9]+ alike/) ? substr($0, RSTART) + 0 : 1 } END { print n }' plan.txt)
 [ "$carrying" = 3 ] || fail "not 3 subgraphs carry the original: $(cat plan.txt)"
 
-# Runs are killed at calls that change the disk. Finished subgraphs then run forward in both models,
-# or their values are read from the disk.
+# Runs are killed at calls that change the disk. The next run computes finished subgraphs forward in
+# both models, or reads their values from the disk.
 injected() { LD_PRELOAD=$OSH_TOOLS/inject.so "$@"; }
 INJECT_COUNT=$PWD/calls injected last_wins "$ONESHOT" "${job[@]}" --threads 1 --output out >/dev/null
 rm -rf out
@@ -81,7 +82,9 @@ tiers=("" "--mem-opt-level 2" "--sequential-targets Linear" "--sequential-target
 [ -z "$SANITIZED" ] || tiers=("${tiers[@]:1:2}")
 for tier in "${tiers[@]}"; do
     case $tier in *Linear*) wanted=$linears ;; *) wanted=$base ;; esac
-    for share in 60 15 30; do # percent of the first run's calls; runs that continue it have fewer
+    # call at which the run is killed, in percent of the calls of a whole run; resumed runs make
+    # fewer calls
+    for share in 60 15 30; do
         at=$((calls * share / 100 + RANDOM % 5)) code=0
         INJECT_AT=$at INJECT_WHAT=kill injected last_wins "$ONESHOT" "${job[@]}" --threads 1 --output out $tier >log 2>&1 || code=$?
         [ $code != 0 ] || break
@@ -95,8 +98,8 @@ for tier in "${tiers[@]}"; do
 done
 [ $resumed -ge $((2 * ${#tiers[@]})) ] || fail "only $resumed kills left finished work"
 
-# At 3 bits, the model's predictions are nearer to the original model's with target 'original' than
-# with target 'quantized'.
+# At 3 bits, target 'original' must bring the predictions of the quantized model closer to those of
+# the original model than target 'quantized' does.
 if [ -z "$SANITIZED" ]; then
     for target in quantized original; do
         cat >three.yaml <<YAML

@@ -12,7 +12,8 @@ one --output out --max-shard-size 1MB >/dev/null
 cmp src/extra.dat out/extra.dat
 cmp src/tokenizer.json out/tokenizer.json
 
-# A finished output with a missing or changed file is not called finished.
+# If a file of a finished output is missing or changed, the program does not report the output as
+# finished.
 damaged() { # argument: part of the message
     if one --output out --max-shard-size 1MB >log 2>err; then echo "finished, but $1"; exit 1; fi
     grep -q "out is finished, but $1" err || { cat err; exit 1; }
@@ -28,7 +29,7 @@ damaged "recipe.yaml was changed later"
 mv kept out/recipe.yaml
 one --output out --max-shard-size 1MB | grep -q 'is finished, made by this command'
 
-# README.md has the licence of the source's README.md and no other part of it. verify checks the
+# From the README.md of the source, the output's README.md takes only the licence. verify checks the
 # file.
 readme() { # argument: the source's README.md, or nothing; the output's front matter goes to `matter`
     if [ -n "$1" ]; then printf -- "$1" >src/README.md; else rm -f src/README.md; fi
@@ -53,7 +54,8 @@ for none in '' '# no matter\n' '---\nlicense: x\n' '---\nlicense: {x: y}\n---\n'
     readme "$none"
     wanted
 done
-sed -i 's/^{/{"_name_or_path": "org\/name",/' src/config.json # often the model before fine-tuning
+# _name_or_path often names the model before fine-tuning
+sed -i 's/^{/{"_name_or_path": "org\/name",/' src/config.json
 readme ''
 wanted
 grep -qx '# LlamaForCausalLM, quantized' described/README.md
@@ -96,7 +98,7 @@ grep -q 'neither empty nor made by oneshot' err
 [ "$(cat foreign/file)" = mine ]
 mkdir empty && one --output empty >/dev/null && [ -e empty/config.json ]
 
-# If a tied head is quantized, it is untied. eval reads it.
+# If a tied head is quantized, the output unties it. eval reads the untied head.
 "$ONESHOT" --model src --scheme W8A16 --targets Linear --targets 're:lm_head$' --output head --progress none >/dev/null
 grep -q '"tie_word_embeddings": false' head/config.json
 "$ONESHOT" inspect head >list

@@ -1,6 +1,6 @@
 # outputs.sh - tests output_activations. The scales equal those of LLM Compressor on the same
-# samples, one per batch. The bytes do not depend on threads, batch, budget, kill and pipeline. eval
-# rounds the outputs of Linears. verify finds impossible scales.
+# samples, one per batch. The bytes do not depend on threads, batch, budget, pipeline or a kill.
+# eval rounds the outputs of Linears. verify finds impossible scales.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 golden=$OSH_SOURCE_DIR/tests/golden/outputs/scales.json
@@ -18,9 +18,9 @@ for name, recipe in json.load(open(sys.argv[1])).items():
     print(name)
 P
 )
-# LLM Compressor sums a row of activations in another order, so scales differ by a unit in the last
-# place of BF16, and zero points by 1. If a solve rounds a tie to the other code, later scales
-# differ by a few units.
+# LLM Compressor sums a row of activations in another order. So scales may differ by a unit in the
+# last place of BF16, and zero points by 1. If a solve rounds a tie to the other code, later scales
+# may differ by a few units.
 compare() {
     python3 - "$1" <<'P'
 import json, os, struct, sys
@@ -81,8 +81,8 @@ same out want "the smallest device memory"
     done
 }
 
-# In eval, 8 bits change the perplexity little, and 2 bits much. Without rounding of outputs the
-# perplexity differs.
+# eval rounds the outputs of Linears. Outputs of 8 bits change the perplexity little, and outputs of
+# 2 bits much.
 head -c $([ -z "$SANITIZED" ] && echo 20000 || echo 6000) "$model/data/evaluation.txt" >evaluation.txt
 perplexity() {
     "$ONESHOT" eval --model "$1" --dataset evaluation.txt --max-seq-length 128 --progress none "${@:2}" |

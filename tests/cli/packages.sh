@@ -21,7 +21,8 @@ for file in $(strings "$ONESHOT" | grep -oE '^lib(openblas|curl|crypto)\.so\.[0-
     package=${package//+/[+]}
     grep -qE "[ ,]${package%-pthread}( \([^)]*\))?(,|$)" control || { cat control; exit 1; }
 done
-# Debian 12 and 13 have utf8proc under different names, so a .deb for both must contain its code.
+# Debian 12 and Debian 13 have different names for the package of utf8proc. So a .deb for both must
+# contain the code of utf8proc.
 if grep utf8proc control; then echo "the .deb needs utf8proc"; exit 1; fi
 dpkg-deb -x "$deb" deb
 deb/usr/bin/oneshot --version >version

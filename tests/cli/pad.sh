@@ -1,8 +1,8 @@
-# pad.sh - tests --indivisible pad. The output has the same bytes as that of a model whose MLPs were
-# padded before, without data and with data, after kills, and for every number of threads. Fused
-# gates, biases and experts are padded. The output makes the same predictions as the source. Plan,
-# report and README.md name the sizes, and verify checks them. Modules that cannot be padded are
-# refused.
+# pad.sh - tests --indivisible pad. The output must have the same bytes as the output for a model
+# whose MLPs were padded before, without data and with data. Kills and the number of threads must
+# not change the bytes. Fused gates, biases and experts are padded. The output makes the same
+# predictions as the source. Plan, report and README.md name the sizes, and verify checks them.
+# Modules that cannot be padded are refused.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
@@ -24,7 +24,7 @@ like() { # arguments: output, model, largest KL divergence
 for size in 192 256; do python3 "$OSH_SOURCE_DIR/tests/tools/pad.py" model padded.$size $size; done
 gptq="--method gptq --dataset model/calibration.jsonl --threads 1"
 
-# The bytes are those of a padded source.
+# The output must have the bytes of the output for a padded source.
 while read -r size flags; do
     # shellcheck disable=SC2086
     made --model model --output a --overwrite $flags
@@ -63,7 +63,7 @@ made --model model --output killed $gptq --max-shard-size 40KB
 same killed want "kills"
 "$ONESHOT" generate plain --input-ids 1,2,3 --max-new-tokens 4 >log 2>&1 || fail "generate"
 
-# The smallest budget is enough.
+# The smallest budget that the message names is enough.
 refused 'smallest that would do' --model model --host-memory 1MiB
 made --model model --output least --threads 1 --prefetch false --host-memory "$(grep -o 'host-memory [0-9]*MiB' log | tail -1 | cut -d ' ' -f 2)"
 

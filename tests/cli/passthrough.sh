@@ -1,6 +1,6 @@
-# passthrough.sh - tests --calib-passthrough. The result of a slice gets the range of its input if
-# the input is observed in the same subgraph. The plan lists such values. Budgets, other cuts of the
-# graph and second passes do not change the ranges.
+# passthrough.sh - tests --calib-passthrough. If the input of a slice is observed in the same
+# subgraph, the result of the slice gets the range of its input. The plan lists such values.
+# Budgets, other cuts of the graph and second passes do not change the ranges.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 scales() { # arguments: output, ending of the name; prints the F32 or BF16 numbers
@@ -51,8 +51,9 @@ for what in keys values queries; do
     grep -q "^not observed: $what of model.layers.\*.self_attn.o_proj, .*: the range is that of model.layers.\*.qkv" plan.txt || fail "$(cat plan.txt)"
 done
 
-# Keys and queries after rope are observed. Ranges per head differ from the range of the projection.
-# "no-" removes an op from the list.
+# Queries and keys are still observed, because they are results of rope. If each head has its own
+# range, values are observed, too, because the range of the projection is not per head. "no-"
+# removes an op from the list.
 plan phi3 attention --calib-passthrough slice | grep '^not observed' >list.txt
 [ "$(wc -l <list.txt)" = 1 ] && grep -q '^not observed: values' list.txt || fail "$(cat list.txt)"
 sed 's/strategy: tensor/strategy: attn_head/' attention.yaml >heads.yaml
@@ -78,7 +79,8 @@ run deepseek percentiles passed.lwp --calib-passthrough slice
 if cmp -s seen.lwp/model.safetensors passed.lwp/model.safetensors; then fail "o_proj's input is observed"; fi
 least=$(plan deepseek percentiles --calib-passthrough slice --host-memory 4MiB | sed -n 's/.*smallest that would do is --host-memory \([0-9]*MiB\).*/\1/p')
 ways=("--calib-cache disk --threads 1" "--calib-cache recompute --batch-size 3")
-[ -n "$SANITIZED" ] || ways+=("--host-memory $least") # a sanitizer's memory is not the plan's
+# the plan does not count the memory of a sanitizer
+[ -n "$SANITIZED" ] || ways+=("--host-memory $least")
 for how in "${ways[@]}"; do
     run deepseek percentiles out --calib-passthrough slice $how
     cmp out/model.safetensors passed.lwp/model.safetensors || fail "other bytes: $how"

@@ -1,6 +1,6 @@
-# paths.sh - a job is refused before any write if a path for writing is an input or a file of
-# another program, under any name. A flag that is not a list accepts only one value. The test takes
-# 3 s of processor time.
+# paths.sh - tests paths that a job would write. If such a path is an input or a file of another
+# program, under any name, the job is refused before it writes anything. A flag that is not a list
+# accepts only one value. The test takes 3 s of processor time.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -12,12 +12,14 @@ ln m/model.safetensors hard.yaml
 ln -s m/model.safetensors soft.log
 ln d/rows.jsonl rows.log
 ln -s ../r.yaml sub/recipe.log
-# an empty file may be overwritten, but not if it is an input
+# a job may overwrite an empty file, but not an empty input
 : >d/empty.jsonl && ln d/empty.jsonl empty.log
 state() { # prints the state of all files, with their times of change
     find . -not -name . -not -name said -printf '%y %p %i %n %s %T@\n' | sort
 }
-refused() { # arguments: part of the message, then the arguments of oneshot; exit code 2, and nothing is written
+# arguments: part of the message, then the arguments of oneshot; checks that the exit code is 2 and
+# that nothing is written
+refused() {
     local text=$1 rc=0 was
     shift
     was=$(state)

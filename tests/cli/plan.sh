@@ -16,7 +16,7 @@ grep -Eq '^\[  1/1\] the whole model +[0-9]+ nodes, 28 quantized, weights 6.8[0-
 "$ONESHOT" "${job[@]}" --pipeline basic --checkpoint 'end=the whole model' --output basic --progress line >/dev/null 2>err
 grep -q '^\[1/2\] the whole model' err || fail "the run has other steps: $(cat err)"
 
-# Similar subgraphs share a row with a count; the last line gives the needed memory.
+# Similar subgraphs share a row, which has their number. The last line gives the needed memory.
 rows() { last_wins "$ONESHOT" plan --verbose "${job[@]}" "$@" >plan; grep '^\[' plan >rows; }
 rows
 [ "$(wc -l <rows)" = 4 ] && grep -q '^\[  3/5\] model.layers.\*, 2 alike, each: .*live out: model.layers.\*.h$' rows || fail "sequential: $(cat rows)"
@@ -61,7 +61,8 @@ steps() { # arguments: subgraph
 [ "$(steps model.layers.0)" = 'open load pass solve load reload pass release ' ] || fail "steps of a layer: $(steps model.layers.0)"
 [ "$(steps model.layers.3)" = 'open load pass solve release ' ] || fail "steps of the last layer: $(steps model.layers.3)"
 
-# If weights are loaded group by group, the weights of the layers are read twice, as the plan says.
+# If the budget makes the run load weights group by group, it reads the weights of the layers twice,
+# as the plan says.
 "$ONESHOT" plan "${job[@]}" --json >plan
 least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan)
 "$ONESHOT" plan "${job[@]}" --device-memory "$least" --json >plan
@@ -109,7 +110,8 @@ rm -r packed long*.jsonl
 fits "${job[@]}"
 grep -q '^model      LlamaForCausalLM, ' summary && grep -q '^data       ' summary && grep -q '^time       about ' summary ||
     fail "$(cat summary)"
-small=(--quality best --num-calibration-samples 2 --max-seq-length 32) # needs less memory without a budget
+# without a budget, the plan names a --host-memory that is enough, also for the flags in small
+small=(--quality best --num-calibration-samples 2 --max-seq-length 32)
 for flags in "" "${small[*]}"; do
     last_wins "$ONESHOT" plan "${job[@]}" $flags >summary
     least=$(sed -n 's/^memory .*smallest --host-memory is \([0-9.]*MB\)$/\1/p' summary)
@@ -117,8 +119,8 @@ for flags in "" "${small[*]}"; do
 done
 "$ONESHOT" plan --model "$model" --scheme W4A16 | grep -q '^data       none' || fail "a plan without data"
 
-# All experts of a layer read the same input, so its Hessian counts once. With this budget, a few
-# rounds are enough, each of which collects some of the Hessians.
+# All experts of a layer read the same input, so its Hessian counts once. With this budget a few
+# rounds are enough. Each round collects some of the Hessians.
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 layers=1 vocab=64 samples=4 tokens=16 experts=16 topk=2 head_dim=32
 mixture=(--model mixture --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset mixture/calibration.jsonl
          --threads 1 --batch-size 1 --mem-opt-level 2)

@@ -1,7 +1,8 @@
-# plan_time.sh - a plan takes at most seconds of processor time, also for models with many experts
-# (18,624 and 36,472 Linears). A plan for a GPU takes seconds, too, although it computes the
-# addresses of blocks for each batch length. The test plans models with the shapes of Qwen3-30B-A3B,
-# with samples of many lengths, and of Llama-3-405B, with a budget that needs many trials.
+# plan_time.sh - tests that a plan takes only seconds of processor time, even for models with many
+# experts (18,624 and 36,472 Linears). A plan for a GPU takes only seconds, too, although it
+# computes the addresses of blocks for each batch length. The models have the shapes of
+# Qwen3-30B-A3B, with samples of many lengths, and of Llama-3-405B, with a budget for which the plan
+# tries many settings.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 [ -z "$SANITIZED" ] || { echo "a sanitizer's time is not the program's"; exit 77; }

@@ -1,6 +1,6 @@
 # power_loss.sh - tests a loss of power at any moment. record.c records the changes that a run makes
-# to the disk. From the record, lose_power.c makes directories in states that a power loss may
-# cause. The same command continues from each state, and gives the files of an undisturbed run. A
+# to the disk. From the record, lose_power.c makes directories as they may be after a power loss
+# (states). The same command continues from each state, and gives the files of an undisturbed run. A
 # power loss does not change synced data, so no state may be refused. STATES is the number of states
 # per run, FIRST the first seed.
 set -euo pipefail
@@ -14,10 +14,10 @@ declare -A how=( # with a budget, source and output bypass the page cache
     [rtn]="--scheme W4A16 --host-memory 1GB"
     [gptq]="--scheme W4A16 --method gptq $data"
     [disk]="--scheme W4A16 --method gptq $data --mem-opt-level 2"
-    # continues from a state in which recorded bytes are lost
+    # continues from states in which recorded bytes are lost
     [again]="--scheme W4A16 --method gptq $data"
-    [restart]="--scheme W4A16 --method gptq $data" # starts again from the same states, with
-                                                   # --restart
+    # starts again from the same states, with --restart
+    [restart]="--scheme W4A16 --method gptq $data"
     [over]="--scheme W4A16 --overwrite" # replaces a finished output
 )
 one() { # arguments: kind of run, flags; runs in the working directory
@@ -25,7 +25,7 @@ one() { # arguments: kind of run, flags; runs in the working directory
         --threads 1 --output out "${@:2}"
 }
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
-# States are made in memory (/dev/shm) if possible, where a sync takes no time.
+# States are made in memory (/dev/shm) if possible, because a sync takes no time there.
 room=$(mktemp -d "$([ -w /dev/shm ] && echo /dev/shm || echo "$here")/power_loss.XXXXXX")
 trap 'rm -rf "$room"' EXIT
 fail() {
@@ -36,7 +36,7 @@ fail() {
 }
 before() { # makes the state of the disk before the run
     case $1 in
-    again) # without barriers except the first and the last
+    again) # the run has no barriers except the first and the last
         mkdir once && (cd once && RECORD_LOG=$here/log.once LD_PRELOAD=$OSH_TOOLS/record.so one gptq)
         for seed in $(seq 100); do
             rm -rf trial before.again

@@ -1,7 +1,7 @@
-# profiles.sh - tests oneshot report. The command compares the profiles of several runs, also of a
-# killed run, as text and as a page. It reads AMD Quark's file. Also tests ONESHOT_PROFILING, and
-# stages from the command line. Files that are not profiles are refused, and so are paths for the
-# page that oneshot did not make.
+# profiles.sh - tests oneshot report. The command compares the profiles of several runs, even of a
+# killed run, as text and as a page. It reads the profile of AMD Quark, too. Also tests
+# ONESHOT_PROFILING, and stages from the command line. Files that are not profiles are refused, and
+# so are paths for the page that oneshot did not make.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 one() {
@@ -22,7 +22,7 @@ one --profile linear.yaml --sequential-targets Linear
 ONESHOT_PROFILING=never.yaml one --profile given.yaml
 ONESHOT_PROFILING=0 one
 [ ! -e never.yaml ] && [ ! -e 0 ]
-# The first records of a run, as in the profile of a killed run.
+# Makes a profile with only the first records of a run, like that of a killed run.
 sed '/propagate model.layers.1 Start/,$d' layers.yaml >killed.yaml
 cat >quark.yaml <<'Y'
 memory_usage:

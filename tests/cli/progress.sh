@@ -1,12 +1,12 @@
 # progress.sh - tests --progress json, the log file, --checkpoint and --profile. Every line of JSON
 # is an object with the documented keys. After a tenth of the work, the predicted remaining time is
-# within 20 % of the true time. Memory peaks are reported also without a budget. The log file has
-# whole lines and the stages.
+# within 20 % of the true time. Memory peaks are reported even without a budget. The log file has
+# whole lines, and lines for the stages.
 #
 # Other programs may use the machine at the same time. Therefore the test uses the CPU time or the
-# wall time of the process, whichever fits better, and tries up to three runs. If all runs had to
-# share the processors, the test does not compare the remaining time. With sanitizers, it does not
-# compare the remaining time either.
+# wall time of the process, whichever fits better, and tries up to three runs. If all these runs had
+# to share the processors, the test does not compare the remaining time. With sanitizers it never
+# compares the remaining time.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -31,7 +31,7 @@ assert events[-1]["peak_bytes"] > 1 << 20
 for a, b in zip(events, events[1:]):
     assert b["elapsed_s"] >= a["elapsed_s"] and b["step"] >= a["step"], (a, b)
 wall, cpu = events[-1]["elapsed_s"], events[-1]["cpu_s"]
-# The rate is the number of all tokens divided by all seconds, which include the time of the plan.
+# The rate is the number of tokens divided by the seconds of the whole run, including the plan.
 tokens = json.load(open("out/oneshot-report.json"))["tokens"]
 part = events[-1]["tokens_per_s"] * wall / tokens
 assert 1 <= part < 1.5, ("tokens per second", events[-1], tokens)
@@ -106,7 +106,7 @@ grep -q ' failed .*names no subgraph' run2.log
 if one --output elsewhere --progress json --model nowhere 2>err; then exit 1; fi
 python3 -c 'import json; e = json.loads(open("err").readlines()[-1]); assert e["event"] == "error" and e["exit"] == 1 and "nowhere" in e["text"], e'
 # After a kill the log has whole lines, and the profile is a list of whole records.
-# No function runs the program, so that $! is the program and not a shell.
+# The program is not run by a function, so that $! is the program and not a shell.
 samples=256
 if [ "$SANITIZED" ]; then samples=48; fi
 killed=(--model "$model" --recipe "$OSH_SOURCE_DIR/examples/w4a16-gptq.yaml" --output killed
@@ -117,7 +117,7 @@ for i in $(seq 6000); do grep -q 'observe model.layers.2 Start' k.log 2>/dev/nul
 kill -9 $pid
 wait $pid || true
 [ "$(tail -c 1 k.log | od -An -c | tr -d ' ')" = '\n' ] || [ $(($(stat -c %s k.log) % 4096)) = 0 ]
-# the lines of model, method and memory_usage, then records of eleven lines
+# the profile has a line each for model, method and memory_usage, then records of eleven lines
 [ $(($(grep -vcE '^(#|$)' k.yaml) % 11)) = 3 ]
 # In a resumed run, the finished fraction includes the work of the killed run, but the rate does
 # not.
@@ -133,7 +133,7 @@ assert 0.2 < first["fraction"] < 0.9 and last["fraction"] == 1, (first, last)
 part = last["tokens_per_s"] * last["elapsed_s"] / tokens
 assert 0.1 < part < 0.8, (part, last)
 P
-# For eval, the rate is that of all passes together. Surveys report the remaining time. Without a
+# The rate of eval counts the passes of both models. Surveys report the remaining time. Without a
 # terminal, tuning prints lines.
 "$ONESHOT" eval --model "$model" --reference "$model" --dataset "$model/data/evaluation.txt" --max-windows 4 --max-seq-length 128 \
     --progress json >/dev/null 2>eval.jsonl

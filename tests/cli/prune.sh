@@ -1,6 +1,6 @@
 # prune.sh - tests pruning alone, and before a quantizer in one traversal. The bytes do not depend
 # on threads, batch, tier, budget or a kill. The predicted memory is enough. After quantization,
-# pruned weights are still zeros; verify finds a pruned weight that is not zero. Impossible jobs are
+# pruned weights are still zeros. verify finds a pruned weight that is not zero. Impossible jobs are
 # refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -57,7 +57,8 @@ P
 done
 echo "same bytes"
 
-if [ -z "$SANITIZED" ]; then # the Hessian needs most of the memory, and the quantizer needs none
+# in this job the Hessians need most of the memory, and the quantizer needs no Hessian
+if [ -z "$SANITIZED" ]; then
     "$OSH_TOOLS/make_model" wide hidden=64 intermediate=3072 heads=2 kv=2 layers=1 vocab=512 samples=2 tokens=64
     recipe wide "SparseGPTModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}" \
         "QuantizationModifier: {scheme: FP8_DYNAMIC, ignore: [lm_head]}"

@@ -1,6 +1,6 @@
 # python.sh - tests packaging/python without a wheel. Recipes as objects, dicts, lists and text give
-# the same plan. Messages name the caller's part of a recipe. Also tests the progress bar and the
-# notebook.
+# the same plan. Messages name the part of the recipe as the caller wrote it. Also tests the
+# progress bar and the notebook.
 set -euo pipefail
 build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is not loaded in python3"; exit 77; }
@@ -27,8 +27,9 @@ def refused(kind, message, call):
     else:
         raise AssertionError("was taken")
 
-# Stand-ins for LLM Compressor's classes: pydantic models with a dump of all fields, in which None
-# is the default, names with _ at the end are state, and a sentinel is no value of YAML.
+# Stand-ins for LLM Compressor's classes: pydantic models that dump all their fields. In a dump,
+# None means the default, and a name with _ at the end is internal state. A sentinel (a unique
+# object for "not set") is no value of YAML.
 class Kind(str, enum.Enum):
     GROUP = "group"
 class Model:
@@ -67,15 +68,15 @@ for recipe in (GPTQModifier(**gptq), [GPTQModifier(**gptq)], [[GPTQModifier(**gp
 two = planned([SmoothQuantModifier(smoothing_strength=0.8), {"QuantizationModifier": dict(gptq, scheme="W8A8")}])
 assert two == planned("s_stage:\n  q_modifiers:\n    SmoothQuantModifier: {smoothing_strength: 0.8}\n"
                       "    QuantizationModifier: {scheme: W8A8, targets: [Linear], ignore: [lm_head]}\n") != want
-# A list may have a name twice. An enum counts as its value.
+# A list may have two modifiers of the same name. An enum counts as its value.
 assert planned([{"QuantizationModifier": dict(gptq, targets=["re:.*mlp.*"])}, {"QuantizationModifier": dict(gptq, targets=["re:.*attn.*"])}]) \
     ["modules"] == want["modules"]
 weights = Model(num_bits=4, strategy=Kind.GROUP, group_size=32, zp_dtype=None)
 groups = QuantizationModifier(ignore=["lm_head"])
 groups.config_groups = {"g": Model(targets=["Linear"], weights=weights)}
 assert planned(groups)["quantization_config"]["config_groups"]["g"]["weights"]["group_size"] == 32
-# A default actorder of the modifier does not change the actorder of a group. An actorder that is
-# set may contradict it.
+# If the actorder of the modifier is not set, the group keeps its actorder. If it is set and differs
+# from that of the group, the recipe is refused.
 weights.actorder = "weight"
 order = GPTQModifier(ignore=["lm_head"])
 order.config_groups = groups.config_groups
@@ -85,7 +86,7 @@ refused(o.OneshotError, "GPTQModifier.actorder is null but that of g is weight",
 del weights.actorder
 assert planned(None, scheme="W4A16", output=None)["modules"] == want["modules"]
 
-# Messages name the caller's part of the recipe, row of data, or argument.
+# Messages name the part of the recipe, the row of data, or the argument as the caller wrote it.
 groups.config_groups["g"].weights.num_bits = 77
 refused(o.OneshotError, "recipe.config_groups.g.weights: ", lambda: planned(groups))
 bad = dict(gptq, block_size=None)
@@ -119,7 +120,8 @@ two = [{"QuantizationModifier": dict(gptq, targets=["re:.*mlp.*"])}, {"Quantizat
 refused(o.OneshotError, "output_dir is not given, and recipe has 2 schemes", lambda: o.oneshot(model, two))
 assert not os.path.exists("docs-llama-3m-W8A16")
 assert o.oneshot(model, {"QuantizationModifier": dict(gptq, scheme="W8A16")}) == "docs-llama-3m-W8A16"
-# The command in the log does not name a temporary file, which no longer exists.
+# The command in the log must not name the temporary file of the recipe, because that file no longer
+# exists.
 log = open("docs-llama-3m-W8A16/oneshot.log").readline()
 assert log.rstrip().endswith(" --recipe=recipe.yaml") and os.path.exists("docs-llama-3m-W8A16/recipe.yaml"), log
 refused(TypeError, "output_dir is 'a' and output is 'b'", lambda: o.oneshot(model, scheme="W4A16", output_dir="a", output="b"))

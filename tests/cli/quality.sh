@@ -1,7 +1,7 @@
 # quality.sh - tests --quality best. The bytes do not depend on threads, batch and the spelling of
 # the flag. No step raises a module's loss. The error of the outputs is smaller than with --quality
-# gptq. The memory is as predicted. A kill does not change the result. Quality best chooses the
-# flags that are not given.
+# gptq. The memory is as predicted. A kill does not change the result. Quality best sets flags that
+# the command does not give.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
@@ -32,7 +32,8 @@ sed -i 's/, quality: best//' best.yaml
 "$ONESHOT" plan --model "$model" "${flags[@]}" --quality best --method gptq 2>message && fail "two words for one thing"
 grep -q -e "--method and --quality exclude each other" message || fail "$(cat message)"
 
-# Quality best chooses the flags that are not given. The bytes are those of a run with these flags.
+# Quality best sets flags that the command does not give. A command that gives these flags itself
+# has the same bytes.
 [ "$(run named "${flags[@]}" --quality best --sequential-targets Linear)" = "$base" ] || fail "best has other targets than Linear"
 [ "$(run layers "${flags[@]}" --quality best --sequential-targets LlamaDecoderLayer)" != "$base" ] || fail "named targets are not taken"
 "$OSH_TOOLS/make_model" odd hidden=192 intermediate=384 heads=3 kv=3 layers=1 vocab=96 samples=3 tokens=8 >/dev/null
@@ -96,7 +97,7 @@ for part in 3 5; do
 done
 [ $taken_up = 2 ] || fail "only $taken_up kills left finished work"
 
-[ -n "$SANITIZED" ] && exit 0 # a sanitizer's memory is not the program's
+[ -n "$SANITIZED" ] && exit 0 # the plan does not count the memory of a sanitizer
 "$OSH_TOOLS/make_model" wide hidden=1024 intermediate=4096 heads=8 kv=4 layers=1 vocab=40000 samples=4 tokens=64
 job=(--model wide --dataset wide/calibration.jsonl --scheme W4A16_ASYM --quality best --ignore lm_head --threads 2)
 "$ONESHOT" plan "${job[@]}" --json >plan.json

@@ -1,8 +1,8 @@
-# quantized_sources.sh - tests sources that are already quantized. Codes of compressed-tensors, and
-# equal codes in FP8 with weight_scale_inv, give the same output, with data and without. The output
-# has one quantization_config. Modules that stay dense are dequantized. Budgets are respected. A
-# changed source is detected by its dequantized values. The error for an unsupported method names
-# the method.
+# quantized_sources.sh - tests sources that are already quantized. A source with codes of
+# compressed-tensors, and a source with equal codes in FP8 and weight_scale_inv, give the same
+# output, with data and without. The output has one quantization_config. Modules that stay dense are
+# dequantized. Budgets are respected. A changed source is detected by its dequantized values. The
+# error for an unsupported method names the method.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -54,7 +54,7 @@ cmp six/model.safetensors again/model.safetensors
 "$ONESHOT" verify again --model six >log || fail "verify"
 grep -q '"version": "0.20.0"' again/config.json || fail "not the version that knows 6-bit floats"
 
-# Modules without a target are written dense. Prefetch and bands do not change the bytes.
+# Modules that no target matches are written dense. Prefetch and bands do not change the bytes.
 one --model fp8 --ignore lm_head,re:.*down_proj$ --output e
 one --model fp8 --ignore lm_head,re:.*down_proj$ --output e1 --threads 1 --prefetch false
 same e e1
@@ -72,7 +72,7 @@ for how in "" "--quality gptq --dataset $data --num-calibration-samples 4 --max-
     rm -r f
 done
 
-# A source with equal bytes and another time is accepted; a changed scale is not.
+# If only the time of the source changes, the run continues. If a scale changes, the run is refused.
 touch fp8/model.safetensors
 one --model fp8 --output b
 cp -r fp8 other

@@ -1,6 +1,6 @@
-# quickstart.sh - runs scripts/quickstart.sh with a build tool that only prints. The script prints
-# one line about the build, the table, and next commands that work. It prints the compiler's output
-# only if the build fails.
+# quickstart.sh - runs scripts/quickstart.sh with a replacement of the build tool that only prints.
+# The script prints one line about the build, the table of results, and next commands, which must
+# work. It prints the compiler's output only if the build fails.
 set -euo pipefail
 fail() { echo "$*"; cat said; exit 1; }
 docs=$OSH_SOURCE_DIR/examples/docs-llama-3m

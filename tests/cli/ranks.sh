@@ -1,6 +1,6 @@
-# ranks.sh - runs jobs without data under mpirun. Any number of ranks gives the same files, also
-# after kill -9 of any rank and a resume with another number of ranks. Ranks that differ, or that
-# fail, end the job with one message.
+# ranks.sh - runs jobs without data under mpirun. Any number of ranks gives the same files, even
+# after kill -9 of a rank and a resume with another number of ranks. If ranks have different inputs,
+# or if a rank fails, the job ends with one message.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
@@ -56,7 +56,8 @@ done
 RANDOM=7
 kills=8 n=0 killed=0
 [ -z "$SANITIZED" ] || kills=3
-# A rank may have written its files before the call that kills it.
+# Some runs finish before the kill, because the rank makes fewer calls. So the loop runs until
+# enough ranks are killed.
 while [ $n -lt $kills ] || [ $killed -lt $((kills / 3)) -a $n -lt 40 ]; do
     mpi=${mpis[RANDOM % ${#mpis[@]}]} ranks=$((RANDOM % 3 + 2))
     rank=$((RANDOM % ranks))
@@ -71,7 +72,8 @@ done
 same out want.rtn "one process after kills"
 echo "$killed of $n runs were killed"
 
-# If ranks differ or fail, rank 0 prints one message, and there is no output.
+# If ranks have different inputs, or if a rank fails, rank 0 prints one message, and there is no
+# output.
 mpi=${mpis[0]}
 refused() { # arguments: wanted message
     [ ! -e out ] && [ ! -e out.oneshot-partial ] || fail "a refused job has left something"
@@ -93,7 +95,7 @@ printf '#!/bin/bash\n[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || exec ./chan
 chmod +x two
 if start $mpi 2 ./two $(one rtn out) >log 2>&1; then fail "two programs"; fi
 refused "has another program than rank 0"
-# another source
+# tests ranks that read different sources
 mkdir model.0 model.1
 cp -r "$model"/. model.0 && cp -r "$model"/. model.1
 cat >source <<'END'
@@ -116,7 +118,7 @@ wants 'oneshot: rank 1 of 2 on .*, round: .*No space left'
 "$ONESHOT" $(one rtn out) --progress none >log 2>&1 || fail "after a full disk"
 same out want.rtn "after a full disk"
 
-# Tests launchers if the module or MPI is missing.
+# Tests the launchers when the module or MPI is missing.
 cp "$ONESHOT" lonely
 rm -f liboneshot_mpi_*.so
 if OMPI_COMM_WORLD_SIZE=2 ./lonely doctor >log 2>&1; then fail "no module"; fi
@@ -129,7 +131,8 @@ SLURM_NTASKS=2 SLURM_PROCID=0 "$ONESHOT" doctor >log 2>&1 || fail "a batch scrip
 if [ ${#mpis[@]} = 2 ] && [ -z "$SANITIZED" ] && command -v dpkg-deb >/dev/null; then
     bash "$OSH_SOURCE_DIR/packaging/mpi.sh" "$(dirname "$ONESHOT")" >log 2>&1 || fail "packaging/mpi.sh"
     dpkg-deb -x oneshot-mpi_*.deb deb
-    cmake --install "$(dirname "$ONESHOT")" --prefix "$PWD/deb/usr" >/dev/null # the program, with its RPATH
+    # installs the program, because the installed file has the final RPATH
+    cmake --install "$(dirname "$ONESHOT")" --prefix "$PWD/deb/usr" >/dev/null
     dpkg-deb -f oneshot-mpi_*.deb Depends >log
     wants 'libopenmpi3 | libmpich12'
     for mpi in "${mpis[@]}"; do

@@ -11,7 +11,8 @@ I='ignore: ["re:.*lm_head", "re:.*gate$"]'
 echo "s_modifiers: {WandaPruningModifier: {sparsity: 0.5, sparsity_profile: owl, owl_m: 3, owl_lmbda: 0.1, targets: [LlamaDecoderLayer]}}" >owl.yaml
 printf 's_modifiers:\n  REAPPruningModifier: {sparsity: 0.5}\n  GPTQModifier: {scheme: W4A16, targets: Linear, %s}\n' "$I" >reap.yaml
 printf 's_modifiers:\n  GPTQModifier: {config_groups: {a: {targets: [Linear], weights: {num_bits: 4, strategy: group, group_size: 32}}}, %s}\n' "$I" >gradients.yaml
-sed "s/\[Linear\]/[Linear, lm_head]/; s/, ignore.*/}/" gradients.yaml >effects.yaml # no gradients are measured if the head is quantized
+# With a quantized head, gradients are not measured.
+sed "s/\[Linear\]/[Linear, lm_head]/; s/, ignore.*/}/" gradients.yaml >effects.yaml
 declare -A model=([owl]=model [reap]=experts [gradients]=model [effects]=model)
 declare -A more=([owl]="--sum-groups 4" [reap]="" [gradients]="--target-bits 4.6" [effects]="--target-bits 5")
 one() { # arguments: kind of job, output

@@ -1,6 +1,7 @@
 # ranks_samples.sh - runs calibrated jobs under mpirun. Groups of samples, statistics and solves are
-# divided among ranks. The files are the same as with one process, for every method, number of ranks
-# and memory budget, also after kill -9 of a rank and a resume with another number of ranks.
+# divided among ranks. For every method, number of ranks and memory budget, the files are the same
+# as with one process. This holds after kill -9 of a rank and a resume with another number of ranks,
+# too.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/ranks.sh"
 . "$OSH_SOURCE_DIR/tests/tools/sums.sh"
@@ -83,7 +84,8 @@ done
 same out want.gptq.model "one process after kills"
 echo "$killed of $kills runs were killed"
 
-# The plan predicts the memory of a rank, its smallest budget, and the bytes between ranks.
+# The plan predicts the memory of a rank, the smallest budget of a rank, and the bytes that ranks
+# send to each other.
 "$OSH_TOOLS/make_model" big hidden=512 intermediate=1024 heads=8 kv=4 layers=2 vocab=512 samples=8 tokens=64
 want gptq big
 if start $mpi 2 "$ONESHOT" $(one gptq big out) --host-memory 1MB >log 2>&1; then fail "a budget of 1 MB"; fi
@@ -101,7 +103,7 @@ grep -q 'a run has the ranks that mpirun or srun starts' log || fail "--ranks of
 
 # After a rank is killed, the job prints one message with rank, node and phase, and ends within 10
 # seconds. If the launcher does nothing, the guard of each rank ends the rank.
-stopped() { # arguments: process of the launcher, if it is to be stopped before the kill
+stopped() { # arguments: name of the launcher's process, if the test must stop it before the kill
     local code=0
     rm -rf out.oneshot-partial # rank 0 stops in its work, so that rank 1 is not too fast for the kill
     start $mpi 3 ./on 0 LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_STEP="observe model.layers.0 Start" INJECT_WHAT='kill -STOP $PPID' -- \

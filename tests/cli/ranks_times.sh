@@ -7,7 +7,7 @@ fail() { echo "$1"; [ ! -e log ] || cat log; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=128 intermediate=256 heads=4 kv=2 layers=2 vocab=256 samples=8 tokens=48
 one="--model model --scheme W4A16 --method gptq --dataset model/calibration.jsonl --num-calibration-samples 8 --max-seq-length 48"
 mpi=${mpis[0]}
-# Rank 0 stops in a pass, which takes hundredths of a second on an idle machine.
+# Rank 0 stops for 5 seconds in a pass that takes hundredths of a second on an idle machine.
 start $mpi 3 ./on 0 LD_PRELOAD="$OSH_TOOLS/inject.so" INJECT_STEP="observe model.layers.0 Start" \
     INJECT_WHAT='(sleep 5; kill -CONT $PPID) & kill -STOP $PPID' -- \
     "$ONESHOT" $one --output out --threads 1 --progress none --profile profile.yaml >log 2>&1 || fail "3 ranks"

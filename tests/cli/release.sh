@@ -1,6 +1,6 @@
 # release.sh - runs scripts/release.py and packaging/oci.py on a copy of the repository. release.py
-# finds a version number that was not changed. --set changes all version numbers. --tag needs a date
-# and a clean tree.
+# finds a version number that differs from the others. --set changes all version numbers. --tag
+# needs a date in the changelog and a clean tree.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 command -v python3 >/dev/null && command -v git >/dev/null || { echo "wants python3 and git"; exit 77; }

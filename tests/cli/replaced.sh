@@ -1,5 +1,5 @@
 # replaced.sh - removes, moves or replaces the directory that a run writes, one of its files, or the
-# directory with its final name. The run reports the change, fails, and does not touch the new
+# directory with its final name. The run reports the change, fails, and does not change the new
 # files. SIGSTOP stops the run during the change, so the test does not depend on time.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
@@ -32,13 +32,13 @@ finishes() { # runs the same command to its end
     rm -r o
 }
 
-for at in $half $late; do # before the seal, and during the seal
+for at in $half $late; do # $half is before the seal, $late is during the seal
     stopped $at --output o
     rm -r o.oneshot-partial
     goes_wrong 'o.oneshot-partial.* was removed or moved while this run wrote it'
     [ ! -e o ] && [ ! -e o.oneshot-partial ] || fail "the run made the directory again"
 
-    stopped $at --output o # another run now owns the directory
+    stopped $at --output o # while the run is stopped, another run takes the directory
     rm -r o.oneshot-partial
     INJECT_AT=$half INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so one --output o >/dev/null 2>&1 && fail "not killed"
     (cd o.oneshot-partial && sha256sum -- *) >before
@@ -46,8 +46,8 @@ for at in $half $late; do # before the seal, and during the seal
     (cd o.oneshot-partial && sha256sum -- *) | diff before - || fail "the directory of the other run was changed"
     finishes
 
-    stopped $at --output o # the directory is replaced by a symbolic link, which the run must not
-                           # rename
+    # replaces the directory by a symbolic link, which the run must not rename
+    stopped $at --output o
     mv o.oneshot-partial moved
     ln -s moved o.oneshot-partial
     goes_wrong 'was replaced while this run wrote it, by a symbolic link'
@@ -62,8 +62,8 @@ for at in $half $late; do # before the seal, and during the seal
         rm -r o.oneshot-partial
     done
 
-    # Another file or directory gets the final name: if the run replaces an output, and if the
-    # output does not exist yet.
+    # Another file or directory gets the final name of the output. Tests a run that replaces an
+    # output, and a run whose output does not exist yet.
     one --output o >/dev/null
     stopped $at --output o --overwrite
     mv o mine && mkdir o && echo mine >o/file

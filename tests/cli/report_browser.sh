@@ -1,5 +1,5 @@
-# report_browser.sh - a real, headless browser shows the HTML report; markup in a tensor's name has
-# no effect.
+# report_browser.sh - shows the HTML report in a real, headless browser. Markup in the name of a
+# tensor has no effect.
 set -euo pipefail
 BROWSER=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [ -z "$BROWSER" ]; then

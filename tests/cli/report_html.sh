@@ -93,8 +93,8 @@ cmp before.json run/oneshot-report.json
 code=0
 "$ONESHOT" --model "$model" --scheme W4A16 --output none --progress none --eval nowhere.txt >/dev/null 2>err || code=$?
 [ $code = 2 ] && grep -q -- '--eval nowhere.txt: no such file' err && [ ! -e none ] || { echo "$code $(cat err)"; exit 1; }
-# the page has the data of the run, and the loss of each layer relative to rounding to nearest, the
-# largest first
+# the page has the data of the run. It lists the loss of each layer relative to rounding to nearest,
+# the largest first.
 python3 - <<'P'
 import html, json, re
 page, d = open("run/oneshot-report.html").read(), json.load(open("run/oneshot-report.json"))

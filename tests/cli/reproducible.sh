@@ -1,6 +1,6 @@
-# reproducible.sh - the bytes do not depend on threads and batch size. Pipeline basic gives the same
-# bytes as sequential without error propagation. Smaller or larger targets change the result only
-# because errors are propagated.
+# reproducible.sh - tests that the bytes do not depend on threads and batch size. Pipeline basic
+# gives the same bytes as pipeline sequential without error propagation. Without error propagation,
+# smaller or larger sequential targets give the same bytes, too.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 "$OSH_TOOLS/make_model" small hidden=256 intermediate=512 heads=4 kv=2 layers=2 vocab=512 samples=7 tokens=96 ragged=1
@@ -25,7 +25,8 @@ batch() { # arguments: flags; prints the batch size of the plan
 }
 [ "$(batch --threads 1) $(batch --threads 2) $(batch --threads 3) $(batch --threads 8)" = "1 4 6 1" ] || { echo "batches"; exit 1; }
 [ "$(batch --threads 2 --batch-size 5) $(batch --threads 2 --device-memory 2.5MiB)" = "5 1" ] || { echo "batches in a budget"; exit 1; }
-# The bytes depend only on the number of groups of samples (--sum-groups).
+# --sum-groups sets the number of groups in which samples are summed. The bytes depend on this
+# number, but not on threads or batches.
 [ "$(run groups.8 --sum-groups 8 --threads 2 --batch-size 7)" = "$base" ] || { echo "8 groups of 7 samples are not 7"; exit 1; }
 sums=
 all_groups=(1 2 3)

@@ -42,7 +42,7 @@ echo "same bytes"
 
 p=$(ppl out.alone)
 close "$dense" "$p" 0.25 || fail "perplexity $dense became $p"
-few=(--max-windows 6) # rotations by matrices take most of the time of eval
+few=(--max-windows 6) # few windows, because the rotations take most of the time of eval
 d=$(ppl "$model" "${few[@]}") p=$(ppl out.gptq "${few[@]}")
 close "$d" "$p" 9 || fail "perplexity $d became $p with 4 bits"
 mkdir noise && cp out.alone/{model.safetensors,tokenizer*} noise/ && cp "$model/config.json" noise/
@@ -52,7 +52,7 @@ awk "BEGIN {exit !($p > 1000)}" || fail "perplexity $p without run-time rotation
 echo "rotated while it runs"
 
 # The scales of rotated keys equal those of LLM Compressor 0.14.0.1, if its calibration is not
-# forced to use eager attention. (Its eager attention rotates only keys.)
+# forced to use eager attention. (With eager attention, LLM Compressor rotates only keys.)
 one heads out.heads --threads 1 >log 2>&1
 grep -q 'what it caches is not what the scales of keys are of' log || fail "heads: no warning: $(cat log)"
 "$ONESHOT" verify out.heads --model "$model" >verify.txt || { cat verify.txt; fail "heads: verify"; }

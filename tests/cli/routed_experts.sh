@@ -67,8 +67,8 @@ for flags in "" "${routed[*]}"; do
     for threads in 2 3; do
         same $want 2 $flags --threads $threads
         same $want 2 $flags --threads $threads --device-memory $(device memory) --batch-size 1
-        # The peak of a layer depends on the instruction set, and so does the memory that is left
-        # for more experts.
+        # With this budget, the number of parallel solves depends on the instruction set, because
+        # the peak of a layer depends on it.
         same $want '[02]' $flags --threads $threads --device-memory $(device smallest_budgets)
     done
 done

@@ -1,5 +1,5 @@
-# scratch.sh - only the run that wrote values to the disk uses them again. Tests two runs that share
-# --scratch-dir, swapped slots, and files of another run, value or stage.
+# scratch.sh - tests that only the run that wrote values to the disk uses them again. Tests two runs
+# that share --scratch-dir, swapped slots, and files of another run, value or stage.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -29,7 +29,8 @@ one "$model" plain >/dev/null
 one "$PWD/other" plain.other >/dev/null
 [ "$(sum plain)" != "$(sum plain.other)" ] || fail "both models give the same bytes: the test would see nothing"
 
-# Two runs in different directories have outputs with the same relative path.
+# Two runs in different working directories have outputs with the same relative path, and the same
+# --scratch-dir.
 mkdir d1 d2
 flags=(--mem-opt-level 2 --scratch-dir ../scr)
 (cd d1 && killed "$model" out "${flags[@]}")
@@ -71,12 +72,12 @@ goes_on "values of another run"
 leave
 file=$(values)
 mv "$file" "${file%/*}/00099.values"
-cp "${file%/*}/00099.values" "$file" # restores the original file, whose values are used
+cp "${file%/*}/00099.values" "$file" # restores the original file; the run then uses its values
 one "$model" o --mem-opt-level 2 --log-level info >/dev/null 2>log
 grep -q 'are taken up' log || fail "a copy of the file itself was not taken up: $(cat log)"
 [ "$(sum o)" = "$(sum plain)" ] && [ ! -e o.oneshot-partial ] && [ ! -e o/scratch ] || fail "after a copy: $(ls o)"
 
-# Only one process at a time may use the values.
+# Only one process at a time may use the stored values of a run.
 rm -r o
 leave
 code=0

@@ -1,7 +1,7 @@
 # several.sh - tests several modifiers in one traversal of the model: AWQ before rounding of
 # attention and GPTQ of the MLP, two quantizers with different targets, and stages in the order of
-# the file. The result of a modifier is the same without the other modifiers, if these do not change
-# its inputs.
+# the file. If the other modifiers do not change the inputs of a modifier, its result is the same
+# without them.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 fail() { echo "$*"; exit 1; }
@@ -47,8 +47,9 @@ for r in rounded pair riap gptq; do one $r || { cat log; fail "$r: not made"; };
 for i in 0 1 2; do
     [ "$(grep -c "step: \"propagate model.layers.$i Start\"" profile.yaml)" = 1 ] || fail "layer $i is not left once"
 done
-# GPTQ does not change the inputs of attention in layer 0. Rounding is not propagated, so without
-# AWQ, GPTQ sees the same model with and without the rounding of attention.
+# No solve comes before attention in layer 0, so its result is the same without GPTQ. Rounding is
+# not propagated. So without AWQ, GPTQ sees the same model with and without the rounding of
+# attention.
 tensors all rounded 'layers\.0\.self_attn' 16
 tensors pair gptq 'mlp\.' 36
 tensors pair riap '.' 110
@@ -61,7 +62,7 @@ diff sums.smooth sums.stages || fail "stages make other bytes"
 if one backwards; then fail "SmoothQuant after GPTQ"; fi
 grep -q 'SmoothQuantModifier comes behind GPTQModifier, which quantizes the weights of model.layers.0.self_attn.q_proj' log ||
     { cat log; fail "no reason"; }
-# A transform after a quantizer changes modules that the quantizer does not quantize.
+# Tests a transform after a quantizer. It may change modules that this quantizer does not quantize.
 behind="AWQModifier: {n_grid: 4, mappings: [{smooth_layer: 're:.*post_attention_layernorm$',
         balance_layers: ['re:.*gate_proj$', 're:.*up_proj$']}]}"
 of_attention="GPTQModifier: {scheme: W8A8, targets: ['re:.*self_attn.*']}"

@@ -1,6 +1,6 @@
-# shared_blocks.sh - blocks whose weights several layers share (Zamba 2): the weights are quantized
-# once, and every layer reads the same codes. Modifiers that change the weights for one layer are
-# refused.
+# shared_blocks.sh - tests blocks whose weights several layers share (Zamba 2). The weights are
+# quantized once, and every layer reads the same codes. Modifiers that change the weights for one
+# layer are refused.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
@@ -13,12 +13,13 @@ cmp out/model.safetensors two/model.safetensors || fail "two threads make other 
 "$ONESHOT" verify out --model z >log || fail "$(cat log)"
 
 # Layers 1 and 2 have the two blocks, of 6 Linears each. Layer 3 uses the block of layer 1 again.
-# Adapters, which each layer has for itself, stay dense.
+# Each layer has its own adapters, which stay dense.
 codes=$(grep -o '"[^"]*shared_transformer[^"]*weight_packed"' out/oneshot-manifest.json | sort -u)
 [ "$(grep -c 'layers\.[12]\.' <<<"$codes")" = 12 ] || fail "want 12 Linears of shared blocks: $codes"
 if grep -q 'layers\.3\.\|adapter' <<<"$codes"; then fail "codes of a shared weight or an adapter: $codes"; fi
 grep -qF '"re:.*_adapter(_list)?\\..*"' out/config.json || fail "adapters are not in ignore"
-# The output has the logits of the shared codes: each use of a block makes the same error.
+# eval of the output must use the shared codes in every layer. The perplexity must change only a
+# little.
 perplexity() { "$ONESHOT" eval --model "$1" --dataset z/calibration.jsonl --progress none | sed -n 's/^perplexity \([0-9.]*\).*/\1/p'; }
 awk -v a="$(perplexity z)" -v b="$(perplexity out)" 'BEGIN { print a, b; exit !(a > 1 && b > 1 && a != b && b < 1.05 * a && a < 1.05 * b) }' || fail "perplexity"
 

@@ -1,6 +1,7 @@
 # smoothquant.sh - tests SmoothQuant before GPTQ and before rounding, in one traversal. The bytes do
-# not depend on threads, batch, tier, budget or a kill. verify accepts the changed tensors. The
-# predictions of the model stay the same. Mappings that would change them are refused.
+# not depend on threads, batch, tier, budget or a kill. verify accepts the changed tensors.
+# SmoothQuant alone does not change the predictions of the model. Mappings that would change the
+# predictions are refused.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
@@ -59,7 +60,7 @@ echo "same bytes"
 # Runs are killed at writes to the disk. After an early kill the factors are computed again. After a
 # late kill the factors of finished layers are read from the journal.
 kills=0 resumed=0 shares=(12 60 75 88)
-[ "${KILLS:-50}" -ge 50 ] || shares=(50 88) # with sanitizers only two kills
+[ "${KILLS:-50}" -ge 50 ] || shares=(50 88) # with sanitizers, only two runs are killed
 for what in "gptq Linear" "rtn layer" "up two"; do
     read -r r t <<<"$what"
     flags=(${how[$t]} --mem-opt-level 2 --threads 1)
@@ -97,7 +98,7 @@ nll() { "$ONESHOT" eval --model "$1" --dataset evaluation.txt --progress none --
 a=$(nll "$model") b=$(nll w8)
 awk "BEGIN {exit !(($a - $b)^2 < 0.01)}" || fail "perplexity $a became $b"
 
-refused() { # arguments: keys, modifiers after it, part of the message, flags
+refused() { # arguments: keys, modifiers after SmoothQuantModifier, part of the message, flags
     recipe bad.yaml "$1" "$2"
     code=0
     "$ONESHOT" plan --model "$model" --recipe bad.yaml "${data[@]}" "${@:4}" >msg 2>&1 || code=$?

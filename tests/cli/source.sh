@@ -1,7 +1,7 @@
-# source.sh - tests a source that changes between two runs of one output, during a run, or after the
-# run. If only the time of a file changes, the source is accepted. If bytes change, the source is
-# refused; the message names the file and the tensor. A finished output always belongs to the
-# current bytes of the source.
+# source.sh - tests a source that changes between two runs with the same output, during a run, or
+# after a run. If only the time of a file changes, the source is accepted. If bytes change, the
+# source is refused; the message names the file and the tensor. A finished output always belongs to
+# the current bytes of the source.
 set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 cp -r "$OSH_SOURCE_DIR/examples/docs-llama-3m" m && chmod -R u+w m
@@ -80,7 +80,7 @@ for name in rtn gptq; do
             fails_or_new() {
                 local code=0
                 INJECT_AT=$at INJECT_WHAT=$what LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >log 2>&1 || code=$?
-                # if no byte was read before the change, the output is that of the new source
+                # if the run read no byte before the change, its output is that of the new source
                 if [ $code = 0 ]; then
                     "$ONESHOT" verify out --model m >log || { echo "$name: '$what' at $at: a mixture"; cat log; exit 1; }
                 else
@@ -100,8 +100,8 @@ for name in rtn gptq; do
     INJECT_AT=$((count * 7 / 10)) INJECT_WHAT="touch m/model.safetensors" LD_PRELOAD=$OSH_TOOLS/inject.so one $name out >log 2>&1 ||
         { echo "$name: touched under the run"; cat log; exit 1; }
     same out want.$name "$name: touched under the run"
-    one $name later >/dev/null # waits, so that the time of the file is not that of the present
-                               # moment
+    # this run takes time, so that the time of the source is no longer the present time
+    one $name later >/dev/null
     cmp out/oneshot-manifest.json later/oneshot-manifest.json
     rm -rf later
     for file in config.json tokenizer_config.json; do

@@ -14,8 +14,8 @@ for name, recipe in json.load(open(os.environ["golden"] + "/outputs.json")).item
     print(name)
 P
 )
-# LLM Compressor sums a row of activations in another order, so scales differ by a unit in the last
-# place of BF16. A zero point is -128 minus the quotient of the smallest value and the scale. The
+# LLM Compressor sums a row of activations in another order, so scales may differ by a unit in the
+# last place of BF16. A zero point is -128 minus the smallest value divided by the scale. This
 # quotient is about 156 here, so zero points may differ by 2. NVFP4's global scale is 2688 divided
 # by the largest value, in F32.
 compare() {

@@ -1,6 +1,7 @@
-# target.sh - tests --target. In some families, only vLLM's loader finds single experts. With the
-# target vllm, the output has codes of these experts, under the names of vLLM's loader. The other
-# targets leave these experts dense. verify uses the target in the manifest.
+# target.sh - tests --target. Some families store all experts in one tensor, and only vLLM's loader
+# can read single experts. With the target vllm, the output has codes of these experts, under the
+# names of vLLM's loader. With other targets these experts stay dense. verify uses the target in the
+# manifest.
 set -euo pipefail
 fail() { echo "$*"; exit 1; }
 . "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
@@ -41,8 +42,7 @@ cp manifest vllm/oneshot-manifest.json
 if "$ONESHOT" verify vllm --model gpt_oss >log; then fail "an output without its target is right"; fi
 has log 'experts.0.w13_weight_packed'
 
-# vLLM's loader of gpt-oss reads no zero points. It also reads no dense experts in a quantized
-# model.
+# For gpt-oss, vLLM's loader reads no zero points. In a quantized model it reads no dense experts.
 refused() { # arguments: message, arguments of oneshot
     if "$ONESHOT" plan --model gpt_oss --target vllm "${@:2}" >log 2>err; then fail "not refused: $*"; fi
     has err "$1"
@@ -68,7 +68,8 @@ for m in stacked fp8; do
 done
 cmp stacked-out/model.safetensors fp8-out/model.safetensors || fail "experts in FP8"
 
-# Experts in MXFP4, as in the released gpt-oss, give the bytes of experts with equal values.
+# Experts in MXFP4, as in the released gpt-oss, give the same bytes as dense experts with equal
+# values.
 case=gpt_oss
 "$OSH_TOOLS/tiny_model" gpt_oss sparse
 python3 "$OSH_SOURCE_DIR/tests/tools/mxfp4.py" sparse mxfp4
@@ -134,7 +135,8 @@ case="dense experts"
 misread 'finds no dense' --scheme W8A16 --group-size 8 --quality fast --ignore 're:.*experts.*'
 misread 'finds no dense' --scheme W8A16 --group-size 8 --quality fast --ignore 're:.*layers.0.mlp.experts.*'
 misread "" --scheme FP8_DYNAMIC --ignore 're:.*layers.0.mlp.experts.*'
-case="qwen3_vl_moe" # transformers finds only the tensors with all experts of this family
+case="qwen3_vl_moe" # for qwen3_vl_moe, transformers reads experts only from tensors that have all
+                    # experts
 sed -i 's/"qwen3_moe"/"qwen3_vl_moe_text"/' q/config.json
 misread 'finds no dense' --scheme FP8_DYNAMIC --ignore 're:.*experts.*'
 "$ONESHOT" --model q --output codes --progress none --scheme FP8_DYNAMIC >log 2>err || fail "$(cat err)"

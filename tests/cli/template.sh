@@ -69,7 +69,8 @@ assert small["rms_norm_eps"] > 0.01 and small["residual_multiplier"] != 1 and ch
 same(make_small(raw, raw, False)[0]["rms_norm_eps"], 1e-6)
 same(layers_needed({"layer_types": ["s"] * 5 + ["f"]}, 6), 6)
 
-# A printed template is the same JSON; its sizes are those of a model, or are listed.
+# A template is the same JSON after it is printed. Each size of a template is a size of its model,
+# or a listed exception.
 source = sys.argv[1]
 template = json.load(open(source + "/models/llama.json"))
 same(json.loads(print_template(template)), template)
@@ -99,7 +100,7 @@ echo '{"architectures": []}' >empty/config.json
 refuses 'cannot read none/config.json' python3 -m oneshot.template none
 refuses 'empty/config.json: architectures is [], want a list with the name of a class' python3 -m oneshot.template empty
 echo '{"architectures": ["OddForCausalLM"]}' >empty/config.json
-# Python without torch.
+# Tests Python without torch.
 cat >without.py <<'END'
 import runpy, sys
 sys.modules["numpy"] = sys.modules["torch"] = None

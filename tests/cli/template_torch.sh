@@ -1,6 +1,6 @@
-# template_torch.sh - tests python -m oneshot.template with models that no table of the program
-# knows: subclasses with other names, whose code is in the model's directory. The program writes a
-# template of the model and proves it. Needs torch and transformers.
+# template_torch.sh - tests python -m oneshot.template with unknown models. Their classes are
+# subclasses with new names, and their code is in the model's directory. The command writes a
+# template of the model, and checks it against the model. Needs torch and transformers.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "the sanitizers' runtime is not loaded in python3"; exit 77; }
 export PYTHONPATH=$OSH_SOURCE_DIR/packaging/python ONESHOT_LIBRARY=$(dirname "$ONESHOT")/liboneshot.so PYTHONDONTWRITEBYTECODE=1

@@ -1,6 +1,6 @@
-# terminal.sh - tests progress on a terminal. One progress line is updated in place. It fits, even
-# after the terminal gets narrower. It is erased after Ctrl-Z, Ctrl-C and the end. Without a
-# terminal, a job without data prints one line.
+# terminal.sh - tests progress on a terminal. One progress line is updated in place. The line fits
+# the terminal, even after the terminal gets narrower. It is erased after Ctrl-Z, after Ctrl-C, and
+# at the end. Without a terminal, a job without data prints one line.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 cat >watch.py <<'P'

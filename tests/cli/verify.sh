@@ -1,6 +1,6 @@
 # verify.sh - makes faults in outputs. `oneshot verify` finds each fault by comparison with the
-# source, both with the old manifest and with a manifest that was rewritten to match the fault. The
-# test prints the number of faults that are found without the source.
+# source. Each fault is tested twice: with the old manifest, and with a manifest that was rewritten
+# to match the fault. The test prints the number of faults that verify finds without the source.
 set -euo pipefail
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 edit() { "$OSH_TOOLS/st_edit" "$@"; }
@@ -18,7 +18,7 @@ make fp8 --scheme FP8 --method rtn --dataset "$model/data/calibration.jsonl" --n
 for out in rtn gptq asym w8a8 w8a16 solved8 fp8; do
     "$ONESHOT" verify $out --model "$model" >log || { echo "$out is sound:"; cat log; exit 1; }
     "$ONESHOT" verify $out >log || { echo "$out is sound, alone:"; cat log; exit 1; }
-    # An unchanged copy has no fault, so st_edit itself causes none.
+    # st_edit rewrites an unchanged copy. verify must find no fault in it.
     cp -r $out again && edit again index && edit again manifest
     "$ONESHOT" verify again --model "$model" >log || { echo "$out, rewritten, is sound:"; cat log; exit 1; }
     rm -rf again
@@ -48,7 +48,7 @@ cp -r "$model" other && chmod -R u+w other && edit other noise model.layers.2.ml
 
 q0=model.layers.0.self_attn.q_proj q1=model.layers.1.self_attn.q_proj up2=model.layers.2.mlp.up_proj
 n=0 rewritten=0 alone=0
-check() { # arguments: text that verify must print, name
+check() { # arguments: text that verify must print, name of the fault
     if "$ONESHOT" verify f --model "$model" >log 2>err; then echo "$2: not found"; exit 1; fi
     grep -qE -- "$1" log || { echo "$2: other findings than '$1'"; cat log err; exit 1; }
     [ "$(wc -l <log)" -gt 1 ] || { echo "$2: no finding is listed"; cat log err; exit 1; }
@@ -59,8 +59,9 @@ fault() { # arguments: name, output, message of verify, command that makes the f
     shift 3
     "$@"
     n=$((n + 1))
-    # Sanitizers make each run slow, so every eighth fault is verified in all four ways. The others
-    # are verified with the source and the rewritten manifest, which reads and compares most.
+    # Sanitizers make each run slow, so every eighth fault is verified in all four ways. The other
+    # faults are verified only in the way that compares most: with the source and the rewritten
+    # manifest.
     [ -z "$SANITIZED" ] || [ $((n % 8)) = 1 ] || {
         edit f manifest 2>/dev/null || true
         check "$want" "$name, manifest rewritten"
@@ -69,8 +70,8 @@ fault() { # arguments: name, output, message of verify, command that makes the f
     }
     check . "$name"
     if "$ONESHOT" verify f >log 2>&1; then :; else alone=$((alone + 1)); fi
-    edit f manifest 2>/dev/null || true # a shard that cannot be read keeps its entry in the
-                                        # manifest
+    # a shard that cannot be read keeps its entry in the manifest
+    edit f manifest 2>/dev/null || true
     check "$want" "$name, manifest rewritten"
     rewritten=$((rewritten + 1))
     }
@@ -155,7 +156,7 @@ fault "a directory that nobody made" rtn 'remote: is neither in the plan nor in 
 fault "weights beside the shards" rtn 'is none of them' cp "$model/model.safetensors" f/model-extra.safetensors
 rm -rf f && cp -r rtn f && sed -i 's/"source config.json": "/&9/' f/oneshot-manifest.json
 check 'source config.json: is .*, wanted 9' "made of another source"
-# verify finds any changed bit of the manifest, also in fields that no other check reads.
+# verify finds any changed bit of the manifest, even in fields that no other check reads.
 python3 - <<'P' || exit 1
 import os, random, re, subprocess
 text = open("rtn/oneshot-manifest.json", "rb").read()
@@ -170,7 +171,7 @@ P
 rm -rf f && cp -r rtn f && sed -i 's/"manifest_xxh3": "[0-9a-f]*"/"other": 1/' f/oneshot-manifest.json
 check 'has no checksum of itself' "a manifest without its checksum"
 rm -rf f && cp -r rtn f && rm f/oneshot-manifest.json && check 'oneshot-manifest.json: is not there' "no manifest"
-# Without the source, all faults are found except the output of another model, which is valid by
+# Without the source, verify finds all faults except one: the output of another model is valid by
 # itself.
 [ "$SANITIZED" ] || [ "$alone" = $((n - 1)) ] || { echo "with the manifest as it was, $alone of $n are found without the source"; exit 1; }
 echo "$n faults: all found, $rewritten also with the manifest rewritten; without the source $alone"

@@ -1,7 +1,7 @@
-# verify_methods.sh - tests verify with outputs of every method. Faults are made in several Linears:
-# codes that are all 0, a row of codes in another order, codes with the opposite sign, and scales
-# that are twice as large. The checksums are rewritten. verify finds each fault, and finds no fault
-# in the unchanged output.
+# verify_methods.sh - tests verify with outputs of every method. The test makes faults in several
+# Linears: codes that are all 0, a row of codes in another order, codes with the opposite sign, and
+# scales that are twice as large. Then it rewrites the checksums. verify finds each fault, and finds
+# no fault in the unchanged output.
 set -euo pipefail
 fail() { echo "$*"; [ ! -e log ] || cat log; exit 1; }
 "$OSH_TOOLS/make_model" model hidden=256 intermediate=256 heads=2 kv=2 layers=2 vocab=256 samples=8 tokens=64
@@ -20,7 +20,9 @@ spoil() { # arguments: name, then the arguments of oneshot
         n=$((n + 1))
     done <spoilt
 }
-fault() { # arguments: part of the message, arguments of st_edit; found with the source and without
+# arguments: part of the message, arguments of st_edit; verify must find the fault with the source
+# and without
+fault() {
     rm -rf out && cp -r sound out
     "$OSH_TOOLS/st_edit" out "${@:2}" && "$OSH_TOOLS/st_edit" out manifest
     for source in "" "--model model"; do
@@ -61,7 +63,7 @@ recipe awq "AWQModifier: {}" "$rtn"
 recipe rotated "SpinQuantModifier: {rotations: [R1, R2]}" "$gptq"
 recipe static "QuantizationModifier: {scheme: FP8, targets: Linear, $I, kv_cache_scheme: {num_bits: 8, type: float, strategy: tensor, dynamic: false, symmetric: true}}"
 attn=model.layers.1.self_attn
-for bad in 0000 80bf c07f 807f; do # scales of 0, -1, NaN, infinity
+for bad in 0000 80bf c07f 807f; do # writes scales of 0, -1, NaN and infinity
     for scale in k_proj.input_scale k_scale v_scale; do fault "$scale.* is \|input_scale is " fill $attn.$scale 0 2 $bad; done
 done
 fault 'input_scale is -1' fill $attn.o_proj.input_scale 0 2 80bf

@@ -7,7 +7,7 @@ build=$(dirname "$ONESHOT") model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 mkdir site
 python3 "$OSH_SOURCE_DIR/packaging/wheel.py" "$build" --out .
 python3 -m zipfile -e oneshot-*-py3-none-manylinux_2_*_x86_64.whl site
-# pip makes a file executable only if its mode is that of an executable regular file
+# pip makes a file executable only if the mode in the wheel is that of a regular, executable file
 python3 -c 'import sys, zipfile; assert zipfile.ZipFile(sys.argv[1]).getinfo("oneshot/bin/oneshot").external_attr >> 16 == 0o100755' ./*.whl
 grep -qx 'oneshot = oneshot.__main__:main' site/*.dist-info/entry_points.txt
 rm ./*.whl
@@ -60,8 +60,8 @@ for name, digest, size in rows:
         assert digest == "sha256=" + got and int(size) == (site / name).stat().st_size, name
 assert o.version() == sys.argv[2]
 
-# An exception in a callback ends the job; the same call then continues it. Recipes as dicts and
-# rows as texts are written to new files.
+# An exception in a callback ends the job. The same call then continues the job. Recipes that are
+# dicts and rows that are texts are written to new files.
 rows = [json.loads(line)["text"] for line in open(data)][:8]
 class Enough(Exception):
     pass

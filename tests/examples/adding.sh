@@ -1,5 +1,5 @@
 # adding.sh - tests docs/internals/adding-*.md. Applies the additions of each page to a copy of the
-# tree, and builds it. The additions must do what the page says.
+# tree, and builds the copy. The new feature must work as the page says.
 set -euo pipefail
 [ -z "$SANITIZED" ] || { echo "this test runs pages only"; exit 77; }
 build=$(dirname "$ONESHOT")

@@ -1,7 +1,7 @@
 /* fuzz_config.c - reads any bytes as config.json.
  *
- * The bytes must be refused with a message, or config.json is edited. The edited text must be JSON
- * with quantization_config and with all other keys. */
+ * The bytes must be refused with a message. If not, the test adds quantization_config to the text.
+ * The result must be JSON with quantization_config and with all other keys. */
 #include "fuzz/fuzz.h"
 
 #include <fcntl.h>

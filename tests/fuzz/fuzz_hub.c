@@ -2,8 +2,8 @@
  * rows.
  *
  * The list must be refused with a message. If not, each path must be inside the directory, each
- * hash must be valid, and no size may exceed the size of a disk. The page must be refused, or each
- * row must become a line. */
+ * hash must be valid, and no size may exceed the size of a disk. The page must be refused with a
+ * message. If not, each of its rows must become a line. */
 #include "fuzz/fuzz.h"
 #include "hub/pull.h"
 #include "hub/rows.h"

@@ -1,7 +1,7 @@
 /* fuzz_index.c - reads any bytes as the model.safetensors.index.json of two real shards.
  *
  * The bytes must be refused with a message. If not, the checkpoint must list every tensor of the
- * shards that the index names, each in its shard. */
+ * shards that the index names, and the right shard for each tensor. */
 #include "fuzz/fuzz.h"
 #include "io/checkpoint.h"
 

@@ -1,7 +1,7 @@
 /* fuzz_jinja.c - reads any bytes as a template, and renders it if it is accepted.
  *
- * Reading and rendering must succeed or fail with a message, give equal results twice, respect
- * their limits and free all memory. */
+ * Reading and rendering must succeed, or fail with a message. A second time they must give the same
+ * result. They must respect their limits and free all memory. */
 #include "fuzz/fuzz.h"
 #include "chat/jinja.h"
 

@@ -4,9 +4,8 @@
  * run that resumes must refuse the records with a message, or reach a valid state.
  *
  *   byte 0   bit 0 is 1: the other bytes of the input are the file
- *            bit 0 is 0: they are records, which the test writes with right checksums
- *            bit 1: the first record names another run
- *            bit 2: the last 3 bytes of the file are lost
+ *            bit 0 is 0: the other bytes are records, which the test writes with right checksums
+ *            bit 1: the first record names another run bit 2: the last 3 bytes of the file are lost
  *   record   type, length, payload; after a length of 255, two bytes have the length */
 #include "fuzz/fuzz.h"
 #include "output/emit_impl.h"
@@ -110,8 +109,8 @@ static void write_journal(const uint8_t *data, size_t n)
     }
 }
 
-/* Reads the journal, appends a record, and reads the journal again. It must have all records, and
- * no bad bytes after them. */
+/* Reads the journal, appends a record, and reads the journal again. The second reading must find
+ * all records, and no bad bytes after the last record. */
 static void check_file(void)
 {
     osh_journal *j = NULL;

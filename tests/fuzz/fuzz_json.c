@@ -1,7 +1,7 @@
 /* fuzz_json.c - parses any bytes as JSON.
  *
- * The parse must end. An accepted text must be the same after printing and parsing, an edited text
- * must parse, and reading item by item must give the same tree. */
+ * The parse must end. If the text is accepted, its printed tree must parse to the same tree. An
+ * edited text must parse. Reading item by item must give the same tree. */
 #include "fuzz/fuzz.h"
 #include "text/json.h"
 #include "text/json_walk.h"
@@ -66,7 +66,7 @@ static void by_values(osh_ctx *cx, const char *text, size_t n, const cJSON *tree
     osh_json_walk_text(cx, &w, text, n, "fuzz");
     osh_status rc = osh_json_walk_copy(&w, put_to, &copy);
     if (!rc) rc = osh_json_walk_end(&w);
-    CHECK(tree ? !rc : rc || twice); // only a parse refuses a key that occurs twice
+    CHECK(tree ? !rc : rc || twice); // a parse refuses a key that occurs twice, a copy does not
     if (tree) {
         CHECK(!memchr(copy.data, '\n', copy.len));
         CHECK(!osh_json_parse(cx, &again, copy.data, copy.len, "copy", 0));

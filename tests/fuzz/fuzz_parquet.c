@@ -1,5 +1,5 @@
 /* fuzz_parquet.c - reads a Parquet file, first with all columns, then with the columns that samples
- * need. Each row must be a JSON object, two passes must give equal rows, and all memory must be
+ * need. Each row must be a JSON object. A second reading must give equal rows. All memory must be
  * freed. */
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include "fuzz/fuzz.h"
 #include "text/json.h"
 
-enum { ENOUGH = 1 << 20 }; // bytes of rows
+enum { ENOUGH = 1 << 20 }; // the test reads no more rows after this number of bytes
 
 /* Appends rows to `to` until there are enough. */
 static osh_status rows_read(osh_ctx *cx, osh_buf *to, const char *path, const char *column)
@@ -36,10 +36,10 @@ static void rows_check(const osh_buf *b)
     const char *past = b->data + b->len;
     for (const char *s = b->data; b->len && s < past && parsed < 20; s += n + 1, parsed++) {
         const char *end = memchr(s, '\n', b->len - (size_t)(s - b->data));
-        if (!end) break; // an error cut the last row
+        if (!end) break; // after an error the last row is incomplete
         n = (size_t)(end - s);
         cJSON *row = n < 100000 ? cJSON_ParseWithLength(s, n) : NULL;
-        /* cJSON refuses 1000 lists inside each other. */
+        /* cJSON refuses a row with 1000 nested lists. */
         CHECK(n >= 100000 || row || memchr(s, '[', n));
         cJSON_Delete(row);
     }

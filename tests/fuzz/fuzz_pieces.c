@@ -1,5 +1,5 @@
-/* fuzz_pieces.c - builds a well-formed tokenizer.json from patterns, tokens and kinds of components
- * in the input.
+/* fuzz_pieces.c - builds a well-formed tokenizer.json from the input. The input has patterns,
+ * tokens and kinds of components.
  *
  * Every mutation of the input tests the stages of the tokenizer. A mutation of a whole
  * tokenizer.json (fuzz_tokenizer.c) mostly makes the JSON invalid.

@@ -6,14 +6,15 @@
 #include "fuzz/fuzz.h"
 #include "modifiers/recipe.h"
 
-/* Matches each name twice. Both answers must agree, although a matcher keeps state. */
+/* Matches each name twice. The answers must be equal, although a matcher keeps state between
+ * calls. */
 static void names_match(osh_ctx *cx, const osh_modifier *m)
 {
     static const char *const names[] = {"lm_head", "model.layers.0.self_attn.q_proj",
                                         "model.layers.1.mlp.down_proj"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int64_t one = -1, two = -1, skip = -1;
-        /* A pattern may exceed the limit of steps. */
+        /* The match may fail, because a pattern may exceed the limit of steps. */
         osh_status rc = osh_matcher_find(cx, &one, m->targets, names[i], "Linear");
         osh_error_clear(cx);
         CHECK(osh_matcher_find(cx, &two, m->targets, names[i], "Linear") == rc && one == two);

@@ -1,7 +1,7 @@
 /* standalone_driver.c - runs LLVMFuzzerTestOneInput without libFuzzer.
  *
- * The arguments are files and directories of files. The inputs are each file, the file cut at many
- * lengths, and the file with pseudo-random mutations. They are the same on every machine. */
+ * The arguments are files and directories of files. The inputs are each file as it is, cut at many
+ * lengths, and with pseudo-random mutations. The inputs are the same on every machine. */
 #include "base/rng.h"
 
 #include <dirent.h>

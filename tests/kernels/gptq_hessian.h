@@ -8,7 +8,7 @@
  * gptq_factor. h [I, I] has both triangles. */
 static inline void hessian_of(float *h, int64_t I)
 {
-    /* own: a row, and the row divided by n. */
+    /* x: one row of X; y: that row divided by n; x owns the memory of both rows. */
     float *x = malloc((size_t)(2 * I) * sizeof *x), *y = x + I;
     assert_non_null(x);
     for (int64_t i = 0; i < I * I; i++) h[i] = 0;

@@ -38,8 +38,8 @@ static inline int pin_isa(void)
     return rc;
 }
 
-/* True if CTest also runs this test under the generic instruction set. Tests of references then run
- * only there, because references do not depend on the set. */
+/* True if this run of the test selects another instruction set than "generic". References do not
+ * depend on the instruction set, so they are tested only in the run with "generic". */
 static inline bool isa_repeats(void)
 {
     const char *name = getenv("OSH_TEST_ISA");
@@ -118,11 +118,13 @@ static inline double nmse(const osh_tensor *got, const osh_tensor *want)
     return diff == 0 ? 0 : diff / (norm > 0 ? norm : 1e-300);
 }
 
-/* Returns the tolerance (NMSE) for an output of dtype dt: `tol`, plus the error if a few percent of
- * the elements of a narrow dtype differ by one unit in the last place. */
+/* Returns the tolerance (NMSE) for an output of dtype dt. For BF16 and F16, the tolerance allows a
+ * few percent of the elements to differ by one unit in the last place. Their error is added to
+ * `tol`. */
 static inline double tol_of(double tol, osh_dtype dt)
 {
-    // a unit is 2^-8; errors spread evenly over a unit have an NMSE of (2^-8)^2 / 12 = 1.3e-6
+    // the unit in the last place of BF16 is 2^-8; errors that are spread evenly over a unit have an
+    // NMSE of (2^-8)^2 / 12 = 1.3e-6
     if (dt == OSH_BF16) return tol + 2e-7;
     if (dt == OSH_F16) return tol + 4e-9;
     return tol;
@@ -131,12 +133,12 @@ static inline double tol_of(double tol, osh_dtype dt)
  * diagonal of X^T X. Each addition has an error of at most 2^-24 of the sum so far, which is on
  * average half of the final sum. So the relative error is at most n / 2 x 2^-24.
  *
- * Some inputs have errors near this bound. Example: squares of BF16 numbers are 0 or 1 modulo 4,
- * times a power of two. If the last bit of the sum is worth 4, each addition loses the 1 (2100
- * squares in order: NMSE 3.3e-11). Libraries add several partial sums, whose errors are smaller,
- * but their number is not known. A tensor core truncates instead of rounding (Fasi, Higham,
- * Mikaitis, Pranesh 2021), but only after every 4 products or more, so its error is smaller. With
- * the inputs of guarded_whole, sums are exact. */
+ * Some inputs have errors near this bound. Example: the square of a BF16 number is 4 k or 4 k + 1,
+ * times a power of two. If the last bit of the sum is worth 4, each addition loses the 1. A sum of
+ * 2100 such squares in order has an NMSE of 3.3e-11. Libraries add several partial sums, which have
+ * smaller errors, but the number of partial sums is not known. A tensor core truncates instead of
+ * rounding (Fasi, Higham, Mikaitis, Pranesh 2021), but only after every 4 products or more, so its
+ * error is smaller. With the inputs of guarded_whole, sums are exact. */
 static inline double tol_sums(int64_t n)
 {
     double lost = (double)n / 2 / (1 << 24);

@@ -11,8 +11,9 @@
 #include "solver/cuda/solver.h"
 #include "strict.h"
 
-/* The first two functions (tests/play/play.h) exist if the GPU is emulated. The third exists if the
- * emulated GPU detects races. One order of the threads is enough to detect a race. */
+/* osh_play_order and osh_play_protect (tests/play/play.h) exist if the GPU is emulated.
+ * osh_race_barrier exists if the emulated GPU detects races. One order of the threads is enough to
+ * detect a race. */
 void osh_play_order(unsigned seed) __attribute__((weak));
 void osh_play_protect(bool on) __attribute__((weak));
 void osh_race_barrier(void) __attribute__((weak));
@@ -33,7 +34,8 @@ static inline osh_device *gpu_open(osh_ctx *cx, size_t n_bytes)
     osh_device *d = NULL;
     if (!osh_device_present(&osh_device_kinds[OSH_GPU])) {
         printf("skip: the CUDA column, no GPU is there\n");
-        // CTest runs the test only for CUDA kernels, so the test is skipped (77)
+        // With OSH_TEST_GPU, CTest runs a test only for its CUDA kernels. Without a GPU, the test
+        // is then skipped (exit code 77).
         if (getenv("OSH_TEST_GPU")) exit(77);
         return NULL;
     }
@@ -64,8 +66,8 @@ static inline void gpu_order(int k)
     if (osh_play_order) osh_play_order((unsigned)k);
 }
 
-/* True if the emulated GPU detects wrong addresses or races. Then a test may skip dtypes and sizes
- * for which a kernel has the same addresses. */
+/* True if the emulated GPU detects wrong addresses or races. A test may then skip a dtype or size
+ * for which a kernel accesses the same addresses as in another case. */
 static inline bool gpu_looks_at_addresses(void)
 {
 #ifdef __SANITIZE_ADDRESS__

@@ -10,7 +10,8 @@ typedef struct problem {
     int bits, group; // `group`: number of columns that share a scale; 0: all columns
     bool fp8, zero, order, target;
     int64_t row_block;
-    osh_dtype dq, stored; // dtypes of dq and of the stored weight; `stored` 0: F32
+    osh_dtype dq, stored; // dq: dtype of the dequantized weight; stored: dtype of the given weight
+                          // (0: F32)
 } problem;
 
 typedef struct solution {
@@ -135,8 +136,8 @@ static const problem problems[] = {
     {3, 640, 200, 4, 128, .order = true, .row_block = 1, .dq = OSH_BF16},
 };
 
-/* Checks the weight that the GPU dequantized from the codes: it must match the codes, with the
- * dtype of w and the column order of the file. */
+/* Checks w_out, the weight that the GPU dequantized from the codes. Each element must be the value
+ * of its code, rounded to the dtype of w. The columns must be in the order of the file. */
 static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, gpu_copy_of *w_out,
                         const double *squares)
 {
@@ -214,8 +215,8 @@ static osh_status solve_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args
     return solve_inputs_on(cx, d, jobs, n, false);
 }
 
-/* Compares a solution with the reference: the objective must be near, few codes may differ, and no
- * code may differ if one block has all columns. */
+/* Compares a solution with the reference. The objectives must be close, and only few codes may
+ * differ. If one block has all columns, no code may differ. */
 static void check_solution(const solution *ref, const solution *fast, const problem *p,
                            const char *who)
 {
@@ -227,9 +228,9 @@ static void check_solution(const solution *ref, const solution *fast, const prob
     assert_true(differ <= n / 1000);
     assert_true(got <= 1.001 * want);
     bool equal = !differ;
-    /* Zeros of either sign count as equal. */
+    /* The comparison treats +0 and -0 as equal. */
     for (int64_t i = 0; equal && i < n; i++) equal = ref->w[i] == fast->w[i];
-    // if no matrix multiplication follows a block, every rounding is that of the reference
+    // with one block no matrix multiplication follows, so all sums are rounded as in the reference
     if (p->block >= p->I)
         strict(equal, !strcmp(who, "GPU"), "one block of columns has the reference's codes",
                "The compiler contracted a multiplication and a subtraction, or a division is not "
@@ -251,8 +252,8 @@ static void check_solution(const solution *ref, const solution *fast, const prob
                 fabs(2 * loss - got) <= 1e-3 * got + 1e-12);
 }
 
-/* Solves on a GPU in each order of the threads, and with two sizes of the arena. The bytes must be
- * equal. */
+/* Solves on a GPU in each order of the threads, and with two sizes of the arena. The results must
+ * have equal bytes. */
 static void check_gpu(osh_ctx *cx, osh_device *const d[2], const problem *p, const solution *ref)
 {
     solution first, s;
@@ -271,8 +272,9 @@ static void check_gpu(osh_ctx *cx, osh_device *const d[2], const problem *p, con
     solution_close(cx, &first);
 }
 
-/* With `nearest`, gptq_solve computes the loss tr(dW H dW^T) of rounding to nearest for some rows
- * (osh_gptq_judges), in the reference and in the kernel. It must write no codes. */
+/* Tests the option `nearest` of gptq_solve, in the reference and in the kernels. With this option
+ * gptq_solve writes no codes. It only computes the loss tr(dW H dW^T) of rounding to nearest, for
+ * the rows that osh_gptq_judges selects. */
 static void check_nearest(osh_ctx *cx, const problem *p)
 {
     solution s;
@@ -368,8 +370,8 @@ static void test_solve(void **state)
     osh_ctx_free(one);
 }
 
-/* Compares a solve with perm and dead columns with a solve of the weight whose columns are permuted
- * by hand. */
+/* Solves a weight with perm and dead columns. Then solves the same weight with columns that the
+ * test has permuted and set to 0 itself. The results must be equal. */
 static void test_solve_order(void **state)
 {
     (void)state;
@@ -470,8 +472,8 @@ static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes,
     }
 }
 
-/* The result for a weight must not depend on the weights in the same call, nor on the memory for
- * rows. */
+/* The result for a weight must not depend on the other weights in the same call, nor on the number
+ * of rows that fit into memory. */
 static void together_case(osh_ctx *cx, const same_input *c)
 {
     solution alone[N_TOGETHER], all[N_TOGETHER];

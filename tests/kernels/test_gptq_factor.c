@@ -71,7 +71,7 @@ static void test_factor(void **state)
         for (int k = 0; k < (column == OSH_CUDA ? gpu_orders() : 1); k++) {
             gpu_order(k);
             for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-                /* For more columns, only the GPU has other code. */
+                /* The last size tests code that only the GPU has, so the CPU skips it. */
                 if (column == OSH_CPU && sizes[i] > OSH_FACTORS_MOST) continue;
                 if (!k || sizes[i] < 256) factor_case(cx, d, column, sizes[i]);
             }
@@ -103,8 +103,8 @@ static void test_factor_threads(void **state)
     assert_memory_equal(u[0], u[1], sizeof u[0]);
 }
 
-/* The factorization fails in a later block, while other threads invert the first block or multiply.
- * The upper triangle must not change. */
+/* The factorization fails in a later block of the matrix, while other threads invert the first
+ * block or multiply. The upper triangle must not change. */
 static void test_factor_refuses_late(void **state)
 {
     (void)state;
@@ -216,7 +216,8 @@ static void permute_case(osh_ctx *cx, osh_device *d, int64_t I, bool ordered)
     osh_free(cx, h), osh_free(cx, was), osh_free(cx, diag), osh_free(cx, perm);
 }
 
-/* Permutes in place, and restores the lower triangle after a failed factorization. */
+/* Tests the permutation of a matrix in place, and the restoration of its lower triangle after a
+ * failed factorization. */
 static void test_permute(void **state)
 {
     (void)state;
@@ -274,8 +275,8 @@ static void several_close(osh_ctx *cx, several *x)
     osh_free(cx, x->diag), osh_free(cx, x->perm);
 }
 
-/* Factors matrices [first, first + n) in one call, with memory for all of them (`room` is 0), for
- * some (1) or for one (2) at a time. */
+/* Factors matrices [first, first + n) in one call. `room` selects the memory: 0 is enough for all
+ * matrices at the same time, 1 for some of them, 2 for one. */
 static void several_factor(osh_ctx *cx, const several *x, int first, int n, int room)
 {
     size_t most = osh_gptq_factors_device_bytes(x->I, n, SIZE_MAX),
@@ -318,8 +319,9 @@ static void check_alone(osh_ctx *cx, osh_device *d, const several *x, int k)
     osh_free(cx, h);
 }
 
-/* The factor of a Hessian must not depend on the Hessians in the same call, nor on the memory. A
- * Hessian without a factor must not change, and must not affect the others. */
+/* The factor of a Hessian must not depend on the other Hessians in the same call, nor on the
+ * available memory. A Hessian that has no factor must not change, and must not affect the
+ * others. */
 static void test_factors_together(void **state)
 {
     (void)state;
@@ -328,8 +330,8 @@ static void test_factors_together(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     osh_device *d = gpu_open(cx, GPU_BYTES);
     for (size_t i = 0; d && i < sizeof sizes / sizeof *sizes; i++)
-        /* room 3: one call for each matrix. With less memory the kernels are the same, so a check
-         * of addresses skips these cases. */
+        /* room 0 to 2: see several_factor; 3: one call for each matrix. Cases 1 and 2 run the same
+         * kernels with less memory, so a check of addresses skips them. */
         for (int room = 0; room < 4; room += gpu_looks_at_addresses() ? 3 : 1) {
             several x;
             several_open(cx, &x, sizes[i], (int)i % TOGETHER);

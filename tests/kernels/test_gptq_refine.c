@@ -229,8 +229,8 @@ static double search_loss(const solution *s)
 }
 
 /* Returns the first kind to test for problem i; KIND_STEP is the distance to the next. Kinds differ
- * only in values, so each problem is tested with every second kind, and with sanitizers with only
- * one. */
+ * only in the values of the inputs, so each problem is tested with every second kind. With
+ * sanitizers each problem is tested with one kind. */
 static kind kind_first(size_t i) { return (kind)(i % (SANITIZED ? N_KINDS : 2)); }
 enum { KIND_STEP = SANITIZED ? N_KINDS : 2 };
 
@@ -243,8 +243,9 @@ static void test_scales(void **state)
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         for (kind k = kind_first(i); k < N_KINDS; k += KIND_STEP) {
             solution s = {0};
-            // search_loss of each pass. Pass 0: scales of the whole range, without a search; 1: the
-            // search of the reference; 2: the search of the kernel
+            // search_loss after each pass. Pass 0 takes scales from the whole range of the weights,
+            // without a search. Pass 1 is the search of the reference, pass 2 the search of the
+            // kernel.
             double loss[3];
             solution_open(cx, &s, &problems[i], k);
             for (int pass = 0; pass < 3; pass++) {

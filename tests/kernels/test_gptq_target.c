@@ -42,8 +42,8 @@ static void shift_case(osh_ctx *cx, osh_ctx *three, osh_device *d, int column, i
     }
     double e = nmse(&s[1].t, &s[0].t);
     if (!(e <= op->tol)) fail_msg("gptq_shift [%ld]: NMSE %g", (long)I, e);
-    /* Checks S Hd = D, which follows from S = D Hd^-1. Hd[perm i][perm j] is the matrix of
-     * make_hessian. */
+    /* Checks S Hd = D, because gptq_shift replaces D (random numbers) by S = D Hd^-1. Hd is the
+     * damped Hessian: element [perm i][perm j] is element [i][j] of the matrix of make_hessian. */
     float *h = osh_alloc(cx, (size_t)(I * I) * sizeof *h),
           *was = osh_alloc(cx, (size_t)I * sizeof *was);
     const int32_t *p = perm.t.data;

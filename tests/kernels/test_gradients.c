@@ -9,7 +9,8 @@
 typedef struct grad_case {
     const char *op;
     /* n: number of tokens.
-     * split: first token of the second and of the third sample; 0: there is no such sample. */
+     * split: index of the first token of the second and of the third sample; 0: there is no such
+     * sample. */
     int64_t n, split[2];
     /* {width, 0} of each input, then {rows, columns} of each weight (columns 0: 1-D). */
     int64_t in[7][2];
@@ -71,7 +72,7 @@ static const osh_mamba_scan_attr mamba5 = {5};
 static const osh_alibi_attr alibi7 = {.head_dim = 7, .by = 2};
 static const osh_ssm_scan_attr scan = {4, 5, 6, 2, 0.4, 0.9}, scan_wide = {10, 8, 16, 1, 0, 0};
 static const osh_vocab_attr rules = {{{2, 3}, {0.5, 2}}};
-static float head_bias[200]; // set by main
+static float head_bias[200]; // bias that main fills
 static const osh_tensor bias = {.dtype = OSH_F32, .ndim = 1, .shape = {200}, .data = head_bias};
 static const osh_vocab_attr biased = {{{2, 3}, {0, 2}}, {&bias, &bias}};
 
@@ -356,8 +357,9 @@ static void test_fast(void **state)
     }
 }
 
-/* A gradient that is marked `fresh` is full of NaNs before the call. The result must be the same as
- * for a gradient of zeros. din[0] is the tensor dout if the op allows it. */
+/* Tests the mark `fresh` of a gradient, which makes the op overwrite the gradient instead of adding
+ * to it. The gradient is full of NaNs before the call. The result must be the same as for a
+ * gradient of zeros. If the op allows it, dout is also the storage of din[0]. */
 static void test_fresh(void **state)
 {
     if (gpu_alone()) return;
@@ -401,8 +403,8 @@ static osh_tensor rows_view(const osh_tensor *t, bool rows, int64_t first, int64
     return v;
 }
 
-/* A batch must give the same bytes as its samples, computed one after the other. Three threads must
- * give the same bytes as one. */
+/* The gradients of a batch must have the same bytes as those of its samples, computed one after the
+ * other. Three threads must give the same bytes as one. */
 static void test_alone(void **state)
 {
     if (gpu_alone()) return;

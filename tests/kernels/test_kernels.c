@@ -1,9 +1,9 @@
 /* test_kernels.c - compares the CPU and CUDA kernels of every op of a model with the reference.
  * Each row of `cases` is one shape.
  *
- * Also checks that guard bytes do not change, that a batch gives the same bytes as its samples
- * alone, and that three threads give the same bytes as one. Each attribute must have an effect: the
- * result without the attribute must differ. */
+ * Guard bytes must not change. A batch must give the same bytes as its samples alone, and three
+ * threads the same bytes as one. Each attribute must have an effect: the result without the
+ * attribute must differ. */
 #include "on_gpu.h"
 #include "ops/rope.h"
 #include "ops/scan.h"
@@ -16,12 +16,12 @@ typedef struct op_case {
      * w: {rows, columns} of the weights; rows 0: no weight; columns 0: 1-D.
      * out: width of the output. */
     int64_t in[4], w[4][2], out;
-    int64_t split[2];            // first token of the second and of the third sample; 0: there is
-                                 // no such sample
+    int64_t split[2];            // index of the first token of the second and of the third sample;
+                                 // 0: there is no such sample
     float amp;                   // values are in amp * [-1, 1); 0 means 1
     const void *attr;            // attributes of the op; NULL: the defaults
-    const void *without;         // attributes like `attr`, but without one property; the result
-                                 // must differ
+    const void *without;         // other attributes, which lack a property of `attr`; their result
+                                 // must differ from that of `attr`
     bool f32;                    // in[0] is F32, whatever dtype the other inputs have
 } op_case;
 
@@ -494,7 +494,7 @@ static const op_case cases[] = {
 
 /* Additional cases for a GPU: rows that share a block, positions above 2^17, scores in several
  * chunks. */
-enum { FAR_TOKENS = 10000 }; // a case with more tokens is run only once
+enum { FAR_TOKENS = 10000 }; // a case with more tokens runs in only one order of the threads
 static const op_case gpu_cases[] = {
     {"rms_norm", 3, {2056}, {{2056}}, 2056, .attr = &eps},
     {"rms_norm", 3, {1029}, {{1029}}, 1029, {1}, .attr = &eps},
@@ -658,7 +658,7 @@ static void test_same_bytes(void **state)
     osh_ctx_free(one);
 }
 
-/* Runs rows [past->n, end) of one sample; the earlier rows have been run before. */
+/* Runs an op on rows [past->n, end) of one sample. Earlier calls have run the rows before them. */
 static osh_status piece_run(osh_ctx *cx, const osh_op *op, const op_run *r, const osh_op_past *past,
                             int64_t end)
 {
@@ -882,7 +882,7 @@ static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
         size_t row = (size_t)D * osh_dtype_bytes(dt);
         bool same = !memcmp(osh_elem(&out.t, n * D), osh_elem(&sum.t, n * D), row);
         assert_int_equal(same, n % 2 == 0);
-        // the output of the expert times its weight is rounded first, then the sum
+        // first the product of the expert's output and its weight is rounded, then the sum
         for (int i = n * D; i < (n + 1) * D && !same; i++) {
             float part =
                 osh_round_to((float)(value_at(&y.t, i) * value_at(&route.t, n * E + 1)), dt);
@@ -963,7 +963,7 @@ static void check_gpu(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtype dt
     op_run_open_as(cx, &again, c, dt, stored);
     n = osh_tensor_bytes(&ref.out.t);
     assert_int_equal(op->run[OSH_REF](cx, &ref.a), OSH_OK);
-    // F16 has the addresses of BF16, so it runs in one order
+    // kernels access the same addresses for F16 as for BF16, so F16 runs in one order
     int n_orders = c->n > FAR_TOKENS || dt == OSH_F16 ? 1 : gpu_orders();
     for (int k = 0; k < n_orders; k++) {
         op_run *r = k ? &again : &first;
@@ -1043,7 +1043,8 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
 {
     const osh_op *op = osh_op_find(c->op);
     const float values[] = {INFINITY, -INFINITY, NAN};
-    uint64_t n_tries = gpu_looks_at_addresses() ? 1 : 3; // the element changes no address
+    uint64_t n_tries = gpu_looks_at_addresses() ? 1 : 3; // the choice of the element changes no
+                                                         // address
     for (int v = 0; v < 3; v++)
         for (uint64_t try = 0; try < n_tries; try++) {
             op_run r;
@@ -1064,8 +1065,8 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
         }
 }
 
-/* Checks the bits `spreads` of ops. osh_exec_run relies on these bits: a value that is not finite
- * makes a later value not finite. */
+/* Checks the bits `spreads` of ops. A set bit says: if an element of that input is not finite, an
+ * element of the output is not finite. osh_exec_run relies on these bits. */
 static void test_gpu_spreads(void **state)
 {
     (void)state;
@@ -1206,7 +1207,7 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     osh_from_f32(osh_elem(&all.t, shift + at), dt, &bad[width % 3], 1);
     osh_from_f32(osh_elem(&all.t, shift + n - 1), dt, &bad[shift], 1);
     assert_int_equal(osh_tensor_copy(cx, &c.t, &all.t), OSH_OK);
-    // the second call must not replace the lower position of the first
+    // two calls with increasing `base`: f must keep the lower position, which the first call found
     for (int64_t base = 1000; base <= 2000; base += 1000)
         assert_int_equal(ops->finite(cx, f.t.data, &x, base), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);

@@ -58,9 +58,9 @@ static __global__ void ldmatrix_kernel(uint32_t *out)
     for (int m = 0; m < 4; m++) out[128 + lane * 4 + m] = r[m];
 }
 
-/* Copies two groups of elements of 16 bytes asynchronously to shared memory. Other threads than
- * those that copied them write the elements to out [2, 64]. Each third element of a group is not
- * read: the copy stores zeros. */
+/* Copies two groups of 16-byte elements asynchronously to shared memory. Then each element is
+ * written to out [2, 64] by another thread than the one that copied it. Each third element of a
+ * group is not read from `in`: the copy stores zeros. */
 static __global__ void async_kernel(uint4 *out, const uint4 *in)
 {
     OSH_DYNAMIC_SHARED(uint4, shared);
@@ -188,7 +188,7 @@ template <class T> static void check_scalars(osh_dtype dt)
     for (int i = 0; i < N; i++)
         x[i] = 20 * (float)osh_rng_sym(SEED, 3, (uint64_t)i) * (i % 8 ? 1 : 6);
     x[0] = 0, x[1] = -INFINITY, x[2] = -1, x[3] = -127, x[4] = -1e30f;
-    /* Ties of BF16 and of F16. */
+    /* These values are ties of BF16 and of F16. */
     x[5] = 1 + ldexpf(1, -8), x[6] = 1 + ldexpf(3, -8), x[7] = 1 + ldexpf(1, -11);
     void *on[3] = {gpu_put(NULL, sizeof exps), gpu_put(NULL, sizeof twos), gpu_put(x, sizeof x)};
     OSH_LAUNCH(scalar_kernel<T>, 1, N, 0, stream, (float *)on[0], (uint32_t *)on[1],

@@ -156,7 +156,7 @@ static void test_gated(void **state)
 }
 
 /* ---- blocks of a flow (pairs_flow.h) ---- */
-/* A block must have the bytes of osh_pairs_product, rounded by osh_pairs_narrow. */
+/* A block must have the bytes of osh_pairs_product after osh_pairs_narrow has rounded them. */
 
 enum { ROW = OSH_FLOW_COLS, BLOCKS = 3, FLOW_K = 97 };
 
@@ -226,8 +226,8 @@ static void flow_case_run(const flow_case *c)
     if (!(c->nan && c->gated)) assert_memory_equal(got, want, sizeof want);
 }
 
-/* Adds products to a matrix by a flow and by osh_pairs_add_rows. With `more`, row r has r + 1
- * columns. */
+/* Adds products to a matrix by a flow, and by osh_pairs_add_rows. If `more` is 0, each row has n
+ * columns. Otherwise row 0 has one column, and each next row has `more` columns more. */
 static void added_case_run(int64_t m, int64_t n, int64_t more)
 {
     enum { K = 96, SIZE = BLOCKS * OSH_PAIRS_BAND * ROW };
@@ -347,7 +347,7 @@ static void test_finite(void **state)
     osh_ctx_free(cx);
 }
 
-/* On a CPU without the instructions, these cases test the loops in C. */
+/* On a CPU without instructions for pairs of BF16 numbers, these cases test the loops in C. */
 static void test_cases(void **state)
 {
     (void)state;

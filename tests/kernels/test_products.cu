@@ -188,8 +188,8 @@ static double bytes_apart(const std::vector<char> &a, const std::vector<char> &b
     return all > 0 ? sqrt(off / all) : off > 0;
 }
 
-/* Computes the matrix products of a batch six, four or one at a time, with operands at the start of
- * a block and after other bytes. The bytes must be equal. */
+/* Computes the matrix products of a batch in calls of six, four or one product. The operands are at
+ * the start of a block or after other bytes. The results must have equal bytes. */
 static void test_same_bytes(void **)
 {
     static const struct { osh_dtype in, out; int64_t m, n, k; bool ta, tf32; } rows[] = {
@@ -310,8 +310,8 @@ static void test_triangles(void **)
     }
 }
 
-/* Prints the bytes of workspace that cuSOLVER wants for all widths of a run. For 64 rows, the
- * smallest block of a run, 512 KiB must be enough (gpu/triangle.cu). */
+/* Prints the bytes of workspace that cuSOLVER asks for, for all widths of a run. The smallest block
+ * of a run has 64 rows; 512 KiB must be enough for it (gpu/triangle.cu). */
 static void test_wishes(void **)
 {
     for (int64_t n = 64; n <= 14336; n = n < 8192 ? 2 * n : n + 6144) {

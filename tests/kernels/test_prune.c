@@ -9,7 +9,7 @@ typedef struct prune_problem {
     double sparsity;
     int64_t n, m;
     bool keep, identity;
-    int zeros; // every zeros-th weight is already 0; 0: no weight is 0
+    int zeros; // one of every `zeros` weights is 0 before the test; 0: no weight is 0
 } prune_problem;
 
 static const prune_problem problems[] = {
@@ -153,8 +153,8 @@ static void test_kth(void **state)
     }
 }
 
-/* Weights that are 0 must get the code of 0, as in the reference, and the loss must be that of
- * dW. */
+/* A weight that is 0 must get the code of 0, in the kernel and in the reference. The reported loss
+ * must equal the loss that is computed from dW. */
 static void test_keep_zeros(void **state)
 {
     (void)state;

@@ -186,7 +186,7 @@ static int64_t at_once(fixture *f, const moe *m, gpu_copy_of *out, const osh_ten
     return found;
 }
 
-/* Frees the copies. */
+/* Asserts that three tensors on the GPU have equal bytes, and frees them. */
 static void assert_same(fixture *f, gpu_copy_of *const c[3])
 {
     guarded x[3];

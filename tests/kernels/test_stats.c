@@ -375,8 +375,8 @@ static const osh_vocab_attr capped = {{{0, 4}, {0, 4}}}, divided = {{{3, 0}, {3,
                             mixed = {{{3, 0}, {2, 4}}}, biased = {.bias = {&some, &some}},
                             mixed_bias = {{{3, 0}, {2, 4}}, {&some, NULL}};
 
-/* If `at` has a bias, sets *own to `at` with real biases: `bias` [V] (own) in the dtype dt. Returns
- * the attributes to use. */
+/* Returns the attributes to use. If `at` has a bias, these are *own, a copy of `at` with `bias` [V]
+ * (own) of dtype dt in place of `some`. */
 static const osh_vocab_attr *bias_take(fixture *f, osh_vocab_attr *own, guarded *bias,
                                        const osh_vocab_attr *at, osh_dtype dt, int64_t V)
 {
@@ -513,8 +513,8 @@ static void test_nll(void **state)
     nll_case(*state, 1100, 9, 70, 30, OSH_BF16, NULL);
 }
 
-/* For a target outside the vocabulary, the GPU returns NaN, whatever follows the last block in
- * memory. The neighbouring results are not NaN. */
+/* For a target outside the vocabulary, the GPU returns NaN, whatever bytes come after the last
+ * block in memory. The results of the neighbouring tokens are not NaN. */
 static void test_nll_past(void **state)
 {
     fixture *f = *state;
@@ -785,16 +785,16 @@ static void stat_case(fixture *f, const osh_stat_type *t, const fed *s, osh_devi
         }
         if (!c) memcpy(x[0]->data, x[2]->data, bytes);
         if (t->exact) assert_memory_equal(x[0]->data, x[2]->data, bytes);
-        // both are sums of n terms, which are added in two orders
+        // x[0] and x[2] are sums of the same n terms, added in different orders
         double e = t->exact ? 0 : nmse(x[2], x[0]);
         if (!(e <= 2 * tol_sums(s->offsets[SAMPLES]))) fail_msg("%s: NMSE %g", t->name, e);
     }
     for (int i = 0; i < 3; i++) osh_tensor_free(f->one, x[i]);
 }
 
-/* For each statistic and any batch size, groups of samples must give the bytes of statistics merged
- * by hand. An exact statistic must not depend on groups; for others, sums of several groups must be
- * close to the sum of one group. */
+/* Tests groups of samples for each statistic and any batch size. The bytes must equal those of
+ * separate statistics that the test merges itself. An exact statistic must not depend on groups.
+ * Another statistic must be close to the statistic without groups. */
 static void test_stat_rows(void **state)
 {
     fixture *f = *state;

@@ -1,8 +1,8 @@
 /* test_format_roundtrip.c - packs and unpacks weights in every format, width, strategy and dtype.
  *
  * Unpacked codes must equal the packed codes. A decoded element that is not clamped may differ from
- * the original by at most half a scale (asymmetric: one scale, because the zero point is rounded,
- * too). */
+ * the original by at most half a scale. With asymmetric codes it may differ by one scale, because
+ * the zero point is rounded, too. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

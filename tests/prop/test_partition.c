@@ -1,9 +1,9 @@
 /* test_partition.c - checks partitions of graphs for every kind of target, with 1 to 5 targets per
  * subgraph.
  *
- * Every node must be in exactly one subgraph, the subgraphs must be in order, Linears that share an
- * input must be in one subgraph, and live_in and live_out must equal the sets that a simple search
- * finds. */
+ * Every node must be in exactly one subgraph, and the subgraphs must be in the order of the nodes.
+ * Linears that share an input must be in one subgraph. live_in and live_out must equal the sets
+ * that a simple search finds. */
 #include "golden/models/tiny.h"
 #include "graph/exec.h"
 
@@ -103,8 +103,8 @@ typedef struct target_row {
 static const target_row rows[] = {
     // `want`: number of targets in a model of 2 layers
     {{NULL}, 0, 2},
-    {{"Linear"}, 1, 2 * 4 + 1}, // targets in each layer: q, k and v; o; gate and up; down. The last
-                                // target is the head.
+    {{"Linear"}, 1, 2 * 4 + 1}, // each layer has four targets: (q, k, v), o, (gate, up), down; the
+                                // head is one more target
     {{"LlamaDecoderLayer"}, 1, 2},
     {{"LlamaAttention"}, 1, 2},
     {{"LlamaMLP", "LlamaAttention"}, 2, 4},
@@ -124,8 +124,9 @@ static const target_row rows[] = {
 /* Targets for qwen3_moe. The model has 3 layers; the second layer has an MLP instead of experts. */
 static const target_row moe_rows[] = {
     {{NULL}, 0, 3},
-    {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // q, k, v and o of each layer are two; gate, up and
-                                             // down of each expert and of the MLP are two; the head
+    {{"Linear"}, 1, 3 * 2 + 2 * 12 + 2 + 1}, // each of 3 layers has (q, k, v) and o; each of 12
+                                             // experts and the MLP has (gate, up) and down; plus
+                                             // the head
     {{"Qwen3MoeSparseMoeBlock"}, 1, 2},
     {{"ExpertMLPWithGate"}, 1, 2 * 6},
     {{"re:.*experts\\.3\\.down_proj$"}, 1, 2},
@@ -197,7 +198,7 @@ static void every_node_once(void **state)
 }
 
 /* All experts of a layer read one value. Gate and up of an expert are one target, and down is
- * another. */
+ * another target. */
 static void experts_are_cut(void **state)
 {
     (void)state;

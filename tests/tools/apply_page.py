@@ -52,8 +52,8 @@ def change(text):
 
 
 def to_compile(changed):
-    """Returns the C files whose objects change. An addition to a header does not change existing
-    objects."""
+    """Returns the C files whose objects change. An addition to a header changes no existing object,
+    so files that include the header are not compiled again."""
     tables = [p.relative_to(HERE / "src").as_posix() for p in changed if p.suffix == ".def"]
     found = {p for p in changed if p.suffix == ".c"}
     for path in (HERE / "src").rglob("*.c") if tables else ():

@@ -1,12 +1,12 @@
 """broken_sources.py - makes faults in quantized sources: a tensor of a module is missing, or has
-another dtype or shape. plan, a run, eval, inspect and verify must refuse each source, with a
-message that names the tensor.
+another dtype or shape. The commands plan, eval, inspect and verify, and a run, must refuse a source
+without the tensor. plan must also refuse the other faults. Each message must name the tensor.
 
 usage: broken_sources.py ONESHOT DATA OUTPUT MODULE SOURCE...
        OUTPUT: an output of another model, for verify
 
-MODULE is the beginning of names. Each tensor whose name begins with it is dropped, then written in
-another dtype, and then with another dimension."""
+MODULE is the beginning of names of tensors. Each tensor whose name begins with MODULE is left out,
+then written in other dtypes, and then with two more dimensions."""
 import os
 import pathlib
 import re
@@ -49,8 +49,8 @@ def others(leaf, dtype):
 def main():
     oneshot, data, output, modules = sys.argv[1:5]
     n = 0
-    sanitized = os.environ.get("SANITIZED")  # under sanitizers only the first source is given to
-                                             # each command
+    # under sanitizers plan reads every source, and the other commands read only the first source
+    sanitized = os.environ.get("SANITIZED")
     for source in sys.argv[5:]:
         there = read(pathlib.Path(source) / "model.safetensors")
         parts = [name for name in there if name.startswith(tuple(modules.split(",")))]

@@ -19,7 +19,8 @@ bits = next(iter(json.loads((out / "config.json").read_text())["quantization_con
 
 
 def zero(dtype, raw, row):
-    """Returns a row of codes 0. Packed integers are stored with an offset of half their range."""
+    """Returns a row in which each code is 0. Packed integers are stored with an offset of half
+    their range."""
     byte = {2: 0xAA, 4: 0x88, 8: 0x80}[bits] if dtype == "I32" else 0
     return bytes([byte]) * len(raw)
 

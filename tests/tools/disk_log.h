@@ -10,7 +10,8 @@ typedef enum {
     DISK_WRITE,    // a write; at: offset; data: the written bytes
     DISK_CUT,      // a truncation; size: the new size
     DISK_GROW,     // a reservation of space; size: the file has at least this size
-    DISK_SYNC,     // a sync: the bytes and size of a file, or the names in a directory, are certain
+    DISK_SYNC,     // a sync; a power loss keeps the bytes and size of the file, or the names in the
+                   // directory
     DISK_MKDIR,    // a new directory; path: path of the directory
     DISK_RENAME,   // a rename; path: the old path; data: the new path
     DISK_UNLINK    // a removed file or directory; path: path of the file or directory

@@ -4,8 +4,8 @@
  *   FIRST_READ_SINCE=$EPOCHREALTIME FIRST_READ=FILE    FILE gets lines "header 0.0124 0.0091" and
  *                                                      "weights ...": seconds of clock and CPU
  *
- * The clock starts when the shell reads EPOCHREALTIME, so the time includes fork, execve and the
- * program's own second execve. */
+ * The clock starts when the shell reads EPOCHREALTIME. So the time includes fork, execve, and a
+ * second execve that the program itself makes. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -1,12 +1,12 @@
-"""fp8_experts.py - makes a tiny model whose experts are in one FP8 tensor, and a dense model with
-the values of the codes.
+"""fp8_experts.py - makes two models: a tiny model whose experts are in one FP8 tensor, and a dense
+model with the same values.
 
 usage: fp8_experts.py DENSE PACKED      DENSE: a model with experts in BF16, whose values are
                                         replaced; PACKED: the model that is written
 
 Codes are F8_E4M3 in the layout of the dense tensor. Scales are F32, one per block of an expert, in
-X_scale_inv or X.weight_scale_inv. Scales and codes have four bits each, so their products are exact
-in BF16."""
+X_scale_inv or X.weight_scale_inv. Scales and codes have four significant bits each, so their
+products are exact in BF16."""
 import json
 import pathlib
 import random

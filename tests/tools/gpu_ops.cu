@@ -1,8 +1,8 @@
-/* gpu_ops.cu - times each op of a run alone on a GPU, by CUDA events after a warm-up, at the shapes
- * of Llama-3-8B and Qwen3-30B-A3B, relative to the GPU's sustained rates. It prints the algorithm
- * that cuBLASLt chose, the workspace and time of cuSOLVER for whole triangles and for the blocks of
- * a run, the time of a mixture's experts on their rows and of 32 solves in one call, and the time
- * to lock pages.
+/* gpu_ops.cu - times each op of a run alone on a GPU, by CUDA events after a warm-up. The shapes
+ * are those of Llama-3-8B and Qwen3-30B-A3B, and rates are relative to the GPU's sustained rates.
+ * The program prints the algorithm that cuBLASLt chose. It prints the workspace and time of
+ * cuSOLVER for whole triangles and for the blocks of a run. It also prints the time of a mixture's
+ * experts on their rows, of 32 solves in one call, and of locking pages.
  *
  *   gpu_ops [seconds=0.2] [scale=1] [device=0]     scale: divides widths, rows and vocabularies */
 #include "base/rng.h"
@@ -308,7 +308,7 @@ static void solve(osh_tensor *u, int64_t O, int64_t I, int n_jobs)
 {
     int64_t n_cols = osh_div_up(I, GROUP);
     osh_tensor *w = tensor(OSH_BF16, O, I);   // own
-    std::vector<osh_tensor *> us((size_t)n_jobs, u); // own, but for the first
+    std::vector<osh_tensor *> us((size_t)n_jobs, u); // own, except us[0], which is a view of u
     std::vector<std::vector<int8_t>> codes((size_t)n_jobs, std::vector<int8_t>((size_t)(O * I)));
     std::vector<std::vector<double>> loss((size_t)n_jobs, std::vector<double>((size_t)O));
     std::vector<float> scales((size_t)(O * n_cols), 0.1f);
@@ -335,8 +335,8 @@ static void solve(osh_tensor *u, int64_t O, int64_t I, int n_jobs)
     osh_tensor_free(cx, w);
 }
 
-/* Measures one width: statistics, triangles, factor, solve of O rows, and of n_jobs such
- * weights. */
+/* Measures the steps of the solver for inputs of width I: statistics, triangles, factor, and the
+ * solve of one weight with O rows and of n_jobs such weights. */
 static void width(int64_t N, int64_t I, int64_t O, int n_jobs)
 {
     osh_tensor *h = hessian(N, I), *work = tensor(OSH_F32, I, I, false); // own

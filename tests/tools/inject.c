@@ -16,8 +16,8 @@
  *   INJECT_AFTER=FILE    FILE gets the seconds of processor time from SIGTERM to the end of the
  *                        process
  *
- * Calls of pread and read for files that are read whole count as "reads", but only if INJECT_CALLS
- * has the word "reads". */
+ * If INJECT_CALLS has the word "reads", calls of pread and read for files that are read whole also
+ * count. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* journal_twice.c - replaces a journal by one record: the identity of its run, in which a key
- * occurs twice. An earlier version could write such records.
+/* journal_twice.c - replaces a journal by one record, the identity of its run. In this record a key
+ * occurs twice. An earlier version of the program could write such records.
  *
  *   journal_twice JOURNAL NAME      the key is "source NAME" */
 #include <stdio.h>

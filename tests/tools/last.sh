@@ -1,6 +1,7 @@
 # last.sh - defines last_wins; to be sourced. last_wins PROGRAM ARGUMENTS... runs the program. If a
-# flag occurs twice, it passes on only the last one, because the program refuses two. The function
-# is pure bash, so that a preloaded library (inject.so) counts only calls of the program.
+# flag occurs twice, the function passes on only the last occurrence, because the program refuses a
+# flag that occurs twice. The function is pure bash, so that a preloaded library (inject.so) counts
+# only calls of the program.
 last_wins() {
     local -a flags=() values=() args=()
     local -A at=()
@@ -10,7 +11,8 @@ last_wins() {
         flag=$1
         shift
         case $flag in
-            --ignore | --only | --targets | --sequential-targets | --calib-passthrough | --checkpoint) ;; # lists
+            # These flags are lists, so all their occurrences are passed on.
+            --ignore | --only | --targets | --sequential-targets | --calib-passthrough | --checkpoint) ;;
             --*=* | --) ;;
             --*) [ -z "${at[$flag]+set}" ] || unset "flags[${at[$flag]}]" "values[${at[$flag]}]"
                  at[$flag]=$n ;;

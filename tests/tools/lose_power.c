@@ -1,19 +1,19 @@
-/* lose_power.c - makes a directory in a state that a loss of power may cause, from a log of
- * record.c:
+/* lose_power.c - makes a directory as it may be after a loss of power, from a log of record.c:
  *
  *   lose_power LOG SEED DIR [BEFORE]    BEFORE: copy of the directory at the beginning of the
  *                                       record (default: an empty directory)
  *
- * The power fails after one of the calls. Some changes are certain: bytes and size of a file up to
- * its last sync, and names in a directory up to the last sync of the directory. All later changes
- * are random:
- *   - a sector of 512 bytes has the first k writes to it, for a random k
+ * The power fails after one of the calls in the log. Changes of the bytes and size of a file are
+ * certain up to the last sync of the file. Changes of names in a directory are certain up to the
+ * last sync of the directory. All later changes are random:
+ *   - a sector of 512 bytes has only the first k of the writes to it, for a random k
  *   - the size of a file is one of the sizes that it had since its last sync
- *   - a name that was made, moved or removed is changed or not, independent of other names
- * Only changes of one sector, or of one name, keep their order.
+ *   - a name that was made, moved or removed is changed or not, independently of other names
+ * The order of changes is kept only within one sector, and for one name.
  *
- * SEED chooses the call, and the lost changes: nothing, all, late changes, single sectors, or half.
- * If SEED is 0, the power fails after the last call, and nothing is lost. */
+ * SEED chooses the call, and which of the random changes are lost: none, all, the late changes,
+ * single sectors, or half of them. If SEED is 0, the power fails after the last call, and nothing
+ * is lost. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -49,8 +49,8 @@ typedef struct call {
     disk_call head;
     char *path;
     const uint8_t *data;  // view: bytes of the log
-    int object, dir, dir2; // index of the object; indices of the directories whose names the call
-                           // changes
+    int object, dir, dir2; // object: index of the object; dir, dir2: indices of the directories
+                           // whose names the call changes
     char name[256], name2[256];
     bool sure; // true if a later sync of the directory makes the change of names certain
 } call;
@@ -259,8 +259,8 @@ static int sector_reached(loss l, int file, int64_t sector, int n, int n_early)
     }
 }
 
-/* Applies a loss to the calls [o->first, end) of a file. Returns the number of sectors that differ
- * from the file without a loss. */
+/* Applies the calls [o->first, end) of a file, except those that the loss of power loses. Returns
+ * the number of sectors that differ from the file without a loss. */
 static int64_t file_lose(int i, int end, loss l)
 {
     object *o = &objects[i];

@@ -1,5 +1,5 @@
-/* make_model.c - writes a Llama checkpoint of random BF16 weights of any size, one shard per layer,
- * and calibration samples of random ids:
+/* make_model.c - writes a Llama checkpoint of any size with random BF16 weights, one shard per
+ * layer. Also writes calibration samples of random ids:
  *
  *   make_model DIR hidden=4096 intermediate=8192 heads=32 kv=8 layers=8 vocab=32000 samples=8
  *              tokens=128 seed=1

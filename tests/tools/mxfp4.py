@@ -1,5 +1,5 @@
-"""mxfp4.py - makes a tiny gpt-oss whose experts are MXFP4, like the released model, and a dense
-model with the values of the codes.
+"""mxfp4.py - makes two models: a tiny gpt-oss whose experts are MXFP4, like the released model, and
+a dense model with the same values.
 
 usage: mxfp4.py DENSE PACKED      DENSE: a model with experts in BF16, which are rounded in place;
                                   PACKED: the model that is written

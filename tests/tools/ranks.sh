@@ -1,24 +1,24 @@
 # ranks.sh - defines functions for tests with several ranks; to be sourced. start MPI N PROGRAM
 # ARGUMENTS... runs N processes with the launcher of openmpi or mpich, for at most 60 seconds.
-# `mpis` gets the MPIs whose launcher and module are found. If there is none, the script exits with
-# 77.
+# `mpis` lists the MPIs whose launcher and module are found. If the list is empty, the script exits
+# with 77.
 mpis=()
 for mpi in openmpi mpich; do
     if command -v mpirun.$mpi >/dev/null && [ -e "$(dirname "$ONESHOT")/liboneshot_mpi_$mpi.so" ]; then mpis+=($mpi); fi
 done
 [ ${#mpis[@]} -gt 0 ] || { echo "no mpirun of Open MPI or MPICH: skipped"; exit 77; }
-# The plugins of the MPI libraries leak and are unloaded, so a suppression of LeakSanitizer cannot
-# name them.
+# The plugins of the MPI libraries leak memory. The detection of leaks is off, because the plugins
+# are unloaded at the end, so a suppression cannot name them.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0:verify_asan_link_order=0
 start() {
     local mpi=$1 n=$2 flags=()
     shift 2
-    # one processor for all ranks, and root is allowed, as in a container
+    # lets all ranks share processors, and allows root, as in a container
     [ "$mpi" != openmpi ] || flags=(--allow-run-as-root --oversubscribe --bind-to none)
     timeout -k 5 60 "mpirun.$mpi" "${flags[@]}" -n "$n" "$@"
 }
-# Makes the script `on`, which `start` can run. on RANK ENVIRONMENT... -- PROGRAM ARGUMENTS... gives
-# the variables only to that rank.
+# Makes the script `on`, which `start` can run. on RANK ENVIRONMENT... -- PROGRAM ARGUMENTS... runs
+# the program, and sets the variables ENVIRONMENT only in the process of RANK.
 cat >on <<'END'
 #!/bin/bash
 rank=$1

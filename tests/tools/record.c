@@ -1,13 +1,13 @@
-/* record.c - writes, as an LD_PRELOAD library, a log of all calls that change the disk below the
- * working directory, with their data. From the log, lose_power.c makes states after a loss of
- * power.
+/* record.c - a library for LD_PRELOAD. It writes a log of all calls that change files or
+ * directories below the working directory, with their data. From the log, lose_power.c makes
+ * directories as they may be after a loss of power.
  *
  *   RECORD_LOG=FILE        FILE gets the log
  *   RECORD_HURRY=SECONDS   the clock advances by this time at each reading, so that barriers come
  *                          often
  *
- * Calls are serialized. A file is identified by its inode, so two descriptors of a file (one with
- * O_DIRECT) are one file. sync_file_range does not count as a sync. */
+ * Calls run one after the other. A file is identified by its inode, so two descriptors of a file
+ * (one with O_DIRECT) count as one file. sync_file_range does not count as a sync. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -165,7 +165,7 @@ ssize_t write(int fd, const void *p, size_t n)
     return k;
 }
 
-/* Only logs the call. Nothing is lost in this process, so no real sync is needed. */
+/* Only logs the call. The recorded process loses nothing, so no real sync is needed. */
 int fsync(int fd)
 {
     pthread_mutex_lock(&lock);

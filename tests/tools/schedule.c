@@ -4,12 +4,12 @@
  *   schedule FILE ARGUMENT...     oneshot's arguments, with --threads N and --profile
  *
  * The work is divided as for N threads, but the calling thread runs all chunks, one after the
- * other. It measures each chunk in processor seconds, which other work on the machine hardly
- * changes. Then the chunks are assigned to workers as in the pool: each chunk to the worker that is
+ * other. It measures the processor seconds of each chunk. Other work on the machine hardly changes
+ * them. Then the chunks are assigned to workers as in the pool: each chunk to the worker that is
  * free first. Between two calls of osh_parallel_for only the calling thread works.
  *
- *   chunks of 3, 3, 2 ms after 1 ms of the caller's, on two workers: 1 + max(3 + 2, 3) = 6 ms;
- *   one worker takes 9 ms
+ *   example: the caller works 1 ms, then there are chunks of 3, 3 and 2 ms. Two workers take 1 +
+ *   max(3 + 2, 3) = 6 ms; one worker takes 9 ms.
  *
  * A worker starts START_S seconds after the call. If the calling thread has worked alone for longer
  * than WATCH_S, the worker sleeps (pool.c) and starts WAKE_S later. Shared resources (caches,
@@ -19,10 +19,10 @@
  *
  * busy: seconds on one processor; alone: the part in which only the calling thread works; took:
  * simulated seconds; idle: seconds in which workers are idle. A line with address 0 is for a whole
- * phase. Other lines are for the chunks of one function in the phase; there `alone` is the time
- * before the chunks, which is not part of busy. The last line, "others SECONDS", is the time of
- * threads outside the pool. The linker option --wrap replaces functions of the program by functions
- * of this file. */
+ * phase. Another line is for the chunks of one function in the phase. Its `alone` is the time of
+ * the calling thread before the chunks, which is not part of its `busy`. The last line, "others
+ * SECONDS", is the time of threads outside the pool. The linker option --wrap replaces functions of
+ * the program by functions of this file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,7 +132,7 @@ static osh_status call(osh_ctx *cx, int64_t n, osh_chunk_fn fn, void *user)
     for (int i = 0; i < 2; i++) {
         row *r = i ? row_of(phase_row()->phase, fn) : phase_row();
         r->calls++, r->chunks += n, r->busy += sum, r->took += took;
-        // time before the chunks, which is not part of the function's busy seconds
+        // adds the time before the chunks, which is not part of the function's busy seconds
         if (i) r->alone += alone;
     }
     free(each);
@@ -165,7 +165,7 @@ osh_status __wrap_osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once,
 
 osh_scope __wrap_osh_profile_begin(osh_ctx *cx, const char *phase, const char *of)
 {
-    if (!caller) caller = cx; // the first scope is begun on the thread of the job
+    if (!caller) caller = cx; // the thread of the job begins the first scope
     osh_scope scope = __real_osh_profile_begin(cx, phase, of);
     if (cx != caller || in_call || n_scopes == OSH_MAX_SCOPES) return scope;
     n_threads = osh_threads(cx) < MOST_THREADS ? osh_threads(cx) : MOST_THREADS;

@@ -1,5 +1,5 @@
-/* st_edit.c - makes faults in a checkpoint: changes tensors of its shards, and rewrites the index
- * and the manifest to match.
+/* st_edit.c - makes faults in a checkpoint. It changes tensors of the shards, or rewrites the index
+ * or the manifest to match the shards.
  *
  *   st_edit DIR drop NAME | rename NAME NEW | dup NAME NEW | swap NAME NAME | take NAME OTHER_DIR
  *   st_edit DIR flip NAME BYTE BIT | fill NAME BYTE N HEX | noise NAME BYTE N

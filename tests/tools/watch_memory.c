@@ -1,4 +1,4 @@
-/* watch_memory.c - runs a program and writes its peak memory:
+/* watch_memory.c - runs a program and writes its peak memory and its read and written bytes:
  *
  *   watch_memory FILE PROGRAM ARGUMENT...     writes to FILE: peak rchar wchar, in bytes
  *

@@ -1,5 +1,6 @@
-/* test_activations.c - stores and loads values: the rows are the same with every tier and batching;
- * files of an earlier process are used again or refused. */
+/* test_activations.c - stores and loads values. The loaded rows must equal the stored rows for
+ * every tier and every division into batches. A file of an earlier process is used again or
+ * refused. */
 #include "base/file.h"
 #include "store/activations.h"
 #include "store/loaders.h"
@@ -20,7 +21,7 @@ static char dir[64];
 
 static void fill(void)
 {
-    /* Rows that compress well. */
+    /* Makes rows that compress well. */
     for (int i = 0; i < TOKENS * WIDTH; i++) rows[i] = (uint16_t)(i / 40 * 77);
 }
 
@@ -109,8 +110,8 @@ static void forgotten_rows_are_gone(void **state)
     osh_ctx_free(cx);
 }
 
-/* Stores all batches with osh_acts_put. The store keeps the batches of its first samples in memory,
- * and the other batches in the tier. */
+/* Stores all batches with osh_acts_put. The store keeps its first samples in memory, and writes the
+ * other samples to its tier. */
 static osh_status put_all(osh_ctx *cx, osh_acts *a, const int64_t *at, int n_batches)
 {
     osh_status rc = OSH_OK;
@@ -166,13 +167,13 @@ static void kept_rows(void **state)
             if (tier == OSH_TIER_DISK && kept) {
                 size_t file = osh_mem_used(cx, OSH_MEM_HOST) - before;
                 assert_in_range(file, osh_acts_kept_bytes(&graph, &data, 0, batch_at, kept),
-                                /* the 4096 bytes are for an open file */
+                                /* an open file may take up to 4096 bytes */
                                 osh_acts_kept_bytes(&graph, &data, 0, batch_at, kept) + 4096);
             }
             for (int turn = 0; turn < 2; turn++) {
                 assert_ok(cx, get_all(cx, a, batch_at, BATCHES, false));
                 assert_memory_equal(rows, back, sizeof rows);
-                rows[5] ^= 1; // the next turn stores changed rows
+                rows[5] ^= 1; // changes a row before all rows are stored again
                 assert_ok(cx, put_all(cx, a, batch_at, BATCHES));
             }
             assert_ok(cx, get_all(cx, a, batch_at, BATCHES, true));
@@ -189,12 +190,12 @@ static void kept_rows(void **state)
     osh_ctx_free(cx);
 }
 
-/* The file of a value is not used for another run, stage (a number that the caller sets), value or
- * number of samples. */
+/* The store writes a file for a value. A later store must not use the file if its run, its stage (a
+ * number that the caller sets), the value or the lengths of the samples differ. */
 static void slots_of_others_are_not_taken(void **state)
 {
-    /* This data set has as many tokens as `data`, so its file has the same size, but its samples
-     * have other lengths. */
+    /* other_data has as many tokens as `data`, so the file of a value has the same size. Its
+     * samples have other lengths. */
     static int64_t other_offsets[SAMPLES + 1] = {0, 1, 8, 20, 36, TOKENS};
     static osh_dataset other_data = {.offsets = other_offsets, .n = SAMPLES};
     static osh_value same[2] = {{.name = "h", .width = WIDTH, .dtype = OSH_BF16},
@@ -224,7 +225,7 @@ static void slots_of_others_are_not_taken(void **state)
             assert_ok(cx, osh_acts_adopt(cx, a, other == 3, other == 2 ? 2 : 3, &found));
             assert_int_equal(found, other == 0);
             osh_acts_free(cx, a, false);
-            assert_false(osh_dir_exists(dir)); // osh_acts_free has also removed the refused file
+            assert_false(osh_dir_exists(dir)); // removed, even if osh_acts_adopt refused the file
         }
     osh_ctx_free(cx);
 }
@@ -317,7 +318,7 @@ static void files_are_taken_up(void **state)
                 assert_memory_equal(rows, back, sizeof rows);
             }
             osh_acts_free(cx, a, false);
-            assert_false(osh_dir_exists(dir)); // osh_acts_free has also removed the refused file
+            assert_false(osh_dir_exists(dir)); // removed, even if osh_acts_adopt refused the file
         }
     osh_ctx_free(cx);
 }
@@ -387,8 +388,9 @@ done:
     return rc;
 }
 
-/* Prefetched batches have the stored rows, with any number of threads and batches, with and without
- * samples kept in memory. A damaged file gives the same error as without prefetching. */
+/* Prefetched batches must have the stored rows, for any number of threads and batches, and whether
+ * or not some samples are kept in memory. A damaged file must give the same error as without
+ * prefetching. */
 static void read_ahead(void **state)
 {
     osh_ctx *cx;
@@ -452,7 +454,7 @@ static void read_ahead_is_planned(void **state)
     assert_int_equal(osh_mem_live(cx), 0);
     assert_int_equal(osh_loaders_ahead(1, 100, 100), 1);
     assert_int_equal(osh_loaders_ahead(8, 100, 100), 8);
-    // 25 batches of 4 samples: two batches have a sample for each of 8 threads
+    // 100 samples in 25 batches: two batches of 4 samples occupy 8 threads
     assert_int_equal(osh_loaders_ahead(8, 100, 25), 2);
     assert_int_equal(osh_loaders_ahead(8, 4, 4), 3);
     assert_int_equal(osh_loaders_ahead(8, 4, 1), 0);

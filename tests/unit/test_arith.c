@@ -1,5 +1,5 @@
-/* test_arith.c - tests scales, codes and ranges: values computed with compressed-tensors, C against
- * AVX2 kernels, threads, errors. */
+/* test_arith.c - tests scales, codes and ranges. Compares them with values of compressed-tensors, C
+ * kernels with AVX2 kernels, and one thread with several. Also tests errors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,11 +169,11 @@ static void columns_compare(const osh_q_kernels *v)
                 assert_memory_equal(want, got, sizeof want);
                 if (mode == 0)
                     for (int64_t i = 0; i < n; i++)
-                        want[i] = (uint8_t)osh_rng_u64(8, 1, (uint64_t)i); // all codes occur, also
-                                                                           // those of NaN
+                        want[i] = (uint8_t)osh_rng_u64(8, 1, (uint64_t)i); // all codes occur, even
+                                                                           // the codes of NaN
                 c->decode(y, dts[d], want, n, &q);
                 v->decode(z, dts[d], want, n, &q);
-                for (int64_t i = 0; i < n; i++) // two NaNs may have different bits
+                for (int64_t i = 0; i < n; i++) // the kernels may decode a NaN to different bits
                     if ((want[i] & 0x7f) == 0x7f && q.kind == OSH_Q_CODE_FP8) {
                         memset(y + (size_t)i * size, 0, size);
                         assert_true(osh_find_nonfinite(z + (size_t)i * size, dts[d], 1) == 0);
@@ -208,8 +208,8 @@ static void test_kernel_columns(void **state)
     if (osh_isa_of_cpu() >= OSH_ISA_AVX512) columns_compare(osh_q_kernels_avx512());
 }
 
-/* Compares the error sums of the C and AVX2 kernels with sums in double, also for values whose
- * squares exceed f32. */
+/* Compares the error sums of the C and AVX2 kernels with sums in double. Some values have squares
+ * that exceed the range of f32. */
 static void test_error_sums(void **state)
 {
     enum { N = 1003 };
@@ -232,7 +232,7 @@ static void test_error_sums(void **state)
 }
 
 /* Computes scales for many ranges in one call (eight ranges at a time), and for each range alone.
- * Both must be equal, also for ranges that overflow, that are 0 or that have one sign. */
+ * The scales must be equal, even for ranges that overflow, are 0 or have only one sign. */
 static void test_params_columns(void **state)
 {
     static const osh_dtype dts[] = {OSH_BF16, OSH_F16, OSH_F32};
@@ -365,7 +365,8 @@ done:
 static void test_torture(void **state)
 {
     assert_true(torture(quantize, NULL) >= 6);
-    assert_true(torture(quantize, &cx) >= 10); // with observer mse, which searches for the range
+    assert_true(torture(quantize, &cx) >= 10); // the weight has the observer mse, which searches
+                                               // for the range
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 /* test_back.c - tests gradients through whole tiny models. Gradients must agree with finite
- * differences of the loss, over several ranges of nodes as over one range, and for a batch as for
- * its samples. Predicted bytes must be enough; on a GPU the arena has exactly these bytes. An op
- * without a gradient must be refused by name. */
+ * differences of the loss. They must not depend on the number of ranges of nodes, and must be the
+ * same for a batch as for its samples. The predicted bytes must be enough; on a GPU the arena has
+ * exactly the predicted bytes. An op without a gradient must be refused by name. */
 #include "graph/back.h"
 #include "math/pairs.h"
 #include "plain.h"
@@ -10,7 +10,8 @@
 
 typedef struct model {
     tiny_model at;
-    osh_tensor **dw; // own [weights]: sums of the gradients from the hook; NULL: none
+    osh_tensor **dw; // own [weights]: sums of the gradients that the hook gets; NULL: no gradient
+                     // yet
     bool *wants;     // own [weights]: true if the gradient of the weight is wanted
     bool places;     // true if the caller provides the storage of the gradients
 } model;
@@ -195,7 +196,7 @@ static void gradients_are_differences(void **state)
     }
 }
 
-/* Uses BF16, so that values are rounded as in a run. */
+/* The model has BF16 values, which are rounded as in a run. */
 static void parts_threads_and_samples_do_not_matter(void **state)
 {
     (void)state;
@@ -226,7 +227,7 @@ static void parts_threads_and_samples_do_not_matter(void **state)
     }
 }
 
-/* Compares gradients in the caller's storage with gradients in storage of osh_back, batch by
+/* Compares gradients in the caller's storage with gradients in the storage of osh_back, batch by
  * batch. */
 static void places_do_not_matter(void **state)
 {
@@ -253,9 +254,9 @@ static void places_do_not_matter(void **state)
 }
 
 /* Checks that the values and gradients of the longest sample take no more bytes than predicted,
- * with exact and with rough matrix products. The prediction is for the kind that needs more
- * scratch. On a CPU with instructions for BF16 pairs, exact products often need less scratch than
- * rough products. */
+ * with exact and with rough matrix products. The prediction is for the kind of products that needs
+ * more scratch. On a CPU with instructions for pairs of BF16 numbers, exact products often need
+ * less scratch than rough products. */
 static void the_peak_is_kept(void **state)
 {
     (void)state;
@@ -272,7 +273,7 @@ static void the_peak_is_kept(void **state)
         bool *in = calloc((size_t)g->n_values, 1), *leaves = calloc((size_t)g->n_values, 1);
         osh_tensor **dv = calloc((size_t)g->n_values, sizeof *dv);
         leaves[g->hidden] = true;
-        // tensors that the hook itself allocates are not part of the prediction
+        // allocates these tensors here, because the prediction does not count tensors of the hook
         for (int i = 0; i < g->n_weights; i++)
             if (m.wants[i]) {
                 const osh_weight *w = &g->weights[i];

@@ -1,4 +1,5 @@
-/* test_base_alloc.c - tests counting, alignment, overflow and injected failures. */
+/* test_base_alloc.c - tests the allocator: counted bytes, alignment, overflow of sizes, and
+ * injected failures. */
 #include "torture.h"
 
 #include "base/available.h"
@@ -133,13 +134,13 @@ static void peak_of_the_process(void **state)
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-/* SKIPS: true if tests of resident memory are skipped. A sanitizer does not keep pages, and its own
- * memory is resident, too. */
+/* SKIPS: true if tests of resident memory are skipped. With a sanitizer osh_free keeps no pages,
+ * and the memory of the sanitizer itself is resident, too. */
 enum { SKIPS = 1 };
 #else
 enum { SKIPS = 0 };
 #endif
-enum { MB = 1 << 20, SLACK = MB }; // SLACK: number of bytes for other memory of the process
+enum { MB = 1 << 20, SLACK = MB }; // SLACK: bytes that other memory of the process may take
 
 static size_t resident_bytes(void)
 {
@@ -152,8 +153,8 @@ static size_t resident_bytes(void)
     return at ? (size_t)atoll(at + strlen("RssAnon:")) * 1024 : 0;
 }
 
-/* The pages of a freed large block are used for the next block of that size. Kept pages never make
- * the process larger than the peak of its live blocks. */
+/* The pages of a freed large block are used for the next block of that size. The kept pages never
+ * make the process larger than the largest sum of its live blocks. */
 static void keeps_large_blocks(void **state)
 {
     osh_ctx *cx;
@@ -171,12 +172,13 @@ static void keeps_large_blocks(void **state)
     assert_true(resident_bytes() - before >= 16 * MB - SLACK); // both freed blocks stay mapped
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
     assert_int_equal(osh_mem_live(cx), 0);
-    // the block gets the pages of both freed blocks if these are neighbours; otherwise both are
-    // unmapped
+    // the block gets the pages of the two freed blocks if they are neighbours in memory; otherwise
+    // the pages of both are unmapped
     a = osh_calloc(cx, 1, 15 * MB);
     assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     osh_free(cx, a);
-    for (size_t i = 0; i < 300; i++) { // 300 sizes: more sizes than pages are kept for
+    for (size_t i = 0; i < 300; i++) { // 300 different sizes, more than the allocator keeps pages
+                                       // for
         osh_free(cx, osh_calloc(cx, 1, MB / 4 + 8192 * i));
         assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     }
@@ -190,8 +192,8 @@ typedef struct held {
     size_t n;
 } held;
 
-/* Blocks of all sizes are allocated and freed. No block overlaps another, and the process never
- * exceeds the peak of its live blocks. */
+/* Blocks of all sizes are allocated and freed. No block overlaps another, and the process is never
+ * larger than the largest sum of its live blocks. */
 static void pages_serve_other_sizes(void **state)
 {
     enum { SLOTS = 64, STEPS = 20000, CHECKS = 50 };
@@ -245,7 +247,7 @@ static int may_be_huge(const void *p)
 
 /* Blocks of 2.25 and 3 MiB, such as an expert's Hessian or weight, use pages of 2 MiB if the system
  * has them. The resident memory of many such blocks is never larger than their counted bytes,
- * whether the blocks are written or freed. */
+ * before and after the blocks are written, and after some are freed. */
 static void experts_blocks_have_huge_pages(void **state)
 {
     enum { N = 32 };
@@ -285,7 +287,7 @@ static void classes_and_limits(void **state)
     void *host = osh_alloc(cx, BIG), *chunks[8];
     assert_int_equal(osh_mem_use(cx, OSH_MEM_DEVICE), OSH_MEM_HOST);
     void *device = osh_alloc(cx, BIG);
-    // workers count memory in the caller's class
+    // the memory that workers allocate counts in the class of the caller
     assert_ok(cx, osh_parallel_for(cx, 8, take_in_chunk, chunks));
     size_t one = osh_mem_gross(BIG), few = osh_mem_gross(1000);
     assert_true(one >= BIG && one < BIG + 16384);
@@ -299,7 +301,7 @@ static void classes_and_limits(void **state)
     assert_non_null(strstr(osh_error_text(cx), "device memory"));
     osh_error_clear(cx);
     osh_mem_use(cx, OSH_MEM_HOST);
-    void *more = osh_alloc(cx, BIG); // another class has a limit of its own
+    void *more = osh_alloc(cx, BIG); // host memory does not count for the limit of device memory
     assert_non_null(more);
     osh_mem_limit(cx, OSH_MEM_HOST, osh_mem_used(cx, OSH_MEM_HOST));
     assert_null(osh_calloc(cx, 1, 1));
@@ -346,10 +348,12 @@ static void others_give_before_a_peak_rises(void **state)
     osh_mem_give(cx, 4 * one, giver_give, &g);
     void *fits = osh_alloc(cx, BIG);
     assert_int_equal(g.asked, 0);
-    // these two allocations need not wait
+    // neither allocation asks the giver for memory: the first is small, and the second is on the
+    // giver's own context
     void *small = osh_alloc(cx, 1000), *writers = osh_alloc(alone, BIG);
     assert_int_equal(g.asked, 0);
-    void *waits = osh_alloc(cx, BIG); // waits until the block fits, or until no other block is left
+    void *waits = osh_alloc(cx, BIG); // asks the giver until the block fits, or until the giver has
+                                      // no block
     assert_int_equal(g.asked, 3);
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 3 * one + osh_mem_gross(1000));
     void *more[2] = {osh_alloc(cx, BIG), osh_alloc(cx, BIG)};

@@ -1,4 +1,5 @@
-/* test_base_buf.c - tests appending, printing, the size limit and the final NUL. */
+/* test_base_buf.c - tests buffers that grow: appending, printing, the size limit and the final
+ * NUL. */
 #include "base/buf.h"
 #include "base/shell.h"
 #include "torture.h"

@@ -90,8 +90,8 @@ static void reads_and_writes_at_offsets(void **state)
     osh_file_close(cx, NULL);
 }
 
-/* Reads without the page cache (O_DIRECT) at any offset and size. If the file system has no
- * O_DIRECT (tmpfs), the bytes must be the same. */
+/* Reads without the page cache (O_DIRECT) at any offset and size. The bytes must be right even if
+ * the file system has no O_DIRECT, as tmpfs. */
 static void reads_directly(void **state)
 {
     enum { N = (5 << 19) + 777 };
@@ -120,8 +120,8 @@ static void reads_directly(void **state)
     osh_free(cx, want), osh_free(cx, got);
 }
 
-/* Writes and reads at every offset and size around blocks, with and without the page cache.
- * Neighbouring bytes must not change. */
+/* Writes and reads at every offset and size near the ends of blocks of a file, with and without the
+ * page cache. Bytes before and after the written bytes must not change. */
 static void blocks(void **state)
 {
     enum { B = OSH_BLOCK_BYTES, N = 5 * B };
@@ -217,7 +217,8 @@ static void copies(void **state)
     assert_false(osh_file_exists(in(3, "x")));
 }
 
-/* A limit on the size of files simulates a full disk, because the same functions fail. */
+/* Simulates a full disk by a limit on the size of files. The same functions fail as on a full
+ * disk. */
 static void full_disk(void **state)
 {
     struct rlimit old, small;
@@ -305,7 +306,7 @@ static void paths_and_room(void **state)
         osh_free(cx, p);
     }
     assert_true(osh_disk_free(dir) > 0);
-    // the free bytes of the disk on which the path would be created
+    // for a path that does not exist: the free bytes of the disk on which it would be created
     assert_true(osh_disk_free(in(0, "not/yet/there")) > 0);
     assert_true(osh_disk_free("relative-and-absent") > 0);
 }
@@ -334,8 +335,8 @@ static void torture_files(void **state)
     assert_true(torture(use_everything, NULL) > 20);
 }
 
-/* A path that is not a regular file is refused at once. (To open a pipe without a process at its
- * other end would block.) */
+/* A path that is not a regular file is refused at once. For example, opening a pipe would block
+ * until another process opens its other end. */
 static void only_regular_files(void **state)
 {
     osh_file *f = NULL;

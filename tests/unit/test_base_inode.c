@@ -1,5 +1,5 @@
-/* test_base_inode.c - tests kinds of paths, and paths inside others: links, dots, names that do not
- * exist yet. */
+/* test_base_inode.c - tests the kinds of paths, and whether a path is inside a directory. The paths
+ * have links, dots, and names that do not exist yet. */
 #include "base/inode.h"
 #include "base/file.h"
 #include "torture.h"

@@ -70,7 +70,8 @@ static void long_names_lose_their_beginning(void **state)
     shown(text, &p, 252, 80);
     assert_string_equal(
         text, "4m12s left  50% [####....]  3/28  ...117.down_proj  observe  12/128  3100 tok/s");
-    p.name = "HuggingFaceTB/SmolLM2-1.7B-Instruct"; // the dot of a version separates no parts
+    p.name = "HuggingFaceTB/SmolLM2-1.7B-Instruct"; // the dot of a version number does not end a
+                                                    // part of the name
     shown(text, &p, 252, 80);
     assert_string_equal(
         text, "4m12s left  50% [####....]  3/28  ..-1.7B-Instruct  observe  12/128  3100 tok/s");

@@ -193,8 +193,8 @@ static void set_width(int columns)
     ioctl(from, TIOCSWINSZ, &w);
 }
 
-/* After the terminal is made narrower, the progress line takes several rows. All of them are
- * erased. */
+/* After the terminal is made narrower, the progress line takes several rows. The next output must
+ * erase all of these rows. */
 static void a_terminal_is_made_narrower(void **state)
 {
     char wide[400], narrow[400], message[400];

@@ -1,5 +1,5 @@
-/* test_base_map.c - checks that a map finds every key that was put, and no other key. Keys may be
- * empty and contain NUL. */
+/* test_base_map.c - checks that a map finds every key that was put, and no other key. A key may be
+ * empty or contain NUL bytes. */
 #include "base/map.h"
 #include "base/rng.h"
 #include "torture.h"

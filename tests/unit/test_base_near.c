@@ -42,7 +42,8 @@ static void finds_what_was_meant(void **state)
 static void says_nothing_of_far_and_equal_names(void **state)
 {
     static const char *const far[] = {"",   "fast", "xyz",             "colour", "w",
-                                      "lo", "W8A8", "qqqqqqqqqqqqqqq"}; // W8A8 is a name
+                                      "lo", "W8A8", "qqqqqqqqqqqqqqq"}; // W8A8 itself is a name, so
+                                                                        // it is not suggested
     for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
         osh_near n;
         assert_string_equal(hint_of(&n, far[i]), "");

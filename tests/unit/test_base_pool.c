@@ -1,6 +1,6 @@
-/* test_base_pool.c - checks that every chunk of a parallel loop runs once, and that the failure of
- * the lowest chunk is returned, also in nested loops and for any number of threads. Checks that a
- * reader reads at most one item ahead. */
+/* test_base_pool.c - checks parallel loops for any number of threads, also nested loops. Every
+ * chunk must run once, and the loop must return the failure of the lowest failed chunk. A reader
+ * must read at most one item ahead. */
 #include "torture.h"
 #include "base/ahead.h"
 
@@ -56,7 +56,7 @@ static osh_status fail_some(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const int64_t *first = user;
     if (chunk < *first || chunk % 3) return OSH_OK;
-    volatile double x = 1; // makes lower chunks slower, so a higher chunk fails first
+    volatile double x = 1; // lower chunks take longer, so a higher chunk fails first
     for (int i = 0; i < (int)(60 - chunk) * 2000; i++) x *= 1.0000001;
     osh_status rc =
         osh_fail(cx, chunk % 2 ? OSH_E_NUMERIC : OSH_E_FORMAT, "chunk %d is bad", (int)chunk);
@@ -118,8 +118,8 @@ static void stale_messages_do_not_stick(void **state)
     osh_ctx_free(cx);
 }
 
-/* Interrupts the loop in its eleventh chunk. After an interrupt no chunk begins, but chunks that
- * have begun end. */
+/* Interrupts the loop in its eleventh chunk. After an interrupt no new chunk begins. Chunks that
+ * have begun run to their end. */
 static osh_status interrupt_at(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     _Atomic int64_t *runs = user;
@@ -312,7 +312,7 @@ typedef struct shelf {
     int bad;                     // item that cannot be read; -1: none
     _Atomic int too_early;       // number of reads that began before they were allowed
     osh_read_ahead *reader;          // own
-    bool waits;                  // true if each read waits until it is stopped
+    bool waits;                  // true if each read waits until osh_read_ahead_free stops it
     pthread_t thread;            // thread of the last read
 } shelf;
 
@@ -337,7 +337,7 @@ static void a_reader_is_one_item_ahead(void **state)
 {
     osh_ctx *cx;
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    for (int taken = 0; taken <= 20; taken += 5) { // a reader may be freed before its last item
+    for (int taken = 0; taken <= 20; taken += 5) { // frees the reader after `taken` of 20 items
         shelf s = {.bad = -1};
         assert_ok(cx, shelf_start(cx, &s, 20, true));
         for (int i = 0; i < taken; i++) {
@@ -359,7 +359,7 @@ static void a_reader_is_one_item_ahead(void **state)
     osh_read_ahead_free(cx, s.reader);
     assert_int_equal(s.n_read, 1);
     assert_ok(cx, shelf_start(cx, &waiting, 3, true));
-    osh_read_ahead_free(cx, waiting.reader); // ends the read, which would wait forever
+    osh_read_ahead_free(cx, waiting.reader); // stops the read, which would wait forever
     osh_ctx_free(cx);
 }
 
@@ -370,7 +370,8 @@ static void a_reader_without_a_thread(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     assert_ok(cx, shelf_start(cx, &s, 3, false));
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(s.n_read, i); // the caller's thread reads when the caller waits
+        assert_int_equal(s.n_read, i); // without a thread of its own, the reader reads an item only
+                                       // when the caller asks for it
         assert_ok(cx, osh_read_ahead_wait(cx, s.reader));
         assert_true(pthread_equal(s.thread, pthread_self()));
         assert_false(osh_read_ahead_stops(cx, s.reader));

@@ -1,5 +1,5 @@
-/* test_base_profile.c - tests the scopes of a profile and their times, memory over time, and
- * quoting. The YAML file must be valid at every moment. */
+/* test_base_profile.c - tests profiles: scopes and their times, memory over time, and quoting. The
+ * YAML file must be valid at every moment. */
 #include "base/file.h"
 #include "base/profile.h"
 #include "base/quote.h"
@@ -129,8 +129,8 @@ static const osh_profile_row *row_of(const osh_profile_data *d, const char *phas
     return NULL;
 }
 
-/* The allocations of a stage count for the stage and for the outer stages, even if they are freed
- * before the next sample. */
+/* Allocations count for their stage and for the outer stages, even if they are freed before the
+ * next sample of memory is taken. */
 static void live_bytes_of_stages(void **state)
 {
     enum { BYTES = 3 << 20 };
@@ -165,7 +165,7 @@ static void live_bytes_of_stages(void **state)
     osh_ctx_free(cx);
 }
 
-/* The samples of memory contain a peak that is between two records. */
+/* A peak of memory between two records of the profile must be in its samples of memory. */
 static void short_peak_is_seen(void **state)
 {
     enum { BYTES = 8 << 20 };
@@ -312,7 +312,7 @@ static void quoting(void **state)
     osh_quote(to, sizeof to, "a\"b\\c\td\x1b\x7f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
     assert_string_equal(to,
                         "a\\\"b\\\\c\\u0009d\\u001b\\u007f \xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
-    osh_quote(to, sizeof to, "\xff\xc0\x80\xed\xa0\x80\xe2\x82"); // not UTF-8
+    osh_quote(to, sizeof to, "\xff\xc0\x80\xed\xa0\x80\xe2\x82"); // these bytes are not UTF-8
     assert_int_equal(strlen(to), 8 * 3);
     for (int i = 0; i < 8; i++) assert_memory_equal(to + 3 * i, "\xef\xbf\xbd", 3);
     // the escape \u000a does not fit into 6 bytes

@@ -1,5 +1,5 @@
-/* test_checkpoint.c - tests model directories that have one file, shards with an index, or both,
- * which may contradict each other. */
+/* test_checkpoint.c - tests model directories. A directory has one file, or shards with an index,
+ * or both. If it has both, the file and the index may contradict each other. */
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -110,8 +110,8 @@ static const char *path_of(const fixture *f, const char *name)
     return path;
 }
 
-/* Checks the number of tensors, the first file that is read, and the file that is not read (aside;
- * NULL: there is none). */
+/* Opens the checkpoint. Checks the number of tensors, the name of its first shard, and the name of
+ * the safetensors file that is not read (`aside`; NULL: there is none). */
 static void check_files(fixture *f, int n_tensors, const char *shard, const char *aside)
 {
     osh_checkpoint *ck = open_dir(f);
@@ -161,7 +161,7 @@ static void test_aside(void **state)
 {
     fixture *f = *state;
     put_sharded(f);
-    put_shard(f, "consolidated.safetensors", "a"); // format of Mistral
+    put_shard(f, "consolidated.safetensors", "a"); // a file of this name is in Mistral's format
     check_files(f, 4, "m-1.safetensors", "consolidated.safetensors");
     assert_int_equal(unlink(path_of(f, "consolidated.safetensors")), 0);
 
@@ -309,8 +309,8 @@ static void test_side_files(void **state)
     osh_checkpoint_close(f->cx, ck);
 }
 
-/* A shard is no side file, whatever its name is. If only the directory is given, no file counts as
- * a shard. */
+/* A shard is no side file, even if it has the name of a side file. Without an open checkpoint,
+ * osh_side_files treats no file as a shard. */
 static void test_side_files_shards(void **state)
 {
     fixture *f = *state;
@@ -334,7 +334,7 @@ static void test_side_files_shards(void **state)
 static osh_status make_nines(osh_ctx *cx, void *to, void *user, const osh_entry *e, int64_t first,
                              int64_t n)
 {
-    for (int64_t r = 0; r < n; r++) // each value of row 2 is larger by 1 than that of row 1
+    for (int64_t r = 0; r < n; r++) // each value of row 2 is the value of row 1 plus 1
         memset((char *)to + r * e->shape[1], *(int *)user + (int)(first + r), (size_t)e->shape[1]);
     return OSH_OK;
 }
@@ -352,7 +352,7 @@ static void test_virtual(void **state)
     assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "a", &like, make_nines, &eight), OSH_OK);
     assert_int_equal(ck->n_tensors, 4);
     const osh_entry *made = osh_checkpoint_find(ck, "v")->e;
-    assert_int_equal(made->end - made->begin, 4); // predictions use these offsets
+    assert_int_equal(made->end - made->begin, 4); // predictions of memory use these offsets
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 2, shape), OSH_OK);
     assert_int_equal(((int8_t *)t->data)[3], 9);
     osh_tensor_free(f->cx, t);
@@ -401,11 +401,12 @@ static void test_sums(void **state)
     assert_int_equal(osh_checkpoint_read(cx, to, ck, c), OSH_OK);
     assert_int_equal(osh_checkpoint_saw(cx, ck, c - ck->tensors, sum + 1), OSH_E_IO);
     osh_error_clear(cx);
-    put_shard(f, "m-2.safetensors", "cb"); // has 'b' instead of 'a', which was not read
+    put_shard(f, "m-2.safetensors", "cb"); // tensor b takes the place of tensor a, which was not
+                                           // read
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, c->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-2.safetensors: the header has checksum"));
     osh_free(cx, diff);
-    /* tells the checkpoint a wrong checksum, 1, of a tensor in m-1 */
+    /* reports a wrong checksum, 1, of a tensor of m-1 to the checkpoint */
     assert_int_equal(osh_checkpoint_saw(cx, ck, d - ck->tensors, 1), OSH_OK);
     assert_int_equal(osh_checkpoint_reread(cx, &diff, &stamp, ck, d->shard), OSH_OK);
     assert_non_null(strstr(diff, "m-1.safetensors: d has checksum"));

@@ -1,7 +1,7 @@
 /* test_ckpt_experts.c - tests experts that are split from one stacked tensor. Every element must be
- * correct, in both layouts, whether an expert is read whole or in ranges. A changed file must be
- * detected. Shapes that fit no layout must be refused. Experts that only vLLM finds must be split
- * on request. */
+ * correct in both layouts of the stacked tensor, whether an expert is read whole or in ranges of
+ * rows. A changed file must be detected. Shapes that fit no layout must be refused. Experts that
+ * only vLLM finds must be split on request. */
 #include <stdio.h>
 
 #include "io/checkpoint.h"
@@ -92,8 +92,8 @@ static void test_layouts(void **state)
     }
 }
 
-/* The checksum of an expert is computed from its bytes as they are read. If one element of the file
- * changes, the checksum of one expert changes. */
+/* The checksum of an expert is computed from the bytes that are read for the expert. If one element
+ * of the file changes, the checksum of one expert changes. */
 static void test_sums(void **state)
 {
     fixture *f = *state;
@@ -148,7 +148,7 @@ static void test_refused(void **state)
                   "are no experts of one size: want [E, 2F, D] and [E, D, F], or both transposed");
     put_experts(f, "qwen3_moe", false, false, true);
     check_refused(f, "experts.1.up_proj.weight is there by itself and in one tensor with others");
-    // loaders of gpt_oss need one tensor for all experts
+    // gpt_oss stays stacked, because its loaders need one tensor for all experts
     put_experts(f, "gpt_oss", true, false, false);
     assert_int_equal(osh_checkpoint_open(f->cx, &ck, f->dir), OSH_OK);
     assert_int_equal(ck->n_tensors, 2);
@@ -168,8 +168,8 @@ static void check_elements(fixture *f, osh_checkpoint *ck, const char *name, boo
     osh_tensor_free(f->cx, t);
 }
 
-/* Granite has other names. Gate and up of gpt-oss stay in one tensor, whose codes have another name
- * in the file. */
+/* Tests the names of experts for vLLM. Granite has other names. Gate and up of a gpt-oss expert
+ * stay in one tensor, and the codes of this tensor have another name in the output. */
 static void test_for_vllm(void **state)
 {
     fixture *f = *state;

@@ -95,7 +95,8 @@ static void pipelines(void **state)
         osh_plan_free(cx, p);
         osh_fields_deinit(cx, osh_option_fields, &opt);
     }
-    near_to(flops[0], flops[1]); // with Linears as targets, every op also runs once
+    near_to(flops[0], flops[1]); // a run with Linears as targets runs every op once, as a run with
+                                 // layers as targets does
     osh_options opt = {0};
     osh_cost *c;
     int n;
@@ -110,8 +111,8 @@ static void pipelines(void **state)
     osh_ctx_free(cx);
 }
 
-/* One sample of 3 T tokens needs as much work as 3 samples of T tokens, and more work for
- * attention, which grows with the square of the length. */
+/* Compares one sample of 3 T tokens with 3 samples of T tokens. Only attention takes more work,
+ * because its work grows with the square of the length. */
 static void long_samples(void **state)
 {
     osh_ctx *cx;
@@ -142,7 +143,8 @@ static void long_samples(void **state)
 
 typedef struct shares {
     int n;         // number of passes
-    double sum[2]; // sums of the shares (osh_cost_share) of the passes observe and propagate
+    double sum[2]; // [0]: sum of the shares (osh_cost_share) of the passes that observe; [1]: of
+                   // the passes that propagate
 } shares;
 static void shares_add(osh_ctx *cx, shares *x, const osh_plan *p, const osh_cost *c, int index)
 {
@@ -164,8 +166,8 @@ static void shares_add(osh_ctx *cx, shares *x, const osh_plan *p, const osh_cost
     free(open);
 }
 
-/* The share of a pass is its part of the cost of all passes of its kind in a subgraph. The shares
- * add up to 1, except for the time to read weights. */
+/* The share of a pass is its fraction of the cost of all passes of its kind (observe or propagate)
+ * in a subgraph. The shares of a kind add up to 1, except for the time to read weights. */
 static void shares_of_passes(void **state)
 {
     osh_ctx *cx;
@@ -193,8 +195,8 @@ static void shares_of_passes(void **state)
     osh_ctx_free(cx);
 }
 
-/* The estimate learns from measured times. In each of ten equal subgraphs, observe has 3 times the
- * work of propagate, but takes 9 times as long. */
+/* The estimate of the remaining time learns from measured times. In each of ten equal subgraphs,
+ * observe has 3 times the operations of propagate, but takes 9 times as long. */
 static void pace_learns(void **state)
 {
     osh_cost cost[11] = {0};
@@ -223,7 +225,7 @@ static void pace_learns(void **state)
         fail_msg("eta %.1f, want 80", osh_pace_eta(&pace, t));
     osh_pace_begin(&pace, OSH_PHASE_SEAL, -1, 1, t);
     osh_pace_end(&pace, t + 1);
-    assert_true(osh_pace_eta(&pace, t + 1) == 0); // the job is at its end
+    assert_true(osh_pace_eta(&pace, t + 1) == 0); // the job has ended
 }
 
 /* A subgraph is processed in two rounds of observe and solve. After the first round, half of the

@@ -28,8 +28,8 @@ static const char *file(osh_ctx *cx, const char *name, const char *text)
     return file_n(cx, name, text, strlen(text));
 }
 
-/* Returns a tokenizer with one token per character: a to e are the ids 2 to 6, a space is 7, \n is
- * 8, \r is 9. <s> (0) and </s> (1) surround a text. */
+/* Returns a tokenizer with one token per character (own). The ids of a to e are 2 to 6, of a space
+ * 7, of \n 8, of \r 9. <s> (id 0) and </s> (id 1) surround a text. */
 static osh_tokenizer *letters(osh_ctx *cx)
 {
     osh_tokenizer *tok = NULL;
@@ -101,7 +101,8 @@ static void test_num_samples(void **state)
     opt.num_samples = 2;
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8");
     opt.num_samples = 4;
-    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8"); // the line that is not JSON is not read
+    gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8"); // the line that is not JSON comes after the
+                                                    // selected rows, so it is not read
     file(cx, "x.jsonl", ROWS);
     opt.num_samples = 512; // the file has fewer than 512 rows, so all are used
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
@@ -460,7 +461,8 @@ static void test_shuffle(void **state)
     osh_dataset_deinit(cx, &d);
 }
 
-/* A shuffle parses only the chosen rows. An error in a chosen row has the number of its line. */
+/* A shuffle parses only the rows that it chooses. The message about an invalid chosen row has the
+ * number of its line. */
 static void test_shuffle_reads_what_it_chose(void **state)
 {
     osh_ctx *cx = *state;
@@ -513,7 +515,7 @@ static void test_zst(void **state)
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
     packed(cx, "x.txt.zst", "ab\nc\n", 5, 1);
     gives(cx, tok, &opt, "0 2 3 1|0 4 1");
-    /* lines that are longer than any buffer, and a text of many buffers */
+    /* the lines are longer than any buffer of the reader, and the text fills many buffers */
     memset(large, 'a', n), large[n] = 0;
     large[700000] = large[700001] = large[1000000] = '\n';
     packed(cx, "x.txt.zst", large, n, 2);
@@ -569,7 +571,7 @@ static void test_eval_text(void **state)
     // the ids are 2 3 8 8 4 5 7 6 2 3 4 5, without special tokens
     file(cx, "x.txt", "ab\n\ncd eabcd");
     opt.max_seq_length = 4;
-    // these options are ignored
+    // an evaluation ignores these options
     opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding";
     windows(cx, tok, &opt, 0, 0, 0, "2 3 8 8|4 5 7 6|2 3 4 5");
     windows(cx, tok, &opt, 4, 1, 0, "4 5 7 6|2 3 4 5");
@@ -610,7 +612,7 @@ static void test_eval_rows(void **state)
     osh_dataset d;
 
     file(cx, "x.jsonl", ROWS);
-    // these options are ignored
+    // an evaluation ignores these options
     opt.num_samples = 1, opt.shuffle = opt.concatenate = true, opt.collator = "padding";
     windows(cx, NULL, &opt, 0, 0, 0, "1 2 3|4 5 6 7 8|3 3|8");
     windows(cx, NULL, &opt, 5, 1, 2, "4 5 6 7 8|3 3");
@@ -733,7 +735,8 @@ static void test_torture(void **state)
     opt.concatenate = true;
     torture(cx, load, &opt);
     file(cx, "x.txt", "abcd\nabcd\n");
-    assert_ok(cx, load_eval(cx, tok)); // fills the tokenizer's cache of words before the torture
+    assert_ok(cx, load_eval(cx, tok)); // fills the tokenizer's cache of words, so that every call
+                                       // of the torture makes the same allocations
     torture(cx, load_eval, tok);
     file(cx, "x.csv", "n,text\n1,\"ab\"\n2,cd\n");
     assert_ok(cx, load_text(cx, tok));

@@ -1,6 +1,6 @@
 /* test_edges.c - tests writes of neighbouring ranges (pieces) of a file by several threads in any
- * order. The file must be right, with flushes between the writes and any number of waiting blocks.
- * Bytes outside the pieces must not change. */
+ * order. The file must have the bytes of all pieces, even with flushes between the writes, and for
+ * any number of blocks that wait for their last bytes. Bytes outside the pieces must not change. */
 #include "dir_fixture.h"
 #include "io/edges.h"
 
@@ -67,7 +67,7 @@ static void edges_check(void **state, int n_cut, uint64_t seed, bool direct, boo
         if (!hole || i % hole) pieces[kept++] = pieces[i];
         else memset(want + pieces[i].at, 0x5a, pieces[i].n);
     }
-    // moves pieces up to a hundred positions away from their neighbours
+    // changes the order of the pieces: a piece moves up to a hundred positions
     for (int i = kept - 1; i > 0; i--) {
         int j = i - (int)(seed_next(&seed) % 100);
         piece p = pieces[i];

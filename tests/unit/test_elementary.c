@@ -59,7 +59,8 @@ static void log_is_near(void **state)
                 ulps(osh_math_log(0x1p-1070), logl(0x1p-1070L)) <= 1);
 }
 
-/* The powers in rope frequencies, rounded to f32, equal the correctly rounded powers. */
+/* Tests the powers that rope frequencies need. Rounded to f32, they must equal the correctly
+ * rounded powers. */
 static void pow_is_near(void **state)
 {
     (void)state;

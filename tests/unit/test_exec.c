@@ -1,5 +1,5 @@
-/* test_exec.c - tests runs of ranges of nodes: the values that are live after a run, the calls of
- * hooks, and runs in several ranges compared with one run. */
+/* test_exec.c - tests runs of ranges of nodes: the values that are live after a run, and the calls
+ * of hooks. Runs of several ranges must give the values of one run of all nodes. */
 #include "tiny_model.h"
 #include "graph/device_peaks.h"
 #include "graph/routed.h"
@@ -91,7 +91,7 @@ static void check_batches_and_threads(const char *name)
     osh_batch *a = whole(&m, 0, m.t.n_samples), *b = whole(&one, 0, m.t.n_samples);
     assert_same(&m, a, b);
     const osh_tensor *all = a->values[logits_of(m.g)];
-    for (int s = 0; s < m.t.n_samples; s++) { // one sample per run
+    for (int s = 0; s < m.t.n_samples; s++) { // runs each sample alone
         osh_batch *c = whole(&m, s, 1);
         const osh_tensor *x = c->values[logits_of(m.g)];
         const char *at = (const char *)all->data + (size_t)(m.t.offsets[s] * m.g->n_vocab) * 2;
@@ -289,8 +289,9 @@ static osh_status on_pair(osh_ctx *cx, void *user, int value, const osh_tensor *
     return OSH_OK;
 }
 
-/* With equal weights both models make equal values. When the hook of a value is called, the value
- * of the original model is live, even if `keep` is false for it. */
+/* Runs a graph that also has the nodes of the original model, with equal weights. When the hook is
+ * called for a value, the same value of the original model must be live and equal, even if `keep`
+ * is false for it. */
 static void originals_are_beside(void **state)
 {
     (void)state;
@@ -386,7 +387,7 @@ static void memory_is_what_was_predicted(void **state)
             osh_exec_brought here = {.in = in};
             tiny_check(m.cx, osh_exec_peak(m.cx, &peak, &left, &span, &here, &whole));
             size_t again = 0;
-            /* The prediction does not depend on the old content of the flags. */
+            /* The prediction must not depend on the old content of `marks`. */
             whole.marks = &marks;
             tiny_check(m.cx, osh_exec_peak(m.cx, &again, &left, &span, &here, &whole));
             assert_int_equal(again, peak);
@@ -396,7 +397,7 @@ static void memory_is_what_was_predicted(void **state)
             tiny_check(m.cx, osh_exec_run(m.cx, &span, m.w, b, NULL, true));
             size_t now = osh_mem_used(m.cx, OSH_MEM_HOST) - before;
             osh_mem_limit(m.cx, OSH_MEM_HOST, 0);
-            // 16384: for the arrays of a run and of a batch
+            // the arrays of a run and of a batch take at most 16384 bytes
             assert_true(now <= left && left <= now + 16384);
         }
         for (int v = 0; v < m.g->n_values; v++)
@@ -578,8 +579,8 @@ static void nonfinite_of_an_up_is_named(void **state)
     }
 }
 
-/* Reuses the lists of a batch for another batch: the old values are freed, no long list is
- * allocated, and the result is that of a new batch. */
+/* Reuses the lists of a batch for another batch: the old values must be freed, no long list may be
+ * allocated, and the result must equal that of a new batch. */
 static void a_batch_keeps_its_lists(void **state)
 {
     model m;
@@ -646,7 +647,7 @@ static void only_wanted_weights_are_read(void **state)
     assert_in_range(n, 6, 256);
     want[1] = want[2] = want[4] = want[n - 1] = true;
     tiny_check(m.cx, osh_weight_load(m.cx, &m.w->w[2], m.g, m.ck, 2));
-    osh_weight_set set = {want, 1, n - 1}; // without the last weight
+    osh_weight_set set = {want, 1, n - 1}; // the set has all weights except the last
     tiny_check(m.cx, osh_weights_read(m.cx, m.w, m.g, m.ck, &set));
     for (int i = 0; i < n; i++) assert_int_equal(m.w->host[i] != NULL, i == 1 || i == 4);
     for (int i = 1; i < 5; i++)
@@ -707,8 +708,8 @@ static void only_named_rows_are_read(void **state)
     tiny_model_close(&m);
 }
 
-/* Asserts that two BF16 tensors differ by one or two roundings: a library may add in another order
- * when there are fewer rows. */
+/* Asserts that elements of two BF16 tensors differ by at most one or two roundings. With fewer rows
+ * a matrix library may add in another order. */
 static void assert_close(const osh_tensor *x, const osh_tensor *want)
 {
     double diff = 0, all = 0;
@@ -813,8 +814,8 @@ static void out_of_memory(void **state)
     tiny_model_close(&m);
 }
 
-/* For equal layers the peaks on a GPU are computed once for each number of tokens. The peaks of
- * each layer equal those of a separate computation. */
+/* osh_device_peaks computes the peaks on a GPU only once for layers with equal shapes and an equal
+ * number of tokens. The peaks of each layer must equal those of a separate computation. */
 static void alike_layers_are_placed_once(void **state)
 {
     model m;
@@ -830,7 +831,7 @@ static void alike_layers_are_placed_once(void **state)
     tiny_check(m.cx, osh_partition_new(m.cx, &parts, m.g, targets, 1, 1));
     tiny_check(m.cx, osh_device_peaks_new(m.cx, &p, m.g));
     int64_t n_runs = 0;
-    // 0: all rows run; 1: experts run only on the rows that are sent to them
+    // way 0: each expert runs on all rows; way 1: only on the rows that are sent to this expert
     for (int way = 0; way < 2; way++)
         for (int s = 0; s < parts->n; s++) {
             const osh_subgraph *part = &parts->parts[s];

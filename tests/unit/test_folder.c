@@ -166,6 +166,7 @@ static void test_sequences_that_are_no_utf8(void **state)
         {"x.txt", "\xed\xa0\x80", ": byte 0xED in line 1, at byte 0"}, // half of a surrogate pair
                                                                        // is not UTF-8
         {"x.txt", "12345678\xc0\xaf", ": byte 0xC0 in line 1, at byte 8"}, // an overlong sequence
+                                                                           // is not UTF-8
         {"x.txt", "\xf4\x90\x80\x80", ": byte 0xF4 in line 1, at byte 0"}, // a code point above
                                                                            // U+10FFFF is not UTF-8
         {"x.jsonl", "{\"text\": \"caf\xe9\"}\n", "/x.jsonl: byte 0xE9 in line 1, at byte 13"},

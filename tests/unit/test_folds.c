@@ -1,8 +1,8 @@
-/* test_folds.c - tests which layers give factors to which Linears: from the graph, from mappings,
- * and with ignored layers.
+/* test_folds.c - tests which layers are divided by factors, and which Linears are multiplied by
+ * them. The pairs come from the graph or from mappings of the recipe, and layers can be ignored.
  *
  * Folds that change the model are refused. A cut of the graph does not separate a norm from its
- * readers. With any factors folded in, the logits of a model stay the same. */
+ * readers. After a fold with any factors, the logits of the model are the same. */
 #include "golden/models/tiny.h"
 #include "plan/plan.h"
 #include "rewrite/folds.h"
@@ -160,7 +160,8 @@ static void test_refused(void **state)
     }
 }
 
-/* With Linears as targets, the subgraph of a Linear begins with the norm before the Linear. */
+/* If the sequential targets are Linears, the subgraph of a Linear must begin with the norm before
+ * the Linear. */
 static void test_cut(void **state)
 {
     (void)state;

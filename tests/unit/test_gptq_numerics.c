@@ -70,7 +70,8 @@ static void fill_hessian(float *h, kind k)
             if (k == MIXED) scale = (i < I / 2 ? 1e15 : 1e-15) * (j < I / 2 ? 1e15 : 1e-15);
             h[i * I + j] = j <= i ? (float)(sum * scale) : NAN;
         }
-    /* This element exceeds the bound of Cauchy and Schwarz, so h is not positive definite. */
+    /* This element is larger than the Cauchy-Schwarz inequality allows, so h is not positive
+     * definite. */
     if (k == NEARLY) h[7 * I + 3] = 1.05f * sqrtf(h[7 * I + 7] * h[3 * I + 3]);
     if (k == INDEFINITE) h[7 * I + 3] = 1e4f;
     if (k == HAS_INF) h[9 * I + 9] = INFINITY;
@@ -179,7 +180,7 @@ static void every_hessian_ends(void **state)
     }
 }
 
-/* If H is multiplied by a power of two, only the objective changes. */
+/* If H is multiplied by a power of two, the codes must not change. Only the objective changes. */
 static void scale_does_not_matter(void **state)
 {
     (void)state;
@@ -232,7 +233,8 @@ static void deficient_ones_are_solved(void **state)
     assert_true(n_differ(&gptq, &rtn) > 0);
 }
 
-/* Multiplying a damping of 0 by 10 gives 0, so the damping after 0 is the default damping. */
+/* If a damping of 0 is not enough, the next damping is the default damping, because 10 times 0 is
+ * 0. */
 static void a_ladder_from_zero_rises(void **state)
 {
     (void)state;
@@ -252,8 +254,8 @@ static void a_ladder_from_zero_rises(void **state)
                         "Hessian not positive definite at a damping of 1: rounded to nearest");
 }
 
-/* A target that exceeds f32 is not used, and the fallback names the reason. A shift of 0 changes
- * nothing. */
+/* GPTQ with `target: original` computes target weights from a shift. Targets that exceed f32 are
+ * not used, and the fallback names the reason. A shift of 0 changes nothing. */
 static void targets_are_finite(void **state)
 {
     (void)state;

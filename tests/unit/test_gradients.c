@@ -1,7 +1,7 @@
 /* test_gradients.c - tests the squared gradients at the inputs and outputs of Linears
- * (eval/gradients.h). They must agree with differences of the loss when one element is changed, and
- * must not depend on threads. The predicted memory must be enough. A model without gradients must
- * be reported. */
+ * (eval/gradients.h). They must agree with the change of the loss when one element is changed. They
+ * must not depend on the number of threads. The predicted memory must be enough. A model without
+ * gradients must be reported. */
 #include "eval/forward.h"
 #include "eval/gradients.h"
 #include "plan/gradients.h"
@@ -42,8 +42,8 @@ static void job_open(job *j, const char *name, osh_dtype dt, int n_threads)
     for (int s = 0; s < LENGTHS; s++) j->offsets[s + 1] = j->offsets[s] + lengths[s];
     j->p.in.data = (osh_dataset){j->at.t.ids, j->offsets, LENGTHS};
     tiny_check(j->at.cx, osh_plan_gradients(j->at.cx, &j->p));
-    /* Sets care_in of the first Linear that reads a value, as if a candidate scheme quantized
-     * inputs. */
+    /* Allocates gradients.inputs of the first Linear that reads a value, as if a candidate scheme
+     * quantized inputs. */
     for (int i = 0; j->p.gradients && i < j->p.match.n_linears; i++) {
         osh_linear *l = &j->p.match.linears[i];
         int first = 0;
@@ -64,7 +64,8 @@ static void job_close(job *j)
     tiny_model_close(&j->at);
 }
 
-/* Measures the gradients. Returns the predicted bytes; sets *took to the measured peak. */
+/* Computes the gradients. Returns the predicted bytes, and sets *took to the bytes of the measured
+ * peak. */
 static int64_t gradients_measure(job *j, int64_t *took)
 {
     osh_ctx *cx = j->at.cx;

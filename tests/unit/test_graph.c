@@ -443,8 +443,8 @@ static void broken_templates(void **state)
     }
 }
 
-/* Templates with the key "extends". `says`: part of the error; NULL: the graph has `n_nodes` nodes
- * more than that of Llama. */
+/* Tests templates with the key "extends". `says` of a row is a part of the expected error. If it is
+ * NULL, the graph must have `n_nodes` nodes more than the graph of Llama. */
 static void extended_templates(void **state)
 {
 #define EXTENDS(rest) "{\"architectures\": [\"LlamaForCausalLM\"], \"extends\": " rest "}"
@@ -504,7 +504,7 @@ static void extended_templates(void **state)
     }
 }
 
-/* "renames" of a template that extends another apply to the names in lists, too. */
+/* If a template extends another template, its "renames" must also apply to the names in lists. */
 static void renamed_lists(void **state)
 {
     static const char text[] =

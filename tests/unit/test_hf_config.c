@@ -25,8 +25,8 @@ static void check_text(fixture *f, osh_status rc, const char *text, const char *
     osh_error_clear(f->cx);
 }
 
-/* Returns the number `key` of rope_parameters, or dflt if it is absent. Where transformers' code is
- * "x or dflt", 0 counts as absent. */
+/* Returns the number `key` of rope_parameters, or dflt if it is absent. 0 counts as absent, because
+ * the code of transformers is "x or dflt". */
 static double want_num(const cJSON *rope, const char *key, double dflt)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(rope, key);
@@ -106,8 +106,8 @@ static void test_fields(void **state)
                      " \"compression_config\": {\"q\": 1}}");
     assert_string_equal(c->architecture, "MambaForCausalLM");
     assert_true(c->tie_word_embeddings &&
-                !c->has_tie_word_embeddings); // unknown families follow the rule of transformers 4
-                                              // applies
+                !c->has_tie_word_embeddings); // the default for unknown families is the default of
+                                              // transformers 4
     assert_int_equal(c->rope.max_position_embeddings, 0);
     // a type with a record, but without a template
     osh_hf_config *other = open_text(f, "{\"architectures\": [\"OpenAIGPTLMHeadModel\"],"
@@ -144,7 +144,8 @@ static void test_fields(void **state)
     osh_hf_config_close(f->cx, c);
 }
 
-/* Changes of text_config keep all other bytes: transformers refuses 1 for a key that is 1.0. */
+/* A change of text_config must not change any other byte. For example, 1.0 must not become 1,
+ * because transformers refuses an integer there. */
 static void test_edit_text_config(void **state)
 {
     fixture *f = *state;

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *(*vars)[2]; // the environment: rows of name and value; a row of NULL is the end
+static const char *(*vars)[2]; // the environment: rows of name and value; a row of NULLs ends the
+                               // list
 static const char *env(const char *name)
 {
     for (const char *(*v)[2] = vars; v && (*v)[0]; v++)

@@ -24,7 +24,7 @@ static void test_sha(void **state)
 {
     fixture *f = *state;
     static const struct { int n; const char *text, *sha1, *sha256; } rows[] = {
-        // n: number of repetitions of `text`; hashes of the repeated text
+        // each row: number of repetitions of a text, the text, the two hashes of the repeated text
         {1, "", "da39a3ee5e6b4b0d3255bfef95601890afd80709",
          "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
         {1, "abc", "a9993e364706816aba3e25717850c26c9cd0d89d",
@@ -264,7 +264,8 @@ static osh_status put_to(osh_ctx *cx, void *user, const char *s, size_t n)
     return osh_buf_append(cx, user, s, n);
 }
 
-/* Reads the rows of a reply as lines. Sets *n to their number. */
+/* Reads the rows of a reply of the Hub and appends each row to `to` as a line. Sets *n to the
+ * number of rows. */
 static osh_status rows_read(osh_ctx *cx, osh_buf *to, int64_t *n, osh_hub_page page,
                             const osh_hub_rows *rows, const char *text)
 {

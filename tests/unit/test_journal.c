@@ -1,5 +1,5 @@
-/* test_journal.c - tests that records are read as they were written. After a cut or a changed byte,
- * the journal ends with the last complete record. */
+/* test_journal.c - tests that records are read as they were written. If the file is cut or a byte
+ * is changed, the journal must end with the last record before the damage. */
 #include "base/file.h"
 #include "io/journal.h"
 #include "torture.h"

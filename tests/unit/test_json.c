@@ -336,8 +336,9 @@ static osh_status keep_item(osh_ctx *cx, void *user, const cJSON *o)
 
 static const osh_json_taken some_lists[] = {{"t", keep_item}, {"skipped", NULL}, {NULL, NULL}};
 
-/* Reads the list "t" of a file item by item. The items and the rest, which has null for the list,
- * must equal those of a parse of the whole text. Invalid texts must be refused alike. */
+/* Reads the list "t" of a file item by item. The items must equal those of a parse of the whole
+ * text. The rest must equal the parsed text, with null for the list. A text that a parse refuses
+ * must be refused here, too. */
 static void reads_lists(osh_ctx *cx, const char *path, const char *text, const char *wanted_rest)
 {
     cJSON *whole = NULL, *rest = NULL, *wanted = NULL;

@@ -1,6 +1,6 @@
-/* test_json_walk.c - tests the functions that read JSON value by value. They must refuse the same
- * texts as a parse. A copy of a value must be one line. Files are read in chunks, which may end at
- * any byte. */
+/* test_json_walk.c - tests the functions that read JSON value by value. They must refuse the texts
+ * that a parse of the whole text refuses. A copy of a value must be one line. Files are read in
+ * chunks, and a chunk may end at any byte. */
 #include "text/json_walk.h"
 #include "text/json.h"
 #include "unit/text_helpers.h"

@@ -14,7 +14,7 @@ typedef struct seen {
     oneshot *o;
     int n_progress, n_log, interrupt_at;
     double last_fraction;
-    int n_parts; // number of reports with a fraction inside of (0, 1)
+    int n_parts; // number of progress reports with a fraction between 0 and 1
     char text[4096], log[4096];
 } seen;
 
@@ -168,7 +168,7 @@ static void test_jobs(void **state)
                                                              {0}}),
                      ONESHOT_OK);
     assert_non_null(strstr(s->text, "perplexity "));
-    oneshot_interrupt(s->o); // a call before a job ends that job, but not the next
+    oneshot_interrupt(s->o); // an interrupt before a job ends the next job, but no later job
     assert_int_equal(
         oneshot_eval(s->o, (oneshot_argument[]){{"model", out}, {"dataset", DATA}, {0}}),
         ONESHOT_E_INTERRUPTED);

@@ -1,6 +1,6 @@
-/* test_mix.c - tests mixes of several data sets, which each have a share of the samples: the texts
- * of options, the order of the samples, limits, lists with one value for each data set, and
- * errors. */
+/* test_mix.c - tests mixes of several data sets, of which each gives a share of the samples. Tests
+ * the texts of options, the order of the samples, and limits. Also tests options that are lists
+ * with one value per data set, and errors. */
 #include "dir_fixture.h"
 #include "data/mix.h"
 #include "torture.h"
@@ -44,8 +44,9 @@ static osh_status job_try(osh_ctx *cx, void *user)
     return rc;
 }
 
-/* Asserts that the first tokens of the samples are `wanted`, and that each data set has the number
- * of samples and tokens that the samples show. Data set k has the tokens 10 k, 10 k + 1, ... */
+/* Asserts that the first tokens of the samples are `wanted`. The reported numbers of samples and
+ * tokens of each data set must agree with the samples. Data set k has the tokens 10 k, 10 k + 1,
+ * ... */
 static void gives(job *j, const char *wanted)
 {
     osh_ctx *cx = j->f->cx;
@@ -105,7 +106,7 @@ static void test_order(void **state)
     gives(&j, "0 10 1");
     j = job_of(*state, 3, "a.jsonl:0.5", "b.jsonl", "c.jsonl"), j.opt.num_samples = 8;
     gives(&j, "0 10 20 1 2 11 21 3");
-    j.opt.num_samples = 12; // c has 2 samples; its third turn is skipped
+    j.opt.num_samples = 12; // c has only 2 samples, so it gives no third sample
     gives(&j, "0 10 20 1 2 11 21 3 4 12 5");
 }
 
@@ -113,12 +114,12 @@ static void test_limits(void **state)
 {
     job j = job_of(*state, 2, "a.jsonl", "b.jsonl", NULL);
     j.opt.num_tokens = 7;
-    gives(&j, "0 10 1 11 2"); // 2 + 1 + 2 + 1 + 2 tokens
+    gives(&j, "0 10 1 11 2"); // these samples have 2 + 1 + 2 + 1 + 2 tokens
     j.opt.num_samples = 3;
     gives(&j, "0 10 1");
     j = job_of(*state, 1, "a.jsonl", NULL, NULL), j.opt.num_tokens = 5;
     gives(&j, "0 1 2");
-    j.opt.concatenate = true, j.opt.max_seq_length = 4; // 5 tokens take two blocks of 4
+    j.opt.concatenate = true, j.opt.max_seq_length = 4; // 5 tokens need two blocks of 4
     gives(&j, "0 2");
     j.opt.num_samples = 1;
     gives(&j, "0");

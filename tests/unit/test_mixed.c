@@ -1,6 +1,6 @@
 /* test_mixed.c - tests the choice of a candidate (scheme) for each unit (Linears that must get the
- * same scheme): the choice is within the limit, no worse than the bound, and equal or near to the
- * best choice of a small problem. */
+ * same scheme). The choice must be within the limit of bytes, and no worse than the computed bound.
+ * For small problems it must be equal or close to the best choice. */
 #include "torture.h"
 
 #include "base/rng.h"
@@ -26,7 +26,8 @@ static osh_mixed *mixed_make(osh_ctx *cx, uint64_t seed)
             worth *= 0.1 + 0.05 * (double)(osh_rng_u64(seed, 2 + (uint64_t)k, (uint64_t)u) % 20);
             x->loss[k] = worth;
         }
-        if (seed % 2) { // candidates of several formats: more bits need not take more bytes
+        if (seed % 2) { // the candidates have several formats, so a candidate with more bits may
+                        // take fewer bytes
             int64_t bytes = x->bytes[1];
             double loss = x->loss[1];
             x->bytes[1] = x->bytes[2], x->loss[1] = x->loss[2], x->bytes[2] = bytes,
@@ -77,8 +78,8 @@ static void test_against_all(void **state)
     if (n_best < n * 3 / 4) fail_msg("the best choice in %d of %d", n_best, n);
 }
 
-/* Two units (sets of Linears with one scheme) have the same size, but a byte for the first unit
- * lowers the loss ten times as much. */
+/* Two units (sets of Linears with one scheme) have the same size. A byte more for the first unit
+ * lowers the loss ten times as much as a byte more for the second. */
 static void test_known(void **state)
 {
     osh_ctx *cx = *state;

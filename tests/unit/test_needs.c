@@ -1,11 +1,11 @@
-/* test_needs.c - compares two functions of a modifier: `needs` predicts, for the plan, the bytes
- * that `compress` takes.
+/* test_needs.c - tests a prediction of modifiers: their function `needs` tells the plan how many
+ * bytes their function `compress` will take.
  *
- * The test tries every modifier, and also the survey, with weights of all strategies, with one and
- * three Linears, with one and three threads, and with results that are freed at once or kept. A
- * prediction must never be too small, and must be at most 1.15 times the used bytes. If each Linear
+ * The test tries every modifier, and the survey, with weights of all strategies. There are one or
+ * three Linears, one or three threads, and results that are freed at once or kept. A prediction
+ * must never be smaller than the used bytes, and at most 1.15 times the used bytes. If each Linear
  * has a thread of its own, the number of Linears that are solved at the same time varies. Then the
- * prediction must be at most 1.15 times the bytes of one Linear times the number of threads. */
+ * prediction may be at most 1.15 times the bytes of one Linear times the number of threads. */
 #include "plain.h"
 #include "torture.h"
 
@@ -17,7 +17,7 @@
 
 enum { MOST = 12, SHAPES = 3, I = 192, N_SAMPLES = 64, MOST_PERCENT = 115 };
 static int n_tried, n_apart;
-/* number of rows of each Linear; with few rows, the memory for a column is the largest part */
+/* number of rows of each Linear; with few rows, data for each column takes most of the memory */
 static const int64_t rows[][SHAPES] = {{160, 96, 160}, {32, 8, 32}};
 /* X^T X of random rows X, and X^T Y for other rows Y; each is [I, I] */
 static float square[2][I * I];
@@ -80,8 +80,8 @@ static osh_status nothing(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Fails unless the predicted bytes `said` are at least `took` and at most MOST_PERCENT of
- * `with`. */
+/* Fails unless the predicted bytes `said` are at least the used bytes `took`, and at most
+ * MOST_PERCENT percent of `with`. */
 static void trial_check(const trial *t, const char *text, size_t said, size_t took, size_t with)
 {
     const char *stays = t->stays ? ", results stay" : "", *keep = t->keep_w ? ", weights stay" : "";
@@ -131,8 +131,8 @@ static void trial_try(const trial *t, const char *text)
     trial_check(t, text, said, took, took);
 }
 
-/* Tries twelve Linears with a thread for each. One Linear of 160 rows is measured for
- * comparison. */
+/* Tests `needs` for many Linears that are solved at the same time, each on its own thread. The
+ * bound comes from a measurement of a single Linear. */
 static void try_apart(const osh_modifier *m, int n_threads, bool stays, const char *text)
 {
     bool both = strstr(text, "original") != NULL;
@@ -186,8 +186,8 @@ static const char *const weights[] = {
     "num_bits: 4, group_size: 64, observer: memoryless_mse",
     "num_bits: 8, type: float, strategy: channel",
 };
-/* Additional keys for a modifier: they reduce the number of steps, or need more memory than the
- * defaults. */
+/* Additional recipe keys for a modifier. They reduce the number of steps, or need more memory than
+ * the defaults. */
 static const struct { const char *name, *keys; } more[] = {
     {"GPTQModifier", "actorder: weight, "},
     {"GPTQModifier", "block_size: 64, "},

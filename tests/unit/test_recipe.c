@@ -37,8 +37,8 @@ static osh_recipe *parse(const char *text)
     return r;
 }
 
-/* Parses a recipe with one modifier and one group "g" for Linear. `args` has the keys of
- * `weights`. */
+/* Parses a recipe with one modifier that has one group, "g", with the target Linear. `more` has
+ * keys of the modifier, `args` the keys of `weights`. */
 static osh_recipe *parse_weights(const char *modifier, const char *more, const char *args)
 {
     char text[1024];
@@ -291,7 +291,7 @@ static void test_values(void **state)
 }
 
 /* The default of actorder is static; `actorder: null` in GPTQModifier means none. If the scheme and
- * the modifier both set it, the values must be equal. */
+ * the modifier both set actorder, the values must be equal. */
 static void test_actorder(void **state)
 {
     (void)state;
@@ -579,8 +579,8 @@ static void test_torture(void **state)
     assert_true(torture(parse_all, NULL) > 20);
 }
 
-/* If the name of an option says that it is a path, its table row must have a use (read, write,
- * ...). The checks of paths read this use. */
+/* An option whose name says that it is a path must have a use (read, write, ...) in its table row.
+ * The checks of paths need this use. */
 static void test_paths(void **state)
 {
     (void)state;

@@ -119,9 +119,10 @@ static void few_modules(void **state)
     m.results[3].losses = (osh_losses){2, {8, 6.5}, 65};
     m.results[4].nmse = NAN;
     write_both(cx, &m, &json, &html, (int64_t)1 << 30);
-    /* The name of a module is in 5 rows of modules and in the row of the fallback. */
+    /* The name of the module occurs in 5 rows of modules and in one row of fallbacks. */
     assert_int_equal(count(html, "<td>model.<wbr>layers.<wbr>"), 6);
-    /* The name is in 5 rows of modules, in the row of the fallback and in 5 bars of the chart. */
+    /* This part of the name occurs in 5 rows of modules, one row of fallbacks, and 5 bars of the
+     * chart. */
     assert_int_equal(count(html, "&lt;b&gt;&amp;&quot;up&#39;"), 5 + 1 + 5);
     assert_int_equal(count(html, "rounded &lt;to&gt; nearest"), 1);
     assert_int_equal(count(html, "<b>&"), 0);
@@ -129,9 +130,10 @@ static void few_modules(void **state)
     assert_int_equal(count(html, "model.<i>"), 0);
     assert_int_equal(count(html, " budget 1.1&nbsp;GB"), 1);
     assert_int_equal(count(html, "secret"), 0);
-    // the text is in the name and in an option
+    // the text occurs in the name of the model and in an option
     assert_int_equal(count(html, "the &lt;model&gt;"), 2);
-    assert_int_equal(count(html, "the</span> <span>&lt;model&gt;"), 3); // and in three commands
+    assert_int_equal(count(html, "the</span> <span>&lt;model&gt;"), 3); // the text occurs in three
+                                                                        // commands
     assert_non_null(
         strstr(json, "\"command\": \"oneshot --model 'the <model>/' --ignore lm_head\""));
     assert_int_equal(count(html, "nan\""), 0); // no coordinate is NaN
@@ -211,8 +213,8 @@ done:
     return rc;
 }
 
-/* Reads a written profile: stages, their times without inner stages, checkpoints, model and
- * method. */
+/* Writes a profile and reads it again. Checks the stages, their times without inner stages, the
+ * checkpoints, the model and the method. */
 static void profile_comes_back(void **state)
 {
     osh_ctx *cx;
@@ -254,9 +256,9 @@ static void profile_comes_back(void **state)
     unlink(profile);
 }
 
-/* Prints rows in at most `most` lines. If the lines are too few, the rows with the highest order
- * are left out. If lines remain, the rows with the lowest order get a second line. A word that is
- * longer than a line is cut between two characters. */
+/* Prints three rows in at most `most` lines. Each row has an order. If there are too few lines, the
+ * rows with the highest order are left out. If lines remain, the rows with the lowest order get a
+ * second line. A word that is longer than a line is cut between two characters. */
 static void rows_share_lines(void **state)
 {
     osh_ctx *cx;
@@ -267,7 +269,7 @@ static void rows_share_lines(void **state)
     (void)state;
     osh_buf_init(&b, 0);
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
-    for (int i = 0; i < 60; i++) strcat(word, "\u00e4"); // 120 bytes
+    for (int i = 0; i < 60; i++) strcat(word, "\u00e4"); // makes a word of 120 bytes
     assert_int_equal(osh_rows_add(cx, &r, 2, "last", "%s", word), OSH_OK);
     assert_int_equal(osh_rows_add(cx, &r, 0, "first", "%s %s %s", word, word, word), OSH_OK);
     assert_int_equal(osh_rows_add(cx, &r, 1, "", "a\nb"), OSH_OK);
@@ -278,7 +280,7 @@ static void rows_share_lines(void **state)
         assert_int_equal(left, most < 3 ? 3 - most : 0);
         for (char *at = b.data, *end; (end = strchr(at, '\n')); at = end + 1, lines++) {
             assert_in_range(end - at, OSH_ROW_LABEL + 1, 80);
-            for (char *c = at; c < end; c++) // whole characters: two bytes each
+            for (char *c = at; c < end; c++) // a line has only whole characters of two bytes
                 if ((unsigned char)*c == 0xc3) assert_int_equal((unsigned char)*++c, 0xa4);
         }
         assert_int_equal(lines, most < 4 ? most : 4);

@@ -1,6 +1,6 @@
-/* test_rotations.c - checks that rotation matrices are orthogonal and have the documented form,
- * that the outputs of a model do not change if its weights are rotated, and that weights which
- * cannot be rotated are refused with a reason. */
+/* test_rotations.c - tests rotations. The matrices must be orthogonal and have the documented form.
+ * A rotation of the weights must not change the outputs of a model. Weights that cannot be rotated
+ * must be refused with a reason. */
 #include "golden/models/tiny.h"
 #include "modifiers/rotate.h"
 #include "plan/plan.h"
@@ -65,11 +65,11 @@ static void test_matrices(void **state)
     } rows[] = {
         {OSH_ROTATION_HADAMARD, 1, 1},          {OSH_ROTATION_HADAMARD, 64, 1},
         {OSH_ROTATION_RANDOM_HADAMARD, 32, 1},  {OSH_ROTATION_RANDOM_HADAMARD, 12, 12},
-        /* Constructions from the finite field with 27 elements. */
+        /* These sizes need a construction from the finite field with 27 elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 24, 12}, {OSH_ROTATION_RANDOM_HADAMARD, 28, 28},
-        /* Constructions from the finite fields with 17 and 49 elements. */
+        /* These sizes need constructions from the finite fields with 17 and 49 elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 72, 36}, {OSH_ROTATION_RANDOM_HADAMARD, 100, 100},
-        /* Constructions from the finite fields with 25 and 343 elements. */
+        /* These sizes need constructions from the finite fields with 25 and 343 elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 52, 52}, {OSH_ROTATION_RANDOM_HADAMARD, 344, 344},
         {OSH_ROTATION_RANDOM_MATRIX, 7, 7},     {OSH_ROTATION_RANDOM_MATRIX, 40, 5},
         {OSH_ROTATION_RANDOM_MATRIX, 16, 1},
@@ -198,11 +198,12 @@ static void test_same_model(void **state)
     same_model("llama_default", "rotations: [R1], transform_type: random-matrix");
     same_model("llama_default", "rotations: R2");
     same_model("llama_default", "transform_block_size: 8");
-    same_model("llama_bias", "transform_type: random-hadamard, seed: 7"); // heads of 12
+    same_model("llama_bias", "transform_type: random-hadamard, seed: 7"); // the heads have 12
+                                                                          // channels
     same_model("llama_tied", "");
     same_model("qwen2", "transform_type: random-hadamard");
     same_model("qwen3", "");
-    same_model("granite", "transform_type: random-hadamard"); // 40 channels
+    same_model("granite", "transform_type: random-hadamard"); // the hidden size is 40
     same_model("qwen3_moe", "transform_type: random-hadamard");
     same_model("mixtral", "");
     same_model("qwen3_moe_stacked", ""); // all experts of a layer are in one tensor
@@ -216,8 +217,9 @@ static void test_same_model(void **state)
     same_model("llama_default", "rotations: [R1, R2, R4], transform_type: random-hadamard");
     same_model("llama_default", "rotations: [R3]");
     same_model("qwen3", "rotations: [R1, R2, R3, R4], transform_type: random-hadamard, seed: 4");
-    same_model("llama_bias", "rotations: [R3], transform_type: random-hadamard"); // heads of 12
-    same_model("smollm3", "rotations: [R2, R3]"); // layers without rope
+    same_model("llama_bias", "rotations: [R3], transform_type: random-hadamard"); // the heads have
+                                                                                  // 12 channels
+    same_model("smollm3", "rotations: [R2, R3]"); // some layers have no rope
     same_model("llama_tied",
                "rotations: [R4], transform_type: random-hadamard, transform_block_size: 4");
     same_model("llama_default",
@@ -227,8 +229,8 @@ static void test_same_model(void **state)
                "QuIP rotations: u, transform_block_size: 4, ignore: [lm_head, 're:.*k_proj']");
 }
 
-/* The output has one matrix for each size of a rotation that runs with the model; config.json lists
- * the modules that use it. */
+/* Some rotations run with the model. For each size of such a rotation the output has one matrix,
+ * and config.json lists the modules that use the matrix. */
 static void test_matrices_of_outputs(void **state)
 {
     fixture f;
@@ -267,7 +269,7 @@ static void test_matrices_of_outputs(void **state)
     fixture_close(&f);
 }
 
-/* Queries and keys share one matrix, which is named after the queries. */
+/* R3 rotates queries and keys by one matrix. The matrix has the name of the queries. */
 static void test_heads(void **state)
 {
     fixture f;
@@ -280,7 +282,7 @@ static void test_heads(void **state)
     assert_string_equal(o->matrices[0].name, "model.layers.0.self_attn.R3_q_attn.weight");
     assert_true(osh_q_is_matrix(&f.p.rewrites.rotated->transforms, o->matrices[0].name));
     assert_true(osh_online_attends(&f.p.rewrites));
-    /* Rotations of queries and of keys alternate. */
+    /* The list has a rotation of queries, then one of keys, and so on. */
     for (int i = 0; i < o->n_turns; i++) assert_int_equal(o->turns[i].in, i % 2);
     assert_ok(f.cx, osh_q_transforms_print(f.cx, &text, &f.p.rewrites.rotated->transforms));
     static const char *const parts[] = {"\"location\": \"q_attn\"", "\"location\": \"k_cache\"",
@@ -374,7 +376,7 @@ static void test_torture(void **state)
 }
 
 /* Makes a plan with a rotation that runs with the model. The rotation changes the graph and the
- * checkpoint, so each attempt opens both again. */
+ * checkpoint, so each attempt opens the model again. */
 static osh_status act_again(osh_ctx *cx, void *user)
 {
     fixture *f = user;

@@ -1,5 +1,5 @@
-/* test_safetensors.c - tests reading and layout against files that the safetensors library
- * wrote. */
+/* test_safetensors.c - tests the reader and the layout of safetensors files. Compares them with
+ * files that the safetensors library wrote. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

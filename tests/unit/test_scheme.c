@@ -1,5 +1,5 @@
-/* test_scheme.c - tests schemes that are accepted, refused or printed, and the lookup of a module's
- * scheme in vLLM. */
+/* test_scheme.c - tests which schemes are accepted or refused, how schemes are printed, and which
+ * scheme vLLM finds for a module. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,8 +40,8 @@ static osh_status parse_group(osh_q_config **q, const char *body)
 static void test_args_rules(void **state)
 {
     static const struct {
-        const char *set, *part; // keys to set, as "key=value,..." ("~" is null); part of the error
-                                // message, NULL: the scheme is accepted
+        const char *set, *part; // set: keys to set, as "key=value,..." ("~" is null); part: part of
+                                // the error message; NULL: the scheme is accepted
         osh_status rc;
         bool weight;
     } rows[] = {
@@ -315,8 +315,8 @@ static void test_print_order(void **state)
     osh_q_config_free(cx, again);
 }
 
-/* Looks up each of `modules` as vLLM does. A row has the targets of one or two groups, and the
- * group that each module must get; -1: no group. */
+/* Looks up each of `modules` as vLLM does. A row has the targets of one or two groups, and for each
+ * module the number of the group that it must get (-1: no group). */
 static void test_vllm_lookup(void **state)
 {
     static const char *const modules[] = {"m.embed_tokens", "m.0.q_proj",    "m.0.k_proj",
@@ -405,7 +405,7 @@ static void test_vllm_order(void **state)
                  "(QKVParallelLinear), would take group_2");
 }
 
-/* vLLM fuses DeepSeek's first two projections into one layer. */
+/* vLLM fuses the first two projections of DeepSeek's attention into one layer. */
 static void test_vllm_latent(void **state)
 {
     static const char *const modules[] = {"0.q_a_proj", "0.kv_a_proj_with_mqa", "0.kv_b_proj"};

@@ -76,7 +76,7 @@ static void components_give_the_library_ids(void **state)
             assert_ok(cx, osh_tok_string(cx, &s, &n, text->valuestring));
             ids_check(cx, t, name, s, n, true, ids);
             ids_check(cx, t, name, s, n, false, plain ? plain->valuestring : ids);
-            ids_check(cx, t, name, s, n, true, ids); // the second time, ids come from the cache
+            ids_check(cx, t, name, s, n, true, ids); // the cache now has the ids of all words
             osh_free(cx, s);
             n_rows++;
         }
@@ -246,8 +246,8 @@ static void merging_follows_its_definition(void **state)
     cJSON_Delete(root);
 }
 
-/* Encodes a megabyte without a cut. Quadratic merging would take seconds, and a quadratic regex
- * scan minutes. */
+/* Encodes a megabyte that pre-tokenizers do not cut. Merging in quadratic time would take seconds,
+ * and a quadratic search of a regex minutes. */
 static void long_words_are_not_quadratic(void **state)
 {
     osh_ctx *cx = *state;
@@ -513,7 +513,8 @@ static void affixes_of_100_bytes_have_room(void **state)
     osh_tokenizer_close(cx, t);
 }
 
-/* Decoding returns a length from 1 to n for all bytes, so every loop over a text ends. */
+/* Decoding of a character must return a length from 1 to n for any bytes, so that every loop over a
+ * text ends inside the text. */
 static void decoding_goes_on_and_stays_inside(void **state)
 {
     static const unsigned char nasty[] = {0x00, 0x41, 0x80, 0xBF, 0xC0, 0xC3, 0xE0,
@@ -564,8 +565,9 @@ static void an_unknown_token_outside_the_vocabulary_is_an_error(void **state)
     }
 }
 
-/* Two scores are decimals with the same nearest double. The tokenizers library reads the shorter
- * decimal as one bit larger, so it chooses the tokens a, b (tokenizers 0.23.3: [1, 2]). */
+/* Two scores are different decimals with the same nearest double. The tokenizers library reads the
+ * shorter decimal as the next larger double. So it chooses the tokens a, b (tokenizers 0.23.3: [1,
+ * 2]). */
 static void scores_are_read_as_the_library_reads_them(void **state)
 {
     static const char spec[] = "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":["

@@ -1,5 +1,5 @@
 /* test_tokenizer_parts.c - tests the encoding of a text in parts. The ids must not depend on the
- * parts, or on reads of the ids between two parts. Memory use must be limited. */
+ * lengths of the parts, or on reads of the ids between two parts. Memory use must be limited. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include "text_helpers.h"
@@ -17,8 +17,8 @@ static const cJSON *member(const cJSON *o, const char *key)
     return v;
 }
 
-/* Encodes a text in parts, and reads the ids so far after each part. They must equal the ids of a
- * text that ends there. Reading them must not change the ids of the whole text. */
+/* Encodes a text in parts, and reads the ids so far after each part. These ids must equal the ids
+ * of a text that ends there. Reading them must not change the ids of the whole text. */
 static void peeks_check(osh_ctx *cx, osh_tokenizer *t, const char *name, const char *s, size_t n)
 {
     enum { PEEKS = 6 };
@@ -89,8 +89,8 @@ static osh_tokenizer *parse(osh_ctx *cx, const char *spec)
     return t;
 }
 
-/* Runs each small tokenizer of the golden files on one text: all texts of the golden files,
- * joined. */
+/* Runs each small tokenizer of the golden files on one text. The text is the concatenation of all
+ * texts of the golden files. */
 static void components_in_parts(void **state)
 {
     osh_ctx *cx = *state;

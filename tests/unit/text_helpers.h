@@ -45,8 +45,8 @@ static inline int drop_context(void **state)
         osh_error_clear(cx);                                                                       \
     } while (0)
 
-/* Calls fn again and again; in call n allocation n fails, until a call succeeds. A call may fail
- * only with OSH_E_NOMEM, and must leak nothing. */
+/* Calls fn again and again, until a call succeeds. In the n-th call the n-th allocation fails. A
+ * call may fail only with OSH_E_NOMEM, and must leak nothing. */
 static inline void torture(osh_ctx *cx, osh_status (*fn)(osh_ctx *cx, void *user), void *user)
 {
     size_t live = osh_mem_live(cx);

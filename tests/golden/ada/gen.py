@@ -5,14 +5,14 @@ curves.json has, for each case, its parameters, the loss before every tenth step
 rounding to nearest, and the loss of the final codes. The loss of the unrounded weight is subtracted
 from each loss. codes.bin has the codes, one byte each, case after case.
 
-Weights and inputs follow these rules, which test_ada.c has, too:
+gen.py and test_ada.c make weights and inputs by these rules:
 
     w[o, i]  = u u' / 4         u, u' uniform in [-1, 1); rounded to the dtype
     x[t, i]  = (c[t] m[i] + e[t, i]) / 32
     x0[t, i] = x[t, i] + d[t, i] / 32
 
-c and e are whole numbers in [-15, 15], m in [0, 3], and d in [-4, 4]; d is 0 if both inputs are the
-same. So sums over the inputs are exact in f32.
+c and e are whole numbers in [-15, 15], m in [0, 3], and d in [-4, 4]; d is 0 if x0 equals x. All
+these numbers make sums over the inputs exact in f32.
 
 Run: python gen.py (torch, numpy)."""
 import json
@@ -28,9 +28,9 @@ from rng import rng_sym, rng_u64  # noqa: E402
 
 SEED, T, PERIOD = 20261123, 256, 10
 DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
-# A case has: kind, O, I, group size (0: one group per row), bits, zero points or not, dtype, x0
-# differs from x or not, steps, learning rates, the fraction of elements taken from x (the others
-# are from x0), and, for float codes, the kind of their scales.
+# A case has: kind, O, I, group size (0: one group per row), bits, whether there are zero points,
+# dtype, whether x0 differs from x, number of steps, learning rates, and the fraction of elements
+# that are taken from x (the others are from x0). For float codes, the kind of their scales follows.
 CASES = {
     "round": ("round", 72, 64, 32, 4, False, "F32", True, 300, 0.1, 0),
     "round_channel_zeros_shift": ("round", 40, 44, 0, 3, True, "F32", True, 300, 0.1, 0),
@@ -48,7 +48,7 @@ CASES = {
     "round_fp8": ("round", 24, 44, 0, 8, False, "F32", True, 100, 0.1, 0, 1, "plain"),
     "quant_nvfp4": ("quant", 40, 48, 16, 4, False, "F32", True, 60, 5e-5, 1e-3, 1, "E4M3"),
 }
-GLOBAL = 10000.0  # divides the scales of E4M3
+GLOBAL = 10000.0  # global scale of the E4M3 scales
 REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2
 
 
@@ -65,13 +65,13 @@ def inputs(stream, columns, shift):
 
 
 class Grid:
-    """The values of codes: whole numbers, E2M1 (4 bits) or E4M3 (8 bits)."""
+    """Holds the values of codes: whole numbers, E2M1 (4 bits) or E4M3 (8 bits)."""
     def __init__(self, bits, floats):
         self.floats, self.digits, self.least = floats, 2 if bits == 4 else 4, -1 if bits == 4 else -9
         self.hi = (6 if bits == 4 else 448) if floats else (1 << bits - 1) - 1
         self.lo = -self.hi if floats else -self.hi - 1
 
-    def step(self, x):  # distance between values near x
+    def step(self, x):  # returns the distance between codes near x
         if not self.floats:
             return torch.ones_like(x)
         e = torch.where(x == 0, -99, torch.frexp(x).exponent) - self.digits
@@ -165,7 +165,7 @@ def learn(stream, kind, O, I, group, bits, zeros, dtype, shift, steps, rate, sca
     return grid.codes(q), curve, before, after
 
 
-def rows_of(h, x, y):  # loss of each row
+def rows_of(h, x, y):  # returns the loss of each row
     return (x @ h.T - y).pow(2).mean(0)
 
 
@@ -173,8 +173,8 @@ def auto(x, y, w, s0, z0, n, grid, zeros, steps, rate, scale_rate):
     """Runs AutoRound (descent by the signs of gradients). Returns for each row the codes of its
     best step.
 
-    zeros for integer codes: true: zero points; false: no zero points; "signed": no zero points, but
-    signed scales. zeros for float codes: the kind of the scales."""
+    `zeros` of integer codes: true: zero points; false: no zero points; "signed": no zero points,
+    but signed scales. `zeros` of float codes is the kind of the scales."""
     lo, hi = grid.lo, grid.hi
     wide = lambda t: t.repeat_interleave(n, 1)  # noqa: E731
     base, groups = rows_of(w, x, y), w.reshape(w.shape[0], -1, n)

@@ -1,8 +1,8 @@
 /* test_ada.c - compares AdaRound, AdaQuant and AutoRound with PyTorch (gen.py). PyTorch uses the
  * inputs and autograd; osh_ada uses sums over the inputs and formulas for gradients. Losses must
- * agree within 1 %, and 99 % of the codes must be equal. The last bit of a sum decides a code if
- * the number is near the middle between two codes, or if its gradient is near 0 (Adam enlarges tiny
- * gradients). */
+ * agree within 1 %, and 99 % of the codes must be equal. The other codes may differ: if a number is
+ * near the middle between two codes, or if its gradient is near 0, the last bit of a sum decides
+ * its code. (Adam enlarges tiny gradients.) */
 #include "torture.h"
 
 #include <math.h>
@@ -48,8 +48,8 @@ static float input(uint64_t stream, int64_t I, int64_t t, int64_t i)
     return (float)(common * whole(stream + 4, i, 4) + whole(stream + 3, t * I + i, 31) - 15) / 32;
 }
 
-/* Replaces x [T, I] by m and d by x0 - m, where x0 = x + d, and m is the result of the op `mix` for
- * x and x0. */
+/* Computes m, the result of the op `mix` for x [T, I] and x0 = x + d. Then sets x to m, and d to x0
+ * - m. */
 static void mix(osh_ctx *cx, float *x, float *d, int64_t I, uint64_t stream, double share)
 {
     int64_t shape[2] = {T, I};
@@ -285,8 +285,8 @@ static void selective_rows_are_no_worse(void **state)
     }
     assert_true(worse > 0);
     problem_close(cx, &p), problem_close(cx, &q);
-    /* Learning stops after two windows of steps in which the loss does not improve. The curve of
-     * losses is constant from then on. */
+    /* Learning stops after two windows of steps in which the loss does not improve. After the stop,
+     * the curve of losses is constant. */
     run_changed(&p, cx, &g, "quant_weights", stops);
     for (int k = 7; k < 20; k++) assert_true(p.curve[k] == p.curve[6]);
     problem_close(cx, &p);

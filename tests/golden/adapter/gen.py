@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""gen.py - makes LoRA adapters of PEFT for tiny models. Each has the merged model that PEFT's
-merge_and_unload makes (expected.safetensors).
+"""gen.py - makes LoRA adapters of PEFT for tiny models. The directory of an adapter also has the
+merged model that PEFT's merge_and_unload makes (expected.safetensors).
 
     gen.py        writes a directory for each adapter, and MANIFEST.json, beside gen.py
 

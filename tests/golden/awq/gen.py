@@ -1,13 +1,14 @@
 """gen.py - writes the factors that LLM Compressor's AWQModifier finds. This script and test_awq.c
 make the same inputs and weights from a counter RNG. The parent module of the two Linears returns
-both outputs side by side, so that its loss is the sum of the losses of the Linears.
+the concatenation of their outputs. So the loss of the parent is the sum of the losses of the
+Linears.
 
 usage: python gen.py      (in an environment with compressed-tensors, llmcompressor, safetensors,
                           torch)
 
 factors.safetensors  <case>: F32 [N], the best factors
 cases.json           <case>: dtype, scheme, duo (true, false, both), n_grid, stream, the best ratio,
-                     and margin, the second best loss divided by the best loss
+and margin: the second best loss divided by the best loss
 
 N is 64, T is 96 tokens, and the Linears have 32 and 16 rows. u, v and v' are uniform in [-1, 1):
 
@@ -102,7 +103,7 @@ def main():
                 c = {"dtype": dtype, "scheme": scheme, "duo": duo, "n_grid": 8, "stream": stream}
                 try:
                     tensors[f"{scheme}_{dtype}"] = run(c).contiguous()
-                except AssertionError:  # two points of the grid are equally good
+                except AssertionError:  # two points of the grid have nearly equal losses
                     continue
                 cases[f"{scheme}_{dtype}"] = c
                 break

@@ -1,8 +1,8 @@
 /* test_awq.c - compares AWQModifier's search with LLM Compressor's search. For the inputs and
  * weights of gen.py, the same point of the grid must have the least loss, and the factors must be
- * the same. LLM Compressor computes the loss from outputs that are rounded to the dtype, this
- * program from sums in F32. Therefore gen.py uses cases in which the second best loss is more than
- * 1 % larger. */
+ * the same. LLM Compressor computes the loss from outputs that are rounded to the dtype. This
+ * program computes the loss from sums in F32. Therefore gen.py uses only cases in which the second
+ * best loss is more than 1 % larger than the best. */
 #include "torture.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* test_bad.c - every damaged file of gen.py must be refused with a message that names the defect.
- * The ok_* files must be read. */
+/* test_bad.c - tests the damaged files of gen.py. Each must be refused with a message that names
+ * the defect. The files ok_* must be accepted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,10 +1,12 @@
 """gen.py - runs AdaRound, AdaQuant and AutoRound of a whole decoder layer (src/learn/block.h) in
 PyTorch, with the layer of transformers, autograd and torch.optim.Adam. The layer is the first layer
 of the tiny Llama of tests/golden/models in F32. The input of the original layer is the embeddings.
-To each element of the quantized layer's input, a sixteenth of a random number is added.
+The input of the quantized layer is this input plus noise: a sixteenth of a random number for each
+element.
 
 curves.json has, for each kind, the loss before each step. codes.bin has all codes, one byte each:
-kind after kind, with the Linears in the order of the layer's nodes. Three cases are special:
+kind after kind, and for each kind the Linears in the order of the layer's nodes. Three cases are
+special:
 
     bias   AdaQuant of the tiny Qwen2, which also learns the biases of q_proj, k_proj and v_proj;
            biases.bin has the biases
@@ -32,7 +34,8 @@ spec.loader.exec_module(tiny)
 
 SEED, SAMPLES, STEPS, GROUP, LO, HI = 20261123, 2, 40, 8, -8, 7
 LINEARS = [f"self_attn.{x}_proj" for x in "qkvo"] + [f"mlp.{x}_proj" for x in ("gate", "up", "down")]
-SIGNS = {"auto", "signed", "fp4"}  # AutoRound: scales are positive, or signed; fp4: float codes
+# kinds of AutoRound; auto: scales are positive; signed: scales may be negative; fp4: codes are FP4
+SIGNS = {"auto", "signed", "fp4"}
 # learning rates of codes and of scales
 KINDS = {"auto": (0.05, 0.05), "signed": (0.05, 0.05), "round": (0.1, 0), "quant": (2e-4, 1e-3)}
 REG, FROM, TO, WARM = 0.01, 20.0, 2.0, 0.2

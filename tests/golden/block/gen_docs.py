@@ -1,8 +1,8 @@
 """gen_docs.py - runs AdaRound and AdaQuant of the layers of examples/docs-llama-3m in F32, like
-gen.py: W4 in groups of 128, and 40 steps, each with 4 of 16 samples. A sample has 64 tokens of the
-model's calibration text. A layer reads the outputs of the earlier layers after rounding to nearest,
-so its problem does not depend on their learned codes. Its target is the output of the original
-layer for the original input.
+gen.py. The scheme is W4 in groups of 128. There are 40 steps, each with 4 of 16 samples. A sample
+has 64 tokens of the model's calibration text. A layer reads the outputs of the earlier layers after
+rounding to nearest, so its problem does not depend on their learned codes. Its target is the output
+of the original layer for the original input.
 
 docs.json has the tokens, and the loss of every step of each kind and layer. docs.bin has the codes
 of every 64th row: layer by layer, kind after kind. A byte has two codes, the first in the low bits,
@@ -10,8 +10,8 @@ and each code is stored plus 8.
 
 Run: python gen_docs.py (torch, transformers, numpy). With the argument chain, a layer reads the
 outputs of the earlier layers with their learned codes, in F32 and in F64. The script then prints
-the percentage of codes that are the same in both. A code that differs changes the inputs of all
-later layers."""
+the percentage of codes that are the same in F32 and F64. A code that differs changes the inputs of
+all later layers."""
 import importlib.util
 import json
 import pathlib

@@ -1,8 +1,8 @@
 /* test_block.c - compares AdaRound, AdaQuant and AutoRound of a whole decoder layer with PyTorch
- * (gen.py). Losses must agree within 1 %, and 99 % of the codes must be equal. The last bit of a
- * sum decides a code if the number is near the middle between two codes, or if its gradient is near
- * 0. One thread and three threads must give the same bytes, and must use at most the predicted
- * memory. */
+ * (gen.py). Losses must agree within 1 %, and 99 % of the codes must be equal. The other codes may
+ * differ: if a number is near the middle between two codes, or if its gradient is near 0, the last
+ * bit of a sum decides its code. One thread and three threads must give the same bytes, and must
+ * use at most the predicted memory. */
 #include "unit/tiny_model.h"
 
 #include "learn/block.h"
@@ -156,7 +156,8 @@ static const struct { const char *name; osh_ada_rule rule; } kinds[] = {
     {"round", {.kind = OSH_ADA_ROUND, .steps = STEPS, .rate = 0.1, .reg = 0.01, .from = 20, .to = 2, .warm = 0.2}},
     {"quant", {.kind = OSH_ADA_QUANT, .steps = STEPS, .rate = 2e-4, .scale_rate = 1e-3}},
 };
-/* Besides the kinds there are two cases: AdaQuant with biases, and AdaRound with a drop_ratio. */
+/* Besides the four kinds there are two more cases: AdaQuant with biases, and AdaRound with a
+ * drop_ratio. */
 enum { KINDS = 4, ROUND = 2, QUANT, DROP = KINDS + 1, CASES };
 
 /* Checks that at least 99 % of the biases are within 2e-4 of PyTorch's. A bias with a gradient near
@@ -292,9 +293,9 @@ static void learn_with(layer *l, const osh_ada_rule *rule, osh_block_rule with)
     assert_true(osh_mem_peak(l->at.cx) - before <= predicted);
 }
 
-/* If learning stops early after n steps, the codes are those of a run with n steps, and the curve
- * of losses is constant from step n on. AdaRound without its regularizer stops in the second window
- * after the warm start. */
+/* If learning stops early after n steps, it must give the codes of a run with n steps. The curve of
+ * losses must be constant from step n on. AdaRound without its regularizer stops in the second
+ * window after the warm start. */
 static void test_early_stop(void **state)
 {
     osh_ada_rule quant = kinds[QUANT].rule, round = kinds[ROUND].rule;
@@ -316,7 +317,7 @@ static void test_early_stop(void **state)
     layer_close(&stopped);
 }
 
-/* Learned codes are kept only if the loss of all samples fell. */
+/* With `selective`, learned codes are kept only if the loss over all samples has become smaller. */
 static void test_selective(void **state)
 {
     osh_ada_rule wild = kinds[QUANT].rule;
@@ -335,7 +336,8 @@ static void test_selective(void **state)
     layer_close(&l), layer_close(&plain);
 }
 
-/* If the loss of rounding to nearest exceeds `above`, the learning rate is `rate`. */
+/* Tests the adjusted learning rate: if the loss of rounding to nearest exceeds `above`, the rate is
+ * `rate`. */
 static void test_adjusted_rate(void **state)
 {
     osh_ada_rule other = kinds[QUANT].rule;

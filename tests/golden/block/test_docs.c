@@ -111,8 +111,8 @@ static void run(docs *m, int first, int n, int v, const float *from, int out, fl
     free(keep);
 }
 
-/* Sets the members for layer l. The subgraph of the last layer also contains the head, so the
- * number of nodes is taken from the first layer. */
+/* Sets the members for layer l. The number of nodes is taken from the first layer, because the
+ * subgraph of the last layer also contains the head. */
 static void layer_at(docs *m, int l)
 {
     const osh_subgraph *s = &m->parts->parts[1 + l];

@@ -7,9 +7,8 @@ scales.json has, for each recipe, its keys, and the shape and values of each ten
 stored as bits. tests/cli/kv_cache.sh runs the recipes and compares the tensors.
 
 During calibration, LLM Compressor 0.14.0.1 removes the attention that observes queries, and writes
-uninitialized memory as q_scale. So this script computes the query scales with LLM Compressor's
-observers from the queries of the same samples.
-"""
+uninitialized memory as q_scale. So this script itself computes the query scales. It applies LLM
+Compressor's observers to the queries of the same samples. """
 import importlib.metadata
 import json
 import pathlib

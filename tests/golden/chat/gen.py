@@ -1,9 +1,10 @@
 """gen.py - writes texts that transformers renders, for test_chat_golden.c.
 
 Run from the repository root in an environment with transformers. Reads templates/*.jinja, which use
-the features of the chat templates of these families, and conversations.jsonl. Writes three files:
-families.json has the text, or the refusal, of each row in each template; language.json has the same
-for short templates with variables; and MANIFEST.json. `strftime_now` gives 2024-07-26."""
+the features of the chat templates of these families, and conversations.jsonl. Writes three files.
+families.json has the text, or the refusal, for each row and template. language.json has the text,
+or the refusal, of short templates with variables. The third file is MANIFEST.json. `strftime_now`
+gives 2024-07-26."""
 import datetime
 import json
 import os
@@ -25,7 +26,7 @@ class Frozen(datetime.datetime):
 
 
 chat_template_utils.datetime = Frozen
-TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}  # no unk_token
+TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}  # there is no unk_token
 
 
 def messages_of(row):

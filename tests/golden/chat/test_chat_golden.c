@@ -1,5 +1,5 @@
-/* test_chat_golden.c - chat templates must render conversations to the texts of transformers
- * (gen.py), byte for byte. Templates that transformers refuses must be refused. */
+/* test_chat_golden.c - renders conversations with chat templates. The texts must equal those of
+ * transformers (gen.py), byte for byte. What transformers refuses must be refused, too. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -23,7 +23,7 @@ tokenizer = AutoTokenizer.from_pretrained(MODEL)
 
 with open(os.path.join(MODEL, "data", "calibration.jsonl"), encoding="utf-8") as f:
     texts = [json.loads(line)["text"] for line in f][:24]
-texts = [t[: 40 + 60 * (i % 7)] for i, t in enumerate(texts)]  # short texts of many lengths
+texts = [t[: 40 + 60 * (i % 7)] for i, t in enumerate(texts)]  # makes short texts of many lengths
 with open(os.path.join(HERE, "rows.jsonl"), "w", encoding="utf-8") as f:
     f.writelines(json.dumps({"text": t}) + "\n" for t in texts)
 

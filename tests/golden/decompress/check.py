@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""check.py - makes each scheme's output with oneshot, decompresses it with compressed-tensors,
-compares it bit for bit with oneshot's own dequantization, and lets transformers generate 8 tokens
-from it.
+"""check.py - makes an output of oneshot for each scheme, and decompresses it with
+compressed-tensors. The weights must equal oneshot's own dequantization bit for bit. Then
+transformers generates 8 tokens from the output.
 
     check.py --oneshot BUILD/oneshot --dequantize BUILD/tests/dequantize
              --model examples/docs-llama-3m [NAME ...]
@@ -37,7 +37,7 @@ def group(size):
 
 FP8 = {"num_bits": 8, "type": "float", "symmetric": True}
 PRESETS = ["W4A16", "W4A16_ASYM", "W8A16", "W8A8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"]
-PRESETS += ["MXFP6A16", "MXFP6A8", "MXFP4XFP8"]  # these schemes need compressed-tensors 0.20
+PRESETS += ["MXFP6A16", "MXFP6A8", "MXFP4XFP8"]  # schemes that need compressed-tensors 0.20
 WEIGHTS = {
     "FP8 weights, channel": {**FP8, "strategy": "channel"},
     "FP8 weights, tensor": {**FP8, "strategy": "tensor"},
@@ -58,7 +58,7 @@ WEIGHTS = {
     "INT8 g32 asym": ints(8, "group", False, **group(32)),
 }
 INT8 = ints(8, "channel")
-FORMATS = {  # the group sets its format itself
+FORMATS = {  # each of these groups sets its own format
     "W8A8 static tensor": ({"weights": INT8, "input_activations": ints(8, "tensor")}, None),
     "W8A8 static asym": ({"weights": INT8, "input_activations": ints(8, "tensor", False)}, None),
     "INT8 naive-quantized": ({"weights": INT8}, "naive-quantized"),

@@ -13,9 +13,8 @@ byte has two codes, the first in the low bits, and each code is stored plus 8. T
 in groups of 8, symmetric, with actorder static. Weights and tokens are those of the case qwen3_moe
 of tests/golden/models, in F32.
 
-The Hessians of a layer come from its original weights and from the inputs that the solved earlier
-layers make. Sums are in double, so that the order of a sum has no effect.
-"""
+The Hessians of a layer are computed with its original weights, and with the inputs that the solved
+earlier layers make. Sums are in double, so that their order has almost no effect. """
 import contextlib
 import importlib.metadata
 import importlib.util

@@ -1,7 +1,7 @@
 /* test_experts_golden.c - compares a whole GPTQ run over a tiny Qwen3-MoE with LLM Compressor
- * (gen.py): the scales must have the same bytes, and at least 99.9 % of the codes must be equal.
- * Also checks the planned cost of the passes. Runs under each instruction set (cmake/tests.cmake).
- * Prints the numbers of differing codes. */
+ * (gen.py). The scales must have the same bytes, and at least 99.9 % of the codes must be equal.
+ * Also checks the planned operations of the passes. Runs under each instruction set
+ * (cmake/tests.cmake). Prints the numbers of differing codes. */
 #include "golden/job.h"
 #include "kernels/kernel_test.h"
 #include "budget/cost.h"
@@ -28,7 +28,8 @@ static int64_t compare(osh_ctx *cx, const osh_container *out, const osh_containe
     assert_int_equal(osh_tensor_bytes(scale), osh_tensor_bytes(theirs));
     assert_memory_equal(scale->data, theirs->data, osh_tensor_bytes(scale));
     *n = 2 * osh_tensor_numel(codes);
-    assert_int_equal(osh_tensor_bytes(packed) * 2, *n); // each row is a whole number of words
+    assert_int_equal(osh_tensor_bytes(packed) * 2, *n); // no padding: each row fills a whole number
+                                                        // of words
     int64_t differ = job_codes_differ(packed->data, codes->data, osh_tensor_bytes(packed));
     osh_tensor_free(cx, packed), osh_tensor_free(cx, codes), osh_tensor_free(cx, scale), osh_tensor_free(cx, theirs);
     return differ;

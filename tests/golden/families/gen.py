@@ -7,10 +7,9 @@ families.json has two members for each family: "config" has the members of confi
 program reads; "tensors" maps the name of a tensor in the file to [class of the module that has the
 parameter, sizes].
 
-Every parameter is filled with a number of its own before the model is saved. The number in a stored
+Before the model is saved, every parameter is filled with a different number. The number in a stored
 tensor then identifies its parameter, even if save_pretrained renames, splits or transposes the
-tensor.
-"""
+tensor. """
 import importlib.metadata
 import json
 import pathlib

@@ -1,5 +1,6 @@
 """gen_logits.py - computes F32 logits of tiny random checkpoints with transformers and eager
-attention, for the families of scripts/tiny_families.py without a case in tests/golden/models.
+attention. The families are those of scripts/tiny_families.py that have no case in
+tests/golden/models.
 
 usage: python gen_logits.py [FAMILY...]      (in an environment with numpy, safetensors, torch,
        transformers)

@@ -1,6 +1,6 @@
-/* test_families.c - plans checkpoints of many families as if none had a template. Their tensors
- * have the names and shapes that transformers writes (gen.py). A tensor that is quantized without
- * data must be a Linear or an expert in transformers, never a router, a table or a Conv1D. The
+/* test_families.c - plans checkpoints of many families without their templates. The tensors have
+ * the names and shapes that transformers writes (gen.py). Only a tensor that is a Linear or an
+ * expert in transformers may be quantized without data, never a router, a table or a Conv1D. The
  * table below lists the Linears of decoder blocks that stay dense. */
 #include "golden/models/tiny.h"
 #include "match/dense.h"
@@ -163,8 +163,8 @@ static void check_tensor(const family *f, const osh_plan *p, const cJSON *e)
     if (linear && is_in_list(e->string) && !known) fail_msg("%s: %s is a %s and stays dense", f->name, e->string, cls);
 }
 
-/* Checks the lines of the plan about dense modules, and the warning in the last line if there are
- * many. */
+/* Checks the lines of the plan about dense modules. If there are many dense modules, the last line
+ * must be a warning. */
 static void check_lines(osh_ctx *cx, const family *f, const osh_plan *p)
 {
     bool found = f->row == NULL;

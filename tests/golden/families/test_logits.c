@@ -9,9 +9,9 @@
 
 #define DIR_LOGITS OSH_SOURCE_DIR "/tests/golden/families/logits"
 
-/* Returns the largest difference between two NLLs of a token: -log softmax(logits)[next token], and
- * the NLL that eval computes from the inputs and the weights of the head. This also tests a bias of
- * the head. */
+/* Computes the NLL of each token in two ways: as -log softmax(logits)[next token], and as eval does
+ * from the inputs and the weights of the head. Returns the largest difference. This also tests a
+ * bias of the head. */
 static double nll_distance(fixture *x, const tiny_case *t, const float *logits, int64_t vocab)
 {
     osh_forward *f = NULL;                   // own
@@ -43,8 +43,8 @@ static double nll_distance(fixture *x, const tiny_case *t, const float *logits, 
     return worst;
 }
 
-/* Compares the logits of the first sample's last token that generate computes with `logits`.
- * Returns max |difference|. */
+/* Computes the logits of the first sample's last token as generate does, and compares them with
+ * `logits`. Returns max |difference|. */
 static double generate_distance(fixture *x, const tiny_case *t, const float *logits, int64_t vocab)
 {
     osh_forward *f = NULL; // own
@@ -174,8 +174,9 @@ static void settings_without_a_template_are_refused(void **state)
     }
 }
 
-/* Sparse attention is exact only for samples of at most index_topk tokens, or of at most
- * index_topk_blocks blocks. */
+/* The program computes sparse attention as full attention. This is exact only for samples of at
+ * most index_topk tokens, or of at most index_topk_blocks blocks. So the graph must limit the
+ * length of samples. */
 static void sparse_attention_limits_samples(void **state)
 {
     static const struct {
@@ -206,8 +207,8 @@ static void sparse_attention_limits_samples(void **state)
     }
 }
 
-/* Released files of MiniMax M3 have other keys than the files that transformers writes. The keys of
- * both must give the same layers. */
+/* Released files of MiniMax M3 have other keys than the files that transformers writes. Both sets
+ * of keys must give the same layers. */
 static void minimax_m3_has_two_sets_of_keys(void **state)
 {
     fixture *x = *state;

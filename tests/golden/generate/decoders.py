@@ -1,5 +1,5 @@
-"""decoders.py - writes texts that the tokenizers library decodes from ids, for each kind of decoder
-in a tokenizer.json.
+"""decoders.py - writes texts that the tokenizers library decodes from ids. There are texts for each
+kind of decoder that a tokenizer.json can have.
 
 decoders.json: a list of {"name", "tokenizer" (a tokenizer.json), "rows": [[ids, text], ...]}.
 Special tokens are skipped. Run: python decoders.py (tokenizers)

@@ -3,9 +3,10 @@ eager attention).
 
 The checkpoints are those of ../models: <case>.json has the config and the shapes of the tensors,
 and the weights come from the counter RNG. generate.json has, for each case, pairs of prompt ids and
-new ids. A prompt is used only if at every step the two largest logits differ by more than 1e-4
-times the largest |logit|, so that rounding cannot change the result. Of several such prompts, the
-prompt with the most different new tokens is used. Some texts end with eos_token_id of config.json.
+new ids. At every step, the two largest logits of a prompt must differ by more than 1e-4 times the
+largest |logit|, so that rounding cannot change the result. If several prompts meet this condition,
+the script uses the prompt with the most different new tokens. Some texts end with eos_token_id of
+config.json.
 
 Run: python gen.py [CASE...] (torch, transformers, safetensors, numpy)
 """
@@ -34,13 +35,14 @@ TRIES = 12
 # (tokens of the prompt, new tokens). The first pair crosses windows (16), chunks (24) and the
 # length at which rope changes (32). The second prompt is shorter than a convolution.
 LENGTHS = [(20, 24), (2, 12)]
-LONG = {"phi3_longrope": [(56, 24), (2, 12)]}  # the text crosses the length 64
-# Cases that run without a cache, because of two faults of transformers. Phi3 should drop its cache
-# when the frequencies of longrope change (prepare_inputs_for_generation). In this version that code
-# has no effect, so keys keep the short frequencies. Mamba2's step for one token ignores
-# time_step_limit.
+# the text becomes longer than 64 tokens, the length at which this rope changes
+LONG = {"phi3_longrope": [(56, 24), (2, 12)]}
+# Cases that run without a cache, because of two faults of transformers. 1. Phi3 should drop its
+# cache when the frequencies of longrope change (prepare_inputs_for_generation). In this version
+# that code has no effect, so keys keep the frequencies of short texts. 2. Mamba2's step for one
+# token ignores time_step_limit.
 NO_CACHE = ("phi3_longrope", "mamba2_limit")
-SPECIAL = 45  # first id that stands for images, in vision models
+SPECIAL = 45  # in vision models, ids from this one on stand for images
 
 
 def eos_of(config):

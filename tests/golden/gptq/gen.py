@@ -113,9 +113,9 @@ SAMPLES = 32
 
 
 def solved_codes(q, scale, zero, args):
-    """Returns the codes that the solver chose. LLM Compressor saves a weight by quantizing the
+    """Returns the codes that the solver chose. To save a weight, LLM Compressor quantizes the
     dequantized weight again, in its dtype. With 7 or 8 bits in BF16 this changes some codes
-    (changed_by_saving), because (q - zero) scale has only 8 bits of mantissa."""
+    (changed_by_saving), because (q - zero) scale is rounded to 8 significant bits."""
     s, z = scale.double(), zero.double()
     if args.strategy in ("group", "tensor_group"):
         s, z = (t.repeat_interleave(args.group_size, dim=1) for t in (s, z))

@@ -6,22 +6,22 @@
  *   kappa   condition number of the damped H
  *   u       2^-24, the rounding error of f32
  *
- * A Cholesky factorization in f32 is exact for some H + E with |E| near u |H|. So the number that
- * is rounded to a code has an error of about kappa u, in units of the distance between two codes.
- * If the number is that close to a tie, the code flips. This happens to a fraction of 2 kappa u of
- * the codes. A flip changes the later numbers of its row and causes about one more flip. Therefore
- * a fraction of 4 kappa u + 0.001 of the codes may differ. For Hessians of many tokens, 4 kappa u
- * is almost 0. For one token (one_token_int7: rank 1 and the damping) kappa is 26,000, and 0.7 %
- * may differ.
+ * A Cholesky factorization in f32 is exact for some matrix H + E with |E| near u |H|. So the number
+ * that is rounded to a code has an error of about kappa u, in units of the distance between two
+ * codes. If the number is so close to a tie, the code may flip. This happens to a fraction of 2
+ * kappa u of the codes. A flip changes the later numbers of its row and causes about one more flip.
+ * Therefore a fraction of 4 kappa u + 0.001 of the codes may differ. For Hessians of many tokens, 4
+ * kappa u is almost 0. In the case one_token_int7, H has rank 1 before the damping, kappa is
+ * 26,000, and 0.7 % of the codes may differ.
  *
  * GPTQ's objective is tr(dW (H + damping) dW^T), which is the sum of e^2 / U[i][i]^2 over the codes
  * (e: error of a code; U: the factor). At a tie both codes have the same loss. So if no code flips,
  * the objective must be at most 0.1 % above the objective of the reference. After a flip the errors
  * of the row are new random numbers. The sum of their I squares has a standard deviation of
  * 0.9 / sqrt(I) times its mean. If r of O rows have a flip, the relative difference is
- * 0.9 sqrt(2 r / I) / O; three times this difference is allowed. (Without damping this is not true:
- * with rank 1 a row has only one square.) Weights and Hessians are those of gen.py. The test prints
- * the differences. */
+ * 0.9 sqrt(2 r / I) / O; three times this difference is allowed. (This is true only with damping,
+ * because without damping an H of rank 1 gives only one square per row.) Weights and Hessians are
+ * those of gen.py. The test prints the differences. */
 #include "torture.h"
 #include "kernels/on_gpu.h"
 #include "plain.h"
@@ -93,7 +93,7 @@ static osh_tensor *make_hessian(osh_ctx *cx, const gptq_case *c)
     return h;
 }
 
-/* Returns the tensor <case>.<leaf> of the file (own), or NULL if there is none. */
+/* Returns the tensor <case>.<leaf> of codes.safetensors (own), or NULL if there is none. */
 static osh_tensor *load(osh_ctx *cx, const gptq_case *c, const char *leaf)
 {
     char name[96];
@@ -243,8 +243,8 @@ static void compress_on(osh_ctx *cx, osh_device *d, const osh_modifier *m, osh_l
     job->device_w = NULL;
 }
 
-/* Solves three weights with one input, one of them packed, on a new device. The used GPU memory
- * must be at most the bytes that `needs` predicts. The used host memory must be at most the
+/* Solves three weights with one input on a new device. One of the weights is packed. The used GPU
+ * memory must be at most the bytes that `needs` predicts. The used host memory must be at most the
  * predicted bytes, and not much less. */
 static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w, const osh_tensor *h,
                         int64_t samples)
@@ -278,9 +278,9 @@ static void check_needs(const osh_modifier *m, const osh_q_scheme *scheme, const
     osh_ctx_free(cx);
 }
 
-/* Solves four inputs with one weight each in one call. The third Hessian needs more damping to have
- * a factor. The results must have the same bytes as separate calls. The call must use at most the
- * memory that `needs_groups` predicts. */
+/* Solves four inputs with one weight each in one call. The third Hessian has a factor only with
+ * more damping. The results must have the same bytes as separate calls. The call must use at most
+ * the memory that `needs_groups` predicts. */
 static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, const osh_tensor *w, const osh_tensor *h,
                          int64_t samples)
 {

@@ -46,7 +46,7 @@ CASES = [
                                 "original_max_position_embeddings": 100, "partial_rotary_factor": 0.5},
       max_position_embeddings=400),
     c("llama", partial_rotary_factor=0.25),
-    # one object for each layer type: the top-level factor has no effect
+    # rope_parameters has one object for each layer type, so the top-level factor has no effect
     c("gemma3_text", partial_rotary_factor=0.25, rope_theta=7e5, sliding_window=8),
     c("gemma4_text", partial_rotary_factor=0.5, sliding_window=8),
     c("olmo3", partial_rotary_factor=0.5, rope_theta=3e5, sliding_window=8),

@@ -32,7 +32,7 @@ LENS = [96, 20, 80, 96]
 LOGIT_SAMPLES = 2
 
 
-def stream(name):  # FNV-1a, 32 bits
+def stream(name):  # returns the FNV-1a hash of a name (32 bits)
     h = 2166136261
     for b in name.encode():
         h = ((h ^ b) * 16777619) & 0xFFFFFFFF
@@ -312,7 +312,8 @@ def loader(config):  # returns the class that loads a text model or a vision mod
 
 
 def saved_names(directory):
-    """Returns the names that tensors have in the file, if they have other names in memory."""
+    """Returns the names and shapes of the tensors in a file that save_pretrained writes. In memory,
+    some tensors have other names."""
     config = json.loads((pathlib.Path(directory) / "config.json").read_text())
     with tempfile.TemporaryDirectory() as d:
         loader(config).from_config(AutoConfig.from_pretrained(directory)).save_pretrained(d)
@@ -335,7 +336,8 @@ def names_and_shapes(directory, stacked):
 
 
 def split_experts(name, shape, mixtral):
-    """Checkpoints have a tensor for each expert; transformers 5 stacks them."""
+    """Returns names and shapes for a tensor of transformers 5. If the tensor stacks experts,
+    returns one name and shape per expert, as in checkpoints."""
     if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
         return [[name, shape]]
     stem, (experts, rows, columns) = name.rsplit(".", 1)[0], shape

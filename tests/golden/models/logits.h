@@ -6,8 +6,9 @@
 #include "graph/exec.h"
 #include "ops/kernel.h"
 
-/* Returns f32 logits of the samples as one ragged batch. offsets [n_samples + 1] has the first
- * token of each sample; models_dir may be NULL. The caller frees the result with free(). */
+/* Returns f32 logits of the samples, computed as one ragged batch. offsets [n_samples + 1] has the
+ * index of the first token of each sample. models_dir may be NULL. The caller frees the result with
+ * free(). */
 static inline float *logits_of(osh_ctx *cx, const char *dir, const char *models_dir,
                                const int32_t *ids, const int64_t *offsets, int n_samples,
                                int64_t *n_vocab)

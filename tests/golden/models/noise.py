@@ -1,5 +1,6 @@
-"""noise.py TEST_MODELS DRAWS CASE... - compares rounding errors with transformers' for several
-random draws of the weights. An error is the distance of a BF16 or F16 result from the f32 result.
+"""noise.py TEST_MODELS DRAWS CASE... - compares rounding errors of this program and of transformers
+for several random draws of the weights. An error is the distance of a BF16 or F16 result from the
+f32 result.
 
 The ratio of two mean errors over 288 tokens varies by 3 to 20 % with the weights, so one draw is
 not enough. The script prints the sum of our errors divided by the sum of transformers' errors, and

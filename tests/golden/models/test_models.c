@@ -2,9 +2,9 @@
  * with transformers.
  *
  * F32: max |difference| must be at most 5e-6 times max |logit|.
- * BF16, F16: the error of a case is the mean |difference| of the NLL from the NLL in f32. It must
- * be at most 1.25 times the error of transformers, plus 1e-4. On average over all cases, it must be
- * at most 0.96 times the error of transformers.
+ * BF16, F16: the error of a case is the mean |difference| between the NLL and the NLL in f32. It
+ * must be at most 1.25 times the error of transformers, plus 1e-4. On average over all cases, it
+ * must be at most 0.96 times the error of transformers.
  *
  * Runs under each instruction set (cmake/tests.cmake). Prints the errors. gen.py makes the files.
  * `test_models DIR CASE` prints the errors of BF16 and F16 for other weights (noise.py). */
@@ -33,13 +33,13 @@ static void compare_f32(osh_ctx *cx, const tiny_case *t, const char *name, const
     osh_free(cx, file);
 }
 
-static bool drawn; // true if the random weights differ from those of gen.py (noise.py)
+static bool drawn; // true if noise.py has drawn other weights than those of gen.py
 /* Sums over the cases of log (our error / transformers' error), for BF16 and for F16. */
 static double log_ratios[2];
 static int n_ratios;
 
-/* Compares the NLL of each token with <case>.nll.npy. `row` is 0 for BF16, 2 for F16. This row of
- * the file has the NLL of f32, and the next row has the NLL of transformers in the narrow dtype. */
+/* Compares the NLL of each token with <case>.nll.npy. `row` is 0 for BF16, 2 for F16. Row `row` of
+ * the file has the NLL of transformers in f32, and the next row its NLL in the narrow dtype. */
 static void compare_half(osh_ctx *cx, const tiny_case *t, const char *name, const char *dir,
                          osh_dtype dt, int row)
 {

@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t tiny_seed = 20240607; // a case may set another "seed"
+static uint64_t tiny_seed = 20240607; // the member "seed" of a case sets another value
 static const char *tiny_dir = OSH_SOURCE_DIR "/tests/golden/models";
 
 /* Defines a test with the name of the case x. The state of the test is that name. */

@@ -16,8 +16,8 @@ cases.json          <case>: rows, cols, dtype, stream, and the recipe for the sa
     E[x_c^2] = (u u)^2 of channel c, with u of stream + 2, or 0 if c mod 11 = 3; only for observers
                that use this importance of the channels
 
-torch runs on one thread, because for strategy tensor the order of its sums depends on the threads.
-"""
+torch runs on one thread, because for strategy tensor the order of torch's sums depends on the
+number of threads. """
 import importlib.metadata
 import json
 import pathlib
@@ -126,7 +126,7 @@ def main():
     for i, (rows, cols, args, observer, kwargs) in enumerate(CASES):
         for tag, dtype in DTYPES.items():
             if tag == "F16" and "scale_dtype" in args:
-                continue  # LLM Compressor treats denormal ranges as zeros in this case
+                continue  # in such a case, LLM Compressor treats denormal ranges as zeros
             name, stream = f"{i:02d}_{tag}", 10 * (i + 1)
             w = make_weight(stream, rows, cols, dtype)
             q = QuantizationArgs(**args)

@@ -31,8 +31,8 @@ static int teardown(void **state)
     return live;
 }
 
-/* Returns n random values as rows of 100 (own). Each row is repeated `copies` times side by
- * side. */
+/* Returns n random values in rows of 100 (own). Each row has its 100 values `copies` times; copy c
+ * is multiplied by 1 + c. */
 static osh_tensor *sample(uint64_t stream, int64_t n, float scale, bool one_sided, int copies)
 {
     osh_tensor *x = NULL;
@@ -65,7 +65,7 @@ static void check(const cJSON *c, int number)
     osh_recipe *r = recipe_of(cJSON_GetObjectItem(c, "args")->valuestring);
     const osh_q_args *a = &r->modifiers[0].schemes[0].inputs;
     bool one_sided = cJSON_IsTrue(cJSON_GetObjectItem(c, "one_sided"));
-    osh_act_observer o[3] = {{0}}; // observers of one head, and of two heads
+    osh_act_observer o[3] = {{0}}; // o[0] and o[1] observe one head; o[2] observes two heads
     const cJSON *s = NULL;
     int64_t total = 0, seen = 0;
     float lo, hi, l, u;
@@ -156,7 +156,7 @@ static void test_weights(void **state)
         }
 }
 
-/* Observes zeros before the first value that is not 0, and then zeros alone. */
+/* Tests a sample of zeros before other samples, and only samples of zeros. */
 static void test_zeros(void **state)
 {
     osh_q_args a = {.present = true, .bits = 8, .symmetric = true, .observer = "percentile"};

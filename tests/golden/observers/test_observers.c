@@ -1,8 +1,8 @@
 /* test_observers.c - compares scales and zero points of weights and activations with LLM
- * Compressor's observers (gen.py), byte for byte, under each instruction set (cmake/tests.cmake)
- * and with two numbers of threads. |x|^norm in F32 may differ from torch's result by a unit in the
- * last place. A search could then end at another step if the losses of two steps differed by less
- * than 1e-7. The cases have no such losses. */
+ * Compressor's observers (gen.py), byte for byte. Runs under each instruction set
+ * (cmake/tests.cmake) and with two numbers of threads. |x|^norm in F32 may differ from torch's
+ * result by a unit in the last place. If the losses of two steps differed by less than 1e-7, a
+ * search could end at another step. The cases have no such losses. */
 #include "torture.h"
 #include "kernels/kernel_test.h"
 
@@ -139,7 +139,8 @@ static void check(const osh_container *st, const cJSON *c, osh_ctx *cx)
     osh_tensor *w = make_values(c, 0);
     const osh_q_args *a = &r->modifiers[0].schemes[0].weights;
     float *importance = make_importance(c);
-    // the importance is collected if any Linear that reads the input needs it
+    // sets the importance for every case: a run collects it if any Linear that reads the input
+    // needs it
     p.importance = importance;
     assert_ok(cx, osh_q_weight_params(cx, &p, w, a, OSH_ARITH_REFERENCE, "w"));
     same(st, c->string, "scale", p.scale);

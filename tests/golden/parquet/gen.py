@@ -126,7 +126,7 @@ def judge(tool, n):
             write(path, table, r)
             try:
                 want = lines(path)
-            except pa.ArrowInvalid as e:  # pyarrow 26 cannot read all that it writes
+            except pa.ArrowInvalid as e:  # pyarrow 26 cannot read all files that it writes
                 print(f"seed {seed}: pyarrow: {e}")
                 want = [plain(row) for row in table.to_pylist()]
             got = subprocess.run([tool, path], capture_output=True, text=True)
@@ -167,7 +167,7 @@ def fixtures():
             "text": "DELTA_LENGTH_BYTE_ARRAY", "n": "BYTE_STREAM_SPLIT"})),
         "old_lists": (talks(6), dict(compression="none", use_compliant_nested_type=False)),
     }
-    while True:  # a table with lists of lists and all kinds of numbers
+    while True:  # makes tables until one has lists of lists and all kinds of numbers
         nested = random_table(r)
         if nested.num_rows == 50 and any(f.type.num_fields > 1 for f in nested.schema) and nested.num_columns > 3:
             break
@@ -179,7 +179,8 @@ def fixtures():
             f.write(json.dumps({"file": name, "rows": lines(path)}, ensure_ascii=False) + "\n")
     with open("examples/docs-llama-3m/data/calibration.jsonl", encoding="utf-8") as f:
         rows = [json.loads(line) for line in f][:8]
-    for name, part in [("0", rows[:5]), ("1", rows[5:])]:  # a directory, for tests/cli/data_files.sh
+    # writes a directory for tests/cli/data_files.sh
+    for name, part in [("0", rows[:5]), ("1", rows[5:])]:
         pq.write_table(pa.Table.from_pylist(part), os.path.join(HERE, "folder", name + ".parquet"), compression="snappy")
     with open(os.path.join(HERE, "MANIFEST.json"), "w", encoding="utf-8") as f:
         json.dump({"packages": {"pyarrow": pa.__version__}}, f)

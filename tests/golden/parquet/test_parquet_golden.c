@@ -10,7 +10,7 @@
 
 #define HERE OSH_SOURCE_DIR "/tests/golden/parquet/"
 
-/* Reads all rows. Compares each with its wanted row unless `wanted` is NULL. */
+/* Reads all rows of a file. Compares each row with its row in `wanted`, unless `wanted` is NULL. */
 static osh_status rows_read(osh_ctx *cx, const char *path, const char *column, const cJSON *wanted)
 {
     osh_status rc = OSH_OK;
@@ -18,7 +18,7 @@ static osh_status rows_read(osh_ctx *cx, const char *path, const char *column, c
     const char *text;
     size_t n = 0;
     bool any = true, end = false;
-    const cJSON after = {0}; // comes after the last wanted row
+    const cJSON after = {0}; // stands for the end of the list `wanted`
     OSH_TRY(osh_lines_open_rows(cx, &l, path, column, NULL));
     for (;;) {
         OSH_TRY(osh_lines_begin(cx, l, &any));
@@ -109,7 +109,8 @@ static void test_faults(void **state)
         {"texts_delta", 0, "", 0, 9, "9 bytes are not a Parquet file"},
         {"texts_delta", -4, "PARE", 4, 0, "the footer is encrypted"},
         {"texts_delta", -8, "\xff\xff\xff\x7f", 4, 0, "a footer of 2147483647 bytes, want at most"},
-        {"texts_delta", -8, "\x10\0\0", 4, 0, "x.parquet"}, // the footer begins in its middle
+        {"texts_delta", -8, "\x10\0\0", 4, 0, "x.parquet"}, // the changed length makes the footer
+                                                            // begin in its middle
         {"texts_delta", 60, "\xff", 1, 0, "column 'text': the checksum of a page differs"},
     };
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) fault_check(f, &faults[i]);
@@ -125,7 +126,7 @@ static void test_footer(void **state)
     assert_ok(f->cx, osh_file_read_all(f->cx, &text, &n, HERE "texts_gzip.parquet", 1 << 20));
     for (size_t i = 0; i + sizeof text_meta < n && !found; i++)
         if (!memcmp(text + i, text_meta, sizeof text_meta - 1)) found = i + sizeof text_meta - 1;
-    assert_true(found && text[found] == 4); // zigzag of 2, which is gzip
+    assert_true(found && text[found] == 4); // 4 is the zigzag encoding of 2, the number of gzip
     fault_check(f, &(fault){"texts_gzip", (long)found, "\x0a", 1, 0, "is compressed with LZ4, want Snappy"});
     fault_check(f, &(fault){"texts_gzip", (long)found, "\x02", 1, 0, "not valid Snappy"});
     fault_check(f, &(fault){"texts_gzip", (long)found, "\x0c", 1, 0, "not valid zstd"});

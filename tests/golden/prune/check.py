@@ -1,12 +1,11 @@
 """check.py - prunes a model with oneshot and with LLM Compressor on the same data. Prints the
-percentage of weights that are 0 in both or in neither, and the difference of the values.
+percentage of weights that are 0 in both outputs or in neither, and the difference of the values.
 
 usage: python check.py ONESHOT MODEL CALIBRATION.jsonl FOLDER [SAMPLES LENGTH] (in an environment
 with llmcompressor, transformers, torch, safetensors; FOLDER is made)
 
-Each modifier prunes the whole model in both programs, layer by layer. So differences in the first
-layers change the inputs of the later layers.
-"""
+Both programs prune the whole model, layer by layer. So differences in the first layers change the
+inputs of the later layers. """
 import json
 import pathlib
 import subprocess

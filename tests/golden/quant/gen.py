@@ -144,7 +144,7 @@ def activation_cases():
                 shapes = [(1, 16), (7, 144)]
                 if kind == dict(strategy="tensor", dynamic=True) and not sym:
                     # In these streams, the rounding of the zero point to the dtype changes the
-                    # result. compressed-tensors rounds it, because it is a 0-dimensional tensor.
+                    # result. compressed-tensors rounds a zero point that is a 0-dimensional tensor.
                     shapes += [(5, 48, s) for s in (4016, 4144)]
                 for n, i, *given in shapes:
                     stream += 1

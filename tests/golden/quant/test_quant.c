@@ -123,8 +123,7 @@ static osh_tensor *make_activation(int64_t stream, int64_t n, int64_t i, osh_dty
     return t;
 }
 
-/* Returns a quantization_config with the scheme (own). The caller keeps the ownership of
- * `scheme`. */
+/* Returns a quantization_config with the scheme (own). The caller still owns `scheme`. */
 static osh_q_config *config_of(cJSON *scheme)
 {
     osh_q_config *q = NULL;

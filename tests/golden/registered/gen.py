@@ -2,9 +2,9 @@
 test_registered.c.
 
 Run from the repository root in an environment with llmcompressor. The rows are invented and have
-the columns of these data sets. Conversations use templates of ../chat/templates; if LLM Compressor
-has a template of its own, they use no other. Writes MANIFEST.json and registered.json, a list of
-{name, template, row, text}. If text is null, the row is refused."""
+the columns of these data sets. Conversations use templates of ../chat/templates. For a data set
+that has its own template in LLM Compressor, only this template is used. Writes MANIFEST.json and
+registered.json, a list of {name, template, row, text}. If text is null, the row is refused."""
 import copy
 import json
 import os

@@ -1,7 +1,6 @@
-/* test_registered.c - converts rows of data sets that LLM Compressor registers to texts, and
- * compares the texts with LLM Compressor's (gen.py), byte for byte. A row is first a reply of the
- * Hub's server, then a line of a .jsonl file, and then a text that the model's chat template
- * renders. */
+/* test_registered.c - tests rows of the data sets that LLM Compressor registers. A row is first a
+ * reply of the Hub's server, then a line of a .jsonl file, and then a text that the model's chat
+ * template renders. The text must equal LLM Compressor's text (gen.py), byte for byte. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -27,7 +26,7 @@ static void make_model(osh_ctx *cx, const char *dir, const char *template)
     if (template) assert_ok(cx, osh_file_copy(cx, to, from));
 }
 
-/* Converts a row to a line of a .jsonl, and the line to a text, as the program does. */
+/* Converts a row to a line of a .jsonl file, and the line to a text, as the program does. */
 static osh_status text_of(osh_ctx *cx, osh_buf *out, const osh_hub_rows *rows, const osh_buf *line, const char *dir)
 {
     osh_status rc = OSH_OK;

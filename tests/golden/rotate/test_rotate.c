@@ -1,8 +1,8 @@
 /* test_rotate.c - compares rotated weights with LLM Compressor's SpinQuantModifier. R1 and R2 are
  * Sylvester's Hadamard matrices, norms are fused, and embeddings are centred or not. Each step is
  * rounded to the dtype of the weight. Both programs add in f64, but in different orders, so sums
- * have relative errors of 1e-16. After rounding, one element in 1e8 (F32) or 1e13 (BF16) could
- * differ. In these cases all elements are equal. */
+ * have relative errors of 1e-16. After rounding, one element in 1e8 (F32) or in 1e13 (BF16) could
+ * differ. In the cases of this test all elements are equal. */
 #include "golden/models/tiny.h"
 #include "plan/plan.h"
 #include "rewrite/rotations.h"

@@ -8,8 +8,7 @@ MANIFEST.json        versions, and the number of codes of each case
 
 Weights and tokens are those of a case of tests/golden/models, in F32. The scheme is 4 bits in
 groups of 8, symmetric; the pipeline is basic. For Falcon, LLM Compressor writes dense weights and
-scales, so the codes are computed as their quotients.
-"""
+scales. So the script computes the codes as weights divided by scales. """
 import importlib.metadata
 import importlib.util
 import json

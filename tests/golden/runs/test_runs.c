@@ -3,12 +3,13 @@
  * the numbers of differing codes.
  *
  * At most 1 in 10,000 of all codes may differ, in at most LOOSE_ROWS rows of all families. In such
- * a row, a value is so close to the middle between two codes that another order of sums rounds it
- * to the other code. The changed error then changes some codes of later columns.
+ * a row, a value is close to the middle between two codes, and another order of sums rounds it to
+ * the other code. The changed error then changes some codes of later columns.
  *
- * Mixtral's experts are named w1, w2 and w3 in this program, as in the source, and gate_proj,
- * down_proj and up_proj in LLM Compressor. LLM Compressor also quantizes modules that this program
- * leaves dense: modules without data, in towers or in experts that loaders do not find. */
+ * In this program, as in the source, the Linears of Mixtral's experts are named w1, w2 and w3. In
+ * LLM Compressor they are named gate_proj, down_proj and up_proj. LLM Compressor also quantizes
+ * modules that this program leaves dense: modules without data, in towers or in experts that
+ * loaders do not find. */
 #include "golden/job.h"
 #include "kernels/kernel_test.h"
 
@@ -26,8 +27,8 @@ static int rows_differ(const osh_tensor *a, const osh_tensor *b)
     return n;
 }
 
-/* Returns LLM Compressor's tensor for a tensor of the output (own), also if Mixtral's expert has
- * another name. NULL: there is none. */
+/* Returns LLM Compressor's tensor for a tensor of the output (own), or NULL if there is none.
+ * Translates the names of Mixtral's experts. */
 static osh_tensor *find_theirs(osh_ctx *cx, const osh_container *want, const char *tensor)
 {
     static const char *const names[][2] = {{".w1.", ".gate_proj."}, {".w2.", ".down_proj."}, {".w3.", ".up_proj."}};

@@ -39,7 +39,7 @@ for i in (0, 2, 10):
         packed[p + "weight_shape"] = counted((2,), torch.int64)
 for topic, tensors in (("every_dtype", every), ("names", names), ("shapes", shapes), ("packed", packed), ("none", {})):
     save_file(tensors, topic + ".safetensors", metadata=META)
-for k in range(8):  # files with every length of padding
+for k in range(8):  # writes files with every length of padding
     save_file({"n" * (k + 1): counted((1,), torch.uint8)}, f"pad{k}.safetensors", metadata=META)
 with open("MANIFEST.json", "w") as f:
     json.dump({"safetensors": safetensors.__version__, "torch": torch.__version__.split("+")[0]}, f, indent=2)

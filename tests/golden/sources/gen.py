@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""gen.py - makes small quantized sources. Each has the weights that transformers or
-compressed-tensors decodes (expected.safetensors).
+"""gen.py - makes small quantized sources. Each directory also has the weights that transformers or
+compressed-tensors decodes from the source (expected.safetensors).
 
     gen.py        writes a directory for each source, and MANIFEST.json, beside gen.py
 """
@@ -118,8 +118,8 @@ def powers():
 
 
 def experts():
-    """Writes a source with experts in one tensor. The scales are one per block, one per expert, one
-    per row, or powers of two. One scale is in another shard."""
+    """Writes a source with experts in one tensor. There is one scale per block, per expert or per
+    row, or the scales are powers of two. One scale is in another shard."""
     up, down, rows, single, powers = codes(3, 64, 48), codes(3, 40, 24), codes(2, 6, 16), codes(2, 24, 40), codes(2, 32, 64)
     s = [torch.rand(3, 2, 3) * 0.02, torch.rand(3, 1, 1) * 0.02, (torch.rand(2, 6, 1) * 0.1).to(BF16), torch.rand(2) * 0.02,
          torch.randint(100, 140, (2, 1, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)]
@@ -135,7 +135,8 @@ def experts():
 
 
 def apart(prefix, up, down):
-    """Returns separate tensors for the experts in `up` and `down`, which are not transposed."""
+    """Returns a separate tensor for each expert of the stacked tensors `up` and `down`, which are
+    not transposed."""
     F = down.shape[2]
     return {f"{prefix}.experts.{e}.{leaf}.weight": w for e in range(len(up))
             for leaf, w in (("gate_proj", up[e, :F]), ("up_proj", up[e, F:]), ("down_proj", down[e]))}
@@ -240,7 +241,7 @@ def scale_dtypes(dtype):
 
 def deepseek_v4():
     """Makes FP8 blocks and FP4 experts with the names of DeepSeek V4's releases; both have scales
-    X.scale. A tensor with the name scale that belongs to no weight must stay unchanged."""
+    X.scale. A tensor with the name X.scale that belongs to no weight must stay unchanged."""
     dense, s_dense = codes(64, 64), torch.randint(100, 140, (2, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)
     expert = torch.randint(-128, 128, (48, 32), dtype=torch.int8)
     s_expert = torch.randint(110, 135, (48, 2), dtype=torch.uint8).view(torch.float8_e8m0fnu)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""gen_awq.py - makes AWQ checkpoints with AutoAWQ. Each has the weights that AutoAWQ decodes
-(expected.safetensors).
+"""gen_awq.py - makes AWQ checkpoints with AutoAWQ. Each directory also has the weights that AutoAWQ
+decodes (expected.safetensors).
 
     gen_awq.py        writes the directories awq_* and MANIFEST-awq.json beside gen_awq.py
 

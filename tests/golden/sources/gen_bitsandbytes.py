@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""gen_bitsandbytes.py - makes checkpoints of bitsandbytes. Each has the weights that bitsandbytes
-decodes (expected.safetensors).
+"""gen_bitsandbytes.py - makes checkpoints of bitsandbytes. Each directory also has the weights that
+bitsandbytes decodes (expected.safetensors).
 
     gen_bitsandbytes.py        writes the directories bnb_* and MANIFEST-bitsandbytes.json beside
                                the script
 
 Needs bitsandbytes and the libraries of gen.py. The CPU kernel of bitsandbytes is wrong if a row is
 not a whole number of blocks. So the expected weights are those of its default backend, which agrees
-with the CUDA kernel. If a row is a whole number of blocks, both must agree."""
+with the CUDA kernel. If a row is a whole number of blocks, the CPU kernel and the default backend
+must agree."""
 import json
 import os
 
@@ -33,7 +34,8 @@ def four(name, kind, dtype, double, block, config):
             absmax = bnb.functional.dequantize_blockwise(state.absmax, state.state2) + state.offset
         made = _dequantize_4bit_compute(q.reshape(-1), absmax, _get_4bit_code(kind, q.device), block, w.shape, dtype)
         assert I % block or torch.equal(made, bnb.functional.dequantize_4bit(q, state))
-        assert (made - w).abs().max() < 0.06  # the blocks are those that were quantized
+        # checks that the decoded blocks are near the original weights
+        assert (made - w).abs().max() < 0.06
         expected[key] = made.to(config)
     write(name, {"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False, "bnb_4bit_quant_type": kind,
                  "bnb_4bit_use_double_quant": double}, [stored], expected, str(config).split(".")[1])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""gen_gptq.py - makes GPTQ checkpoints with GPTQModel. Each has the weights that GPTQModel decodes
-(expected.safetensors).
+"""gen_gptq.py - makes GPTQ checkpoints with GPTQModel. Each directory also has the weights that
+GPTQModel decodes (expected.safetensors).
 
     gen_gptq.py        writes the directories gptq_* and MANIFEST-gptq.json beside gen_gptq.py
 
@@ -75,8 +75,8 @@ CASES = [  # bits, group, O, I, symmetric, activation order
 
 def first(dtype, legacy):
     """Writes a checkpoint of version 1. The expected weights are those of a module that GPTQModel
-    loads. Version 1 stores zero points minus 1, so a zero point of 0 borrows from the next field.
-    The description is in config.json, or in a file beside it."""
+    loads. Version 1 stores zero points minus 1, so a zero point of 0 borrows from the next packed
+    field. The description of the quantization is in config.json or in a separate file."""
     stored, expected = {}, {}
     for i, (bits, group, O, I, sym, act) in enumerate(CASES[:2] if legacy else CASES):
         name, m = f"model.layers.{i}.mlp.up_proj", linear(bits, group, O, I, sym, act)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""gen_modelopt.py - makes checkpoints with NVIDIA ModelOpt. Each has the weights that ModelOpt
-decodes (expected.safetensors).
+"""gen_modelopt.py - makes checkpoints with NVIDIA ModelOpt. Each directory also has the weights
+that ModelOpt decodes (expected.safetensors).
 
     gen_modelopt.py        writes the directories modelopt_* and MANIFEST-modelopt.json beside the
                            script
@@ -28,7 +28,7 @@ def dequantized(t, name, dtype):
     if w.dtype == torch.uint8:
         q = NVFP4QTensor((w.shape[0], w.shape[1] * 2), dtype, w)
         return q.dequantize(dtype=dtype, scale=scale, double_scale=t[name + ".weight_scale_2"], block_sizes={-1: 16})
-    return (w.float() * scale.float()).to(dtype)  # FP8QTensor.dequantize
+    return (w.float() * scale.float()).to(dtype)  # the formula of ModelOpt's FP8QTensor.dequantize
 
 
 def export(name, config, dtype, beside):
@@ -45,7 +45,7 @@ def export(name, config, dtype, beside):
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         save_file(t, os.path.join(folder, "model.safetensors"))
-        if beside:  # ModelOpt before 0.31 wrote only this file
+        if beside:  # ModelOpt before 0.31 wrote only hf_quant_config.json
             shutil.copy(os.path.join(out, "hf_quant_config.json"), folder)
     config = {"architectures": ["LlamaForCausalLM"], "dtype": str(dtype).split(".")[1]}
     if not beside:

@@ -1,6 +1,6 @@
 /* test_sources.c - dequantizes quantized sources, and compares the weights with those of
- * transformers and compressed-tensors (gen.py), bit for bit. Reads whole tensors, and parts that
- * begin and end inside rows, blocks and words of zero points. */
+ * transformers and compressed-tensors (gen.py), bit for bit. Reads whole tensors, and ranges of
+ * elements that begin and end inside rows, blocks and words of zero points. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ static osh_status compare_source(osh_ctx *cx, const char *name, const char *adap
     path_of(path, name, "expected.safetensors");
     OSH_TRY(osh_container_open(cx, &st, path));
     const osh_checkpoint *ck = osh_source_checkpoint(s);
-    // the stored tensors of a quantized weight are not listed
+    // the checkpoint lists weights, not the stored tensors of quantized weights
     assert_int_equal(ck->n_tensors, osh_container_count(st));
     for (int64_t i = 0; i < osh_container_count(st); i++)
         compare_tensor(cx, ck, st, osh_container_at(st, i));

@@ -5,8 +5,7 @@ usage: python gen.py      (in an environment with llmcompressor, transformers, t
 
 outputs.json has, for each recipe, its arguments, the values of the tensors that describe
 activations, and a checksum of all other tensors (SHA-256 over the sorted names and bytes).
-tests/cli/static.sh runs the recipes and compares.
-"""
+tests/cli/static.sh runs the recipes and compares the results. """
 import hashlib
 import importlib.metadata
 import json

@@ -7,9 +7,8 @@ DIR has one directory per family with tokenizer.json or tokenizer.json.zst. Ever
 (split at \\n only, invalid UTF-8 replaced) is compared with and without special tokens. Then each
 FILE is compared as one text. Exits with 1 on a difference. --auto also compares with
 transformers.AutoTokenizer. Differences from AutoTokenizer are counted and shown, but are no
-failure, because transformers 5 rebuilds the tokenizer of some classes (LlamaTokenizer) and does not
-follow tokenizer.json.
-"""
+failure. For some classes (LlamaTokenizer), transformers 5 rebuilds the tokenizer and does not
+follow tokenizer.json. """
 import argparse
 import os
 import shutil

@@ -1,8 +1,8 @@
 """gen.py - tunes tiny models of tests/golden/models in f32 like src/learn/tune.h, with PyTorch and
 autograd.
 
-curves.json has, for each case, the KL divergence of the rows of each step before the step, and the
-KL divergence of the held-out row before and after all steps. test_tune.c makes the same weights,
+curves.json has, for each case, two kinds of KL divergence: that of the rows of a step, before each
+step, and that of the held-out row, before and after all steps. test_tune.c makes the same weights,
 tokens and codes. Run: python gen.py (torch, transformers, numpy)."""
 import importlib.util
 import json
@@ -64,7 +64,7 @@ class Codes(torch.nn.Module):
         return torch.nn.functional.linear(x, (q - self.wide(self.z)) * self.wide(self.s0 * (1 + self.d)))
 
 
-class Norm(torch.nn.Module):  # w + offset = (w0 + offset) (1 + d)
+class Norm(torch.nn.Module):  # learns d: w + offset = (w0 + offset) (1 + d)
     def __init__(self, of, offset):
         super().__init__()
         self.w0, self.offset = of.weight.detach() + offset, offset
