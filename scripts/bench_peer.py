@@ -19,21 +19,32 @@ def token_ids(tokenizer, dataset, samples, length):
     return [(r["input_ids"] if "input_ids" in r else tokenizer(r["text"]).input_ids)[:int(length)] for r in rows]
 
 
+def tokenizer_of(model_dir):
+    """Returns the tokenizer of a model. A model of random weights has none, but LLM Compressor wants
+    one also for a dataset of ids: it gets the one of the bundled model."""
+    from transformers import AutoTokenizer
+    own = (pathlib.Path(model_dir) / "tokenizer.json").exists()
+    return AutoTokenizer.from_pretrained(model_dir if own else pathlib.Path(__file__).parents[1] / "examples/docs-llama-3m")
+
+
 def compress(model_dir, out, recipe, dataset, samples, length):
     from datasets import Dataset
     from llmcompressor import oneshot
     from llmcompressor.pipelines.cache import IntermediatesCache
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
+    import time
     import torch
     # AWQModifier pins cached values, which fails without a GPU in torch for CUDA
     if not torch.cuda.is_available():
         IntermediatesCache.pin_memory = lambda self, *args: None
     model = AutoModelForCausalLM.from_pretrained(model_dir, dtype="auto")
-    tokenizer = AutoTokenizer.from_pretrained(model_dir)
+    tokenizer = tokenizer_of(model_dir)
     ids = token_ids(tokenizer, dataset, samples, length)
-    oneshot(model=model, recipe=recipe, pipeline="sequential", num_calibration_samples=len(ids),
+    begin = time.monotonic()
+    oneshot(model=model, processor=tokenizer, recipe=recipe, pipeline="sequential", num_calibration_samples=len(ids),
             max_seq_length=int(length), shuffle_calibration_samples=False, batch_size=1,
             dataset=Dataset.from_dict({"input_ids": ids, "attention_mask": [[1] * len(r) for r in ids]}))
+    print(f"oneshot: {time.monotonic() - begin:.1f} s", flush=True)
     model.save_pretrained(out, save_compressed=True)
     tokenizer.save_pretrained(out)
 
