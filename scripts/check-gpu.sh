@@ -5,10 +5,10 @@
 # with 0 if no step failed, and with 1 if a step failed or if there is no GPU.
 #
 # Usage: scripts/check-gpu.sh --out DIR [options] [-- flags of oneshot for all its runs]
-#   --steps "A B"        of: env build mma kernels wide gpu_ops llama qwen whole model budgets
-#                        resume jobs linear sanitizer disk bench (default: all except disk and bench, in
-#                        this order; with --build-dir also without build). Several calls may share
-#                        the steps: each call adds its rows to the table.
+#   --steps "A B"        of: env build mma kernels wide gpu_ops llama qwen times whole model budgets
+#                        resume jobs linear sanitizer disk bench peer (default: all except the last
+#                        three, in this order; with --build-dir also without build). Several calls
+#                        may share the steps: each call adds its rows to the table.
 #   --results FILE.tgz   gets the important files, 1 MB: the table, figures, reports, the end of
 #                        each log of a failure
 #   --scale N            1: divides the widths of all synthetic models and ops; above 1 they have
@@ -20,8 +20,8 @@
 #   --device cuda[:N]    cuda      --time-limit S  seconds for all steps
 #   --samples N          64, --tokens N  64: samples, and tokens of a sample, for docs-llama-3m;
 #                        four times as many of each for budgets, disk and resume
-#   --peer-python FILE   Python with torch, for the peer of the benchmark      (default: python3 if
-#                        it has torch)
+#   --peer-python FILE   Python with torch for the step bench, and with llmcompressor for the step
+#                        peer     (default: python3 if it has torch)
 #   --pack FILE          needs no GPU: packs the files of --build-dir that a machine without
 #                        development packages needs, with xz, or with zstd if FILE ends with .tzst;
 #                        refuses more than --most bytes (25000000), because the file travels with
@@ -35,10 +35,10 @@ time_limit=0 samples=64 tokens=64 peer_python= pack= run_step= results= scale=1 
 . "$here/options.sh"
 options "out steps build_dir lib_dir device time_limit samples tokens peer_python pack run_step results scale seconds_left most" "$@"
 # seconds that a step is planned to take, and the most that it may take
-declare -A planned=([env]=6 [build]=300 [mma]=14 [kernels]=35 [wide]=20 [gpu_ops]=35 [llama]=45 [qwen]=45 [whole]=85 [model]=20
-                    [budgets]=15 [resume]=10 [jobs]=60 [linear]=65 [sanitizer]=100 [disk]=15 [bench]=400)
-declare -A limit=([env]=60 [build]=540 [mma]=60 [kernels]=120 [wide]=120 [gpu_ops]=120 [llama]=150 [qwen]=150 [whole]=200 [model]=90
-                  [budgets]=90 [resume]=90 [jobs]=150 [linear]=150 [sanitizer]=540 [disk]=180 [bench]=540)
+declare -A planned=([env]=6 [build]=300 [mma]=14 [kernels]=35 [wide]=20 [gpu_ops]=35 [llama]=45 [qwen]=45 [times]=25 [whole]=85 [model]=20
+                    [budgets]=15 [resume]=10 [jobs]=60 [linear]=65 [sanitizer]=100 [disk]=15 [bench]=400 [peer]=150)
+declare -A limit=([env]=60 [build]=540 [mma]=60 [kernels]=120 [wide]=120 [gpu_ops]=120 [llama]=150 [qwen]=150 [times]=120 [whole]=200 [model]=90
+                  [budgets]=90 [resume]=90 [jobs]=150 [linear]=150 [sanitizer]=540 [disk]=180 [bench]=540 [peer]=300)
 say() { echo "$*" >>"$work/$run_step.said"; echo "$*"; } # the table also gets the text
 die() { say "$*"; exit 1; }
 
@@ -57,7 +57,7 @@ place_of() { ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name { print $NF;
 pack() {
     local file name to
     to=$(mktemp -d) && mkdir "$to/tests" "$to/lib" || return 1
-    for name in oneshot tests/make_model tests/tiny_model tests/gpu_ops tests/inject.so $(own_tests | sed 's,^,tests/,') $(kernel_tests | sed 's,^,tests/,'); do
+    for name in oneshot $(cd "$build_dir" && ls tests/gpu_times.so 2>/dev/null) tests/make_model tests/tiny_model tests/gpu_ops tests/inject.so $(own_tests | sed 's,^,tests/,') $(kernel_tests | sed 's,^,tests/,'); do
         [ -e "$build_dir/$name" ] || { echo "check-gpu.sh: $build_dir/$name is not there: build the target gpu_programs first" >&2; return 1; }
         cp "$build_dir/$name" "$to/$name" && strip --strip-unneeded "$to/$name" || return 1
         ldd "$to/$name"
@@ -90,7 +90,7 @@ if [ -n "$pack" ]; then
     exit
 fi
 needed out
-[ -n "$steps" ] || steps="env$([ -n "$build_dir" ] || echo " build") mma kernels wide gpu_ops llama qwen whole model budgets resume jobs linear sanitizer"
+[ -n "$steps" ] || steps="env$([ -n "$build_dir" ] || echo " build") mma kernels wide gpu_ops llama qwen times whole model budgets resume jobs linear sanitizer"
 
 # ---- the machine ----
 export PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
@@ -250,6 +250,7 @@ step_prepare() {
     for what in wide llama qwen whole; do
         case $what/$wanted in
         */*" $what "* | whole/*" linear "*) ;;
+        llama/*" times "* | qwen/*" times "* | llama/*" peer "*) ;;
         llama/*" budgets "* | llama/*" disk "* | llama/*" resume "*) [ "$scale" != 1 ] || continue ;;
         *) continue ;;
         esac
@@ -454,6 +455,40 @@ step_llama() { bench llama llama-3-8b "$llama_shape" "$llama_layers" "LlamaDecod
 step_qwen() { bench qwen qwen3-30b-a3b "$qwen_shape" "$qwen_layers" Qwen3MoeDecoderLayer; }
 step_whole() { bench whole llama-3-8b "$llama_shape" "$whole_layers" LlamaDecoderLayer; }
 step_linear() { bench whole llama-3-8b "$llama_shape" "$whole_layers" Linear; }
+# Prints the seconds of each kernel and copy in a run, and how long the GPU was idle (gpu_times.c).
+step_times() {
+    local cupti name like n target
+    cupti=$({ ls /usr/local/cuda*/lib64/libcupti.so.1[23] /usr/local/cuda*/extras/CUPTI/lib64/libcupti.so.1[23]
+              python3 -c 'import sys; print("\n".join(sys.path))' | while read -r name; do ls "$name"/nvidia/*/lib/libcupti.so.1[23]; done
+            } 2>/dev/null)
+    [ -e "$build/tests/gpu_times.so" ] && [ -n "$cupti" ] || { say "left out: no gpu_times.so or no libcupti.so"; return; }
+    for name in "llama ${llama_layers##* } LlamaDecoderLayer" "llama ${llama_layers##* } Linear" "qwen ${qwen_layers##* } Qwen3MoeDecoderLayer"; do
+        read -r like n target <<<"$name"
+        await "$like"
+        rm -rf "$work/times"
+        GPU_TIMES=$work/times.$like.$target.txt GPU_TIMES_CUPTI=$(head -1 <<<"$cupti") CUDA_INJECTION64_PATH=$build/tests/gpu_times.so \
+            "$oneshot" --model "$work/$like/model-$n" --scheme W4A16 --method gptq --ignore lm_head \
+            --dataset "$work/$like/model-$n/calibration.jsonl" --num-calibration-samples "$n_samples" --max-seq-length "$n_tokens" \
+            --sequential-targets "$target" --device "$device" --progress none --output "$work/times" ${flags[@]+"${flags[@]}"} ||
+            die "$name: the run fails"
+        say "$name: $(head -1 "$work/times.$like.$target.txt")"
+        sed -n '2,9p' "$work/times.$like.$target.txt" | cut -c1-110 | while IFS= read -r target; do say "$target"; done
+    done
+}
+# Compresses a model of two layers with LLM Compressor and with this program.
+step_peer() {
+    local peer=${peer_python:-python3} model=$work/llama/model-${llama_layers%% *} begin=$SECONDS
+    "$peer" -c 'import llmcompressor' 2>/dev/null || die "$peer has no llmcompressor"
+    await llama
+    printf 'quant_stage:\n  quant_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head]}\n' >"$work/peer.yaml"
+    "$peer" "$here/bench_peer.py" compress "$model" "$work/peer" "$work/peer.yaml" "$model/calibration.jsonl" "$n_samples" "$n_tokens" 2>&1 |
+        tr '\r' '\n' >"$work/peer.said" && say "LLM Compressor: $((SECONDS - begin)) s, of which $(grep -a '^oneshot: ' "$work/peer.said")" ||
+        die "LLM Compressor: $(tail -1 "$work/peer.said")"
+    begin=$(date +%s%N)
+    "$oneshot" --model "$model" --recipe "$work/peer.yaml" --dataset "$model/calibration.jsonl" --num-calibration-samples "$n_samples" \
+        --max-seq-length "$n_tokens" --device "$device" --progress none --output "$work/ours" ${flags[@]+"${flags[@]}"} || die "the run fails"
+    say "this program: $((($(date +%s%N) - begin) / 1000000)) ms"
+}
 # Runs the benchmark, with PyTorch if there is a Python with torch.
 step_bench() {
     local peer=$peer_python
@@ -521,7 +556,7 @@ done
 end_prepare
 if [ -n "$results" ]; then
     bundle=$(mktemp -d) && cp "$out/summary.txt" "$bundle"
-    cp "$work"/gpu_ops.txt "$work"/wide.txt "$work"/wide.report.json "$bundle" 2>/dev/null
+    cp "$work"/gpu_ops.txt "$work"/times.*.txt "$work"/wide.txt "$work"/wide.report.json "$bundle" 2>/dev/null
     for f in "$out"/*.log; do case $f in *sanitizer.*) ;; *) tail -c 20000 "$f" >"$bundle/$(basename "$f" .log).tail" ;; esac; done
     for f in llama qwen whole bench; do [ ! -d "$work/$f" ] || (cd "$work/$f" && for r in *.json; do cp "$r" "$bundle/$f.$r"; done) 2>/dev/null; done
     tar -C "$bundle" -czf "$results" . && rm -r "$bundle"

@@ -22,7 +22,7 @@ if [ -e "$build/tests/gpu_ops" ]; then
     [ "$(stat -c %s gpu.tzst)" -le 25000000 ]
 fi
 mkdir -p own/tests && cp "$OSH_TOOLS/make_model" own/oneshot
-for name in make_model gpu_ops inject.so; do cp "$OSH_TOOLS/make_model" own/tests/$name; done
+for name in make_model tiny_model gpu_ops inject.so; do cp "$OSH_TOOLS/make_model" own/tests/$name; done
 for file in "$OSH_SOURCE_DIR"/tests/kernels/test_*.cu; do cp "$OSH_TOOLS/make_model" "own/tests/cuda_$(basename "$file" .cu)"; done
 for file in $(grep -l 'on_gpu\.h' "$OSH_SOURCE_DIR"/tests/kernels/test_*.c "$OSH_SOURCE_DIR"/tests/golden/*/test_*.c); do
     cp "$OSH_TOOLS/make_model" "own/tests/$(basename "$file" .c)"

@@ -39,7 +39,7 @@ finds() { grep -Eq -- "$1" out/summary.txt || fail "without '$1': $(cat out/summ
 verdicts() { awk '/^[a-z]/ { print $1, $2 }' out/summary.txt | paste -sd, -; }
 
 # Runs all steps except disk and sanitizer, which the last part of this test runs.
-order="env mma kernels wide gpu_ops llama qwen whole model budgets resume jobs linear"
+order="env mma kernels wide gpu_ops llama qwen times whole model budgets resume jobs linear"
 if [ "$SANITIZED" ]; then order="env mma wide"; fi # slow under sanitizers, and it runs the same code
 PROGRAM=$PLAY_BATCHES check "$order" --samples 2 --tokens 16 --results home.tgz -- --threads 1 || fail "$(cat table)"
 cat table
@@ -77,6 +77,7 @@ if command -v python3 >/dev/null; then
 fi
 finds 'perplexity of the GPU.s output [0-9.]+ .of 3 windows: [0-9.]+, evaluated on the GPU: [0-9.]+., of the host.s [0-9.]+$'
 finds '^budgets +ok .* the same bytes in 5 ways, from [0-9]+ bytes of the GPU on$'
+finds '^times +ok .* left out: no gpu_times.so or no libcupti.so$'
 finds '^jobs +ok .* 1 of 1 jobs pass$'
 finds '^resume +ok .* killed after 3 fifths, gone on with to the same bytes$'
 for f in summary.txt gpu_ops.txt wide.txt llama.LlamaDecoderLayer.2.json llama.Linear.1.plan.json whole.Linear.2.json; do
