@@ -37,8 +37,8 @@ static const double bytes_per_s = 1e9;     // bytes of files read or written
 static const double codes_per_s = 0.15e9;  // weights rounded and packed
 static const double picked_per_s = 0.4e6;  // rows of a table that are read one by one from the file
 /* On a GPU: speed of the kernel for rows routed to experts (ops/cuda/routed.cuh) divided by the
- * speed of cuBLAS's matrix products. Assumed, not measured. */
-static const double routed_rate = 0.6;
+ * speed of cuBLAS's matrix products, measured on an H100 with the shapes of Qwen3-30B-A3B. */
+static const double routed_rate = 0.31;
 
 const char *osh_phase_name(osh_phase p)
 {
@@ -353,7 +353,7 @@ static void count_pass(counter *c, const osh_range *r, const osh_step *s)
     c->c->work[phase] += step_work(c->p, r, s, c->open) + c->reading / bytes_per_s;
     c->c->loaded[phase] += c->reading;
     count_traffic(c->c, phase, c->p, r, s);
-    c->c->done[phase] += step_feeds(s) ? stats_flops(c->p, r, c->open) : 0;
+    c->c->sums[phase] += step_feeds(s) ? stats_flops(c->p, r, c->open) : 0;
     c->reading = 0;
 }
 

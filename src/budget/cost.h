@@ -27,11 +27,13 @@ typedef struct osh_cost { // costs of one subgraph
     /* Seconds of all work on the imaginary machine of cost.c. Only their ratios are used. */
     double work[OSH_N_PHASES];
     /* Work of a GPU in the passes, for the estimate of gpus.c.
-     * done: number of operations of matrix products and statistics, also unnecessary ones.
+     * done: number of operations of matrix products, also unnecessary ones.
+     * sums: number of operations of statistics.
      * moved: bytes of values that ops read and write.
      * stored: bytes of values copied to and from the activation store.
      * loaded: bytes of weights copied to the GPU. */
-    double done[OSH_N_PHASES], moved[OSH_N_PHASES], stored[OSH_N_PHASES], loaded[OSH_N_PHASES];
+    double done[OSH_N_PHASES], sums[OSH_N_PHASES], moved[OSH_N_PHASES], stored[OSH_N_PHASES],
+        loaded[OSH_N_PHASES];
     /* Number of operations for factoring Hessians. flops[OSH_PHASE_SOLVE] includes them. */
     double factor_flops;
 } osh_cost;

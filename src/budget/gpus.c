@@ -1,25 +1,28 @@
 /* gpus.c - has the table of speeds of GPUs, and estimates the time that a run needs on a GPU.
  *
  *   pass        max(compute, copies) if both are planned to overlap, else compute + copies
- *     compute   operations / (sustained BF16) + bytes of values through ops / (sustained memory)
- *     copies    (weights loaded + values stored outside of the GPU) / (sustained bus)
+ *     compute   operations / BF16 + operations of Hessians / BF16 + bytes of values / memory
+ *     copies    (weights loaded + values stored outside of the GPU) / bus
  *   solve       per Linear O I^2 operations in F32, or 3 O I^2 in TF32
- *               per input 2/3 I^3 operations in F32, and 28 us for each block of 128 columns,
- *               because the column loop solves the blocks one after the other
- *               (docs/how-to/cuda.md)
+ *               per input 2/3 I^3 operations in F32, 1.05 us for each column of the factor, and
+ *               160 us for each block of 128 columns, because factor and column loop compute
+ *               the columns one after the other
  *
  * O and I: output and input features of a Linear. The speeds are from the vendor's data sheets
- * (docs/how-to/cuda.md names them). This program was not measured on any of these GPUs. */
+ * (docs/how-to/cuda.md names them). A run reaches a fraction of each speed. The fractions and the
+ * microseconds were measured on an H100 and an H200 (docs/internals/cuda.md); for other GPUs they
+ * are assumptions. */
 #include "budget/gpus.h"
 
 #include <math.h>
 #include <string.h>
 
-
-/* Fraction of each speed of the table that a run reaches, as an assumption. */
-static const double sustained = 0.7;
+/* Fractions of the speeds of the table that a run reaches: bf16 for matrix products of passes, and
+ * for Hessians (sums); tf32 and f32 for the products of a solve; f32 for factors. */
+static const double share_of_bf16 = 0.7, share_of_sums = 0.47, share_of_tf32 = 0.17,
+                    share_of_f32 = 0.5, share_of_memory = 0.85, share_of_bus = 0.7;
 enum { BLOCK = 128 };
-static const double block_seconds = 28e-6;
+static const double block_seconds = 160e-6, column_seconds = 1.05e-6;
 
 static const osh_gpu_model models[] = {
     /* Columns: name, title, bytes of memory, tf32_pays, bf16, tf32, f32, memory, bus
@@ -58,23 +61,25 @@ static double gpu_copy_seconds(const osh_budget *p, const osh_gpu_model *m, cons
                                int phase)
 {
     bool outside = p->memory.tier != OSH_TIER_DEVICE;
-    return (c->loaded[phase] + (outside ? c->stored[phase] : 0)) / (sustained * m->bus);
+    return (c->loaded[phase] + (outside ? c->stored[phase] : 0)) / (share_of_bus * m->bus);
 }
 
 static double gpu_compute_seconds(const osh_gpu_model *m, const osh_cost *c, int phase)
 {
-    return c->done[phase] / (sustained * m->bf16) + c->moved[phase] / (sustained * m->memory);
+    return c->done[phase] / (share_of_bf16 * m->bf16) + c->sums[phase] / (share_of_sums * m->bf16) +
+           c->moved[phase] / (share_of_memory * m->memory);
 }
 
-/* Returns the seconds of the column loops. A column loop solves the blocks of BLOCK columns one
- * after the other. */
+/* Returns the seconds that factors and column loops need for any number of rows, because they
+ * compute columns one after the other. */
 static double gpu_chain_seconds(const osh_budget *p)
 {
-    double blocks = 0;
+    double seconds = 0;
     for (int i = 0; i < p->match->n_linears; i++)
         if (osh_hessian_bytes(p->schedule, i))
-            blocks += ceil((double)p->match->linears[i].I / BLOCK);
-    return blocks * block_seconds;
+            seconds += ceil((double)p->match->linears[i].I / BLOCK) * block_seconds +
+                       (double)p->match->linears[i].I * column_seconds;
+    return seconds;
 }
 
 osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p,
@@ -83,7 +88,7 @@ osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p
     osh_status rc = OSH_OK;
     osh_cost *cost = NULL; // own
     int n = 0;
-    double solve_rate = sustained * (m->tf32_pays ? m->tf32 / 3 : m->f32);
+    double solve_rate = m->tf32_pays ? share_of_tf32 * m->tf32 / 3 : share_of_f32 * m->f32;
     *out = (osh_estimate){0};
     OSH_TRY(osh_cost_new(cx, &cost, &n, p));
     for (int i = 0; i < n; i++) {
@@ -101,7 +106,7 @@ osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p
         const double *flops = cost[i].flops;
         out->phase[OSH_PHASE_SOLVE] +=
             (flops[OSH_PHASE_SOLVE] - cost[i].factor_flops) / solve_rate +
-            cost[i].factor_flops / (sustained * m->f32);
+            cost[i].factor_flops / (share_of_f32 * m->f32);
     }
     out->phase[OSH_PHASE_SOLVE] += gpu_chain_seconds(p);
 done:

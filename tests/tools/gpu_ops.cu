@@ -90,7 +90,7 @@ static double time_of(const char *what, const std::function<osh_status()> &call)
 static void row(const char *name, const char *shape, double s, double flops, double of, double bytes, bool algo)
 {
     osh_cuda_algo a;
-    if (s < 0) return;
+    if (s <= 0) return;
     printf("%-22s %-30s %10.4f ms", name, shape, 1e3 * s);
     if (flops > 0) printf(" %8.1f TFLOP/s %5.1f %%", flops / s / 1e12, 100 * flops / s / of);
     else if (bytes > 0) printf(" %8.1f GB/s    %5.1f %%", bytes / s / 1e9, 100 * bytes / s / of);
