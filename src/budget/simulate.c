@@ -243,7 +243,7 @@ static int64_t sim_look_up(const osh_sim *s, const osh_step *st)
         int64_t each = osh_picked_each(g, &g->nodes[i]);
         s->to->read_bytes += s->p->schedule->looked_up * each * w->shape[1] *
                              (int64_t)osh_dtype_bytes(w->by_rows);
-        max_into(&most, (int64_t)osh_picked_bytes(w, s->batch_tokens * each));
+        max_into(&most, (int64_t)osh_picked_bytes(w, s->batch_tokens * each, true));
     }
     return s->gpu ? most : 0;
 }

@@ -35,7 +35,7 @@ static size_t scratch_bytes(const tally *t, const osh_node *n, bool routed)
     size_t scratch = 0, rows = 0;
     if (osh_is_picked(t->g, n, 0)) {
         const osh_weight *w = &t->g->weights[n->w[0]];
-        rows = osh_picked_bytes(w, t->n_tokens * osh_picked_each(t->g, n));
+        rows = osh_picked_bytes(w, t->n_tokens * osh_picked_each(t->g, n), false);
     }
     if (routed) rows += osh_routed_bytes(t->g, (int)(n - t->g->nodes), t->n_tokens);
     int64_t past = t->batch && n->op->next ? t->batch->past : 0;

@@ -7,13 +7,19 @@
 #include "base/profile.h"
 #include "ops/kernel.h"
 
+/* BAND: with a device, the rows are read and copied in bands of about this number of bytes. The
+ * memory of a band is used again for the next one, because the first access to new memory is slow
+ * on some machines. */
+enum { BAND = 4 << 20 };
 enum { PIECE = 32 }; // number of rows in one work item of osh_parallel_for
 
 typedef struct reading {
     const osh_checkpoint *ck;
     const osh_ckpt_tensor *t; // the tensor from which rows are read now
     osh_file *f;      // own
-    osh_tensor *rows; // own: [m, D], in host memory
+    int shard;        // index of the file f
+    osh_tensor *rows; // own: [rows of a band, D], in host memory
+    int64_t from, to; // the band: wanted[from] to wanted[to - 1]
     int32_t *sorted;  // own [n]: the ids in ascending order
     int32_t *spare;   // own [n]: memory for sorting
     int32_t *wanted;  // own [m]: indices of the rows to read, ascending
@@ -119,7 +125,7 @@ static osh_status read_piece(osh_ctx *cx, void *user, int64_t chunk, int worker)
     (void)worker;
     for (int64_t i = r->first + chunk * PIECE, n; i < end; i += n) {
         int64_t row_of_t = r->wanted[i] - r->begin;
-        char *to = (char *)r->rows->data + (size_t)i * row;
+        char *to = (char *)r->rows->data + (size_t)(i - r->from) * row;
         for (n = 1; i + n < end && r->wanted[i + n] == r->wanted[i] + n; n++) {}
         OSH_TRY(osh_file_pread(cx, r->f, to, (size_t)n * row,
                                r->t->e->begin + (int64_t)row * row_of_t));
@@ -130,37 +136,67 @@ done:
     return rc;
 }
 
-/* Reads the wanted rows that are in r->t. The first row of r->t is row r->begin of the table. */
+/* Reads the rows of the band that are in r->t. The first row of r->t is row r->begin of the
+ * table. */
 static osh_status read_tensor(osh_ctx *cx, reading *r)
 {
     osh_status rc = OSH_OK;
-    r->first = wanted_find(r, r->begin);
-    r->end = wanted_find(r, r->begin + r->t->e->shape[0]);
-    if (r->first == r->end) goto done;
-    OSH_TRY(osh_container_reopen(cx, &r->f, r->ck->shards[r->t->shard]));
+    r->first = osh_max64(r->from, wanted_find(r, r->begin));
+    r->end = osh_min64(r->to, wanted_find(r, r->begin + r->t->e->shape[0]));
+    if (r->first >= r->end) goto done;
+    if (r->f && r->shard != r->t->shard) osh_file_close(cx, r->f), r->f = NULL;
+    r->shard = r->t->shard;
+    if (!r->f) OSH_TRY(osh_container_reopen(cx, &r->f, r->ck->shards[r->shard]));
     OSH_TRY(osh_parallel_for(cx, osh_div_up(r->end - r->first, PIECE), read_piece, r));
 done:
-    osh_file_close(cx, r->f);
-    r->f = NULL;
     return rc;
 }
 
-static osh_status read_rows(osh_ctx *cx, reading *r, const osh_weight *w)
+/* Reads the rows of the band to r->rows. */
+static osh_status read_band(osh_ctx *cx, reading *r, const osh_weight *w)
 {
     osh_status rc = OSH_OK;
     int64_t D = w->shape[1];
-    osh_tensor rows = room_shape(ROOM_ROWS, w, 0, r->m);
-    OSH_TRY(room_tensor(cx, &r->rows, (osh_where){NULL, OSH_LIFE_LONG}, &rows));
+    r->begin = 0;
     for (int64_t s = 0; s < osh_max64(1, w->n_shards); s++) {
         r->t = &r->ck->tensors[w->n_shards ? w->shards[s] : w->tensor];
         OSH_TRY(read_tensor(cx, r));
         r->begin += r->t->e->shape[0];
     }
     if (r->bad) {
-        int64_t bad = osh_find_nonfinite(r->rows->data, r->rows->dtype, r->m * D);
+        int64_t bad = osh_find_nonfinite(r->rows->data, r->rows->dtype, (r->to - r->from) * D);
         OSH_FAIL(cx, OSH_E_NUMERIC, "tensor %s: element %lld is not finite", w->name,
-                 (long long)(r->wanted[bad / D] * D + bad % D));
+                 (long long)(r->wanted[r->from + bad / D] * D + bad % D));
     }
+done:
+    return rc;
+}
+
+/* Returns the number of rows of a band, if m rows are read. */
+static int64_t band_rows(const osh_weight *w, int64_t m, bool on_device)
+{
+    size_t row = (size_t)w->shape[1] * osh_dtype_bytes(w->by_rows);
+    return on_device ? osh_min64(m, 1 + (int64_t)(BAND / row)) : m;
+}
+
+/* Reads all wanted rows to out->w. */
+static osh_status read_rows(osh_ctx *cx, reading *r, osh_picked *out, const osh_weight *w,
+                            osh_device *d)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor all = room_shape(ROOM_ROWS, w, 0, r->m),
+               band = room_shape(ROOM_ROWS, w, 0, band_rows(w, r->m, d != NULL));
+    size_t row = picked_row_bytes(&all);
+    OSH_TRY(room_tensor(cx, &r->rows, (osh_where){NULL, OSH_LIFE_LONG}, &band));
+    if (d) OSH_TRY(room_tensor(cx, &out->w, (osh_where){d, OSH_LIFE_SHORT}, &all));
+    for (; r->from < r->m; r->from = r->to) {
+        r->to = osh_min64(r->m, r->from + band.shape[0]);
+        OSH_TRY(read_band(cx, r, w));
+        if (d)
+            OSH_TRY(osh_tensor_put(cx, out->w, (size_t)r->from * row, r->rows->data,
+                                   (size_t)(r->to - r->from) * row));
+    }
+    if (!d) out->w = r->rows, r->rows = NULL; // give
 done:
     return rc;
 }
@@ -173,19 +209,14 @@ osh_status osh_picked_read(osh_ctx *cx, osh_picked *out, const osh_weight *w,
     osh_scope scope = osh_profile_time(cx, "read", NULL);
     *out = (osh_picked){0};
     OSH_TRY(find_wanted(cx, &r, ids->ids, ids->n, w));
-    OSH_TRY(read_rows(cx, &r, w));
     osh_tensor list = room_shape(ROOM_IDS, w, ids->n, r.m);
     OSH_TRY(room_tensor(cx, &out->ids, (osh_where){NULL, OSH_LIFE_LONG}, &list));
     for (int64_t i = 0; i < ids->n; i++)
         ((int32_t *)out->ids->data)[i] = (int32_t)wanted_find(&r, ids->ids[i]);
-    if (ids->device) {
-        OSH_TRY(room_tensor(cx, &out->w, (osh_where){ids->device, OSH_LIFE_SHORT}, r.rows));
-        OSH_TRY(osh_tensor_copy(cx, out->w, r.rows));
-    } else {
-        out->w = r.rows, r.rows = NULL; // give
-    }
+    OSH_TRY(read_rows(cx, &r, out, w, ids->device));
 done:
     osh_profile_end(cx, scope);
+    osh_file_close(cx, r.f);
     osh_tensor_free(cx, r.rows);
     osh_free(cx, r.wanted);
     osh_free(cx, r.spare);
@@ -212,12 +243,13 @@ int64_t osh_picked_each(const osh_graph *g, const osh_node *n)
     return g->values[n->out[0]].width / g->weights[n->w[0]].shape[1];
 }
 
-size_t osh_picked_bytes(const osh_weight *w, int64_t n)
+size_t osh_picked_bytes(const osh_weight *w, int64_t n, bool on_device)
 {
     /* The second term counts an open file. */
     size_t sum = 2 * osh_mem_gross(sizeof(osh_tensor)) + 4 * osh_mem_gross(256);
     for (room of = 0; of < N_ROOMS; of++) {
         osh_tensor t = most_of(of, w, n);
+        if (of == ROOM_ROWS) t = room_shape(of, w, n, band_rows(w, t.shape[0], on_device));
         sum += osh_mem_gross(osh_tensor_bytes(&t));
     }
     return sum;
