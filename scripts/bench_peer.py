@@ -20,8 +20,8 @@ def token_ids(tokenizer, dataset, samples, length):
 
 
 def tokenizer_of(model_dir):
-    """Returns the tokenizer of a model. A model of random weights has none, but LLM Compressor wants
-    one also for a dataset of ids: it gets the one of the bundled model."""
+    """Returns the tokenizer of a model, or that of the bundled model if the model has none. LLM
+    Compressor wants a tokenizer even if the dataset has ids."""
     from transformers import AutoTokenizer
     own = (pathlib.Path(model_dir) / "tokenizer.json").exists()
     return AutoTokenizer.from_pretrained(model_dir if own else pathlib.Path(__file__).parents[1] / "examples/docs-llama-3m")

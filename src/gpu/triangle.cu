@@ -133,7 +133,8 @@ static osh_status stack_product(osh_ctx *cx, const blocks *b, const stack (&cxy)
 {
     osh_cuda_mat m[3];
     for (int i = 0; i < 3; i++) m[i] = {cxy[i].at, cxy[i].ld, cxy[i].stride, OSH_F32, false};
-    return osh_cuda_gemm(cx, b->d, {&m[0], &m[1], &m[2], mnk[0], mnk[1], mnk[2], n_batch, alpha, 0});
+    return osh_cuda_gemm(cx, b->d,
+                         {&m[0], &m[1], &m[2], mnk[0], mnk[1], mnk[2], n_batch, alpha, 0});
 }
 
 static osh_status stack_copy_lower(osh_ctx *cx, const blocks *b, stack to, stack from, int64_t w,
@@ -144,8 +145,8 @@ static osh_status stack_copy_lower(osh_ctx *cx, const blocks *b, stack to, stack
     return osh_cuda_check(cx, cudaGetLastError(), "copy_lower");
 }
 
-/* Makes n_pairs inverted blocks of w + h rows from 2 n_pairs inverted blocks of w and of h rows. The
- * first pair begins at `row`; a pair begins 2 w rows after the previous one. */
+/* Makes n_pairs inverted blocks of w + h rows from 2 n_pairs inverted blocks of w and of h rows.
+ * The first pair begins at `row`; a pair begins 2 w rows after the previous one. */
 static osh_status triangle_join(osh_ctx *cx, const blocks *b, int64_t row, int64_t w, int64_t h,
                                 int64_t n_pairs)
 {

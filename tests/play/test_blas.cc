@@ -346,7 +346,8 @@ static std::vector<float> positive(int64_t n)
 }
 
 /* Computes the inverse of the Cholesky factor of a, with the memory that a plan counts. This memory
- * must be enough for any demand of cuSOLVER: potrf gets the whole matrix, or blocks. Sets *calls to the number of calls of potrf. */
+ * must be enough for any demand of cuSOLVER: potrf gets the whole matrix, or blocks. Sets *calls to
+ * the number of calls of potrf. */
 static std::vector<float> factor_inverse(const std::vector<float> &a, int64_t n, bool *ok, long *calls)
 {
     osh_tensor *t = NULL; // own

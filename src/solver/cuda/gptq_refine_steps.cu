@@ -133,34 +133,90 @@ done:
 
 /* ---- descend ---- */
 
+enum { DESCEND = OSH_CU_DESCEND, TURNS = 4 };
+
+typedef struct descent { // data of a thread block, in shared memory
+    /* Rows of the diagonal block of H. Row j begins with column j / TURNS * TURNS and ends with
+     * zeros. */
+    float corner[DESCEND][DESCEND];
+    /* The columns of each row: first G, then the proposed values, then the changes of w^. A row has
+     * one more element, so that threads do not access one bank. */
+    float rows[THREADS][DESCEND + 1];
+} descent;
+
+/* Copies columns of the block's rows, `ld` elements apart, to x->rows. All threads of a block call
+ * this function. */
+__device__ static void descend_load(descent *x, const float *from, int64_t ld, int64_t n, int wide)
+{
+    int64_t first = (int64_t)blockIdx.x * THREADS;
+    for (int k = threadIdx.x; k < THREADS * wide; k += THREADS)
+        if (first + k / wide < n)
+            x->rows[k / wide][k % wide] = from[(first + k / wide) * ld + k % wide];
+}
+
+/* Returns the change of w^ of a column that lowers the loss most, or 0 if none does. Sets *q, the
+ * proposed value, to the new value. g: the column's element of G; h: its diagonal element of H. */
+template <class T>
+__device__ static float descend_step(const osh_grid &grid, float *q, float s, float z, float g,
+                                     float h)
+{
+    float x = __fsub_rn(*q, __fdiv_rn(g, __fmul_rn(h, s)));
+    x = osh_cu_on_grid(grid, fminf(fmaxf(x, grid.lo), grid.hi));
+    float by = __fsub_rn(osh_cu_value<T>(x, s, z), osh_cu_value<T>(*q, s, z));
+    bool better = __fadd_rn(__fmul_rn(__fmul_rn(2.0f, by), g), __fmul_rn(__fmul_rn(by, by), h)) < 0;
+    *q = x;
+    return better ? by : 0;
+}
+
 /* Tests columns [first, first + wide) of each row in ascending order and changes a code if that
- * lowers the loss. t.err [n, wide]: changes of w^. */
+ * lowers the loss. t.err [n, wide]: changes of w^. A pass of the loop over j0 tests columns g[0] to
+ * g[TURNS - 1] and then moves the later columns to the front of g, so that g stays in registers. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     descend_columns(osh_cu_tile t, int64_t first, int wide)
 {
-    __shared__ float corner[OSH_CU_DESCEND][OSH_CU_DESCEND];
+    __shared__ __align__(16) descent x;
     int64_t r = steps_row();
-    float g[OSH_CU_DESCEND];
+    bool mine = r < t.n; // false: the thread only helps to load
+    float g[DESCEND], *row = x.rows[threadIdx.x], s = 1, z = 0;
     const osh_grid grid = t.rule.grid;
 
-    for (int k = threadIdx.x; k < wide * wide; k += THREADS)
-        corner[k / wide][k % wide] = t.h[(first + k / wide) * t.I + first + k % wide];
+    for (int k = threadIdx.x; k < wide * DESCEND; k += THREADS) {
+        int i = k / DESCEND, j = i / TURNS * TURNS + k % DESCEND;
+        x.corner[i][k % DESCEND] = j < wide ? t.h[(first + i) * t.I + first + j] : 0;
+    }
+    descend_load(&x, t.next + first, t.I, t.n, wide);
     __syncthreads();
-    if (r >= t.n) return;
-    for (int j = 0; j < wide; j++) g[j] = t.next[r * t.I + first + j];
-    for (int j = 0; j < wide; j++) {
-        int64_t at = r * t.groups + (first + j) / t.group;
-        float s = t.scale[at], z = t.zero[at], *q = &t.q[r * t.I + first + j], h = corner[j][j];
-        float x = __fsub_rn(*q, __fdiv_rn(g[j], __fmul_rn(h, s)));
-        x = osh_cu_on_grid(grid, fminf(fmaxf(x, grid.lo), grid.hi));
-        float by = __fsub_rn(osh_cu_value<T>(x, s, z), osh_cu_value<T>(*q, s, z));
-        bool better =
-            __fadd_rn(__fmul_rn(__fmul_rn(2.0f, by), g[j]), __fmul_rn(__fmul_rn(by, by), h)) < 0;
-        t.err[r * wide + j] = better ? by : 0;
-        if (!better) continue;
-        *q = x;
-        for (int i = 0; i < wide; i++) g[i] = __fadd_rn(g[i], __fmul_rn(by, corner[j][i]));
+#pragma unroll
+    for (int j = 0; j < DESCEND; j++) g[j] = mine && j < wide ? row[j] : 0;
+    __syncthreads();
+    descend_load(&x, t.q + first, t.I, t.n, wide);
+    __syncthreads();
+#pragma unroll 1
+    for (int j0 = 0; j0 < wide && mine; j0 += TURNS) {
+#pragma unroll
+        for (int i = 0; i < TURNS; i++) {
+            int j = j0 + i;
+            if (j >= wide) break;
+            const float *h = x.corner[j];
+            if (!j || (first + j) % t.group == 0) {
+                int64_t at = r * t.groups + (first + j) / t.group;
+                s = t.scale[at], z = t.zero[at];
+            }
+            float q = row[j], by = descend_step<T>(grid, &q, s, z, g[i], h[i]);
+            row[j] = by;
+            if (by == 0) continue;
+            t.q[r * t.I + first + j] = q;
+#pragma unroll
+            for (int k = i + 1; k < DESCEND; k++) g[k] = __fadd_rn(g[k], __fmul_rn(by, h[k]));
+        }
+#pragma unroll
+        for (int k = 0; k + TURNS < DESCEND; k++) g[k] = g[k + TURNS];
+    }
+    __syncthreads();
+    for (int k = threadIdx.x; k < THREADS * wide; k += THREADS) {
+        int64_t at = (int64_t)blockIdx.x * THREADS + k / wide;
+        if (at < t.n) t.err[at * wide + k % wide] = x.rows[k / wide][k % wide];
     }
 }
 
