@@ -7,7 +7,7 @@ reverts and fixups are not checked.
 
   check_subjects.py                  every commit since this file was added
   check_subjects.py RANGE            the commits of a range of git log
-  check_subjects.py --message FILE   the message in FILE; scripts/install-hooks.sh installs this
+  check_subjects.py --message FILE   the message in FILE; scripts/install invert-hooks.sh installs this
                                      command as git's commit-msg hook"""
 import pathlib
 import re
@@ -28,7 +28,7 @@ VERBS = set("""
     exit expand expect explain export extend extract factor fail feed fetch fill filter find fit
     fix flip flush fold follow forget format free fuse gather generate give grow guard halve
     hand handle hide hold ignore implement import include increase index infer inherit
-    initialize inline insert install introduce join judge keep know label learn leave let lift
+    initialize inline insert install invert introduce join judge keep know label learn leave let lift
     limit link list load lock log look lower make map mark match measure mend mention merge
     migrate move multiply name need normalize note number obey observe offer omit open order
     overlap pack pad parse pass pick pin place plan plant point predict prefer prefix prepare

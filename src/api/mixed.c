@@ -23,8 +23,6 @@
 #include "budget/refuse.h"
 #include "run/run.h"
 
-bool osh_wants_choice(const osh_options *opt) { return opt->target_bits > 0 || opt->target_size; }
-
 typedef struct survey {
     osh_options opt; // the strings belong to the job's options, except for `output`
     char *output;    // own

@@ -12,7 +12,6 @@
 /* A value of --host-memory that is always large enough. With this value, plans count memory as with
  * a real budget. */
 #define OSH_PASS_HOST_BYTES (1ll << 50)
-bool osh_wants_choice(const osh_options *opt);
 typedef struct osh_choice { // own
     char *recipe;
     /* Units and their chosen schemes; NULL if an earlier output already has this choice in its

@@ -6,6 +6,7 @@
 
 #include "match/padding.h"
 #include "match/parallel.h"
+#include "tensor/scalar.h"
 
 /* True if the number of columns I is a multiple of the group size of `a`, or if `a` has no
  * groups. */
@@ -30,10 +31,7 @@ static int64_t common_columns(const osh_matching *p, const osh_q_scheme *s)
 {
     int64_t common = 0;
     for (int i = 0; i < p->n_linears; i++)
-        for (int64_t n = p->linears[i].scheme == s ? p->linears[i].I : 0; n;) {
-            int64_t rest = common % n;
-            common = n, n = rest;
-        }
+        if (p->linears[i].scheme == s) common = osh_gcd64(p->linears[i].I, common);
     return common;
 }
 

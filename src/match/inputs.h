@@ -54,6 +54,15 @@ static inline const osh_device_kind *osh_plan_kind(const osh_inputs *in)
     return &osh_device_kinds[in->on_device ? OSH_GPU : OSH_HOST];
 }
 
+/* Builds in->graph from the checkpoint, with routed_rows nodes if in->by_route is true. Frees the
+ * previous graph. */
+static inline osh_status osh_inputs_build_graph(osh_ctx *cx, osh_inputs *in)
+{
+    osh_graph_free(cx, in->graph), in->graph = NULL;
+    return (in->by_route ? osh_graph_new_by_route : osh_graph_new)(cx, &in->graph, in->ck,
+                                                                   in->opt->models_dir);
+}
+
 /* Returns the memory class for weights, statistics and batches in host memory. Without a GPU, they
  * count as device memory. */
 static inline osh_mem_class osh_plan_work_class(const osh_inputs *in)

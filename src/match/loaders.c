@@ -276,8 +276,7 @@ done:
 static osh_status refuse_measured(osh_ctx *cx, const osh_matching *p)
 {
     const osh_options *o = p->in->opt;
-    bool measured = o->survey || o->target_bits > 0 || o->target_size;
-    if (!measured || !p->in->ck->n_parts || !osh_checkpoint_parts_for_vllm(p->in->ck))
+    if (!osh_wants_survey(o) || !p->in->ck->n_parts || !osh_checkpoint_parts_for_vllm(p->in->ck))
         return OSH_OK;
     return osh_fail(cx, OSH_E_UNSUPPORTED,
                     "--target vllm: --target-bits and --target-size measure a model whose experts "

@@ -253,6 +253,10 @@ const osh_field osh_option_fields[] = {
 };
 #undef ROW
 
+bool osh_wants_choice(const osh_options *o) { return o->target_bits > 0 || o->target_size; }
+
+bool osh_wants_survey(const osh_options *o) { return o->survey || osh_wants_choice(o); }
+
 bool osh_target_is(const osh_options *o, const char *engine)
 {
     return o->target && !strcmp(o->target, engine);

@@ -88,6 +88,10 @@ extern const osh_field osh_option_fields[];
 static inline bool osh_is_divided(const osh_options *o) { return o->ranks || o->n_ranks > 1; }
 /* True if --target names this engine and not "both". */
 bool osh_target_is(const osh_options *o, const char *engine);
+/* True if the scheme of each unit is chosen by measured losses (--target-bits, --target-size). */
+bool osh_wants_choice(const osh_options *o);
+/* True if the job makes such a choice, or is the survey that measures the losses. */
+bool osh_wants_survey(const osh_options *o);
 bool osh_scratch_is_packed(const osh_options *o); // true if values on the disk are compressed
 bool osh_masks_answers(const osh_options *o); // true if only tokens of answers count in statistics
 /* Returns the largest number of calibration samples. Returns 0 if there is no limit, because the

@@ -20,6 +20,7 @@
 #include "base/name.h"
 #include "match/parallel.h"
 #include "quant/padding.h"
+#include "tensor/scalar.h"
 
 static const char *const keys[] = {
     "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size",
@@ -81,12 +82,8 @@ done:
 /* Returns the least common multiple of a and b, or 0 if it is above MOST. */
 static int64_t common_multiple(int64_t a, int64_t b)
 {
-    int64_t x = a, y = b;
-    while (y) {
-        int64_t rest = x % y;
-        x = y, y = rest;
-    }
-    return a / x > MOST / b ? 0 : a / x * b;
+    int64_t common = osh_gcd64(a, b);
+    return a / common > MOST / b ? 0 : a / common * b;
 }
 
 /* Returns the number that must divide the columns of the Linear. Returns 1 if neither its weight
@@ -345,9 +342,7 @@ static osh_status sizing_pad(osh_ctx *cx, sizing *s)
         if (s->of[w].tensor >= 0) list[n++] = s->of[w];
     OSH_TRY(sizing_add_extra(cx, s, list, &n));
     OSH_TRY(osh_source_pad(cx, s->in->source, list, n));
-    osh_graph_free(cx, s->in->graph), s->in->graph = NULL;
-    OSH_TRY((s->in->by_route ? osh_graph_new_by_route : osh_graph_new)(
-        cx, &s->in->graph, s->in->ck, s->in->opt->models_dir));
+    OSH_TRY(osh_inputs_build_graph(cx, s->in));
 done:
     osh_free(cx, list);
     return rc;
@@ -379,7 +374,7 @@ osh_status osh_plan_padding(osh_ctx *cx, bool *padded, osh_inputs *in)
     osh_status rc = OSH_OK;
     sizing s = {.in = in, .trial.in = in}; // own
     *padded = false;
-    if (in->opt->survey || in->opt->target_bits > 0 || in->opt->target_size)
+    if (osh_wants_survey(in->opt))
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,
                  "--indivisible pad: --target-bits and --target-size measure the model without "
                  "zeros: want --indivisible dense, or a --scheme without a target");

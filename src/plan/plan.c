@@ -61,8 +61,7 @@ static osh_status plan_open_source(osh_ctx *cx, osh_plan *p)
     const char *arch = p->in.ck->config->architecture;
     if (arch && osh_graph_knows(cx, arch, p->in.opt->models_dir)) {
         p->in.by_route = !p->in.opt->moe_calibrate_all_experts;
-        rc = (p->in.by_route ? osh_graph_new_by_route : osh_graph_new)(
-            cx, &p->in.graph, p->in.ck, p->in.opt->models_dir);
+        rc = osh_inputs_build_graph(cx, &p->in);
         /* An unknown architecture is no error here, because rounding without data needs no graph.
          * If data is needed, plan_choose_pipeline fails later. */
         if (rc == OSH_E_UNSUPPORTED) rc = OSH_OK, osh_error_clear(cx);

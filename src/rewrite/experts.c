@@ -214,9 +214,7 @@ static osh_status experts_leave_out(osh_ctx *cx, osh_rewrites *p, osh_inputs *in
     for (int64_t i = 0; i < r.n; i++) OSH_TRY(renaming_take_tensor(cx, &r, i));
     OSH_TRY(osh_checkpoint_hide(cx, ck, r.by));
     OSH_TRY(osh_hf_config_set_experts(cx, ck->config, p->experts->n_all, p->experts->n_kept));
-    osh_graph_free(cx, in->graph), in->graph = NULL;
-    OSH_TRY((in->by_route ? osh_graph_new_by_route : osh_graph_new)(
-        cx, &in->graph, ck, in->opt->models_dir));
+    OSH_TRY(osh_inputs_build_graph(cx, in));
 done:
     osh_free(cx, r.by);
     return rc;

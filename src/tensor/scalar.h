@@ -6,6 +6,15 @@
 #include "tensor/tensor.h"
 
 static inline int64_t osh_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+/* Returns the greatest common divisor; that of 0 and n is n. */
+static inline int64_t osh_gcd64(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
 static inline int64_t osh_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t osh_div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
