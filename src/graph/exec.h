@@ -68,9 +68,9 @@ typedef struct osh_batch {
     int64_t n_tokens, first_sample;
     osh_device *device; // view: device that runs the nodes and has the values; NULL: host
     const int32_t *ids; // view of the caller's token ids [n_tokens]
-    /* View [n_values]: storage for outputs; NULL: none. A node that makes a value with storage
-     * moves the tensor from `into` to `values`. */
-    osh_tensor **into;
+    /* [n_values] or NULL. If into[v] is not NULL, the node that computes value v writes it to the
+     * tensor into[v], and moves the tensor to values[v]. */
+    osh_tensor **into; // view
     /* View [nodes]: state of the earlier tokens, if the batch has only the next tokens of one
      * sample. NULL: the batch has whole samples. A state is allowed only on the host, with
      * osh_exec_hooks.lanes NULL and osh_exec_span.joins false. */

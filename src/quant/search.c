@@ -143,7 +143,9 @@ typedef struct search {
     /* chunk: number of bands (rows that share scales) of a chunk, or of values for strategy
      * tensor. */
     int64_t chunk, n_chunks;
-    const float *importance; // view [I]: factor of the errors of each input channel; NULL: 1
+    /* For each input channel, the number by which the errors of its weights are multiplied, [I];
+     * NULL: the errors are not multiplied. */
+    const float *importance; // view
     float *error; // own [n]: smallest error of each range so far
     float *best;  // own [n]: p of the step with the smallest error
     /* Table of |x|^norm, indexed by the bits of a 16-bit |x|, [32768]; NULL: errors are F32. */

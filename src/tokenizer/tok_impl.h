@@ -202,8 +202,9 @@ osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n
                            bool *yes);
 /* True if cp is a grapheme by itself when it is between letters. */
 bool osh_cp_is_grapheme(uint32_t cp);
-/* True if normalization never changes cp because of the text before it, or that text because of cp.
- * If `compat` is true, this must be so for the compatibility forms (NFKC, NFKD), too. */
+/* Returns true if cp has the same normalized form after every text, and the text before cp has the
+ * same normalized form with and without cp. If `compat` is false, the result holds only for NFC and
+ * NFD; if it is true, the result also holds for NFKC and NFKD. */
 bool osh_cp_starts_form(uint32_t cp, bool compat);
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
