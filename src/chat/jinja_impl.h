@@ -237,7 +237,7 @@ bool osh_jv_true(osh_jv v);
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);
 int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b); // compares a and b; fails if Python's < fails
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all);
-/* Returns the items for a `for` loop; NULL: the run has failed. */
+/* Returns the items for a `for` loop, or NULL if the run has failed. */
 osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v);
 const char *osh_jv_type(osh_jv v);
 bool osh_jv_is_range(osh_jv v);

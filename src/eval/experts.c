@@ -89,8 +89,8 @@ done:
 }
 
 /* For each counted token that the router sends to the expert, adds g |y| to the expert's sum, and 1
- * to its count. y [T, D]: output of the expert. route [T, E]: router weights g; 0: the token is not
- * sent to the expert. */
+ * to its count. y [T, D]: output of the expert. route [T, E] has the router weights g; g is 0 if
+ * the router does not send the token to the expert. */
 static osh_status reaping_add_tokens(osh_ctx *cx, reaping *r, int value, const osh_tensor *y,
                                      const osh_batch *b)
 {

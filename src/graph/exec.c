@@ -94,9 +94,9 @@ static int64_t *finding(const job *j, int node, int k)
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
-/* Checks output k of a node for non-finite elements. On a device, the result is stored in
- * j->found, and the host does not wait for the check. a->rows: the rows to check on a device;
- * NULL: all rows. */
+/* Checks output k of a node for non-finite elements. On a device, the result is stored in j->found,
+ * and the host does not wait for the check. On a device, only the rows a->rows are checked; if
+ * a->rows is NULL, all rows are checked. */
 static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
                                const osh_op_args *a)
 {

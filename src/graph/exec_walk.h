@@ -27,7 +27,7 @@ typedef struct osh_walk_acts {
     osh_status (*lanes)(osh_ctx *cx, osh_walk *w, int first, int end);
     /* Frees a value that no later node reads. Does nothing if the value does not exist. */
     void (*gone)(osh_ctx *cx, osh_walk *w, int value);
-    /* Called after all nodes have run; NULL: nothing to do. */
+    /* Called after all nodes have run, unless it is NULL. */
     osh_status (*over)(osh_ctx *cx, osh_walk *w);
     /* On a device, lists the rows of each expert. route: index of the router's output value, or -1.
      * First frees the previous lists. If `route` is -1, only frees them. */

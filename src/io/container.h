@@ -41,7 +41,7 @@ const osh_container_kind *osh_container_kind_of(const char *name);
 /* Returns the kind of all files that the program writes. */
 const osh_container_kind *osh_container_written(void);
 /* Returns the name (own) of file i (from 1) of a checkpoint with n files: "model.safetensors" or
- * "model-00001-of-00003.safetensors". NULL: no memory. */
+ * "model-00001-of-00003.safetensors". Returns NULL if there is no memory. */
 char *osh_container_file_name(osh_ctx *cx, const osh_container_kind *kind, int i, int n);
 /* Returns true if osh_container_file_name gives this name for some i and n. */
 bool osh_container_is_file_name(const osh_container_kind *kind, const char *name);

@@ -225,8 +225,8 @@ done:
 
 /* ---- rows ---- */
 
-/* Runs a row forward through the model, up to the output head. keep [values]: true for values that
- * remain in *b; NULL: all values remain. */
+/* Runs a row forward through the model, up to the output head. keep [values] is true for values
+ * that remain in *b; if it is NULL, all values remain. */
 static osh_status tune_forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row,
                                const bool *keep)
 {
@@ -301,7 +301,7 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
 }
 
 /* Returns an array (view). Its element i is 1 if the loss counts the prediction at token i of the
- * row, which predicts token i + 1. NULL: all predictions except the last count. */
+ * row, which predicts token i + 1. Returns NULL if all predictions except the last count. */
 static const uint8_t *tune_counted(const osh_dataset *d, int64_t row)
 {
     return d->counted ? d->counted + d->offsets[row] + 1 : NULL;

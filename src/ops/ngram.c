@@ -97,8 +97,8 @@ static osh_status tables_load(osh_ctx *cx, gram_tables *g, const osh_op_args *a)
 }
 
 /* Sets rows [T] to the rows of the table for the token ids[0]. `here` earlier tokens of its sample
- * are in this call: ids[-1], ids[-2] and so on. past: has the tokens before them; NULL: there are
- * none. */
+ * are in this call: ids[-1], ids[-2] and so on. `past` has the tokens before them, or is NULL if
+ * there are none. */
 static void rows_of_token(int32_t *rows, const gram_tables *g, const osh_ngram_attr *at,
                           const int32_t *ids, int64_t here, const osh_op_past *past)
 {

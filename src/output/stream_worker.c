@@ -25,8 +25,8 @@ typedef struct band {
     uint8_t *held;            // view: rows of the band in its slot
 } band;
 
-/* Returns the index of the Linear whose bands are taken next. -1: some bands of the current tensor
- * are not taken yet, or the next tensor in `ids` is no Linear. */
+/* Returns the index of the Linear whose bands are taken next. Returns -1 if some bands of the
+ * current tensor are not taken yet, or if the next tensor in `ids` is no Linear. */
 static int stream_next_linear(const osh_stream *s)
 {
     const osh_plan *p = s->e->plan;

@@ -150,7 +150,8 @@ typedef struct osh_device_type {
     /* Waits for all requests. If an earlier request failed, returns its error. */
     osh_status (*sync)(osh_ctx *cx, osh_device *d);
     /* Only used if blocks_apart is true. `take` allocates memory outside of the arena. `give` frees
-     * this memory after all requests are done. NULL: the device does not support blocks_apart. */
+     * this memory after all requests are done. The two are NULL if the device does not support
+     * blocks_apart. */
     void *(*take)(osh_device *d, size_t n_bytes);
     void (*give)(osh_device *d, void *p);
     osh_status (*count)(osh_ctx *cx, osh_device *d, osh_device_counters *out);

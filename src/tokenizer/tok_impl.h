@@ -287,9 +287,9 @@ osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
 const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t);
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // returns the highest id; -1: no tokens
 /* Sets *at to the last position at which s may be cut. The position is in the second half of s and
- * before its last character; 0: there is no such position. Whatever text follows, no added token
- * touches the position or removes white space across it. `cuts` tells where the normalizers allow a
- * cut; NULL: `s` is already normalized. */
+ * before its last character. Sets *at to 0 if there is no such position. Whatever text follows, no
+ * added token touches the position or removes white space across it. `cuts` tells where the
+ * normalizers allow a cut; it is NULL if `s` is already normalized. */
 osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s,
                              size_t n, size_t *at);
 
