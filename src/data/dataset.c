@@ -211,9 +211,9 @@ typedef struct span { // the tokens of one row in reading.ids: position and numb
 
 typedef struct reading { // tokens of the rows that one pass over the file reads
     osh_ids ids; // own
-    /* Own: spans[i] belongs to the row with position first + i, where `first` is the first position
-     * of the pass. */
-    span *spans;
+    /* spans[i] belongs to the row with position first + i, where `first` is the first position of
+     * the pass. */
+    span *spans; // own
 } reading;
 
 /* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them. r->ids

@@ -42,9 +42,9 @@ struct osh_walk {
     osh_exec_span s;   // nodes to run; the caller also sets s.of
     bool by_sample;    // true if nodes may run sample by sample
     const bool *seen;  // view: as in osh_exec_hooks
-    /* View [values]: true if the value is made sample by sample and later nodes read it. All
+    /* True for values that are made sample by sample and that later nodes read, [values]. All
      * entries are false before the run. */
-    bool *outer;
+    bool *outer;       // view
     bool tells;        // true if the hook is called for outputs of nodes
     /* True on a device. Outputs then do not reuse the memory of inputs, and values that the caller
      * passed in exist until all nodes have run. */

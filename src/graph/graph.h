@@ -99,9 +99,9 @@ typedef struct osh_graph {
     bool headless;
     char *inner, *outer;   // own: prefixes of layers and of the head in the checkpoint
     char *loaded;          // own: prefix of layers in transformers; NULL: as in the checkpoint
-    /* Own [nodes], set by the caller. joined[i] is the last node that must be in one subgraph with
-     * node i. NULL: no such condition. */
-    int *joined;
+    /* joined[i] is the last node that must be in one subgraph with node i, [nodes]. The caller sets
+     * this array. NULL: no such condition. */
+    int *joined; // own
 } osh_graph;
 
 /* Returns the weight of the output head (view). */

@@ -41,7 +41,8 @@ osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl);
 /* For reference kernels: adds `more` to element `at` of the gradient din. Does nothing if din is
  * NULL. */
 void osh_grad_add(osh_tensor *din, int64_t at, double more);
-/* Fills the fresh gradients din[k] (bit k of a->fresh is set) with zeros. Then clears a->fresh. */
+/* Sets the gradient a->din[k] of each input k to zeros if bit k of a->fresh is set. Then clears
+ * a->fresh. */
 osh_status osh_grad_zero(osh_ctx *cx, osh_grad_args *a);
 
 typedef struct osh_tile {

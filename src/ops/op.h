@@ -23,9 +23,9 @@
 
 typedef struct osh_seqs {
     int64_t n;
-    /* View [n + 1]: first row of each sample, then the end of the last sample. offsets[0] is 0,
-     * unless the samples are one group of a batch (stat.h). */
-    const int64_t *offsets;
+    /* First row of each sample, and after the last sample the end of its rows, [n + 1]. offsets[0]
+     * is 0, unless the samples are one group of a batch (stat.h). */
+    const int64_t *offsets; // view
 } osh_seqs;
 
 /* Row numbers of a batch, in ascending order. The array `at` is in host memory if the tensors of

@@ -283,7 +283,7 @@ osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
                               osh_status (*fn)(osh_ctx *cx, void *user,
                                                const osh_tok_added_token *t),
                               void *user);
-/* View of the tokenizer's added tokens. */
+/* Returns the tokenizer's added tokens (view). */
 const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t);
 int32_t osh_tok_added_max_id(const osh_tok_added *a); // returns the highest id; -1: no tokens
 /* Sets *at to the last position at which s may be cut. The position is in the second half of s and
