@@ -17,7 +17,8 @@ osh_status osh_chat_of_columns(osh_ctx *cx, osh_chat **out, const char *text, co
 /* Sets the variable add_generation_prompt to true (default: false). The text then ends where the
  * model's answer begins. */
 void osh_chat_ask(osh_chat *c);
-bool osh_chat_has_template(const osh_chat *c); // false: the directory has no template
+/* Returns true if the model directory has a template. */
+bool osh_chat_has_template(const osh_chat *c);
 /* Sets *has to true if the directory has a template. */
 osh_status osh_chat_find(osh_ctx *cx, bool *has, const char *model_dir);
 void osh_chat_free(osh_ctx *cx, osh_chat *c);

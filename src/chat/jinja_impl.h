@@ -231,7 +231,8 @@ osh_jv osh_jv_list(osh_jrun *r, osh_jv_kind kind);
 void osh_jv_push(osh_jrun *r, osh_jv list, osh_jv item);
 osh_jv osh_jv_dict(osh_jrun *r, osh_jv_kind kind);
 void osh_jdict_set(osh_jrun *r, osh_jdict *d, osh_jv key, osh_jv value);
-const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key); // NULL: the key is absent
+/* Returns the value of a key, or NULL if the dict has no such key. */
+const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key);
 bool osh_jv_is(osh_jv v, const char *word); // true if v is the string `word`
 bool osh_jv_true(osh_jv v);
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);

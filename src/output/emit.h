@@ -44,7 +44,8 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
  * the next run. But the partial directory is removed if no work is finished, or if
  * osh_emitter_discard was called. */
 void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
-osh_globals *osh_emit_globals(osh_emitter *e); // view; NULL: no Linear has a global scale
+/* Returns the global scales of the Linears (view), or NULL if no Linear has a global scale. */
+osh_globals *osh_emit_globals(osh_emitter *e);
 void osh_emitter_discard(osh_emitter *e); // makes osh_emitter_free remove the partial directory
 bool osh_emitter_resumed(const osh_emitter *e);
 int osh_emitter_n_resumed(const osh_emitter *e); // number of times that a process continued work

@@ -285,7 +285,8 @@ osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
                               void *user);
 /* Returns the tokenizer's added tokens (view). */
 const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t);
-int32_t osh_tok_added_max_id(const osh_tok_added *a); // returns the highest id; -1: no tokens
+/* Returns the highest id, or -1 if there are no tokens. */
+int32_t osh_tok_added_max_id(const osh_tok_added *a);
 /* Sets *at to the last position at which s may be cut. The position is in the second half of s and
  * before its last character. Sets *at to 0 if there is no such position. Whatever text follows, no
  * added token touches the position or removes white space across it. `cuts` tells where the
