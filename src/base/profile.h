@@ -105,7 +105,7 @@ void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_ro
  * free(3). Returns NULL if there is no memory. */
 osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, size_t n_rows);
 typedef struct osh_profile_point {
-    /* seconds since the start of the profile; the point's values hold until the next point. */
+    /* Seconds since the start of the profile. The values below hold until the next point. */
     double seconds;
     int64_t bytes;  // highest value of osh_mem_anon
     int64_t live;   // highest number of allocated bytes; < 0: unknown

@@ -40,8 +40,8 @@ typedef struct osh_weight {
     int ndim;
     osh_dtype dtype; // dtype after loading; OSH_DTYPE_NONE: there is no tensor
     int64_t shape[2];
-    /* Index of the tensor in the checkpoint. -1: the checkpoint has no tensor with this name,
-     * because the weight is compressed or a part of a tensor. */
+    /* Index of the weight's tensor in the checkpoint. -1: the checkpoint has no tensor with the
+     * weight's name, because the weight is compressed or a part of a tensor. */
     int64_t tensor;
     /* dtype in the file if single rows can be read, else OSH_DTYPE_NONE. */
     osh_dtype by_rows;

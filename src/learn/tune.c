@@ -354,8 +354,9 @@ static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
 
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
-/* Computes the gradient with respect to the hidden values of a weighted sum of the row's KL
- * divergences. The divergences of counted predictions are multiplied by `part`, all others by 0. */
+/* Computes the gradient of a weighted sum of the row's KL divergences, with respect to the hidden
+ * values. The divergences of counted predictions have the weight `part`, all others the weight 0.
+ * */
 static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
                                    float part)
 {
