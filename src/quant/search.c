@@ -204,8 +204,8 @@ static float narrowed_end(const search *s, float end)
     return osh_q_round_to(end * s->p, s->j->dt);
 }
 
-/* Computes scale and zero point for the ranges with index in [first, first + n), each multiplied by
- * the p of this step. n <= CANDIDATES. */
+/* Computes scale and zero point for n <= CANDIDATES ranges, from index `first` on. Each range is
+ * first multiplied by s->p. */
 static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t n)
 {
     const osh_range_job *j = s->j;
