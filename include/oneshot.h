@@ -75,13 +75,13 @@ typedef struct oneshot_options {
     int owns_process;
     /* Returns the value of an environment variable, like getenv. If this callback is not NULL,
      * models and data sets may be names such as "org/name", which are looked up in the cache of the
-     * Hugging Face Hub.
-     * NULL: models and data sets must be directories and files. */
+     * Hugging Face Hub. If this callback is NULL, models and data sets must be directories and
+     * files. */
     const char *(*variable)(const char *name);
     /* Directory of files that the caller removes after the job, such as a recipe. The first line of
      * a log file is the command of the job. In this command, files of the directory appear without
      * the path of the directory, because only copies such as OUT/recipe.yaml remain after the job.
-     * NULL: none. */
+     * NULL if there is no such directory. */
     const char *temporary;
 } oneshot_options;
 #define ONESHOT_OPTIONS_INIT                                                                       \

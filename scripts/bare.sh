@@ -32,8 +32,8 @@ bare_base() {
 }
 
 # bare_unpack SUITE TAR ROOT - makes the directory ROOT again, from the archive of bare_base. Copies
-# the files that the Debian needs to reach the mirror: sources, apt's settings for downloads, names,
-# certificates, proxies.
+# the files of this machine that apt in ROOT needs to reach the mirror: sources, settings for
+# downloads, names, certificates, proxies.
 bare_unpack() {
     local file root=$3
     rm -rf --one-file-system "$root"

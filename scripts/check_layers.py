@@ -97,7 +97,7 @@ def check_names(path, rows, wrong):
 
 def check_devices(path, wrong):
     here = path.relative_to(SRC)
-    if here.parts[0] in KNOW_CUDA or str(here) == "tensor/device.h":  # device.h has the list of columns
+    if here.parts[0] in KNOW_CUDA or str(here) == "tensor/device.h":  # lists the back ends
         return
     text = path.read_text()
     code = STRING.sub(lambda found: "\n" * found[0].count("\n"), text)

@@ -26,7 +26,7 @@ import sys
 import tempfile
 
 PER_NODE = 8
-NET = 12.5e9  # bytes per second and direction of a node: 100 Gbit/s Ethernet
+NET = 12.5e9  # bytes per second that a node sends, and that it receives: 100 Gbit/s Ethernet
 LATENCY = 20e-6  # seconds of a message between nodes
 SHARED = 40e9  # bytes per second that the ranks of a node move through its memory together
 BUS = 50e9  # bytes per second between a GPU and its host (PCIe 5.0 x16)

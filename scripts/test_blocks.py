@@ -112,7 +112,8 @@ def choose(tests, share):
         else:
             rate = lambda name: gain[name] / (left[name][0] + 0.05)
             best, last = max(left, key=rate), None
-            while best != last:  # gains only fall, so the best test is known when its gain is current
+            # `gain` may be too large. The best test is known when its own gain is up to date.
+            while best != last:
                 gain[best] = len(left[best][1] - reached)
                 best, last = max(left, key=rate), best
         seconds, blocks = left.pop(best)

@@ -320,8 +320,9 @@ done:
  * measurement and evaluation. A plan with the options `opt` fails if the budget is too small for
  * any of these passes. */
 typedef struct others {
-    /* Views of the job's options, except for the members `others` and `others_host`. These members
-     * describe the pass that needs the most host memory, and have the bytes that it needs. */
+    /* A copy of the job's options, whose pointers are views. Its members `others` and `others_host`
+     * differ from the job's: they describe the pass that needs the most host memory, and have the
+     * bytes that it needs. */
     osh_options opt;
     char *of;        // own: text of opt.others
 } others;

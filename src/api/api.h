@@ -33,7 +33,8 @@ osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_en
 
 osh_status osh_oneshot(osh_ctx *cx, const osh_options *opt, osh_sink sink, void *user);
 /* Sets *out (own) to the name of the output of a run without opt->output: the last part of the
- * model's name and the scheme. NULL: the run needs no name. Fails if there is no single scheme. */
+ * model's name and the scheme. Sets *out to NULL if the run needs no name. Fails if there is no
+ * single scheme. */
 osh_status osh_output_default(osh_ctx *cx, char **out, const osh_options *opt);
 /* Returns the directory of the unfinished output (own); NULL if opt->output is not given. */
 char *osh_partial_dir(osh_ctx *cx, const osh_options *opt);

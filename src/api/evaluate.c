@@ -40,7 +40,7 @@ static const char *evaluated_path(const osh_options *opt)
     return opt->eval ? opt->eval : opt->dataset.items[0];
 }
 
-/* Returns the name of the evaluated data for messages (own). NULL: out of memory. */
+/* Returns the name of the evaluated data for messages (own), or NULL if there is no memory. */
 static char *evaluated_name(osh_ctx *cx, const osh_options *opt)
 {
     if (opt->eval) return osh_strdup(cx, opt->eval);

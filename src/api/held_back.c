@@ -16,7 +16,7 @@
 
 enum { SAMPLES_PER_ROW = 128 };
 
-/* Returns the reason why no rows can be chosen; NULL: rows can be chosen. */
+/* Returns the reason why no rows can be chosen, or NULL if rows can be chosen. */
 static const char *held_not(const osh_options *opt)
 {
     if (opt->dataset.n > 1) return "several data sets calibrate";

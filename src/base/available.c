@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns the whole number at the beginning of a file; -1: there is none. */
+/* Returns the whole number at the beginning of a file, or -1 if there is none. */
 static int64_t number_read(const char *path)
 {
     char text[64];

@@ -101,8 +101,8 @@ typedef enum { OSH_MEM_HOST, OSH_MEM_DEVICE, OSH_MEM_N } osh_mem_class;
 osh_mem_class osh_mem_use(osh_ctx *cx, osh_mem_class c);
 /* Moves the block `p`, which may be NULL, to another class. */
 void osh_mem_move(osh_ctx *cx, void *p, osh_mem_class to);
-/* Sets the limit of a class, beyond which allocations fail. OSH_MEM_HOST limits the sum of all
- * classes. 0: no limit. */
+/* Sets the limit of a class, beyond which allocations fail. The limit of OSH_MEM_HOST is for the
+ * sum of all classes. If n_bytes is 0, the class gets no limit. */
 void osh_mem_limit(osh_ctx *cx, osh_mem_class c, size_t n_bytes);
 /* Sets a callback for memory that another thread will free soon. If an allocation of 64 KiB or more
  * would raise the host class above n_bytes, the allocating thread first calls `give`. `give` waits
@@ -201,7 +201,7 @@ typedef struct osh_progress {
 void osh_progress_show(osh_ctx *cx, const osh_progress *p);
 typedef void (*osh_progress_fn)(void *user, const osh_progress *p);
 /* Sets a callback: each osh_progress_show calls fn, on the job's thread and in every mode. `fn`
- * must not block; NULL: no callback. */
+ * must not block. If `fn` is NULL, removes the callback. */
 void osh_progress_tell(osh_ctx *cx, osh_progress_fn fn, void *user);
 
 /* Threads. osh_parallel_for calls fn once for each chunk in [0, n_chunks), on any worker and in any

@@ -62,7 +62,7 @@ typedef struct osh_given {
  * list. `shown` is the name of the option in the message, such as "--dataset". */
 osh_status osh_field_once(osh_ctx *cx, osh_given *given, const osh_field *field, const char *shown,
                           const char *value);
-/* Finds a row by name or alias; '-' and '_' are equal. NULL: not found. */
+/* Returns the row with this name or alias, or NULL if there is none. '-' and '_' are equal. */
 const osh_field *osh_field_find(const osh_field *fields, const char *name);
 void osh_fields_deinit(osh_ctx *cx, const osh_field *fields, void *object);
 #endif

@@ -108,8 +108,8 @@ void osh_kept_drop(osh_kept *k, size_t n)
     pthread_mutex_unlock(&k->lock);
 }
 
-/* Maps n bytes. Requests huge pages of 2 MiB for large blocks. Returns NULL if there is no
- * memory. */
+/* Returns n bytes of memory from mmap. Requests huge pages of 2 MiB for large blocks. Returns NULL
+ * if there is no memory. */
 static void *pages_map(size_t n)
 {
     void *base = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

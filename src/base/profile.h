@@ -102,10 +102,10 @@ void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_ro
                         size_t n_rows);
 /* Returns the totals of the phases, in the order in which the phases first began. A phase that runs
  * on the job's thread and on other threads has two totals. The caller frees the result with
- * free(3). NULL: no memory. */
+ * free(3). Returns NULL if there is no memory. */
 osh_profile_total *osh_profile_phases(size_t *n, const osh_profile_row *rows, size_t n_rows);
 typedef struct osh_profile_point {
-    /* seconds since the start of the profile; the point's values hold until the next point. */
+    /* Seconds since the start of the profile. The values below hold until the next point. */
     double seconds;
     int64_t bytes;  // highest value of osh_mem_anon
     int64_t live;   // highest number of allocated bytes; < 0: unknown

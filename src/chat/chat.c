@@ -303,7 +303,8 @@ const char *osh_chat_column(size_t i)
     return i < sizeof columns / sizeof *columns ? columns[i] : NULL;
 }
 
-/* Returns the cell of the row. NULL: the row has no such column, or its cell is null. */
+/* Returns the cell of the row in this column. Returns NULL if the row has no such column, or if the
+ * cell is null. */
 static const osh_jv *row_cell(osh_jrun *r, osh_jv row, const char *column)
 {
     const osh_jv *v = column ? osh_jdict_get(r, row.u.dict, osh_jv_word(column)) : NULL;

@@ -9,7 +9,7 @@ typedef struct osh_chat osh_chat;
 /* Reads the template of a model directory: chat_template.jinja, or else chat_template in
  * tokenizer_config.json. If the latter is a list, the template named "default" is used. A directory
  * without a template gets LLM Compressor's default: <|role|>, the content, eos_token. date: the
- * date that the template's strftime_now prints; NULL: OSH_JINJA_DATE. */
+ * date that the template's strftime_now prints, or NULL for OSH_JINJA_DATE. */
 osh_status osh_chat_open(osh_ctx *cx, osh_chat **out, const char *model_dir, const char *date);
 /* Makes a template whose variables are the columns of a row. Printing a column that the row does
  * not have is an error. */
@@ -17,7 +17,8 @@ osh_status osh_chat_of_columns(osh_ctx *cx, osh_chat **out, const char *text, co
 /* Sets the variable add_generation_prompt to true (default: false). The text then ends where the
  * model's answer begins. */
 void osh_chat_ask(osh_chat *c);
-bool osh_chat_has_template(const osh_chat *c); // false: the directory has no template
+/* Returns true if the model directory has a template. */
+bool osh_chat_has_template(const osh_chat *c);
 /* Sets *has to true if the directory has a template. */
 osh_status osh_chat_find(osh_ctx *cx, bool *has, const char *model_dir);
 void osh_chat_free(osh_ctx *cx, osh_chat *c);
@@ -48,7 +49,7 @@ void osh_chat_spans_deinit(osh_ctx *cx, osh_chat_spans *s);
 /* True if the columns of a data set form one of the shapes of a conversation. The callback
  * has(user, column) returns true if the data set has the column. */
 bool osh_chat_is_shape(bool (*has)(const void *user, const char *column), const void *user);
-/* Returns the name of column i of the columns that osh_chat_render reads; NULL: there are at most i
- * columns. */
+/* Returns the name of column i of the columns that osh_chat_render reads, or NULL if there are at
+ * most i columns. */
 const char *osh_chat_column(size_t i);
 #endif

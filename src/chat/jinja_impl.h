@@ -231,13 +231,14 @@ osh_jv osh_jv_list(osh_jrun *r, osh_jv_kind kind);
 void osh_jv_push(osh_jrun *r, osh_jv list, osh_jv item);
 osh_jv osh_jv_dict(osh_jrun *r, osh_jv_kind kind);
 void osh_jdict_set(osh_jrun *r, osh_jdict *d, osh_jv key, osh_jv value);
-const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key); // NULL: the key is absent
+/* Returns the value of a key, or NULL if the dict has no such key. */
+const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key);
 bool osh_jv_is(osh_jv v, const char *word); // true if v is the string `word`
 bool osh_jv_true(osh_jv v);
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);
 int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b); // compares a and b; fails if Python's < fails
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all);
-/* Returns the items for a `for` loop; NULL: the run has failed. */
+/* Returns the items for a `for` loop, or NULL if the run has failed. */
 osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v);
 const char *osh_jv_type(osh_jv v);
 bool osh_jv_is_range(osh_jv v);

@@ -165,8 +165,8 @@ static void bash_values(void)
     for (const command *c = osh_commands; c->name; c++)
         for (const osh_field *f = c->fields; f && f->name; f++) {
             value_kind kind = flag_value(f);
-            /* true: the flag may be given without a value, so a following word with dashes is the
-             * next flag */
+            /* If the flag may be given without a value, a following word with dashes is the next
+             * flag. */
             bool alone = osh_flag_is_switch(f);
             if (!flag_is_new(c, f) || (alone && !f->values)) continue;
             osh_flag_name(name, f->name);

@@ -223,8 +223,8 @@ static osh_status context_make(osh_ctx **cx, int64_t threads, const char *level,
 
 const char *osh_from_env(const char *name) { return getenv(name); }
 
-/* Sets opt->profile from the variable ONESHOT_PROFILING if the command line has no --profile. "1":
- * oneshot_profile.yaml; "0" or empty: no profile. */
+/* Sets opt->profile from the variable ONESHOT_PROFILING if the command line has no --profile. The
+ * value is the name of a file, "1" for oneshot_profile.yaml, or "0" or empty for no profile. */
 static osh_status profile_of_env(osh_ctx *cx, osh_options *opt)
 {
     const char *file = osh_from_env("ONESHOT_PROFILING");

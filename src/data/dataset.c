@@ -211,9 +211,9 @@ typedef struct span { // the tokens of one row in reading.ids: position and numb
 
 typedef struct reading { // tokens of the rows that one pass over the file reads
     osh_ids ids; // own
-    /* Own: spans[i] belongs to the row with position first + i, where `first` is the first position
-     * of the pass. */
-    span *spans;
+    /* spans[i] belongs to the row with position first + i, where `first` is the first position of
+     * the pass. */
+    span *spans; // own
 } reading;
 
 /* Reads the rows with positions [first, end) in one pass over the file, and tokenizes them. r->ids
@@ -393,7 +393,7 @@ static osh_status loader_check_any(osh_ctx *cx, const loader *l)
     return OSH_OK;
 }
 
-/* Returns the number of rows or blocks to read. 0: all. */
+/* Returns the number of rows or blocks to read, or 0 to read all. */
 static int64_t samples_wanted(const osh_dataset_options *opt)
 {
     int64_t n = opt->num_samples, length = opt->max_seq_length;
@@ -493,7 +493,8 @@ done:
     return rc;
 }
 
-/* Returns the number of tokens up to the end of the last window to keep. 0: all tokens. */
+/* Returns the number of tokens up to the end of the last window to keep, or 0 to keep all
+ * tokens. */
 static int64_t tokens_wanted(const osh_dataset_windows *w, int64_t len)
 {
     int64_t last, wanted;

@@ -73,7 +73,7 @@ typedef struct osh_dataset_windows { int64_t first, count, stride; } osh_dataset
 osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
                                  const osh_dataset_options *opt, const osh_dataset_windows *which);
 /* Sets *n_rows to the number of rows of the data set, without reading their contents. Stops
- * counting at `most`; 0: counts all. */
+ * counting at `most` rows; if `most` is 0, counts all rows. */
 osh_status osh_dataset_count(osh_ctx *cx, int64_t *n_rows, const osh_dataset_options *opt,
                              int64_t most);
 /* Copies the first n samples of d to *out (own), each cut to at most `length` tokens. All tokens of

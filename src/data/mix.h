@@ -46,8 +46,9 @@ size_t osh_mix_path_bytes(const char *text);
 const char *osh_mix_item(const osh_strs *list, size_t i);
 /* Fails unless the list has 0, 1 or n items. `flag` is the name of the list's option. */
 osh_status osh_mix_check_list(osh_ctx *cx, const osh_strs *list, size_t n, const char *flag);
-/* Returns the largest number of samples that data set i gives if `n_samples` are taken together. 0:
- * no limit. */
+/* Returns the largest number of samples that data set i can give if all data sets together give
+ * n_samples samples. If n_samples is 0, the data sets give all their samples, and the function
+ * returns 0. */
 int64_t osh_mix_quota(const osh_mix *m, size_t i, int64_t n_samples);
 double osh_mix_share(const osh_mix *m, const osh_data_set *s); // returns the share, 0 to 1
 /* Loads the samples. Fails if two data sets have the same rows, which is a mistake. The members

@@ -90,8 +90,9 @@ typedef struct osh_pq_values { // decoder of the values of a page
     uint64_t bit;            // for BOOLEAN in PLAIN: position of the next bit
     const osh_pq_dictionary *dictionary; // view
 } osh_pq_values;
-size_t
-osh_pq_type_bytes(int type); // returns the size of a value; 0: the sizes differ, or are unknown
+/* Returns the size of a value of the type in bytes. Returns 0 if the sizes of values differ, or if
+ * the type is unknown. */
+size_t osh_pq_type_bytes(int type);
 bool osh_pq_encoding_is_known(int type, int encoding);
 /* Begins with the values of a page. Resets all members of *v except `last`. */
 bool osh_pq_values_open(osh_pq_values *v, osh_pq_bytes b, int type, int encoding,

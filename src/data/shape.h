@@ -11,8 +11,8 @@
 typedef struct osh_shape osh_shape;
 extern const char osh_all_columns[]; // value of `column` that selects all columns
 /* Makes a converter (*out, own). *out is NULL if the name of the file says that each row is a line.
- * `column` is the wanted column of a .csv; NULL: "text". `path` and `column` must live as long as
- * *out. */
+ * `column` is the wanted column of a .csv, or NULL for "text". `path` and `column` must live as
+ * long as *out. */
 osh_status osh_shape_new(osh_ctx *cx, osh_shape **out, const char *path, const char *column);
 void osh_shape_free(osh_ctx *cx, osh_shape *s);
 /* Converts the next n bytes of the file and appends the result to `to`. n 0: the file has ended. */

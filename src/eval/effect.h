@@ -9,8 +9,9 @@
 
 enum { OSH_EFFECT_BITS = OSH_SURVEY_BITS, OSH_EFFECT_SAMPLES = 4, OSH_EFFECT_LENGTH = 256 };
 typedef struct osh_effect osh_effect;
-/* p: plan of a survey (a run that measures the losses of candidate schemes). unit_of [linears]:
- * index of the unit of each Linear. Both must outlive *out (own). */
+/* Prepares the measurement of effects. `p` is the plan of a survey, a run that measures the losses
+ * of candidate schemes. unit_of [linears] has the index of the unit of each Linear. `p` and
+ * `unit_of` must outlive *out (own). */
 osh_status osh_effect_open(osh_ctx *cx, osh_effect **out, const osh_plan *p, const int *unit_of,
                            int n_units);
 void osh_effect_close(osh_ctx *cx, osh_effect *e);

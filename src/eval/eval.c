@@ -349,7 +349,8 @@ static osh_status answers_check(osh_ctx *cx, const osh_eval_options *o)
         if (least > most) most = least, of = models[i];
     }
     if (o->host_memory <= 0 || most <= o->host_memory) goto done;
-    OSH_TRY(osh_eval_predict(cx, &scored, o)); // the scores may need more than the answers
+    // the scores may need more memory than the answers
+    OSH_TRY(osh_eval_predict(cx, &scored, o));
     if (scored > most) most = scored;
     OSH_FAIL(cx, OSH_E_USAGE,
              "--host-memory %.2fMiB cannot be held, because %s answers --sample: the smallest that "

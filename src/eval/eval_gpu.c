@@ -345,7 +345,8 @@ done:
 }
 
 /* Copies values of a batch between the tensor t and the block `rest`, in which they are stored
- * between subgraphs. `out` true: from t to `rest`; false: from `rest` to t. */
+ * between subgraphs. Copies from t to `rest` if `out` is true, and from `rest` to t if it is
+ * false. */
 static osh_status batch_move_rows(osh_ctx *cx, const osh_eval_gpu *c, osh_tensor *t, char *rest,
                                   bool out)
 {

@@ -31,8 +31,8 @@ osh_status osh_eval_gpu_run(osh_ctx *cx, osh_eval_gpu *c, osh_progress *pr);
 int64_t osh_eval_gpu_batches(const osh_eval_gpu *c);
 /* Sets *first and *n to the samples of batch b, which are [*first, *first + *n). */
 void osh_eval_gpu_batch(const osh_eval_gpu *c, int64_t b, int64_t *first, int64_t *n);
-/* *out (own, in host memory): the inputs of the model's head for the tokens of batch b. Called
- * after osh_eval_gpu_run. */
+/* Sets *out (own, in host memory) to the inputs of the model's head for the tokens of batch b. The
+ * caller must have called osh_eval_gpu_run for the batch. */
 osh_status osh_eval_gpu_hidden(osh_ctx *cx, osh_tensor **out, osh_eval_gpu *c, int64_t b);
 /* Scores batch b. targets [tokens of the batch]: next tokens. out [4][tokens of the batch]:
  * allocated by the caller; gets the NLL, and with a reference model also KL divergence, top-1

@@ -83,8 +83,8 @@ done:
     return rc;
 }
 
-/* Sets *n to the largest number of windows (samples of the text) that fit in the budget; 0: none
- * fits. */
+/* Sets *n to the largest number of windows (samples of the text) that fit in the budget, or to 0 if
+ * none fits. */
 static osh_status job_most_windows(osh_ctx *cx, int64_t *n, const job *j, int64_t size)
 {
     osh_status rc = OSH_OK;

@@ -16,9 +16,10 @@ typedef struct osh_eval_models { // models and data of an evaluation
  * and data were read. */
 osh_status osh_eval_memory(osh_ctx *cx, const osh_eval_options *o, const osh_eval_models *m,
                            int64_t load);
-/* Sets *host to the smallest --host-memory for evaluating the output that a run will make from the
- * model m->f, with reference model m->ref. Assumes the scheme that needs the most memory to decode
- * weights and to round inputs. */
+/* Predicts the host memory of an evaluation of an output that does not exist yet. A run will make
+ * the output from the model m->f; the reference model is m->ref. Sets *host to the smallest
+ * --host-memory of the evaluation. Assumes that the output has the scheme that needs the most
+ * memory. */
 osh_status osh_eval_least(osh_ctx *cx, int64_t *host, const osh_eval_options *o,
                           const osh_eval_models *m, int64_t load);
 /* Returns the host bytes that the output of a run needs beyond its source `f` for a batch of

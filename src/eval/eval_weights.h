@@ -10,7 +10,8 @@
 #include "eval/forward.h"
 
 typedef struct osh_eval_weights osh_eval_weights;
-/* f, ref (or NULL) must outlive *out (own). */
+/* Lists the steps that load the weights of the model `f` and of the reference model `ref` (NULL:
+ * none). `f` and `ref` must outlive *out (own). */
 osh_status osh_eval_weights_new(osh_ctx *cx, osh_eval_weights **out, const osh_forward *f,
                                 const osh_forward *ref);
 /* Waits for the thread that reads; accepts NULL. */
@@ -33,8 +34,9 @@ bool osh_eval_weights_ahead(const osh_eval_weights *e);
  * GPU's queue after the call finds the new weights. Sets the weights of a subgraph in w as views of
  * the block. w is NULL for the last step, the heads. */
 osh_status osh_eval_weights_next(osh_ctx *cx, osh_eval_weights *e, osh_weights *w);
-/* Returns the tensor of `w` (view): osh_graph_head or osh_graph_head_bias of model f. NULL: w is
- * NULL. Called after the last step. */
+/* Returns the tensor (view) of weight `w` of the model f. `w` is the result of osh_graph_head or
+ * osh_graph_head_bias; if it is NULL, returns NULL. The caller calls this function after the last
+ * step. */
 const osh_tensor *osh_eval_weights_head(const osh_eval_weights *e, const osh_forward *f,
                                         const osh_weight *w);
 #endif

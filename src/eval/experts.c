@@ -27,7 +27,8 @@ typedef struct reaping {
     /* Index of the expert that computes the value as its output; -1: none. */
     int *expert_of; // own [graph values]
     int layer;             // index of the layer that is measured
-    /* sum: sum of g |f(x)| over the tokens that are routed to the expert.
+    /* sum: sum of g |f(x)| over the tokens that the router sends to the expert; g is the router
+     * weight, f(x) the expert's output.
      * count: number of these tokens. */
     osh_stat *sum, *count; // own [experts]
     bool *gone;     // own [layers, experts]: true if the expert is dropped
@@ -88,9 +89,9 @@ done:
     return rc;
 }
 
-/* For each counted token that the router sends to the expert, adds g |y| to the expert's sum, and 1
- * to its count. y [T, D]: output of the expert. route [T, E]: router weights g; 0: the token is not
- * sent to the expert. */
+/* Adds g |y| to the expert's sum, and 1 to its count, for each counted token that the router sends
+ * to the expert. g is the router weight of the token and the expert, and |y| the norm of the
+ * expert's output for the token. g is 0 if the router does not send the token to the expert. */
 static osh_status reaping_add_tokens(osh_ctx *cx, reaping *r, int value, const osh_tensor *y,
                                      const osh_batch *b)
 {
@@ -143,8 +144,8 @@ static osh_status reaping_value(osh_ctx *cx, void *user, int value, const osh_te
     return measured ? reaping_add_tokens(cx, r, value, x, b) : OSH_OK;
 }
 
-/* Drops the experts with the smallest means of g |f(x)|. If means are equal, drops the expert with
- * the lowest number. */
+/* Drops the experts with the smallest means of g |f(x)| (router weight times norm of the output).
+ * If means are equal, drops the expert with the lowest number. */
 static void reaping_choose_kept(osh_ctx *cx, reaping *r, int layer)
 {
     osh_experts *x = r->p->rewrites.experts;

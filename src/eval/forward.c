@@ -65,8 +65,8 @@ static osh_status linear_round_input(osh_ctx *cx, void *user, int node, const os
 }
 
 /* Finds the Linear that reads the output of an attention. *name: name of the Linear (view). Returns
- * the length of the part of *name that names the module around the Linear; 0: no Linear reads the
- * output. */
+ * the length of the part of *name that names the module around the Linear, or 0 if no Linear reads
+ * the output. */
 static size_t attention_module(const osh_graph *g, int attention, const char **name)
 {
     for (int i = 0; i < g->n_nodes; i++) {

@@ -13,8 +13,8 @@
 /* The measurement reads the first tokens of the first samples. */
 enum { OSH_GRADIENTS_SAMPLES = 8, OSH_GRADIENTS_LENGTH = 512 };
 typedef struct osh_gradients osh_gradients;
-/* p: plan of a survey (a run that measures the losses of candidate schemes) with p->gradients true;
- * must outlive *out (own). */
+/* Prepares the measurement of gradients. `p` is the plan of a survey, a run that measures the
+ * losses of candidate schemes. p->gradients must be true. `p` must outlive *out (own). */
 osh_status osh_gradients_open(osh_ctx *cx, osh_gradients **out, osh_plan *p);
 void osh_gradients_close(osh_ctx *cx, osh_gradients *s);
 /* Sets *peak to an upper bound of the host bytes that osh_gradients_run allocates, with the

@@ -19,7 +19,8 @@ typedef struct osh_measurement {
     // after `run`: sets *value (own) to the value of the key, and *said (own) to a message for the
     // user
     osh_status (*print)(osh_ctx *cx, char **value, char **said, const void *state);
-    // before `run`: returns text (own) for a plan; NULL: no memory. mb: predicted host memory
+    // before `run`: returns text (own) for a plan, or NULL if there is no memory. mb: predicted
+    // host memory
     char *(*plan)(osh_ctx *cx, const osh_plan *p, double mb);
 } osh_measurement;
 extern const osh_measurement osh_measure_experts, osh_measure_outliers;

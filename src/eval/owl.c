@@ -1,19 +1,19 @@
 /* owl.c - OWL: measures the outliers of each decoder layer, and chooses the layer's sparsity from
  * them (Yin et al., "Outlier Weighed Layerwise Sparsity (OWL): A Missing Secret Sauce for Pruning
  * LLMs to High Sparsity", arXiv 2310.05175), as
- * llmcompressor/modifiers/pruning/sparsegpt/sgpt_base.py defines it. For all Linears W [O, I] of a
- * layer:
+ * llmcompressor/modifiers/pruning/sparsegpt/sgpt_base.py defines it. Each weight W_ij of a Linear
+ * W [O, I] gets a score s_ij. The outliers of a layer are its weights with large scores:
  *
  *   a_j = sum over samples of sqrt(sum over its tokens of x_j^2)     s_ij = |W_ij| a_j
- *   D = the fraction of all s of the layer that is above owl_m mean(s)
+ *   D = the fraction of the layer's scores that are larger than owl_m times their mean
  *   d = 2 owl_lmbda (D - min D) / (max D - min D)
  *   sparsity of the layer = sparsity + mean(d) - d
  *
  * i is an output channel of W, j an input channel, x the input. min, max and mean of D and d are
  * over the layers. All values are those of the original model.
  *
- * One pass runs all samples, subgraph by subgraph. At the end of a subgraph the scores of its
- * layers are computed twice: for their mean, and to count the outliers. */
+ * One pass runs all samples, subgraph by subgraph. After a subgraph, the program computes the
+ * scores of the subgraph's layers twice: first for their mean, and then to count the outliers. */
 #include "eval/measure.h"
 
 #include <math.h>

@@ -35,7 +35,8 @@ uint64_t osh_saved_sum(const osh_dataset *d)
     return XXH3_64bits_withSeed(d->ids, (size_t)d->offsets[d->n] * sizeof *d->ids, sum);
 }
 
-/* *config (own): the tree of DIR/config.json, or NULL if the directory has no saved logits. */
+/* Reads DIR/config.json and sets *config (own) to its JSON tree, or to NULL if the directory has no
+ * saved logits. */
 static osh_status saved_config(osh_ctx *cx, cJSON **config, const char *dir)
 {
     osh_status rc = OSH_OK;

@@ -12,7 +12,8 @@
 osh_status osh_eval_divide(osh_ctx *cx, osh_eval_options *o, bool *here);
 /* Fails on each rank that has other models, other tokens or another instruction set than rank 0. */
 osh_status osh_eval_agree(osh_ctx *cx, osh_ranks *ranks, const osh_eval_models *m);
-/* Batches of all ranks: their number, and the samples [*first, *first + *n) of batch b. */
+/* osh_eval_batches returns the number of batches of all ranks. osh_eval_batch sets *first and *n to
+ * the samples [*first, *first + *n) of batch b. */
 int64_t osh_eval_batches(const osh_eval_models *m);
 void osh_eval_batch(const osh_eval_models *m, int64_t b, int64_t *first, int64_t *n);
 /* Passes the scores of a batch to rank 0. out [n_out][tokens]: scores, as in osh_eval_gpu_score.

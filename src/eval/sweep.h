@@ -28,10 +28,11 @@ void osh_sweep_begin(osh_sweep *p, double more);
 /* Shows that `done` of `total` equal parts of the work `work` are complete. The name and the phase
  * are those of p->pr. If all parts are complete, adds `work` to the completed work. */
 void osh_sweep_show(osh_ctx *cx, osh_sweep *p, double work, int64_t done, int64_t total);
-/* Visits subgraph `index`, and shows the progress. The subgraph is step `step` of the progress. */
+/* Runs subgraph `index` with the visitor `v`, and shows the progress. The subgraph is step `step`
+ * of the progress. */
 osh_status osh_sweep_visit(osh_ctx *cx, osh_sweep *p, const osh_forward *f, int index, int64_t step,
                            const osh_forward_visitor *v);
-/* Visits all subgraphs in order. */
+/* Runs all subgraphs with the visitor `v`, in order. */
 osh_status osh_sweep_walk(osh_ctx *cx, osh_sweep *p, const osh_forward *f,
                           const osh_forward_visitor *v);
 #endif

@@ -36,7 +36,8 @@ typedef struct osh_gpu_ring {
     pthread_mutex_t lock;               // held by each function that uses the ring
 } osh_gpu_ring;
 
-/* A timed copy of a value to or from the GPU, on a lane. */
+/* A copy of one value to the GPU or from the GPU. CUDA events before and after the copy measure its
+ * time. */
 typedef struct osh_gpu_move {
     cudaEvent_t begin, end; // own
     /* Event on the compute stream, recorded immediately before the stream begins to wait for the

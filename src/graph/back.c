@@ -88,8 +88,8 @@ static bool is_single(const osh_node *n, int m)
     return times == 1;
 }
 
-/* True if the op of `n` computes gradients in place, so that the gradient of in[0] can use the
- * memory of the gradient of the output. */
+/* True if the op of `n` computes gradients in place. The gradient of in[0] can then overwrite the
+ * output's gradient. */
 static bool reuses_gradient(const osh_back *k, const osh_node *n)
 {
     const osh_value *v = k->g->values;

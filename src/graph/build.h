@@ -19,7 +19,7 @@ typedef struct osh_builder {
     int n_bound;
     const char *root;          // view: name of the text model's module, such as "model"
     char *plain;               // own: the name `root` with a dot, such as "model."
-    /* Views: prefixes of names in the checkpoint.
+    /* Prefixes of names in the checkpoint, which are views.
      * inner: replaces `plain` in names that begin with it.
      * outer: is put before all other names. */
     const char *inner, *outer;

@@ -23,17 +23,16 @@ typedef struct job {
     const osh_graph *g;
     const osh_weights *w;
     osh_batch *b;
-    /* View: hooks for the whole batch. NULL: there are no hooks, or this struct runs a single
-     * sample. */
-    const osh_exec_hooks *hooks;
+    /* Hooks of the whole batch; NULL: no hooks, or this struct runs a single sample. */
+    const osh_exec_hooks *hooks; // view
     osh_lanes *lanes;  // view
     bool check;
     int first, n;      // nodes [first, first + n)
     osh_expert_rows routed; // own: rows of the current expert, in host memory
     device_routes gpu;      // own
-    /* Own: I64 [n, OSH_OP_MAX_OUT] on the device, the index of the first non-finite element of each
-     * output. NULL if nodes run on the host. */
-    osh_tensor *found;
+    /* Index of the first non-finite element of each output, I64 [n, OSH_OP_MAX_OUT] on the device.
+     * NULL if nodes run on the host. */
+    osh_tensor *found; // own
     bool again;        // true while the nodes run a second time, to find the first non-finite value
 } job;
 
@@ -94,9 +93,9 @@ static int64_t *finding(const job *j, int node, int k)
     return j->found ? (int64_t *)j->found->data + (node - j->first) * OSH_OP_MAX_OUT + k : NULL;
 }
 
-/* Checks output k of a node for non-finite elements. On a device, the result is stored in
- * j->found, and the host does not wait for the check. a->rows: the rows to check on a device;
- * NULL: all rows. */
+/* Checks output k of a node for non-finite elements. On a device, the result is stored in j->found,
+ * and the host does not wait for the check. On a device, only the rows a->rows are checked; if
+ * a->rows is NULL, all rows are checked. */
 static osh_status check_finite(osh_ctx *cx, const osh_walk *walk, int node, int k,
                                const osh_op_args *a)
 {

@@ -68,13 +68,13 @@ typedef struct osh_batch {
     int64_t n_tokens, first_sample;
     osh_device *device; // view: device that runs the nodes and has the values; NULL: host
     const int32_t *ids; // view of the caller's token ids [n_tokens]
-    /* View [n_values]: storage for outputs; NULL: none. A node that makes a value with storage
-     * moves the tensor from `into` to `values`. */
-    osh_tensor **into;
-    /* View [nodes]: state of the earlier tokens, if the batch has only the next tokens of one
-     * sample. NULL: the batch has whole samples. A state is allowed only on the host, with
+    /* [n_values] or NULL. If into[v] is not NULL, the node that computes value v writes it to the
+     * tensor into[v], and moves the tensor to values[v]. */
+    osh_tensor **into; // view
+    /* State of each node after the earlier tokens, if the batch has only the next tokens of one
+     * sample, [nodes]. NULL: the batch has whole samples. A state is allowed only on the host, with
      * osh_exec_hooks.lanes NULL and osh_exec_span.joins false. */
-    const osh_op_past *pasts;
+    const osh_op_past *pasts; // view
 } osh_batch;
 osh_status osh_batch_new(osh_ctx *cx, osh_batch **out, const osh_graph *g, const int32_t *ids,
                          const int64_t *offsets, int64_t n_samples); // ids must outlive the batch

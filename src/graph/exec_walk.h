@@ -27,7 +27,7 @@ typedef struct osh_walk_acts {
     osh_status (*lanes)(osh_ctx *cx, osh_walk *w, int first, int end);
     /* Frees a value that no later node reads. Does nothing if the value does not exist. */
     void (*gone)(osh_ctx *cx, osh_walk *w, int value);
-    /* Called after all nodes have run; NULL: nothing to do. */
+    /* Called after all nodes have run, unless it is NULL. */
     osh_status (*over)(osh_ctx *cx, osh_walk *w);
     /* On a device, lists the rows of each expert. route: index of the router's output value, or -1.
      * First frees the previous lists. If `route` is -1, only frees them. */
@@ -42,9 +42,9 @@ struct osh_walk {
     osh_exec_span s;   // nodes to run; the caller also sets s.of
     bool by_sample;    // true if nodes may run sample by sample
     const bool *seen;  // view: as in osh_exec_hooks
-    /* View [values]: true if the value is made sample by sample and later nodes read it. All
+    /* True for values that are made sample by sample and that later nodes read, [values]. All
      * entries are false before the run. */
-    bool *outer;
+    bool *outer;       // view
     bool tells;        // true if the hook is called for outputs of nodes
     /* True on a device. Outputs then do not reuse the memory of inputs, and values that the caller
      * passed in exist until all nodes have run. */

@@ -40,8 +40,8 @@ typedef struct osh_weight {
     int ndim;
     osh_dtype dtype; // dtype after loading; OSH_DTYPE_NONE: there is no tensor
     int64_t shape[2];
-    /* Index of the tensor in the checkpoint. -1: the checkpoint has no tensor with this name,
-     * because the weight is compressed or a part of a tensor. */
+    /* Index of the weight's tensor in the checkpoint. -1: the checkpoint has no tensor with the
+     * weight's name, because the weight is compressed or a part of a tensor. */
     int64_t tensor;
     /* dtype in the file if single rows can be read, else OSH_DTYPE_NONE. */
     osh_dtype by_rows;
@@ -99,9 +99,9 @@ typedef struct osh_graph {
     bool headless;
     char *inner, *outer;   // own: prefixes of layers and of the head in the checkpoint
     char *loaded;          // own: prefix of layers in transformers; NULL: as in the checkpoint
-    /* Own [nodes], set by the caller. joined[i] is the last node that must be in one subgraph with
-     * node i. NULL: no such condition. */
-    int *joined;
+    /* joined[i] is the last node that must be in one subgraph with node i, [nodes]. The caller sets
+     * this array. NULL: no such condition. */
+    int *joined; // own
 } osh_graph;
 
 /* Returns the weight of the output head (view). */

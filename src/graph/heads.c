@@ -15,8 +15,8 @@ static const char *head_name(const osh_hf_config *c)
     return name ? name : usual;
 }
 
-/* Returns the length of the module's name in the name of the module's weight, or of a tensor of its
- * compressed weight. Returns 0 for other tensors. */
+/* Returns the length of the module's name in the name of a tensor, if the tensor is the module's
+ * weight or belongs to its compressed weight. Otherwise returns 0. */
 static size_t tensor_module_length(const char *tensor)
 {
     const char *dot = strrchr(tensor, '.');

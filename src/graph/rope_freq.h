@@ -9,7 +9,7 @@
  * sample. path: path of config.json, for messages. */
 osh_status osh_rope_attr_fill(osh_ctx *cx, osh_rope_attr *attr, const osh_rope *rope,
                               int64_t head_dim, int64_t max_positions, const char *path);
-/* Returns the factor m of yarn. Models with latent attention multiply attention scores by m^2, as
- * yarn_apply_mscale of transformers does. */
+/* Returns the scale factor of yarn (mscale). Models with latent attention multiply attention scores
+ * by its square, as yarn_apply_mscale of transformers does. */
 double osh_rope_mscale(const osh_rope *rope);
 #endif

@@ -234,7 +234,7 @@ static void http_set_proxy(osh_http *h, const char *url)
     h->curl->curl_easy_setopt(h->easy, CURLOPT_PROXY, proxy);
 }
 
-/* Returns the path of the file with the system's trusted certificates. NULL: libcurl uses its
+/* Returns the path of the file with the system's trusted certificates, or NULL if libcurl uses its
  * default. */
 static const char *http_certificates(const osh_http *h)
 {

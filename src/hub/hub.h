@@ -41,7 +41,7 @@ bool osh_hub_is_commit(const char *text); // true for 40 hex digits
 /* True if the path of a file in a repository cannot lead out of a directory: it is relative, and
  * has no ".." and no backslash. */
 bool osh_hub_file_is_safe(const char *name);
-/* Returns the repository's directory in the cache (own); NULL: out of memory. */
+/* Returns the repository's directory in the cache (own), or NULL if there is no memory. */
 char *osh_hub_repo_dir(osh_ctx *cx, const osh_hub *hub, const osh_hub_name *name);
 
 /* Asks the Hub for the current commit of the revision, downloads the files that the cache lacks,

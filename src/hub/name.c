@@ -19,7 +19,8 @@ static bool name_part_is_valid(const char *s, size_t n)
     if (!isalnum((unsigned char)s[n - 1]) && s[n - 1] != '_') return false;
     for (size_t i = 0; i < n; i++) {
         if (!isalnum((unsigned char)s[i]) && !strchr("_.-", s[i])) return false;
-        /* ".." is not allowed, nor is "--", which separates the parts of a name in the cache. */
+        /* A name must not contain ".." or "--". In the cache, "--" separates the parts of a
+         * name. */
         if (i && s[i] == s[i - 1] && (s[i] == '-' || s[i] == '.')) return false;
     }
     return !(n > 4 && !memcmp(s + n - 4, ".git", 4));

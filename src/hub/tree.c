@@ -253,8 +253,8 @@ done:
     return rc;
 }
 
-/* Sets *out (own) to the address of the next page, from the header `Link: <address>; rel="next"`.
- * NULL: there is no next page. */
+/* Sets *out (own) to the address of the next page, from the header `Link: <address>; rel="next"`,
+ * or to NULL if there is no next page. */
 static osh_status tree_next_page(osh_ctx *cx, char **out, const osh_http_reply *r,
                                  const osh_hub *hub)
 {

@@ -79,9 +79,9 @@ osh_status osh_checkpoint_load(osh_ctx *cx, osh_tensor **out, const osh_checkpoi
 osh_status osh_checkpoint_add_virtual(osh_ctx *cx, osh_checkpoint *ck, const char *name,
                                       const osh_entry *like, osh_ckpt_make make, void *user);
 /* Changes the list of tensors: removes the stored tensors from which virtual tensors are computed.
- * by [tensors] has a number for each tensor. >= 0: the virtual tensor with this index replaces the
- * tensor in the list. -1: the tensor remains in the list. < -1: the tensor is removed. The indices
- * of tensors change (ckpt_virtual.c). */
+ * by [tensors] has a number for each tensor. If the number is -1, the tensor remains in the list.
+ * If it is less than -1, the tensor is removed. Otherwise the virtual tensor with this index
+ * replaces the tensor in the list. The indices of tensors change (ckpt_virtual.c). */
 osh_status osh_checkpoint_hide(osh_ctx *cx, osh_checkpoint *ck, const int64_t *by);
 /* Reads bytes [offset, offset + n_bytes) of a stored or virtual tensor, without applying changes
  * (osh_checkpoint_apply) or recording a checksum (osh_checkpoint_watch). */
@@ -188,7 +188,8 @@ bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck);
  * with the alternating rows of the source. For the codes of gate_up_proj and down_proj, vLLM wants
  * the names experts.3.w13_weight_packed and experts.3.w2_weight_packed. */
 bool osh_experts_are_joint(const osh_checkpoint *ck);
-/* Returns the name (own) that an output has for tensor `leaf` of a module. NULL: no memory. */
+/* Returns the name (own) that tensor `leaf` of a module has in an output, or NULL if there is no
+ * memory. */
 char *osh_checkpoint_name_of(osh_ctx *cx, const osh_checkpoint *ck, const char *module,
                              const char *leaf);
 /* True if osh_checkpoint_part_experts or osh_checkpoint_part_for_vllm has made the entry. */

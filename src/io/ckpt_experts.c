@@ -73,9 +73,10 @@ static const struct stack_kind {
      true, false, GRANITE "experts"},
 };
 
-/* Flags of a model type that this file reads. split_experts: transformers and vLLM find the codes
- * of single experts by name. split_for_vllm: only vLLM 0.32 finds them by name
- * (RoutedExperts.load_weights); the experts are split only if the output is for vLLM.
+/* This file reads three flags of a model type.
+ * split_experts: transformers and vLLM find the codes of single experts by name.
+ * split_for_vllm: only vLLM 0.32 finds the codes by name (RoutedExperts.load_weights); the experts
+ * are split only if the output is for vLLM.
  * joint_experts: gate and up of an expert are one module. */
 
 bool osh_experts_are_joint(const osh_checkpoint *ck)

@@ -45,8 +45,8 @@ static bool name_is(const char *name, const char *pattern)
                            : !strcmp(name, pattern);
 }
 
-/* Fails with a message that says that the directory contains an adapter and names the model that
- * the adapter changes. */
+/* Fails. The message says that the directory contains an adapter, and names the model of the
+ * adapter. */
 static osh_status refuse_adapter(osh_ctx *cx, const char *dir)
 {
     osh_status rc = OSH_OK;

@@ -41,7 +41,7 @@ const osh_container_kind *osh_container_kind_of(const char *name);
 /* Returns the kind of all files that the program writes. */
 const osh_container_kind *osh_container_written(void);
 /* Returns the name (own) of file i (from 1) of a checkpoint with n files: "model.safetensors" or
- * "model-00001-of-00003.safetensors". NULL: no memory. */
+ * "model-00001-of-00003.safetensors". Returns NULL if there is no memory. */
 char *osh_container_file_name(osh_ctx *cx, const osh_container_kind *kind, int i, int n);
 /* Returns true if osh_container_file_name gives this name for some i and n. */
 bool osh_container_is_file_name(const osh_container_kind *kind, const char *name);
@@ -72,7 +72,8 @@ osh_status osh_container_read_blocks(osh_ctx *cx, void *room, osh_file *f, const
  * (container_part.c). offset and n_bytes must be multiples of the size of an element. */
 osh_status osh_container_gather(osh_ctx *cx, void *to, osh_file *f, const osh_entry *e,
                                 int64_t offset, size_t n_bytes);
-/* Reads columns [first, first + n) of the matrix e [R, C] to `to`, as a matrix [n, R]. */
+/* Reads n columns of the matrix e, from column `first` on. Writes each column as a row of `to`
+ * [n, rows of e]. */
 osh_status osh_container_read_columns(osh_ctx *cx, void *to, const osh_container *st,
                                       const osh_entry *e, int64_t first, int64_t n);
 /* Reads rows [first, first + n) of a tensor, or elements of a vector. */

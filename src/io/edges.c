@@ -78,8 +78,9 @@ done:
     return rc;
 }
 
-/* Sets *out to the waiting block of file f at offset `at`. If there is none, begins one. The caller
- * holds the lock. */
+/* Sets *out to the incomplete block of file f at offset `at`. If there is none, *out becomes an
+ * empty block. It gets free memory, or the memory of the oldest incomplete block, which is written
+ * first. The caller holds the lock. */
 static osh_status edge_find(osh_ctx *cx, osh_edges *e, edge **out, osh_file *f, int64_t at)
 {
     osh_status rc = OSH_OK;

@@ -46,10 +46,10 @@ typedef struct osh_hf_config {
     /* Records (model_types.h) of the model_type of `json`, and of `model`; NULL: models/ has
      * none. */
     cJSON *type, *text_type; // own
-    /* View of text_type: architecture of the text model; NULL: models/ does not have the family. */
-    const char *text_architecture;
-    /* View of json: architectures[0]; NULL: config.json has no architecture. */
-    const char *architecture;
+    /* Architecture of the text model; NULL: models/ does not have the family. */
+    const char *text_architecture; // view of `text_type`
+    /* The first item of `architectures`; NULL: config.json has no architecture. */
+    const char *architecture; // view of `json`
     osh_dtype dtype;          // value of dtype or torch_dtype; OSH_DTYPE_NONE: the file has neither
     /* Value in the file, or the family's default if the file has none. */
     bool tie_word_embeddings;

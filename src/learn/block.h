@@ -57,7 +57,7 @@ typedef struct osh_block {
     osh_block_weight *learns; // [n_learns]
     int n_learns;
     /* Result: the loss of some steps (AdaRound: with its rounding term); NULL: not wanted. */
-    double *curve;           // view [osh_ada_points]
+    double *curve;           // view, [osh_ada_points]
     /* Results: loss of the first step and of the last step, each computed from the samples of that
      * step only. */
     double begun, ended;

@@ -225,8 +225,8 @@ done:
 
 /* ---- rows ---- */
 
-/* Runs a row forward through the model, up to the output head. keep [values]: true for values that
- * remain in *b; NULL: all values remain. */
+/* Runs a row forward through the model, up to the output head. keep [values] is true for values
+ * that remain in *b; if it is NULL, all values remain. */
 static osh_status tune_forward(osh_ctx *cx, osh_batch **b, osh_tune *t, int64_t row,
                                const bool *keep)
 {
@@ -301,7 +301,7 @@ void osh_tune_free(osh_ctx *cx, osh_tune *t)
 }
 
 /* Returns an array (view). Its element i is 1 if the loss counts the prediction at token i of the
- * row, which predicts token i + 1. NULL: all predictions except the last count. */
+ * row, which predicts token i + 1. Returns NULL if all predictions except the last count. */
 static const uint8_t *tune_counted(const osh_dataset *d, int64_t row)
 {
     return d->counted ? d->counted + d->offsets[row] + 1 : NULL;
@@ -354,8 +354,9 @@ static osh_status shaped_new(osh_ctx *cx, osh_tensor **out, osh_tensor shape)
 
 static size_t shaped_bytes(osh_tensor shape) { return osh_tensor_gross(osh_tensor_bytes(&shape)); }
 
-/* Computes the gradient with respect to the hidden values of a weighted sum of the row's KL
- * divergences. The divergences of counted predictions are multiplied by `part`, all others by 0. */
+/* Computes the gradient of a weighted sum of the row's KL divergences, with respect to the hidden
+ * values. The divergences of counted predictions have the weight `part`, all others the weight 0.
+ * */
 static osh_status tune_hidden_grad(osh_ctx *cx, osh_tune *t, const osh_batch *b, int64_t row,
                                    float part)
 {

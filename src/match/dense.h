@@ -8,9 +8,9 @@
  * decoder blocks. */
 static const double OSH_DENSE_MUCH = 0.1;
 
-/* Sets p->dense to the weights of two or three dimensions that stay dense, and p->dense_share to
- * their fraction of the bytes of the decoder blocks. why [ck->n_tensors]: reason why each tensor
- * stays dense, or NULL. */
+/* Sets p->dense to the weights of two or three dimensions that stay dense. Sets p->dense_share to
+ * the bytes of these weights divided by the bytes of the decoder blocks. why [ck->n_tensors]:
+ * reason why each tensor stays dense, or NULL. */
 osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why);
 /* Sets b to the name of a module with * for numbers, such as "model.layers.*.mlp.gate". */
 osh_status osh_dense_pattern(osh_ctx *cx, osh_buf *b, const char *name);

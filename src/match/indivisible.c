@@ -67,9 +67,9 @@ done:
     return rc;
 }
 
-/* Returns the group size that replaces the group size of the scheme, or 0 if none does. `quality
- * best` may choose 64 or 32 if no option sets a size, and if the new size divides `common`. common:
- * greatest common divisor of the numbers of columns of all modules of the scheme. */
+/* Returns a group size that replaces the group size of the scheme, or 0 if none does. `quality
+ * best` may choose 64 or 32 if no option sets a size, and if the new size divides `common`.
+ * `common` is the greatest common divisor of the columns of all modules with this scheme. */
 static int64_t smaller_groups(const osh_matching *p, const osh_q_args *a, int64_t common)
 {
     const osh_options *o = p->in->opt;

@@ -33,8 +33,8 @@ typedef struct osh_inputs {
     const osh_strs *targets;
     /* Group size that replaces the group size of the scheme; 0: no replacement. */
     int64_t group_size;
-    /* View of graph: name of the output head that --scheme leaves dense; NULL: none. */
-    const char *spared;
+    /* Name of the output head that --scheme leaves dense; NULL: none. */
+    const char *spared; // view of `graph`
     osh_dataset data;   // own: calibration samples; empty if the run needs no data
     osh_mix mix;        // own: the data sets that `data` comes from; empty if the run needs no data
     osh_groups groups;  // groups of samples; statistics are summed by group (ops/stat.h)

@@ -52,9 +52,9 @@ static bool group_is_before(const osh_q_scheme *schemes, size_t a, size_t b)
     return strcmp(name_a ? name_a : names[0], name_b ? name_b : names[1]) < 0;
 }
 
-/* Returns the group whose scheme transformers uses for all experts, or NULL if n is 0. sorted: true
- * if config.json has the groups in the byte order of their names, as in an output. false: it has
- * them in the order of `schemes`. */
+/* Returns the group whose scheme transformers uses for all experts, or NULL if n is 0. If `sorted`
+ * is true, config.json has the groups in the byte order of their names, as in an output. Otherwise
+ * config.json has them in the order of `schemes`. */
 static const osh_q_scheme *group_taken(const osh_q_scheme *schemes, size_t n, bool sorted)
 {
     for (int rule = 0; n && rule < 3; rule++) {

@@ -304,10 +304,11 @@ done:
     return rc;
 }
 
-/* Names modules of a fused layer that the checkpoint does not have. (A fused layer consists of
- * several modules, such as q_proj, k_proj and v_proj.) Such a module gets the group of the other
- * modules, or an entry of the ignore list. vLLM looks up all modules of a fused layer, even if the
- * model has fewer: in some layers of Gemma 4 the keys are also the values. */
+/* Adds the modules of a fused layer that the checkpoint does not have to the output's config. (A
+ * fused layer consists of several modules, such as q_proj, k_proj and v_proj.) Such a module gets
+ * the group of the other modules, or an entry of the ignore list. vLLM looks up all modules of a
+ * fused layer, even if the model has fewer. (In some layers of Gemma 4 the keys are also the
+ * values.) */
 static osh_status name_lacking_parts(osh_ctx *cx, osh_matching *p, const osh_plan_module *c,
                                      osh_map *known)
 {

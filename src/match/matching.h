@@ -23,9 +23,9 @@ typedef struct osh_linear { // a module that is quantized or pruned
         int modifier;
         double sparsity;
     } prune;
-    /* View of a scheme of the plan. If weights.present is false, the weight is written dense, and
-     * may be pruned. */
-    const osh_q_scheme *scheme;
+    /* A scheme of the plan. If weights.present is false, the weight is written dense, and may be
+     * pruned. */
+    const osh_q_scheme *scheme; // view
     const osh_format *format;
     int scheme_index;       // index in osh_matching.schemes; -1: none
     /* Indices of node, weight and input value in the graph; -1: not in the graph. */
@@ -66,8 +66,8 @@ typedef struct osh_linear { // a module that is quantized or pruned
          * (schedule/blocks.h); -1: none. The last of the n output tensors is this bias. */
         int64_t bias;
     } out;
-    /* Own: mean squares of gradients in F64, which a survey measures (eval/gradients.h). NULL: not
-     * measured. */
+    /* Mean squares of gradients in F64, which a survey measures (eval/gradients.h). The tensors are
+     * own; NULL: not measured. */
     struct {
         /* outputs: [O], for the elements of the output.
          * inputs: [I], for the elements of the input. Only the first reader of the input has them,

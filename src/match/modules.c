@@ -119,7 +119,7 @@ done:
  * (compressed-tensors' get_vllm_module_type), so routers must be in the ignore list. */
 static bool is_router_module(const char *cls) { return strstr(cls, "Router") != NULL; }
 
-/* Adds an output head that has no tensor of its own, because loaders make a Linear of it. A tied
+/* Adds an output head that has no tensor, because loaders create a Linear for it. A tied
  * head (which shares the weight of the embedding) may be quantized if a target names it. Otherwise
  * the ignore list has the head. */
 static osh_status modules_add_missing_head(osh_ctx *cx, osh_plan_modules *cs, const osh_matching *p)

@@ -42,9 +42,9 @@ static inline bool osh_is_embedding(const osh_plan_module *c)
 /* Entries of the ignore list for dense modules whose names in transformers differ from the names of
  * their tensors. Each family of models has its own entries. */
 typedef struct osh_other_names {
-    /* View: entries for modules of towers (parts for images or sound). If there are any, modules of
+    /* Entries for modules of towers (parts for images or sound). If there are any, modules of
      * towers are never quantized. NULL: none. */
-    const cJSON *tower;
+    const cJSON *tower; // view
     const cJSON *dense; // view: entries for other dense modules; NULL: none
 } osh_other_names;
 

@@ -17,8 +17,8 @@ osh_status osh_only_schemes(osh_ctx *cx, osh_matching *p);
 /* Returns the index in p->schemes of the source's group that the module keeps, or -1 if it keeps
  * none. */
 int osh_only_kept(const osh_matching *p, int64_t tensor, const char *module);
-/* Replaces the targets of each group of the recipe by the names of the group's modules, because
- * groups of the source may have the same targets. names[i] is in group which[i]. */
+/* Replaces the targets of each group of the recipe by the names of its modules, because groups of
+ * the source may have the same targets. names[i] is in group which[i]. */
 osh_status osh_only_name(osh_ctx *cx, osh_matching *p, const char *const *names, const int *which,
                          int64_t n);
 /* Warns about patterns of --only that match no module. */

@@ -196,7 +196,7 @@ static int64_t slice_parts(const sizing *s, int node)
     return whole ? from / a->width : 0;
 }
 
-/* Sets the numbers of parts of a node's inputs from the number of parts of its output. */
+/* Computes into how many parts each input of the node is cut, from the parts of its output. */
 static osh_status node_take_parts(osh_ctx *cx, sizing *s, int node)
 {
     osh_status rc = OSH_OK;
@@ -348,7 +348,7 @@ done:
     return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- all modules ---- */
 
 static bool any_indivisible(const sizing *s)
 {

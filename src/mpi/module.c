@@ -42,7 +42,7 @@ static void module_text(int code, char to[OSH_RANKS_TEXT])
     snprintf(to, OSH_RANKS_TEXT, "%.*s", OSH_RANKS_TEXT - 1, text);
 }
 
-/* Returns a new request in *to; NULL: no memory. */
+/* Sets *to to a new request and returns it. Returns NULL if there is no memory. */
 static MPI_Request *request_new(void **to)
 {
     MPI_Request *r = malloc(sizeof *r);

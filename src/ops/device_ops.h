@@ -93,20 +93,21 @@ typedef struct osh_device_ops {
     osh_status (*all_finite)(osh_ctx *cx, int *first, osh_device *d,
                              const osh_tensor *const *tensors, int n);
     /* Extends the range [*low, *high], in device memory, so that it contains all elements of rows
-     * [row, row + n) of x [N, D]. Ignores NaN. */
+     * [row, row + n) of the matrix x. Ignores NaN. */
     osh_status (*minmax)(osh_ctx *cx, float *low, float *high, const osh_tensor *x, int64_t row,
                          int64_t n);
-    /* Lists the rows (tokens) of each expert in route [N, E]. Writes the number of rows of each
-     * expert to lists [E], in device memory. After these numbers, writes the row numbers of each
-     * expert in ascending order, [E, N]. Also copies the numbers of rows to n [E], in host memory.
-     * Waits for the device. */
+    /* Lists the rows (tokens) of each expert, from the router weights route [N, E] of N tokens and
+     * E experts. Writes the number of rows of each expert to lists [E], in device memory. After
+     * these numbers, writes the row numbers of each expert in ascending order, [E, N]. Also copies
+     * the numbers of rows to n [E], in host memory. Waits for the device. */
     osh_status (*routes)(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_tensor *route);
-    /* Counts the rows of each expert. Writes the numbers to n [E], in host memory. Waits for the
-     * device. */
+    /* Counts the rows (tokens) of each expert. Writes the numbers to n [experts], in host memory.
+     * Waits for the device. */
     osh_status (*count_routes)(osh_ctx *cx, int32_t *n, const osh_tensor *route);
     /* Computes out = sum + the outputs of the experts. An expert computes only the rows that are
      * routed to it. The result has the same bytes as the ops linear (gate, up), glu, linear (down)
-     * and moe_combine for one expert after the other. D and F must be multiples of 8. */
+     * and moe_combine for one expert after the other. hidden_size and intermediate_size must be
+     * multiples of 8. */
     osh_status (*mixture)(osh_ctx *cx, const osh_mixture *m);
     /* Replaces n Hessians [I, I], I <= OSH_FACTORS_MOST, by the factors U of the op gptq_factor.
      * Reads only the lower triangles. Sets failed[k] to 1 if Hessian k is not positive definite,

@@ -41,7 +41,8 @@ osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl);
 /* For reference kernels: adds `more` to element `at` of the gradient din. Does nothing if din is
  * NULL. */
 void osh_grad_add(osh_tensor *din, int64_t at, double more);
-/* Fills the fresh gradients din[k] (bit k of a->fresh is set) with zeros. Then clears a->fresh. */
+/* Sets the gradient a->din[k] of each input k to zeros if bit k of a->fresh is set. Then clears
+ * a->fresh. */
 osh_status osh_grad_zero(osh_ctx *cx, osh_grad_args *a);
 
 typedef struct osh_tile {
@@ -85,11 +86,13 @@ typedef struct osh_head_back {
     int64_t heads, wave;
     /* Returns the number of floats of osh_head_room.own. */
     int64_t (*floats)(const void *attr, int64_t n_tokens);
-    /* Returns the number of floats of osh_head_room.shared; NULL: 0. */
+    /* Returns the number of floats of osh_head_room.shared. If `shared` is NULL, the number is
+     * 0. */
     int64_t (*shared)(const void *attr, int64_t n_tokens);
     void (*back)(const osh_grad_args *a, const osh_tile *seq, int64_t head, const osh_head_room *r);
     /* One thread calls `after` after each wave, for the heads [first, first + n) of the wave. The
-     * function reads what these heads have written to osh_head_room.shared. NULL: not needed. */
+     * function reads the values that these heads have written to osh_head_room.shared. `after` may
+     * be NULL. */
     void (*after)(const osh_grad_args *a, const osh_tile *seq, int64_t first, int64_t n,
                   const osh_head_room *r);
 } osh_head_back;

@@ -4,9 +4,10 @@
  *                    in[4] offsets [T]                                  out y [N, T*d]
  *   ngram_gate       in[0] k [N, S*D]  in[1] q [N, S*D]  in[2] v [N, D]  out y [N, S*D]
  *
- * ngram_embedding copies T rows of the table for each token: T/(G-1) rows for each length g = 2
- * ... G of an n-gram. The row of head j is a hash of the last g tokens t_0 (the token itself), t_1,
- * ...; `xor` combines bits:
+ * For each token, ngram_embedding copies T rows of the table. Each of the T rows is chosen by
+ * another hash function, called head 0, ..., T-1. The first T/(G-1) heads hash n-grams of g = 2
+ * tokens, the next T/(G-1) heads n-grams of 3 tokens, and the last ones n-grams of G tokens. t_0 is
+ * the token, t_1 the token before it, and so on; m are the multipliers. Head j chooses the row
  *
  *   row_j = (t_0 m_0 xor ... xor t_{g-1} m_{g-1}) mod sizes_j + offsets_j
  *
@@ -18,7 +19,8 @@
  *
  * The ops compute transformers' Qwen4ExpTextNGramEmbedding and Qwen4ExpTextPLELayer. ngram_gate
  * rounds each step to the dtype of y. For k_s . q_s, it adds rounded products in double. Shapes: N
- * tokens of the batch, S streams, D elements per token and stream. */
+ * tokens of the batch, V rows of d elements in the table, S streams, D elements per token and
+ * stream. */
 #include <math.h>
 #include <string.h>
 
@@ -95,8 +97,8 @@ static osh_status tables_load(osh_ctx *cx, gram_tables *g, const osh_op_args *a)
 }
 
 /* Sets rows [T] to the rows of the table for the token ids[0]. `here` earlier tokens of its sample
- * are in this call: ids[-1], ids[-2] and so on. past: has the tokens before them; NULL: there are
- * none. */
+ * are in this call: ids[-1], ids[-2] and so on. `past` has the tokens before them, or is NULL if
+ * there are none. */
 static void rows_of_token(int32_t *rows, const gram_tables *g, const osh_ngram_attr *at,
                           const int32_t *ids, int64_t here, const osh_op_past *past)
 {

@@ -23,9 +23,9 @@
 
 typedef struct osh_seqs {
     int64_t n;
-    /* View [n + 1]: first row of each sample, then the end of the last sample. offsets[0] is 0,
-     * unless the samples are one group of a batch (stat.h). */
-    const int64_t *offsets;
+    /* First row of each sample, and after the last sample the end of its rows, [n + 1]. offsets[0]
+     * is 0, unless the samples are one group of a batch (stat.h). */
+    const int64_t *offsets; // view
 } osh_seqs;
 
 /* Row numbers of a batch, in ascending order. The array `at` is in host memory if the tensors of
@@ -89,12 +89,13 @@ typedef struct osh_op_grads {
      * run[OSH_CPU]: NULL if the CPU uses the reference kernel.
      * run[OSH_CUDA]: for tensors on a GPU. */
     osh_grad_fn run[OSH_N_BACKENDS];
-    /* Returns an upper bound of the host bytes of scratch of the gradient kernel on the host. NULL:
-     * osh_op_grad_scratch assumes the reference kernel, which copies all values to f32. */
+    /* Returns an upper bound of the host bytes of scratch of the gradient kernel on the host. If
+     * `scratch` is NULL, osh_op_grad_scratch assumes the reference kernel, which copies all values
+     * to f32. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
     /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena, with
-     * the allocator's overhead. NULL: the kernel allocates nothing. */
+     * the allocator's overhead. `arena_bytes` is NULL if the kernel allocates nothing. */
     size_t (*arena_bytes)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     /* True if run[OSH_CPU] handles osh_grad_args.fresh. If false, osh_op_grad sets fresh gradients
@@ -171,20 +172,21 @@ typedef struct osh_op {
     /* Largest NMSE (normalized mean squared error) of the other kernels, compared with
      * run[OSH_REF]. */
     double tol;
-    /* Returns an upper bound of the host bytes of scratch of one call for n_tokens tokens. NULL:
-     * the op needs no scratch. */
+    /* Returns an upper bound of the host bytes of scratch of one call for n_tokens tokens.
+     * `scratch` is NULL if the op needs no scratch. */
     size_t (*scratch)(const void *attr, const int64_t *in_width, int64_t out_width,
                       int64_t n_tokens, int n_threads);
     /* Returns an upper bound of the bytes that run[OSH_CUDA] allocates in the device's arena, with
-     * the allocator's overhead. dt: dtype of x. NULL: the kernel allocates nothing. */
+     * the allocator's overhead. dt is the dtype of x. `arena_bytes` is NULL if the kernel allocates
+     * nothing. */
     size_t (*arena_bytes)(const void *attr, const int64_t *in_width, int64_t out_width,
                            int64_t n_tokens, osh_dtype dt);
     osh_op_grads grad;             // kernels of the gradient
     /* Bit k: the op may skip rows of in[k]. Skipped rows may have NaN or infinities. */
     unsigned masked;
     /* With OSH_OP_LOOKUP: computes the numbers of the rows of w[0] that the op reads, rows [N, rows
-     * per token], on the host. Also updates the state of a->past. Reads only the shape of w[0].
-     * NULL: in[0] has the row numbers. */
+     * per token], on the host. Also updates the state of a->past. Reads only the shape of w[0]. If
+     * `row_ids` is NULL, in[0] has the row numbers. */
     osh_status (*row_ids)(osh_ctx *cx, const osh_op_args *a, int32_t *rows);
     bool by_rows;       // true if row r of the output depends only on row r of the inputs
     /* Bit k: on a GPU, a NaN or infinity in in[k] gives a NaN or infinity in out[0]. */
@@ -200,20 +202,21 @@ typedef struct osh_op {
     /* Runs the op on the next tokens of a sample, on the host. a->past describes the earlier
      * tokens. */
     osh_op_fn next;
-    /* Returns the bytes of the state (osh_op_past) of a sample of at most n_tokens tokens. dt:
-     * dtype of in[0]. NULL: `next` needs no state. */
+    /* Returns the bytes of the state (osh_op_past) of a sample of at most n_tokens tokens. dt is
+     * the dtype of in[0]. `state` is NULL if `next` needs no state. */
     size_t (*state)(const void *attr, const int64_t *in_width, int64_t n_tokens, osh_dtype dt);
 
     unsigned traits;    // OSH_OP_* bits: properties of the op for code outside of src/ops
-    /* Returns the number of floating-point operations for `load`. NULL: the operations are not
-     * counted. */
+    /* Returns the number of floating-point operations for `load`. If `flops` is NULL, the
+     * operations are not counted. */
     double (*flops)(const void *attr, const int64_t *in_width, int64_t out_width,
                     const osh_op_load *load);
     /* Returns true if the op passes factors on: if channels of in[k] are multiplied by factors,
-     * channels of out[0] are multiplied by them, too. NULL: always false. */
+     * channels of out[0] are multiplied by them, too. If `passes_factors` is NULL, the op does not
+     * pass factors on. */
     bool (*passes_factors)(const void *attr, int k);
     /* Returns true if the attributes of the op limit its result, so that an infinity in in[k] may
-     * give a finite result. NULL: always false. */
+     * give a finite result. If `limits` is NULL, the op has no such attributes. */
     bool (*limits)(const void *attr, int k);
     // With OSH_OP_NORM: describes the norm. NULL: the norm is over whole rows, and the weight has
     // no offset.

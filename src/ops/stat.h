@@ -28,7 +28,7 @@ typedef struct osh_stat_type {
     osh_dtype dtype;   // dtype of the state: the tensor that accumulates the statistic
     int ndim;
     int64_t shape[2];  // shape of the state; 0 stands for the argument n of osh_stat_shape
-    /* Makes a state empty. NULL: an empty state has zeros. */
+    /* Makes a state empty. If `begin` is NULL, an empty state has zeros. */
     osh_status (*begin)(osh_ctx *cx, osh_tensor *state);
     /* The op that adds rows to the state. Its output is the state. Its inputs are x and, for some
      * statistics, x of the original model. NULL: the collector itself adds to the state
@@ -39,7 +39,8 @@ typedef struct osh_stat_type {
     const osh_op *merge;
     /* true if the number of groups does not change the bytes, so that no second tensor is needed */
     bool exact;
-    /* Turns the merged state into the result, in place. NULL: the merged state is the result. */
+    /* Turns the merged state into the result, in place. If `finish` is NULL, the merged state is
+     * the result. */
     void (*finish)(osh_tensor *state);
 } osh_stat_type;
 

@@ -16,8 +16,8 @@
 #include "output/emit_impl.h"
 #include "budget/bands.h"
 
-/* Number of bytes that must be written after a tensor before it is read again. With a smaller
- * number the read would wait for the writeback. */
+/* A tensor is read again as soon as LAG bytes of later tensors have been written. With a smaller
+ * LAG the read would wait for the writeback. */
 enum { LAG = 32 << 20 };
 
 struct osh_early {

@@ -450,7 +450,7 @@ static osh_status emit_do_written(osh_ctx *cx, osh_emitter *e, const osh_emit_jo
     return changed ? emit_record_changed(cx, e, j->out) : emit_record_copy(cx, e, j->out);
 }
 
-/* Packs, writes and records one job, on the emitter's thread. */
+/* Packs, writes and records the tensors of one job. Runs on the emitter's thread. */
 static osh_status emit_do_job(osh_ctx *cx, osh_emitter *e, const osh_emit_job *j)
 {
     switch (j->kind) {

@@ -44,7 +44,8 @@ osh_status osh_emitter_new(osh_ctx *cx, osh_emitter **out, const osh_plan *p, os
  * the next run. But the partial directory is removed if no work is finished, or if
  * osh_emitter_discard was called. */
 void osh_emitter_free(osh_ctx *cx, osh_emitter *e);
-osh_globals *osh_emit_globals(osh_emitter *e); // view; NULL: no Linear has a global scale
+/* Returns the global scales of the Linears (view), or NULL if no Linear has a global scale. */
+osh_globals *osh_emit_globals(osh_emitter *e);
 void osh_emitter_discard(osh_emitter *e); // makes osh_emitter_free remove the partial directory
 bool osh_emitter_resumed(const osh_emitter *e);
 int osh_emitter_n_resumed(const osh_emitter *e); // number of times that a process continued work
@@ -56,7 +57,8 @@ bool osh_emitter_holds_work(const osh_emitter *e); // true if a result is record
  * until a job is written. Only one thread at a time may call these functions. */
 
 /* Emits the tensors of one Linear. Takes ownership of codes and params of the job. Also takes
- * ownership of *in_scale and *in_zero, the scale and zero point of a static input; NULL: none. */
+ * ownership of *in_scale and *in_zero, the scale and zero point of a static input. *in_scale and
+ * *in_zero may be NULL. */
 osh_status osh_emit_linear(osh_ctx *cx, osh_emitter *e, int linear, osh_linear_job *job,
                            osh_tensor **in_scale, osh_tensor **in_zero);
 /* Waits until everything is written and recorded. */
@@ -89,7 +91,8 @@ osh_status osh_emit_subgraph(osh_ctx *cx, osh_emitter *e, int subgraph, int64_t 
  * trusted. */
 osh_status osh_emit_check_source(osh_ctx *cx, osh_emitter *e, bool last);
 /* Returns the index of the last subgraph whose activations are on the disk, according to the
- * journal of an earlier run; -1: none. *generation: number of the visit that stored them. */
+ * journal of an earlier run. Sets *generation to the number of the visit that stored them. Returns
+ * -1 if there is no such subgraph. */
 int osh_emit_boundary(const osh_emitter *e, int64_t *generation);
 
 /* Emits an output tensor that is a bitwise copy. `data` has all bytes of the tensor and must stay

@@ -24,8 +24,9 @@ enum { OSH_EMIT_CHUNK = 2 << 20 }; // number of bytes that `oneshot verify` read
  * OSH_IDENTITY_JOURNAL must change, too. */
 enum {
     OSH_REC_IDENTITY = 1, // JSON object: fields of the identity of the run
-    /* u32 index of the Linear, u32 n, f64 nmse, f64 objective, f64 nearest, u64 sums[n], u64 sum of
-     * the weight, text fallback ("": none), u32 m, f64 losses[m], f64 loss of all. */
+    /* u32 index of the Linear, u32 number n of tensors, f64 nmse, f64 objective, f64 nearest,
+     * u64 checksums[n] of the tensors, u64 checksum of the weight, text fallback ("": none), u32
+     * number m of losses, f64 losses[m], f64 loss of all. */
     OSH_REC_LINEAR,
     OSH_REC_COPY,         // u64 output tensor, u64 its checksum: a copied tensor is written
     /* u64 output tensor: the bytes on the disk differ from the bytes that were written, so earlier

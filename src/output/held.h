@@ -41,8 +41,8 @@ uint8_t *osh_held_room(const osh_held *h, int slot);
 /* Records the largest magnitude `amax` of a band. `from` points to the first row of the band in the
  * memory of its slot. */
 void osh_held_saw(osh_held *h, const osh_held_band *b, float amax, uint8_t *from);
-/* Returns the rows of the band that begins with row `first` and sets *slot; NULL: the band is not
- * in memory. The caller gives *slot back after the rounding. */
+/* Returns the rows of the band that begins with row `first`, and sets *slot. Returns NULL if the
+ * band is not in memory. The caller gives *slot back after the rounding. */
 uint8_t *osh_held_find(osh_held *h, int linear, int64_t first, int *slot);
 void osh_held_give_back(osh_held *h, int slot);
 #endif

@@ -127,9 +127,9 @@ static int64_t stream_add_copies(const osh_emitter *e, const bool *which, int64_
     return n;
 }
 
-/* Orders output tensors by shard and name. A file has one range of bytes for each dtype, in which
- * tensors are sorted by name. So this order writes each range from front to back, and at most one
- * block of each range is incomplete at a time. */
+/* Compares two output tensors by shard and name, for a sort. A file has one range of bytes for each
+ * dtype, in which tensors are sorted by name. So this order writes each range from front to back,
+ * and at most one block of each range is incomplete at a time. */
 static int stream_by_name(const void *x, const void *y, void *plan)
 {
     const osh_plan *p = plan;

@@ -22,6 +22,6 @@ typedef struct osh_stream_job {
 /* Rounds and emits Linears. */
 osh_status osh_stream_linears(osh_ctx *cx, osh_emitter *e, const osh_stream_job *job);
 /* Writes the copied tensors that are not written yet. which [n_out of the plan] is true for the
- * tensors to write. NULL: all copied tensors. */
+ * tensors to write. If it is NULL, writes all copied tensors. */
 osh_status osh_stream_copies(osh_ctx *cx, osh_emitter *e, const bool *which);
 #endif

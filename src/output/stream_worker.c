@@ -25,8 +25,8 @@ typedef struct band {
     uint8_t *held;            // view: rows of the band in its slot
 } band;
 
-/* Returns the index of the Linear whose bands are taken next. -1: some bands of the current tensor
- * are not taken yet, or the next tensor in `ids` is no Linear. */
+/* Returns the index of the Linear whose bands are taken next. Returns -1 if some bands of the
+ * current tensor are not taken yet, or if the next tensor in `ids` is no Linear. */
 static int stream_next_linear(const osh_stream *s)
 {
     const osh_plan *p = s->e->plan;
@@ -115,8 +115,8 @@ static source_part band_source_part(const osh_plan *p, const band *b)
                          (size_t)b->n * it->row_in, element};
 }
 
-/* Reads rows to `room`, which has whole blocks of the file system. Sets *from to the address of the
- * first row in `room`. */
+/* Reads the bytes *r of a tensor to `room`, and sets *from to their address in `room`. If the
+ * tensor is stored, reads whole blocks of its file, so `room` also gets bytes around *r. */
 static osh_status worker_read_part(osh_ctx *cx, osh_stream_worker *w, const source_part *r,
                                    uint8_t *room, uint8_t **from)
 {

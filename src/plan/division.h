@@ -38,8 +38,8 @@ static inline bool osh_divide_sample(const osh_groups *g, const osh_ranks *ranks
  * [n]: cost of each piece, in any unit. */
 osh_status osh_divide_costs(osh_ctx *cx, int *owner, const double *cost, int64_t n, int n_ranks);
 /* Sets writer [shards of the output] to the rank that writes each shard. All ranks write about the
- * same number of bytes. done [output tensors]: true for tensors that need no more work; NULL: all
- * tensors need work. */
+ * same number of bytes. done [output tensors] is true for tensors that need no more work; if it is
+ * NULL, all tensors need work. */
 osh_status osh_divide_files(osh_ctx *cx, int *writer, const osh_plan *p, const bool *done,
                             int n_ranks);
 /* Appends a line for each shard of a checkpoint, with its time, size and checksum of the header. So

@@ -6,7 +6,8 @@
 #include "ops/stat.h"
 #include "ranks/ranks.h"
 
-/* Adds the sums of the groups of one round to the sum of the owner, in the order of the groups.
+/* Adds the sums that all ranks collected in one round to the sum of the rank `owner`, in the order
+ * of the groups of samples.
  * Rank k has collected group `round * (number of ranks) + k`. Needs memory for one row of the sum,
  * at least 1 MiB. */
 osh_status osh_exchange_groups(osh_ctx *cx, osh_ranks *ranks, osh_stat *t, int owner,

@@ -281,8 +281,8 @@ done:
     return rc;
 }
 
-/* Warns if a modifier asks to compare the inputs of modules with the original model, but the inputs
- * of some of these modules are not compared. (With --sequential-targets Linear, all of them would
+/* Warns if a modifier asks for a comparison of inputs with the original model, but the inputs of
+ * some modules are not compared. (With --sequential-targets Linear, the inputs of all modules would
  * be compared.) */
 static void plan_warn_compared(osh_ctx *cx, const osh_plan *p)
 {

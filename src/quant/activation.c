@@ -242,9 +242,9 @@ typedef struct fake {
     int64_t N, I, seg;
     int64_t chunk_rows;
     bool fixed; // true: scale and zero point are stored; false: they are computed from x
-    /* Views: scale and zero point of each head (a segment of `seg` columns). NULL: all columns have
-     * the scale and zero point in `code`. */
-    const osh_tensor *scales, *zeros;
+    /* Scale and zero point of each head (a segment of `seg` columns). NULL: all columns have the
+     * scale and zero point in `code`. */
+    const osh_tensor *scales, *zeros; // views
     /* global scale, by which scales are multiplied before they are rounded to FP8; 0: no global
      * scale. */
     float global;

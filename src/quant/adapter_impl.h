@@ -3,13 +3,13 @@
 #define OSH_ADAPTER_IMPL_H
 #include "quant/adapter.h"
 
-typedef struct osh_lora { // a changed weight [R, C]
+typedef struct osh_lora { // a changed weight of R rows and C columns
     char *name;           // own: name of the tensor
     const osh_adapter *adapter; // view
     osh_ckpt_tensor base; // the unchanged tensor
     osh_ckpt_make make;   // computes rows of the unchanged tensor; NULL: the tensor is stored
     void *user;           // argument of `make`
-    const osh_entry *a, *b; // views: lora_A [r, I] and lora_B [O, r]; NULL: no update
+    const osh_entry *a, *b; // views: lora_A [r, I] and lora_B [O, r], r: rank; NULL: no update
     const osh_entry *whole; // view: tensor that replaces the unchanged one; NULL: none
     bool embedding;       // lora_embedding_A [r, R] and lora_embedding_B [C, r]
     bool turned;          // true: R = I and C = O, as in an embedding or a Conv1D

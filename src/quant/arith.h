@@ -109,8 +109,8 @@ osh_status osh_act_observe(osh_ctx *cx, osh_act_observer *o, int64_t heads, cons
 osh_status osh_act_observe_range(osh_ctx *cx, float *range, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a);
 /* Observes a sample in the second pass, after all samples have been observed once. The caller must
- * check that osh_observer_twice is true for the observer. `at`: index and groups of the sample;
- * NULL: all samples are one group. */
+ * check that osh_observer_twice is true for the observer. `at` has the index and the groups of the
+ * sample; if it is NULL, all samples are one group. */
 osh_status osh_act_observe_again(osh_ctx *cx, osh_act_observer *o, int64_t heads,
                                  const osh_tensor *x, const osh_q_args *a,
                                  const osh_act_sample *at);

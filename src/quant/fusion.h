@@ -15,8 +15,8 @@ typedef struct osh_q_fusion { // the strings are views
 } osh_q_fusion;
 
 typedef struct osh_q_family { // views
-    /* Records (model_types.h) of the type of the whole model and of the type of its text model;
-     * NULL: unknown. */
+    /* Records (model_types.h) of the whole model and of its text model; NULL: the model_type is
+     * unknown. */
     const cJSON *whole, *text;
 } osh_q_family;
 osh_q_family osh_q_family_of(const osh_hf_config *config);

@@ -30,7 +30,7 @@ struct osh_histogram;
 typedef struct osh_observer {
     const char *name;
     const osh_observer_key *keys;
-    /* Returns the parameters of the search; NULL: the observer does not search. */
+    /* Returns the parameters of the search. `search` is NULL if the observer does not search. */
     osh_range_search (*search)(const osh_q_args *a);
     /* Updates the range [*min, *max] of an activation with the range [lo, hi] of a sample. All
      * values are rounded to dt. If `update` is NULL, [lo, hi] replaces the range. */
@@ -54,7 +54,7 @@ typedef struct osh_observer {
     double (*exact)(const osh_tensor *x, const osh_q_args *a, double lo, double hi);
 } osh_observer;
 
-/* Returns the observer with this name; NULL: there is none. */
+/* Returns the observer with this name, or NULL if there is none. */
 const osh_observer *osh_observer_find(const char *name);
 /* Returns the observer that `a` names, or minmax if `a` names none. */
 const osh_observer *osh_observer_of(const osh_q_args *a);

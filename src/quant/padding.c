@@ -2,8 +2,7 @@
  * buffer. Then they are moved apart, from the last row to the first, so no second buffer is needed:
  *
  *   read      a b c d          rows [2, 2]
- *   moved     a b 0 c d 0      rows [2, 3]
- * */
+ *   moved     a b 0 c d 0      rows [2, 3] */
 #include <string.h>
 
 #include "io/ckpt_replace.h"

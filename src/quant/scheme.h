@@ -181,9 +181,9 @@ osh_status osh_q_args_tell(osh_ctx *cx, osh_buf *b, const char *of, const osh_q_
  * these engines are unknown. Otherwise `stranger` is NULL. */
 char *osh_q_who_loads(osh_ctx *cx, const osh_q_scheme *s, const char *stranger);
 /* Returns a verb phrase, such as "does not load", that describes the fault of transformers 5.17
- * with experts in this scheme. NULL: there is no fault. The string is static. The cause is that
- * transformers stacks the experts in one tensor and converts the codes of each expert; vLLM does
- * not. */
+ * with experts in this scheme. Returns NULL if there is no fault. The string is static. The cause
+ * is that transformers stacks the experts in one tensor and converts the codes of each expert; vLLM
+ * does not. */
 const char *osh_q_experts_fault(const osh_q_scheme *s);
 typedef struct osh_q_modules { // the modules of a model; all arrays have n elements and are views
     /* Names and class names of the modules. classes NULL: class names are unknown. */

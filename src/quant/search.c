@@ -143,7 +143,9 @@ typedef struct search {
     /* chunk: number of bands (rows that share scales) of a chunk, or of values for strategy
      * tensor. */
     int64_t chunk, n_chunks;
-    const float *importance; // view [I]: factor of the errors of each input channel; NULL: 1
+    /* For each input channel, the number by which the errors of its weights are multiplied, [I];
+     * NULL: the errors are not multiplied. */
+    const float *importance; // view
     float *error; // own [n]: smallest error of each range so far
     float *best;  // own [n]: p of the step with the smallest error
     /* Table of |x|^norm, indexed by the bits of a 16-bit |x|, [32768]; NULL: errors are F32. */
@@ -202,8 +204,8 @@ static float narrowed_end(const search *s, float end)
     return osh_q_round_to(end * s->p, s->j->dt);
 }
 
-/* Computes scale and zero point for the ranges with index in [first, first + n), each multiplied by
- * the p of this step. n <= CANDIDATES. */
+/* Computes scale and zero point for n <= CANDIDATES ranges, from index `first` on. Each range is
+ * first multiplied by s->p. */
 static void step_codes(const search *s, osh_q_code *code, int64_t first, int64_t n)
 {
     const osh_range_job *j = s->j;

@@ -30,9 +30,9 @@ int osh_source_n_quantized(const osh_source *s);
 /* Returns the largest number of bytes of scratch for reading one quantized weight. The number
  * includes the allocator's overhead, but not the bytes of the dense weight. */
 size_t osh_source_scratch(const osh_source *s);
-/* Returns the scheme of a module's config group (view). NULL: the module is dense, or the source
- * has no config groups. Sets *in_scale and *in_zero (views) to the stored parameters of static
- * inputs, or to NULL. */
+/* Returns the scheme of a module's config group (view). Returns NULL if the module is dense, or if
+ * the source has no config groups. Sets *in_scale and *in_zero (views) to the stored parameters of
+ * static inputs, or to NULL. */
 const osh_q_scheme *osh_source_scheme(const osh_source *s, const char *module,
                                       const osh_tensor **in_scale, const osh_tensor **in_zero);
 /* Returns the quantization arguments of a module's outputs (view), or NULL if the outputs are not
@@ -42,12 +42,12 @@ const osh_q_args *osh_source_outputs(const osh_source *s, const char *module,
 /* True if the outputs of at least one module are quantized. */
 bool osh_source_rounds_outputs(const osh_source *s);
 bool osh_source_queries(const osh_source *s); // true if the queries of attention are quantized
-/* Returns the config (view); NULL: the source has no config groups. */
+/* Returns the config (view), or NULL if the source has no config groups. */
 const osh_q_config *osh_source_config(const osh_source *s);
 /* True if a stored tensor contains codes or parameters of a quantized module. */
 bool osh_source_has_part(const osh_source *s, const char *tensor);
-/* Returns the transforms that are applied to activations while the model runs (view). NULL: there
- * are none. */
+/* Returns the transforms that are applied to activations while the model runs (view), or NULL if
+ * there are none. */
 const osh_q_transforms *osh_source_transforms(const osh_source *s);
 /* Returns kv_cache_scheme (view), or NULL if there is none. */
 const osh_q_args *osh_source_cache(const osh_source *s);

@@ -109,8 +109,8 @@ bool osh_source_packs_awq(const osh_source *s);
  * OSH_DTYPE_NONE. */
 osh_status osh_source_check_matrix(osh_ctx *cx, const osh_ckpt_tensor *t, int64_t rows,
                                    int64_t columns, const osh_dtype *dtypes);
-/* Reads columns [first, first + n) of the stored matrix q->parts[part] [R, C]. Writes them to `to`
- * as a matrix [n, R] (container_part.c). */
+/* Reads n columns of the stored matrix q->parts[part], from column `first` on. Writes each column
+ * as a row of `to` [n, rows of the matrix] (container_part.c). */
 osh_status osh_source_read_columns(osh_ctx *cx, void *to, const osh_source_module *q, int part,
                                    int64_t first, int64_t n);
 /* Reads rows [first, first + n) of the stored matrix q->parts[part], or elements of a vector. */

@@ -49,8 +49,8 @@ static int64_t piece_rows(const osh_source_module *q)
     return n < q->O ? n : q->O;
 }
 
-/* Sets *at and *n so that rows [*at, *at + *n) of a stored tensor belong to rows [first, first +
- * rows) of the weight. */
+/* Finds the rows [*at, *at + *n) of a stored tensor from which rows [first, first + rows) of the
+ * weight are decoded. */
 static void rows_of_part(const osh_source_module *q, int leaf, int64_t first, int64_t rows,
                          int64_t *at, int64_t *n)
 {

@@ -58,7 +58,7 @@ osh_status osh_q_apply_add(osh_ctx *cx, osh_q_transform *t, osh_q_place at, bool
  * program does not support. */
 osh_status osh_q_transforms_parse(osh_ctx *cx, osh_q_transforms *t, const cJSON *transform_config,
                                   const char *what);
-/* Returns transform_config (owned by the caller); NULL: out of memory. */
+/* Returns transform_config (owned by the caller), or NULL if there is no memory. */
 cJSON *osh_q_transforms_object(const osh_q_transforms *t);
 /* Prints the quantization_config of a model that has transforms but no quantized weight. The caller
  * owns *out. */

@@ -73,7 +73,8 @@ static const char *compare_name(const char *path)
     return before;
 }
 
-/* Prints the cells of a row. A cell is empty if the panel has no such value. */
+/* Prints the results of evaluation p to the cells of one row. The cell of a missing result is
+ * empty. */
 static void compare_cells(char cells[N_CELLS][CELL_BYTES], const osh_panel *p)
 {
     memset(cells, 0, (size_t)N_CELLS * CELL_BYTES);

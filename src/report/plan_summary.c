@@ -28,7 +28,8 @@
 
 enum { SUMMARY_LINES = 12, DENSE_KINDS = 2, SCHEME_ROWS = 2 };
 
-/* Orders of rows. If there are too many rows, the rows of the highest order are left out first. */
+/* The order of each row: if there are too many rows, those of the highest order are left out
+ * first. */
 enum {
     ROW_ALWAYS,
     ROW_WARNING,

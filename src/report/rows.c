@@ -97,7 +97,7 @@ done:
     return rc;
 }
 
-/* Returns the last row of the highest order that has lines; -1: all such rows have order 0. */
+/* Returns the last row of the highest order that has lines, or -1 if all such rows have order 0. */
 static int rows_last(const osh_rows *r, const int *lines)
 {
     int last = -1;
@@ -108,7 +108,7 @@ static int rows_last(const osh_rows *r, const int *lines)
     return last;
 }
 
-/* Returns the first row of the lowest order that needs a second line; -1: there is none. */
+/* Returns the first row of the lowest order that needs a second line, or -1 if there is none. */
 static int rows_next(const osh_rows *r, const int *lines, const int *wants)
 {
     int next = -1;

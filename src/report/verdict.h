@@ -22,7 +22,8 @@ const char *osh_verdict_word(double kl);
 /* Begins a paragraph with the verdict for the samples that tuning held back. before, after: mean KL
  * divergence of the predictions before and after tuning. */
 void osh_verdict_held(osh_page *pg, double before, double after, int64_t n_samples);
-void osh_verdict_limits(osh_page *pg); // appends the limits of the words
+/* Appends the limits of the KL divergence for the words of osh_verdict_word. */
+void osh_verdict_limits(osh_page *pg);
 /* Appends the verdict of an evaluation, without the comments. */
 void osh_verdict_page(osh_page *pg, const osh_verdict *v);
 #endif

@@ -25,7 +25,9 @@ struct osh_experts {
     bool known;
     const char **dropped; // own [n_dropped]: names of the removed tensors; each is a view
     int n_dropped;
-    struct osh_kept_rows *rows; // own: states of the routers' virtual tensors
+    /* Rows of the source that each virtual tensor of a router has. A virtual tensor is computed
+     * when it is read. */
+    struct osh_kept_rows *rows; // own
 };
 /* Removes the experts that the recipe names from the checkpoint of `in`. Needs recipe and graph,
  * and may replace the graph. Removes no experts if opt->measure is true. */

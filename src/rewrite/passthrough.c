@@ -84,8 +84,8 @@ osh_status osh_plan_passthrough(osh_ctx *cx, osh_rewrites *p, osh_matching *matc
                                 const osh_partition *parts)
 {
     osh_status rc = OSH_OK;
-    /* With one scale for each head, a value does not use the range of its source, because the
-     * source may have another number of heads, or none. */
+    /* With one scale for each head, a value does not use the range of the value before the op,
+     * because that value may have another number of heads, or none. */
     bool heads = match->cache.present && match->cache.strategy == OSH_Q_ATTN_HEAD;
     for (int i = 0; i < match->n_linears; i++)
         if (match->linears[i].wants & OSH_STAT_RANGE)

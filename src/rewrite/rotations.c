@@ -9,7 +9,7 @@
 
 typedef struct turning {
     osh_rewrites *p;
-    osh_inputs *in;  // its graph is replaced if the head gets its own weight
+    osh_inputs *in;  // in->graph is replaced if the output head gets its own weight
     const osh_modifier *m;
     const osh_rotate *args;
     bool *residual; // own [graph values]: true for values of the residual stream

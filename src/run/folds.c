@@ -213,8 +213,9 @@ static piece_work piece_work_of(const osh_budget *p, const osh_weights *w, int w
 
 static int64_t piece_work_chunks(const piece_work *k) { return (k->n + k->piece - 1) / k->piece; }
 
-/* Sets row 0 of `most` [threads, n] to the largest absolute value of each column over all weights
- * that are multiplied by the factors. */
+/* Finds the largest absolute value in each column of the weights that the fold multiplies by the
+ * factors. The weights have n columns and are searched together. Writes the results to the first
+ * row of `most` [threads, n]; the threads use the other rows for their own results. */
 static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_budget *p, const osh_fold *f,
                                  const osh_weights *w)
 {

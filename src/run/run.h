@@ -75,8 +75,9 @@ typedef struct osh_solving { // arguments of osh_run_solve: subgraphs whose stat
     osh_stats *stats; // view
     osh_weights *w;   // view
     bool apart;       // true if small Linears are solved in parallel, for which the plan has memory
-    /* Set to true if `w` has the solved weight; NULL: `w` must not change. */
-    bool *in_memory;  // view [linears]
+    /* [linears] or NULL. If it is NULL, the solve does not change `w`. Otherwise the solve replaces
+     * the weight of each solved Linear in `w`, and sets the Linear's element to true. */
+    bool *in_memory;  // view
 } osh_solving;
 
 /* Solves each Linear of the subgraphs that is not done and has collected statistics. Passes each

@@ -18,9 +18,9 @@ void osh_plan_biases(const osh_schedule *p, osh_matching *match);
 /* Sets target[v] to true for each value v of the original model that is a target of the block in
  * range r. */
 void osh_block_targets(const osh_schedule *p, const osh_range *r, bool *target);
-/* Sets mixed[v] to true for each value v of the original model that the recipe mixes with an input
- * of the block in range r. Learning needs such values in addition to the inputs of the quantized
- * model. */
+/* Sets mixed[v] to true for each value v of the original model that is mixed with an input of the
+ * block in range r (drop_ratio). Learning needs such values in addition to the inputs of the
+ * quantized model. */
 void osh_block_mixes(const osh_schedule *p, const osh_range *r, bool *mixed);
 
 /* The inputs, outputs and Linears of the block in a range. The struct owns its lists. */

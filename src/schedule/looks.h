@@ -16,7 +16,8 @@
 const char *osh_look_name(osh_look l);
 bool osh_looks_twice(const osh_schedule *p); // true if the run has a two-pass observer
 /* Finds the values that two-pass observers read.
- * values [graph values]: only Linears whose input is in this set are considered; NULL: all Linears.
+ * values [graph values] or NULL: the function considers only Linears whose input is in this set. If
+ * `values` is NULL, it considers all Linears.
  * kept [graph values] or NULL: set to true for each value that is kept between the two looks.
  * again [graph values] or NULL: set to true for each value that is computed again, or read again
  * from the activation store.

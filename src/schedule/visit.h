@@ -34,8 +34,8 @@ typedef struct osh_visit_state { // results of an earlier run; a NULL callback m
     bool (*folded)(const void *user, const osh_range *r); // returns true if the factors are known
     const void *user;
 } osh_visit_state;
-/* Replaces the list `to` by the steps of the visit of range `index`. done: results of an earlier
- * run; NULL: none. */
+/* Replaces the list `to` by the steps of the visit of range `index`. `done` has the results of an
+ * earlier run, or is NULL if there are none. */
 osh_status osh_visit_list(osh_ctx *cx, osh_steps *to, const osh_schedule *p, int index,
                           const osh_visit_state *done);
 #endif

@@ -33,10 +33,10 @@ typedef struct osh_windows {
     const osh_schedule *p; // view
     osh_span of;           // Linears that may be solved: [of.first, of.end)
     const bool *open;      // view [graph values]: true if the statistics of the value are complete
-    /* Returns true if the Linear is solved; NULL: no Linear is solved. */
+    /* Returns true if the Linear is solved. If `done` is NULL, no Linear is solved. */
     bool (*done)(const void *user, int linear);
-    /* Returns true if this process solves the Linears that read value `input`. NULL: this process
-     * solves all Linears. */
+    /* Returns true if this process solves the Linears that read value `input`. If `mine` is NULL,
+     * this process solves all Linears. */
     bool (*mine)(const void *user, int input);
     const void *user;      // view: argument of `done` and `mine`
     int n_threads;

@@ -249,7 +249,7 @@ done:
     return rc;
 }
 
-/* Stores the batch that begins with sample `first` in device memory. */
+/* Stores in device memory the rows `t` of the batch that begins with sample `first`. */
 static osh_status acts_store_rows(osh_ctx *cx, osh_acts *a, int value, int64_t first,
                                   const osh_tensor *t)
 {

@@ -14,8 +14,8 @@ struct task { // a request to read samples [first, first + n) of a value
     const osh_slot_file *file; // view
     int value;
     int64_t first, n;
-    osh_tensor *t;     // own: used without a GPU
-    osh_block *block;  // own: used with a GPU: a block of l->blocks
+    osh_tensor *t;     // own: memory for the samples if there is no GPU
+    osh_block *block;  // own: memory for the samples with a GPU, a block of l->blocks
     char *to;          // view: data of `t` or of `block`
     /* begun: number of samples whose read has begun.
      * over: number of samples whose read is complete. */

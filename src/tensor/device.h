@@ -71,9 +71,10 @@ typedef struct osh_device_pinned {
     void (*unlock)(osh_ctx *cx, osh_device *d, void *p);
 } osh_device_pinned;
 
-/* Reads of files into the memory of a device, by the device itself or by the host. A device reads
- * whole blocks of the file into the stage, a buffer in the arena, and a copy moves the bytes to
- * their destination. The host reads into page-locked memory. Both ways give the same bytes. */
+/* Functions that read files into the memory of a device. Either the device or the host reads the
+ * file. The device reads whole blocks of the file into a buffer of the arena, called the stage, and
+ * then copies the bytes from the stage to their destination. The host reads the bytes into
+ * page-locked memory, and then copies them to the device. The bytes are the same in both cases. */
 typedef struct osh_device_file osh_device_file;
 struct osh_file;
 typedef struct osh_device_files {
@@ -149,7 +150,8 @@ typedef struct osh_device_type {
     /* Waits for all requests. If an earlier request failed, returns its error. */
     osh_status (*sync)(osh_ctx *cx, osh_device *d);
     /* Only used if blocks_apart is true. `take` allocates memory outside of the arena. `give` frees
-     * this memory after all requests are done. NULL: the device does not support blocks_apart. */
+     * this memory after all requests are done. The two are NULL if the device does not support
+     * blocks_apart. */
     void *(*take)(osh_device *d, size_t n_bytes);
     void (*give)(osh_device *d, void *p);
     osh_status (*count)(osh_ctx *cx, osh_device *d, osh_device_counters *out);

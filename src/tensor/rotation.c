@@ -274,10 +274,10 @@ static void rotate_lanes(double *x, const osh_rotation *r, bool transposed)
 }
 
 typedef struct strip { // location of up to LANES vectors of n elements in a tensor
-    char *at;          // view: first element
+    char *at;          // view: first element of the first vector
     osh_dtype dt;
-    /* Distances in elements: step: from one element of a vector to the next; lane: from one vector
-     * to the next. */
+    /* step: distance from one element of a vector to the next, in elements of the tensor.
+     * lane: distance from one vector to the next. */
     int64_t step, lane;
     int64_t n, lanes; // n: elements of a vector; lanes: number of vectors, at most LANES
 } strip;

@@ -41,5 +41,6 @@ osh_status osh_yaml_quote(osh_ctx *cx, osh_buf *b, const char *text);
  * begins with a letter or "_", has only letters, digits and "_.-", and is not a word with a meaning
  * in YAML. */
 osh_status osh_yaml_name(osh_ctx *cx, osh_buf *b, const char *text);
-const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key); // NULL: the key is absent
+/* Returns the value of a key of a map, or NULL if the map has no such key. */
+const osh_yaml *osh_yaml_get(const osh_yaml *map, const char *key);
 #endif

@@ -150,8 +150,8 @@ static bool joins_conjuncts(uint32_t cp)
     return false;
 }
 
-/* Marks that Unicode 16 and 17 added. A test showed that the tokenizers library treats them as
- * marks. */
+/* The combining marks that Unicode 16 and 17 added. A test showed that the tokenizers library
+ * treats them as marks. */
 static const osh_uni_range newer_marks[] = {
     {0x897, 0x897, ""}, {0x1ACF, 0x1ADD, ""}, {0x1AE0, 0x1AEB, ""}, {0x10D69, 0x10D6D, ""},
     {0x10EFA, 0x10EFC, ""}, {0x113B8, 0x113C0, ""}, {0x113C2, 0x113C2, ""}, {0x113C5, 0x113C5, ""},

@@ -202,8 +202,9 @@ osh_status osh_tok_cuts_at(osh_ctx *cx, osh_tok_cuts *c, const char *s, size_t n
                            bool *yes);
 /* True if cp is a grapheme by itself when it is between letters. */
 bool osh_cp_is_grapheme(uint32_t cp);
-/* True if normalization never changes cp because of the text before it, or that text because of cp.
- * If `compat` is true, this must be so for the compatibility forms (NFKC, NFKD), too. */
+/* Returns true if cp has the same normalized form after every text, and the text before cp has the
+ * same normalized form with and without cp. If `compat` is false, the result holds only for NFC and
+ * NFD; if it is true, the result also holds for NFKC and NFKD. */
 bool osh_cp_starts_form(uint32_t cp, bool compat);
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
@@ -282,13 +283,14 @@ osh_status osh_tok_added_each(osh_ctx *cx, const osh_tok_added *a,
                               osh_status (*fn)(osh_ctx *cx, void *user,
                                                const osh_tok_added_token *t),
                               void *user);
-/* View of the tokenizer's added tokens. */
+/* Returns the tokenizer's added tokens (view). */
 const osh_tok_added *osh_tokenizer_added(const osh_tokenizer *t);
-int32_t osh_tok_added_max_id(const osh_tok_added *a); // returns the highest id; -1: no tokens
+/* Returns the highest id, or -1 if there are no tokens. */
+int32_t osh_tok_added_max_id(const osh_tok_added *a);
 /* Sets *at to the last position at which s may be cut. The position is in the second half of s and
- * before its last character; 0: there is no such position. Whatever text follows, no added token
- * touches the position or removes white space across it. `cuts` tells where the normalizers allow a
- * cut; NULL: `s` is already normalized. */
+ * before its last character. Sets *at to 0 if there is no such position. Whatever text follows, no
+ * added token touches the position or removes white space across it. `cuts` tells where the
+ * normalizers allow a cut; it is NULL if `s` is already normalized. */
 osh_status osh_tok_added_cut(osh_ctx *cx, const osh_tok_added *a, osh_tok_cuts *cuts, const char *s,
                              size_t n, size_t *at);
 

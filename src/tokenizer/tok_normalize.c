@@ -53,8 +53,8 @@ done:
     return rc;
 }
 
-/* False for characters that may join the character before them: marks, medial and final jamos, and
- * characters that decompose into one of these. */
+/* Returns false for characters that may join the character before them: marks, medial and final
+ * jamos, and characters that decompose into one of these. */
 bool osh_cp_starts_form(uint32_t cp, bool compat)
 {
     if (cp < 0x80) return true;

@@ -27,7 +27,7 @@ bool osh_uni_folds_apart(uint32_t lo, uint32_t hi);
 /* True if Oniguruma, with case ignored, may match the sequence of the two characters with a single
  * character. */
 bool osh_uni_folds_together(uint32_t first, uint32_t second);
-/* Returns the number of the script of a character. 0: no particular script; the character belongs
- * to the script of the text before it. */
+/* Returns the number of the script of a character. Returns 0 if the character has no script of its
+ * own, and so takes the script of the text before it. */
 unsigned osh_cp_script(uint32_t cp);
 #endif

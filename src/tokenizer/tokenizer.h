@@ -45,7 +45,8 @@ osh_status osh_tokenizer_peek(osh_ctx *cx, osh_tokenizer *t, osh_ids *ids, osh_i
 osh_status osh_tokenizer_special(osh_ctx *cx, const osh_tokenizer *t, osh_ids *ids, bool behind);
 /* Sets the size of a part (osh_tokenizer_feed) in bytes; for tests. The default is 64 KiB. */
 void osh_tokenizer_part_bytes(osh_tokenizer *t, size_t n);
-/* Returns the maximum length of a text in tokens; 0: the length is unknown, or above 1e9. */
+/* Returns the maximum length of a text in tokens. Returns 0 if the length is unknown, or above
+ * 1e9. */
 int64_t osh_tokenizer_model_max_length(const osh_tokenizer *t);
 /* Returns the highest id + 1, including added tokens. */
 int64_t osh_tokenizer_n_vocab(const osh_tokenizer *t);

@@ -92,8 +92,8 @@ osh_status osh_verify_plan(osh_ctx *cx, osh_verify *v);
 
 /* verify_weights.c: checks the codes and scales of a Linear against the weight in the source. */
 osh_status osh_verify_linear(osh_ctx *cx, osh_verify *v, int linear);
-/* Two checks of a quantized module that need no source: osh_verify_params checks scales and zero
- * points, osh_verify_codes checks codes [O, I]; `shape` has O and I. */
+/* Check a quantized module without its source. osh_verify_params checks the scales and zero points.
+ * osh_verify_codes checks the codes [O, I]; the array `shape` has O and I. */
 osh_status osh_verify_params(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,
                              const osh_qparams *p);
 osh_status osh_verify_codes(osh_ctx *cx, osh_verify *v, const char *module, const osh_q_args *a,

@@ -15,7 +15,7 @@
 #include "verify/verify.h"
 
 /* Returns a member of the identity in the manifest: the source, flags and versions of the run.
- * NULL: the member is missing. */
+ * Returns NULL if the member is missing. */
 static const cJSON *manifest_made_of(const osh_verify *v, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(

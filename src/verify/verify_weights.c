@@ -215,8 +215,8 @@ done:
     return rc;
 }
 
-/* Errors of a module's weight: w is the source's, dq is decoded from the codes, rtn is w rounded to
- * nearest. */
+/* Results of the comparison of three weights of a module: w is the source's weight, dq is decoded
+ * from the codes, and rtn is w rounded to nearest. */
 typedef struct errors {
     float *w, *dq, *rtn; // own [I]: one row of each of the three weights
     bool *live;          // own [I]: true for columns of dq with a value that is not 0

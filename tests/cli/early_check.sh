@@ -4,7 +4,7 @@ set -euo pipefail
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
 fail() { echo "$*"; exit 1; }
 "$OSH_TOOLS/make_model" m hidden=1024 intermediate=512 heads=8 kv=2 head_dim=128 vocab=20000 layers=1 samples=1 tokens=16
-sleep 0.2 # waits, because the seal reads a source again if the time of its file is too recent
+sleep 0.2 # if the file of a source was just written, the seal would read the source again
 run() { "$ONESHOT" --model m --scheme W4A16 --method gptq --ignore lm_head --dataset m/calibration.jsonl --progress none \
     --profile profile --output out "$@"; }
 checks() { sed -n 's/^- {phase: "check", .*scopes: \([0-9]*\), background: true.*/\1/p' profile; }

@@ -7,7 +7,7 @@ set -euo pipefail
 fail() { echo "$*"; exit 1; }
 model=$OSH_SOURCE_DIR/examples/docs-llama-3m
 export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
-most=1 # seconds of processor time, with one thread
+most=1 # seconds of processor time that a command may need to stop, with one thread
 if [ "$SANITIZED" ]; then most=5; fi
 may_be=  # "done" if the command may finish before the signal stops it, else empty
 stopped() { # arguments: label, words of the command, which must stop after the signal

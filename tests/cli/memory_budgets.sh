@@ -141,8 +141,9 @@ plan_read $(($(sed -n '/"smallest_budgets"/,/}/s/^ *"host_bytes": \([0-9]*\),*$/
 fi
 rm -r read out0 out16
 
-# The run reads only those rows of an embedding that the tokens need. So the smallest budget is less
-# than the whole table, and Linears as targets need no larger budget than layers.
+# The run reads only the rows of an embedding that the tokens need. Therefore the smallest
+# --device-memory is less than the bytes of the table. The test first uses decoder layers as
+# sequential targets, and then Linears. Linears need no larger --device-memory than layers.
 "$OSH_TOOLS/make_model" tall hidden=64 intermediate=128 heads=2 kv=2 layers=2 vocab=120000 samples=4 tokens=32
 job=(--model tall --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset tall/calibration.jsonl --threads 2)
 whole=$(run)

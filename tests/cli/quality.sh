@@ -77,7 +77,7 @@ for m in modules:
     assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0] and m["objective"] == losses[-1], m
     assert 0 < m["relative_output_error"] < 0.5, m
 plain = json.load(open("gptq/oneshot-report.json"))["modules"]
-better = sum(a["objective"] < b["objective"] for a, b in zip(modules[:4], plain[:4]))  # of the same inputs: the first q, k, v
+better = sum(a["objective"] < b["objective"] for a, b in zip(modules[:4], plain[:4]))  # the first q, k and v have the same inputs
 assert better >= 3, better
 PYTHON
 

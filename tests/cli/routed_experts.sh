@@ -67,8 +67,8 @@ for flags in "" "${routed[*]}"; do
     for threads in 2 3; do
         same $want 2 $flags --threads $threads
         same $want 2 $flags --threads $threads --device-memory $(device memory) --batch-size 1
-        # With this budget, the number of parallel solves depends on the instruction set, because
-        # the peak of a layer depends on it.
+        # The peak of a layer depends on the instruction set. With this budget, the number of
+        # parallel solves depends on the peak.
         same $want '[02]' $flags --threads $threads --device-memory $(device smallest_budgets)
     done
 done

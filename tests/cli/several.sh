@@ -47,9 +47,9 @@ for r in rounded pair riap gptq; do one $r || { cat log; fail "$r: not made"; };
 for i in 0 1 2; do
     [ "$(grep -c "step: \"propagate model.layers.$i Start\"" profile.yaml)" = 1 ] || fail "layer $i is not left once"
 done
-# No solve comes before attention in layer 0, so its result is the same without GPTQ. Rounding is
-# not propagated. So without AWQ, GPTQ sees the same model with and without the rounding of
-# attention.
+# No solve runs before the attention of layer 0, so the codes of this attention are the same without
+# GPTQ. Rounding is not propagated. So without AWQ, GPTQ sees the same model with and without the
+# rounding of attention.
 tensors all rounded 'layers\.0\.self_attn' 16
 tensors pair gptq 'mlp\.' 36
 tensors pair riap '.' 110

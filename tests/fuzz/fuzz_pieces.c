@@ -36,7 +36,8 @@ static field line_next(field *rest)
     return line;
 }
 
-/* Returns the next choice of the input, a number below n. */
+/* Reads the next character of in->kinds, and turns it into a number below n. Returns 0 after the
+ * last character. */
 static unsigned kind_next(input *in, unsigned n)
 {
     return in->at < in->kinds.n ? ((unsigned char)in->kinds.s[in->at++] + 256u - '0') % n : 0;

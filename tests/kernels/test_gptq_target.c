@@ -109,8 +109,8 @@ static void test_columns(void **state)
     osh_ctx_free(three);
 }
 
-/* The inputs of the quantized and the original model differ. The output of the weight W + W S must
- * be closer to the output of the original model than the outputs of W and of W + W S with noise. */
+/* The inputs of the quantized and the original model differ. The weight W + W S must give outputs
+ * that are closer to the original model than those of W, and than those of W + W S with noise. */
 static void test_closest(void **state)
 {
     (void)state;

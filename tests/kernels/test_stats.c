@@ -686,7 +686,7 @@ static void add_sample(const osh_stat_type *t, osh_tensor *to, const fed *s, int
 }
 
 /* Adds samples [span[0], span[1]) to a statistic in batches of `size` samples. `d` is the GPU that
- * has the rows; NULL: the host has them. */
+ * has the rows, or NULL if the host has them. */
 static void feed_samples(osh_ctx *cx, osh_stat *st, const fed *s, const int64_t span[2],
                          int64_t size, osh_device *d)
 {

@@ -9,7 +9,8 @@ typedef enum {
                    // the file was truncated, else -1
     DISK_WRITE,    // a write; at: offset; data: the written bytes
     DISK_CUT,      // a truncation; size: the new size
-    DISK_GROW,     // a reservation of space; size: the file has at least this size
+    DISK_GROW,     // a call of fallocate, which may grow the file; size: the file's smallest size
+                   // after the call
     DISK_SYNC,     // a sync; a power loss keeps the bytes and size of the file, or the names in the
                    // directory
     DISK_MKDIR,    // a new directory; path: path of the directory

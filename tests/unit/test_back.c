@@ -336,8 +336,8 @@ done:
     return rc;
 }
 
-/* Runs the forward and the backward pass on a GPU whose arena has the bytes of the weights and the
- * predicted bytes. Returns false if there is no GPU. */
+/* Runs the forward and the backward pass on a GPU. The size of the GPU's arena is the size of the
+ * weights plus the peak that osh_back_peak_on_device predicts. Returns false if there is no GPU. */
 static bool back_on_gpu(model *m)
 {
     osh_ctx *cx = m->at.cx;

@@ -111,7 +111,7 @@ static const char *path_of(const fixture *f, const char *name)
 }
 
 /* Opens the checkpoint. Checks the number of tensors, the name of its first shard, and the name of
- * the safetensors file that is not read (`aside`; NULL: there is none). */
+ * the safetensors file that is not read. `aside` is this name, or NULL if there is no such file. */
 static void check_files(fixture *f, int n_tensors, const char *shard, const char *aside)
 {
     osh_checkpoint *ck = open_dir(f);

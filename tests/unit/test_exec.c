@@ -232,11 +232,11 @@ static void only_needed_nodes(void **state)
     assert_int_equal(q - s->first, 1);
 
     memset(want, 0, (size_t)m.g->n_values * sizeof *want);
-    want[s->live_in[0]] = true; // a live-in value needs no node
+    want[s->live_in[0]] = true; // an input of the subgraph needs no node
     osh_exec_needed(run, m.g, s->first, s->n_nodes, want);
     for (int i = 0; i < s->n_nodes; i++) assert_false(run[i]);
 
-    /* The run calls the hook with the live-in value and computes nothing. */
+    /* The run calls the hook with the input of the subgraph, and computes nothing. */
     trace t = {.g = m.g, .seen = calloc((size_t)m.g->n_values, sizeof(int))};
     osh_exec_hooks hooks = {on_value, on_linear, &t};
     tiny_check(m.cx, osh_weights_load(m.cx, m.w, m.g, m.ck, 0, 1));

@@ -59,7 +59,7 @@ typedef struct attention_job {
     /* Number of keys that the state of the sample already has (osh_op_past). 0: the sample runs as
      * a whole. */
     int64_t past;
-    const float *sinks;       // [H] scores of the sinks; NULL: the op has no sinks
+    const float *sinks;       // scores of the sinks, [H]; NULL: the op has no sinks
     attention_worker *workers;
 } attention_job;
 
@@ -270,8 +270,8 @@ static void narrow_rows(float *s, int64_t n_keys, const visible *v, int rows, fl
     }
 }
 
-/* Scores s [m, n]. pos: position of the first of the m queries. first: position of the first of the
- * n keys. */
+/* The scores s [m, n] of m queries and n keys. pos: position of the first query in the sample.
+ * first: position of the first key. */
 typedef struct band_scores {
     float *s; // view
     int64_t n, m, pos, first;
@@ -417,7 +417,7 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
     float *room = NULL;               // scratch of all workers; own
-    float *sinks = NULL; // own [H], in f32: scores of the sinks; NULL: the op has no sinks
+    float *sinks = NULL; // own: scores of the sinks in f32, [H]; NULL: no sinks
     attention_job j = {.at = at, .a = a, .way = how};
 
     if (a->in[3]) OSH_TRY(osh_f32_weight(cx, &sinks, a->in[3], a->in[0]->dtype));

@@ -18,7 +18,7 @@ struct elementwise_job {
     /* Computes x = op(x, y) in place for n elements, a multiple of 8. */
     void (*piece)(float *x, float *y, int64_t n, const elementwise_job *j);
     /* Does the work of `piece` for BF16 tensors, with AVX-512 and without conversion to f32.
-     * Returns true if all results are finite. NULL: the op has no such function. */
+     * Returns true if all results are finite. `whole` is NULL if the op has no such function. */
     bool (*whole)(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_t n,
                   const elementwise_job *j);
     const osh_tensor *x, *y; // y is NULL if the op has only one input

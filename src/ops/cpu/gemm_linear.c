@@ -87,10 +87,9 @@ osh_status osh_gemm_linear(osh_ctx *cx, osh_tensor *y, const osh_tensor *x, cons
     osh_status rc = OSH_OK;
     int64_t N = osh_rows(x), I = osh_width(x), O = w->shape[0], n_tiles = 0, end = 0;
     osh_tile *tiles = NULL; // own
-    /* Own, in f32.
-     * xf: [rows of a panel, I], the rows of a panel; NULL if x is F32.
-     * b: [O], the bias; NULL if the op has no bias. */
-    float *xf = NULL, *b = NULL;
+    /* xf: the rows of a panel in f32, [rows, I]; NULL if x is F32.
+     * b: the bias in f32, [O]; NULL if the op has no bias. */
+    float *xf = NULL, *b = NULL;    // own
     linear_worker *workers = NULL;  // own
 
     OSH_TRY(osh_blas_open(cx));

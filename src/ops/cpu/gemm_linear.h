@@ -1,4 +1,5 @@
-/* gemm_linear.h - computes a linear layer with OpenBLAS, in tiles of fixed size. */
+/* gemm_linear.h - computes a linear layer with OpenBLAS, in tiles of fixed size. Shape letters:
+ * op.h. */
 #ifndef OSH_GEMM_LINEAR_H
 #define OSH_GEMM_LINEAR_H
 #include "ops/kernel.h"

@@ -192,7 +192,7 @@ static osh_status factor_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
     return OSH_OK;
 }
 
-/* Computes one block of columns of A X for one slab of rows, from the copy of A. The chunks with
+/* Computes A X for one block of columns and one slab of rows. Reads the copy of A. The chunks with
  * the longest sums are first. */
 static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {

@@ -2,7 +2,7 @@
  * of rows, which are counted from the first token of each sample. Each block of rows of dw is a sum
  * over these tiles, in order. pairs_grad.c rounds dy to BF16, and multiplies BF16 values. It is
  * used instead if the caller sets osh_grad_args.rough, the tensors are BF16, and the CPU has BF16
- * instructions. */
+ * instructions. Shape letters: op.h. */
 #include "math/blas.h"
 #include "ops/cpu/cpu.h"
 #include "math/gemm.h"

@@ -44,13 +44,13 @@ typedef struct vocab_job {
     int64_t V, n_blocks;
     const osh_tile *tiles;
     int64_t n_tiles, first_row;
-    /* Own [PANEL, n_blocks]: partial results of a panel. A panel is tokens that are processed
+    /* Partial results of a panel, [PANEL, n_blocks]. The tokens of a panel are processed
      * together. */
-    part *parts;
-    /* Own [threads]: index of the block of rows of w that the thread has loaded; -1: none. */
-    int64_t *held;
-    const int32_t *target; // token ids, [N]; NULL for kl; view
-    float *at_target;      // own [N]: for nll, the logit of the target
+    part *parts;   // own
+    /* Index of the block of rows of w that each thread has loaded, [threads]; -1: none. */
+    int64_t *held; // own
+    const int32_t *target; // view: the target of each token, as a token id; NULL for kl
+    float *at_target;      // own [tokens]: for nll, the logit of the target
 } vocab_job;
 
 static void apply_rule(float *row, int64_t n, const osh_logits_rule *rule, osh_dtype dt)

@@ -60,7 +60,7 @@ static void *grad_head_take(uint32_t *room, int64_t *words, int64_t n)
     return p;
 }
 
-/* Places the arrays of a thread in `room`. If room is NULL, sets them to NULL. Returns the number
+/* Sets the arrays of a thread to parts of `room`, or to NULL if `room` is NULL. Returns the number
  * of 32-bit words that the arrays need. */
 static int64_t grad_head_place(grad_head *me, uint32_t *room, int64_t Dh, int64_t longest)
 {

@@ -1,5 +1,5 @@
 /* pairs_grad.c - computes the gradients dx and dw of a linear layer with BF16 tensors, by
- * math/pairs.h. dy is rounded to BF16.
+ * math/pairs.h. dy is rounded to BF16. Shape letters: op.h.
  *
  *   dx [N, I] = dy [N, O] w [O, I]   DEPTH out_features at a time; dy is read in place, w is packed
  *   dw [O, I] = dy^T x               a tile of tokens at a time, from each sample's first token on;

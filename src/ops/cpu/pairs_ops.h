@@ -4,7 +4,8 @@
 #define OSH_PAIRS_OPS_H
 #include "ops/kernel.h"
 
-/* Computes the op linear, as osh_linear_cpu does. Inputs: x [N, I], w [O, I], bias [O] or NULL. A
+/* Computes the op linear, as osh_linear_cpu does. Its inputs are x [N, I], w [O, I], and bias [O]
+ * or NULL, for N tokens. A
  * row of y does not depend on the other rows of x. */
 osh_status osh_pairs_linear(osh_ctx *cx, const osh_op_args *a);
 size_t osh_pairs_linear_scratch(int64_t I, int64_t O, int64_t n_tokens, int n_threads);

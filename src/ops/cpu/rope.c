@@ -1,5 +1,5 @@
 /* rope.c - computes rope. Consecutive samples with equal frequencies share one table of cosines and
- * sines. */
+ * sines. Shape letters: op.h. */
 #include "ops/rope.h"
 #include "ops/cpu/cpu.h"
 #include "math/span.h"

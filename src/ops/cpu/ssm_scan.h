@@ -1,5 +1,5 @@
-/* ssm_scan.h - computes one token of the scan of Mamba 2 on the CPU, for the op and its
- * gradient. */
+/* ssm_scan.h - computes one token of the scan of Mamba 2 on the CPU, for the op and its gradient.
+ * ops/ssm_scan.c has the formulas: P is the number of channels of a head, S the state size. */
 #ifndef OSH_CPU_SSM_SCAN_H
 #define OSH_CPU_SSM_SCAN_H
 #include "base/isa.h"
@@ -27,10 +27,10 @@ typedef struct osh_scan_head { // inputs of the op and weights of head h; all po
     float weights[3]; // A_log, D and dt_bias of the head
 } osh_scan_head;
 osh_scan_head osh_scan_head_of(const osh_tensor *const *in, const osh_ssm_scan_attr *at, int64_t h);
-/* Loads B, C and x of row t into m. Sets gates[0] to the decay and gates[1] to the step d, the
- * factor of x (osh_ssm_gates). */
+/* Copies B, C and x of the token in row t to m. Sets gates[0] to the factor of the state and
+ * gates[1] to d, the factor of x (osh_ssm_gates). */
 void osh_scan_load(float gates[2], const osh_scan_head *s, const osh_scan_room *m, int64_t t,
                    osh_dtype dtype);
-/* Updates m->Z with one token, and computes y = C Z. Also multiplies m->x by the step. */
+/* Multiplies m->x by d, updates the state m->Z with x and B, and computes m->y = C Z. */
 void osh_scan_step(const osh_scan_room *m, const osh_ssm_scan_attr *at, const float gates[2]);
 #endif

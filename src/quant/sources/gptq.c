@@ -260,10 +260,12 @@ done:
 
 typedef struct gptq_room { // memory for decoding up to `rows` rows; G groups, W words of a row
     int32_t *group;        // [I], the group of each feature
-    uint32_t *codes;       // [rows, W]
-    uint32_t *zeros;       // [words of zero points, G]
-    float *scale, *zero, *row; // [G], [G], [I]
-    char *stored;          // [rows, G], scales in their dtype
+    uint32_t *codes;       // packed codes, [rows, W]
+    uint32_t *zeros;       // packed zero points of the rows, [words, G]
+    /* scale, zero: scales and zero points of one row, [G].
+     * row: values of one row, [I]. */
+    float *scale, *zero, *row;
+    char *stored;          // scales in their dtype, [rows, G]
 } gptq_room;
 
 static int64_t n_words(const osh_source_module *q)

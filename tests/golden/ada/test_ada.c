@@ -163,8 +163,8 @@ static void problem_close(osh_ctx *cx, problem *p)
     osh_free(cx, p->codes);
 }
 
-/* Checks that |got - want| is at most 1 % of `want`, or of the loss of rounding to nearest
- * (`nearest`) if that loss is larger. The loss of AdaRound's first step consists of rounding errors
+/* Checks that |got - want| is at most 1 % of the larger of `want` and `nearest`, the loss of
+ * rounding to nearest. The loss of AdaRound's first step consists of rounding errors
  * only, because AdaRound starts from the unrounded weight. */
 static void near(double got, double want, double nearest, const char *name, const char *what)
 {

@@ -107,8 +107,8 @@ static const family families[] = {
      {0}, false, false},
 };
 
-/* True if a part of the name is a number, as in a list of layers, and the name is not that of a
- * vision tower. */
+/* True if a part of the name is a number, as for a layer, and the module is not in a vision
+ * tower. */
 static bool is_in_list(const char *name)
 {
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
