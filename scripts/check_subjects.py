@@ -7,7 +7,7 @@ reverts and fixups are not checked.
 
   check_subjects.py                  every commit since this file was added
   check_subjects.py RANGE            the commits of a range of git log
-  check_subjects.py --message FILE   the message in FILE; scripts/install invert-hooks.sh installs this
+  check_subjects.py --message FILE   the message in FILE; scripts/install-hooks.sh installs this
                                      command as git's commit-msg hook"""
 import pathlib
 import re
