@@ -12,9 +12,9 @@
  * Compressor. The key `sparsity` can be a list with one number for each module that the targets
  * name. MagnitudePruningModifier has no schedule: it prunes to final_sparsity in one step. */
 #include "modifiers/prune.h"
+#include "modifiers/prune_factor.h"
 #include "modifiers/recipe_quant.h"
 #include "solver/prune.h"
-#include "solver/gptq_solve.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -350,36 +350,6 @@ static unsigned prune_wants(const osh_modifier *m, const osh_q_scheme *s)
                                                : 0;
 }
 
-/* Damps and factors H in place. Sets dead [I] to true for columns whose input is 0 in all tokens.
- * *u is a view of the factor, or NULL if H cannot be factored. */
-static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const prune *p,
-                               osh_tensor *h, int64_t n_samples)
-{
-    osh_status rc = OSH_OK;
-    int64_t I = h->shape[0];
-    float *d = h->data;
-    double mean = 0;
-    osh_op_args a = {.out = {h}};
-    *u = NULL;
-    for (int64_t i = 0; i < I; i++) {
-        dead[i] = d[i * (I + 1)] == 0;
-        // The reference sets the diagonal of 2 / n_samples X^T X to 1. In X^T X this is n_samples /
-        // 2.
-        if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples;
-        mean += d[i * (I + 1)];
-    }
-    float damp = (float)(p->dampening_frac * mean / (double)I);
-    bool finite = true;
-    for (int64_t i = 0; i < I; i++) finite &= isfinite(d[i * (I + 1)] += damp) != 0;
-    if (!finite) goto done;
-    OSH_TRY(osh_gptq_permute(cx, h, NULL));
-    rc = osh_op_run(cx, &osh_op_gptq_factor, &a);
-    if (!rc) *u = d;
-    if (rc == OSH_E_NUMERIC) rc = OSH_OK, osh_error_clear(cx);
-done:
-    return rc;
-}
-
 static void clear_columns(float *w, const bool *dead, int64_t O, int64_t I)
 {
     for (int64_t o = 0; o < O; o++)
@@ -399,22 +369,22 @@ static osh_status refuse_sparser(osh_ctx *cx, const osh_linear_job *j, const flo
 }
 
 static osh_status solve_sparse(osh_ctx *cx, const prune *p, osh_linear_job *j, float *w,
-                               const float *u, const bool *dead)
+                               const osh_prune_factor *f)
 {
     osh_status rc = OSH_OK;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
     double *loss = NULL; // own: [O] loss of each row
     OSH_NEW(cx, loss, O);
-    clear_columns(w, dead, O, I);
+    clear_columns(w, f->dead, O, I);
     if (p->keep) OSH_TRY(refuse_sparser(cx, j, w, O * I));
-    osh_prune_solve_args a = {.w = w, .u = u, .O = O, .I = I, .block_size = p->block_size,
+    osh_prune_solve_args a = {.w = w, .u = f->u, .O = O, .I = I, .block_size = p->block_size,
                               .sparsity = j->sparsity, .n = p->of, .m = p->each, .keep = p->keep,
                               .loss = loss};
     OSH_TRY(osh_prune_solve(cx, &a));
-    if (!u) j->fallback = "Hessian not positive definite: pruned by magnitude";
+    if (!f->u) j->fallback = "Hessian not positive definite: pruned by magnitude";
     j->objective = 0;
-    for (int64_t o = 0; o < O && u; o++) j->objective += 2 * loss[o];
-    if (!u) j->objective = -1;
+    for (int64_t o = 0; o < O && f->u; o++) j->objective += 2 * loss[o];
+    if (!f->u) j->objective = -1;
 done:
     osh_free(cx, loss);
     return rc;
@@ -438,7 +408,7 @@ static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
 }
 
 /* Allocates j->codes and sets them to w [O, I], rounded to the dtype of j->w. Sets j->nmse to |w -
- * j->w|^2 / |j->w|^2. Unless keep_w is set, copies the codes to j->w. */
+ * j->w|^2 / |j->w|^2. Unless keep_w is set, copies the codes to j->w and j->device_w. */
 static osh_status write_pruned(osh_ctx *cx, osh_linear_job *j, const float *w)
 {
     osh_status rc = OSH_OK;
@@ -456,6 +426,7 @@ static osh_status write_pruned(osh_ctx *cx, osh_linear_job *j, const float *w)
         if (!j->keep_w) memcpy(was, to, row);
     }
     j->nmse = all > 0 ? err / all : 0;
+    if (!j->keep_w && j->device_w) OSH_TRY(osh_tensor_copy(cx, j->device_w, j->w));
 done:
     return rc;
 }
@@ -464,14 +435,12 @@ static osh_status prune_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_
                                  osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    const float *u = NULL; // view: the factor, in the memory of h
-    bool *dead = NULL;     // own: [I] true for columns whose input is always 0
-    float *w = NULL;       // own: [O, I] the weights in f32
+    osh_prune_factor f = {0}; // own
+    float *w = NULL;          // own: [O, I] the weights in f32
     bool sparsegpt = prune_kind_of(m) == PRUNE_SPARSEGPT;
-    if (sparsegpt) {
-        OSH_NEW(cx, dead, h->shape[0]);
-        OSH_TRY(prune_factor(cx, &u, dead, m->args, h, n_samples));
-    }
+    if (sparsegpt)
+        OSH_TRY(osh_prune_factor_fill(cx, &f, h, n_samples,
+                                      ((const prune *)m->args)->dampening_frac));
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
         int64_t numel = osh_tensor_numel(j->w);
@@ -479,13 +448,13 @@ static osh_status prune_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_
         if (!(w = osh_alloc(cx, (size_t)numel * sizeof *w)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory to prune %s", j->name);
         osh_to_f32(w, j->w->data, j->w->dtype, numel);
-        OSH_TRY(sparsegpt ? solve_sparse(cx, m->args, j, w, u, dead) : mask_job(cx, m, j, w));
+        OSH_TRY(sparsegpt ? solve_sparse(cx, m->args, j, w, &f) : mask_job(cx, m, j, w));
         OSH_TRY(write_pruned(cx, j, w));
         osh_free(cx, w), w = NULL;
         OSH_TRY(osh_linear_job_done(cx, j));
     }
 done:
-    osh_free(cx, dead);
+    osh_prune_factor_deinit(cx, &f);
     osh_free(cx, w);
     return rc;
 }
@@ -495,18 +464,18 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
 {
     const prune *p = m->args;
     size_t kept = 0, peak = 0;
-    if (device) *device = 0;
-    // counts the bytes of the array `dead` and of the scratch of the factorization
     if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) {
         int64_t I = jobs->w->shape[1];
-        peak = osh_mem_gross((size_t)I) + osh_gptq_factor_bytes(I, n_threads);
+        kept = osh_prune_factor_bytes(I, n_threads, device, &peak);
+        if (device) *device = osh_prune_factor_device_bytes(I);
+    } else if (device) {
+        *device = 0;
     }
     for (int k = 0; k < n; k++) {
         int64_t O = jobs[k].w->shape[0], I = jobs[k].w->shape[1];
         osh_prune_solve_args a = {.O = O, .I = I, .block_size = p->block_size, .keep = p->keep};
         size_t result = osh_mem_gross(osh_tensor_bytes(jobs[k].w));
-        size_t w = osh_mem_gross((size_t)(O * I) * sizeof(float)) + osh_mem_gross((size_t)I),
-               work = 0;
+        size_t w = osh_mem_gross((size_t)(O * I) * sizeof(float)), work = 0;
         if (prune_kind_of(m) == PRUNE_SPARSEGPT)
             work = osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
         if (prune_kind_of(m) == PRUNE_WANDA) work = osh_prune_rows_bytes(I, n_threads);
@@ -528,7 +497,7 @@ static const osh_pruner prune_pruner = {
     const osh_modifier_type osh_modifier_##x = {                                                   \
         .name = called, .fields = table, .bytes = sizeof(prune), .key = prune_key,                 \
         .keys = "targets, ignore" more, .resolve = prune_resolve, .end = prune_end,                \
-        .asks = prune_asks, .host_only = true, .solver = &prune_solver, .pruner = &prune_pruner,   \
+        .asks = prune_asks, .solver = &prune_solver, .pruner = &prune_pruner,   \
     }
 PRUNE(sparsegpt, "SparseGPTModifier", sparsegpt_fields, ", sparsity, mask_structure");
 PRUNE(wanda, "WandaPruningModifier", no_fields, ", sparsity, mask_structure");
