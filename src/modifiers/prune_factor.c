@@ -1,5 +1,6 @@
 /* prune_factor.c - computes the factor of a Hessian for SparseGPTModifier. A Hessian on a device is
- * damped and factored there. If the host prunes the weights, the factor is copied to host memory. */
+ * damped and factored there. If the host prunes the weights, the factor is copied to host
+ * memory. */
 #include "modifiers/prune_factor.h"
 #include "solver/columns.h"
 
@@ -75,6 +76,7 @@ size_t osh_prune_factor_bytes(int64_t I, int n_threads, osh_prune_place place, s
 
 size_t osh_prune_factor_device_bytes(int64_t I)
 {
-    size_t row = osh_arena_gross((size_t)I * sizeof(float)), factor = osh_gptq_factor_device_bytes(I);
+    size_t row = osh_arena_gross((size_t)I * sizeof(float)),
+           factor = osh_gptq_factor_device_bytes(I);
     return row > factor ? row : factor;
 }

@@ -134,7 +134,8 @@ static void prune_there(osh_ctx *cx, osh_device *d, osh_tensor *got, const osh_t
     osh_tensor_free(cx, left);
 }
 
-static void there_case(osh_ctx *cx, osh_device *d, const prune_problem *p, osh_dtype dt, bool place)
+static void there_case(osh_ctx *cx, osh_device *d, const prune_problem *p, osh_dtype dt,
+                       bool place)
 {
     size_t n = (size_t)(p->O * p->I), differ = 0;
     float *was = osh_alloc(cx, n * 4), *want = osh_alloc(cx, n * 4), *have = osh_alloc(cx, n * 4),
@@ -178,8 +179,8 @@ static void there_case(osh_ctx *cx, osh_device *d, const prune_problem *p, osh_d
     osh_free(cx, loss), osh_free(cx, dead);
 }
 
-/* Prunes on the GPU. The result is that of the reference except for rounding, and does not depend on
- * the order of the threads. The scratch is not larger than predicted. */
+/* Prunes on the GPU. The result is that of the reference except for rounding, and does not depend
+ * on the order of the threads. The scratch is not larger than predicted. */
 static void test_solve_on_gpu(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* channel_squares.cu - adds the squares of each channel to F64 sums (channel_squares.c). Rows are
- * summed in chunks of OSH_SQUARES_ROWS, then the sums of the chunks are added in order. So the order
- * of additions depends only on the number of rows. */
+ * summed in chunks of OSH_SQUARES_ROWS, then the sums of the chunks are added in order. So the
+ * order of additions depends only on the number of rows. */
 #include "ops/cuda/pack.cuh"
 #include "ops/cuda/sizes.h"
 

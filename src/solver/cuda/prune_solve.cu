@@ -5,7 +5,7 @@
  *
  * and with or without a pattern:
  *
- *   prune_block               a warp prunes the block's columns of one row
+ *   prune_rows_kernel         a warp prunes the block's columns of one row
  *   matrix product            updates the columns after the block
  *
  * The bits of a result depend only on the shapes. The counts are whole numbers, so the order of the
@@ -61,7 +61,8 @@ static __global__ void prune_count(prune_columns b, int shift, uint32_t last)
     for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.x / LANES; r < b.O;
          r += (int64_t)gridDim.x * WARPS)
         for (int c = lane; c < b.cols; c += LANES) {
-            uint32_t x = __float_as_uint(prune_cost_of(b, b.w[r * b.I + b.i1 + c], c)) & 0x7fffffffu;
+            float cost = prune_cost_of(b, b.w[r * b.I + b.i1 + c], c);
+            uint32_t x = __float_as_uint(cost) & 0x7fffffffu;
             if ((x & mask) == prefix) atomicAdd(&bins[x >> shift & last], 1u);
         }
     __syncthreads();
@@ -69,8 +70,8 @@ static __global__ void prune_count(prune_columns b, int shift, uint32_t last)
         if (bins[i]) atomicAdd(&b.bins[i], bins[i]);
 }
 
-/* Finds the bin with the k-th smallest cost, extends pick->prefix by its bits, and empties the bins.
- * One thread block. */
+/* Finds the bin with the k-th smallest cost, extends pick->prefix by its bits, and empties the
+ * bins. One thread block. */
 static __global__ void prune_pick(prune_columns b, uint64_t k, int shift, uint32_t last)
 {
     enum { EACH = OSH_PRUNE_BINS / THREADS };
@@ -94,8 +95,8 @@ static __global__ void prune_pick(prune_columns b, uint64_t k, int shift, uint32
 }
 
 /* Sets drop[i, i + m) of a row x: true for the n columns with the lowest costs. */
-__device__ static inline void prune_choose(const prune_columns &b, bool *drop, const float *x, int i,
-                                           int lane)
+__device__ static inline void prune_choose(const prune_columns &b, bool *drop, const float *x,
+                                           int i, int lane)
 {
     for (int k = lane; k < b.m; k += LANES) {
         float mine = prune_cost_of(b, x[i + k], i + k);
@@ -111,7 +112,7 @@ __device__ static inline void prune_choose(const prune_columns &b, bool *drop, c
 
 /* Prunes the columns of the block. A warp has a row. Dynamic shared memory: f32 [WARPS, cols] and
  * bool [WARPS, cols]. */
-static __global__ void prune_block(prune_columns b)
+static __global__ void prune_rows_kernel(prune_columns b)
 {
     OSH_DYNAMIC_SHARED(float, shared);
     int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
@@ -172,7 +173,7 @@ static osh_status prune_run_block(osh_ctx *cx, osh_device *d, const prune_column
     int64_t i2 = b.i1 + b.cols, n = b.O * b.cols, k = (int64_t)((double)n * sparsity);
     size_t shared = (size_t)(WARPS * b.cols) * (sizeof(float) + sizeof(bool));
     if (!b.m) OSH_TRY(prune_find_most(cx, d, b, k < n ? k : n - 1));
-    OSH_LAUNCH(prune_block, prune_row_blocks(b), THREADS, shared, osh_cuda_stream(d), b);
+    OSH_LAUNCH(prune_rows_kernel, prune_row_blocks(b), THREADS, shared, osh_cuda_stream(d), b);
     OSH_CUDA(cx, cudaGetLastError());
     if (i2 < b.I) {
         osh_cuda_mat c = {b.w + i2, b.I, 0, OSH_F32, false},
