@@ -11,17 +11,17 @@ fail() { echo "$*"; exit 1; }
 recipe() { # arguments: name, modifiers
     printf 's_stage:\n  s_modifiers:\n    %s\n    %s\n' "$2" "${3:-}" >"$1.yaml"
 }
-layers="'re:model.layers.[01].(self_attn.[qo]|mlp.(up|down))_proj'"
+layers="'re:model.layers.0.(self_attn.[qo]|mlp.(up|down))_proj'"
 recipe any "SparseGPTModifier: {sparsity: 0.5, targets: [$layers]}"
 recipe each "SparseGPTModifier: {sparsity: 0.5, mask_structure: '2:4', block_size: 48, targets: [$layers]}" \
     "QuantizationModifier: {scheme: FP8_DYNAMIC, targets: ['re:.*layers.0.*(o|down)_proj']}"
 recipe kept "SparseGPTModifier: {sparsity: 0.4, preserve_sparsity_mask: true, targets: ['re:model.layers.0.*up_proj']}"
 recipe wanda "WandaPruningModifier: {sparsity: 0.5, targets: [$layers]}"
 recipe pairs "WandaPruningModifier: {mask_structure: '2:4', targets: [$layers]}" \
-    "QuantizationModifier: {scheme: FP8, targets: ['re:.*layers.[01].*(o|down)_proj']}"
+    "QuantizationModifier: {scheme: FP8, targets: ['re:.*layers.0.*(o|down)_proj']}"
 recipe least "MagnitudePruningModifier: {final_sparsity: 0.4, targets: [$layers]}" \
-    "QuantizationModifier: {scheme: FP8, targets: ['re:.*layers.[01].*(o|down)_proj']}"
-recipe imatrix "QuantizationModifier: {config_groups: {g: {targets: ['re:model.layers.[01].*(o|down)_proj'], weights: {
+    "QuantizationModifier: {scheme: FP8, targets: ['re:.*layers.0.*(o|down)_proj']}"
+recipe imatrix "QuantizationModifier: {config_groups: {g: {targets: ['re:model.layers.0.*(o|down)_proj'], weights: {
       num_bits: 4, group_size: 64, strategy: group, observer: imatrix_mse}}}}"
 recipe gptq "SparseGPTModifier: {sparsity: 0.5}" "GPTQModifier: {scheme: W4A16, ignore: [lm_head]}"
 job=(--model "$model" --dataset "$model/data/calibration.jsonl" --num-calibration-samples 6 --max-seq-length 64
@@ -64,13 +64,12 @@ for name in sys.argv[1:]:
         x, y = a["relative_squared_error"], b["relative_squared_error"]
         assert a["name"] == b["name"] and abs(x - y) <= 0.02 * y, (name, a, b)
     other = total = zeros = 0
-    for k, a in gpu.items():
+    for k in (m["name"] + ".weight" for m in r["modules"]):
+        a = gpu[k]
         one = head[k]["dtype"] == "F8_E4M3"
         step, mask = (1, 0x7f) if one else (2, 0x7fff)
         code = "B" if one else "H"
         x, y = (struct.unpack(f"<{len(v) // step}{code}", v) for v in (a, host[k]))
-        if a == host[k] and 0 not in (v & mask for v in x):
-            continue
         n = sum((v & mask == 0) != (w & mask == 0) for v, w in zip(x, y))
         # the inputs of this Linear are the same on both
         assert "layers.0.self_attn.q_proj" not in k or n <= 10, (name, k, n)
@@ -78,7 +77,7 @@ for name in sys.argv[1:]:
         zeros += sum(v & mask == 0 for v in x)
         total += len(x)
     print(name, "zeros", zeros, "of", total, "differ", other)
-    assert 0.35 * total < zeros < 0.55 * total and other < 0.04 * total, (name, zeros, total, other)
+    assert 0.35 * total < zeros < 0.55 * total and other < 0.01 * total, (name, zeros, total, other)
 P
 if command -v python3 >/dev/null; then python3 compare.py $recipes; fi
 
@@ -95,6 +94,9 @@ for r in $checked; do
     INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so one $r out --device-memory "$least"
     [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$r: $least bytes: other bytes"
     rm -rf out
+    export OSH_PLAY=protect=0
+    [ $r != wanda ] || continue # the resume does not depend on the modifier
+    export OSH_PLAY="protect=0 memory=$least"
     if INJECT_AT=$(($(cat calls) / 2)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so last_wins "$PLAY_BATCHES" \
         "${job[@]}" --recipe $r.yaml --output out --device-memory "$least" >/dev/null 2>&1; then fail "$r: not killed"; fi
     one $r out --device-memory "$least" --log-level info
