@@ -133,6 +133,7 @@ static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool k
         const osh_linear *l = &s->p->match->linears[c->which[k]];
         osh_linear_job *j = &c->jobs[k];
         j->shift = l->shift ? &x->shift : NULL, j->keep_w = keep, j->done = sim_take;
+        j->pruned = l->prune.modifier >= 0;
         x->results += (int64_t)osh_job_result_bytes(j);
         if (l->scheme_index >= 0) max_into(&x->pack, osh_memory_pack_bytes(s->p, l));
     }

@@ -18,13 +18,6 @@ static osh_status gpu_refuse(osh_ctx *cx, const osh_plan *p, const char *what, c
                     "%s is not %s on a GPU by this version: want --device cpu", what, done);
 }
 
-/* True if the modifier that quantizes the Linear needs the Hessian. */
-static bool place_uses_hessian(const osh_plan *p, const osh_linear *l)
-{
-    const osh_modifier *m = &p->in.recipe->modifiers[l->modifier];
-    return l->scheme_index >= 0 && (m->type->solver->wants(m, l->scheme) & OSH_STAT_HESSIAN);
-}
-
 /* Returns the name of a feature that the job needs and that only the host has, or NULL if there is
  * none. room: buffer for the name. *done: set to the verb for the message. */
 static const char *on_host_only(const osh_plan *p, char *room, size_t size, const char **done)
@@ -51,11 +44,6 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
     *done = "served";
     for (int i = 0; i < p->match.n_linears; i++) {
         const osh_linear *l = &p->match.linears[i];
-        if (l->prune.modifier >= 0 && place_uses_hessian(p, l)) {
-            snprintf(room, size, "%s after pruning",
-                     p->in.recipe->modifiers[l->modifier].type->name);
-            return room;
-        }
         if (l->ranged[OSH_INPUT] < 0 || !osh_observer_searches(&l->scheme->inputs)) continue;
         snprintf(room, size, "observer %s", l->scheme->inputs.observer);
         return room;

@@ -112,7 +112,7 @@ static double prune_by_reference(osh_ctx *cx, float *want, const osh_tensor *w, 
     return sum;
 }
 
-/* Prunes w [O, I] on the GPU to `got`. `place`: the pruned weight replaces w in the GPU's memory. */
+/* Prunes w [O, I] on the GPU to `got`. place true: the pruned weight replaces w there. */
 static void prune_there(osh_ctx *cx, osh_device *d, osh_tensor *got, const osh_tensor *w,
                         const bool *dead, osh_prune_solve_args a, bool place)
 {
