@@ -16,6 +16,7 @@ typedef enum {
     OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
     /* Partial sums of a Hessian and of a shift (member `part` of osh_stat). */
     OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART,
+    OSH_LAYOUT_SQUARES, OSH_LAYOUT_SQUARES_PART,
     OSH_LAYOUT_N_KINDS
 } osh_layout_kind;
 typedef struct osh_places osh_places; // planned addresses of blocks (layout.c)

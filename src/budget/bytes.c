@@ -10,7 +10,9 @@ const osh_sum_type osh_sums[OSH_N_SUMS] = {
                        .mixed = true, .on_gpu = true, .layout = OSH_LAYOUT_SHIFT,
                        .part = OSH_LAYOUT_SHIFT_PART},
     [OSH_SUM_SQUARES] = {.type = &osh_stat_squares, .stat = OSH_STAT_SQUARES,
-                         .solving = sizeof(float)}, // one importance for each channel
+                         .solving = sizeof(float), // one importance for each channel
+                         .on_gpu = true, .layout = OSH_LAYOUT_SQUARES,
+                         .part = OSH_LAYOUT_SQUARES_PART},
     [OSH_SUM_PEAKS] = {.type = &osh_stat_peaks, .stat = OSH_STAT_PEAKS},
 };
 

@@ -49,6 +49,7 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
     c->n[OSH_LAYOUT_WEIGHT] = p->in->graph->n_weights;
     c->n[OSH_LAYOUT_HESSIAN] = c->n[OSH_LAYOUT_SHIFT] = c->n[OSH_LAYOUT_RANGE] =
         p->in->graph->n_values;
+    c->n[OSH_LAYOUT_SQUARES] = c->n[OSH_LAYOUT_SQUARES_PART] = p->in->graph->n_values;
     c->n[OSH_LAYOUT_HESSIAN_PART] = c->n[OSH_LAYOUT_SHIFT_PART] = p->in->graph->n_values;
     c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
@@ -80,6 +81,10 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
     }
     if (kind == OSH_LAYOUT_RANGE)
         return (int64_t)osh_arena_gross((size_t)p->in->data.n * 2 * sizeof(float));
+    if (kind == OSH_LAYOUT_SQUARES || kind == OSH_LAYOUT_SQUARES_PART) {
+        osh_tensor s = osh_stat_shape(&osh_stat_squares, g->values[index].width);
+        return (int64_t)osh_arena_gross(osh_tensor_bytes(&s));
+    }
     if (kind != OSH_LAYOUT_ROWS) { // a Hessian, or a shift, which has the size of a Hessian
         osh_tensor h = osh_stat_shape(&osh_stat_hessian, g->values[index].width);
         return (int64_t)osh_arena_gross(osh_tensor_bytes(&h));

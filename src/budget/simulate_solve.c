@@ -21,21 +21,27 @@ int64_t osh_memory_pack_bytes(const osh_budget *p, const osh_linear *l)
 
 /* Returns the bytes that a pruner needs before a quantizer. They include a copy of the Hessian,
  * because the quantizer needs the unchanged Hessian. *kept: set to the bytes of the results of all
- * pruned Linears, which exist until the quantizer has read them. */
-static int64_t sim_prune_bytes(const osh_budget *p, osh_linear_job *jobs, int n,
-                               const osh_linear *lead, int n_threads, int64_t *kept)
+ * pruned Linears, which exist until the quantizer has read them. *device: set to the bytes in the
+ * GPU's memory; NULL: all bytes are in host memory. */
+static int64_t sim_prune_bytes(const osh_budget *p, const osh_job_group *g, const osh_linear *lead,
+                               int n_threads, int64_t *kept, size_t *device)
 {
+    osh_linear_job *jobs = g->jobs;
+    int n = g->n;
     const osh_modifier *m = &p->in->recipe->modifiers[lead->prune.modifier];
     osh_status (*done)(osh_ctx *cx, osh_linear_job *j) = jobs->done;
     bool copy = m->type->solver->wants(m, lead->scheme) & OSH_STAT_HESSIAN;
     for (int k = 0; k < n; k++) jobs[k].done = NULL;
-    int64_t work = (int64_t)m->type->solver->needs(m, jobs, n, n_threads, NULL);
+    int64_t work = (int64_t)m->type->solver->needs(m, jobs, n, n_threads, device);
     *kept = (int64_t)osh_mem_gross((size_t)n * sizeof(osh_tensor));
     for (int k = 0; k < n; k++) {
         jobs[k].done = done;
         if (jobs[k].keep_w) *kept += (int64_t)osh_mem_gross(osh_tensor_bytes(jobs[k].w));
     }
-    return work + (copy ? osh_sum_bytes(OSH_SUM_HESSIAN, lead->I) : 0);
+    if (!copy) return work;
+    if (!device) return work + osh_sum_bytes(OSH_SUM_HESSIAN, lead->I);
+    *device += osh_arena_gross((size_t)(lead->I * lead->I) * sizeof(float));
+    return work + (int64_t)osh_mem_gross(sizeof(osh_tensor));
 }
 
 /* Computes the memory for the modifier's function `compress` (simulate_solve.h). *device: set to
@@ -47,7 +53,10 @@ int64_t osh_memory_compress_bytes(const osh_budget *p, osh_linear_job *jobs, int
     if (lead->kept) return (int64_t)osh_job_result_bytes(jobs);
     int64_t work = (int64_t)m->type->solver->needs(m, jobs, n, n_threads, device), kept = 0;
     if (lead->prune.modifier < 0) return work;
-    int64_t before = sim_prune_bytes(p, jobs, n, lead, n_threads, &kept);
+    size_t pruning = 0;
+    int64_t before = sim_prune_bytes(p, &(osh_job_group){jobs, n, NULL}, lead, n_threads, &kept,
+                                     device ? &pruning : NULL);
+    if (device && pruning > *device) *device = pruning;
     return before > work + kept ? before : work + kept;
 }
 
@@ -124,6 +133,7 @@ static void solving_init(solving *x, const osh_sim *s, const osh_call *c, bool k
         const osh_linear *l = &s->p->match->linears[c->which[k]];
         osh_linear_job *j = &c->jobs[k];
         j->shift = l->shift ? &x->shift : NULL, j->keep_w = keep, j->done = sim_take;
+        j->pruned = l->prune.modifier >= 0;
         x->results += (int64_t)osh_job_result_bytes(j);
         if (l->scheme_index >= 0) max_into(&x->pack, osh_memory_pack_bytes(s->p, l));
     }
@@ -150,6 +160,10 @@ static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool 
         x->work = osh_memory_compress_bytes(s->p, x->call->jobs, x->call->n, x->lead, s->n_threads,
                                             s->gpu ? &x->on_gpu : NULL);
     else if (first_of_block) OSH_TRY(osh_block_peak(cx, &x->work, s->p, s->r));
+    // the importance of the channels, and the copy of the sums from which it is computed
+    if (s->gpu && osh_sum_wanted(OSH_SUM_SQUARES, x->lead))
+        x->work += (int64_t)(osh_mem_gross((size_t)x->lead->I * sizeof(float)) +
+                             osh_mem_gross((size_t)x->lead->I * sizeof(double)));
 done:
     return rc;
 }

@@ -413,9 +413,28 @@ done:
 }
 
 static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
+                           osh_tensor *h, int64_t n_samples);
+
+/* Quantizes pruned jobs on the host, because a device does not keep zeros (keep_zeros). */
+static osh_status compress_pruned(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
+                                  const osh_tensor *h, int64_t n_samples)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *copy = NULL; // own: the Hessian in host memory
+    OSH_TRY(osh_tensor_new(cx, &copy, h->dtype, h->ndim, h->shape));
+    OSH_TRY(osh_tensor_copy(cx, copy, h));
+    OSH_TRY(compress(cx, m, jobs, n, copy, n_samples));
+done:
+    osh_tensor_free(cx, copy);
+    return rc;
+}
+
+static osh_status compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                            osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
+    if (h && h->device && n && jobs->pruned)
+        return compress_pruned(cx, m, jobs, n, h, n_samples);
     osh_tensor *stats[2] = {h, n && osh_gptq_is_original(m->args) ? jobs->shift : NULL};
     // Own: copies of the statistics. They are needed if the jobs have both orderings of columns.
     osh_tensor *copy[2] = {NULL};

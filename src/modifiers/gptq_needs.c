@@ -220,6 +220,11 @@ size_t osh_gptq_needs(const osh_modifier *m, const osh_linear_job *jobs, int n, 
 {
     const gptq *g = m->args;
     int64_t I = n ? jobs[0].w->shape[1] : 0;
+    if (device && n && jobs->pruned) { // the host solves with a copy of the Hessian
+        *device = 0;
+        return osh_tensor_gross((size_t)(I * I) * sizeof(float)) +
+               osh_gptq_needs(m, jobs, n, n_threads, NULL);
+    }
     size_t arena, order = needs_of_order(I) + osh_gptq_kept_bytes(g, I, device ? &arena : NULL);
     size_t kept = order, peak = order + needs_of_factor(I, n_threads, device);
     int count[2];

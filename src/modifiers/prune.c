@@ -12,9 +12,9 @@
  * Compressor. The key `sparsity` can be a list with one number for each module that the targets
  * name. MagnitudePruningModifier has no schedule: it prunes to final_sparsity in one step. */
 #include "modifiers/prune.h"
+#include "modifiers/prune_factor.h"
 #include "modifiers/recipe_quant.h"
-#include "solver/prune.h"
-#include "solver/gptq_solve.h"
+#include "solver/columns.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -350,36 +350,6 @@ static unsigned prune_wants(const osh_modifier *m, const osh_q_scheme *s)
                                                : 0;
 }
 
-/* Damps and factors H in place. Sets dead [I] to true for columns whose input is 0 in all tokens.
- * *u is a view of the factor, or NULL if H cannot be factored. */
-static osh_status prune_factor(osh_ctx *cx, const float **u, bool *dead, const prune *p,
-                               osh_tensor *h, int64_t n_samples)
-{
-    osh_status rc = OSH_OK;
-    int64_t I = h->shape[0];
-    float *d = h->data;
-    double mean = 0;
-    osh_op_args a = {.out = {h}};
-    *u = NULL;
-    for (int64_t i = 0; i < I; i++) {
-        dead[i] = d[i * (I + 1)] == 0;
-        // The reference sets the diagonal of 2 / n_samples X^T X to 1. In X^T X this is n_samples /
-        // 2.
-        if (dead[i]) d[i * (I + 1)] = 0.5f * (float)n_samples;
-        mean += d[i * (I + 1)];
-    }
-    float damp = (float)(p->dampening_frac * mean / (double)I);
-    bool finite = true;
-    for (int64_t i = 0; i < I; i++) finite &= isfinite(d[i * (I + 1)] += damp) != 0;
-    if (!finite) goto done;
-    OSH_TRY(osh_gptq_permute(cx, h, NULL));
-    rc = osh_op_run(cx, &osh_op_gptq_factor, &a);
-    if (!rc) *u = d;
-    if (rc == OSH_E_NUMERIC) rc = OSH_OK, osh_error_clear(cx);
-done:
-    return rc;
-}
-
 static void clear_columns(float *w, const bool *dead, int64_t O, int64_t I)
 {
     for (int64_t o = 0; o < O; o++)
@@ -398,23 +368,74 @@ static osh_status refuse_sparser(osh_ctx *cx, const osh_linear_job *j, const flo
                     j->name, (double)zeros / (double)n, j->sparsity);
 }
 
+/* Returns the arguments of SparseGPT for a job, without w, u and loss. */
+static osh_prune_solve_args sparse_args(const prune *p, const osh_linear_job *j)
+{
+    return (osh_prune_solve_args){.O = j->w->shape[0], .I = j->w->shape[1],
+                                  .block_size = p->block_size, .sparsity = j->sparsity,
+                                  .n = p->of, .m = p->each, .keep = p->keep};
+}
+
 static osh_status solve_sparse(osh_ctx *cx, const prune *p, osh_linear_job *j, float *w,
-                               const float *u, const bool *dead)
+                               const osh_prune_factor *f)
 {
     osh_status rc = OSH_OK;
     int64_t O = j->w->shape[0], I = j->w->shape[1];
     double *loss = NULL; // own: [O] loss of each row
     OSH_NEW(cx, loss, O);
-    clear_columns(w, dead, O, I);
+    clear_columns(w, f->dead, O, I);
     if (p->keep) OSH_TRY(refuse_sparser(cx, j, w, O * I));
-    osh_prune_solve_args a = {.w = w, .u = u, .O = O, .I = I, .block_size = p->block_size,
-                              .sparsity = j->sparsity, .n = p->of, .m = p->each, .keep = p->keep,
-                              .loss = loss};
+    osh_prune_solve_args a = sparse_args(p, j);
+    a.w = w, a.u = f->u, a.loss = loss;
     OSH_TRY(osh_prune_solve(cx, &a));
-    if (!u) j->fallback = "Hessian not positive definite: pruned by magnitude";
+    if (!f->u) j->fallback = "Hessian not positive definite: pruned by magnitude";
     j->objective = 0;
-    for (int64_t o = 0; o < O && u; o++) j->objective += 2 * loss[o];
-    if (!u) j->objective = -1;
+    for (int64_t o = 0; o < O && f->u; o++) j->objective += 2 * loss[o];
+    if (!f->u) j->objective = -1;
+done:
+    osh_free(cx, loss);
+    return rc;
+}
+
+/* Sets j->nmse to |codes - w|^2 / |w|^2. Unless keep_w is set, copies the codes to j->w. */
+static void compare_pruned(osh_linear_job *j)
+{
+    int64_t O = j->w->shape[0], I = j->w->shape[1];
+    size_t row = (size_t)I * osh_dtype_bytes(j->w->dtype);
+    double sum[2], err = 0, all = 0;
+    for (int64_t o = 0; o < O; o++) {
+        char *to = (char *)j->codes + (size_t)o * row, *was = (char *)j->w->data + (size_t)o * row;
+        osh_q_row_error(sum, was, to, j->w->dtype, I);
+        err += sum[0], all += sum[1];
+        if (!j->keep_w) memcpy(was, to, row);
+    }
+    j->nmse = all > 0 ? err / all : 0;
+}
+
+/* Allocates j->codes for the pruned weight. */
+static osh_status new_pruned(osh_ctx *cx, osh_linear_job *j)
+{
+    if (!(j->codes = osh_alloc(cx, osh_tensor_bytes(j->w))))
+        return osh_fail(cx, OSH_E_NOMEM, "no memory for %s", j->name);
+    j->packed = true;
+    return OSH_OK;
+}
+
+/* Prunes a job by SparseGPT on the device that has the factor. */
+static osh_status solve_there(osh_ctx *cx, const prune *p, osh_linear_job *j,
+                              const osh_prune_factor *f)
+{
+    osh_status rc = OSH_OK;
+    osh_prune_solve_args a = sparse_args(p, j);
+    double *loss = NULL; // own: [O] loss of each row
+    OSH_NEW(cx, loss, a.O);
+    OSH_TRY(new_pruned(cx, j));
+    a.u = f->u, a.loss = loss;
+    osh_prune_there x = {&a, j->device_w, j->keep_w ? NULL : j->device_w, j->codes, f->dead};
+    OSH_TRY(osh_gptq_column_of(f->device)->prune(cx, f->device, &x));
+    compare_pruned(j);
+    j->objective = 0;
+    for (int64_t o = 0; o < a.O; o++) j->objective += 2 * loss[o];
 done:
     osh_free(cx, loss);
     return rc;
@@ -438,54 +459,55 @@ static osh_status mask_job(osh_ctx *cx, const osh_modifier *m, osh_linear_job *j
 }
 
 /* Allocates j->codes and sets them to w [O, I], rounded to the dtype of j->w. Sets j->nmse to |w -
- * j->w|^2 / |j->w|^2. Unless keep_w is set, copies the codes to j->w. */
+ * j->w|^2 / |j->w|^2. Unless keep_w is set, copies the codes to j->w and j->device_w. */
 static osh_status write_pruned(osh_ctx *cx, osh_linear_job *j, const float *w)
 {
     osh_status rc = OSH_OK;
-    int64_t O = j->w->shape[0], I = j->w->shape[1];
-    size_t row = (size_t)I * osh_dtype_bytes(j->w->dtype);
-    double sum[2], err = 0, all = 0;
-    if (!(j->codes = osh_alloc(cx, (size_t)O * row)))
-        OSH_FAIL(cx, OSH_E_NOMEM, "no memory for %s", j->name);
-    j->packed = true;
-    for (int64_t o = 0; o < O; o++) {
-        char *to = (char *)j->codes + (size_t)o * row, *was = (char *)j->w->data + (size_t)o * row;
-        osh_from_f32(to, j->w->dtype, w + o * I, I);
-        osh_q_row_error(sum, was, to, j->w->dtype, I);
-        err += sum[0], all += sum[1];
-        if (!j->keep_w) memcpy(was, to, row);
-    }
-    j->nmse = all > 0 ? err / all : 0;
+    OSH_TRY(new_pruned(cx, j));
+    osh_from_f32(j->codes, j->w->dtype, w, osh_tensor_numel(j->w));
+    compare_pruned(j);
+    if (!j->keep_w && j->device_w) OSH_TRY(osh_tensor_copy(cx, j->device_w, j->w));
 done:
     return rc;
+}
+
+/* True if a device that has the Hessian also prunes the weights. Otherwise the host does that. */
+static bool stays_there(const prune *p, const osh_linear_job *jobs)
+{
+    osh_prune_solve_args a = sparse_args(p, jobs);
+    return osh_prune_takes_device(&a);
 }
 
 static osh_status prune_compress(osh_ctx *cx, const osh_modifier *m, osh_linear_job *jobs, int n,
                                  osh_tensor *h, int64_t n_samples)
 {
     osh_status rc = OSH_OK;
-    const float *u = NULL; // view: the factor, in the memory of h
-    bool *dead = NULL;     // own: [I] true for columns whose input is always 0
-    float *w = NULL;       // own: [O, I] the weights in f32
+    const prune *p = m->args;
+    osh_prune_factor f = {0}; // own
+    float *w = NULL;          // own: [O, I] the weights in f32
     bool sparsegpt = prune_kind_of(m) == PRUNE_SPARSEGPT;
-    if (sparsegpt) {
-        OSH_NEW(cx, dead, h->shape[0]);
-        OSH_TRY(prune_factor(cx, &u, dead, m->args, h, n_samples));
-    }
+    if (sparsegpt)
+        OSH_TRY(osh_prune_factor_fill(
+            cx, &f, h, (osh_prune_damping){p->dampening_frac, n_samples, stays_there(p, jobs)}));
     for (int k = 0; k < n; k++) {
         osh_linear_job *j = &jobs[k];
         int64_t numel = osh_tensor_numel(j->w);
         j->nearest = -1, j->losses = (osh_losses){0}, j->fallback = NULL;
+        if (f.u && f.device) {
+            OSH_TRY(solve_there(cx, p, j, &f));
+            OSH_TRY(osh_linear_job_done(cx, j));
+            continue;
+        }
         if (!(w = osh_alloc(cx, (size_t)numel * sizeof *w)))
             OSH_FAIL(cx, OSH_E_NOMEM, "no memory to prune %s", j->name);
         osh_to_f32(w, j->w->data, j->w->dtype, numel);
-        OSH_TRY(sparsegpt ? solve_sparse(cx, m->args, j, w, u, dead) : mask_job(cx, m, j, w));
+        OSH_TRY(sparsegpt ? solve_sparse(cx, p, j, w, &f) : mask_job(cx, m, j, w));
         OSH_TRY(write_pruned(cx, j, w));
         osh_free(cx, w), w = NULL;
         OSH_TRY(osh_linear_job_done(cx, j));
     }
 done:
-    osh_free(cx, dead);
+    osh_prune_factor_deinit(cx, &f);
     osh_free(cx, w);
     return rc;
 }
@@ -495,18 +517,24 @@ static size_t prune_needs(const osh_modifier *m, const osh_linear_job *jobs, int
 {
     const prune *p = m->args;
     size_t kept = 0, peak = 0;
-    if (device) *device = 0;
-    // counts the bytes of the array `dead` and of the scratch of the factorization
     if (n && prune_kind_of(m) == PRUNE_SPARSEGPT) {
         int64_t I = jobs->w->shape[1];
-        peak = osh_mem_gross((size_t)I) + osh_gptq_factor_bytes(I, n_threads);
+        bool stays = stays_there(p, jobs);
+        kept = osh_prune_factor_bytes(I, n_threads, (osh_prune_place){device, stays}, &peak);
+        if (device) *device = osh_prune_factor_device_bytes(I);
+        for (int k = 0; device && stays && k < n; k++) {
+            osh_prune_solve_args a = sparse_args(p, &jobs[k]);
+            size_t there = osh_prune_solve_device_bytes(&a);
+            if (there > *device) *device = there;
+        }
+    } else if (device) {
+        *device = 0;
     }
     for (int k = 0; k < n; k++) {
         int64_t O = jobs[k].w->shape[0], I = jobs[k].w->shape[1];
-        osh_prune_solve_args a = {.O = O, .I = I, .block_size = p->block_size, .keep = p->keep};
+        osh_prune_solve_args a = sparse_args(p, &jobs[k]);
         size_t result = osh_mem_gross(osh_tensor_bytes(jobs[k].w));
-        size_t w = osh_mem_gross((size_t)(O * I) * sizeof(float)) + osh_mem_gross((size_t)I),
-               work = 0;
+        size_t w = osh_mem_gross((size_t)(O * I) * sizeof(float)), work = 0;
         if (prune_kind_of(m) == PRUNE_SPARSEGPT)
             work = osh_prune_solve_bytes(&a, n_threads) + osh_mem_gross((size_t)O * sizeof(double));
         if (prune_kind_of(m) == PRUNE_WANDA) work = osh_prune_rows_bytes(I, n_threads);
@@ -528,7 +556,7 @@ static const osh_pruner prune_pruner = {
     const osh_modifier_type osh_modifier_##x = {                                                   \
         .name = called, .fields = table, .bytes = sizeof(prune), .key = prune_key,                 \
         .keys = "targets, ignore" more, .resolve = prune_resolve, .end = prune_end,                \
-        .asks = prune_asks, .host_only = true, .solver = &prune_solver, .pruner = &prune_pruner,   \
+        .asks = prune_asks, .solver = &prune_solver, .pruner = &prune_pruner,                      \
     }
 PRUNE(sparsegpt, "SparseGPTModifier", sparsegpt_fields, ", sparsity, mask_structure");
 PRUNE(wanda, "WandaPruningModifier", no_fields, ", sparsity, mask_structure");

@@ -6,6 +6,7 @@
  * observers/imatrix.py). A square is exact in double. Squares are added token by token, so the
  * result does not depend on batches or threads. Shapes: N tokens of the batch, D elements per
  * token. */
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -39,5 +40,7 @@ static osh_status channel_squares_fast(osh_ctx *cx, const osh_op_args *a)
 
 const osh_op osh_op_channel_squares = {
     .name = "channel_squares", .n_in = 1, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = channel_squares_fast},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = channel_squares_fast,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_channel_squares_cuda)},
+    .arena_bytes = osh_channel_squares_cuda_scratch,
 };

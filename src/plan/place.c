@@ -44,11 +44,8 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
     *done = "served";
     for (int i = 0; i < p->match.n_linears; i++) {
         const osh_linear *l = &p->match.linears[i];
-        bool weighs = l->wants & OSH_STAT_SQUARES;
-        if (!weighs && !(l->ranged[OSH_INPUT] >= 0 && osh_observer_searches(&l->scheme->inputs)))
-            continue;
-        snprintf(room, size, "observer %s",
-                 weighs ? l->scheme->weights.observer : l->scheme->inputs.observer);
+        if (l->ranged[OSH_INPUT] < 0 || !osh_observer_searches(&l->scheme->inputs)) continue;
+        snprintf(room, size, "observer %s", l->scheme->inputs.observer);
         return room;
     }
     return NULL;

@@ -238,15 +238,21 @@ osh_status osh_stats_importance(osh_ctx *cx, float **out, const osh_stats *s, in
 {
     osh_status rc = OSH_OK;
     const osh_tensor *t = osh_stats_sum(s, value, OSH_SUM_SQUARES);
-    const double *sum = t ? t->data : NULL;
-    double all = 0;
+    double all = 0, *copy = NULL; // copy: own
     *out = NULL;
-    for (int64_t i = 0; t && i < t->shape[0]; i++) all += sum[i];
+    if (!t) goto done;
+    if (t->device) {
+        OSH_NEW(cx, copy, t->shape[0]);
+        OSH_TRY(osh_tensor_get(cx, copy, t, 0, osh_tensor_bytes(t)));
+    }
+    const double *sum = copy ? copy : t->data;
+    for (int64_t i = 0; i < t->shape[0]; i++) all += sum[i];
     if (!(all > 0)) goto done; // *out stays NULL: no tokens ran, or all values were 0
     OSH_NEW(cx, *out, t->shape[0]);
     for (int64_t i = 0; i < t->shape[0]; i++)
         (*out)[i] = (float)(sum[i] * (double)t->shape[0] / all);
 done:
+    osh_free(cx, copy);
     return rc;
 }
 

@@ -44,7 +44,8 @@ static const osh_gptq_column host_column = {
 static const osh_gptq_column cuda_column = {
     .solve = osh_gptq_solve_cuda, .scales = osh_gptq_scales_cuda, .refine = osh_gptq_refine_cuda,
     .permute = osh_gptq_permute_cuda, .restore = osh_gptq_restore_cuda, .diag = osh_gptq_diag_cuda,
-    .set_diag = osh_gptq_set_diag_cuda, .diags = osh_gptq_diags_cuda};
+    .set_diag = osh_gptq_set_diag_cuda, .diags = osh_gptq_diags_cuda,
+    .prune = osh_prune_solve_cuda};
 #endif
 
 const osh_gptq_column *osh_gptq_column_of(const osh_device *d)

@@ -8,6 +8,7 @@ extern "C" {
 #include "ops/device_ops.h"
 #include "solver/gptq_refine.h"
 #include "solver/gptq_solve.h"
+#include "solver/prune.h"
 
 /* In the row of the host, d is NULL and all tensors are in host memory. In the row of a device, all
  * results are complete when a call returns. */
@@ -35,6 +36,9 @@ typedef struct osh_gptq_column {
     osh_status (*set_diag)(osh_ctx *cx, osh_tensor *h, const float *diag);
     /* Copies the diagonals of Hessians on a device to diag [n, I]. NULL in the row of the host. */
     osh_status (*diags)(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x);
+    /* Prunes a weight by SparseGPT (solver/prune.h). The result differs from that of
+     * osh_prune_solve only by rounding. NULL in the row of the host. */
+    osh_status (*prune)(osh_ctx *cx, osh_device *d, const osh_prune_there *x);
 } osh_gptq_column;
 /* Returns the row of the device's kind, or the row of the host if d is NULL. */
 const osh_gptq_column *osh_gptq_column_of(const osh_device *d);

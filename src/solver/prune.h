@@ -2,6 +2,9 @@
  * and mask_unstructured of LLM Compressor). */
 #ifndef OSH_PRUNE_H
 #define OSH_PRUNE_H
+#ifdef __cplusplus
+extern "C" {
+#endif
 #include "ops/op.h"
 
 typedef struct osh_prune_solve_args { // arguments of SparseGPT
@@ -27,6 +30,20 @@ osh_status osh_prune_solve_ref(osh_ctx *cx, const osh_prune_solve_args *a);
  * arguments. */
 size_t osh_prune_solve_bytes(const osh_prune_solve_args *a, int n_threads);
 
+/* ---- SparseGPT on a device ---- */
+typedef struct osh_prune_there { // arguments of osh_gptq_column.prune (columns.h)
+    /* The sizes, u (in device memory) and loss (in host memory). w is not read. */
+    const osh_prune_solve_args *a;
+    const osh_tensor *w; // the weight [O, I] in its stored dtype, in device memory
+    osh_tensor *w_out;   // output: the pruned weight, in device memory; may be w; NULL: none
+    void *out;           // output: the pruned weight in the dtype of w, in host memory, [O, I]
+    const bool *dead;    // [I], in host memory: columns whose weights become 0 before the solve
+} osh_prune_there;
+/* True if a device can prune with these arguments. Reads only I, block_size and `keep`. */
+bool osh_prune_takes_device(const osh_prune_solve_args *a);
+/* Returns the bytes that a solve allocates in the arena of a device. */
+size_t osh_prune_solve_device_bytes(const osh_prune_solve_args *a);
+
 typedef struct osh_prune_share { // determines how many weights of a row become 0
     double sparsity; // fraction of the columns that becomes 0, if n is 0
     int64_t n, m;    // n of each m columns become 0; if n is 0, `sparsity` applies
@@ -45,4 +62,8 @@ osh_status osh_prune_all(osh_ctx *cx, float *w, int64_t O, int64_t I, double spa
 /* Returns the k-th smallest magnitude (k from 0) of n numbers. Sets *less to the number of smaller
  * magnitudes. */
 float osh_kth(const float *x, int64_t n, int64_t k, int64_t *less);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -147,7 +147,6 @@ refused 'WandaPruningModifier: {sparsity: [0.5, 0.6], targets: LlamaDecoderLayer
 refused 'WandaPruningModifier: {sparsity: 0.5, block_size: 3}' "unknown key 'block_size'"
 refused 'MagnitudePruningModifier: {final_sparsity: 0.5, mask_structure: filter}' "want unstructured"
 refused 'MagnitudePruningModifier: {final_sparsity: 0.5, apply_globally: true}' "apply_globally"
-refused "$sparse" "is not made on a GPU" "--device-model h100"
 refused "$sparse" "would make others of its zeros" "" "GPTQModifier: {scheme: W4A16, quality: best}"
 refused "$sparse" "is a target of SparseGPTModifier and of WandaPruningModifier" "" "WandaPruningModifier: {sparsity: 0.5}"
 refused "GPTQModifier: {scheme: W4A16}" "comes behind GPTQModifier, which quantizes" "" "$sparse"

@@ -1,5 +1,6 @@
-/* test_prune.c - compares prune_solve with its reference, compares masks with a sort, and tests
- * that GPTQ keeps the zeros of a pruned weight. */
+/* test_prune.c - compares prune_solve with its reference, on the CPU and on a GPU, compares masks
+ * with a sort, and tests that GPTQ keeps the zeros of a pruned weight. */
+#include "on_gpu.h"
 #include "gptq_hessian.h"
 #include "solver/gptq_solve.h"
 #include "solver/prune.h"
@@ -52,6 +53,7 @@ static void check_mask(const prune_problem *p, const float *w, const float *was)
 static void test_solve(void **state)
 {
     (void)state;
+    if (gpu_alone()) return;
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 1), 0);
     for (size_t k = 0; k < sizeof problems / sizeof *problems; k++) {
@@ -95,11 +97,120 @@ static void test_solve(void **state)
     osh_ctx_free(cx);
 }
 
+/* Prunes the weight w, whose columns of `dead` become 0, with the reference. want: the pruned
+ * weight. Returns the sum of the losses. */
+static double prune_by_reference(osh_ctx *cx, float *want, const osh_tensor *w, const bool *dead,
+                                 osh_prune_solve_args a)
+{
+    double sum = 0;
+    osh_to_f32(want, w->data, w->dtype, a.O * a.I);
+    for (int64_t i = 0; i < a.O * a.I; i++)
+        if (dead[i % a.I]) want[i] = 0;
+    a.w = want;
+    assert_int_equal(osh_prune_solve_ref(cx, &a), OSH_OK);
+    for (int64_t o = 0; o < a.O; o++) sum += a.loss[o];
+    return sum;
+}
+
+/* Prunes w [O, I] on the GPU to `got`. place true: the pruned weight replaces w there. */
+static void prune_there(osh_ctx *cx, osh_device *d, osh_tensor *got, const osh_tensor *w,
+                        const bool *dead, osh_prune_solve_args a, bool place)
+{
+    osh_tensor host_u = osh_tensor_view(OSH_F32, 2, (int64_t[]){a.I, a.I}, (float *)a.u), out;
+    gpu_copy_of on = gpu_put(cx, d, w), u = gpu_put(cx, d, &host_u);
+    size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena);
+    osh_tensor *left; // own
+    a.u = u.t.data;
+    osh_prune_there x = {&a, &on.t, place ? &on.t : NULL, got->data, dead};
+    assert_true(osh_prune_takes_device(&a));
+    assert_int_equal(osh_gptq_column_of(d)->prune(cx, d, &x), OSH_OK);
+    assert_int_equal(osh_arena_used(d->arena), before);
+    if (osh_arena_peak(d->arena) > peak)
+        assert_true(osh_arena_peak(d->arena) <= before + osh_prune_solve_device_bytes(&a));
+    assert_int_equal(osh_tensor_new(cx, &left, w->dtype, 2, w->shape), OSH_OK);
+    out = *left;
+    gpu_take(cx, &out, &on), gpu_take(cx, &host_u, &u);
+    assert_memory_equal(out.data, (place ? got : w)->data, osh_tensor_bytes(w));
+    osh_tensor_free(cx, left);
+}
+
+static void there_case(osh_ctx *cx, osh_device *d, const prune_problem *p, osh_dtype dt,
+                       bool place)
+{
+    size_t n = (size_t)(p->O * p->I), differ = 0;
+    float *was = osh_alloc(cx, n * 4), *want = osh_alloc(cx, n * 4), *have = osh_alloc(cx, n * 4),
+          *u = osh_alloc(cx, (size_t)(p->I * p->I) * 4);
+    double *loss = osh_alloc(cx, (size_t)p->O * 8), err = 0, all = 0;
+    bool *dead = osh_calloc(cx, (size_t)p->I, 1);
+    osh_tensor *w, *got[2]; // own
+    osh_tensor t = osh_tensor_view(OSH_F32, 2, (int64_t[]){p->I, p->I}, u);
+    osh_op_args f = {.out = {&t}};
+    dead[p->I / 2] = p->I > 8;
+    make_hessian(u, p->I);
+    assert_int_equal(osh_op_run(cx, &osh_op_gptq_factor, &f), OSH_OK);
+    assert_int_equal(osh_tensor_new(cx, &w, dt, 2, (int64_t[]){p->O, p->I}), OSH_OK);
+    fill(was, p);
+    osh_from_f32(w->data, dt, was, (int64_t)n);
+    osh_prune_solve_args a = {.u = u, .O = p->O, .I = p->I, .block_size = p->block,
+                              .sparsity = p->sparsity, .n = p->n, .m = p->m, .loss = loss};
+    double sum = prune_by_reference(cx, want, w, dead, a);
+    for (int k = 0; k < gpu_orders(); k++) {
+        double now = 0;
+        gpu_order(k);
+        assert_int_equal(osh_tensor_new(cx, &got[k], dt, 2, w->shape), OSH_OK);
+        prune_there(cx, d, got[k], w, dead, a, place);
+        for (int64_t o = 0; o < p->O; o++) now += loss[o];
+        assert_true(fabs(now - sum) <= 1e-3 * sum + 1e-12);
+        assert_memory_equal(got[k]->data, got[0]->data, osh_tensor_bytes(w));
+    }
+    osh_to_f32(have, got[0]->data, dt, (int64_t)n);
+    check_mask(p, have, was);
+    for (size_t i = 0; i < n; i++) {
+        double x = (double)have[i] - want[i];
+        differ += (have[i] == 0) != (want[i] == 0);
+        err += x * x, all += (double)want[i] * want[i];
+    }
+    if (differ > n / 2000 || err > (differ ? 1e-4 : dt == OSH_F32 ? 1e-10 : 1e-5) * all)
+        fail_msg("[%ld, %ld] on the GPU: %zu other zeros, NMSE %g", (long)p->O, (long)p->I, differ,
+                 err / all);
+    for (int k = 0; k < gpu_orders(); k++) osh_tensor_free(cx, got[k]);
+    osh_tensor_free(cx, w);
+    osh_free(cx, was), osh_free(cx, want), osh_free(cx, have), osh_free(cx, u);
+    osh_free(cx, loss), osh_free(cx, dead);
+}
+
+/* Prunes on the GPU. The result is that of the reference except for rounding, and does not depend
+ * on the order of the threads. The scratch is not larger than predicted. */
+static void test_solve_on_gpu(void **state)
+{
+    (void)state;
+    static const prune_problem more[] = {
+        {300, 260, 128, 0.5},
+        {9, 1030, 1024, 0.25}, // the widest block
+        {40, 192, 128, 0, .n = 40, .m = 64},
+    };
+    osh_ctx *cx = NULL;
+    assert_int_equal(osh_ctx_new(&cx, 1), 0);
+    osh_device *d = gpu_open(cx, GPU_BYTES);
+    for (size_t k = 0; d && k < sizeof problems / sizeof *problems; k++)
+        if (!problems[k].keep && !problems[k].identity)
+            there_case(cx, d, &problems[k], k % 2 ? OSH_BF16 : OSH_F32, k % 3 == 0);
+    for (size_t k = 0; d && k < sizeof more / sizeof *more; k++)
+        there_case(cx, d, &more[k], OSH_BF16, true);
+    osh_prune_solve_args wide = {.O = 8, .I = 2048, .block_size = 1025};
+    assert_false(osh_prune_takes_device(&wide));
+    wide.block_size = 128, wide.keep = true;
+    assert_false(osh_prune_takes_device(&wide));
+    osh_device_close(cx, d);
+    osh_ctx_free(cx);
+}
+
 /* Prunes the row 1 -4 2 8 5 -5 7 6 by scores: |element| times the square root of the column's
  * importance (9 1 1 1 ...), so the first scores are 3 4 2 8. */
 static void test_rows(void **state)
 {
     (void)state;
+    if (gpu_alone()) return;
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), 0);
     static const float row[8] = {1, -4, 2, 8, 5, -5, 7, 6}, weight[8] = {9, 1, 1, 1, 1, 1, 1, 1};
@@ -139,6 +250,7 @@ static int by_value(const void *a, const void *b)
 static void test_kth(void **state)
 {
     (void)state;
+    if (gpu_alone()) return;
     enum { N = 1000 };
     float x[N], sorted[N];
     for (int i = 0; i < N; i++)
@@ -158,6 +270,7 @@ static void test_kth(void **state)
 static void test_keep_zeros(void **state)
 {
     (void)state;
+    if (gpu_alone()) return;
     enum { O = 70, I = 96 };
     osh_ctx *cx = NULL;
     assert_int_equal(osh_ctx_new(&cx, 2), 0);
@@ -204,9 +317,9 @@ static void test_keep_zeros(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_solve), cmocka_unit_test(test_rows),
-                                       cmocka_unit_test(test_kth),
-                                       cmocka_unit_test(test_keep_zeros)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_solve), cmocka_unit_test(test_solve_on_gpu),
+        cmocka_unit_test(test_rows), cmocka_unit_test(test_kth), cmocka_unit_test(test_keep_zeros)};
     int rc = pin_isa();
     return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,12 +239,29 @@ static void test_channel_sum(void **state)
     for (int i = 0; i < 3; i++) guarded_check(&s[i]), guarded_free(f->one, &s[i]);
 }
 
-/* Checks the sum of squares of each channel, added in double in the order of the tokens. The bits
- * must not depend on batches or threads. */
+/* Checks the sums of squares s [I] of x on the GPU, which adds in another order than the host. */
+static void squares_on_gpu(fixture *f, const osh_tensor *x, const double *want)
+{
+    int64_t I = osh_width(x);
+    const osh_op *op = &osh_op_channel_squares;
+    double *got = osh_calloc(f->one, 2 * (size_t)I, sizeof *got);
+    for (int k = 0; f->d && k < gpu_orders(); k++) {
+        osh_tensor s = osh_tensor_view(OSH_F64, 1, &I, got + k * I);
+        osh_op_args a = {.in = {x}, .out = {&s}};
+        gpu_order(k);
+        size_t scratch = op->arena_bytes(NULL, &I, 0, osh_rows(x), x->dtype);
+        assert_int_equal(gpu_run(f->one, f->d, op, &a, scratch), OSH_OK);
+        assert_memory_equal(got + k * I, got, (size_t)I * sizeof *got);
+        for (int64_t i = 0; i < I; i++) assert_true(fabs(got[i] - want[i]) <= 1e-13 * want[i]);
+    }
+    osh_free(f->one, got);
+}
+
+/* Checks the sum of squares of each channel, added in double in the order of the tokens. On the
+ * CPU, the bits must not depend on batches or threads. */
 static void test_channel_squares(void **state)
 {
-    if (gpu_alone()) return;
-    enum { N = 70, I = 577, SPLIT = 9 };
+    enum { N = 330, I = 577, SPLIT = 9 };
     fixture *f = *state;
     const osh_op *op = &osh_op_channel_squares;
     for (int d = 0; d < 3; d++) {
@@ -256,6 +273,7 @@ static void test_channel_squares(void **state)
             osh_to_f32(&v, osh_elem(&x.t, i), x.t.dtype, 1);
             want[i % I] += (double)v * v;
         }
+        squares_on_gpu(f, &x.t, want);
         osh_tensor s = osh_tensor_view(OSH_F64, 1, (int64_t[]){I}, got[0]), part = x.t;
         osh_op_args a = {.in = {&x.t}, .out = {&s}}, b = {.in = {&part}, .out = {&s}};
         assert_int_equal(osh_op_run(f->three, op, &a), OSH_OK);

@@ -69,9 +69,11 @@ osh_status osh_moe_combine_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Multiplies the tokens of all samples at once. */
 osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a);
+/* Sums the squares in chunks of rows, and then adds the sums of the chunks in order. */
+osh_status osh_channel_squares_cuda(osh_ctx *cx, const osh_op_args *a);
 /* The next two functions merge two states of a statistic (ops/merge.c). */
 osh_status osh_merge_lower_cuda(osh_ctx *cx, const osh_op_args *a);
-osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // supports only states of F32
+osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // states of F32 or F64
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Waits for the GPU, because the returned status tells if H is positive definite. */
@@ -113,6 +115,8 @@ size_t osh_kl_cuda_scratch(const void *attr, const int64_t *in_width, int64_t ou
                            int64_t n_tokens, osh_dtype dt);
 size_t osh_shift_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                     int64_t n_tokens, osh_dtype dt);
+size_t osh_channel_squares_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt);
 size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, osh_dtype dt);
 /* n_tokens: number of rows of w. */

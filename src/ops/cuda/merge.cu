@@ -29,26 +29,33 @@ done:
 }
 
 /* Adds `from` [n] to `to` [n], and sets `from` to 0. */
-static __global__ void merge_sums_kernel(float *to, float *from, int64_t n)
+template <class T> static __global__ void merge_sums_kernel(T *to, T *from, int64_t n)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * blockDim.x) {
-        to[i] = __fadd_rn(to[i], from[i]);
+        to[i] += from[i];
         from[i] = 0;
     }
+}
+
+template <class T> static void merge_sums_launch(const osh_op_args *a)
+{
+    osh_tensor *to = a->out[0];
+    int64_t n = osh_tensor_numel(to);
+    OSH_LAUNCH(merge_sums_kernel<T>, osh_cu_grid(to->device, n, THREADS), THREADS, 0,
+               osh_cuda_stream(to->device), static_cast<T *>(to->data),
+               static_cast<T *>(a->out[1]->data), n);
 }
 
 osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a)
 {
     osh_status rc = OSH_OK;
-    osh_tensor *to = a->out[0];
-    int64_t n = osh_tensor_numel(to);
-    if (to->dtype != OSH_F32)
-        return osh_fail(cx, OSH_E_INTERNAL, "merge_sums of %s on a GPU, want F32",
-                        osh_dtype_name(to->dtype));
-    OSH_LAUNCH(merge_sums_kernel, osh_cu_grid(to->device, n, THREADS), THREADS, 0,
-               osh_cuda_stream(to->device), static_cast<float *>(to->data),
-               static_cast<float *>(a->out[1]->data), n);
+    osh_dtype dt = a->out[0]->dtype;
+    if (dt != OSH_F32 && dt != OSH_F64)
+        return osh_fail(cx, OSH_E_INTERNAL, "merge_sums of %s on a GPU, want F32 or F64",
+                        osh_dtype_name(dt));
+    if (dt == OSH_F64) merge_sums_launch<double>(a);
+    else merge_sums_launch<float>(a);
     OSH_CUDA(cx, cudaGetLastError());
 done:
     return rc;

@@ -240,6 +240,14 @@ size_t osh_shift_accum_cuda_scratch(const void *attr, const int64_t *in_width, i
            osh_arena_gross(OSH_HESSIAN_GRAIN * row);
 }
 
+size_t osh_channel_squares_cuda_scratch(const void *attr, const int64_t *in_width,
+                                        int64_t out_width, int64_t n_tokens, osh_dtype dt)
+{
+    (void)attr, (void)out_width, (void)dt;
+    int64_t chunks = osh_div_up(n_tokens, OSH_SQUARES_ROWS);
+    return osh_arena_gross((size_t)(chunks * in_width[0]) * sizeof(double));
+}
+
 /* ---- ops of the GPTQ solve ---- */
 size_t osh_gptq_shift_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                    int64_t n_tokens, osh_dtype dt)

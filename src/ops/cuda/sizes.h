@@ -63,6 +63,7 @@ size_t osh_attention_back_bytes(const osh_attention_attr *at, int64_t n_tokens);
 /* number of rows of a chunk in sums.cuh */
 enum { OSH_SUM_ROWS = 512 };
 size_t osh_sums_bytes(int64_t rows, int64_t D);
+enum { OSH_SQUARES_ROWS = 256 }; // number of rows of a chunk in channel_squares.cu
 /* Returns true if attention_fused.cuh supports this attention, which then needs no scratch. */
 bool osh_attention_is_fused(const osh_attention_attr *at, osh_dtype dt);
 size_t osh_attention_scores_bytes(const osh_attention_attr *at, int64_t n_tokens);

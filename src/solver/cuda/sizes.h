@@ -59,6 +59,24 @@ size_t osh_gptq_offsets(size_t at[OSH_GPTQ_N_ARRAYS], const osh_gptq_group *g, i
 /* Returns the number of panels of a tile that fits into `room` bytes, at least 1. */
 int64_t osh_gptq_tile_panels(const osh_gptq_group *g, size_t room);
 
+/* ---- prune_solve.cu ---- */
+enum { OSH_PRUNE_BINS = 2048 };
+typedef struct osh_prune_pick { // state of the search for the k-th smallest cost
+    uint32_t prefix, mask; // the bits of the result that are known, and which bits these are
+    uint64_t less;         // number of costs that are smaller in the known bits
+} osh_prune_pick;
+enum { // indices of the arrays of a solve
+    OSH_PRUNE_W,
+    OSH_PRUNE_ERR,
+    OSH_PRUNE_LOSS,
+    OSH_PRUNE_DEAD,
+    OSH_PRUNE_COUNTS,
+    OSH_PRUNE_PICK,
+    OSH_PRUNE_N_ARRAYS
+};
+int64_t osh_prune_room(const osh_prune_solve_args *a); // number of floats of the array ERR
+size_t osh_prune_offsets(size_t at[OSH_PRUNE_N_ARRAYS], const osh_prune_solve_args *a);
+
 /* ---- scratch of gptq_scales.cu and gptq_refine.cu, computed in refine_sizes.c ---- */
 enum { OSH_SCALES_WEIGHT, OSH_SCALES_DEAD, OSH_SCALES_SCALE, OSH_SCALES_ZERO, OSH_SCALES_N_ARRAYS };
 size_t osh_scales_offsets(size_t at[OSH_SCALES_N_ARRAYS], int64_t I, int64_t n_scales);

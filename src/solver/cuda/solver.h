@@ -15,6 +15,7 @@ osh_status osh_gptq_restore_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);
 osh_status osh_gptq_diag_cuda(osh_ctx *cx, float *diag, const osh_tensor *h);
 osh_status osh_gptq_set_diag_cuda(osh_ctx *cx, osh_tensor *h, const float *diag);
 osh_status osh_gptq_diags_cuda(osh_ctx *cx, osh_device *d, float *diag, const osh_gptq_hessians *x);
+osh_status osh_prune_solve_cuda(osh_ctx *cx, osh_device *d, const osh_prune_there *x);
 
 #ifdef __cplusplus
 }
