@@ -52,9 +52,10 @@ done:
  * that has an address for that part is loaded later, by the visit itself. */
 static bool prefetch_has_place(const osh_budget *p, int visit, osh_way begins, int weight)
 {
+    const osh_layout_kind kind = OSH_LAYOUT_WEIGHT;
     if (!p->memory.places) return true;
-    return osh_places_has(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, weight) &&
-           (begins == OSH_WAY_AHEAD || !osh_places_has(p, visit, begins, OSH_LAYOUT_WEIGHT, weight));
+    return osh_places_has(p, visit, OSH_WAY_AHEAD, kind, weight) &&
+           (begins == OSH_WAY_AHEAD || !osh_places_has(p, visit, begins, kind, weight));
 }
 
 /* Allocates blocks on the GPU for all weights. If one block does not fit, allocates none. The

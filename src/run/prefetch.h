@@ -5,11 +5,11 @@
 
 typedef struct osh_prefetch osh_prefetch;
 /* Begins to read weights for visit number `visit`. want [graph weights]: true for the weights to
- * read. begins: the first part of the visit that still runs, if an earlier run has done others, else
- * OSH_WAY_AHEAD. The weights count as host memory until osh_prefetch_take. If the plan has decided
- * so (prefetch_device), this call also allocates blocks on the GPU, and the thread copies the
- * weights to the blocks. If the blocks do not fit, the weights are read only to host memory. p must
- * outlive *out. */
+ * read. begins: OSH_WAY_AHEAD, or in a resumed run that skips parts of the visit, its first part.
+ * The weights count as host memory until osh_prefetch_take. If the plan has decided so
+ * (prefetch_device), this call also allocates blocks on the GPU, and the thread copies the weights
+ * to the blocks. If the blocks do not fit, the weights are read only to host memory. p must outlive
+ * *out. */
 osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget *p,
                               const bool *want, int visit, osh_way begins);
 /* Waits for the thread, and passes ownership of the weights that `w` does not have to `w`. Without
