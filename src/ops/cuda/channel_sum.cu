@@ -45,7 +45,7 @@ done:
     return rc;
 }
 
-static __global__ void merge_channel_sum_kernel(float *to, float *from, int64_t n)
+static __global__ void merge_sum_kernel(float *to, float *from, int64_t n)
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * blockDim.x) {
@@ -63,7 +63,7 @@ osh_status osh_merge_channel_sum_cuda(osh_ctx *cx, const osh_op_args *a)
     int64_t n = to->shape[1];
 
     if (!n) goto done;
-    OSH_LAUNCH(merge_channel_sum_kernel, osh_cu_grid(to->device, n, MERGE_THREADS), MERGE_THREADS,
+    OSH_LAUNCH(merge_sum_kernel, osh_cu_grid(to->device, n, MERGE_THREADS), MERGE_THREADS,
                0, osh_cuda_stream(to->device), static_cast<float *>(to->data),
                static_cast<float *>(a->out[1]->data), n);
     OSH_CUDA(cx, cudaGetLastError());
