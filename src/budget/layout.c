@@ -203,7 +203,8 @@ void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind
         [OSH_WAY_AHEAD] = {OSH_WAY_AHEAD, OSH_WAY_FIRST, OSH_WAY_FOLD, OSH_WAY_AGAIN},
         [OSH_WAY_FOLD] = {OSH_WAY_FOLD, OSH_WAY_AHEAD, OSH_WAY_FIRST, OSH_WAY_AGAIN}};
     const place *at = NULL;
-    for (int k = 0; k < OSH_N_WAYS && !at; k++) at = places_find(p, visit, order[way][k], kind, index);
+    for (int k = 0; k < OSH_N_WAYS && !at; k++)
+        at = places_find(p, visit, order[way][k], kind, index);
     if (at && p->in->device) osh_arena_aim(p->in->device->arena, at->at);
 }
 
