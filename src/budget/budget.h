@@ -11,9 +11,12 @@
 /* Index of a block of each kind.
  * WEIGHT: index of the graph's weight.
  * ROWS: (index of the value) * n_batches + (index of the batch).
+ * FOLD to FOLD_HESSIAN_PART: index of the fold.
  * All other kinds: index of the graph's value. */
 typedef enum {
     OSH_LAYOUT_WEIGHT, OSH_LAYOUT_HESSIAN, OSH_LAYOUT_SHIFT, OSH_LAYOUT_RANGE, OSH_LAYOUT_ROWS,
+    /* The statistics of a fold: of its channels, and the Hessian for a search of factors. */
+    OSH_LAYOUT_FOLD, OSH_LAYOUT_FOLD_PART, OSH_LAYOUT_FOLD_HESSIAN, OSH_LAYOUT_FOLD_HESSIAN_PART,
     /* Partial sums of a Hessian and of a shift (member `part` of osh_stat). */
     OSH_LAYOUT_HESSIAN_PART, OSH_LAYOUT_SHIFT_PART,
     OSH_LAYOUT_SQUARES, OSH_LAYOUT_SQUARES_PART,

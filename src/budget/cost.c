@@ -229,6 +229,7 @@ static void cost_add_folds(osh_cost *cost, const osh_budget *p)
             &cost[p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : p->rewrites->folds[i].subgraph];
         c->work[OSH_PHASE_SOLVE] += osh_cost_of_fold(p, &p->rewrites->folds[i]);
         c->flops[OSH_PHASE_SOLVE] += search_flops(p, &p->rewrites->folds[i]);
+        c->search_flops += search_flops(p, &p->rewrites->folds[i]);
     }
 }
 
@@ -346,6 +347,18 @@ static void count_traffic(osh_cost *c, osh_phase phase, const osh_budget *p, con
             c->stored[phase] += (s->in[v] + s->out[v]) * tokens * (double)osh_value_bytes(g, v);
 }
 
+/* Returns the bytes that the statistics of folds read from the GPU's memory. */
+static double fold_traffic(const osh_budget *p, const osh_range *r)
+{
+    double tokens = (double)p->in->data.offsets[p->in->data.n], bytes = 0;
+    for (int i = 0; i < p->rewrites->n_folds; i++) {
+        const osh_fold *f = &p->rewrites->folds[i];
+        if (osh_fold_inside(p->schedule, r, f))
+            bytes += tokens * (double)osh_value_bytes(p->in->graph, f->value);
+    }
+    return bytes;
+}
+
 static void count_pass(counter *c, const osh_range *r, const osh_step *s)
 {
     osh_phase phase = s->again ? OSH_PHASE_PROPAGATE : OSH_PHASE_OBSERVE;
@@ -354,6 +367,7 @@ static void count_pass(counter *c, const osh_range *r, const osh_step *s)
     c->c->loaded[phase] += c->reading;
     count_traffic(c->c, phase, c->p, r, s);
     c->c->sums[phase] += step_feeds(s) ? stats_flops(c->p, r, c->open) : 0;
+    c->c->moved[phase] += s->fold ? fold_traffic(c->p, r) : 0;
     c->reading = 0;
 }
 

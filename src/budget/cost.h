@@ -36,6 +36,9 @@ typedef struct osh_cost { // costs of one subgraph
         loaded[OSH_N_PHASES];
     /* Number of operations for factoring Hessians. flops[OSH_PHASE_SOLVE] includes them. */
     double factor_flops;
+    /* Number of operations of searches for the factors of folds, which run on the host.
+     * flops[OSH_PHASE_SOLVE] includes them. */
+    double search_flops;
 } osh_cost;
 
 /* Computes the costs of a plan. *out (own) gets an element for each subgraph, or one for the whole

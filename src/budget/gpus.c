@@ -105,8 +105,9 @@ osh_status osh_plan_estimate(osh_ctx *cx, osh_estimate *out, const osh_budget *p
         }
         const double *flops = cost[i].flops;
         out->phase[OSH_PHASE_SOLVE] +=
-            (flops[OSH_PHASE_SOLVE] - cost[i].factor_flops) / solve_rate +
+            (flops[OSH_PHASE_SOLVE] - cost[i].factor_flops - cost[i].search_flops) / solve_rate +
             cost[i].factor_flops / (share_of_f32 * m->f32);
+        out->search_flops += cost[i].search_flops;
     }
     out->phase[OSH_PHASE_SOLVE] += gpu_chain_seconds(p);
 done:

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "budget/bytes.h"
+#include "rewrite/folds.h"
 #include "tensor/device.h"
 
 typedef struct slot {
@@ -51,6 +52,8 @@ osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p)
         p->in->graph->n_values;
     c->n[OSH_LAYOUT_SQUARES] = c->n[OSH_LAYOUT_SQUARES_PART] = p->in->graph->n_values;
     c->n[OSH_LAYOUT_HESSIAN_PART] = c->n[OSH_LAYOUT_SHIFT_PART] = p->in->graph->n_values;
+    for (int k = OSH_LAYOUT_FOLD; k <= OSH_LAYOUT_FOLD_HESSIAN_PART; k++)
+        c->n[k] = p->rewrites->n_folds;
     c->n[OSH_LAYOUT_ROWS] = p->in->graph->n_values * p->schedule->n_batches;
     for (int k = 0; k < OSH_LAYOUT_N_KINDS; k++) OSH_NEW(cx, c->slots[k], c->n[k]);
     OSH_TRY(osh_arena_new(cx, &c->arena, (size_t)1 << WITHOUT_END));
@@ -71,6 +74,12 @@ void osh_layout_free(osh_ctx *cx, osh_layout *c)
     osh_free(cx, c);
 }
 
+static int64_t layout_stat_bytes(const osh_stat_type *t, int64_t n)
+{
+    osh_tensor state = osh_stat_shape(t, n);
+    return (int64_t)osh_arena_gross(osh_tensor_bytes(&state));
+}
+
 int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t index)
 {
     const osh_budget *p = c->p;
@@ -81,14 +90,16 @@ int64_t osh_layout_bytes(const osh_layout *c, osh_layout_kind kind, int64_t inde
     }
     if (kind == OSH_LAYOUT_RANGE)
         return (int64_t)osh_arena_gross((size_t)p->in->data.n * 2 * sizeof(float));
-    if (kind == OSH_LAYOUT_SQUARES || kind == OSH_LAYOUT_SQUARES_PART) {
-        osh_tensor s = osh_stat_shape(&osh_stat_squares, g->values[index].width);
-        return (int64_t)osh_arena_gross(osh_tensor_bytes(&s));
+    if (kind == OSH_LAYOUT_SQUARES || kind == OSH_LAYOUT_SQUARES_PART)
+        return layout_stat_bytes(&osh_stat_squares, g->values[index].width);
+    if (kind >= OSH_LAYOUT_FOLD && kind <= OSH_LAYOUT_FOLD_HESSIAN_PART) {
+        const osh_fold *f = &p->rewrites->folds[index];
+        osh_fold_types types = osh_fold_types_of(p->rewrites, f);
+        return layout_stat_bytes(kind < OSH_LAYOUT_FOLD_HESSIAN ? types.channels : types.squares,
+                                 f->n);
     }
-    if (kind != OSH_LAYOUT_ROWS) { // a Hessian, or a shift, which has the size of a Hessian
-        osh_tensor h = osh_stat_shape(&osh_stat_hessian, g->values[index].width);
-        return (int64_t)osh_arena_gross(osh_tensor_bytes(&h));
-    }
+    if (kind != OSH_LAYOUT_ROWS) // a Hessian, or a shift, which has the size of a Hessian
+        return layout_stat_bytes(&osh_stat_hessian, g->values[index].width);
     size_t n = (size_t)osh_batch_tokens(p->schedule, index % p->schedule->n_batches);
     return (int64_t)osh_arena_gross(n * osh_value_bytes(g, (int)(index / p->schedule->n_batches)));
 }
@@ -189,11 +200,14 @@ bool osh_places_has(const osh_budget *p, int visit, osh_way way, osh_layout_kind
 void osh_places_aim(const osh_budget *p, int visit, osh_way way, osh_layout_kind kind,
                     int64_t index)
 {
-    static const osh_way order[][3] = {{OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD},
-                                       {OSH_WAY_AGAIN, OSH_WAY_FIRST, OSH_WAY_AHEAD},
-                                       {OSH_WAY_AHEAD, OSH_WAY_FIRST, OSH_WAY_AGAIN}};
+    static const osh_way order[OSH_N_WAYS][OSH_N_WAYS] = {
+        [OSH_WAY_FIRST] = {OSH_WAY_FIRST, OSH_WAY_FOLD, OSH_WAY_AGAIN, OSH_WAY_AHEAD},
+        [OSH_WAY_AGAIN] = {OSH_WAY_AGAIN, OSH_WAY_FIRST, OSH_WAY_FOLD, OSH_WAY_AHEAD},
+        [OSH_WAY_AHEAD] = {OSH_WAY_AHEAD, OSH_WAY_FIRST, OSH_WAY_FOLD, OSH_WAY_AGAIN},
+        [OSH_WAY_FOLD] = {OSH_WAY_FOLD, OSH_WAY_AHEAD, OSH_WAY_FIRST, OSH_WAY_AGAIN}};
     const place *at = NULL;
-    for (int k = 0; k < 3 && !at; k++) at = places_find(p, visit, order[way][k], kind, index);
+    for (int k = 0; k < OSH_N_WAYS && !at; k++)
+        at = places_find(p, visit, order[way][k], kind, index);
     if (at && p->in->device) osh_arena_aim(p->in->device->arena, at->at);
 }
 

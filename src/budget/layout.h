@@ -4,6 +4,7 @@
 #ifndef OSH_LAYOUT_H
 #define OSH_LAYOUT_H
 #include "budget/budget.h"
+#include "schedule/visit.h"
 
 typedef struct osh_layout osh_layout;
 osh_status osh_layout_new(osh_ctx *cx, osh_layout **out, const osh_budget *p);
@@ -19,12 +20,17 @@ int64_t osh_layout_extent(const osh_layout *c);
  * that are allocated after the call. After osh_layout_record with `on` true, the addresses of new
  * blocks are recorded. */
 /* A part of a visit (the work on one subgraph).
- * FIRST: the first pass.
+ * FOLD: the pass that collects statistics for factors.
+ * FIRST: the first pass after it.
  * AGAIN: later passes.
  * AHEAD: loads for the visit that happen during the previous visit. */
 typedef enum {
-    OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD
+    OSH_WAY_FIRST, OSH_WAY_AGAIN, OSH_WAY_AHEAD, OSH_WAY_FOLD, OSH_N_WAYS
 } osh_way;
+static inline osh_way osh_way_of(const osh_step *s) // the part to which a load or a pass belongs
+{
+    return s->fold ? OSH_WAY_FOLD : s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST;
+}
 void osh_layout_enter(osh_layout *c, int visit, osh_way way);
 void osh_layout_record(osh_layout *c, bool on);
 /* Sets *out (own) to the recorded addresses. */

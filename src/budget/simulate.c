@@ -258,7 +258,7 @@ static osh_status sim_pass_on_gpu(osh_ctx *cx, osh_sim *s, const osh_step *st)
     osh_exec_span span = {p->in->graph, st->first, st->n, st->run, st->out, {s->r->v0, s->r->v1},
                           collects ? NULL : st->routed};
     osh_exec_brought in = {st->in, NULL, collects ? s->stats.hook : NULL};
-    osh_layout_enter(s->gpu, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
+    osh_layout_enter(s->gpu, s->index, osh_way_of(st));
     sim_step_rows(s, st, &out, &taken);
     for (int v = osh_next_set(st->out, s->r->v0, s->r->v1); v < s->r->v1;
          v = osh_next_set(st->out, v + 1, s->r->v1))
@@ -431,18 +431,52 @@ static void sim_fold_add(osh_sim *s, const osh_range *r, const osh_groups *group
     }
 }
 
+/* Allocates simulated blocks of GPU memory for the statistics of a fold. */
+static osh_status sim_fold_take(osh_ctx *cx, osh_sim *s, int fold)
+{
+    osh_status rc = OSH_OK;
+    const osh_groups *groups = &s->p->in->groups;
+    osh_fold_types types = osh_fold_types_of(s->p->rewrites, &s->p->rewrites->folds[fold]);
+    OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_FOLD, fold));
+    if (osh_stat_is_grouped(types.channels, groups))
+        OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_FOLD_PART, fold));
+    if (!types.squares) goto done;
+    OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_FOLD_HESSIAN, fold));
+    if (osh_stat_is_grouped(types.squares, groups))
+        OSH_TRY(osh_layout_take(cx, s->gpu, OSH_LAYOUT_FOLD_HESSIAN_PART, fold));
+done:
+    return rc;
+}
+
+static osh_status sim_fold_open(osh_ctx *cx, osh_sim *s, const osh_range *r)
+{
+    osh_status rc = OSH_OK;
+    osh_layout_enter(s->gpu, s->index, OSH_WAY_FOLD);
+    for (int i = 0; i < s->p->rewrites->n_folds; i++)
+        if (osh_fold_inside(s->p->schedule, r, &s->p->rewrites->folds[i]))
+            OSH_TRY(sim_fold_take(cx, s, i));
+    sim_fold_add(s, r, &s->p->in->groups, 1);
+    osh_sim_note(s, 0, 0, s->values.bytes);
+done:
+    return rc;
+}
+
 static osh_status sim_fold(osh_ctx *cx, osh_sim *s, const osh_range *r)
 {
     osh_status rc = OSH_OK;
     const osh_groups one = {0};
-    int64_t bytes;
+    int64_t bytes, fetched = 0;
     // the run merges the groups of samples before it computes the factors
     sim_fold_add(s, r, &s->p->in->groups, -1);
+    if (s->gpu) fetched = -s->stats.bytes;
     sim_fold_add(s, r, &one, 1);
+    if (s->gpu) fetched += s->stats.bytes; // bytes of the statistics that the host copies
     for (int i = 0; i < s->p->rewrites->n_folds; i++) {
         if (!osh_fold_inside(s->p->schedule, r, &s->p->rewrites->folds[i])) continue;
+        for (int k = OSH_LAYOUT_FOLD; k <= OSH_LAYOUT_FOLD_HESSIAN_PART; k++)
+            osh_layout_give(s->gpu, (osh_layout_kind)k, i);
         OSH_TRY(osh_sim_fold_scratch(cx, &bytes, s, &s->p->rewrites->folds[i]));
-        osh_sim_note(s, bytes, 0, s->values.bytes);
+        osh_sim_note(s, s->gpu ? 0 : bytes, s->gpu ? fetched + bytes : 0, s->values.bytes);
     }
     sim_fold_add(s, r, &one, -1);
 done:
@@ -501,10 +535,7 @@ static osh_status sim_step(osh_ctx *cx, osh_sim *s, const osh_range *r, const os
     case OSH_STEP_RELOAD: sim_reload(s, r, st->first, st->n); break;
     case OSH_STEP_RELEASE: sim_release(s, st->first, st->n); break;
     case OSH_STEP_DROP: sim_drop(s, st->values); break;
-    case OSH_STEP_FOLD_OPEN:
-        sim_fold_add(s, r, &s->p->in->groups, 1);
-        osh_sim_note(s, 0, 0, s->values.bytes);
-        break;
+    case OSH_STEP_FOLD_OPEN: return sim_fold_open(cx, s, r);
     case OSH_STEP_FOLD: return sim_fold(cx, s, r);
     case OSH_N_STEP_KINDS: break;
     }

@@ -75,7 +75,7 @@ void osh_sim_note_reload(osh_sim *s, const osh_linear *l)
 osh_status osh_sim_load(osh_ctx *cx, osh_sim *s, const osh_range *r, const osh_step *st)
 {
     osh_status rc = OSH_OK;
-    osh_layout_enter(s->gpu, s->index, st->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST);
+    osh_layout_enter(s->gpu, s->index, osh_way_of(st));
     sim_want_weights(s, s->weights.want, r, st);
     for (int w = r->w0; w < r->w1; w++) {
         if (!s->weights.want[w]) continue;

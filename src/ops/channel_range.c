@@ -3,6 +3,7 @@
  *   in[0] x [N, D]     out F32 [2, D], in place: row 0 smallest, row 1 largest
  *
  * Shapes: N tokens of the batch, D channels. */
+#include "ops/cuda/channels.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -42,5 +43,6 @@ static osh_status channel_range_fast(osh_ctx *cx, const osh_op_args *a)
 
 const osh_op osh_op_channel_range = {
     .name = "channel_range", .n_in = 1, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = channel_range_fast},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = channel_range_fast,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_channel_range_cuda)},
 };

@@ -6,6 +6,7 @@
  * the sum of the rounding errors of row 0 (Kahan summation). Without row 1, a sum over a million
  * tokens would lose digits. Values are added token by token, so the result does not depend on
  * batches. Shapes: N tokens of the batch, D elements per token. */
+#include "ops/cuda/channels.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -50,5 +51,6 @@ static osh_status channel_sum_fast(osh_ctx *cx, const osh_op_args *a)
 
 const osh_op osh_op_channel_sum = {
     .name = "channel_sum", .n_in = 1, .n_weights = 0, .n_out = 1,
-    .run = {[OSH_REF] = ref, [OSH_CPU] = channel_sum_fast},
+    .run = {[OSH_REF] = ref, [OSH_CPU] = channel_sum_fast,
+            [OSH_CUDA] = OSH_CUDA_FN(osh_channel_sum_cuda)},
 };

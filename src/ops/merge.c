@@ -9,7 +9,7 @@
  *
  * One thread computes each element, so the result does not depend on the number of threads. n:
  * columns of the statistic. */
-#include "ops/cuda/cuda.h"
+#include "ops/cuda/channels.h"
 #include "ops/kernel.h"
 
 #include <assert.h>
@@ -172,7 +172,7 @@ const osh_op osh_op_merge_sums = {
 };
 const osh_op osh_op_merge_channel_sum = {
     .name = "merge_channel_sum", .n_in = 0, .n_weights = 0, .n_out = 2,
-    .run = {[OSH_REF] = channel_sum_ref},
+    .run = {[OSH_REF] = channel_sum_ref, [OSH_CUDA] = OSH_CUDA_FN(osh_merge_channel_sum_cuda)},
 };
 const osh_op osh_op_merge_ranges = {
     .name = "merge_ranges", .n_in = 0, .n_weights = 0, .n_out = 2,

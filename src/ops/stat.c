@@ -278,12 +278,36 @@ osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge)
     return OSH_OK;
 }
 
-osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s)
+static osh_status stat_merge_last(osh_ctx *cx, osh_stat *s)
 {
     osh_status rc = OSH_OK;
     if (s->apart) OSH_TRY(stat_merge(cx, s));
-    if (s->type->finish) s->type->finish(s->all);
     osh_tensor_free(cx, s->part), s->part = NULL, s->apart = false;
+done:
+    return rc;
+}
+
+osh_status osh_stat_fetch(osh_ctx *cx, osh_stat *s)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *t = NULL; // own
+    if (!s->all->device) goto done;
+    OSH_TRY(stat_merge_last(cx, s));
+    OSH_TRY(osh_tensor_new(cx, &t, s->all->dtype, s->all->ndim, s->all->shape));
+    OSH_TRY(osh_tensor_copy(cx, t, s->all));
+    osh_tensor_free(cx, s->all);
+    s->all = t, t = NULL; // passes ownership
+done:
+    osh_tensor_free(cx, t);
+    return rc;
+}
+
+osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(stat_merge_last(cx, s));
+    if (s->type->finish) OSH_TRY(osh_stat_fetch(cx, s));
+    if (s->type->finish) s->type->finish(s->all);
 done:
     return rc;
 }

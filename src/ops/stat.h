@@ -123,7 +123,10 @@ void osh_stat_take_tile(void *tile, const osh_stat *s, int64_t first, int64_t en
 osh_status osh_stat_merge_tile(osh_ctx *cx, osh_stat *s, void *tile, int64_t first, int64_t end);
 /* If `merge` is true, merges `part` into `all`. Then empties `part`. */
 osh_status osh_stat_close_part(osh_ctx *cx, osh_stat *s, bool merge);
-/* Merges the last group, frees `part`, and turns `all` into the result. */
+/* If `all` is on a GPU, merges the last group, frees `part`, and moves `all` to host memory. */
+osh_status osh_stat_fetch(osh_ctx *cx, osh_stat *s);
+/* Merges the last group, frees `part`, and turns `all` into the result. If the type has `finish`,
+ * the result is in host memory. */
 osh_status osh_stat_finish(osh_ctx *cx, osh_stat *s);
 void osh_stat_free(osh_ctx *cx, osh_stat *s);
 /* Returns the bytes of a statistic in host memory, with the allocator's overhead. They include the

@@ -30,8 +30,6 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
                  g->nodes[node].op->name);
         return room;
     }
-    if (p->rewrites.n_folds)
-        return p->in.recipe->modifiers[p->rewrites.folds[0].modifier].type->name;
     if (p->match.cache.present) return "kv_cache_scheme";
     if (p->match.outputs) return "output_activations";
     if (osh_masks_answers(p->in.opt) && p->in.pipeline != OSH_PIPELINE_DATAFREE)

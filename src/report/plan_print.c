@@ -394,6 +394,10 @@ static osh_status print_gpu_model(osh_ctx *cx, osh_buf *b, const osh_plan *p)
         e.phase[OSH_PHASE_OBSERVE], e.phase[OSH_PHASE_SOLVE], e.phase[OSH_PHASE_PROPAGATE],
         e.phase[OSH_PHASE_OBSERVE] + e.phase[OSH_PHASE_SOLVE] + e.phase[OSH_PHASE_PROPAGATE],
         e.copies));
+    if (e.search_flops > 0)
+        OSH_TRY(osh_buf_printf(
+            cx, b, "not in the estimate: the host searches for the factors of AWQ (%.3g TFLOP)\n",
+            e.search_flops / 1e12));
 done:
     return rc;
 }

@@ -38,11 +38,6 @@ typedef struct osh_engine {
     bool last;              // true if no later pass of the visit computes the same values
 } osh_engine;
 
-static inline osh_way osh_engine_way(const osh_step *s)
-{
-    return s->again ? OSH_WAY_AGAIN : OSH_WAY_FIRST;
-}
-
 osh_visit_state osh_engine_state(const osh_engine *e); // returns the state for osh_visit_list
 /* These functions execute steps of the kinds LOAD, RELOAD and RELEASE (loading.c). */
 osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const osh_step *s);

@@ -1,6 +1,9 @@
 /* folds.c - collects statistics of a layer's output (ranges or sums of channels), computes factors
  * from the statistics by the rule or the search of a modifier, and folds the factors into
- * weights. */
+ * weights.
+ *
+ * With a GPU, the GPU collects the statistics. The host copies them, computes the factors, folds
+ * the factors into the host copies of weights, and copies these weights to the GPU again. */
 #include "run/folds.h"
 
 #include <math.h>
@@ -10,6 +13,7 @@
 #include "match/lookup.h"
 #include "plan/division.h"
 #include "plan/exchange.h"
+#include "budget/layout.h"
 
 typedef struct seen { // statistics of one fold; the pointers are own
     int fold;
@@ -29,21 +33,37 @@ struct osh_folding {
     int *owner;       // own [n]: rank that computes the factors; NULL: rank 0 computes all
 };
 
-/* Begins the statistics of one fold. */
-static osh_status folding_begin(osh_ctx *cx, osh_folding *f, int fold)
+/* Allocates a statistic of a fold. kind: kinds of its blocks of GPU memory. */
+static osh_status folding_new_stat(osh_ctx *cx, osh_stat **out, const osh_folding *f, int fold,
+                                   const osh_stat_type *type, const osh_layout_kind kind[2])
 {
     osh_status rc = OSH_OK;
     const osh_budget *p = f->plan;
-    const osh_where host = {NULL, OSH_LIFE_LONG};
-    int64_t n = p->rewrites->folds[fold].n;
-    osh_fold_types types = osh_fold_types_of(p->rewrites, &p->rewrites->folds[fold]);
+    const osh_where where = {p->in->device, OSH_LIFE_LONG};
+    int visit = p->in->pipeline == OSH_PIPELINE_BASIC ? 0 : f->range.first_subgraph;
+    osh_places_aim(p, visit, OSH_WAY_FOLD, kind[0], fold);
+    OSH_TRY(osh_stat_new(cx, out, type, p->in->groups, p->rewrites->folds[fold].n, where));
+    if (osh_stat_is_grouped(type, &p->in->groups))
+        osh_places_aim(p, visit, OSH_WAY_FOLD, kind[1], fold);
+    OSH_TRY(osh_stat_new_part(cx, *out, where));
+done:
+    return rc;
+}
+
+/* Begins the statistics of one fold. */
+static osh_status folding_begin(osh_ctx *cx, osh_folding *f, int fold)
+{
+    static const osh_layout_kind channels[] = {OSH_LAYOUT_FOLD, OSH_LAYOUT_FOLD_PART},
+                                 squares[] = {OSH_LAYOUT_FOLD_HESSIAN,
+                                              OSH_LAYOUT_FOLD_HESSIAN_PART};
+    osh_status rc = OSH_OK;
+    const osh_rewrites *w = f->plan->rewrites;
+    osh_fold_types types = osh_fold_types_of(w, &w->folds[fold]);
     seen *s = &f->of[f->n++];
     s->fold = fold;
-    OSH_TRY(osh_stat_new(cx, &s->channels, types.channels, p->in->groups, n, host));
-    OSH_TRY(osh_stat_new_part(cx, s->channels, host));
-    if (!types.squares) goto done;
-    OSH_TRY(osh_stat_new(cx, &s->squares, types.squares, p->in->groups, n, host));
-    OSH_TRY(osh_stat_new_part(cx, s->squares, host));
+    OSH_TRY(folding_new_stat(cx, &s->channels, f, fold, types.channels, channels));
+    if (types.squares)
+        OSH_TRY(folding_new_stat(cx, &s->squares, f, fold, types.squares, squares));
 done:
     return rc;
 }
@@ -142,7 +162,8 @@ done:
 
 typedef struct piece_work {
     const osh_budget *p;
-    const osh_tensor *w;  // view: the weight; NULL: chunks are read from the checkpoint
+    /* view: the weight in host memory; NULL: chunks are read from the checkpoint */
+    const osh_tensor *w;
     int64_t tensor, I, n; // tensor: index in the source; I: columns; n: elements
     /* Number of elements of a chunk. A chunk consists of whole rows; if a row is larger than
      * OSH_FOLD_PIECE, a chunk is a part of one row. */
@@ -200,11 +221,20 @@ static osh_status fold_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
+/* Returns a weight in host memory (view), or NULL if the weight is not loaded. With a GPU, the host
+ * copies of loaded weights exist until the visit solves Linears, which it does after the folds. */
+static osh_tensor *weight_on_host(const osh_weights *w, int weight)
+{
+    return w->device ? w->host[weight] : w->w[weight];
+}
+
 static piece_work piece_work_of(const osh_budget *p, const osh_weights *w, int weight)
 {
     const osh_weight *g = &p->in->graph->weights[weight];
-    piece_work k = {
-        .p = p, .w = w->w[weight], .tensor = g->tensor, .I = g->ndim > 1 ? g->shape[1] : 1};
+    piece_work k = {.p = p,
+                    .w = weight_on_host(w, weight),
+                    .tensor = g->tensor,
+                    .I = g->ndim > 1 ? g->shape[1] : 1};
     k.n = g->shape[0] * k.I;
     k.piece = OSH_FOLD_PIECE / (int64_t)osh_dtype_bytes(p->in->ck->tensors[g->tensor].e->dtype);
     if (k.I < k.piece) k.piece -= k.piece % k.I;
@@ -222,7 +252,7 @@ static osh_status fold_find_most(osh_ctx *cx, float *most, const osh_budget *p, 
     osh_status rc = OSH_OK;
     uint8_t *rooms = NULL; // own
     bool reads = false;
-    for (int i = 0; i < f->n_takes; i++) reads |= !w->w[f->takes[i]];
+    for (int i = 0; i < f->n_takes; i++) reads |= !weight_on_host(w, f->takes[i]);
     if (reads && !(rooms = osh_alloc(cx, (size_t)osh_threads(cx) * OSH_FOLD_PIECE)))
         OSH_FAIL(cx, OSH_E_NOMEM, "no memory to look through weights");
     memset(most, 0, (size_t)(osh_threads(cx) * f->n) * sizeof *most);
@@ -238,13 +268,22 @@ done:
     return rc;
 }
 
-/* Folds the factors into the weight in w. Does nothing if w does not have the weight. */
+/* Folds the factors into the weight in w, and into its copy on a GPU. Does nothing if w does not
+ * have the weight. */
 static osh_status fold_into(osh_ctx *cx, const osh_budget *p, const osh_weights *w, int weight,
                             osh_fold_rule rule)
 {
+    osh_status rc = OSH_OK;
     piece_work k = piece_work_of(p, w, weight);
     k.rule = rule;
-    return k.w ? osh_parallel_for(cx, piece_work_chunks(&k), fold_chunk, &k) : OSH_OK;
+    if (!k.w && w->w[weight])
+        OSH_FAIL(cx, OSH_E_INTERNAL, "%s has no copy in host memory to fold factors into",
+                 p->in->graph->weights[weight].name);
+    if (!k.w) goto done;
+    OSH_TRY(osh_parallel_for(cx, piece_work_chunks(&k), fold_chunk, &k));
+    if (w->device && w->w[weight]) OSH_TRY(osh_tensor_copy(cx, w->w[weight], k.w));
+done:
+    return rc;
 }
 
 static osh_status factors_by_range(osh_ctx *cx, const osh_budget *p, const seen *s,
@@ -280,7 +319,7 @@ static osh_status fold_source_rows(osh_ctx *cx, const osh_search *j, int k, void
 {
     const source *s = j->user;
     int weight = s->f->takes[k];
-    const osh_tensor *w = s->w->w[weight];
+    const osh_tensor *w = weight_on_host(s->w, weight);
     if (!w)
         return fold_read_elements(cx, s->p, s->p->in->graph->weights[weight].tensor, to,
                                   first * j->n, n * j->n);
@@ -289,10 +328,14 @@ static osh_status fold_source_rows(osh_ctx *cx, const osh_search *j, int k, void
     return OSH_OK;
 }
 
+/* Doubles the elements below the diagonal. Sets the elements above it to 0, because a GPU leaves
+ * them undefined. */
 static void hessian_double_lower(float *h, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         for (int64_t k = 0; k < i; k++) h[i * n + k] *= 2;
+        memset(h + i * n + i + 1, 0, (size_t)(n - 1 - i) * sizeof *h);
+    }
 }
 
 /* Searches for the factors with the smallest error. First brings the statistics into the form that
@@ -346,13 +389,15 @@ done:
     return rc;
 }
 
-/* Completes all statistics: adds the sums of the last group of samples (ops/stat.h), and the sums
- * of other ranks. */
+/* Completes all statistics: copies them from the GPU, adds the sums of the last group of samples
+ * (ops/stat.h), and adds the sums of other ranks. */
 static osh_status folding_finish(osh_ctx *cx, const osh_folding *f)
 {
     osh_status rc = OSH_OK;
     for (int i = 0; i < f->n; i++) {
         const osh_stat *c = f->of[i].channels;
+        OSH_TRY(osh_stat_fetch(cx, f->of[i].channels));
+        if (f->of[i].squares) OSH_TRY(osh_stat_fetch(cx, f->of[i].squares));
         OSH_TRY(osh_exchange_count(cx, f->ranks, &f->of[i].n_tokens));
         if (c->type->exact) OSH_TRY(osh_exchange_exact(cx, f->ranks, c->type, c->all));
         OSH_TRY(osh_stat_finish(cx, f->of[i].channels));

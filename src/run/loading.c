@@ -43,11 +43,14 @@ static osh_status engine_read_ahead(osh_ctx *cx, osh_engine *e)
     OSH_TRY(osh_visit_list(cx, steps, e->p->schedule, e->index + 1, &done));
     memset(e->next + next.w0, 0, (size_t)(next.w1 - next.w0) * sizeof *e->next);
     const osh_step *load = osh_steps_first(steps, OSH_STEP_LOAD);
+    // the part of the visit that begins it, if an earlier run has done the parts before
+    osh_way begins = engine_has_solved(e, &next, NULL)       ? OSH_WAY_AGAIN
+                     : next.fold && load && !load->fold ? OSH_WAY_FIRST
+                                                        : OSH_WAY_AHEAD;
     if (load) osh_step_wants(e->next, e->p->schedule, osh_steps_range(steps), load);
     for (int i = next.w0; i < next.w1; i++) any |= e->next[i] &= !e->w->w[i];
     if (any)
-        OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p, e->next, e->index + 1,
-                                   engine_has_solved(e, &next, NULL)));
+        OSH_TRY(osh_prefetch_start(cx, &e->prefetch, e->p, e->next, e->index + 1, begins));
 done:
     return rc;
 }
@@ -160,7 +163,7 @@ osh_status osh_engine_load(osh_ctx *cx, osh_engine *e, const osh_range *r, const
     OSH_TRY(engine_read_stored(cx, e, r));
     for (int i = r->w0; i < r->w1; i++) {
         OSH_TRY(osh_check_interrupt(cx));
-        if (e->next[i]) OSH_TRY(engine_load_weight(cx, e, i, osh_engine_way(s)));
+        if (e->next[i]) OSH_TRY(engine_load_weight(cx, e, i, osh_way_of(s)));
         if (e->next[i]) OSH_TRY(engine_load_as_left(cx, e, i));
     }
     bool prefetch = e->p->schedule->visits[e->index].how.prefetch;

@@ -47,24 +47,25 @@ done:
 }
 
 /* True if the weight may get a block on the GPU during the visit before `visit`, because the plan
- * has an address for the weight at that time. If all Linears of the visit are solved already, only
- * the second pass (OSH_WAY_AGAIN) runs. A weight that has an address for that pass is loaded later,
- * by the visit itself. */
-static bool prefetch_has_place(const osh_budget *p, int visit, bool solved, int weight)
+ * has an address for the weight at that time. In a resumed run, the visit may begin with a later
+ * part, for example with the second pass (OSH_WAY_AGAIN) if all its Linears are solved. A weight
+ * that has an address for that part is loaded later, by the visit itself. */
+static bool prefetch_has_place(const osh_budget *p, int visit, osh_way begins, int weight)
 {
+    const osh_layout_kind kind = OSH_LAYOUT_WEIGHT;
     if (!p->memory.places) return true;
-    return osh_places_has(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, weight) &&
-           !(solved && osh_places_has(p, visit, OSH_WAY_AGAIN, OSH_LAYOUT_WEIGHT, weight));
+    return osh_places_has(p, visit, OSH_WAY_AHEAD, kind, weight) &&
+           (begins == OSH_WAY_AHEAD || !osh_places_has(p, visit, begins, kind, weight));
 }
 
 /* Allocates blocks on the GPU for all weights. If one block does not fit, allocates none. The
  * calling thread allocates them, because the addresses must be the same in each run. */
 static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget *p, int visit,
-                                 bool solved)
+                                 osh_way begins)
 {
     bool all = true;
     for (int i = f->w0; i < f->w1 && all; i++) {
-        if (!f->want[i - f->w0] || !prefetch_has_place(p, visit, solved, i)) continue;
+        if (!f->want[i - f->w0] || !prefetch_has_place(p, visit, begins, i)) continue;
         osh_places_aim(p, visit, OSH_WAY_AHEAD, OSH_LAYOUT_WEIGHT, i);
         const osh_entry *e = osh_weight_entry(f->g, f->ck, i);
         all = !osh_tensor_new_on(cx, &f->w->w[i], (osh_where){f->device, OSH_LIFE_LONG}, e->dtype,
@@ -77,7 +78,7 @@ static void prefetch_take_places(osh_ctx *cx, osh_prefetch *f, const osh_budget 
 }
 
 osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget *p,
-                              const bool *want, int visit, bool solved)
+                              const bool *want, int visit, osh_way begins)
 {
     osh_status rc = OSH_OK;
     const osh_graph *g = p->in->graph;
@@ -90,7 +91,7 @@ osh_status osh_prefetch_start(osh_ctx *cx, osh_prefetch **out, const osh_budget 
     OSH_NEW(cx, f->want, r.w1 - r.w0);
     memcpy(f->want, want + r.w0, (size_t)(r.w1 - r.w0) * sizeof *want);
     OSH_TRY(osh_weights_new(cx, &f->w, g));
-    if (device) prefetch_take_places(cx, f, p, visit, solved);
+    if (device) prefetch_take_places(cx, f, p, visit, begins);
     OSH_TRY(osh_device_type_of(f->device)->follow(cx, f->device));
     OSH_TRY(osh_read_ahead_start(cx, &f->reader,
                                  &(osh_read_items){prefetch_read_all, f, 1, .ahead = true}));

@@ -154,7 +154,7 @@ static osh_status engine_store(osh_ctx *cx, osh_engine *e, const osh_step *s, in
     // true if the value is final; values of the original model are computed only once
     bool last = e->last || p->in->graph->values[value].quantized >= 0;
     osh_acts_stage(e->acts, visit_stage(p, e->index, last));
-    osh_places_aim(p, e->index, osh_engine_way(s), OSH_LAYOUT_ROWS,
+    osh_places_aim(p, e->index, osh_way_of(s), OSH_LAYOUT_ROWS,
                    value * p->schedule->n_batches + k);
     osh_status rc = osh_acts_put(cx, e->acts, value, b->first_sample, b->seqs.n, &b->values[value]);
     // cancels the planned address, in case osh_acts_put did not use it

@@ -99,6 +99,5 @@ refused 'mappings: [{smooth_layer: a}]' "$rtn" "mappings: want a list of pairs"
 refused '' "QuantizationModifier: {ignore: [lm_head], config_groups: {g: {targets: [Linear], weights: {num_bits: 8, strategy: tensor}}}}" \
     "one scale for the whole weight"
 refused 'mappings: [[["re:.*q_proj"], "re:.*input_layernorm"]]' "$rtn" "reads what it makes, too"
-refused '' "$rtn" "is not made on a GPU" --device-model h100
 refused '' "$rtn" "needs calibration data" --pipeline datafree
 echo "impossible jobs are refused"

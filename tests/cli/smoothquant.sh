@@ -114,7 +114,6 @@ refused 'mappings: [[["re:.*o_proj"], "re:.*v_proj"]]' "$gptq" "self_attn (atten
 refused 'mappings: [[["re:.*down_proj"], "re:.*gate_proj"]]' "$gptq" "mlp (glu) reads what it makes, too"
 refused 'mappings: [[["lm_head"], "model.norm"]]' "$gptq" "which is the weight of 2 modules"
 refused 'mappings: [[["re:.*q_proj"], "model.embed_tokens"]]' "$gptq" "want a norm of whole rows, or a Linear"
-refused '' "$gptq" "is not made on a GPU" --device-model h100
 refused '' "GPTQModifier: {scheme: W8A8, ignore: [lm_head], target: original}" "want one of the two" \
     --sequential-targets Linear
 refused '' "$gptq" "needs calibration data" --pipeline datafree

@@ -179,6 +179,15 @@ static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
     }
     for (int i = 1; i < 3; i++)
         assert_memory_equal(r[i].t.data, r[0].t.data, osh_tensor_bytes(&r[0].t));
+    for (int k = 0; f->d && k < gpu_orders(); k++) {
+        float *at = r[2].t.data;
+        for (int64_t c = 0; c < width; c++)
+            at[c] = c % 2 ? INFINITY : -0.25f, at[width + c] = -at[c];
+        gpu_order(k);
+        a.out[0] = &r[2].t;
+        assert_int_equal(gpu_run(f->one, f->d, op, &a, 0), OSH_OK);
+        assert_memory_equal(r[2].t.data, r[0].t.data, osh_tensor_bytes(&r[0].t));
+    }
     float *got = r[0].t.data, lo = got[0], hi = got[width]; // compares channel 0 with a simple loop
     for (int64_t i = 0; i < n; i++) {
         float v;
@@ -191,13 +200,13 @@ static void range_case(fixture *f, int64_t n, int64_t width, int64_t split, osh_
 
 static void test_channel_range(void **state)
 {
-    if (gpu_alone()) return;
     const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
     for (int d = 0; d < 3; d++) {
         range_case(*state, 1, 1, 0, dts[d]);
         range_case(*state, 7, 7, 3, dts[d]);
         range_case(*state, 129, 129, 1, dts[d]);
         range_case(*state, 70, 576, 60, dts[d]);
+        range_case(*state, 300, 40, 60, dts[d]); // several blocks of rows
     }
 }
 
@@ -237,6 +246,45 @@ static void test_channel_sum(void **state)
     }
     guarded_check(&x), guarded_free(f->one, &x);
     for (int i = 0; i < 3; i++) guarded_check(&s[i]), guarded_free(f->one, &s[i]);
+}
+
+/* Checks sums of |x| of each channel on the GPU, in two batches, against the host's sums in
+ * double. */
+static void sum_case(fixture *f, int64_t n, int64_t width, osh_dtype dt)
+{
+    guarded x = guarded_new(f->one, dt, 2, n, width),
+            s = guarded_new(f->one, OSH_F32, 2, 2, width);
+    guarded_fill(&x, 1, 1);
+    for (int k = 0; f->d && k < gpu_orders(); k++) {
+        memset(s.t.data, 0, osh_tensor_bytes(&s.t));
+        gpu_order(k);
+        for (int64_t row = 0, end; row < n; row = end) {
+            osh_tensor part = x.t;
+            end = row ? n : osh_div_up(n, 3);
+            part.data = osh_elem(&x.t, row * width), part.shape[0] = end - row;
+            osh_op_args a = {.in = {&part}, .out = {&s.t}};
+            assert_int_equal(gpu_run(f->one, f->d, &osh_op_channel_sum, &a, 0), OSH_OK);
+        }
+        for (int64_t c = 0; c < width; c++) {
+            const float *got = (float *)s.t.data + c;
+            double sum = 0;
+            for (int64_t i = c; i < n * width; i += width) sum += fabs(value_at(&x.t, i));
+            if (!(fabs((double)got[0] - got[width] - sum) <= sum * ldexp(1, -40)))
+                fail_msg("|x| of channel %ld: %.12g, want %.12g", (long)c, got[0], sum);
+        }
+    }
+    guarded_check(&x), guarded_free(f->one, &x);
+    guarded_check(&s), guarded_free(f->one, &s);
+}
+
+static void test_sum_on_gpu(void **state)
+{
+    const osh_dtype dts[] = {OSH_F32, OSH_BF16, OSH_F16};
+    for (int d = 0; d < 3; d++) {
+        sum_case(*state, 1, 1, dts[d]);
+        sum_case(*state, 17, 33, dts[d]);
+        sum_case(*state, 129, 70, dts[d]);
+    }
 }
 
 /* Checks the sums of squares s [I] of x on the GPU, which adds in another order than the host. */
@@ -885,6 +933,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hessian),     cmocka_unit_test(test_channel_range),
         cmocka_unit_test(test_channel_sum), cmocka_unit_test(test_channel_squares),
+        cmocka_unit_test(test_sum_on_gpu),
         cmocka_unit_test(test_token_peaks), cmocka_unit_test(test_mix),
         cmocka_unit_test(test_stat_rows),   cmocka_unit_test(test_groups),
         cmocka_unit_test(test_shift),       cmocka_unit_test(test_nll),

@@ -1,9 +1,8 @@
 /* finite.cu - finds the first non-finite element, the smallest and the largest element of a tensor.
  *
- * Threads combine their results by atomic minima and maxima of integers, whose result does not
- * depend on the order of the threads. For this the bits of floats are read as integers.
- * Non-negative floats have the order of their bits as signed integers; negative floats have the
- * reverse order of their bits as unsigned integers. */
+ * Threads combine their results by atomic minima and maxima, whose result does not depend on the
+ * order of the threads. */
+#include "ops/cuda/extremes.cuh"
 #include "ops/cuda/pack.cuh"
 
 #include <math.h>
@@ -63,18 +62,6 @@ done:
     return rc;
 }
 
-static __device__ inline void minmax_lower(float *p, float x)
-{
-    if (__float_as_int(x) >= 0) atomicMin(reinterpret_cast<int *>(p), __float_as_int(x));
-    else atomicMax(reinterpret_cast<unsigned *>(p), __float_as_uint(x));
-}
-
-static __device__ inline void minmax_raise(float *p, float x)
-{
-    if (__float_as_int(x) >= 0) atomicMax(reinterpret_cast<int *>(p), __float_as_int(x));
-    else atomicMin(reinterpret_cast<unsigned *>(p), __float_as_uint(x));
-}
-
 /* *to_low = min(*to_low, x[i]) and *to_high = max(*to_high, x[i]) over x [n]. */
 template <class T>
 static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, int64_t n,
@@ -100,8 +87,8 @@ static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, 
     high = osh_cu_warp_max(high);
     low = -osh_cu_warp_max(low);
     if (threadIdx.x % 32 == 0 && low <= high) {
-        minmax_lower(to_low, low);
-        minmax_raise(to_high, high);
+        osh_cu_lower(to_low, low);
+        osh_cu_raise(to_high, high);
     }
 }
 
