@@ -221,10 +221,11 @@ done:
 static osh_status peaks_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
 {
     osh_device_peaks *p = w->user;
-    const osh_node *n = &p->g->nodes[first];
-    int64_t D = p->g->values[n->in[0]].width, F = p->g->values[n->out[0]].width;
+    int gate = osh_expert_first(p->g, first), n = (end - first) / (OSH_EXPERT_NODES + gate - first);
+    const osh_node *of = &p->g->nodes[gate];
+    int64_t D = p->g->values[of->in[0]].width, F = p->g->values[of->out[0]].width;
     osh_status rc = peaks_made(cx, w, p->g->nodes[end - 1].out[0]);
-    return rc ? rc : act_touch(cx, p, (act){ACT_MIXTURE, (end - first) / OSH_EXPERT_NODES, D, F});
+    return rc ? rc : act_touch(cx, p, (act){ACT_MIXTURE, n, D, F});
 }
 
 static const osh_walk_acts peaks_acts = {.brought = peaks_brought, .told = peaks_told,

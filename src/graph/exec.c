@@ -202,17 +202,17 @@ done:
     return rc;
 }
 
-/* Returns the list of rows that are routed to an expert, in device memory. combine: index of the
- * expert's last node. */
-static osh_op_rows expert_rows_on_device(const job *j, int combine)
+/* Returns the list of rows that are routed to an expert, in device memory. from: index of the node
+ * that selects the expert (moe_combine or routed_rows). */
+static osh_op_rows expert_rows_on_device(const job *j, int from)
 {
-    int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[combine].attr)->expert;
+    int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[from].attr)->expert;
     int64_t E = j->g->values[j->gpu.route].width;
     return (osh_op_rows){(const int32_t *)j->gpu.lists->data + E + expert * j->b->n_tokens,
                          j->gpu.n[expert]};
 }
 
-/* Sets *e to the weights and the rows of the expert whose first node is `first`, and to its entries
+/* Sets *e to the weights and the rows of the expert whose gate is node `first`, and to its entries
  * of j->found. */
 static osh_status list_expert(osh_ctx *cx, osh_mixture_expert *e, const job *j, int first)
 {
@@ -243,17 +243,19 @@ static osh_status run_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
     osh_status rc = OSH_OK;
     const job *j = w->user;
     const osh_node *n = &j->g->nodes[first], *last = &j->g->nodes[end - 1];
-    int n_experts = (end - first) / OSH_EXPERT_NODES;
+    int gate = osh_expert_first(j->g, first), each = OSH_EXPERT_NODES + gate - first;
+    int n_experts = (end - first) / each;
     osh_mixture_expert *experts = NULL; // own
     OSH_TRY(osh_check_interrupt(cx));
     OSH_NEW(cx, experts, n_experts);
     for (int e = 0; e < n_experts; e++)
-        OSH_TRY(list_expert(cx, &experts[e], j, first + e * OSH_EXPERT_NODES));
+        OSH_TRY(list_expert(cx, &experts[e], j, gate + e * each));
     OSH_TRY(make_value(cx, j, last->out[0], j->b->n_tokens));
     osh_mixture m = {.experts = experts, .n_experts = n_experts,
                           .x = j->b->values[n->in[0]], .route = j->b->values[j->gpu.route],
-                          .sum = j->b->values[n[OSH_EXPERT_COMBINE].in[0]],
-                          .out = j->b->values[last->out[0]], .glu = n[OSH_EXPERT_GLU].attr,
+                          .sum = j->b->values[j->g->nodes[gate + OSH_EXPERT_COMBINE].in[0]],
+                          .out = j->b->values[last->out[0]],
+                          .glu = j->g->nodes[gate + OSH_EXPERT_GLU].attr,
                           .plain = ((const osh_moe_combine_attr *)last->attr)->plain};
     if (!m.x || !m.sum) OSH_FAIL(cx, OSH_E_INTERNAL, "an input of the experts is not live");
     OSH_TRY(osh_device_ops_of(j->b->device)->mixture(cx, &m));
@@ -354,12 +356,10 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
 
     OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(node_gather(cx, j, node, &a, &rows));
-    bool on_device = j->b->device != NULL, of_expert = osh_walk_is_routed(walk, node),
-         routed = of_expert && !on_device;
-    osh_op_rows wanted = of_expert && on_device
-                             ? expert_rows_on_device(j, osh_routed_to(j->g, node))
-                             : (osh_op_rows){0};
-    if (of_expert && on_device) a.rows = &wanted;
+    bool routed = osh_walk_is_routed(walk, node) && !j->b->device;
+    int expert = osh_walk_rows_of(walk, node);
+    osh_op_rows wanted = expert >= 0 ? expert_rows_on_device(j, expert) : (osh_op_rows){0};
+    if (expert >= 0) a.rows = &wanted;
     if (routed) OSH_TRY(route(cx, walk, node, &a));
     if (h && h->linear_input && osh_node_is(n, OSH_OP_LINEAR))
         OSH_TRY(h->linear_input(cx, h->user, node, &a.in[0], j->b));
@@ -515,7 +515,13 @@ static osh_status run_told(osh_ctx *cx, osh_walk *w, int v)
 {
     const job *j = w->user;
     const osh_exec_hooks *h = j->hooks;
-    return h && h->value && !j->again ? h->value(cx, h->user, v, j->b->values[v], j->b) : OSH_OK;
+    if (!h || !h->value || j->again) return OSH_OK;
+    int from = w->on_device ? osh_routed_from(j->g, v) : -1;
+    osh_op_rows rows = from >= 0 ? expert_rows_on_device(j, from) : (osh_op_rows){0};
+    if (from >= 0) j->b->rows = &rows;
+    osh_status rc = h->value(cx, h->user, v, j->b->values[v], j->b);
+    j->b->rows = NULL;
+    return rc;
 }
 
 static osh_status run_made(osh_ctx *cx, osh_walk *w, int v)

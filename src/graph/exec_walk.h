@@ -65,6 +65,11 @@ static inline bool osh_walk_runs(const osh_walk *w, int node)
 }
 /* True if the node runs only on the rows of its expert. */
 bool osh_walk_is_routed(const osh_walk *w, int node);
+/* On a device: returns the node that selects the expert (moe_combine or routed_rows) if the node
+ * computes only the rows of an expert. Returns -1 if the node computes all rows. A routed_rows node
+ * or a node after it computes only these rows if no later node and no hook reads other rows, and
+ * the output is not kept. */
+int osh_walk_rows_of(const osh_walk *w, int node);
 /* Three consecutive nodes that run as one kernel: two Linears, and at offset OSH_GATED_GLU their
  * glu. */
 enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };

@@ -57,6 +57,10 @@ bool osh_mixture_takes(osh_dtype dt, int64_t D, int64_t F);
 /* Returns the number of elements of the argument `lists` of osh_device_ops.routes. */
 static inline int64_t osh_routes_n(int64_t E, int64_t N) { return E + E * N; }
 
+/* Returns the number of rows that `gather` must make for the statistics of n rows: n, rounded up.
+ * Then a Hessian (hessian_accum) needs no other padding. */
+int64_t osh_gathered_rows(int64_t n);
+
 enum { OSH_FACTORS_MOST = 1024 };
 typedef struct osh_gptq_hessians {
     /* [n]: the Hessians, in device memory. The list h itself and the two lists below are in host
@@ -114,6 +118,10 @@ typedef struct osh_device_ops {
      * computed at a time. The factor of a Hessian does not depend on the other Hessians. Waits for
      * the device once. */
     osh_status (*factors)(osh_ctx *cx, osh_device *d, int *failed, const osh_gptq_hessians *x);
+    /* Copies the rows of x that `rows` lists to the first rows of out, in the order of the list.
+     * Fills the other rows of out with zeros. */
+    osh_status (*gather)(osh_ctx *cx, const osh_tensor *out, const osh_tensor *x,
+                         const osh_op_rows *rows);
     const osh_device_speed *speed;
 } osh_device_ops;
 const osh_device_ops *osh_device_ops_of(const osh_device *d); // d must not be NULL

@@ -44,6 +44,8 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
     *done = "served";
     for (int i = 0; i < p->match.n_linears; i++) {
         const osh_linear *l = &p->match.linears[i];
+        if (p->in.by_route && l->ranged[OSH_INPUT] >= 0 && osh_is_by_route(g, l->input))
+            return "an observer of inputs with --moe-calibrate-all-experts false";
         bool weighs = l->wants & OSH_STAT_SQUARES;
         if (!weighs && !(l->ranged[OSH_INPUT] >= 0 && osh_observer_searches(&l->scheme->inputs)))
             continue;
