@@ -466,6 +466,10 @@ static void walk_choose_kept(walk *w, int end, bool first_way)
                      (first_way && w->r.observe && statistic_waits_for(w, end, v)) ||
                      (again && before) || (after && !(again && made));
     }
+    for (int v = w->r.v0; v < w->r.v1; v++) {
+        int route = w->keep[v] ? walk_route_of(w, v) : -1;
+        if (route >= w->r.v0) w->keep[route] = true;
+    }
 }
 
 static osh_status walk_solve_segment(osh_ctx *cx, walk *w, int first, int end)

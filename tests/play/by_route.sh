@@ -28,9 +28,9 @@ for a, b in zip(gpu["experts"], host["experts"]): # a token may go to another ex
 assert min(gpu["experts"][-1]["tokens_of_experts"]) == 0
 error = lambda d: {m["name"]: m.get("relative_squared_error") for m in d["modules"]}
 a, b, c = error(gpu), error(host), error(every)
-assert a.keys() == b.keys() and len(a) == 33, len(a)
+assert a.keys() == b.keys() and len(a) == 39, len(a)
 ratios = [a[n] / b[n] - 1 for n in a if a[n]]
-assert len(ratios) > 25 and max(map(abs, ratios)) < 0.06 and abs(sum(ratios) / len(ratios)) < 0.01, ratios
+assert len(ratios) > 25 and max(map(abs, ratios)) < 0.08 and abs(sum(ratios) / len(ratios)) < 0.01, ratios
 assert sum(abs(c[n] / b[n] - 1) > 0.06 for n in a if a[n] and c[n] and ".experts." in n) > 3, "all tokens have the same errors"
 P
 if "$PLAY" plan --model model --scheme FP8 --method gptq --dataset model/calibration.jsonl --device cuda \
