@@ -59,7 +59,8 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
                         &(osh_op_load){tokens, &(osh_seqs){d->n, d->offsets}});
 }
 
-/* Returns the fraction of the tokens that a router sends to an expert. route: the router's output. */
+/* Returns the fraction of the tokens that a router sends to an expert. route: the router's
+ * output. */
 static double route_share(const osh_graph *g, int route)
 {
     const osh_node *router = &g->nodes[g->values[route].producer];
@@ -291,7 +292,8 @@ static double step_flops(const osh_budget *p, const osh_range *r, const osh_step
     for (int i = 0; i < s->n; i++) {
         const osh_node *n = &p->in->graph->nodes[s->first + i];
         double f = s->run[i] ? node_flops(p->in->graph, &p->in->data, n, tokens) : 0;
-        if (f > 0) flops += f * (s->again ? routed_share(p->in->graph, n) : observed_share(p, n->out[0]));
+        if (f <= 0) continue;
+        flops += f * (s->again ? routed_share(p->in->graph, n) : observed_share(p, n->out[0]));
     }
     return flops;
 }

@@ -11,9 +11,9 @@
  * row by row. Returns -1 if there is none, or if other nodes also read the output. */
 int osh_routed_to(const osh_graph *g, int node);
 
-/* Returns the routed_rows node whose output is the value, or from whose output the value is computed
- * row by row. Returns -1 if there is none. A Linear with a bias ends such a chain, because the bias
- * makes zero rows non-zero. */
+/* Returns the routed_rows node whose output is the value, or from whose output the value is
+ * computed row by row. Returns -1 if there is none. A Linear with a bias ends such a chain, because
+ * the bias makes zero rows non-zero. */
 int osh_routed_from(const osh_graph *g, int value);
 
 /* Returns the router's output, from which the moe_combine or routed_rows node `from` takes the rows
@@ -32,8 +32,8 @@ void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const
  * mixture then reads the input of this node. */
 enum { OSH_EXPERT_GATE, OSH_EXPERT_UP, OSH_EXPERT_GLU, OSH_EXPERT_DOWN, OSH_EXPERT_COMBINE,
        OSH_EXPERT_NODES };
-/* Returns the gate of the expert that begins at node `first`: first, or first + 1 if node `first` is
- * a routed_rows node. */
+/* Returns the gate of the expert that begins at node `first`: first, or first + 1 if node `first`
+ * is a routed_rows node. */
 int osh_expert_first(const osh_graph *g, int first);
 int osh_mixture_end(const osh_graph *g, int first, int end);
 

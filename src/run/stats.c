@@ -352,8 +352,8 @@ done:
     return rc;
 }
 
-/* On a device, adds the rows that are routed to the expert of a value. They are copied together. All
- * of them count as rows of the first sample, because a batch has samples of only one group. */
+/* On a device, adds the rows that are routed to the expert of a value. They are copied together.
+ * All of them count as rows of the first sample, because a batch has samples of only one group. */
 static osh_status stats_feed_gathered(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
                                       const osh_batch *b)
 {

@@ -27,14 +27,17 @@ template <class P> static __global__ void routed_copy_rows(P *out, const P *x, r
     }
 }
 
+typedef struct clear_sizes { // tokens, words of a row, experts, and the index of the expert
+    int64_t N, W, E, expert;
+} clear_sizes;
+
 /* out = x for rows that are routed to the expert, else 0. out and x: [N, W] words. */
 template <class P, class T>
-static __global__ void routed_clear_rows(P *out, const P *x, const T *route, int64_t N, int64_t W,
-                                         int64_t E, int64_t expert)
+static __global__ void routed_clear_rows(P *out, const P *x, const T *route, clear_sizes z)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < N * W;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < z.N * z.W;
          i += (int64_t)gridDim.x * blockDim.x)
-        out[i] = osh_cu_load(route[i / W * E + expert]) != 0 ? x[i] : P{};
+        out[i] = osh_cu_load(route[i / z.W * z.E + z.expert]) != 0 ? x[i] : P{};
 }
 
 template <class P>
@@ -75,8 +78,9 @@ template <class P, class T> static void routed_clear(const osh_op_args *a)
             W = osh_width(x) * (int64_t)osh_dtype_bytes(x->dtype) / (int64_t)sizeof(P);
     OSH_LAUNCH((routed_clear_rows<P, T>), osh_cu_grid(x->device, N * W, 256), 256, 0,
                osh_cuda_stream(x->device), static_cast<P *>(a->out[0]->data),
-               static_cast<const P *>(x->data), static_cast<const T *>(route->data), N, W,
-               osh_width(route), static_cast<const osh_moe_combine_attr *>(a->attr)->expert);
+               static_cast<const P *>(x->data), static_cast<const T *>(route->data),
+               (clear_sizes{N, W, osh_width(route),
+                            static_cast<const osh_moe_combine_attr *>(a->attr)->expert}));
 }
 
 osh_status osh_routed_rows_cuda(osh_ctx *cx, const osh_op_args *a)
