@@ -287,6 +287,37 @@ done:
     return rc;
 }
 
+/* Returns the end of the experts that begin at node `first`, if all of them are observed at once:
+ * routed_rows, gate, up and glu run on the rows of the expert, and down and combine do not run.
+ * Otherwise returns `first`. */
+static int observed_end(const osh_walk *w, int first)
+{
+    int gate = osh_expert_first(w->s.g, first), whole = first, end = first, from;
+    if (!w->on_device || gate == first || osh_walk_is_routed(w, gate)) return first;
+    end = osh_mixture_end(w->s.g, first, w->s.first + w->s.n);
+    for (int i = first; i < end; i++) {
+        int at = (i - first) % (OSH_EXPERT_NODES + 1);
+        bool runs = osh_walk_runs(w, i), wanted = at <= 1 + OSH_EXPERT_GLU;
+        if (runs != wanted || (runs && osh_walk_rows_of(w, i) < 0)) break;
+        if (at == OSH_EXPERT_NODES) whole = i + 1;
+    }
+    return whole > first && needs_lists(w, first, &from) ? whole : first;
+}
+
+/* Observes the experts of nodes [first, end). Calls the hook only for the inputs of gate and up, and
+ * of down. */
+static osh_status walk_observed(osh_ctx *cx, osh_walk *w, int first, int end)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(open_routes(cx, w, first));
+    OSH_TRY(w->acts->observed(cx, w, first, end));
+    for (int i = first; i < end; i++)
+        if (osh_walk_runs(w, i)) OSH_TRY(finish_node(cx, w, i, false));
+    OSH_TRY(close_routes(cx, w, end - 1));
+done:
+    return rc;
+}
+
 osh_status osh_walk_lane(osh_ctx *cx, const osh_walk *w, int first, int end, void *user)
 {
     osh_status rc = OSH_OK;
@@ -333,11 +364,16 @@ static osh_status walk_nodes(osh_ctx *cx, osh_walk *w)
     osh_status rc = OSH_OK;
     osh_exec_cut cut = {w->s.g, w->s.first, w->s.first + w->s.n, w->s.run, w->seen, w->s.routed};
     for (int i = cut.first, end; i < cut.end; i = end) {
-        int n = 0, last = i, mixture = mixture_end(w, i);
+        int n = 0, last = i, mixture = mixture_end(w, i), observed = observed_end(w, i);
         end = w->by_sample ? osh_exec_together(&cut, i) : i + 1;
         if (mixture > i) {
             end = mixture;
             OSH_TRY(walk_mixture(cx, w, i, end));
+            continue;
+        }
+        if (observed > i) {
+            end = observed;
+            OSH_TRY(walk_observed(cx, w, i, end));
             continue;
         }
         if (!w->by_sample && walk_is_gated(w, i)) {

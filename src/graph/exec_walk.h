@@ -34,6 +34,9 @@ typedef struct osh_walk_acts {
     osh_status (*routes)(osh_ctx *cx, osh_walk *w, int route);
     /* Runs the experts of the nodes [first, end) at once, and makes the sum of their outputs. */
     osh_status (*mixture)(osh_ctx *cx, osh_walk *w, int first, int end);
+    /* On a device, computes the activations of the experts of the nodes [first, end) at once. Calls
+     * the hook for the input and the activations of each expert. */
+    osh_status (*observed)(osh_ctx *cx, osh_walk *w, int first, int end);
 } osh_walk_acts;
 
 struct osh_walk {

@@ -10,7 +10,7 @@
 typedef struct alignas(16) routed_word { uint32_t v[4]; } routed_word;
 
 typedef struct routed_copy {
-    const int32_t *rows; // view [n]: rows of x that are copied
+    const int32_t *rows; // view [n]: rows of x that are copied; NULL: rows 0 to n - 1
     /* W: number of words of a row. all: number of rows that are written; the rows from n on are
      * filled with zeros. */
     int64_t n, all, W;
@@ -22,7 +22,7 @@ template <class P> static __global__ void routed_copy_rows(P *out, const P *x, r
 {
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < c.all * c.W;
          i += (int64_t)gridDim.x * blockDim.x) {
-        int64_t row = i / c.W, at = i % c.W, from = row < c.n ? c.rows[row] : 0;
+        int64_t row = i / c.W, at = i % c.W, from = row >= c.n ? 0 : c.rows ? c.rows[row] : row;
         out[(c.together ? row : from) * c.W + at] = row < c.n ? x[from * c.W + at] : P{};
     }
 }
