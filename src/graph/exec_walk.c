@@ -304,9 +304,9 @@ static int observed_end(const osh_walk *w, int first)
     return whole > first && needs_lists(w, first, &from) ? whole : first;
 }
 
-/* Observes the experts of nodes [first, end). Calls the hook only for the inputs of gate and up, and
- * of down. */
-static osh_status walk_observed(osh_ctx *cx, osh_walk *w, int first, int end)
+/* Observes the experts of nodes [first, end). Calls the hook only for the inputs of gate and up,
+ * and of down. */
+static osh_status experts_observe(osh_ctx *cx, osh_walk *w, int first, int end)
 {
     osh_status rc = OSH_OK;
     OSH_TRY(open_routes(cx, w, first));
@@ -373,7 +373,7 @@ static osh_status walk_nodes(osh_ctx *cx, osh_walk *w)
         }
         if (observed > i) {
             end = observed;
-            OSH_TRY(walk_observed(cx, w, i, end));
+            OSH_TRY(experts_observe(cx, w, i, end));
             continue;
         }
         if (!w->by_sample && walk_is_gated(w, i)) {
