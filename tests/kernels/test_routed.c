@@ -267,6 +267,35 @@ static void rows_are_copied(fixture *f, const moe *m)
     for (int i = 0; i < 3; i++) guarded_free(f->cx, &got[i]);
 }
 
+/* Computes only the activations of the last expert. They must have the same bytes as the rows that
+ * single ops compute. */
+static void activations_are_right(fixture *f, const moe *m)
+{
+    const shape *s = &m->s;
+    int64_t e = s->E - 1;
+    osh_op_rows rows = rows_of(m, e);
+    osh_glu_attr act = {.act = "silu"};
+    gpu_copy_of g = empty_new(f, s->dt, s->N, s->F), u = empty_new(f, s->dt, s->N, s->F),
+                got = empty_new(f, s->dt, s->N, s->F);
+    op_run(f, "linear",
+           (osh_op_args){.in = {&m->x.t, &m->gate[e].t}, .out = {&g.t}, .rows = &rows});
+    op_run(f, "linear", (osh_op_args){.in = {&m->x.t, &m->up[e].t}, .out = {&u.t}, .rows = &rows});
+    op_run(f, "glu",
+           (osh_op_args){.in = {&g.t, &u.t}, .out = {&g.t}, .attr = &act, .rows = &rows});
+    osh_mixture_expert of = {.gate = &m->gate[e].t, .up = &m->up[e].t, .rows = rows,
+                             .column = (int32_t)e};
+    osh_mixture x = {.experts = &of, .n_experts = 1, .x = &m->x.t, .out = &got.t, .glu = &act};
+    if (osh_device_ops_of(f->d)->mixture(f->cx, &x)) fail_msg("%s", osh_error_text(f->cx));
+    guarded want = guarded_new(f->cx, s->dt, 2, s->N, s->F),
+            have = guarded_new(f->cx, s->dt, 2, s->N, s->F);
+    gpu_take(f->cx, &want.t, &g), gpu_take(f->cx, &have.t, &got), gpu_take(f->cx, NULL, &u);
+    for (int64_t t = 0, k = 0; t < s->N; t++)
+        if (value_at(&m->host_route.t, t * s->E + e) != 0)
+            assert_memory_equal(osh_elem(&have.t, k++ * s->F), osh_elem(&want.t, t * s->F),
+                                (size_t)s->F * osh_dtype_bytes(s->dt));
+    guarded_free(f->cx, &want), guarded_free(f->cx, &have);
+}
+
 static void one_shape(fixture *f, shape s)
 {
     moe m;
@@ -274,6 +303,7 @@ static void one_shape(fixture *f, shape s)
     lists_are_right(f, &m);
     linear_is_right(f, &m);
     rows_are_copied(f, &m);
+    activations_are_right(f, &m);
     gpu_copy_of want = empty_new(f, s.dt, s.N, s.D), got = empty_new(f, s.dt, s.N, s.D),
                 in_place = empty_new(f, s.dt, s.N, s.D); // in_place is both `sum` and the output
     one_by_one(f, &m, &want);
