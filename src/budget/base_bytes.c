@@ -59,8 +59,9 @@ static int64_t counted_bytes(const osh_budget *p)
     size_t row = 0;
     int64_t samples = 0;
     bool mask = p->in->data.counted != NULL, original = false;
-    for (int v = 0; (p->in->by_route || mask) && v < g->n_values; v++) {
-        if (!(mask && s->seen[v]) && !(p->in->by_route && osh_is_by_route(g, v))) continue;
+    bool by_route = p->in->by_route && !p->in->on_device; // a GPU copies the rows in its arena
+    for (int v = 0; (by_route || mask) && v < g->n_values; v++) {
+        if (!(mask && s->seen[v]) && !(by_route && osh_is_by_route(g, v))) continue;
         if (osh_value_bytes(g, v) > row) row = osh_value_bytes(g, v);
         original |= g->values[v].original >= 0;
     }

@@ -10,9 +10,11 @@
  *   solve        O I^2 for each Linear, and as much for the error of rounding to nearest
  *
  * While statistics are collected, experts run on all tokens. In later passes, they run only on the
- * tokens that are routed to them. Other operations are not counted. */
+ * tokens that are routed to them. With --moe-calibrate-all-experts false, a GPU runs them only on
+ * these tokens in all passes. Other operations are not counted. */
 #include "budget/cost.h"
 #include "graph/picked.h"
+#include "graph/routed.h"
 #include "solver/gptq_solve.h"
 #include "schedule/blocks.h"
 #include "rewrite/folds.h"
@@ -57,6 +59,25 @@ static double node_flops(const osh_graph *g, const osh_dataset *d, const osh_nod
                         &(osh_op_load){tokens, &(osh_seqs){d->n, d->offsets}});
 }
 
+/* Returns the fraction of the tokens that a router sends to an expert. route: the router's
+ * output. */
+static double route_share(const osh_graph *g, int route)
+{
+    const osh_node *router = &g->nodes[g->values[route].producer];
+    // the attributes of moe_gate also begin with the member `top_k`
+    const osh_moe_router_attr *a = router->attr;
+    return osh_node_routes(router) ? (double)a->top_k / (double)g->values[route].width : 1;
+}
+
+/* Returns the fraction of the rows of a value that a GPU computes while it collects statistics. If
+ * experts are calibrated on their own tokens, it computes only these rows of an expert's values. */
+static double observed_share(const osh_budget *p, int value)
+{
+    const osh_graph *g = p->in->graph;
+    int from = p->in->by_route && p->in->on_device ? osh_routed_from(g, value) : -1;
+    return from >= 0 ? route_share(g, osh_routed_route(g, from)) : 1;
+}
+
 /* Returns the fraction of the tokens for which the model uses the node's output. For a node of an
  * expert, it is the fraction of the tokens that are routed to the expert. Only statistics use the
  * expert's outputs for other tokens. */
@@ -66,13 +87,8 @@ static double routed_share(const osh_graph *g, const osh_node *n)
         const osh_value *v = &g->values[n->out[0]];
         if (v->first_use < 0 || v->first_use != v->last_use) return 1;
         const osh_node *reader = &g->nodes[v->first_use];
-        if (osh_node_is(reader, OSH_OP_COMBINES) && reader->in[1] == n->out[0]) {
-            const osh_value *route = &g->values[reader->in[2]];
-            const osh_node *router = &g->nodes[route->producer];
-            // the attributes of moe_gate also begin with the member `top_k`
-            const osh_moe_router_attr *a = router->attr;
-            return osh_node_routes(router) ? (double)a->top_k / (double)route->width : 1;
-        }
+        if (osh_node_is(reader, OSH_OP_COMBINES) && reader->in[1] == n->out[0])
+            return route_share(g, reader->in[2]);
         n = reader;
     }
 }
@@ -257,9 +273,10 @@ typedef struct counter {
 
 static double stats_flops(const osh_budget *p, const osh_range *r, const fed *open)
 {
-    double tokens = (double)p->in->data.offsets[p->in->data.n], flops = 0;
+    double all = (double)p->in->data.offsets[p->in->data.n], flops = 0;
     for (int v = r->v0; v < r->v1; v++) {
-        double width = (double)p->in->graph->values[v].width;
+        if (!open[v - r->v0].hessian && !open[v - r->v0].shift) continue;
+        double width = (double)p->in->graph->values[v].width, tokens = all * observed_share(p, v);
         flops += open[v - r->v0].hessian ? tokens * width * (width + 1) : 0;
         flops += open[v - r->v0].shift ? 2 * tokens * width * width : 0;
     }
@@ -276,7 +293,8 @@ static double step_flops(const osh_budget *p, const osh_range *r, const osh_step
     for (int i = 0; i < s->n; i++) {
         const osh_node *n = &p->in->graph->nodes[s->first + i];
         double f = s->run[i] ? node_flops(p->in->graph, &p->in->data, n, tokens) : 0;
-        if (f > 0) flops += f * (s->again ? routed_share(p->in->graph, n) : 1);
+        if (f <= 0) continue;
+        flops += f * (s->again ? routed_share(p->in->graph, n) : observed_share(p, n->out[0]));
     }
     return flops;
 }
@@ -334,7 +352,9 @@ static void count_traffic(osh_cost *c, osh_phase phase, const osh_budget *p, con
     for (int i = 0; i < s->n; i++) {
         const osh_node *n = &g->nodes[s->first + i];
         if (!s->run[i]) continue;
-        double share = node_share(&span, i), rows = tokens * share;
+        double share = node_share(&span, i);
+        if (share == 1) share = observed_share(p, n->out[0]);
+        double rows = tokens * share;
         c->done[phase] +=
             node_flops(g, &p->in->data, n, tokens) * (share < 1 ? share / routed_rate : 1);
         for (int k = 0; k < n->op->n_in; k++)

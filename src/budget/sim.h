@@ -98,6 +98,9 @@ int64_t osh_sim_value_rest(const osh_sim *s, int v);
 int64_t osh_sim_value_kept(const osh_sim *s, int v);
 /* Returns the bytes of value v for the largest batch. */
 int64_t osh_sim_batch_bytes(const osh_sim *s, int v);
+/* Returns the arena bytes of the rows that are copied together for the statistics of an expert's
+ * value, or 0. */
+size_t osh_sim_gathered_bytes(const osh_sim *s, int value);
 size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I);
 /* Returns the bytes of a sum, plus the bytes of the data that a solve computes from the sum. */
 int64_t osh_sim_sum_bytes(const osh_sim *s, osh_sum sum, const osh_linear *l);

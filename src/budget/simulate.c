@@ -145,6 +145,7 @@ static osh_status sim_open_sums(osh_ctx *cx, osh_sim *s, const osh_linear *l)
         if (s->gpu && !t->on_gpu) continue;
         size_t accum = osh_sim_accum_scratch(s, t->type->feed, l->I);
         if (t->mixed && l->shift && l->share < 1) accum += (size_t)osh_sim_batch_bytes(s, l->input);
+        accum += osh_sim_gathered_bytes(s, l->input);
         if (accum > *hook) *hook = accum;
         OSH_TRY(osh_layout_take(cx, s->gpu, t->layout, l->input));
         if (part) OSH_TRY(osh_layout_take(cx, s->gpu, t->part, l->input));

@@ -2,6 +2,7 @@
  * two-pass observers. Also raises the peaks of a simulated visit. */
 #include "budget/bytes.h"
 #include "budget/sim.h"
+#include "ops/device_ops.h"
 #include "rewrite/folds.h"
 #include "quant/observer.h"
 #include "store/activations.h"
@@ -73,13 +74,19 @@ int64_t osh_sim_batch_bytes(const osh_sim *s, int v)
     return (int64_t)osh_value_gross(s->p->in->graph, v, s->batch_tokens);
 }
 
+size_t osh_sim_gathered_bytes(const osh_sim *s, int value)
+{
+    const osh_graph *g = s->p->in->graph;
+    if (!s->gpu || !s->p->in->by_route || !osh_is_by_route(g, value)) return 0;
+    return osh_arena_gross((size_t)osh_gathered_rows(s->batch_tokens) * osh_value_bytes(g, value));
+}
+
 size_t osh_sim_accum_scratch(const osh_sim *s, const osh_op *op, int64_t I)
 {
-    int64_t width[OSH_OP_MAX_IN] = {I};
+    int64_t width[OSH_OP_MAX_IN] = {I}, n = s->batch_tokens;
+    if (s->p->in->by_route) n = osh_gathered_rows(n);
     if (s->gpu)
-        return op->arena_bytes
-                   ? op->arena_bytes(NULL, width, 0, s->batch_tokens, s->p->in->graph->dtype)
-                   : 0;
+        return op->arena_bytes ? op->arena_bytes(NULL, width, 0, n, s->p->in->graph->dtype) : 0;
     if (!op->scratch) return 0;
     return op->scratch(NULL, width, 0, s->batch_tokens, s->n_threads);
 }

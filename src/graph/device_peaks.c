@@ -221,16 +221,40 @@ done:
 static osh_status peaks_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
 {
     osh_device_peaks *p = w->user;
-    const osh_node *n = &p->g->nodes[first];
-    int64_t D = p->g->values[n->in[0]].width, F = p->g->values[n->out[0]].width;
+    int gate = osh_expert_first(p->g, first), n = (end - first) / (OSH_EXPERT_NODES + gate - first);
+    const osh_node *of = &p->g->nodes[gate];
+    int64_t D = p->g->values[of->in[0]].width, F = p->g->values[of->out[0]].width;
     osh_status rc = peaks_made(cx, w, p->g->nodes[end - 1].out[0]);
-    return rc ? rc : act_touch(cx, p, (act){ACT_MIXTURE, (end - first) / OSH_EXPERT_NODES, D, F});
+    return rc ? rc : act_touch(cx, p, (act){ACT_MIXTURE, n, D, F});
+}
+
+static osh_status peaks_observed(osh_ctx *cx, osh_walk *w, int first, int end)
+{
+    osh_status rc = OSH_OK;
+    osh_device_peaks *p = w->user;
+    const osh_graph *g = p->g;
+    int each = OSH_EXPERT_NODES + 1, n = (end - first) / each;
+    const osh_value *in = &g->values[g->nodes[first].in[0]];
+    int glu = first + 1 + OSH_EXPERT_GLU, of = g->nodes[glu].out[0];
+    int32_t slot; // the block of the activations
+    int64_t hook = 0;
+    OSH_TRY(act_take(cx, p, &slot, (act){ACT_TAKE, 0, (int64_t)osh_value_bytes(g, of), 0}));
+    OSH_TRY(act_touch(cx, p, (act){ACT_MIXTURE, n, in->width, g->values[of].width}));
+    for (int e = 0; p->in->hook && e < n; e++) {
+        size_t x = p->in->hook[g->nodes[first + e * each].out[0]],
+               f = p->in->hook[g->nodes[glu + e * each].out[0]];
+        if ((int64_t)(x > f ? x : f) > hook) hook = (int64_t)(x > f ? x : f);
+    }
+    OSH_TRY(act_touch(cx, p, (act){ACT_TOUCH, 0, 0, hook}));
+    OSH_TRY(act_add(cx, p, (act){ACT_GIVE, slot, 0, 0}));
+done:
+    return rc;
 }
 
 static const osh_walk_acts peaks_acts = {.brought = peaks_brought, .told = peaks_told,
                                          .made = peaks_made, .node = peaks_node,
                                          .gone = peaks_gone, .routes = peaks_routes,
-                                         .mixture = peaks_mixture};
+                                         .mixture = peaks_mixture, .observed = peaks_observed};
 
 /* Begins the list with the blocks that exist before the first node. These are the ids of the batch,
  * the values that the caller passes in, and the array with the positions of non-finite elements. */

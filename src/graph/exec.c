@@ -10,6 +10,7 @@
 
 #include "ops/device_ops.h"
 #include "ops/gated.h"
+#include "ops/kernel.h"
 
 /* ---- state of a run ---- */
 
@@ -201,19 +202,20 @@ done:
     return rc;
 }
 
-/* Returns the list of rows that are routed to an expert, in device memory. combine: index of the
- * expert's last node. */
-static osh_op_rows expert_rows_on_device(const job *j, int combine)
+/* Returns the list of rows that are routed to an expert, in device memory. from: index of the node
+ * that selects the expert (moe_combine or routed_rows). */
+static osh_op_rows expert_rows_on_device(const job *j, int from)
 {
-    int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[combine].attr)->expert;
+    int64_t expert = ((const osh_moe_combine_attr *)j->g->nodes[from].attr)->expert;
     int64_t E = j->g->values[j->gpu.route].width;
     return (osh_op_rows){(const int32_t *)j->gpu.lists->data + E + expert * j->b->n_tokens,
                          j->gpu.n[expert]};
 }
 
-/* Sets *e to the weights and the rows of the expert whose first node is `first`, and to its entries
- * of j->found. */
-static osh_status list_expert(osh_ctx *cx, osh_mixture_expert *e, const job *j, int first)
+/* Sets *e to the weights and the rows of the expert whose gate is node `first`, and to its entries
+ * of j->found. n_weights: 3, or 2 if the weight of down is not needed. */
+static osh_status list_expert(osh_ctx *cx, osh_mixture_expert *e, const job *j, int first,
+                              int n_weights)
 {
     osh_status rc = OSH_OK;
     const osh_node *n = &j->g->nodes[first], *glu = &n[OSH_EXPERT_GLU],
@@ -221,8 +223,8 @@ static osh_status list_expert(osh_ctx *cx, osh_mixture_expert *e, const job *j, 
     // true if the node of `up` is before the node of `gate`
     bool other = glu->in[0] != n[OSH_EXPERT_GATE].out[0];
     const osh_node *of[3] = {&n[other], &n[!other], &n[OSH_EXPERT_DOWN]};
-    const osh_tensor *w[3];
-    for (int k = 0; k < 3; k++) {
+    const osh_tensor *w[3] = {0};
+    for (int k = 0; k < n_weights; k++) {
         w[k] = j->w->w[of[k]->w[0]];
         if (!w[k] || w[k]->dtype != j->g->dtype)
             OSH_FAIL(cx, OSH_E_INTERNAL,
@@ -242,17 +244,19 @@ static osh_status run_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
     osh_status rc = OSH_OK;
     const job *j = w->user;
     const osh_node *n = &j->g->nodes[first], *last = &j->g->nodes[end - 1];
-    int n_experts = (end - first) / OSH_EXPERT_NODES;
+    int gate = osh_expert_first(j->g, first), each = OSH_EXPERT_NODES + gate - first;
+    int n_experts = (end - first) / each;
     osh_mixture_expert *experts = NULL; // own
     OSH_TRY(osh_check_interrupt(cx));
     OSH_NEW(cx, experts, n_experts);
     for (int e = 0; e < n_experts; e++)
-        OSH_TRY(list_expert(cx, &experts[e], j, first + e * OSH_EXPERT_NODES));
+        OSH_TRY(list_expert(cx, &experts[e], j, gate + e * each, 3));
     OSH_TRY(make_value(cx, j, last->out[0], j->b->n_tokens));
     osh_mixture m = {.experts = experts, .n_experts = n_experts,
                           .x = j->b->values[n->in[0]], .route = j->b->values[j->gpu.route],
-                          .sum = j->b->values[n[OSH_EXPERT_COMBINE].in[0]],
-                          .out = j->b->values[last->out[0]], .glu = n[OSH_EXPERT_GLU].attr,
+                          .sum = j->b->values[j->g->nodes[gate + OSH_EXPERT_COMBINE].in[0]],
+                          .out = j->b->values[last->out[0]],
+                          .glu = j->g->nodes[gate + OSH_EXPERT_GLU].attr,
                           .plain = ((const osh_moe_combine_attr *)last->attr)->plain};
     if (!m.x || !m.sum) OSH_FAIL(cx, OSH_E_INTERNAL, "an input of the experts is not live");
     OSH_TRY(osh_device_ops_of(j->b->device)->mixture(cx, &m));
@@ -261,6 +265,72 @@ static osh_status run_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
 done:
     if (rc && rc != OSH_E_INTERRUPTED)
         osh_note(cx, "running experts from %s on", j->g->modules[n->module].name);
+    osh_free(cx, experts);
+    return rc;
+}
+
+/* Calls the hook for value v, which has the tensor x and the rows of an expert. */
+static osh_status tell_rows(osh_ctx *cx, const job *j, int v, const osh_tensor *x,
+                            const osh_op_rows *rows)
+{
+    const osh_exec_hooks *h = j->hooks;
+    if (!h || !h->value || j->again) return OSH_OK;
+    j->b->rows = rows;
+    osh_status rc = h->value(cx, h->user, v, x, j->b);
+    j->b->rows = NULL;
+    return rc;
+}
+
+/* Computes the activations of experts, whose rows are at most those of the batch, to f [N, F].
+ * Calls the hook for the inputs and the activations of each expert. gate: the first gate. */
+static osh_status observe_round(osh_ctx *cx, const osh_walk *w, const osh_mixture_expert *experts,
+                                int n, int gate, osh_tensor *f)
+{
+    osh_status rc = OSH_OK;
+    const job *j = w->user;
+    const osh_tensor *x = j->b->values[j->g->nodes[gate - 1].in[0]];
+    int64_t F = f->shape[1], row = 0;
+    if (!x) OSH_FAIL(cx, OSH_E_INTERNAL, "an input of the experts is not live");
+    osh_mixture m = {.experts = experts, .n_experts = n, .x = x, .out = f,
+                     .glu = j->g->nodes[gate + OSH_EXPERT_GLU].attr};
+    OSH_TRY(osh_device_ops_of(j->b->device)->mixture(cx, &m));
+    for (int e = 0; e < n; e++) {
+        const osh_node *of = &j->g->nodes[gate + e * (OSH_EXPERT_NODES + 1)];
+        osh_op_rows together = {NULL, experts[e].rows.n};
+        osh_tensor part = osh_tensor_view(f->dtype, 2, (int64_t[]){together.n, F},
+                                          osh_elem(f, row * F));
+        part.device = f->device, row += together.n;
+        OSH_TRY(tell_rows(cx, j, of->in[0], x, &experts[e].rows));
+        OSH_TRY(tell_rows(cx, j, of[OSH_EXPERT_GLU].out[0], &part, &together));
+    }
+done:
+    return rc;
+}
+
+static osh_status run_observed(osh_ctx *cx, osh_walk *w, int first, int end)
+{
+    osh_status rc = OSH_OK;
+    const job *j = w->user;
+    int gate = first + 1, each = OSH_EXPERT_NODES + 1, n = (end - first) / each;
+    int glu = j->g->nodes[gate + OSH_EXPERT_GLU].out[0];
+    osh_mixture_expert *experts = NULL; // own
+    osh_tensor *f = NULL;               // own: activations of a round
+    OSH_NEW(cx, experts, n);
+    for (int e = 0; e < n; e++)
+        OSH_TRY(list_expert(cx, &experts[e], j, gate + e * each, 2));
+    OSH_TRY(osh_tensor_new_on(cx, &f, (osh_where){j->b->device, OSH_LIFE_SHORT}, j->g->dtype, 2,
+                              (int64_t[]){j->b->n_tokens, j->g->values[glu].width}));
+    for (int e = 0, to; e < n; e = to) {
+        int64_t rows = 0;
+        for (to = e; to < n && rows + experts[to].rows.n <= j->b->n_tokens; to++)
+            rows += experts[to].rows.n;
+        OSH_TRY(osh_check_interrupt(cx));
+        OSH_TRY(observe_round(cx, w, experts + e, to - e, gate + e * each, f));
+    }
+done:
+    if (rc && rc != OSH_E_INTERRUPTED)
+        osh_note(cx, "running experts from %s on", j->g->modules[j->g->nodes[gate].module].name);
+    osh_tensor_free(cx, f);
     osh_free(cx, experts);
     return rc;
 }
@@ -353,12 +423,10 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
 
     OSH_TRY(osh_check_interrupt(cx));
     OSH_TRY(node_gather(cx, j, node, &a, &rows));
-    bool on_device = j->b->device != NULL, of_expert = osh_walk_is_routed(walk, node),
-         routed = of_expert && !on_device;
-    osh_op_rows wanted = of_expert && on_device
-                             ? expert_rows_on_device(j, osh_routed_to(j->g, node))
-                             : (osh_op_rows){0};
-    if (of_expert && on_device) a.rows = &wanted;
+    bool routed = osh_walk_is_routed(walk, node) && !j->b->device;
+    int expert = osh_walk_rows_of(walk, node);
+    osh_op_rows wanted = expert >= 0 ? expert_rows_on_device(j, expert) : (osh_op_rows){0};
+    if (expert >= 0) a.rows = &wanted;
     if (routed) OSH_TRY(route(cx, walk, node, &a));
     if (h && h->linear_input && osh_node_is(n, OSH_OP_LINEAR))
         OSH_TRY(h->linear_input(cx, h->user, node, &a.in[0], j->b));
@@ -513,8 +581,9 @@ static int run_brought(const osh_walk *w, int from)
 static osh_status run_told(osh_ctx *cx, osh_walk *w, int v)
 {
     const job *j = w->user;
-    const osh_exec_hooks *h = j->hooks;
-    return h && h->value && !j->again ? h->value(cx, h->user, v, j->b->values[v], j->b) : OSH_OK;
+    int from = w->on_device ? osh_routed_from(j->g, v) : -1;
+    osh_op_rows rows = from >= 0 ? expert_rows_on_device(j, from) : (osh_op_rows){0};
+    return tell_rows(cx, j, v, j->b->values[v], from >= 0 ? &rows : NULL);
 }
 
 static osh_status run_made(osh_ctx *cx, osh_walk *w, int v)
@@ -569,6 +638,7 @@ static const osh_walk_acts run_acts = {.brought = run_brought,
                                        .gone = run_gone,
                                        .routes = run_routes,
                                        .mixture = run_mixture,
+                                       .observed = run_observed,
                                        .over = run_over};
 
 osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *w, osh_batch *b,

@@ -68,6 +68,9 @@ typedef struct osh_batch {
     int64_t n_tokens, first_sample;
     osh_device *device; // view: device that runs the nodes and has the values; NULL: host
     const int32_t *ids; // view of the caller's token ids [n_tokens]
+    /* While the hook is called on a device for a value of an expert (osh_routed_from), the rows
+     * that are routed to the expert. The hook may read no other rows. Otherwise NULL. */
+    const osh_op_rows *rows; // view
     /* [n_values] or NULL. If into[v] is not NULL, the node that computes value v writes it to the
      * tensor into[v], and moves the tensor to values[v]. */
     osh_tensor **into; // view

@@ -70,9 +70,43 @@ bool osh_walk_is_routed(const osh_walk *w, int node)
            w->s.routed[node - w->s.first];
 }
 
-static int *last_of(const osh_walk *w, int v) { return &w->last[v - w->s.of.v0]; }
-
 static bool value_stays(const osh_walk *w, int v) { return !w->s.keep || w->s.keep[v]; }
+
+/* True if the node, or the hook for its output, needs the lists of routed rows on a device. Sets
+ * *from to the node that selects the expert: a moe_combine or routed_rows node. */
+static bool needs_lists(const osh_walk *w, int node, int *from)
+{
+    const osh_node *n = &w->s.g->nodes[node];
+    if (!w->on_device) return false;
+    *from = osh_walk_is_routed(w, node) ? osh_routed_to(w->s.g, node)
+                                        : osh_routed_from(w->s.g, n->out[0]);
+    return *from >= 0;
+}
+
+/* True if the node reads only the rows of v that are routed to the expert of v. */
+static bool reads_few_rows(const osh_walk *w, int node, int v)
+{
+    const osh_node *n = &w->s.g->nodes[node];
+    if (osh_node_is(n, OSH_OP_COMBINES)) return n->in[1] == v && n->in[0] != v;
+    return osh_walk_rows_of(w, node) >= 0;
+}
+
+int osh_walk_rows_of(const osh_walk *w, int node)
+{
+    const osh_node *n = &w->s.g->nodes[node];
+    int from, v = n->out[0];
+    if (!needs_lists(w, node, &from)) return -1;
+    if (osh_walk_is_routed(w, node)) return from;
+    if (n->op->n_out != 1 || value_stays(w, v)) return -1;
+    const osh_value *out = &w->s.g->values[v];
+    int end = w->s.first + w->s.n;
+    for (int i = node + 1; i < end && i <= out->last_use; i++)
+        for (int k = 0; osh_walk_runs(w, i) && k < w->s.g->nodes[i].op->n_in; k++)
+            if (w->s.g->nodes[i].in[k] == v && !reads_few_rows(w, i, v)) return -1;
+    return from;
+}
+
+static int *last_of(const osh_walk *w, int v) { return &w->last[v - w->s.of.v0]; }
 
 osh_out osh_walk_out(const osh_walk *w, int node, int k)
 {
@@ -103,8 +137,11 @@ static osh_status walk_find_last(osh_ctx *cx, osh_walk *w)
             int v = g->values[g->nodes[i].out[k]].original;
             if (v >= 0 && i > *last_of(w, v)) *last_of(w, v) = i;
         }
-    for (int i = first; w->s.routed && i < end; i++) { // routed nodes also read the router's output
-        int route = osh_walk_is_routed(w, i) ? g->nodes[osh_routed_to(g, i)].in[2] : -1;
+    for (int i = first; i < end; i++) { // nodes of experts also read the router's output
+        int from = -1;
+        if (osh_walk_is_routed(w, i)) from = osh_routed_to(g, i);
+        else if (osh_walk_runs(w, i) && !needs_lists(w, i, &from)) from = -1;
+        int route = from >= 0 ? osh_routed_route(g, from) : -1;
         if (route >= 0 && i > *last_of(w, route)) *last_of(w, route) = i;
     }
 done:
@@ -138,12 +175,13 @@ done:
     return rc;
 }
 
-/* On a device, makes the lists of the rows of all experts that belong to the node's router, unless
- * the lists exist already. They are freed after the last expert. */
-static osh_status open_routes(osh_ctx *cx, osh_walk *w, int node)
+/* On a device, makes the lists of the rows of all experts of a router, unless the lists exist
+ * already. They are freed after the last node that needs them. from: the node that selects an
+ * expert of the router. */
+static osh_status open_routes(osh_ctx *cx, osh_walk *w, int from)
 {
-    int route = w->s.g->nodes[osh_routed_to(w->s.g, node)].in[2];
-    if (!w->on_device || w->route == route) return OSH_OK;
+    int route = osh_routed_route(w->s.g, from);
+    if (w->route == route) return OSH_OK;
     w->route = route;
     return w->acts->routes(cx, w, route);
 }
@@ -159,7 +197,8 @@ static osh_status walk_node(osh_ctx *cx, osh_walk *w, int node)
 {
     osh_status rc = OSH_OK;
     bool routed = osh_walk_is_routed(w, node);
-    if (routed) OSH_TRY(open_routes(cx, w, node));
+    int from;
+    if (needs_lists(w, node, &from)) OSH_TRY(open_routes(cx, w, from));
     OSH_TRY(w->acts->node(cx, w, node));
     OSH_TRY(finish_node(cx, w, node, !routed));
     OSH_TRY(close_routes(cx, w, node));
@@ -226,11 +265,12 @@ done:
  * output, the sum of the experts, may be kept. */
 static int mixture_end(const osh_walk *w, int first)
 {
-    int whole = first, end = first;
-    if (w->on_device && osh_walk_is_routed(w, first))
+    int whole = first, end = first, gate = osh_expert_first(w->s.g, first);
+    int each = OSH_EXPERT_NODES + gate - first;
+    if (w->on_device && osh_walk_is_routed(w, gate))
         end = osh_mixture_end(w->s.g, first, w->s.first + w->s.n);
     for (int i = first; i < end && osh_walk_runs(w, i); i++) {
-        if ((i - first) % OSH_EXPERT_NODES == OSH_EXPERT_COMBINE) whole = i + 1;
+        if ((i - first) % each == each - 1) whole = i + 1;
         if (value_stays(w, w->s.g->nodes[i].out[0])) break;
     }
     return whole;
@@ -239,9 +279,40 @@ static int mixture_end(const osh_walk *w, int first)
 static osh_status walk_mixture(osh_ctx *cx, osh_walk *w, int first, int end)
 {
     osh_status rc = OSH_OK;
-    OSH_TRY(open_routes(cx, w, first));
+    OSH_TRY(open_routes(cx, w, osh_routed_to(w->s.g, osh_expert_first(w->s.g, first))));
     OSH_TRY(w->acts->mixture(cx, w, first, end));
     for (int i = first; i < end; i++) OSH_TRY(finish_node(cx, w, i, i == end - 1));
+    OSH_TRY(close_routes(cx, w, end - 1));
+done:
+    return rc;
+}
+
+/* Returns the end of the experts that begin at node `first`, if all of them are observed at once:
+ * routed_rows, gate, up and glu run on the rows of the expert, and down and combine do not run.
+ * Otherwise returns `first`. */
+static int observed_end(const osh_walk *w, int first)
+{
+    int gate = osh_expert_first(w->s.g, first), whole = first, end = first, from;
+    if (!w->on_device || gate == first || osh_walk_is_routed(w, gate)) return first;
+    end = osh_mixture_end(w->s.g, first, w->s.first + w->s.n);
+    for (int i = first; i < end; i++) {
+        int at = (i - first) % (OSH_EXPERT_NODES + 1);
+        bool runs = osh_walk_runs(w, i), wanted = at <= 1 + OSH_EXPERT_GLU;
+        if (runs != wanted || (runs && osh_walk_rows_of(w, i) < 0)) break;
+        if (at == OSH_EXPERT_NODES) whole = i + 1;
+    }
+    return whole > first && needs_lists(w, first, &from) ? whole : first;
+}
+
+/* Observes the experts of nodes [first, end). Calls the hook only for the inputs of gate and up,
+ * and of down. */
+static osh_status experts_observe(osh_ctx *cx, osh_walk *w, int first, int end)
+{
+    osh_status rc = OSH_OK;
+    OSH_TRY(open_routes(cx, w, first));
+    OSH_TRY(w->acts->observed(cx, w, first, end));
+    for (int i = first; i < end; i++)
+        if (osh_walk_runs(w, i)) OSH_TRY(finish_node(cx, w, i, false));
     OSH_TRY(close_routes(cx, w, end - 1));
 done:
     return rc;
@@ -293,11 +364,16 @@ static osh_status walk_nodes(osh_ctx *cx, osh_walk *w)
     osh_status rc = OSH_OK;
     osh_exec_cut cut = {w->s.g, w->s.first, w->s.first + w->s.n, w->s.run, w->seen, w->s.routed};
     for (int i = cut.first, end; i < cut.end; i = end) {
-        int n = 0, last = i, mixture = mixture_end(w, i);
+        int n = 0, last = i, mixture = mixture_end(w, i), observed = observed_end(w, i);
         end = w->by_sample ? osh_exec_together(&cut, i) : i + 1;
         if (mixture > i) {
             end = mixture;
             OSH_TRY(walk_mixture(cx, w, i, end));
+            continue;
+        }
+        if (observed > i) {
+            end = observed;
+            OSH_TRY(experts_observe(cx, w, i, end));
             continue;
         }
         if (!w->by_sample && walk_is_gated(w, i)) {
@@ -321,11 +397,14 @@ osh_status osh_walk_run(osh_ctx *cx, osh_walk *w)
     w->route = -1;
     OSH_TRY(walk_find_last(cx, w));
     for (int v = w->acts->brought(w, of.v0); v < of.v1; v = w->acts->brought(w, v + 1)) {
+        int from = w->on_device ? osh_routed_from(w->s.g, v) : -1;
+        if (from >= 0) OSH_TRY(open_routes(cx, w, from));
         OSH_TRY(w->acts->told(cx, w, v));
         walk_drop(cx, w, v, w->s.first - 1);
     }
     w->tells = true;
     OSH_TRY(walk_nodes(cx, w));
+    if (w->route >= 0) OSH_TRY(w->acts->routes(cx, w, w->route = -1));
     if (w->acts->over) OSH_TRY(w->acts->over(cx, w));
     for (int v = of.v0; w->on_device && v < of.v1; v++)
         if (is_brought(w, v) && !value_stays(w, v)) w->acts->gone(cx, w, v);

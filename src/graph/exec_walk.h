@@ -34,6 +34,9 @@ typedef struct osh_walk_acts {
     osh_status (*routes)(osh_ctx *cx, osh_walk *w, int route);
     /* Runs the experts of the nodes [first, end) at once, and makes the sum of their outputs. */
     osh_status (*mixture)(osh_ctx *cx, osh_walk *w, int first, int end);
+    /* On a device, computes the activations of the experts of the nodes [first, end) at once. Calls
+     * the hook for the input and the activations of each expert. */
+    osh_status (*observed)(osh_ctx *cx, osh_walk *w, int first, int end);
 } osh_walk_acts;
 
 struct osh_walk {
@@ -65,6 +68,11 @@ static inline bool osh_walk_runs(const osh_walk *w, int node)
 }
 /* True if the node runs only on the rows of its expert. */
 bool osh_walk_is_routed(const osh_walk *w, int node);
+/* On a device: returns the node that selects the expert (moe_combine or routed_rows) if the node
+ * computes only the rows of an expert. Returns -1 if the node computes all rows. A routed_rows node
+ * or a node after it computes only these rows if no later node and no hook reads other rows, and
+ * the output is not kept. */
+int osh_walk_rows_of(const osh_walk *w, int node);
 /* Three consecutive nodes that run as one kernel: two Linears, and at offset OSH_GATED_GLU their
  * glu. */
 enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };

@@ -91,20 +91,6 @@ osh_status osh_graph_check(osh_ctx *cx, osh_graph **out, osh_graph_faults *fault
     return graph_make(cx, out, faults, ck, models_dir, false);
 }
 
-/* True if the value is an output of a routed_rows node, or is computed row by row from such an
- * output. A Linear with a bias ends such a chain, because the bias makes zero rows non-zero. */
-bool osh_is_by_route(const osh_graph *g, int value)
-{
-    while (value >= 0 && g->values[value].producer >= 0) {
-        const osh_node *n = &g->nodes[g->values[value].producer];
-        bool follows = n->op->by_rows || osh_node_is(n, OSH_OP_KEEPS_ZEROS);
-        if (osh_node_is(n, OSH_OP_PICKS_ROWS)) return true;
-        if (!follows || (n->op->n_weights > 1 && n->w[1] >= 0)) return false;
-        value = n->in[0];
-    }
-    return false;
-}
-
 void osh_graph_free(osh_ctx *cx, osh_graph *g)
 {
     if (!g) return;

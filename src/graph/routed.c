@@ -20,6 +20,27 @@ int osh_routed_to(const osh_graph *g, int node)
     return -1;
 }
 
+int osh_routed_from(const osh_graph *g, int value)
+{
+    while (value >= 0 && g->values[value].producer >= 0) {
+        int node = g->values[value].producer;
+        const osh_node *n = &g->nodes[node];
+        bool follows = n->op->by_rows || osh_node_is(n, OSH_OP_KEEPS_ZEROS);
+        if (osh_node_is(n, OSH_OP_PICKS_ROWS)) return node;
+        if (!follows || (n->op->n_weights > 1 && n->w[1] >= 0)) return -1;
+        value = n->in[0];
+    }
+    return -1;
+}
+
+int osh_routed_route(const osh_graph *g, int from)
+{
+    const osh_node *n = &g->nodes[from];
+    return n->in[osh_node_is(n, OSH_OP_PICKS_ROWS) ? 1 : 2];
+}
+
+bool osh_is_by_route(const osh_graph *g, int value) { return osh_routed_from(g, value) >= 0; }
+
 void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const bool *run)
 {
     for (int i = 0; i < n; i++) {
@@ -55,13 +76,30 @@ static bool is_expert(const osh_graph *g, int first)
                                   g->values[glu->out[0]].width);
 }
 
+int osh_expert_first(const osh_graph *g, int first)
+{
+    return first + osh_node_is(&g->nodes[first], OSH_OP_PICKS_ROWS);
+}
+
+/* True if node `first` is the routed_rows node of an expert that the device's kernel supports. Only
+ * the expert may read its output. */
+static bool picks_for_expert(const osh_graph *g, int first)
+{
+    const osh_node *pick = &g->nodes[first], *n = pick + 1, *combine = &n[OSH_EXPERT_COMBINE];
+    const osh_value *v = &g->values[pick->out[0]];
+    return n->in[0] == pick->out[0] && v->first_use == first + 1 + OSH_EXPERT_GATE &&
+           v->last_use == first + 1 + OSH_EXPERT_UP && pick->in[1] == combine->in[2] &&
+           ((const osh_moe_combine_attr *)pick->attr)->expert ==
+               ((const osh_moe_combine_attr *)combine->attr)->expert;
+}
+
 /* True if the experts that begin at nodes a and b can run at once, because their inputs, widths and
  * attributes are equal. */
 static bool is_alike(const osh_graph *g, const osh_node *a, const osh_node *b)
 {
     const osh_glu_attr *x = a[OSH_EXPERT_GLU].attr, *y = b[OSH_EXPERT_GLU].attr;
     const osh_node *c = &a[OSH_EXPERT_COMBINE], *d = &b[OSH_EXPERT_COMBINE];
-    return a->in[0] == b->in[0] && c->in[2] == d->in[2] && !strcmp(x->act, y->act) &&
+    return c->in[2] == d->in[2] && !strcmp(x->act, y->act) &&
            x->limit == y->limit && x->alpha == y->alpha && x->plus == y->plus &&
            g->values[a->out[0]].width == g->values[b->out[0]].width &&
            ((const osh_moe_combine_attr *)c->attr)->plain ==
@@ -70,12 +108,15 @@ static bool is_alike(const osh_graph *g, const osh_node *a, const osh_node *b)
 
 int osh_mixture_end(const osh_graph *g, int first, int end)
 {
-    int at = first;
-    for (; at + OSH_EXPERT_NODES <= end && is_expert(g, at); at += OSH_EXPERT_NODES) {
+    int at = first, skip = osh_expert_first(g, first) - first, each = OSH_EXPERT_NODES + skip;
+    for (; at + each <= end && is_expert(g, at + skip); at += each) {
         const osh_node *n = &g->nodes[at];
-        int sum = n[OSH_EXPERT_COMBINE].in[0];
+        int sum = n[skip + OSH_EXPERT_COMBINE].in[0];
+        if (osh_expert_first(g, at) - at != skip || (skip && !picks_for_expert(g, at))) break;
         if (at == first) continue;
-        if (!is_alike(g, &g->nodes[first], n) || sum != n[-1].out[0]) break;
+        if (g->nodes[first].in[0] != n->in[0] ||
+            !is_alike(g, &g->nodes[first + skip], n + skip) || sum != n[-1].out[0])
+            break;
         /* The mixture must end here if another node also reads the sum of the experts so far. */
         if (g->values[sum].first_use != g->values[sum].last_use) break;
     }

@@ -11,6 +11,15 @@
  * row by row. Returns -1 if there is none, or if other nodes also read the output. */
 int osh_routed_to(const osh_graph *g, int node);
 
+/* Returns the routed_rows node whose output is the value, or from whose output the value is
+ * computed row by row. Returns -1 if there is none. A Linear with a bias ends such a chain, because
+ * the bias makes zero rows non-zero. */
+int osh_routed_from(const osh_graph *g, int value);
+
+/* Returns the router's output, from which the moe_combine or routed_rows node `from` takes the rows
+ * of its expert. */
+int osh_routed_route(const osh_graph *g, int from);
+
 /* Sets routed[i] to true for each node first + i that can run on only the rows of its expert. Such
  * a node has a moe_combine node (osh_routed_to) that runs, too. routed [n]: for the nodes [first,
  * first + n). */
@@ -19,9 +28,13 @@ void osh_routed_choose(bool *routed, const osh_graph *g, int first, int n, const
 /* osh_mixture_end returns the end of the mixture that begins at node `first`. The result is at most
  * `end`. It is `first` if no mixture begins there. A mixture has five nodes for each expert: gate,
  * up, glu, down, and combine. The node combine adds the expert's output to the sum of the previous
- * experts. */
+ * experts. If the graph has routed_rows nodes, each expert has such a node before these five. The
+ * mixture then reads the input of this node. */
 enum { OSH_EXPERT_GATE, OSH_EXPERT_UP, OSH_EXPERT_GLU, OSH_EXPERT_DOWN, OSH_EXPERT_COMBINE,
        OSH_EXPERT_NODES };
+/* Returns the gate of the expert that begins at node `first`: first, or first + 1 if node `first`
+ * is a routed_rows node. */
+int osh_expert_first(const osh_graph *g, int first);
 int osh_mixture_end(const osh_graph *g, int first, int end);
 
 typedef struct osh_expert_rows { // the rows of a batch that are routed to an expert

@@ -28,7 +28,7 @@ typedef struct osh_device_speed {
 size_t osh_peak_attention_bytes(int64_t n_samples, int64_t n_tokens);
 
 typedef struct osh_mixture_expert { // an expert of a mixture; all pointers are views
-    /* Weights: gate and up [F, D], down [D, F], in the dtype of x. */
+    /* Weights: gate and up [F, D], down [D, F] or NULL, in the dtype of x. */
     const osh_tensor *gate, *up, *down;
     osh_op_rows rows;
     int32_t column; // column of the expert in `route`
@@ -56,6 +56,10 @@ size_t osh_mixture_bytes(int64_t N, int64_t D, int64_t F, int n_experts);
 bool osh_mixture_takes(osh_dtype dt, int64_t D, int64_t F);
 /* Returns the number of elements of the argument `lists` of osh_device_ops.routes. */
 static inline int64_t osh_routes_n(int64_t E, int64_t N) { return E + E * N; }
+
+/* Returns the number of rows that `gather` must make for the statistics of n rows: n, rounded up.
+ * Then a Hessian (hessian_accum) needs no other padding. */
+int64_t osh_gathered_rows(int64_t n);
 
 enum { OSH_FACTORS_MOST = 1024 };
 typedef struct osh_gptq_hessians {
@@ -106,8 +110,9 @@ typedef struct osh_device_ops {
     osh_status (*count_routes)(osh_ctx *cx, int32_t *n, const osh_tensor *route);
     /* Computes out = sum + the outputs of the experts. An expert computes only the rows that are
      * routed to it. The result has the same bytes as the ops linear (gate, up), glu, linear (down)
-     * and moe_combine for one expert after the other. hidden_size and intermediate_size must be
-     * multiples of 8. */
+     * and moe_combine for one expert after the other. hidden_size (D) and intermediate_size (F)
+     * must be multiples of 8. If `down` of the experts is NULL, only computes their activations:
+     * out [rows, F] gets the routed rows of one expert after the other, and `sum` is not read. */
     osh_status (*mixture)(osh_ctx *cx, const osh_mixture *m);
     /* Replaces n Hessians [I, I], I <= OSH_FACTORS_MOST, by the factors U of the op gptq_factor.
      * Reads only the lower triangles. Sets failed[k] to 1 if Hessian k is not positive definite,
@@ -115,6 +120,10 @@ typedef struct osh_device_ops {
      * computed at a time. The factor of a Hessian does not depend on the other Hessians. Waits for
      * the device once. */
     osh_status (*factors)(osh_ctx *cx, osh_device *d, int *failed, const osh_gptq_hessians *x);
+    /* Copies the rows of x that `rows` lists to the first rows of out, in the order of the list. If
+     * rows->at is NULL, copies the first rows of x. Fills the other rows of out with zeros. */
+    osh_status (*gather)(osh_ctx *cx, const osh_tensor *out, const osh_tensor *x,
+                         const osh_op_rows *rows);
     const osh_device_speed *speed;
 } osh_device_ops;
 const osh_device_ops *osh_device_ops_of(const osh_device *d); // d must not be NULL

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ops/cpu/cpu.h"
+#include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
 static const osh_field attrs[] = {
@@ -62,7 +63,8 @@ static osh_status routed_rows_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 const osh_op osh_op_routed_rows = {
     .name = "routed_rows", .n_in = 2, .n_weights = 0, .n_out = 1, .each_token = true,
     .attrs = attrs, .attr_bytes = sizeof(osh_moe_combine_attr), .infer = infer,
-    .run = {[OSH_REF] = ref}, .tol = 0, .scratch = osh_elementwise_scratch,
+    .run = {[OSH_REF] = ref, [OSH_CUDA] = OSH_CUDA_FN(osh_routed_rows_cuda)},
+    .tol = 0, .scratch = osh_elementwise_scratch,
     .grad.run = {[OSH_REF] = routed_rows_grad_ref},
-    .traits = OSH_OP_PICKS_ROWS | OSH_OP_HOST_ONLY,
+    .traits = OSH_OP_PICKS_ROWS,
 };

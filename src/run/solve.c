@@ -133,10 +133,13 @@ done:
     return rc;
 }
 
-/* True if no token was routed to the Linear's expert: the diagonal of the Hessian is 0. */
-static bool expert_is_starved(const osh_inputs *in, const osh_linear *l, const osh_tensor *h)
+/* True if no token was routed to the Linear's expert: the diagonal of the Hessian is 0. If the
+ * Hessian is on a device, no batch had a row for it. */
+static bool expert_is_starved(const osh_inputs *in, const osh_linear *l, const osh_tensor *h,
+                              const osh_stats *stats)
 {
     if (!in->by_route || !h || !osh_is_by_route(in->graph, l->input)) return false;
+    if (h->device) return osh_stats_is_empty(stats, l->input);
     const float *x = h->data;
     for (int64_t i = 0; i < h->shape[0]; i++)
         if (x[i * h->shape[1] + i] != 0) return false;
@@ -224,7 +227,7 @@ static osh_status group_compress(osh_ctx *cx, group *g)
     const osh_modifier *m = &p->in->recipe->modifiers[g->lead->modifier];
     osh_linear_job *jobs = g->call->jobs;
     int n = g->call->n;
-    if (expert_is_starved(p->in, g->lead, g->h) && g->lead->scheme_index >= 0 &&
+    if (expert_is_starved(p->in, g->lead, g->h, g->to.s->stats) && g->lead->scheme_index >= 0 &&
         g->lead->prune.modifier < 0) {
         OSH_TRY(expert_round_starved(cx, p->in, g->lead, jobs, n));
         goto done;

@@ -219,6 +219,14 @@ osh_tensor *osh_stats_sum(const osh_stats *s, int value, osh_sum sum)
     return of && of->of[sum] ? of->of[sum]->all : NULL;
 }
 
+bool osh_stats_is_empty(const osh_stats *s, int value)
+{
+    const sums *of = stats_sums(s, value);
+    for (osh_sum k = 0; of && k < OSH_N_SUMS; k++)
+        if (of->of[k] && of->of[k]->next) return false;
+    return true;
+}
+
 static void stats_drop_sums(osh_ctx *cx, const osh_stats *s, int value)
 {
     sums *of = stats_sums(s, value);
@@ -350,6 +358,31 @@ done:
     return rc;
 }
 
+/* On a device, adds the rows that are routed to the expert of a value. They are copied together.
+ * All of them count as rows of the first sample, because a batch has samples of only one group. */
+static osh_status stats_feed_gathered(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
+                                      const osh_batch *b)
+{
+    osh_status rc = OSH_OK;
+    osh_tensor *rows = NULL;   // own
+    int64_t *offsets = NULL;   // own
+    int64_t n = b->rows ? osh_gathered_rows(b->rows->n) : 0;
+    osh_batch part = *b;
+    if (!b->rows) OSH_FAIL(cx, OSH_E_INTERNAL, "the rows of an expert are not listed");
+    if (!n) goto done;
+    OSH_NEW(cx, offsets, b->seqs.n + 1);
+    for (int64_t k = 1; k <= b->seqs.n; k++) offsets[k] = n;
+    part.n_tokens = n, part.seqs.offsets = offsets;
+    OSH_TRY(osh_tensor_new_on(cx, &rows, (osh_where){x->device, OSH_LIFE_SHORT}, x->dtype, 2,
+                              (int64_t[]){n, x->shape[1]}));
+    OSH_TRY(osh_device_ops_of(x->device)->gather(cx, rows, x, b->rows));
+    OSH_TRY(stats_feed_wanted(cx, s, value, rows, NULL, &part));
+done:
+    osh_tensor_free(cx, rows);
+    osh_free(cx, offsets);
+    return rc;
+}
+
 /* Adds only the rows that count: rows of counted tokens (osh_dataset.counted). For an expert that
  * runs only on its routed tokens, rows of zeros do not count. */
 static osh_status stats_feed_counted(osh_ctx *cx, osh_stats *s, int value, const osh_tensor *x,
@@ -360,6 +393,7 @@ static osh_status stats_feed_counted(osh_ctx *cx, osh_stats *s, int value, const
     bool routed = s->plan->in->by_route && osh_is_by_route(s->plan->in->graph, value);
     osh_counted c = {0}; // own
     osh_counting which = {d->counted ? d->counted + d->offsets[b->first_sample] : NULL, routed};
+    if (routed && x->device) return stats_feed_gathered(cx, s, value, x, b);
     if (!which.counted && !routed) return stats_feed_wanted(cx, s, value, x, original, b);
     OSH_TRY(osh_counted_new(cx, &c, x, original, b, &which));
     if (c.part.n_tokens)

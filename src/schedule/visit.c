@@ -99,6 +99,20 @@ static bool walk_runs(const walk *w, int node) // node: index in the graph
     return node >= w->r.first && node < w->r.first + w->r.n_nodes && w->run[node - w->r.first];
 }
 
+/* Returns the router's output that lists the rows of v, if v is a value of an expert that a GPU
+ * computes only for its routed rows. Otherwise returns -1. */
+static int walk_route_of(const walk *w, int v)
+{
+    int from = w->p->in->by_route && w->p->in->on_device ? osh_routed_from(w->g, v) : -1;
+    return from >= 0 ? osh_routed_route(w->g, from) : -1;
+}
+
+/* Returns the router's output that node i needs in addition to its inputs, or -1. */
+static int walk_route_for(const walk *w, int i)
+{
+    return walk_runs(w, i) ? walk_route_of(w, w->g->nodes[i].out[0]) : -1;
+}
+
 /* Sets w->last to the last node that runs and reads each value. Must be called after
  * walk_choose_nodes, which chooses the nodes that run. */
 static void visit_find_last(walk *w)
@@ -107,6 +121,10 @@ static void visit_find_last(walk *w)
     for (int i = w->r.first; i < w->r.first + w->r.n_nodes; i++)
         for (int k = 0; walk_runs(w, i) && k < w->g->nodes[i].op->n_in; k++)
             if (w->g->nodes[i].in[k] >= 0) w->last[w->g->nodes[i].in[k] - w->r.v0] = i;
+    for (int i = w->r.first; i < w->r.first + w->r.n_nodes; i++) {
+        int route = walk_route_for(w, i);
+        if (route >= w->r.v0 && w->last[route - w->r.v0] < i) w->last[route - w->r.v0] = i;
+    }
 }
 
 /* True if node `first` or a later node of the range runs and reads v. */
@@ -146,6 +164,19 @@ static void walk_want_routes(walk *w)
             w->want[w->g->nodes[i].out[0]] = true;
 }
 
+/* Adds to w->in the router's outputs that list the rows of the values and inputs of the step. */
+static void walk_add_routes(walk *w, int first, int n)
+{
+    for (int i = first; i < first + n; i++) {
+        int route = walk_route_for(w, i);
+        if (route >= 0) w->in[route] = true;
+    }
+    for (int v = w->r.v0; v < w->r.v1; v++) {
+        int route = w->in[v] ? walk_route_of(w, v) : -1;
+        if (route >= 0) w->in[route] = true;
+    }
+}
+
 /* Returns a step with nodes [first, first + n). Sets w->in, the inputs of the step, to the values
  * that its nodes and its statistics need from outside the step. */
 static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
@@ -155,6 +186,7 @@ static osh_step walk_make_step(walk *w, int first, int n, const bool *stats)
         for (int k = 0; walk_runs(w, i) && k < w->g->nodes[i].op->n_in; k++)
             w->in[w->g->nodes[i].in[k]] = true;
     if (stats) walk_add_observed(w, w->in, stats);
+    walk_add_routes(w, first, n);
     for (int v = w->r.v0; v < w->r.v1; v++) {
         int producer = w->g->values[v].producer;
         if (producer >= first && producer < first + n && walk_runs(w, producer)) w->in[v] = false;
@@ -433,6 +465,10 @@ static void walk_choose_kept(walk *w, int end, bool first_way)
         w->keep[v] = walk_reads_from(w, end, v) ||
                      (first_way && w->r.observe && statistic_waits_for(w, end, v)) ||
                      (again && before) || (after && !(again && made));
+    }
+    for (int v = w->r.v0; v < w->r.v1; v++) {
+        int route = w->keep[v] ? walk_route_of(w, v) : -1;
+        if (route >= w->r.v0) w->keep[route] = true;
     }
 }
 

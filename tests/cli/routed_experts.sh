@@ -5,21 +5,7 @@
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/experts.sh"
 fail() { echo "$*"; exit 1; }
-python3 - <<'P'
-import glob, json, struct
-name = "model.layers.2.mlp.gate.weight"
-for path in glob.glob("model/*.safetensors"):
-    with open(path, "r+b") as f:
-        n = struct.unpack("<Q", f.read(8))[0]
-        head = json.loads(f.read(n))
-        if name in head:
-            first, end = head[name]["data_offsets"]
-            f.seek(8 + n + first)
-            f.write(bytes(end - first))
-            break
-else:
-    raise SystemExit("no router")
-P
+python3 "$OSH_SOURCE_DIR/tests/tools/clear_tensor.py" model model.layers.2.mlp.gate.weight
 run() { # arguments: output, flags
     "$ONESHOT" --model model --recipe recipe.yaml --dataset model/calibration.jsonl --progress none --output "$@" >log 2>&1 || {
         cat log

@@ -1,6 +1,6 @@
 /* test_routed.c - tests, on a GPU, experts that run only on the rows that the router sends to them:
- * the lists of rows, a linear op on the rows of one expert, and all experts in one call. One call
- * must give the same bytes as single ops. */
+ * the lists of rows, copies of the rows, a linear op on the rows of one expert, and all experts in
+ * one call. One call must give the same bytes as single ops. */
 #include "on_gpu.h"
 
 typedef struct fixture {
@@ -229,12 +229,81 @@ static void linear_is_right(fixture *f, const moe *m)
     guarded_free(f->cx, &want), guarded_free(f->cx, &got);
 }
 
+/* Copies the rows of the last expert together, and with the op routed_rows to their own positions.
+ * With `rows`, the op writes no other rows. Without, all other rows become zeros. */
+static void rows_are_copied(fixture *f, const moe *m)
+{
+    const shape *s = &m->s;
+    int64_t E = s->E, n = osh_gathered_rows(m->n[E - 1]);
+    osh_op_rows rows = rows_of(m, E - 1);
+    osh_moe_combine_attr at = {.expert = E - 1};
+    gpu_copy_of some = empty_new(f, s->dt, s->N, s->D), all = empty_new(f, s->dt, s->N, s->D),
+                together = empty_new(f, s->dt, n ? n : 1, s->D);
+    osh_op_args a = {.in = {&m->x.t, &m->route.t}, .out = {&all.t}, .attr = &at};
+    op_run(f, "routed_rows", a);
+    a.out[0] = &some.t, a.rows = &rows;
+    op_run(f, "routed_rows", a);
+    assert_int_equal(osh_device_ops_of(f->d)->gather(f->cx, &together.t, &m->x.t, &rows), OSH_OK);
+    guarded got[3] = {guarded_new(f->cx, s->dt, 2, s->N, s->D),
+                      guarded_new(f->cx, s->dt, 2, s->N, s->D),
+                      guarded_new(f->cx, s->dt, 2, n ? n : 1, s->D)};
+    gpu_take(f->cx, &got[0].t, &some), gpu_take(f->cx, &got[1].t, &all);
+    gpu_take(f->cx, &got[2].t, &together);
+    size_t row = (size_t)s->D * osh_dtype_bytes(s->dt);
+    char *untouched = malloc(row), *zero = calloc(1, row);
+    memset(untouched, 0xA5, row);
+    int64_t k = 0;
+    for (int64_t t = 0; t < s->N; t++) {
+        const void *x = osh_elem(&m->host_x.t, t * s->D);
+        bool goes = value_at(&m->host_route.t, t * E + E - 1) != 0;
+        assert_memory_equal(osh_elem(&got[0].t, t * s->D), goes ? x : untouched, row);
+        assert_memory_equal(osh_elem(&got[1].t, t * s->D), goes ? x : zero, row);
+        if (goes) assert_memory_equal(osh_elem(&got[2].t, k++ * s->D), x, row);
+    }
+    assert_int_equal(k, m->n[E - 1]);
+    for (; k < osh_rows(&got[2].t); k++)
+        assert_memory_equal(osh_elem(&got[2].t, k * s->D), zero, row);
+    free(untouched), free(zero);
+    for (int i = 0; i < 3; i++) guarded_free(f->cx, &got[i]);
+}
+
+/* Computes only the activations of the last expert. They must have the same bytes as the rows that
+ * single ops compute. */
+static void activations_are_right(fixture *f, const moe *m)
+{
+    const shape *s = &m->s;
+    int64_t e = s->E - 1;
+    osh_op_rows rows = rows_of(m, e);
+    osh_glu_attr act = {.act = "silu"};
+    gpu_copy_of g = empty_new(f, s->dt, s->N, s->F), u = empty_new(f, s->dt, s->N, s->F),
+                got = empty_new(f, s->dt, s->N, s->F);
+    op_run(f, "linear",
+           (osh_op_args){.in = {&m->x.t, &m->gate[e].t}, .out = {&g.t}, .rows = &rows});
+    op_run(f, "linear", (osh_op_args){.in = {&m->x.t, &m->up[e].t}, .out = {&u.t}, .rows = &rows});
+    op_run(f, "glu",
+           (osh_op_args){.in = {&g.t, &u.t}, .out = {&g.t}, .attr = &act, .rows = &rows});
+    osh_mixture_expert of = {.gate = &m->gate[e].t, .up = &m->up[e].t, .rows = rows,
+                             .column = (int32_t)e};
+    osh_mixture x = {.experts = &of, .n_experts = 1, .x = &m->x.t, .out = &got.t, .glu = &act};
+    if (osh_device_ops_of(f->d)->mixture(f->cx, &x)) fail_msg("%s", osh_error_text(f->cx));
+    guarded want = guarded_new(f->cx, s->dt, 2, s->N, s->F),
+            have = guarded_new(f->cx, s->dt, 2, s->N, s->F);
+    gpu_take(f->cx, &want.t, &g), gpu_take(f->cx, &have.t, &got), gpu_take(f->cx, NULL, &u);
+    for (int64_t t = 0, k = 0; t < s->N; t++)
+        if (value_at(&m->host_route.t, t * s->E + e) != 0)
+            assert_memory_equal(osh_elem(&have.t, k++ * s->F), osh_elem(&want.t, t * s->F),
+                                (size_t)s->F * osh_dtype_bytes(s->dt));
+    guarded_free(f->cx, &want), guarded_free(f->cx, &have);
+}
+
 static void one_shape(fixture *f, shape s)
 {
     moe m;
     moe_open(f, &m, &s);
     lists_are_right(f, &m);
     linear_is_right(f, &m);
+    rows_are_copied(f, &m);
+    activations_are_right(f, &m);
     gpu_copy_of want = empty_new(f, s.dt, s.N, s.D), got = empty_new(f, s.dt, s.N, s.D),
                 in_place = empty_new(f, s.dt, s.N, s.D); // in_place is both `sum` and the output
     one_by_one(f, &m, &want);
@@ -285,11 +354,26 @@ static void what_is_not_finite_is_found(void **state)
     moe_close(f, &m);
 }
 
+/* Rows of 9 elements do not begin at multiples of 16 bytes. */
+static void rows_of_any_width(void **state)
+{
+    fixture *f = *state;
+    if (!f->d) return;
+    const osh_dtype dts[] = {OSH_BF16, OSH_F32};
+    for (int k = 0; k < 2; k++) {
+        moe m;
+        moe_open(f, &m, &(shape){270, 9, 8, 3, 260, dts[k]});
+        rows_are_copied(f, &m);
+        moe_close(f, &m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(experts_at_once),
         cmocka_unit_test(what_is_not_finite_is_found),
+        cmocka_unit_test(rows_of_any_width),
     };
     int rc = pin_isa();
     return rc ? rc : cmocka_run_group_tests(tests, setup, teardown);

@@ -26,6 +26,8 @@ osh_status osh_cuda_minmax(osh_ctx *cx, float *low, float *high, const osh_tenso
 osh_status osh_cuda_routes(osh_ctx *cx, int32_t *n, int32_t *lists, const osh_tensor *route);
 osh_status osh_cuda_count_routes(osh_ctx *cx, int32_t *n, const osh_tensor *route);
 osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_mixture *m);
+osh_status osh_cuda_gather(osh_ctx *cx, const osh_tensor *out, const osh_tensor *x,
+                           const osh_op_rows *rows);
 osh_status osh_gptq_factors_cuda(osh_ctx *cx, osh_device *d, int *failed,
                                  const osh_gptq_hessians *x);
 
@@ -53,6 +55,8 @@ osh_status osh_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_positions_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_sigmoid_gate_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_product_cuda(osh_ctx *cx, const osh_op_args *a);
+/* With a->rows, only these rows of out are written. */
+osh_status osh_routed_rows_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_routed_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_position_scale_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_gain_cuda(osh_ctx *cx, const osh_op_args *a);

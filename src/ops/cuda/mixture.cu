@@ -134,7 +134,7 @@ static osh_status mixture_list_parts(osh_ctx *cx, mixture *x)
             const osh_mixture_expert *e = &m->experts[k];
             x->parts[k] = {{e->gate->data, e->up->data}, e->rows.at, rows, (int32_t)e->rows.n,
                            e->column, reinterpret_cast<long long *>(e->found)};
-            x->parts[m->n_experts + k] = {{e->down->data, NULL}, e->rows.at, rows,
+            x->parts[m->n_experts + k] = {{e->down ? e->down->data : NULL, NULL}, e->rows.at, rows,
                                           (int32_t)e->rows.n, e->column, NULL};
             for (int32_t row = 0; row < e->rows.n; row += ROUTED_TILE)
                 x->tiles[x->n_tiles++] = {k, row};
@@ -187,6 +187,20 @@ done:
     return rc;
 }
 
+/* Computes only the activations of the experts, whose rows are at most N, to m->out [rows, F]. */
+template <class T> static osh_status mixture_activate(osh_ctx *cx, const mixture *x)
+{
+    routed_launch up = {x->m->out->data, x->m->x->data, x->on_gpu, x->tiles_on_gpu, {},
+                        {x->D, x->F, true, false}, x->n_tiles};
+    return osh_cu_with_glu<T>(x->m->glu,
+                              [&](auto act) { return routed_run<T>(cx, x->d, up, act); });
+}
+
+template <class T> static osh_status mixture_compute(osh_ctx *cx, mixture *x)
+{
+    return x->m->experts->down ? mixture_rounds<T>(cx, x) : mixture_activate<T>(cx, x);
+}
+
 osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_mixture *m)
 {
     osh_status rc = OSH_OK;
@@ -202,8 +216,8 @@ osh_status osh_cuda_mixture_run(osh_ctx *cx, const osh_mixture *m)
     x.tiles_on_gpu = reinterpret_cast<routed_tile *>(x.room + at[OSH_MIXTURE_TILES]);
     OSH_TRY(mixture_list_parts(cx, &x));
     OSH_TRY(mixture_put_lists(cx, &x));
-    rc = m->x->dtype == OSH_BF16 ? mixture_rounds<osh_bf16_t>(cx, &x)
-                                 : mixture_rounds<osh_f16_t>(cx, &x);
+    rc = m->x->dtype == OSH_BF16 ? mixture_compute<osh_bf16_t>(cx, &x)
+                                 : mixture_compute<osh_f16_t>(cx, &x);
 done:
     osh_free(cx, x.tiles);
     osh_free(cx, x.parts);

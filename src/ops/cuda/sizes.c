@@ -230,6 +230,11 @@ size_t osh_hessian_accum_cuda_scratch(const void *attr, const int64_t *in_width,
            osh_arena_gross((size_t)(OSH_HESSIAN_GRAIN * in_width[0]) * osh_dtype_bytes(dt));
 }
 
+int64_t osh_gathered_rows(int64_t n)
+{
+    return osh_div_up(n, OSH_HESSIAN_GRAIN) * OSH_HESSIAN_GRAIN;
+}
+
 size_t osh_shift_accum_cuda_scratch(const void *attr, const int64_t *in_width, int64_t out_width,
                                     int64_t n_tokens, osh_dtype dt)
 {

@@ -1,0 +1,55 @@
+# by_route.sh - compares a job with --moe-calibrate-all-experts false on the emulated GPU with the
+# same job on the host. Experts get the same numbers of tokens, and the errors differ only by
+# rounding. An expert without tokens is rounded to nearest. The bytes do not depend on the GPU's
+# budget, on where values are kept, on the order of the GPU's threads, or on a killed run. The
+# arena's peak is the planned peak, and the smallest budget is enough.
+set -euo pipefail
+. "$OSH_SOURCE_DIR/tests/tools/last.sh"
+export OSH_PLAY=protect=0 ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS:-}
+fail() { echo "$*"; exit 1; }
+# layer 0 is dense; the router of layer 2 has only zeros, so that only two experts get tokens
+"$OSH_TOOLS/make_model" model hidden=64 intermediate=32 heads=2 kv=2 layers=3 vocab=128 samples=10 tokens=40 experts=4 topk=2 \
+    head_dim=32 dense=1
+. "$OSH_SOURCE_DIR/tests/tools/recipe.sh"
+gptq_recipe 4 32 >recipe.yaml
+python3 "$OSH_SOURCE_DIR/tests/tools/clear_tensor.py" model model.layers.2.mlp.gate.weight
+job=(--model model --recipe recipe.yaml --dataset model/calibration.jsonl --threads 1 --moe-calibrate-all-experts false)
+INJECT_COUNT=$PWD/calls LD_PRELOAD=$OSH_TOOLS/inject.so "$PLAY" "${job[@]}" --progress none --output gpu >log 2>&1 || { cat log; exit 1; }
+[ "$(grep -c 'no token is routed to this expert: rounded to nearest' log)" = 6 ] || { cat log; fail "not 2 experts of 3 modules"; }
+"$PLAY" "${job[@]}" --progress none --output host --device cpu >/dev/null 2>&1
+last_wins "$PLAY" "${job[@]}" --progress none --output all --moe-calibrate-all-experts true >/dev/null 2>&1 || fail "all experts"
+python3 - <<'P'
+import json
+gpu, host, every = (json.load(open(d + "/oneshot-report.json")) for d in ("gpu", "host", "all"))
+assert gpu["device"]["peak_bytes"] <= gpu["device"]["predicted_peak_bytes"], gpu["device"]
+for a, b in zip(gpu["experts"], host["experts"]): # a token may go to another expert that has a nearly equal weight
+    pairs = list(zip(a["tokens_of_experts"], b["tokens_of_experts"]))
+    assert a["tokens"] == b["tokens"] and all(abs(x - y) <= 0.03 * a["tokens"] for x, y in pairs), pairs
+assert min(gpu["experts"][-1]["tokens_of_experts"]) == 0
+error = lambda d: {m["name"]: m.get("relative_squared_error") for m in d["modules"]}
+a, b, c = error(gpu), error(host), error(every)
+assert a.keys() == b.keys() and len(a) == 39, len(a)
+ratios = [a[n] / b[n] - 1 for n in a if a[n]]
+assert len(ratios) > 25 and max(map(abs, ratios)) < 0.08 and abs(sum(ratios) / len(ratios)) < 0.01, ratios
+assert sum(abs(c[n] / b[n] - 1) > 0.06 for n in a if a[n] and c[n] and ".experts." in n) > 3, "all tokens have the same errors"
+P
+if "$PLAY" plan --model model --scheme FP8 --method gptq --dataset model/calibration.jsonl --device cuda \
+    --moe-calibrate-all-experts false >err 2>&1; then fail "ranges of the inputs of experts"; fi
+grep -q 'observer of inputs with --moe-calibrate-all-experts false is not served on a GPU' err || fail "$(cat err)"
+"$PLAY" plan "${job[@]}" --json >plan.json
+least=$(sed -n '/"smallest_budgets"/,/}/s/^ *"device_bytes": \([0-9]*\),*$/\1/p' plan.json)
+want=$(sha256sum <gpu/model.safetensors)
+same() { # arguments: what, flags
+    local what=$1
+    shift
+    last_wins "$PLAY" "${job[@]}" --progress none --output other "$@" >log 2>&1 || { cat log; fail "failed: $what"; }
+    [ "$(sha256sum <other/model.safetensors)" = "$want" ] || fail "other bytes: $what"
+    rm -rf other
+}
+same "least memory" --device-memory $least
+[ -z "$SANITIZED" ] || exit 0 # builds with sanitizers are slow
+same "more memory" --device-memory $((least + 100000)) --prefetch false
+OSH_PLAY="protect=0 order=5 lazy=1" same "values on the disk, another order" --mem-opt-level 2
+if { INJECT_AT=$(($(cat calls) * 8 / 12)) INJECT_WHAT=kill LD_PRELOAD=$OSH_TOOLS/inject.so \
+    "$PLAY" "${job[@]}" --progress none --output other; } >/dev/null 2>&1; then fail "it was not killed"; fi
+same "a killed run"
