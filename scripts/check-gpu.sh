@@ -422,6 +422,7 @@ step_resume() {
 step_jobs() {
     local job jobs="families quality experts independent original" code failed=0 n=0
     [ "$scale" = 1 ] || jobs=independent
+    [ "$device" = cuda ] || export CUDA_VISIBLE_DEVICES=${device#cuda:} # the scripts use the first GPU
     export PLAY=$oneshot PLAY_BATCHES=$oneshot ONESHOT=$oneshot OSH_TOOLS=$build/tests OSH_SOURCE_DIR=$root SANITIZED=
     for job in $jobs; do
         rm -rf "$work/job.$job" && mkdir "$work/job.$job" || return 1
@@ -465,7 +466,7 @@ step_times() {
     for name in "llama ${llama_layers##* } LlamaDecoderLayer" "llama ${llama_layers##* } Linear" "qwen ${qwen_layers##* } Qwen3MoeDecoderLayer"; do
         read -r like n target <<<"$name"
         await "$like"
-        rm -rf "$work/times"
+        rm -rf "$work/times" "$work/times.oneshot-partial"
         GPU_TIMES=$work/times.$like.$target.txt GPU_TIMES_CUPTI=$(head -1 <<<"$cupti") CUDA_INJECTION64_PATH=$build/tests/gpu_times.so \
             "$oneshot" --model "$work/$like/model-$n" --scheme W4A16 --method gptq --ignore lm_head \
             --dataset "$work/$like/model-$n/calibration.jsonl" --num-calibration-samples "$n_samples" --max-seq-length "$n_tokens" \
@@ -477,13 +478,15 @@ step_times() {
 }
 # Compresses a model of two layers with LLM Compressor and with this program.
 step_peer() {
-    local peer=${peer_python:-python3} model=$work/llama/model-${llama_layers%% *} begin=$SECONDS
+    local peer=${peer_python:-python3} model=$work/llama/model-${llama_layers%% *} begin
     "$peer" -c 'import llmcompressor' 2>/dev/null || die "$peer has no llmcompressor"
     await llama
+    rm -rf "$work"/peer "$work"/ours "$work"/ours.oneshot-partial
     printf 'quant_stage:\n  quant_modifiers:\n    GPTQModifier: {scheme: W4A16, targets: [Linear], ignore: [lm_head]}\n' >"$work/peer.yaml"
+    begin=$SECONDS
     "$peer" "$here/bench_peer.py" compress "$model" "$work/peer" "$work/peer.yaml" "$model/calibration.jsonl" "$n_samples" "$n_tokens" 2>&1 |
-        tr '\r' '\n' >"$work/peer.said" && say "LLM Compressor: $((SECONDS - begin)) s, of which $(grep -a '^oneshot: ' "$work/peer.said")" ||
-        die "LLM Compressor: $(tail -1 "$work/peer.said")"
+        tr '\r' '\n' >"$work/peer.text" && say "LLM Compressor: $((SECONDS - begin)) s, of which $(grep -a '^oneshot: ' "$work/peer.text")" ||
+        die "LLM Compressor: $(tail -1 "$work/peer.text")"
     begin=$(date +%s%N)
     "$oneshot" --model "$model" --recipe "$work/peer.yaml" --dataset "$model/calibration.jsonl" --num-calibration-samples "$n_samples" \
         --max-seq-length "$n_tokens" --device "$device" --progress none --output "$work/ours" ${flags[@]+"${flags[@]}"} || die "the run fails"

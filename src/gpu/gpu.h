@@ -63,11 +63,12 @@ osh_status osh_device_open(osh_ctx *cx, osh_device **out, const osh_device_kind 
 /* Returns the number of bytes that osh_cuda_factor_inverse allocates in the arena for a matrix [n,
  * n], with the allocator's overhead. */
 size_t osh_cuda_triangle_bytes(int64_t n);
-/* Sizes for the inversion of a triangular matrix (triangle). A triangle with at most
- * OSH_TRIANGLE_BLOCK rows is passed to cuSOLVER as a whole. A larger triangle is cut into blocks.
- * The number of rows of a block is OSH_TRIANGLE_BLOCK, or this number divided by 2, 4, ..., and at
- * least OSH_TRIANGLE_LEAST. osh_triangle_room returns the number of bytes of scratch for a triangle
- * of n rows: a square of at most 2 x 2 blocks, and OSH_TRIANGLE_SPARE bytes. */
+/* Sizes for the inverse of a Cholesky factor (triangle.cu). A matrix with more than
+ * OSH_TRIANGLE_BLOCK rows is cut into blocks for matrix products. It is also cut if cuSOLVER needs
+ * more scratch than there is. The number of rows of a block is OSH_TRIANGLE_BLOCK, or this number
+ * divided by 2, 4, ..., and at least OSH_TRIANGLE_LEAST. osh_triangle_room returns the number of
+ * bytes of scratch for a matrix of n rows: a square of at most 2 x 2 blocks, and
+ * OSH_TRIANGLE_SPARE bytes. */
 enum { OSH_TRIANGLE_BLOCK = 2048, OSH_TRIANGLE_LEAST = 64, OSH_TRIANGLE_SPARE = 1 << 20 };
 size_t osh_triangle_room(int64_t n);
 

@@ -33,7 +33,6 @@
 enum { THREADS = 256, SIDE = OSH_TRIANGLE_LEAST };
 enum how { // the assignment of block_move, and the elements that get a value
     WHOLE,       // `to = from` for all elements
-    LOWER,       // `to = from` in the lower triangle only
     LOWER_ZEROS, // `to = from` in the lower triangle, `to = 0` above the diagonal
     MINUS_LOWER  // `to -= from` in the lower triangle only
 };
@@ -46,7 +45,7 @@ typedef struct matrix { // a matrix in row-major order; `at` is a view
 template <int H> static __global__ void move_block(matrix to, matrix from, int64_t n_cols)
 {
     int64_t i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (j >= n_cols || (j > i && (H == LOWER || H == MINUS_LOWER))) return;
+    if (j >= n_cols || (j > i && H == MINUS_LOWER)) return;
     float *t = to.at + i * to.ld + j, v = H == LOWER_ZEROS && j > i ? 0 : from.at[i * from.ld + j];
     *t = H == MINUS_LOWER ? __fsub_rn(*t, v) : v;
 }

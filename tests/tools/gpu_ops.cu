@@ -356,7 +356,7 @@ static void width(int64_t N, int64_t I, int64_t O, int n_jobs)
             return rc ? rc : osh_gptq_factor_cuda(cx, &a);
         });
         row("gptq_factor", shape_of({I, I}), s - copy, 2.0 / 3 * pow((double)I, 3), peak.f32, 0,
-            I > OSH_TRIANGLE_BLOCK);
+            I > OSH_FACTORS_MOST);
         solve(work, O, I, 1);
         if (n_jobs > 1) solve(work, O, I, n_jobs);
     }

@@ -104,7 +104,8 @@ static void print(void)
     static total totals[MAX_NAMES];
     const char *path = getenv("GPU_TIMES");
     FILE *f = path ? fopen(path, "w") : stderr;
-    uint64_t busy = 0, until = 0;
+    uint64_t busy = 0, until = 0; // until: the end of the busy time so far
+    int last = 0;                 // name of the event that ended then
     flush_all(1);
     if (!f || !n_events) return;
     qsort(events, n_events, sizeof *events, by_start);
@@ -114,9 +115,9 @@ static void print(void)
         const event *e = &events[i];
         total *t = &totals[e->name];
         t->ns += e->end - e->start, t->n++;
-        if (i && e->start > until) totals[events[i - 1].name].idle += e->start - until;
+        if (i && e->start > until) totals[last].idle += e->start - until;
         uint64_t from = e->start > until ? e->start : until;
-        if (e->end > from) busy += e->end - from, until = e->end;
+        if (e->end > from) busy += e->end - from, until = e->end, last = e->name;
     }
     double all = (double)(until - events->start) / 1e9;
     fprintf(f, "busy %.4f s, idle %.4f s\n", (double)busy / 1e9, all - (double)busy / 1e9);
