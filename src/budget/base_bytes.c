@@ -59,9 +59,8 @@ static int64_t counted_bytes(const osh_budget *p)
     size_t row = 0;
     int64_t samples = 0;
     bool mask = p->in->data.counted != NULL, original = false;
-    bool by_route = p->in->by_route && !p->in->on_device; // a GPU copies the rows in its arena
-    for (int v = 0; (by_route || mask) && v < g->n_values; v++) {
-        if (!(mask && s->seen[v]) && !(by_route && osh_is_by_route(g, v))) continue;
+    for (int v = 0; (p->in->by_route || mask) && v < g->n_values; v++) {
+        if (!(mask && s->seen[v]) && !(p->in->by_route && osh_is_by_route(g, v))) continue;
         if (osh_value_bytes(g, v) > row) row = osh_value_bytes(g, v);
         original |= g->values[v].original >= 0;
     }
@@ -69,6 +68,7 @@ static int64_t counted_bytes(const osh_budget *p)
     for (int64_t k = 0; k < s->n_batches; k++)
         if (s->batch_at[k + 1] - s->batch_at[k] > samples)
             samples = s->batch_at[k + 1] - s->batch_at[k];
+    if (p->in->on_device) row = 0; // the rows are in the arena; only the offsets are on the host
     return (int64_t)osh_counted_bytes(row, s->batch_tokens, samples, mask && original);
 }
 

@@ -333,7 +333,10 @@ static osh_status add_route(osh_ctx *cx, osh_builder *b, const cJSON *nodes, osh
     }
     OSH_TRY(entry_find_first(cx, b, &first, nodes));
     const cJSON *in = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(first, "in"), 0);
-    if (!route || !cJSON_IsString(in)) goto done;
+    const char *name = first ? osh_build_text(first, "op") : NULL;
+    const osh_op *op = name ? osh_op_find(name) : NULL;
+    // an expert that is only a moe_combine node (the identity) computes nothing for its rows
+    if (!route || !cJSON_IsString(in) || (op && osh_op_is(op, OSH_OP_COMBINES))) goto done;
     x = in->valuestring;
     for (int i = 0; i < b->n_bound; i++)
         if (!strcmp(b->bound[i].name, x)) *whole = b->bound[i];

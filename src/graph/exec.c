@@ -439,6 +439,10 @@ static osh_status run_node(osh_ctx *cx, osh_walk *walk, int node)
         else osh_tensor_free(cx, j->b->values[v]), j->b->values[v] = *from, *from = NULL;
         a.out[k] = j->b->values[v];
     }
+    /* A value that stays in memory may be copied as a whole. So the rows that the kernel does not
+     * write are zeros, as in the output of a routed_rows node. */
+    if (expert >= 0 && !osh_walk_is_routed(walk, node) && osh_walk_keeps(walk, n->out[0]))
+        OSH_TRY(osh_tensor_zero(cx, a.out[0]));
     if (!routed || j->routed.n) OSH_TRY(osh_op_run(cx, n->op, &a));
     osh_picked_deinit(cx, &rows);
     for (int k = 0; k < n->op->n_out && j->check; k++)

@@ -70,7 +70,10 @@ bool osh_walk_is_routed(const osh_walk *w, int node)
            w->s.routed[node - w->s.first];
 }
 
-static bool value_stays(const osh_walk *w, int v) { return !w->s.keep || w->s.keep[v]; }
+bool osh_walk_keeps(const osh_walk *w, int v)
+{
+    return !w->s.keep || w->s.keep[v];
+}
 
 /* True if the node, or the hook for its output, needs the lists of routed rows on a device. Sets
  * *from to the node that selects the expert: a moe_combine or routed_rows node. */
@@ -97,7 +100,7 @@ int osh_walk_rows_of(const osh_walk *w, int node)
     int from, v = n->out[0];
     if (!needs_lists(w, node, &from)) return -1;
     if (osh_walk_is_routed(w, node)) return from;
-    if (n->op->n_out != 1 || value_stays(w, v)) return -1;
+    if (n->op->n_out != 1) return -1;
     const osh_value *out = &w->s.g->values[v];
     int end = w->s.first + w->s.n;
     for (int i = node + 1; i < end && i <= out->last_use; i++)
@@ -115,7 +118,7 @@ osh_out osh_walk_out(const osh_walk *w, int node, int k)
     if (w->lane && w->s.keep[n->out[k]]) return OSH_OUT_OF_BATCH;
     if (k || w->on_device || !osh_node_is(n, OSH_OP_IN_PLACE)) return OSH_OUT_NEW;
     bool goes =
-        w->s.g->values[v].producer >= w->s.first && *last_of(w, v) == node && !value_stays(w, v);
+        w->s.g->values[v].producer >= w->s.first && *last_of(w, v) == node && !osh_walk_keeps(w, v);
     return goes ? OSH_OUT_OF_INPUT : OSH_OUT_NEW;
 }
 
@@ -152,7 +155,7 @@ static bool is_brought(const osh_walk *w, int v) { return w->s.g->values[v].prod
 
 static void walk_drop(osh_ctx *cx, osh_walk *w, int v, int done_node)
 {
-    if (v < 0 || *last_of(w, v) > done_node || value_stays(w, v) ||
+    if (v < 0 || *last_of(w, v) > done_node || osh_walk_keeps(w, v) ||
         (w->on_device && is_brought(w, v)))
         return;
     w->acts->gone(cx, w, v);
@@ -241,7 +244,7 @@ static bool walk_is_gated(const osh_walk *w, int first)
     for (int i = first; i < first + OSH_GATED_NODES; i++) {
         int v = g->nodes[i].out[0];
         if (!osh_walk_runs(w, i) || osh_walk_is_routed(w, i)) return false;
-        if (i < first + OSH_GATED_GLU && (value_stays(w, v) || (w->seen && w->seen[v])))
+        if (i < first + OSH_GATED_GLU && (osh_walk_keeps(w, v) || (w->seen && w->seen[v])))
             return false;
     }
     return true;
@@ -271,7 +274,7 @@ static int mixture_end(const osh_walk *w, int first)
         end = osh_mixture_end(w->s.g, first, w->s.first + w->s.n);
     for (int i = first; i < end && osh_walk_runs(w, i); i++) {
         if ((i - first) % each == each - 1) whole = i + 1;
-        if (value_stays(w, w->s.g->nodes[i].out[0])) break;
+        if (osh_walk_keeps(w, w->s.g->nodes[i].out[0])) break;
     }
     return whole;
 }
@@ -407,7 +410,7 @@ osh_status osh_walk_run(osh_ctx *cx, osh_walk *w)
     if (w->route >= 0) OSH_TRY(w->acts->routes(cx, w, w->route = -1));
     if (w->acts->over) OSH_TRY(w->acts->over(cx, w));
     for (int v = of.v0; w->on_device && v < of.v1; v++)
-        if (is_brought(w, v) && !value_stays(w, v)) w->acts->gone(cx, w, v);
+        if (is_brought(w, v) && !osh_walk_keeps(w, v)) w->acts->gone(cx, w, v);
 done:
     osh_free(cx, w->last), w->last = NULL;
     return rc;

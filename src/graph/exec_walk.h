@@ -70,9 +70,10 @@ static inline bool osh_walk_runs(const osh_walk *w, int node)
 bool osh_walk_is_routed(const osh_walk *w, int node);
 /* On a device: returns the node that selects the expert (moe_combine or routed_rows) if the node
  * computes only the rows of an expert. Returns -1 if the node computes all rows. A routed_rows node
- * or a node after it computes only these rows if no later node and no hook reads other rows, and
- * the output is not kept. */
+ * or a node after it computes only these rows if no later node and no hook reads other rows. This
+ * does not depend on which values are kept, so it does not depend on the budget. */
 int osh_walk_rows_of(const osh_walk *w, int node);
+bool osh_walk_keeps(const osh_walk *w, int v); // true if the value exists after the pass
 /* Three consecutive nodes that run as one kernel: two Linears, and at offset OSH_GATED_GLU their
  * glu. */
 enum { OSH_GATED_NODES = 3, OSH_GATED_GLU = 2 };

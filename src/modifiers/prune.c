@@ -383,12 +383,14 @@ static osh_status solve_sparse(osh_ctx *cx, const prune *p, osh_linear_job *j, f
     int64_t O = j->w->shape[0], I = j->w->shape[1];
     double *loss = NULL; // own: [O] loss of each row
     OSH_NEW(cx, loss, O);
-    clear_columns(w, f->dead, O, I);
+    if (f->any) clear_columns(w, f->dead, O, I);
     if (p->keep) OSH_TRY(refuse_sparser(cx, j, w, O * I));
     osh_prune_solve_args a = sparse_args(p, j);
     a.w = w, a.u = f->u, a.loss = loss;
     OSH_TRY(osh_prune_solve(cx, &a));
-    if (!f->u) j->fallback = "Hessian not positive definite: pruned by magnitude";
+    if (!f->u)
+        j->fallback = f->any ? "Hessian not positive definite: pruned by magnitude"
+                             : "its inputs were all 0: pruned by magnitude";
     j->objective = 0;
     for (int64_t o = 0; o < O && f->u; o++) j->objective += 2 * loss[o];
     if (!f->u) j->objective = -1;

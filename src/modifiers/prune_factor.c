@@ -37,7 +37,8 @@ osh_status osh_prune_factor_fill(osh_ctx *cx, osh_prune_factor *f, osh_tensor *h
     OSH_NEW(cx, f->dead, I);
     OSH_NEW(cx, diag, I);
     OSH_TRY(column->diag(cx, diag, h));
-    if (!factor_damp(f, diag, I, &damping)) goto done;
+    for (int64_t i = 0; i < I && !f->any; i++) f->any = diag[i] != 0;
+    if (!f->any || !factor_damp(f, diag, I, &damping)) goto done;
     OSH_TRY(column->set_diag(cx, h, diag));
     OSH_TRY(column->permute(cx, h, NULL));
     rc = osh_op_run(cx, &osh_op_gptq_factor, &a);

@@ -5,11 +5,12 @@
 
 typedef struct osh_prune_factor {
     /* Upper factor U of H^-1, [I, I]: a view of the Hessian or of `room`. NULL: H cannot be
-     * factored. */
+     * factored, or all columns are dead. */
     const float *u;
     osh_device *device; // view: the device that has u in its memory; NULL: u is in host memory
     float *room; // own [I, I]: copy of a factor that a device has computed; NULL: no such copy
     bool *dead;  // own [I]: true for columns whose input is 0 in all tokens
+    bool any;    // false: all columns are dead, for example if an expert got no token
 } osh_prune_factor;
 typedef struct osh_prune_damping {
     double frac;       // fraction of the mean of the diagonal that is added to the diagonal

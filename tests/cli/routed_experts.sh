@@ -26,6 +26,17 @@ named = sorted(m["name"] for m in d["modules"] if m.get("fallback"))
 want = sorted(f"model.layers.2.mlp.experts.{e}.{p}_proj" for e in range(2, 6) for p in ("gate", "up", "down"))
 assert named == want, named
 P
+# SparseGPT prunes an expert without tokens by magnitude.
+printf 'q_stage:\n  q_modifiers:\n    SparseGPTModifier: {sparsity: 0.5, targets: ["re:.*layers.2.*_proj"]}\n' >sparse.yaml
+"$ONESHOT" --model model --recipe sparse.yaml --dataset model/calibration.jsonl --progress none --output sparse "${routed[@]}" >log 2>&1 ||
+    { cat log; fail sparse; }
+[ "$(grep -c 'its inputs were all 0: pruned by magnitude' log)" = 12 ] || { cat log; fail "not 4 experts of 3 modules"; }
+python3 - <<'P'
+import json
+d = json.load(open("sparse/oneshot-report.json"))
+errors = [m["relative_squared_error"] for m in d["modules"] if ".experts." in m["name"]]
+assert len(errors) == 18 and max(errors) < 0.3, errors # 1: all weights are 0
+P
 for flags in "--batch-size 5 --threads 1" "--mem-opt-level 2" "--prefetch false"; do
     rm -rf again
     run again "${routed[@]}" $flags

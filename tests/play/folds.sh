@@ -12,8 +12,6 @@ recipe() { # arguments: file, modifiers
 }
 gptq="GPTQModifier: {scheme: W8A8, ignore: [lm_head]}"
 recipe w8a8.yaml "SmoothQuantModifier: {smoothing_strength: 0.8}" "$gptq"
-recipe w4a16.yaml "SmoothQuantModifier: {smoothing_strength: 0.8}" "GPTQModifier: {scheme: W4A16, ignore: [lm_head]}"
-recipe rtn.yaml "SmoothQuantModifier: {smoothing_strength: 0.8}" "QuantizationModifier: {scheme: W8A8, ignore: [lm_head]}"
 recipe awq.yaml "AWQModifier: {n_grid: 6}" "QuantizationModifier: {scheme: W4A16_ASYM, ignore: [lm_head]}"
 recipe up.yaml 'SmoothQuantModifier: {mappings: [[["re:.*down_proj"], "re:.*up_proj"], [["re:.*gate_proj", "re:.*up_proj"], "re:.*post_attention_layernorm"]]}' "$gptq"
 recipe plain.yaml "$gptq"
@@ -26,7 +24,7 @@ errors() { grep -o '"relative_squared_error": [0-9.e-]*' "$1/oneshot-report.json
 factors() { # arguments: output; prints each factor as a whole number, the bits of a BF16
     sed -n 's/.*"factors": "\([0-9a-f]*\)".*/\1/p' "$1/oneshot-manifest.json" | fold -w 8 | cut -c1-4 | sed 's/^/0x/' | xargs printf '%d\n'
 }
-schemes=(w8a8 w4a16 awq)
+schemes=(w8a8 awq)
 [ -z "$SANITIZED" ] || schemes=() # builds with sanitizers are slow
 for r in "${schemes[@]}"; do
     "$PLAY" "${docs[@]}" --recipe $r.yaml --output gpu --device cuda >/dev/null
@@ -66,7 +64,7 @@ plain=$(run --recipe plain.yaml)
 "$PLAY_BATCHES" plan "${job[@]}" --recipe awq.yaml --device-model h100 >plan.txt
 grep -q 'without the disk and the search of AWQ' plan.txt || { cat plan.txt; fail "the plan says nothing of the search"; }
 segments=0
-for what in w8a8 "up --sequential-targets Linear --sequential-targets-per-subgraph 2" "rtn --pipeline basic" awq; do
+for what in w8a8 "up --sequential-targets Linear --sequential-targets-per-subgraph 2" "awq --pipeline basic"; do
     read -r r more <<<"$what"
     flags=(--recipe $r.yaml $more)
     want=$(run "${flags[@]}" --mem-opt-level 0)

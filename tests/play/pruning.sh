@@ -32,8 +32,9 @@ one() { # arguments: recipe, output, flags
         fail "$1 $2: $(cat err)"
 }
 recipes="any each kept wanda pairs least"
-[ -z "$SANITIZED" ] || recipes="each wanda"
-for r in $recipes gptq; do
+[ -z "$SANITIZED" ] || recipes=wanda # builds with sanitizers are slow
+[ "$SANITIZED" ] || recipes+=" gptq"
+for r in $recipes; do
     one $r gpu.$r
     grep -q '"back_end": "cuda"' gpu.$r/oneshot-manifest.json || fail "$r: not on the GPU"
     one $r host.$r --device cpu
@@ -43,10 +44,12 @@ for r in $recipes gptq; do
     cmp gpu.$r/model.safetensors other/model.safetensors || fail "$r: the order of the threads counts"
     rm -rf other
 done
-one imatrix gpu.imatrix
-one imatrix host.imatrix --device cpu
-differ=$({ cmp -l gpu.imatrix/model.safetensors host.imatrix/model.safetensors || true; } | wc -l)
-[ "$differ" -lt 500 ] || fail "imatrix_mse: $differ bytes differ"
+if [ -z "$SANITIZED" ]; then
+    one imatrix gpu.imatrix
+    one imatrix host.imatrix --device cpu
+    differ=$({ cmp -l gpu.imatrix/model.safetensors host.imatrix/model.safetensors || true; } | wc -l)
+    [ "$differ" -lt 500 ] || fail "imatrix_mse: $differ bytes differ"
+fi
 cat >compare.py <<'P'
 import json, struct, sys
 
@@ -83,10 +86,10 @@ for name in sys.argv[1:]:
     print(name, "zeros", zeros, "of", total, "differ", other)
     assert 0.35 * total < zeros < 0.55 * total and other < 0.01 * total, (name, zeros, total, other)
 P
-if command -v python3 >/dev/null; then python3 compare.py $recipes gptq; fi
+if command -v python3 >/dev/null; then python3 compare.py $recipes; fi
 
 checked="any wanda gptq"
-[ -z "$SANITIZED" ] || checked=each
+[ -z "$SANITIZED" ] || checked=wanda
 for r in $checked; do
     want=$(sha256sum <gpu.$r/model.safetensors)
     least=$("$PLAY_BATCHES" plan "${job[@]:0:8}" --recipe $r.yaml --json |
@@ -105,7 +108,7 @@ for r in $checked; do
         "${job[@]}" --recipe $r.yaml --output out --device-memory "$least" >/dev/null 2>&1; then fail "$r: not killed"; fi
     one $r out --device-memory "$least" --log-level info
     [ "$(sha256sum <out/model.safetensors)" = "$want" ] || fail "$r, killed: other bytes"
-    ! grep 'elsewhere than planned' err || fail "$r, killed"
+    ! grep 'not at their planned addresses' err || fail "$r, killed"
     rm -rf out
     export OSH_PLAY=protect=0
 done

@@ -241,6 +241,37 @@ static void minimax_m3_has_two_sets_of_keys(void **state)
     assert_int_equal(n_nodes[0], n_nodes[1]);
 }
 
+/* Builds graphs in which each expert gets only its routed tokens. Another node must read the output
+ * of each moe_combine node, also if the expert is the identity, which has no Linears. */
+static void combines_are_read_by_route(void **state)
+{
+    fixture *x = *state;
+    const char *const families[] = {"longcat_flash", "longcat_flash_zero"};
+    tiny_dir = DIR_LOGITS;
+    for (int i = 0; i < 2; i++) {
+        tiny_case t;
+        osh_checkpoint *ck = NULL; // own
+        osh_graph *g = NULL;       // own
+        int n_combines = 0, n_routes = 0;
+        tiny_open(x->cx, &t, families[i]);
+        tiny_write(x->cx, &t, x->dir, OSH_F32);
+        assert_ok(x->cx, osh_checkpoint_open(x->cx, &ck, x->dir));
+        assert_ok(x->cx, osh_graph_new_by_route(x->cx, &g, ck, NULL));
+        for (int k = 0; k < g->n_nodes; k++) {
+            n_routes += !strcmp(g->nodes[k].op->name, "routed_rows");
+            if (!osh_node_is(&g->nodes[k], OSH_OP_COMBINES)) continue;
+            n_combines++;
+            if (g->values[g->nodes[k].out[0]].last_use < 0)
+                fail_msg("%s: nothing reads the output of node %d", families[i], k);
+        }
+        printf("%s: %d experts, %d of them with routed rows\n", families[i], n_combines, n_routes);
+        assert_true(n_routes > 0 && (i ? n_routes < n_combines : n_routes == n_combines));
+        osh_graph_free(x->cx, g);
+        osh_checkpoint_close(x->cx, ck);
+        tiny_close(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +280,7 @@ int main(void)
                                         teardown_dir),
         cmocka_unit_test_setup_teardown(sparse_attention_limits_samples, setup_dir, teardown_dir),
         cmocka_unit_test_setup_teardown(minimax_m3_has_two_sets_of_keys, setup_dir, teardown_dir),
+        cmocka_unit_test_setup_teardown(combines_are_read_by_route, setup_dir, teardown_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
