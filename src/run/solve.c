@@ -227,12 +227,11 @@ static osh_status group_compress(osh_ctx *cx, group *g)
     const osh_modifier *m = &p->in->recipe->modifiers[g->lead->modifier];
     osh_linear_job *jobs = g->call->jobs;
     int n = g->call->n;
-    if (expert_is_starved(p->in, g->lead, g->h, g->to.s->stats) && g->lead->scheme_index >= 0 &&
-        g->lead->prune.modifier < 0) {
+    if (g->lead->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &g->x, g->lead, jobs, g->h));
+    if (expert_is_starved(p->in, g->lead, g->h, g->to.s->stats) && g->lead->scheme_index >= 0) {
         OSH_TRY(expert_round_starved(cx, p->in, g->lead, jobs, n));
         goto done;
     }
-    if (g->lead->prune.modifier >= 0) OSH_TRY(pruned_fill(cx, p->in, &g->x, g->lead, jobs, g->h));
     if (g->h && g->call->others) OSH_TRY(tensor_new_copy(cx, &g->copy[0], g->h));
     if (g->d && g->call->others) OSH_TRY(tensor_new_copy(cx, &g->copy[1], g->d));
     for (int k = 0; g->copy[1] && k < n; k++) jobs[k].shift = g->copy[1];

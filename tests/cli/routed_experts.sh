@@ -37,6 +37,17 @@ d = json.load(open("sparse/oneshot-report.json"))
 errors = [m["relative_squared_error"] for m in d["modules"] if ".experts." in m["name"]]
 assert len(errors) == 18 and max(errors) < 0.3, errors # 1: all weights are 0
 P
+# GPTQ after a pruner rounds such an expert to nearest, too.
+printf '    GPTQModifier: {scheme: W8A8, targets: ["re:.*layers.2.*_proj"]}\n' >>sparse.yaml
+"$ONESHOT" --model model --recipe sparse.yaml --dataset model/calibration.jsonl --progress none --output both "${routed[@]}" >log 2>&1 ||
+    { cat log; fail both; }
+[ "$(grep -c 'no token is routed to this expert: rounded to nearest' log)" = 12 ] || { cat log; fail "not 4 experts of 3 modules"; }
+python3 - <<'P'
+import json
+d = json.load(open("both/oneshot-report.json"))
+errors = [m["relative_squared_error"] for m in d["modules"] if ".experts." in m["name"]]
+assert len(errors) == 18 and max(errors) < 0.3, errors # 1: all weights are 0
+P
 for flags in "--batch-size 5 --threads 1" "--mem-opt-level 2" "--prefetch false"; do
     rm -rf again
     run again "${routed[@]}" $flags
