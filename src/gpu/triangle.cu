@@ -33,7 +33,6 @@
 enum { THREADS = 256, SIDE = OSH_TRIANGLE_LEAST };
 enum how { // the assignment of block_move, and the elements that get a value
     WHOLE,       // `to = from` for all elements
-    LOWER_ZEROS, // `to = from` in the lower triangle, `to = 0` above the diagonal
     MINUS_LOWER  // `to -= from` in the lower triangle only
 };
 
@@ -46,7 +45,7 @@ template <int H> static __global__ void move_block(matrix to, matrix from, int64
 {
     int64_t i = blockIdx.y, j = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (j >= n_cols || (j > i && H == MINUS_LOWER)) return;
-    float *t = to.at + i * to.ld + j, v = H == LOWER_ZEROS && j > i ? 0 : from.at[i * from.ld + j];
+    float *t = to.at + i * to.ld + j, v = from.at[i * from.ld + j];
     *t = H == MINUS_LOWER ? __fsub_rn(*t, v) : v;
 }
 
@@ -144,6 +143,13 @@ static osh_status stack_copy_lower(osh_ctx *cx, const blocks *b, stack to, stack
     return osh_cuda_check(cx, cudaGetLastError(), "copy_lower");
 }
 
+/* Copies the lower triangle of the diagonal block whose first row is j to `to` [w, w], with zeros
+ * above the diagonal. */
+static osh_status block_copy_lower(osh_ctx *cx, const blocks *b, float *to, int64_t j, int64_t w)
+{
+    return stack_copy_lower(cx, b, {to, w, 0}, {block_view(b, j, j).at, b->n, 0}, w, 1);
+}
+
 /* Makes n_pairs inverted blocks of w + h rows from 2 n_pairs inverted blocks of w and of h rows.
  * The first pair begins at `row`; a pair begins 2 w rows after the previous one. */
 static osh_status triangle_join(osh_ctx *cx, const blocks *b, int64_t row, int64_t w, int64_t h,
@@ -198,7 +204,7 @@ static osh_status triangle_factor_column(osh_ctx *cx, blocks *b, int64_t j, bool
     if (!*ok) goto done;
     OSH_TRY(triangle_invert_blocks(cx, b, j, j + w));
     if (!below) goto done;
-    OSH_TRY(block_move<LOWER_ZEROS>(cx, b, {b->first, w}, block_view(b, j, j), w, w));
+    OSH_TRY(block_copy_lower(cx, b, b->first, j, w));
     if (j)
         OSH_TRY(block_product(cx, b, block_view(b, j + w, j), rest,
                               {block_view(b, j + w, 0), block_view(b, j, 0), true, -1, 1}));
@@ -217,11 +223,11 @@ static osh_status triangle_invert_row(osh_ctx *cx, blocks *b, int64_t i)
 {
     osh_status rc = OSH_OK;
     int64_t h = block_width(b, i);
-    OSH_TRY(block_move<LOWER_ZEROS>(cx, b, {b->second, h}, block_view(b, i, i), h, h));
+    OSH_TRY(block_copy_lower(cx, b, b->second, i, h));
     for (int64_t j = 0; j < i; j += b->s) {
         int64_t w = b->s, k = j + w, mine[3] = {h, w, w}, others[3] = {h, w, i - k},
                 last[3] = {h, w, h};
-        OSH_TRY(block_move<LOWER_ZEROS>(cx, b, {b->first, w}, block_view(b, j, j), w, w));
+        OSH_TRY(block_copy_lower(cx, b, b->first, j, w));
         OSH_TRY(block_product(cx, b, {b->sum, w}, mine,
                               {block_view(b, i, j), {b->first, w}, false, 1, 0}));
         if (k < i)
