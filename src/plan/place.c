@@ -4,7 +4,9 @@
 
 #include "budget/gpus.h"
 #include "budget/memory.h"
+#include "plan/division.h"
 #include "plan/plan.h"
+#include "plan/rank_gpu.h"
 #include "quant/observer.h"
 
 /* Must be called if `what` is not possible on a GPU. Fails if the user asked for a GPU. Otherwise
@@ -54,6 +56,20 @@ static const char *on_host_only(const osh_plan *p, char *room, size_t size, cons
     return NULL;
 }
 
+/* If several ranks share the job, sets p->in.ordinal to the GPU of this rank. Fails if the ranks do
+ * not all use a GPU or all use the host. */
+static osh_status device_of_rank(osh_ctx *cx, osh_plan *p, const osh_device_kind *kind)
+{
+    osh_status rc = OSH_OK;
+    osh_ranks *ranks = p->in.opt->ranks;
+    const char *text = p->in.opt->device;
+    OSH_TRY(osh_ranks_agree(cx, ranks, "another device", p->in.on_device ? "a GPU" : "the CPU"));
+    if (ranks && p->in.on_device && (osh_device_is_auto(text) || !strchr(text, ':')))
+        OSH_TRY(osh_rank_gpu(cx, &p->in.ordinal, ranks, kind));
+done:
+    return rc;
+}
+
 osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
 {
     osh_status rc = OSH_OK;
@@ -75,6 +91,7 @@ osh_status osh_plan_device(osh_ctx *cx, osh_plan *p)
      * longer than the rounding. */
     p->in.on_device =
         kind != &osh_device_kinds[OSH_HOST] && p->in.pipeline != OSH_PIPELINE_DATAFREE;
+    OSH_TRY(device_of_rank(cx, p, kind));
 done:
     return rc;
 }
@@ -85,6 +102,8 @@ osh_status osh_plan_open_device(osh_ctx *cx, osh_plan *p)
     const osh_device_kind *kind = osh_plan_kind(&p->in);
     osh_device *idle = NULL; // own: a GPU that does no work
     if (p->in.on_device) {
+        if (p->in.opt->ranks && osh_divide(p).kind == OSH_DIVIDE_SAMPLES)
+            OSH_TRY(osh_rank_gpus_differ(cx, p->in.opt->ranks, kind, p->in.ordinal));
         OSH_TRY(osh_device_open(cx, &p->in.device, kind, p->in.ordinal,
                                 (size_t)osh_memory_arena(&p->budget)));
         if (p->budget.memory.by_gpu)
