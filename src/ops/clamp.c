@@ -1,6 +1,6 @@
 /* clamp.c - y = min(max(x, -limit), limit)
  *
- *   in[0] x [N, D]     out y [N, D]     y may be x
+ *   in[0] x [N, D]     out y [N, D]     y may overwrite x
  *
  * The limit is rounded to the dtype of x, as in torch.clamp, so no element of y is larger than the
  * rounded limit. OLMo's clip_qkv is this op. Shapes: N tokens of the batch, D elements per

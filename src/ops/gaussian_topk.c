@@ -1,6 +1,6 @@
 /* gaussian_topk.c - y = max(x - mean(x) - z std(x), 0), row by row.
  *
- *   in[0] x [N, F]     out y [N, F]     y may be x
+ *   in[0] x [N, F]     out y [N, F]     y may overwrite x
  *
  * z is the quantile of the normal distribution at `sparsity`. So in a row with normally distributed
  * elements, the fraction `sparsity` of the elements becomes 0. A sparsity of 0 means y = x. As in
@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 1024 }; // elements that are computed together
+enum { PIECE = 1024 }; // number of elements that are computed together
 
 static const osh_field attrs[] = {
     {"sparsity", OSH_F_FLOAT, offsetof(osh_gaussian_topk_attr, sparsity), "0", 0, 0.999999,

@@ -9,7 +9,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-/* ROWS: tokens in a chunk of parallel work.
+/* ROWS: number of tokens in a chunk of parallel work.
  * LANES: partial sums of a dot product. */
 enum { ROWS = 8, LANES = 8 };
 

@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { ROWS = 64 }; // rows in a chunk of parallel work
+enum { ROWS = 64 }; // number of rows in a chunk of parallel work
 
 static const osh_field attrs[] = {
     {"width", OSH_F_INT, offsetof(osh_join_attr, width), NULL, 1, 1e9,

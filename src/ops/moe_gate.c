@@ -36,8 +36,8 @@
 #include "ops/dot.h"
 #include "ops/kernel.h"
 
-/* ROWS: rows in a chunk of parallel work.
- * PIECE: columns that are computed together. */
+/* ROWS: number of rows in a chunk of parallel work.
+ * PIECE: number of columns that are computed together. */
 enum { ROWS = 4, PIECE = 512 };
 
 static const osh_field attrs[] = {

@@ -13,7 +13,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 64 }; // rows in a chunk of parallel work
+enum { ROWS = 64 }; // number of rows in a chunk of parallel work
 
 static const osh_field attrs[] = {
     {"top_k", OSH_F_INT, offsetof(osh_moe_sparsemixer_attr, route.top_k), "2", 2, 2,
@@ -79,8 +79,8 @@ static osh_status mixer_ref(osh_ctx *cx, const osh_op_args *a)
                             (void *)(uintptr_t)a);
 }
 
-/* Computes dx_e = sum over both choices of g p_best ((e = best) - p_e). g: the gradient of the
- * weight of the chosen expert. */
+/* Computes dx_e = sum over both choices of g p_best ([e == best] - p_e). best: the chosen expert.
+ * g: the gradient of its weight. */
 static osh_status mixer_grad_ref(osh_ctx *cx, const osh_grad_args *a)
 {
     int64_t N = osh_rows(a->in[0]), E = osh_width(a->in[0]);

@@ -31,8 +31,8 @@
 /* LONGEST: largest G.
  * HEADS: largest T.
  * STREAMS: largest S.
- * PIECE: elements that are converted to f32 at a time.
- * ROWS: rows in a chunk of parallel work. */
+ * PIECE: number of elements that are converted to f32 at a time.
+ * ROWS: number of rows in a chunk of parallel work. */
 enum { LONGEST = 8, HEADS = 256, STREAMS = 8, PIECE = 512, ROWS = 4 };
 
 static const osh_field embedding_attrs[] = {
@@ -62,7 +62,8 @@ static osh_status embedding_infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_s
                         "ngram_embedding: %lld heads, want a multiple of the %lld lengths",
                         (long long)at->heads, (long long)at->longest - 1);
     out_width[0] = at->heads * at->width;
-    w_ndim[0] = 2, w_shape[0][0] = 0, w_shape[0][1] = at->width; // 0 means any number of rows
+    // number of rows 0 means any number of rows
+    w_ndim[0] = 2, w_shape[0][0] = 0, w_shape[0][1] = at->width;
     w_ndim[1] = 1, w_shape[1][0] = at->longest;
     w_ndim[2] = 1, w_shape[2][0] = at->heads;
     w_ndim[3] = 1, w_shape[3][0] = at->heads;
@@ -133,7 +134,7 @@ static osh_status ngram_row_ids(osh_ctx *cx, const osh_op_args *a, int32_t *rows
     osh_status rc = OSH_OK;
     const osh_ngram_attr *at = a->attr;
     const int32_t *ids = a->in[0]->data;
-    osh_tile *seq = NULL; // own: the rows of each sample
+    osh_tile *seq = NULL; // own: range of rows of each sample
     int64_t N = osh_rows(a->in[0]), n_seqs = 0;
     gram_tables g;
     OSH_TRY(tables_load(cx, &g, a));

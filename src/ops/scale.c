@@ -1,6 +1,6 @@
 /* scale.c - y = `by` * x, rounded to the dtype of x.
  *
- *   in[0] x [N, D]     out y [N, D]     y may be x
+ *   in[0] x [N, D]     out y [N, D]     y may overwrite x
  *
  * The attribute `by` is an f32 number, as if torch multiplied a tensor by a Python number
  * (Granite's multipliers). With the attribute `rounded`, `by` is first rounded to the dtype of x,

@@ -1,6 +1,6 @@
 /* sigmoid_gate.c - y = sigmoid(gate) x, with one gate for each row, each head or each element.
  *
- *   in[0] gate [N, G]     in[1] x [N, D]     out y [N, D]     y may be x
+ *   in[0] gate [N, G]     in[1] x [N, D]     out y [N, D]     y may overwrite x
  *   gate g applies to elements [g D / G, (g + 1) D / G)
  *
  * The sigmoid and the product are rounded to the dtype of x, as in transformers'
@@ -12,8 +12,8 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-/* ROWS: rows in a chunk of parallel work.
- * PIECE: elements that are converted to f32 at a time. */
+/* ROWS: number of rows in a chunk of parallel work.
+ * PIECE: number of elements that are converted to f32 at a time. */
 enum { ROWS = 16, PIECE = 1024 };
 
 static const osh_field attrs[] = {

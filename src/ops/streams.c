@@ -35,8 +35,8 @@
 
 /* STREAMS: largest S.
  * WEIGHTS: largest M.
- * PIECE: elements that are converted to f32 at a time.
- * ROWS: rows in a chunk of parallel work. */
+ * PIECE: number of elements that are converted to f32 at a time.
+ * ROWS: number of rows in a chunk of parallel work. */
 enum { STREAMS = 8, WEIGHTS = 2 * STREAMS + STREAMS * STREAMS, PIECE = 512, ROWS = 4 };
 
 static const osh_field weights_attrs[] = {

@@ -10,14 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-/* PIECE: elements in a chunk of parallel work.
- * ROWS: rows in a chunk of parallel work of rms_norm. */
+/* PIECE: number of elements in a chunk of parallel work.
+ * ROWS: number of rows in a chunk of parallel work of rms_norm. */
 enum { PIECE = 2048, ROWS = 32 };
 
 typedef struct grad_job {
     const osh_grad_args *a;
     int64_t n, D;    // n: elements of the tensor. D: elements of a row.
-    const float *f;  // view [D]: factors of the norm (weight plus offset)
+    const float *f;  // view [D]: factor of each channel (weight plus offset of the norm)
     float *rows;     // scratch: [threads, D]
     double eps;
 } grad_job;

@@ -4,11 +4,13 @@
  * number of threads.
  *
  *   Cholesky, block column k          inverse, block row i
- *   | L       |   D -= C C^T          | X       |   B := A X      blocks of columns, slabs of rows;
- *   | C D     |   D = L L^T           | A L     |                 from a copy of A, or on one
- *   | A B     |   B -= A C^T                                      thread in place, from the left
- *                 B := B L^-T                       B := -L^-1 B  slabs of columns
- *                                                   L := L^-1
+ *   | L       |   D -= C C^T          | X       |   B := A X      B overwrites A
+ *   | C D     |   D = L L^T           | A L     |   B := -L^-1 B
+ *   | A B     |   B -= A C^T                        L := L^-1
+ *                 B := B L^-T
+ *
+ * A X is computed in blocks of columns and slabs of rows. Several threads read a copy of A. One
+ * thread needs no copy, because it computes the blocks of columns from left to right.
  *
  * LAPACK factors and inverts a diagonal block on one thread, which takes long. Meanwhile, the other
  * threads compute products that do not need this block. While one thread factors D, the others
@@ -25,11 +27,12 @@
 
 /* SIDE: rows and columns of a block.
  * SLAB: rows or columns in a chunk of parallel work, for matrix products.
- * ROWS: rows in a chunk of parallel work, for steps that only copy or check elements. */
+ * ROWS: number of rows in a chunk of parallel work, for steps that only copy or check elements. */
 enum { SIDE = 256, SLAB = 128, ROWS = 16 };
 
 typedef struct factor_job {
-    float *a; // the matrix [n, n]; view
+    /* Copy of the block row A, [SIDE, at], for the product A X. NULL: A X is computed in place. */
+    float *a;
     float *l; // own [SIDE, SIDE]: copy of the diagonal block before its inversion
     /* Copy of the block row A, [SIDE, at], for the product A X. NULL: A X is computed in place. */
     float *row; // own

@@ -77,7 +77,7 @@ static osh_status peak_once(osh_ctx *cx, peak_worker *w, peak_kind kind)
 }
 
 /* Runs worker number `chunk` for j->seconds, and measures its speed. A chunk ends only after all
- * threads have begun one. So each thread runs exactly one chunk. */
+ * threads have begun a chunk. So each thread runs exactly one chunk. */
 static osh_status peak_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     osh_status rc = OSH_OK;

@@ -20,7 +20,7 @@ enum { TOKENS = 512, SAMPLES = 8 };
 typedef struct worker {
     /* own: inputs; weights (gate and up, or one weight); output */
     osh_tensor *x[SAMPLES], *w[2], *out;
-    /* done: number of floating-point operations.
+    /* done: number of floating-point operations that are finished.
      * seconds: CPU time of these operations. */
     double done, seconds;
 } worker;

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SLICES = 64 }; // slices in a chunk of parallel work
+enum { SLICES = 64 }; // number of slices in a chunk of parallel work
 
 typedef struct rms_norm_job {
     const osh_tensor *x;

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { ROWS = 32 }; // tokens in a chunk of parallel work
+enum { ROWS = 32 }; // number of tokens in a chunk of parallel work
 
 typedef struct rope_job {
     const osh_rope_attr *at;
@@ -126,8 +126,8 @@ static int64_t rope_table_floats(const osh_rope_attr *at, int64_t longest)
 }
 static int64_t rope_rows_floats(int64_t width, int n_threads) { return width * n_threads; }
 
-/* Rotates in[0] and writes the result to out[0]. way: factor of the angles, 1, or -1 for
- * gradients. */
+/* Rotates in[0] and writes the result to out[0]. way: factor of the angles; 1 rotates, and -1
+ * computes gradients. */
 static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
 {
     osh_status rc = OSH_OK;

@@ -39,7 +39,8 @@ static __global__ void channel_range_kernel(float *low, float *high, const T *x,
     for (int i = threadIdx.x; i < 32 * V && first + i < D; i += THREADS) {
         float l = lows[0][i], h = highs[0][i];
         for (int w = 1; w < WARPS; w++) l = fminf(l, lows[w][i]), h = fmaxf(h, highs[w][i]);
-        if (!(l <= h)) continue; // no rows, or only NaN
+        // nothing to add: the block has no rows, or only NaN in this channel
+        if (!(l <= h)) continue;
         osh_cu_lower(low + first + i, l);
         osh_cu_raise(high + first + i, h);
     }

@@ -70,7 +70,7 @@ static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, 
     const int N = osh_cu_pack<T>::N;
     int64_t step = (int64_t)gridDim.x * blockDim.x,
             me = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    // high: maximum of x; low: maximum of -x, over the elements of this thread. fmaxf ignores NaN.
+    // high: maximum of x over the elements of this thread. low: maximum of -x. fmaxf ignores NaN.
     float high = -INFINITY, low = -INFINITY;
 
     for (int64_t i = me; i < n_packs; i += step) {

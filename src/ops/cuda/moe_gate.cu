@@ -10,8 +10,9 @@
 
 #include <assert.h>
 
-/* WARPS: warps of a block; TOKENS: tokens of a block; TILE: experts whose logits a warp computes
- * together. */
+/* WARPS: number of warps of a block.
+ * TOKENS: number of tokens that a block computes together.
+ * TILE: number of experts whose logits a warp computes together. */
 enum { WARPS = 4, TOKENS = 8, TILE = 8 };
 
 /* Returns the rank of x[at] in x [n] in descending order: the number of elements that are larger,
@@ -80,7 +81,7 @@ static __device__ inline void gate_cu_logits(float *score, const T *x, const S *
     for (int t = 0; t < TOKENS; t++) {
 #pragma unroll
         for (int e = 0; e < TILE; e++) {
-            if (t >= n || first + e >= E) continue; // all lanes take the same branch
+            if (t >= n || first + e >= E) continue; // all lanes of the warp skip, or none does
             float dot = osh_cu_warp_sum(sum[t][e]);
             if (lane == e) score[t * E + first + e] = dot;
         }
@@ -128,7 +129,7 @@ static __device__ inline void gate_cu_choose(T *route, float *score, gate_room r
     __syncwarp(); // after this barrier no lane reads `choice`
 }
 
-/* Computes `route` [n, E] from x [n, D], w [E, D] and, unless it is absent, `bias` [E]. */
+/* Computes `route` [n, E] from x [n, D], w [E, D] and `bias` [E]. The bias may be absent. */
 template <class T, class S>
 static __global__ void gate_kernel(T *route, const T *x, const S *w, osh_cu_vector bias,
                                    gate_sizes sizes, osh_moe_gate_attr at)

@@ -1,7 +1,7 @@
 /* rms_norm.cu - computes rms_norm. A team (a warp or a block) computes a row, or a slice of
  * head_dim elements. Each element is read twice, the second time from the L1 cache.
  *
- *   in[0] x [N, D], may be F32     in[1] w [D] (or [head_dim])     out y [N, D]     y may be x
+ *   in[0] x [N, D], may be F32   in[1] w [D] (or [head_dim])   out y [N, D]   y may overwrite x
  *
  * y = (w + offset) * round(x / sqrt(mean(x^2) + eps)), rounded. With the attribute `late`, only the
  * product is rounded. Sums are f32: each thread adds its elements, then the team adds the sums of

@@ -1,7 +1,7 @@
 /* rope.cu - computes rope. A block computes the cosines and sines of one token and rotates all
  * heads of the token.
  *
- *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; out may be q
+ *   in[0] q [N, H*Dh]     out [N, H*Dh]     R = rotary_dim <= Dh; out may overwrite q
  *
  * The angle is the f32 product of frequency and position. The cosine and sine of the angle are
  * computed in double, so that they are accurate for every position. Then they are rounded to f32,
