@@ -34,7 +34,8 @@
  * of its code. */
 #define OSH_CU_APART __noinline__
 #else
-/* For the emulated GPU. A macro with the name __noinline__ would break host headers. */
+/* The emulated GPU uses this attribute, because a macro with the name __noinline__ would break host
+ * headers. */
 #define OSH_CU_APART __attribute__((noinline))
 #endif
 
