@@ -24,16 +24,18 @@ void osh_span_softcap(float *s, int64_t n, float scale, float c, osh_dtype dt);
  * values. The caller must set the elements of w and b from n_real on to zero. */
 void osh_span_layer_norm(float *x, const float *w, const float *b, int64_t n, int64_t n_real,
                          float eps);
-/* lo, hi = lo c - hi s, hi c + lo s. Each product is rounded to dt. lo, hi: the two halves of a
- * head, [half]. c, s: cosines and sines, [half], rounded already. `half` need not be a multiple of
- * 8. */
+/* Rotates the two halves of a head: lo, hi = lo c - hi s, hi c + lo s. Each product is rounded to
+ * dt.
+ * lo, hi: the two halves of the head, [half].
+ * c, s: cosines and sines, [half], rounded already.
+ * `half` need not be a multiple of 8. */
 void osh_span_rotate(float *lo, float *hi, const float *c, const float *s, int64_t half,
                      osh_dtype dt);
-/* s, c = sine and cosine of the angles, each rounded once to f32. Each |angle| must be below
- * 5e8. */
+/* Sets s and c to the sines and the cosines of the angles, each rounded once to f32. Each |angle|
+ * must be below 5e8. */
 void osh_span_sincos(float *s, float *c, const double *angle, int64_t n);
 float osh_span_max(const float *x, int64_t n);
-float osh_span_sum_exp(const float *x, int64_t n, float max); // sum of e^(x[i] - max)
+float osh_span_sum_exp(const float *x, int64_t n, float max); // returns the sum of e^(x[i] - max)
 /* Returns the sum of e^(r[i] - max) (r[i] - x[i]), a term of the KL divergence from r to x. */
 float osh_span_sum_exp_diff(const float *r, const float *x, int64_t n, float max);
 #endif

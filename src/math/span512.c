@@ -248,7 +248,7 @@ WIDE_FN void max_step(__m512 *m, const float *s, __m512 by, part t)
 {
     __m512 v[SIDE];
     EVERY(t.n) v[k] = _mm512_mul_ps(span_load(s + t.i + k * LANES, t.half), by);
-    // the result is *m if v[k] is NaN
+    // if v[k] is NaN, the instruction keeps *m
     EVERY(t.n) *m = _mm512_mask_max_ps(*m, t.half ? 0xff : 0xffff, v[k], *m);
 }
 
