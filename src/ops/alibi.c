@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-/* ROWS: number of tokens in a chunk of parallel work. MOST: largest Dh. */
+/* ROWS: number of tokens in a chunk of parallel work. MOST: largest Dh (channels of a head). */
 enum { ROWS = 64, MOST = 1024 };
 
 static const osh_field attrs[] = {

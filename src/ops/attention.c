@@ -112,9 +112,8 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     float *q = NULL, *k = NULL, *v = NULL, *y = NULL;
     // own, in f32: sinks [H]; NULL: the op has no sinks
     float *sinks = NULL;
-    double *p = NULL;                                 // own: scratch [N]
-    // own: range of rows of each sample
-    osh_tile *seq = NULL;
+    double *p = NULL;     // own: scratch [N]
+    osh_tile *seq = NULL; // own: range of rows of each sample
 
     OSH_TRY(osh_f32_copy(cx, &q, a->in[0]));
     OSH_TRY(osh_f32_copy(cx, &k, a->in[1]));

@@ -9,7 +9,7 @@
 #include "ops/cuda/cuda.h"
 #include "ops/kernel.h"
 
-enum { PIECE = 4096 }; // elements per chunk of parallel work
+enum { PIECE = 4096 }; // number of elements in a chunk of parallel work
 
 static const osh_field attrs[] = {
     {"limit", OSH_F_FLOAT, offsetof(osh_clamp_attr, limit), NULL, 0, 1e30, "largest absolute value",

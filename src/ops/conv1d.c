@@ -19,7 +19,7 @@
 
 /* ROWS: number of tokens in a chunk of parallel work.
  * PIECE: number of channels that are computed together.
- * MOST: largest K. */
+ * MOST: largest K (number of tokens in the convolution). */
 enum { ROWS = 64, PIECE = 256, MOST = 16 };
 /* NEAR: number of channels in a chunk of parallel work of the backward pass. */
 enum { NEAR = 32 };

@@ -15,7 +15,7 @@
 
 /* ROWS: number of tokens in a chunk of parallel work.
  * PIECE: number of channels that are computed together.
- * MOST: largest K. */
+ * MOST: largest K (number of tokens in the convolution). */
 enum { ROWS = 64, PIECE = 256, MOST = 16 };
 
 static const osh_field attrs[] = {

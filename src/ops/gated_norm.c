@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ROWS: number of rows in a chunk of parallel work. MOST: largest D. */
+/* ROWS: number of rows in a chunk of parallel work. MOST: largest D (elements of a head). */
 enum { ROWS = 16, MOST = 16384 };
 
 static const osh_field attrs[] = {

@@ -10,7 +10,7 @@
 #include "ops/kernel.h"
 
 /* ROWS: number of tokens in a chunk of parallel work.
- * LANES: partial sums of a dot product. */
+ * LANES: number of partial sums of a dot product. */
 enum { ROWS = 8, LANES = 8 };
 
 static const osh_field attrs[] = {

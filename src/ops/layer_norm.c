@@ -66,7 +66,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     osh_dtype dt = a->in[0]->dtype;
     int64_t width = osh_width(a->in[0]), D = at->head_dim ? at->head_dim : width,
             N = osh_rows(a->in[0]) * (width / D); // number of slices
-    // own, in f32: x [N, D]; w [D]; b [D]; w or b is NULL if the op has none
+    /* own, in f32: x [N, D]; w [D]; b [D]; w or b is NULL if the op has none */
     float *x = NULL, *w = NULL, *b = NULL;
 
     assert(width % D == 0 && (!a->in[1] || osh_tensor_numel(a->in[1]) == D));

@@ -61,7 +61,7 @@ osh_status osh_logits_grad_ref(osh_ctx *cx, const osh_grad_args *a, bool kl)
     // own, in f32: x [N, D] of the model, and x2 [N, D2] of the reference model (NULL for nll)
     float *x = NULL, *x2 = NULL;
     lm_head of = {NULL}, of2 = {NULL}; // own: lm_head of both models, in f32
-    double *p = NULL;                  // own [3, V]: p and slope of the model, then r
+    double *p = NULL; // own [3, V]: p and slope of the model, then r of the reference model
 
     OSH_NEW(cx, p, 3 * V);
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

@@ -18,7 +18,8 @@
 
 #include <string.h>
 
-/* NEAR: number of channels in a chunk of parallel work. MOST: largest S. */
+/* NEAR: number of channels in a chunk of parallel work. MOST: largest S (size of a channel's
+ * state). */
 enum { NEAR = 16, MOST = 256 };
 
 static const osh_field attrs[] = {
@@ -134,7 +135,7 @@ static size_t mamba_state(const void *attr, const int64_t *in_width, int64_t n_t
 
 typedef struct mamba_back { // all inputs of the op in f32, and scratch for one sample
     float *in[7];   // own
-    double *Z, *gZ; // own: states [n + 1, S]; gradient of the state [S]
+    double *Z, *gZ; // own, for one channel: states [n + 1, S], and the gradient of the state, [S]
     double *dB, *dC; // own: for each token, the gradients of B and C, [N, S] each
 } mamba_back;
 
@@ -218,8 +219,8 @@ static size_t mamba_grad_scratch(const void *attr, const int64_t *in_width, int6
            (size_t)n_tokens * sizeof(osh_tile);
 }
 
-/* Returns the number of operations. There are 7 for each token and each element of the state. An
- * exponential counts as one. */
+/* Returns the number of floating-point operations: 7 for each token and each element of the state.
+ * An exponential counts as one operation. */
 static double mamba_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                           const osh_op_load *load)
 {

@@ -28,9 +28,9 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-/* LONGEST: largest G.
- * HEADS: largest T.
- * STREAMS: largest S.
+/* LONGEST: largest number of tokens of an n-gram (G).
+ * HEADS: largest number of hash functions (T).
+ * STREAMS: largest number of streams (S).
  * PIECE: number of elements that are converted to f32 at a time.
  * ROWS: number of rows in a chunk of parallel work. */
 enum { LONGEST = 8, HEADS = 256, STREAMS = 8, PIECE = 512, ROWS = 4 };
@@ -97,9 +97,9 @@ static osh_status tables_load(osh_ctx *cx, gram_tables *g, const osh_op_args *a)
     return OSH_OK;
 }
 
-/* Sets rows [T] to the rows of the table for the token ids[0]. `here` earlier tokens of its sample
- * are in this call: ids[-1], ids[-2] and so on. `past` has the tokens before them, or is NULL if
- * there are none. */
+/* Sets rows [T] to the rows of the table for the token ids[0].
+ * here: number of earlier tokens of its sample in this call, which are ids[-1], ids[-2] and so on.
+ * past: the tokens of the sample before this call, or NULL if there are none. */
 static void rows_of_token(int32_t *rows, const gram_tables *g, const osh_ngram_attr *at,
                           const int32_t *ids, int64_t here, const osh_op_past *past)
 {

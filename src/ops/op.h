@@ -77,7 +77,7 @@ typedef osh_status (*osh_op_fn)(osh_ctx *cx, const osh_op_args *a);
 typedef struct osh_grad_args {
     const osh_tensor *in[OSH_OP_MAX_IN];
     const osh_tensor *dout[OSH_OP_MAX_OUT];
-    osh_tensor *din[OSH_OP_MAX_IN]; // F32: gradients of in[]; NULL: not computed
+    osh_tensor *din[OSH_OP_MAX_IN]; // gradients of in[], in F32; NULL: not computed
     const void *attr;
     const osh_seqs *seqs;
     bool rough;     // true if the kernel may round dout to the dtype of in[0] before products
@@ -118,7 +118,8 @@ enum { // Traits of an op. They are bits that can be combined.
     OSH_OP_CENTRES = 1 << 3,   // with OSH_OP_NORM: first subtracts the mean of the channels
     OSH_OP_ADDS = 1 << 4,      // out[0] = in[0] + in[1]
     OSH_OP_SCALES = 1 << 5,    // out[0] is in[0] times a constant
-    OSH_OP_GATES = 1 << 6, // out[0] is in[1] times one number for each token, computed from in[0]
+    /* out[0] is in[1], and each token is multiplied by a number that is computed from in[0]. */
+    OSH_OP_GATES = 1 << 6,
     OSH_OP_ROTATES = 1 << 7,   // out[0] is in[0] times an orthogonal matrix
     OSH_OP_ZEROS = 1 << 8,     // out[0] is 0; only the shape of in[0] is read
     OSH_OP_GLU = 1 << 9,       // out[0] = act(in[0]) in[1]; attr is an osh_glu_attr

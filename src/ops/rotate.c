@@ -14,7 +14,9 @@
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"
 
-enum { ROWS = 8 }; // rows of x in a chunk of parallel work; they share each converted row of T
+/* Number of rows of x in a chunk of parallel work; a chunk converts each row of T once for all of
+ * them. */
+enum { ROWS = 8 };
 
 static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], int *w_ndim,
                         const int64_t *in_width, const void *attr)

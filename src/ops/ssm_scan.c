@@ -228,8 +228,8 @@ done:
     return rc;
 }
 
-/* Returns the number of operations. For each token and each element of a head's state, there are 5
- * (decay, update, output). */
+/* Returns the number of floating-point operations: 5 for each token and each element of a head's
+ * state (decay, update, output). */
 static double ssm_scan_flops(const void *attr, const int64_t *in_width, int64_t out_width,
                              const osh_op_load *load)
 {

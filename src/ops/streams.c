@@ -33,8 +33,8 @@
 #include "ops/dot.h"
 #include "ops/kernel.h"
 
-/* STREAMS: largest S.
- * WEIGHTS: largest M.
+/* STREAMS: largest number of streams (S).
+ * WEIGHTS: largest number of weights of a token (M).
  * PIECE: number of elements that are converted to f32 at a time.
  * ROWS: number of rows in a chunk of parallel work. */
 enum { STREAMS = 8, WEIGHTS = 2 * STREAMS + STREAMS * STREAMS, PIECE = 512, ROWS = 4 };

@@ -11,7 +11,7 @@
 
 #include <assert.h>
 
-/* CHUNKS: chunks that run in parallel.
+/* CHUNKS: number of chunks that run in parallel.
  * TOKENS: number of tokens in a chunk.
  * CHANNELS: number of elements that are converted to f32 at a time. */
 enum { CHUNKS = 64, TOKENS = 16, CHANNELS = 256 };

@@ -253,8 +253,8 @@ static void narrow_softmax(float *s, int64_t n_keys, const visible *v, const row
     narrow_row(s, n_keys, o->dt);
 }
 
-/* Does the work of narrow_softmax for `rows` rows of scores [n_keys], without softcap and without
- * sinks. v [rows]: the keys that each row sees. `from` and `to` must be equal in all rows. */
+/* Like narrow_softmax, for `rows` rows of scores [n_keys], without softcap and without sinks. v
+ * [rows]: the keys that each row sees. All rows must have the same `from` and the same `to`. */
 static void narrow_rows(float *s, int64_t n_keys, const visible *v, int rows, float scale)
 {
     osh_scores q = {s + v->from, (uint16_t *)(void *)s + v->from, n_keys, v->to - v->from, rows,

@@ -54,7 +54,7 @@ static bool glu_whole(uint16_t *to, const uint16_t *x, const uint16_t *y, int64_
     return osh_span512_glu_bf16(to, x, y, n, j->act);
 }
 
-/* x = g sigmoid(a g) (u + p), computed as silu(a g) (u + p) / a. g is x and u is y; both are first
+/* Computes x = g sigmoid(a g) (u + p), as silu(a g) (u + p) / a. g is x and u is y; both are first
  * clamped to the limit. a is j->by, and p is j->plus. */
 static void clamped_piece(float *x, float *y, int64_t n, const elementwise_job *j)
 {

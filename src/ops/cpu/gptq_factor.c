@@ -25,8 +25,8 @@
 
 #include <string.h>
 
-/* SIDE: rows and columns of a block.
- * SLAB: rows or columns in a chunk of parallel work, for matrix products.
+/* SIDE: number of rows and of columns of a block.
+ * SLAB: number of rows or columns in a chunk of parallel work, for matrix products.
  * ROWS: number of rows in a chunk of parallel work, for steps that only copy or check elements. */
 enum { SIDE = 256, SLAB = 128, ROWS = 16 };
 
@@ -196,7 +196,7 @@ static osh_status factor_copy_chunk(osh_ctx *cx, void *user, int64_t chunk, int 
 }
 
 /* Computes A X for one block of columns and one slab of rows. Reads the copy of A. The chunks with
- * the longest sums are first. */
+ * the longest sums are started first. */
 static osh_status factor_product_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)
 {
     const factor_job *f = user;

@@ -105,7 +105,7 @@ static void pack_head_turned(uint32_t *to, uint32_t *panels, const uint16_t *x, 
 
 /* ---- one tile ---- */
 
-typedef struct grad_tile { // n queries of one head; pos: position of the first in the sample
+typedef struct grad_tile { // n queries of one head; pos: position of the first query in the sample
     const osh_attention_attr *at;
     int64_t pos, n;
     /* The tile uses the keys [first, first + wide); both numbers are multiples of 32. */

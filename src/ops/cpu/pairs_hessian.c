@@ -177,7 +177,7 @@ osh_status osh_pairs_hessian(osh_ctx *cx, osh_tensor *h, const osh_tensor *x, co
     job j = {.h = h->data, .x = x, .x0 = x0, .n = n};
     osh_tile *tiles = NULL;  // own
     int64_t *first = NULL;   // own: offsets of the tiles (job.first)
-    // own: packed x, and packed x0 - x (NULL if x0 is NULL)
+    /* own: packed x, and packed x0 - x (NULL if x0 is NULL) */
     uint32_t *panels = NULL, *left = NULL;
 
     hessian_size_blocks(&j, osh_threads(cx));

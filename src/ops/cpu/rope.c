@@ -137,8 +137,8 @@ static osh_status rope_turn(osh_ctx *cx, const osh_op_args *a, float way)
     float inv_freq[OSH_ROPE_MAX_FREQS];
     bool unknown = false;              // false if all values of out[0] are known to be finite
     osh_tile *tiles = NULL;            // own
-    // table: own [2, tokens of the longest sample, half], cosines and sines. rows: own [threads,
-    // width], scratch.
+    /* table: own [2, tokens of the longest sample, half], cosines and sines.
+     * rows: own [threads, width], scratch. */
     float *table = NULL, *rows = NULL;
 
     OSH_TRY(osh_tiles_new(cx, &tiles, &n_tiles, a->seqs, N, ROWS));

@@ -209,7 +209,8 @@ static __device__ __forceinline__ void fused_softmax(osh_cu_frag_a (&P)[FUSED_KE
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 8; j++)
             max = fmaxf(max, fmaxf(s[j].v[2 * half], s[j].v[2 * half + 1]));
-        /* Maximum over the four lanes that hold scores of the query (with the shuffle below). */
+        /* The two shuffles compute the maximum over the four lanes that hold scores of the
+         * query. */
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
         max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
         float b = fmaxf(w.b[band][half], __fmul_rn(max, c));
@@ -284,7 +285,7 @@ static __device__ __forceinline__ void fused_store(T *y, fused_state<DIM, BANDS>
 typedef struct fused_place {
     /* The block computes queries [block, end) of the sample; they see keys below `end`. */
     int block, end;
-    int q_width, width; // elements of a row: q_width of q and y, width of k and v
+    int q_width, width; // number of elements of a row: q_width for q and y, width for k and v
     /* Indices of elements.
      * q: first element of the head in the block's first query.
      * k: first element of the kv head in the first key of the sample. */

@@ -9,11 +9,12 @@
 
 #include <math.h>
 
-/* ROWS: smallest number of rows of a block, if x has more rows. */
+/* ROWS: smallest number of rows that a block reads. If x has fewer rows, one block reads all
+ * rows. */
 enum { WARPS = 8, THREADS = 32 * WARPS, ROWS = 128, BLOCKS_EACH = 8 };
 
-/* low[c] = min(low[c], x[., c]), high[c] = max(high[c], x[., c]) for x [n, D]. V: number of
- * elements that a thread reads at once. V must divide D. fminf and fmaxf ignore NaN. */
+/* Computes low[c] = min(low[c], x[., c]) and high[c] = max(high[c], x[., c]) for x [n, D]. V:
+ * number of elements that a thread reads at once. V must divide D. fminf and fmaxf ignore NaN. */
 template <class T, int V>
 static __global__ void channel_range_kernel(float *low, float *high, const T *x, int64_t n,
                                             int64_t D)

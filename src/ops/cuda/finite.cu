@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* *first = min(*first, base + index of the first NaN or infinity of x [n]). */
+/* Computes *first = min(*first, base + index of the first NaN or infinity of x [n]). */
 template <class T>
 static __global__ void finite_kernel(long long *first, const T *x, int64_t n, int64_t n_packs,
                                      long long base)
@@ -62,7 +62,7 @@ done:
     return rc;
 }
 
-/* *to_low = min(*to_low, x[i]) and *to_high = max(*to_high, x[i]) over x [n]. */
+/* Computes *to_low = min(*to_low, x[i]) and *to_high = max(*to_high, x[i]) over x [n]. */
 template <class T>
 static __global__ void minmax_kernel(float *to_low, float *to_high, const T *x, int64_t n,
                                      int64_t n_packs)

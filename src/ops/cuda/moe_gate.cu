@@ -51,8 +51,8 @@ typedef struct gate_sizes {
     bool grouped;
 } gate_sizes;
 
-/* Returns the number of bytes of shared memory: scores [TOKENS, E], choices [WARPS, E], worths
- * [WARPS, E / 2]. */
+/* Returns the number of bytes of shared memory: scores [TOKENS, E], choices [WARPS, E], and scores
+ * of groups [WARPS, E / 2]. */
 static size_t gate_shared_bytes(int64_t E)
 {
     return (size_t)(TOKENS * E + WARPS * E + WARPS * (E / 2)) * sizeof(float);

@@ -73,7 +73,7 @@ template <int TEAM> static __device__ inline float osh_cu_team_max(float x, floa
     return x;
 }
 
-/* Returns OSH_OK if the kernels can read stored weights of dtype dt; fails if not. */
+/* Returns OSH_OK if the kernels can read stored weights of dtype dt. Otherwise fails. */
 static inline osh_status osh_cu_readable(osh_ctx *cx, osh_dtype dt)
 {
     if (dt == OSH_F64 || dt == OSH_F32 || dt == OSH_BF16 || dt == OSH_F16) return OSH_OK;

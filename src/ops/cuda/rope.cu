@@ -20,8 +20,8 @@ extern "C" {
 enum { THREADS = 128 };
 
 typedef struct rope_shape {
-    /* half: R / 2.
-     * n_packs: number of packs (pack.cuh) in half of a head, 0 if single elements are read. */
+    /* half: half of rotary_dim.
+     * n_packs: number of packs (pack.cuh) in half of a head; 0 if single elements are read. */
     int64_t N, n_seqs, width, head_dim, half, n_packs;
     float scaling;
     bool interleaved, f32;
@@ -50,7 +50,7 @@ static __device__ inline int64_t rope_sample_of(const int64_t *offsets, int64_t 
 }
 
 /* Rotates one pair (lo, hi). `c`, `s`: cosine and sine, already rounded. Products are rounded to
- * R. */
+ * the type R. */
 template <class T, class R>
 static __device__ inline void turn_pair_as(T *to_lo, T *to_hi, float lo, float hi, float c, float s)
 {

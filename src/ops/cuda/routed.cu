@@ -103,7 +103,8 @@ osh_status osh_cuda_linear_rows(osh_ctx *cx, const osh_op_args *a)
     return routed_run<osh_f16_t>(cx, y->device, l, routed_plain());
 }
 
-/* *first = min(*first, index of the first NaN or infinity of x [N, D] in the n rows of `rows`). */
+/* Computes *first = min(*first, index of the first NaN or infinity of x [N, D] in the n rows that
+ * `rows` lists). */
 template <class T>
 static __global__ void finite_rows(long long *first, const T *x, const int32_t *rows, int64_t n,
                                    int64_t D)

@@ -59,8 +59,8 @@ typedef struct routed_sizes {
 
 struct routed_plain { static constexpr bool PAIR = false; };
 
-/* Source addresses of the copies of one thread: four rows of x and four rows of W. If `there` is
- * false, zeros are copied. */
+/* Source addresses of the copies of one thread: four rows of x and four rows of W. x_there,
+ * w_there: false if zeros are copied instead of the row. */
 template <class T> struct routed_reader {
     const T *x[4], *w[4];
     bool x_there[4], w_there[4];
