@@ -13,7 +13,7 @@ extern "C" {
 #include "base/file.h"
 #include "tensor/device.h"
 
-/* OSH_CUDA_FN(f) is f if the binary has CUDA, else NULL. It is used in tables. */
+/* OSH_CUDA_FN(f) is f if the binary has CUDA, else NULL. Tables of kernels use this macro. */
 #ifdef OSH_CUDA_BUILT
 #define OSH_CUDA_FN(f) f
 #else

@@ -89,8 +89,8 @@ typedef struct osh_gpu {
     int shared_bytes;                             // shared memory per multiprocessor in bytes
     char bus_id[32];
     cudaStream_t compute, copy; // own: streams of all kernels (compute) and of put_ahead (copy)
-    // events: the copy stream waits for `asked` of the compute stream, and the compute stream for
-    // `copied` of the copy stream; own
+    /* Own events. The copy stream waits for `asked`, which the compute stream records. The compute
+     * stream waits for `copied`, which the copy stream records. */
     cudaEvent_t asked, copied;
     osh_gpu_ring ring, ahead;
     osh_gpu_lane lane[OSH_N_LANES];    // lane[OSH_LANE_WORK] is not used
