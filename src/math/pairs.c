@@ -170,7 +170,7 @@ TILES static void pairs_by_tiles(const product *j, int n_blocks, int64_t n_panel
 
 /* ---- AVX-512 BF16 ---- */
 
-enum { ROWS = 8 }; // rows of c whose sums eight_rows holds in registers
+enum { ROWS = 8 }; // number of rows of c whose sums eight_rows holds in registers
 
 WIDE static inline __m512i pair_of(const uint16_t *a)
 {

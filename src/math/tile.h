@@ -12,7 +12,7 @@
 #include "math/mat.h"
 #include "tensor/tensor.h"
 
-/* ROWS, COLS: size of a tile.
+/* ROWS, COLS: numbers of rows and columns of a tile.
  * BOTH: least common multiple of the 16 columns of a panel and the 6 columns of a strip
  * (osh_tile_pack_columns). */
 enum { OSH_TILE_ROWS = 6, OSH_TILE_COLS = 16, OSH_TILE_BOTH = 48 };
@@ -35,8 +35,8 @@ typedef struct osh_tile_b {
     int64_t panel, step;
 } osh_tile_b; // `p` is a view of the elements
 
-/* c = a b for any m and n, or c += a b if c.add is true. If n is not a multiple of 16, the last
- * columns of b's last panel are not used. */
+/* Computes c = a b for any m and n, or c += a b if c.add is true. If n is not a multiple of 16, the
+ * last columns of b's last panel are not used. */
 void osh_tile_product(osh_into c, osh_tile_a a, osh_tile_b b, osh_mnk size);
 /* Packs n <= 16 rows of x [n, k] as the columns of one panel [k, 16]. Rows of x are ld elements
  * apart. The other columns of the panel become 0. */
