@@ -25,7 +25,7 @@ typedef struct learner { // the learning state of one weight
     role role;
     osh_tune_codes c;
     osh_tune_norm n;
-    float *room;       // own: memory of all float arrays of `c` or `n`, whichever `role` uses
+    float *room;       // own: memory of all float arrays of `c` (role LINEAR) or of `n` (role NORM)
     int8_t *zero;      // own: zero points of `c`
     int8_t *start;     // own: codes before tuning
 } learner;
@@ -538,7 +538,11 @@ static osh_status tune_row_bytes(osh_ctx *cx, size_t *peak, const osh_graph *g, 
                                  int64_t n_tokens)
 {
     osh_status rc = OSH_OK;
-    // own: run [nodes]; none, leaves, all [values]
+    // Each is own.
+    // run [nodes]: true for all nodes.
+    // none [values]: all elements are false.
+    // leaves [values]: true only for the hidden values.
+    // all [values]: all elements are true.
     bool *none = NULL, *leaves = NULL, *all = NULL, *run = NULL;
     const osh_op *kl = &osh_op_kl;
     int64_t D = g->values[g->hidden].width, width[4] = {D, D, D, D};

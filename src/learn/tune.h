@@ -31,8 +31,8 @@ typedef struct osh_tune osh_tune;
 osh_status osh_tune_new(osh_ctx *cx, osh_tune **out, const osh_graph *g, const osh_checkpoint *ck,
                         const osh_dataset *data, const osh_tune_rule *rule);
 void osh_tune_free(osh_ctx *cx, osh_tune *t);
-/* Adds a quantized weight: copies codes [O, I] and params. Only for integers with scales by group
- * or by channel. */
+/* Adds a quantized weight: copies codes [O, I] and params. The codes must be integers, with scales
+ * by group or by channel. */
 osh_status osh_tune_take(osh_ctx *cx, osh_tune *t, int weight, const osh_q_args *q,
                          const int8_t *codes, const osh_qparams *params);
 typedef struct osh_tune_result {
