@@ -3,9 +3,10 @@
  *
  *   in[0] q [N, H*D]     in[1] kv [N, D]     in[2] c [N, D]     in[3] sinks [H]     out y [N, H*D]
  *
- * Query i of a sample sees the rows j of kv with i - sliding_window < j <= i. It also sees the rows
- * j <= i of c with (j + 1) mod m = 0. These rows have the entries of full windows of m tokens. The
- * softmax of head h includes one more score, sinks[h], whose probability is not used:
+ * Query i of a sample sees the rows j of kv with i - sliding_window < j <= i. It also sees the
+ * entries of all full windows up to token i. A window has m tokens, and its entry is row j of c,
+ * where j is the last token of the window. The softmax of head h includes one more score, sinks[h],
+ * whose probability is not used:
  *
  *   s_j = q k_j / sqrt(D)     p_j = exp(s_j) / (exp(sinks[h]) + sum of exp(s))
  *   y   = sum over the seen rows of p_j k_j
@@ -57,7 +58,7 @@ typedef struct windows_job {
     /* Own, in f32: inputs kv and c, with the sample's earlier tokens if there is a state. */
     const float *kv, *c;
     const float *sinks;    // [H]; own
-    float *room;           // scratch, [threads, most + 2 D]; own
+    float *room;           // own: scratch, `most` + 2 D floats for each thread
     int64_t most;          // largest number of rows that a query sees
 } windows_job;
 

@@ -43,7 +43,7 @@ static osh_status clamp_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     osh_status rc = OSH_OK;
     const float *dy = a->dout[0]->data;
     osh_dtype dt = a->in[0]->dtype;
-    /* x: own [N, D], in f32. */
+    /* x: own [N, D], the input in f32. limit: rounded to the dtype of x. */
     float *x = NULL, limit = osh_round_to((float)((const osh_clamp_attr *)a->attr)->limit, dt);
 
     OSH_TRY(osh_f32_copy(cx, &x, a->in[0]));

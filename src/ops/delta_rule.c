@@ -7,7 +7,7 @@
  *   out y [N, Nv Dv]
  *
  *   q = q / sqrt(q q + 1e-6) / sqrt(Dk)     k = k / sqrt(k k + 1e-6)
- *   head h has q, k of head h / (Nv / Nk)
+ *   value head h uses q and k of key head h / (Nv / Nk)
  *   S = exp(-exp(A_log) softplus(a + dt_bias)) S     S [Dk, Dv], 0 before the sample's first token
  *   S = S + k (beta sigmoid(b) (v - k S))
  *   y = q S

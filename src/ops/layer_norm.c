@@ -102,7 +102,7 @@ static osh_status layer_norm_grad_ref(osh_ctx *cx, const osh_grad_args *a)
     const float *dy = a->dout[0]->data;
     int64_t N = osh_rows(a->in[0]), width = osh_width(a->in[0]),
             D = at->head_dim ? at->head_dim : width, n_seqs = 0;
-    float *x = NULL, *w = NULL; // own, in f32: x [N, width]; w [D], or NULL without a weight
+    float *x = NULL, *w = NULL; // own, in f32: x [N, width]; w [D], or NULL if the op has no weight
     double *sums = NULL;        // own [2, D]: dw and db of one sample
     osh_tile *seq = NULL;       // own: range of rows of each sample
 

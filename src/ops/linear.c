@@ -52,7 +52,7 @@ static osh_status ref(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *y = a->out[0];
     osh_dtype dt = a->in[0]->dtype;
     int64_t N = osh_rows(a->in[0]), I = osh_width(a->in[0]), O = a->in[1]->shape[0];
-    // own, in f32: x [N, I]; w [O, I]; b [O], NULL without a bias; row [O], one row of y
+    // own, in f32: x [N, I]; w [O, I]; b [O], NULL if there is no bias; row [O]: one row of y
     float *x = NULL, *w = NULL, *b = NULL, *row = NULL;
 
     assert(a->in[1]->shape[1] == I && osh_width(y) == O);

@@ -44,7 +44,7 @@ typedef struct osh_stat_type {
     void (*finish)(osh_tensor *state);
 } osh_stat_type;
 
-extern const osh_stat_type osh_stat_hessian;       // X^T X, F32 [n, n], lower triangle
+extern const osh_stat_type osh_stat_hessian;       // Hessian X^T X, F32 [n, n], lower triangle
 extern const osh_stat_type osh_stat_shift;         // (X0 - X)^T X, F32 [n, n]
 extern const osh_stat_type osh_stat_squares;       // sum of x^2 for each channel, F64 [n]
 /* Sum over the tokens of the largest x^2 of a token, F64 [1]. */

@@ -26,7 +26,7 @@ static osh_status infer(osh_ctx *cx, int64_t *out_width, int64_t (*w_shape)[2], 
 static double xielu_softplus(double x) { return x > 40 ? x : osh_math_log(1 + osh_math_exp(x)); }
 
 typedef struct xielu_slopes {
-    double p, n;             // slopes for x > 0 and for x <= 0
+    double p, n;             // p and n of the formulas: slopes for x > 0 and for x <= 0
     double p_slope, n_slope; // derivatives of p and n with respect to alpha_p and alpha_n
     double beta, eps;
 } xielu_slopes;

@@ -417,7 +417,7 @@ static osh_status attend(osh_ctx *cx, const osh_op_args *a, way how)
     int n_workers = osh_threads(cx);
     osh_tile *tiles = NULL;           // own
     attention_worker *workers = NULL; // own
-    float *room = NULL;               // scratch of all workers; own
+    float *room = NULL;               // own: scratch of all workers
     float *sinks = NULL; // own: scores of the sinks in f32, [H]; NULL: no sinks
     attention_job j = {.at = at, .a = a, .way = how};
 

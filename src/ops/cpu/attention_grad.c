@@ -33,7 +33,7 @@ typedef struct attention_grad_job {
     const osh_grad_args *a;
     const osh_tile *seq; // view: range of rows of each sample
     int64_t longest;     // number of tokens of the longest sample
-    float *room;         // scratch [threads, attention_grad_floats]; own
+    float *room;         // own: scratch, attention_grad_floats floats for each thread
 } attention_grad_job;
 
 typedef struct back_room {

@@ -6,7 +6,7 @@
 #include "ops/kernel.h"
 
 typedef struct osh_score_rule { // how one head turns products q k into scores
-    float scale; // factor of a product
+    float scale; // factor of a product q k
     float cap;   // limit of the scores; 0: no limit
     float sink;  // score of the head's sink; -INFINITY: the head has no sink
 } osh_score_rule;

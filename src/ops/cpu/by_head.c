@@ -9,7 +9,7 @@ typedef struct head_job {
     osh_head_fn fn;
     int64_t heads, floats;
     osh_tile *seq; // own: range of rows of each sample
-    float *room;   // scratch [threads, floats]; own
+    float *room;   // own: scratch, `floats` floats for each thread
 } head_job;
 
 static osh_status head_chunk(osh_ctx *cx, void *user, int64_t chunk, int worker)

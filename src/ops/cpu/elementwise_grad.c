@@ -16,7 +16,7 @@ enum { PIECE = 2048, ROWS = 32 };
 
 typedef struct grad_job {
     const osh_grad_args *a;
-    int64_t n, D;    // n: elements of the tensor. D: elements of a row.
+    int64_t n, D;    // n: number of elements of the tensor. D: number of elements of a row.
     const float *f;  // view [D]: factor of each channel (weight plus offset of the norm)
     float *rows;     // scratch: [threads, D]
     double eps;
@@ -193,7 +193,7 @@ osh_status osh_rms_norm_grad_cpu(osh_ctx *cx, const osh_grad_args *a)
     int64_t width = osh_width(a->in[0]);
     grad_job j = {.a = a, .n = osh_tensor_numel(a->in[0]), .D = at->head_dim ? at->head_dim : width,
                   .eps = at->eps};
-    float *f = NULL; // own: the factors f [D], then scratch rows [threads, D]
+    float *f = NULL; // own: the factors f [D], then a scratch row [D] for each thread
     if (a->din[1] || !a->din[0]) return grad_by_reference(cx, &osh_op_rms_norm, a);
     OSH_NEW(cx, f, j.D * (1 + osh_threads(cx)));
     if (a->in[1]) osh_load_weight(f, a->in[1], 0, j.D, a->in[0]->dtype);

@@ -247,7 +247,7 @@ osh_status osh_shift_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
     int64_t room = osh_panel_floats(N, n);
     osh_tile *tiles = NULL; // own
-    float *wide = NULL;     // own [2, rows of a panel, I]: X and X0 - X
+    float *wide = NULL;     // own [2, rows of a panel, I]: X and X0 - X in f32
 
     if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, x0, a->seqs);
     OSH_TRY(osh_blas_open(cx));

@@ -13,7 +13,7 @@ typedef struct layer_norm_job {
     const osh_op_args *a;
     /* Views [padded]: weight plus offset, and bias; the elements from D on are 0. */
     const float *w, *b;
-    float *rows;        // scratch, [threads, padded]; view
+    float *rows;        // view: scratch, a row of `padded` floats for each thread
     int64_t n_slices, D, padded;
     float eps;
 } layer_norm_job;

@@ -22,7 +22,7 @@ typedef struct logits_grad_job {
      * D, D2: hidden_size of the two models.
      * ld: V, padded to a multiple of 8. */
     int64_t V, D, D2, ld;
-    float *room;          // scratch, [threads, logits_grad_floats]; own
+    float *room;          // own: scratch, logits_grad_floats floats for each thread
 } logits_grad_job;
 
 static int64_t logits_grad_floats(int64_t V, int64_t D, int64_t D2)

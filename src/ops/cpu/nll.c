@@ -29,7 +29,7 @@ typedef struct part {
     int32_t best[2];
 } part;
 
-typedef struct side { // inputs and scratch of one of the two models
+typedef struct side { // inputs and scratch for one model (the model itself or the reference model)
     const osh_tensor *x, *w;
     float *rows;  // rows of x in f32, [PANEL, D]; NULL if x is F32; own
     const float *panel;

@@ -45,8 +45,8 @@ typedef struct pairs_attention_job {
     const osh_grad_args *a;
     const osh_tile *seq; // view: range of rows of each sample
     int64_t longest;     // number of tokens of the longest sample
-    uint32_t *room;      // scratch [threads, words]; own
-    int64_t words;       // number of 32-bit words of a thread's arrays
+    uint32_t *room;      // own: scratch, `words` 32-bit words for each thread
+    int64_t words;       // number of 32-bit words of the scratch of a thread
 } pairs_attention_job;
 
 static int64_t pad_side(int64_t n) { return osh_div_up(n, SIDE) * SIDE; }

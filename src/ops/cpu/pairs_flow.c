@@ -145,7 +145,7 @@ WIDE_FN void rest_finish_row(rest *t, finish how)
  * ---- */
 
 typedef struct tiles {
-    float *c; // sums, [32, 32]; view
+    float *c; // view: the sums of a block, [32, 32]
     const osh_pairs_a *a;
     const osh_pairs_b *b;
     /* Number of rows of the previous block that are finished after each step. After the last step,

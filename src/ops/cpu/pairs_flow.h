@@ -21,7 +21,7 @@ typedef struct osh_flow_block { // a block of y; all pointers are views
     uint16_t *y;           // output [m, n]; rows are `ld` elements apart
     int64_t ld, n;
     const float *bias[2];  // biases [n] of a b and of a up; NULL: no bias
-    osh_act_kind act;      // any activation except OSH_ACT_GELU
+    osh_act_kind act;      // activation of a b; OSH_ACT_GELU is not supported
     /* added: matrix [m, n] in F32 to which a b is added. Its rows are also `ld` elements apart.
      * NULL: the output is y.
      * more: row i of `added` has n + i * more columns. */

@@ -141,7 +141,7 @@ done:
 enum { BAND = OSH_PAIRS_BAND, DEPTH = 256, PANELS = 128 };
 
 typedef struct tiles_job {
-    double *rates; // operations per second, [threads]; own
+    double *rates; // own [threads]: operations per second of each thread
     double seconds;
 } tiles_job;
 

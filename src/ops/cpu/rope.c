@@ -17,13 +17,13 @@ typedef struct rope_job {
     const osh_tensor *x;
     osh_tensor *y;
     const osh_tile *tiles;
-    const float *inv_freq; // inverse frequencies, [half]; view
+    const float *inv_freq; // view [half]: inverse frequencies
     /* [n_pos, half]: cosines and sines for the positions `from`, `from` + 1, ..., rounded to
      * `dtype`. */
     float *cos, *sin;      // views
     osh_dtype dtype;       // dtype to which products are rounded
     int64_t from, n_pos, half;
-    float *rows;           // scratch, [threads, width]; view
+    float *rows;           // view: scratch, a row of `width` floats for each thread
     float way;             // factor of the angles: 1, or -1 for gradients
     _Atomic bool unknown;  // false if all values of y are known to be finite
 } rope_job;

@@ -10,7 +10,7 @@
 #include "ops/scan.h"
 
 typedef struct osh_scan_room { // state and vectors of one head; all pointers are views into scratch
-    float *Z;       // state, [S, padded P]
+    float *Z;       // state of the head, [S, padded P]
     float *B, *C;   // [S]
     float *x, *y;   // input and output of the token, [padded P]
 } osh_scan_room;

@@ -77,7 +77,7 @@ osh_status osh_shift_accum_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_channel_squares_cuda(osh_ctx *cx, const osh_op_args *a);
 /* The next two functions merge two states of a statistic (ops/merge.c). */
 osh_status osh_merge_lower_cuda(osh_ctx *cx, const osh_op_args *a);
-osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // states of F32 or F64
+osh_status osh_merge_sums_cuda(osh_ctx *cx, const osh_op_args *a); // merges states of F32 or F64
 osh_status osh_nll_cuda(osh_ctx *cx, const osh_op_args *a);
 osh_status osh_kl_cuda(osh_ctx *cx, const osh_op_args *a);
 /* Waits for the GPU, because the returned status tells if H is positive definite. */

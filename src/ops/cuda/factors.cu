@@ -23,8 +23,8 @@
 enum { SIDE = OSH_FACTORS_SIDE, THREADS = 256, STEP = THREADS / SIDE, PART = SIDE / 16 };
 
 typedef struct matrices { // arguments of a kernel: all matrices of a launch, in GPU memory
-    float *a;            // A, later L, later X, in place: scratch [matrices, n, ld]
-    float *left; // matrix product L X for the current block row: scratch [matrices, SIDE, ld]
+    float *a;            // scratch [matrices, n, ld]: first A, then L, then X, in place
+    float *left; // scratch [matrices, SIDE, ld]: matrix product L X for the current block row
     float *const *h;     // pointers to the Hessians [n, n], [matrices]
     /* Column at each position of the solving order, [matrices, n]; NULL: position j is column j. */
     const int32_t *perm;
@@ -68,7 +68,8 @@ static __global__ void __launch_bounds__(THREADS) invert_corner(matrices x, int6
     __syncthreads();
     for (int k = 0; k < w; k++) {
         float pivot = m[k][k];
-        if (!(pivot > 0) || !isfinite(pivot)) { // all threads of the block or none
+        // all threads of the block take this branch, or none does
+        if (!(pivot > 0) || !isfinite(pivot)) {
             if (!threadIdx.x) x.failed[b] = 1;
             return;
         }

@@ -160,7 +160,7 @@ osh_status osh_hessian_accum_cuda(osh_ctx *cx, const osh_op_args *a)
     int64_t N = osh_rows(x), I = osh_width(x), chunks = N / TOKENS, whole = N / GRAIN * GRAIN;
     /* j.parts: own. */
     job j = {d, static_cast<float *>(a->out[0]->data), NULL, I, osh_hessian_parts(N), 0, x->dtype};
-    char *grain = NULL; // the last tokens, padded, [GRAIN, I]; own
+    char *grain = NULL; // own: the last tokens, padded with zeros, [GRAIN, I]
     tokens t[3];
     int n = 0;
 

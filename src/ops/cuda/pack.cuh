@@ -1,9 +1,10 @@
 /* pack.cuh - packs (16 bytes of a tensor that a thread reads or writes at once) and teams (threads
  * that compute a row together).
  *
- * The address of a pack must be a multiple of 16. If all addresses are, the argument `packed` of a
- * kernel is true; if not, the kernel reads single elements. A team is a warp or a block. A sum over
- * a team is a butterfly in each warp, then the sum of the warps in order. */
+ * The address of a pack must be a multiple of 16. If all addresses are multiples of 16, the
+ * argument `packed` of a kernel is true. Otherwise the kernel reads single elements. A team is a
+ * warp or a block. A sum over a team is a butterfly in each warp, then the sum of the warps in
+ * order. */
 #ifndef OSH_PACK_CUH
 #define OSH_PACK_CUH
 #include "ops/cuda/op.cuh"

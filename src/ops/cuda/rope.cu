@@ -34,7 +34,7 @@ typedef struct rope_shape {
 typedef struct rope_samples {
     const int64_t *offsets; // first row of each sample, [n_seqs + 1]
     const int32_t *table;   // index of the table (row of `freqs`) that the sample uses, [n_seqs]
-    const float *freqs;     // inverse frequencies, [tables, half]
+    const float *freqs;     // inverse frequencies of each table, [tables, half]
 } rope_samples;
 
 /* Returns the index of the sample that contains row n. */
