@@ -349,7 +349,7 @@ static osh_status plan_resize_batch(osh_ctx *cx, osh_cuda_blas *l, plan *p)
     bool ok = true;
 
     if (s->n_like > 1) OSH_TRY(plan_try_batch(cx, l, p, 1, &ok));
-    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // plan_try_batch has set the batch size to 1
+    if (!ok) OSH_TRY(plan_choose(cx, l, p)); // plan_try_batch has set the batch size of p to 1
     if (s->n_batch == 1) goto done;
     OSH_TRY(plan_try_batch(cx, l, p, s->n_batch, &ok));
     if (ok) goto done;

@@ -83,7 +83,7 @@ done:
 static bool compute_is_busy(const osh_gpu *c)
 {
     bool yes = cudaStreamQuery(c->compute) == cudaErrorNotReady;
-    // clears cudaErrorNotReady, which is not an error: the stream has work
+    // clears cudaErrorNotReady, which only means that the stream has work
     if (yes) (void)cudaGetLastError();
     return yes;
 }
@@ -332,7 +332,7 @@ static osh_status get_pieces(osh_ctx *cx, osh_gpu *c, char *to, const char *from
     osh_status rc = OSH_OK;
     osh_gpu_ring *r = &c->ring;
     struct { char *room; int piece; } under_way[2] = {};
-    // numbers of bytes whose copy is queued, and of bytes that are copied
+    // asked: number of bytes whose copy is queued. have: number of bytes that are copied.
     size_t asked = 0, have = 0;
     int n_asked = 0, n_have = 0;
 

@@ -14,8 +14,8 @@
  *
  * The scratch memory of a call is called the room. Its size depends only on n, so a plan can
  * compute it without cuSOLVER. potrf factors all of A at once if the room is enough for what
- * cuSOLVER wants. Otherwise it works on diagonal blocks of s rows, the largest number >= 64 for
- * which the room is enough, and products compute the rest of L:
+ * cuSOLVER wants. Otherwise potrf factors diagonal blocks of s rows, and matrix products compute
+ * the rest of L. s is the largest number for which the room is enough, at least 64:
  *
  *   for block column j:   A_jj -= sum of L_jk L_jk^T   (k < j)    potrf: L_jj
  *                         D_j = L_jj^-1, instead of L_jj
