@@ -11,7 +11,7 @@ enum { BIAS = 5 }; // number of arrays in the memory of a bias: x, grad, mean, s
 /* Largest number of tokens in a batch; a sample with more tokens is a batch by itself. */
 enum { TOKENS = 2048 };
 
-typedef struct block_bias { // bias of a Linear, as f32
+typedef struct block_bias { // a bias of a Linear that is optimized, in f32
     /* One allocation has all arrays of v, then `first`; v.x (own) is the address of the
      * allocation. */
     osh_ada_vector v;
@@ -223,7 +223,7 @@ static osh_status learning_mix(osh_ctx *cx, const learning *l, const osh_batch *
 {
     osh_status rc = OSH_OK;
     const osh_block *b = l->b;
-    // x: view of the input; x0: own, the input of the original model
+    // x: view of the input values of the batch. x0: own, the same values of the original model.
     osh_tensor *x = batch->values[b->in[k]], *x0 = NULL;
     osh_mix_attr at = {.share = b->rule.share, .samples = l->order + first};
     if (l->judging || at.share >= 1 || !b->differs || !b->differs[k]) goto done;
