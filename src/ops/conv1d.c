@@ -174,7 +174,7 @@ typedef struct conv_back_job {
     const osh_grad_args *a;
     osh_tile *seq; // own: range of rows of each sample
     int64_t n_seqs, longest;
-    double *room;  // scratch, [threads, 2, tokens of the longest sample]; own
+    double *room;  // own: scratch, for each thread [2, tokens of the longest sample]
 } conv_back_job;
 
 /* Computes a chunk of channels for all samples, one sample after the other. So the gradients of

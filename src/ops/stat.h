@@ -103,8 +103,8 @@ typedef struct osh_stat { // the statistic of one value of the graph
 osh_status osh_stat_new(osh_ctx *cx, osh_stat **out, const osh_stat_type *t, osh_groups groups,
                         int64_t n, osh_where where);
 osh_status osh_stat_new_part(osh_ctx *cx, osh_stat *s, osh_where where);
-/* Sets *to to a view of the state to which the caller must add the sample. The caller must go
- * through the samples in ascending order. */
+/* Sets *to to a view of the state to which the caller must add sample number `sample`. The caller
+ * must go through the samples in ascending order. */
 osh_status osh_stat_at(osh_ctx *cx, osh_tensor **to, osh_stat *s, int64_t sample);
 /* Adds the rows of a->in[0], and of a->in[1] if it is not NULL, to the statistic. a->seqs has the
  * samples first_sample, first_sample + 1, and so on. No sample may be added twice. Runs the op

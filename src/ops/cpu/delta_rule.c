@@ -41,7 +41,7 @@ OSH_AVX2 static void delta_fade_avx2(float *S, float *says, const float *k, floa
     delta_fade_body(S, says, k, decay, Dk, Dv);
 }
 
-/* Computes S += k v. Then computes y += q S. */
+/* Updates the state with a token, S += k v. Then computes the output, y += q S. */
 OSH_VEC_FN void delta_correct_body(const osh_delta_room *m, int64_t Dk, int64_t Dv)
 {
     float *S = m->S, *y = m->y;

@@ -31,10 +31,10 @@
 enum { SIDE = 256, SLAB = 128, ROWS = 16 };
 
 typedef struct factor_job {
-    /* Copy of the block row A, [SIDE, at], for the product A X. NULL: A X is computed in place. */
-    float *a;
+    float *a; // the matrix [n, n]; view
     float *l; // own [SIDE, SIDE]: copy of the diagonal block before its inversion
-    /* Copy of the block row A, [SIDE, at], for the product A X. NULL: A X is computed in place. */
+    /* Copy of the block row A of the drawing above, [SIDE, at]. The product A X reads it. NULL: A X
+     * is computed in place. */
     float *row; // own
     /* at: index of the first row and column of the current diagonal block.
      * wide: number of rows of this block. */
@@ -259,8 +259,8 @@ static size_t factor_row_bytes(int64_t n, int n_threads)
     return n_threads > 1 && last > SIDE ? (size_t)(SIDE * last) * sizeof(float) : 0;
 }
 
-/* Inverts the lower triangle in place. If there is more than one diagonal block, factor_cholesky
- * has inverted the first block already. */
+/* Inverts the lower triangle of the matrix in place. If there is more than one diagonal block,
+ * factor_cholesky has inverted the first block already. */
 static osh_status factor_invert(osh_ctx *cx, factor_job *f)
 {
     osh_status rc = OSH_OK;

@@ -178,7 +178,7 @@ osh_status osh_hessian_accum_cpu(osh_ctx *cx, const osh_op_args *a)
     const osh_tensor *x = a->in[0];
     int64_t N = osh_rows(x), n = osh_width(x), n_tiles = 0, end = 0, side = osh_div_up(n, TILE);
     osh_tile *tiles = NULL; // own
-    float *xf = NULL;       // own [rows of a panel, I], in f32: rows of a panel; NULL if x is F32
+    float *xf = NULL;       // own, in f32: the rows of x in a panel, [rows, I]; NULL if x is F32
 
     if (osh_pairs_take(x)) return osh_pairs_hessian(cx, a->out[0], x, NULL, a->seqs);
     OSH_TRY(osh_blas_open(cx));

@@ -8,8 +8,8 @@
  *                                  dq = ds k
  *   for the tile:                  dv^T += dy^T p      dk^T += q^T ds
  *
- * The products of a tile are summed from 0 on, and the sums of the tiles are added in order. So the
- * bytes do not depend on threads or on other samples. */
+ * The sum over each tile begins with 0, and the sums of the tiles are added in order. So the bytes
+ * do not depend on threads or on other samples. */
 #include "math/pairs.h"
 #include "math/vec.h"
 #include "ops/cpu/attention_grad.h"

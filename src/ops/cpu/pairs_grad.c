@@ -6,10 +6,10 @@
  *                                    dy and x are packed once for all threads; each block of dw
  *                                    adds the products of the tiles in order
  *
- * A sum is cut into ranges: DEPTH out_features for dx, or a tile of tokens for dw. The products
- * over one range are summed from 0 on, and the sums of the ranges are added in order. So the bytes
- * do not depend on the cut of dx into rows or of dw into blocks, or on the number of tiles that are
- * packed together. */
+ * A sum is cut into ranges: DEPTH out_features for dx, or a tile of tokens for dw. The sum over
+ * each range begins with 0, and the sums of the ranges are added in order. So the bytes do not
+ * depend on the cut of dx into rows or of dw into blocks, or on the number of tiles that are packed
+ * together. */
 #include "math/gemm.h"
 #include "math/pairs.h"
 #include "ops/cpu/pairs_ops.h"

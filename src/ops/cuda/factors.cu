@@ -28,7 +28,8 @@ typedef struct matrices { // arguments of a kernel: all matrices of a launch, in
     float *const *h;     // pointers to the Hessians [n, n], [matrices]
     /* Column at each position of the solving order, [matrices, n]; NULL: position j is column j. */
     const int32_t *perm;
-    const float *diag;   // diagonals in solving order, [matrices, n]; NULL: the diagonals of h
+    /* Diagonals of the Hessians in solving order, [matrices, n]; NULL: read from h. */
+    const float *diag;
     int *failed;         // 1 if the matrix is not positive definite, else 0; [matrices]
     int64_t n, ld;
 } matrices;

@@ -9,7 +9,8 @@
 #include "ops/cuda/routed.cuh"
 #include "ops/cuda/sizes.h"
 
-enum { ROUTES = 256 }; // number of threads of a block and of tokens that a block tests at a time
+/* Number of threads of a block, and number of tokens that a block tests at a time. */
+enum { ROUTES = 256 };
 
 template <class T>
 static __global__ void routed_find_rows(int32_t *n, int32_t *rows, const T *route, int64_t N)
