@@ -2,13 +2,13 @@
  *
  *   in[0] logits s [N, E]     out route [N, E]: weight of the expert; 0: not chosen
  *
- *   first    m = max(s); the weight of the expert is softmax over the e with
+ *   first    m = max(s); the weight of the expert is softmax over the experts e with
  *            (m - s_e) / max(|s_e|, m) <= 2 jitter
  *   second   the same without the first expert: m is the largest remaining logit
  *
- * The op chooses as transformers' PhimoeTopKRouter (Phi-3.5-MoE) does without training. If logits
- * are equal, the lower index is first. The two weights do not sum to 1. Shapes: N tokens of the
- * batch, E experts. */
+ * The op chooses as transformers' PhimoeTopKRouter (Phi-3.5-MoE) does outside of training. If
+ * logits are equal, the lower index is first. The two weights do not sum to 1. Shapes: N tokens of
+ * the batch, E experts. */
 #include "base/elementary.h"
 #include "ops/cpu/cpu.h"
 #include "ops/kernel.h"

@@ -50,8 +50,9 @@ static delta_back delta_back_at(const osh_delta_rule_attr *at, int64_t longest, 
     return b;
 }
 
-/* For one token: e += k S; dS += q dy; du += k dS; dq = S' dy. S is the state before the token, and
- * S' is the state after it. The caller must set e and du to 0. */
+/* First part of the backward step of a token: e += k S; dS += q dy; du += k dS; dq = S' dy. S is
+ * the state before the token, and S' is the state after it. dS is the gradient of the state. The
+ * caller must set e and du to 0. */
 OSH_VEC_FN void delta_first_body(const delta_back *b, const float *S, const float *after,
                                  int64_t Dk, int64_t Dv)
 {
@@ -80,8 +81,9 @@ OSH_AVX2 static void delta_first_avx2(const delta_back *b, const float *S, const
     delta_first_body(b, S, after, Dk, Dv);
 }
 
-/* For one token: dk = u dS - decay (S de); dS = decay (dS - k de). u is in b->e, and de is in
- * b->du. Returns the gradient of the decay. */
+/* Second part of the backward step of a token: dk = u dS - decay (S de); dS = decay (dS - k de).
+ * b->e must have u, and b->du must have de (e' in ops/delta_rule.c). Returns the gradient of the
+ * decay. */
 OSH_VEC_FN double delta_second_body(const delta_back *b, const float *S, float decay, int64_t Dk,
                                     int64_t Dv)
 {

@@ -171,8 +171,8 @@ done:
 }
 
 /* Computes columns [j, j + SIDE) of A X for SLAB rows, from row `row` on. Reads columns [j, j +
- * SIDE) of A in place, and later columns from `from`. Only the last block of columns may have fewer
- * than SIDE columns. */
+ * SIDE) of A in place, and the later columns from the array `from`. Only the last block of columns
+ * may have fewer than SIDE columns. */
 static void multiply_block(const factor_job *f, int64_t row, int64_t j, osh_mat from)
 {
     int64_t next = j + SIDE, rows = osh_min64(SLAB, f->at + f->wide - row);

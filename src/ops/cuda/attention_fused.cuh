@@ -134,7 +134,7 @@ static __device__ __forceinline__ void fused_fetch(T *to, const T *from, int wid
         }
 }
 
-/* Returns fused_lane for the queries of the calling warp. */
+/* Returns the offset fused_lane for the queries of the calling warp. */
 template <int DIM, int BANDS> static __device__ __forceinline__ int fused_mine(void)
 {
     return fused_lane<DIM>(osh_cu_thread() / 32 * 16 * BANDS * DIM);
@@ -168,7 +168,9 @@ static __device__ __forceinline__ void fused_scores(osh_cu_frag_c (&s)[BANDS][FU
         if (!fused_plan<DIM, BANDS>::KEEPS) fused_queries<T, DIM>(a, shared, q, d);
 #pragma unroll
         for (int j = 0; j < FUSED_KEYS / 16; j++) {
-            uint32_t b[4]; // b[0], b[2]: operand B for 8 keys; b[1], b[3]: for the next 8 keys
+            // b[0] and b[2] are operand B of osh_cu_mma for 8 keys, b[1] and b[3] for the next 8
+            // keys
+            uint32_t b[4];
             osh_cu_ldmatrix<false>(b, shared + fused_step<DIM>(keys, d) + j * 16 * DIM);
 #pragma unroll
             for (int band = 0; band < BANDS; band++) {
@@ -247,7 +249,8 @@ fused_values(fused_state<DIM, BANDS> &w, const osh_cu_frag_a (&P)[BANDS][FUSED_K
     for (int j = 0; j < FUSED_KEYS / 16; j++)
 #pragma unroll
         for (int d = 0; d < DIM / 16; d++) {
-            /* b[0], b[1]: operand B for 8 columns; b[2], b[3]: for the next 8 columns. */
+            /* b[0] and b[1] are operand B of osh_cu_mma for 8 columns, b[2] and b[3] for the next 8
+             * columns. */
             uint32_t b[4];
             osh_cu_ldmatrix<true>(b, shared + fused_step<DIM>(values, d) + j * 16 * DIM);
 #pragma unroll

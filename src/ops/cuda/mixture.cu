@@ -188,7 +188,8 @@ done:
     return rc;
 }
 
-/* Computes only the activations of the experts, whose rows are at most N, to m->out [rows, F]. */
+/* Computes only the activations of the experts, and writes them to m->out [rows, F]. The experts
+ * have at most N rows together. */
 template <class T> static osh_status mixture_activate(osh_ctx *cx, const mixture *x)
 {
     routed_launch up = {x->m->out->data, x->m->x->data, x->on_gpu, x->tiles_on_gpu, {},

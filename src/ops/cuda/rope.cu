@@ -29,8 +29,8 @@ typedef struct rope_shape {
     float back;           // number that is subtracted from the position
 } rope_shape;
 
-/* The samples of a batch. The host computes the three lists and copies them to one block of GPU
- * memory. */
+/* The samples of a batch. The host computes the three lists below, and copies them to one block of
+ * GPU memory. */
 typedef struct rope_samples {
     const int64_t *offsets; // first row of each sample, [n_seqs + 1]
     const int32_t *table;   // index of the table (row of `freqs`) that the sample uses, [n_seqs]

@@ -7,11 +7,12 @@
  * expert before.
  *
  * A block of four warps computes a tile. Each warp computes 64 x 64 elements of the tile: four
- * matrices of x and four of W, read by ldmatrix, are used in 32 mma. Asynchronous copies move 32
- * elements of each row at a time to shared memory, in a ring of four stages. Rows of a stage are
- * padded by 16 bytes, so that the eight rows of a matrix are in different banks. In every tile, an
- * element of y is summed over the row of x from the first element to the last, 16 per instruction.
- * So the element does not depend on the other rows or experts.
+ * matrices of x and four of W, read by ldmatrix, are the operands of 32 mma instructions.
+ * Asynchronous copies move 32 elements of each row at a time to shared memory, in a ring of four
+ * stages. Rows of a stage are padded by 16 bytes, so that the eight rows of a matrix are in
+ * different banks. In every tile, an element of y is summed over the row of x from the first
+ * element to the last, 16 per instruction. So the element does not depend on the other rows or
+ * experts.
  *
  * With an activation, a tile has 64 columns of gate and 64 columns of up. A warp has 32 columns of
  * both, and the lane that holds an element of gate also holds the same element of up: y = act(gate)
