@@ -42,7 +42,7 @@ typedef struct osh_op_rows {
 typedef struct osh_op_past {
     int64_t n;    // number of earlier tokens
     int64_t room; // largest number of tokens of the sample, in all pieces together
-    void *state;  // view: osh_op.state bytes; NULL: the op has no state
+    void *state;  // view: the state, of osh_op.state bytes; NULL: the op has no state
 } osh_op_past;
 
 enum { OSH_OP_MAX_IN = 8, OSH_OP_MAX_OUT = 4 };
@@ -299,7 +299,7 @@ typedef struct {
     bool head;        // true if only the weights `pre` are computed
 } osh_stream_weights_attr;
 typedef struct { int64_t streams; } osh_stream_read_attr;
-/* mixes: true if the streams are mixed. */
+/* mixes: true if each stream also gets a weighted sum of all streams (`mix` in streams.c). */
 typedef struct { int64_t streams; bool mixes; } osh_stream_write_attr;
 /* width: number of elements of a group. offset: number that is added to the weight. */
 typedef struct { double eps, offset; int64_t width; } osh_grouped_norm_attr;

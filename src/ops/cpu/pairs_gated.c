@@ -27,7 +27,7 @@ enum {
 };
 
 typedef struct worker {
-    uint32_t *packed[2]; // packed weights gate and up for COLS columns of the result
+    uint32_t *packed[2]; // packed weights of gate and of up, for COLS columns of the result
     /* scratch for a band of x (32 rows) that cannot be read in place */
     uint32_t *blocks;
     int64_t first; // first column of the result for which `packed` has the weights; -1: none

@@ -49,8 +49,9 @@ done:
     return rc;
 }
 
-/* Adds the rows of each expert in route [N, E] to n [E]. A block counts a tile of 32 columns: each
- * lane counts one column, and the rows are distributed over the warps of all blocks. */
+/* Adds the number of rows that are routed to each expert, from route [N, E], to n [E]. A block
+ * counts a tile of 32 columns: each lane counts one column, and the rows are distributed over the
+ * warps of all blocks. */
 template <class T>
 static __global__ void routed_count(int32_t *n, const T *route, int64_t N, int64_t E)
 {
