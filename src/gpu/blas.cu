@@ -311,7 +311,7 @@ static osh_status plan_choose(osh_ctx *cx, osh_cuda_blas *l, plan *p)
         OSH_TRY(plan_ask(cx, l, p, &found));
         p->lenient = found;
     }
-    // after a fatal error of the GPU there is no algorithm, either; gpu_check reports such an error
+    // a fatal error of the GPU is another reason for no algorithm; gpu_check reports such an error
     if (!found) {
         OSH_TRY(gpu_check(cx, "cublasLtMatmulAlgoGetHeuristic"));
         OSH_FAIL(cx, OSH_E_UNSUPPORTED,

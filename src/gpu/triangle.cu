@@ -68,7 +68,8 @@ static __global__ void __launch_bounds__(SIDE) invert_small(matrix a, int64_t ro
     for (int i = c; i < w; i++) at[i * a.ld + c] = x[i][c];
 }
 
-/* Matrices in row-major order, each `stride` elements after the last; `at` is a view. */
+/* Matrices in row-major order. Each begins `stride` elements after the matrix before. `at` is a
+ * view. */
 typedef struct stack {
     float *at;
     int64_t ld, stride;
