@@ -68,7 +68,9 @@ OSH_VEC_FN void v8_exp_below(osh_v8f *x)
     osh_v8i below;
 
     v8_set(&lo, -87.33f);
-    below = *x < lo; // all ones in lanes whose result is 0; such lanes do not use n and 2^n
+    // mask with all ones in the lanes whose result is 0; the values of n and 2^n in these lanes are
+    // not used
+    below = *x < lo;
     n = *x * 1.44269504088896341f;
     v8_nearest(&n);
     r = *x - n * 0.693359375f;
