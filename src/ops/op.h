@@ -223,8 +223,8 @@ typedef struct osh_op {
     /* Returns true if the attributes of the op limit its result, so that an infinity in in[k] may
      * give a finite result. If `limits` is NULL, the op has no such attributes. */
     bool (*limits)(const void *attr, int k);
-    // With OSH_OP_NORM: describes the norm. NULL: the norm is over whole rows, and the weight has
-    // no offset.
+    /* With OSH_OP_NORM: describes the norm. NULL: the norm is over whole rows, and the weight has
+     * no offset. */
     osh_op_norm (*norm)(const void *attr);
 } osh_op;
 /* True if the op has one of the traits. */

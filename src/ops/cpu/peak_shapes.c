@@ -12,7 +12,7 @@
 #include "ops/peak.h"
 #include "tensor/device.h"
 
-/* TOKENS: tokens of a sample.
+/* TOKENS: number of tokens of a sample.
  * SAMPLES: number of samples. The samples are used in turn, so that x is read from memory and not
  * from a cache. */
 enum { TOKENS = 512, SAMPLES = 8 };
