@@ -13,7 +13,7 @@ typedef struct osh_read_items {
     osh_status (*read)(osh_ctx *cx, void *user, int item);
     void *user;  // view
     int n;       // number of items
-    bool ahead;  // true if a thread reads
+    bool ahead;  // true if a thread reads items before the caller waits for them
     bool many;   // true if the profile gets no records of single items
 } osh_read_items;
 

@@ -48,7 +48,7 @@ typedef struct head {
 
 static size_t mem_block_bytes(size_t n_bytes)
 {
-    size_t room = n_bytes ? n_bytes : 1; // zero bytes also get a block
+    size_t room = n_bytes ? n_bytes : 1; // a request for zero bytes also gets a block
     return (room + 2 * ALIGN - 1) / ALIGN * ALIGN;
 }
 
@@ -108,7 +108,7 @@ static void peak_raise(_Atomic size_t *peak, size_t now)
 
 /* Counts `gross` bytes (with the allocator's overhead) of class `c`. If a large block raises the
  * bytes in use above give_above, waits until other threads have freed memory, or until no other
- * thread will free memory. Returns false if the limit is exceeded. */
+ * thread will free memory. Returns false if the memory limit of the class is exceeded. */
 static bool mem_reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
     osh_shared *sh = cx->sh;
@@ -145,7 +145,7 @@ static bool mem_limit_fail(osh_ctx *cx, osh_mem_class c, size_t n_bytes)
 }
 
 /* Adds a block of n_bytes to the counts of bytes in use. Returns false, with an error message, if a
- * limit would be exceeded. */
+ * memory limit would be exceeded. */
 static bool mem_block_count(osh_ctx *cx, size_t n_bytes)
 {
     size_t gross = osh_mem_gross(n_bytes);

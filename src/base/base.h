@@ -70,12 +70,10 @@ void osh_error_clear(osh_ctx *cx);
         goto done;                                                                                 \
     } while (0)
 /* Allocates n zeroed objects and sets p to them. On failure sets rc and jumps to the label `done`.
- * n may be 0; then one object is allocated. */
+ * n may be 0; then one object is allocated. The cast is for C++ (.cu files). */
 #define OSH_NEW(cx, p, n)                                                                          \
     do {                                                                                           \
-        (p) = (__typeof__(p))osh_calloc((cx), (size_t)(n), sizeof *(p)); /* C++ (.cu files)
-                                                                          * needs the
-                                                                          * cast */        \
+        (p) = (__typeof__(p))osh_calloc((cx), (size_t)(n), sizeof *(p));                           \
         if (!(p)) {                                                                                \
             rc = OSH_E_NOMEM;                                                                      \
             goto done;                                                                             \
@@ -121,7 +119,7 @@ size_t osh_mem_used(const osh_ctx *cx, osh_mem_class c);
 size_t osh_mem_used_peak(const osh_ctx *cx, osh_mem_class c);
 /* Returns the bytes that an allocation of n_bytes takes, with the allocator's overhead. */
 size_t osh_mem_gross(size_t n_bytes);
-void osh_mem_trim(osh_ctx *cx);       // gives free memory back to the system
+void osh_mem_trim(osh_ctx *cx);       // gives free pages of the allocator back to the system
 /* Sets options of malloc so that the memory of the process does not exceed the peak of the counted
  * bytes. Below this peak, malloc may keep freed pages. */
 void osh_mem_tune(void);

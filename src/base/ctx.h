@@ -53,8 +53,8 @@ enum { OSH_KEPT_SIZES = 64, OSH_KEPT_EXTENTS = 512 };
 typedef struct osh_kept_size {
     /* own: the block that was freed last; each block begins with the address of the next. */
     void *first;
-    size_t n;      // bytes of each block
-    uint64_t used; // value of osh_kept.clock at the last use
+    size_t n;      // size of each block of this list in bytes
+    uint64_t used; // value of osh_kept.clock when a block of this size was last used
 } osh_kept_size;
 typedef struct osh_extent {
     char *base; // own
@@ -65,7 +65,7 @@ typedef struct osh_kept {
     size_t bytes; // bytes of all kept blocks
     uint64_t clock;
     int n_sizes, n_extents;
-    osh_kept_size sizes[OSH_KEPT_SIZES];  // sizes of which at least one block is kept
+    osh_kept_size sizes[OSH_KEPT_SIZES];  // block sizes; each has at least one kept block
     osh_extent extents[OSH_KEPT_EXTENTS]; // free ranges, sorted by address; no two are adjacent
 } osh_kept;
 
@@ -103,7 +103,7 @@ typedef struct osh_shared {
 
 enum { OSH_ERROR_BYTES = 4096 };
 struct osh_ctx {
-    osh_shared *sh;            // own if root is true
+    osh_shared *sh;            // state that the contexts of a job share; own if `root` is true
     /* root: true if osh_ctx_new made the context.
      * alone: set by osh_ctx_alone.
      * inlined: set by osh_ctx_inline. */
@@ -124,7 +124,9 @@ void osh_profile_free(osh_profile *p);
 int64_t osh_mem_used_high(osh_shared *sh); // returns the highest used[HOST] since the last call
 
 enum { OSH_STATUS_BYTES = 4096 };
-bool osh_proc_status(char text[OSH_STATUS_BYTES]); // reads /proc/self/status; allocates nothing
-/* Returns the bytes on the line of `key`, such as "VmHWM:". < 0: there is no such line. */
+/* Reads the text of /proc/self/status. Allocates nothing. */
+bool osh_proc_status(char text[OSH_STATUS_BYTES]);
+/* Returns the number of bytes on the line of /proc/self/status that begins with `key`, such as
+ * "VmHWM:". Returns a negative number if there is no such line. */
 int64_t osh_proc_status_bytes(const char *text, const char *key);
 #endif

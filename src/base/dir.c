@@ -172,7 +172,7 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
 osh_status osh_dir_sync_above(osh_ctx *cx, const char *path)
 {
     char dir[PATH_MAX];
-    /* the kernel has already refused such a long path, so this is no error */
+    /* no file operation can have succeeded with such a long path, so there is nothing to sync */
     if (!osh_path_parent(dir, sizeof dir, path)) return OSH_OK;
     return osh_dir_sync(cx, dir);
 }
@@ -236,7 +236,7 @@ osh_status osh_path_resolve(osh_ctx *cx, char **out, const char *path)
     }
     const char *name = strrchr(at, '/');
     bool dots = !strcmp(name ? name + 1 : at, ".") || !strcmp(name ? name + 1 : at, "..");
-    if (dots) { // `path` ends in "." or "..", which is not a name
+    if (dots) { // the path ends in "." or "..", which cannot be the name of a new file
         if (!realpath(at, real)) OSH_TRY(path_fail(cx, "look at", at));
         osh_free(cx, at);
         if (!(at = osh_strdup(cx, real))) OSH_TRY(OSH_E_NOMEM);
@@ -263,7 +263,7 @@ int64_t osh_disk_free(const char *path)
 
     if (strlen(path) >= sizeof at) return -1;
     strcpy(at, path);
-    /* If the path does not exist yet, uses the directory in which it will be made. */
+    /* If the path does not exist yet, the loop finds the nearest parent directory that exists. */
     while (statvfs(at, &v)) {
         if (errno != ENOENT || !osh_path_parent(up, sizeof up, at) || !strcmp(at, up)) return -1;
         strcpy(at, up);

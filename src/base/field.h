@@ -52,7 +52,7 @@ osh_status osh_fields_default(osh_ctx *cx, const osh_field *fields, void *object
  * text is one item. For OSH_F_STR, text NULL sets NULL. */
 osh_status osh_field_set(osh_ctx *cx, const osh_field *field, void *object, const char *text);
 /* Options that a command line or a caller has given so far. */
-enum { OSH_MAX_GIVEN = 192 }; // more than the rows of any two tables
+enum { OSH_MAX_GIVEN = 192 }; // more than the options of one command line (the rows of two tables)
 typedef struct osh_given {
     const osh_field *fields[OSH_MAX_GIVEN]; // views
     const char *values[OSH_MAX_GIVEN];      // views

@@ -19,7 +19,7 @@
 typedef struct worker {
     osh_pool *pool; // view
     int index;
-    pthread_t thread; // not used for worker 0
+    pthread_t thread; // thread of the worker; not used for worker 0, the calling thread
     osh_ctx cx;       // context of the worker, with its own error text
     osh_status rc;
     int64_t failed_chunk;
@@ -109,7 +109,7 @@ static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), ui
  * threads. */
 static void pool_wake(osh_pool *p, pthread_cond_t *who)
 {
-    // once this lock is taken, each waiting thread either sleeps or will check the condition again
+    // after this lock is free, each waiting thread sleeps or will check its condition again
     pthread_mutex_lock(&p->lock);
     pthread_mutex_unlock(&p->lock);
     pthread_cond_broadcast(who);
@@ -334,7 +334,7 @@ osh_status osh_parallel_apart(osh_ctx *cx, int64_t n_chunks, int at_once, const 
     OSH_NEW(cx, a.made, at_once);
     OSH_TRY(osh_parallel_for(cx, osh_threads(cx), apart_work, &a));
     pthread_mutex_lock(&a.lock);
-    apart_take(&a); // takes the last chunks
+    apart_take(&a); // takes the chunks that finished last
     pthread_mutex_unlock(&a.lock);
     if (a.failed < a.n) OSH_FAIL(cx, a.rc, "%s", a.text);
 done:

@@ -95,7 +95,8 @@ typedef struct osh_profile_row { // all scopes of one phase of one subgraph
 typedef struct osh_profile_total { // rows of one phase or stage, added up
     const char *name; // view: name of the phase or stage
     double seconds, flops;
-    int64_t n, peak_bytes, live_bytes; // n: number of scopes; the other two as in osh_profile_row
+    /* n: number of scopes. peak_bytes, live_bytes: as in osh_profile_row. */
+    int64_t n, peak_bytes, live_bytes;
     bool background;
 } osh_profile_total;
 void osh_profile_stages(osh_profile_total to[OSH_N_STAGES], const osh_profile_row *rows,
@@ -116,9 +117,9 @@ typedef struct osh_profile_point {
 /* A record of osh_profile_checkpoint; `name` is own. */
 typedef struct osh_profile_mark { char *name; double seconds; int64_t bytes; } osh_profile_mark;
 typedef struct osh_profile_data {
-    osh_profile_row *rows; // own: in the order in which the rows first began
+    osh_profile_row *rows; // own: in the order in which the stages of the rows first began
     size_t n_rows;
-    osh_profile_point *points; // own: at most 1000
+    osh_profile_point *points; // own: points of the memory curve, at most 1000
     size_t n_points;
     osh_profile_mark *marks; // own
     size_t n_marks;
