@@ -17,7 +17,7 @@ enum { MOST_AFFIX = 100 }; // largest size of a prefix or a suffix in bytes
 
 typedef struct symbol {
     int32_t id;
-    int32_t prev, next; // indices of symbols; -1: none
+    int32_t prev, next; // indices of the symbols before and after this one; -1: none
     bool dead;
 } symbol;
 
@@ -294,8 +294,8 @@ static bool char_to_bytes(const bpe *m, const character *c, symbol *to, size_t *
 static osh_status word_to_symbols(osh_ctx *cx, bpe *m, const char *s, size_t n, size_t *n_symbols)
 {
     osh_status rc = OSH_OK;
-    // k: number of symbols written; pending: number of unknown tokens that are not yet written (0
-    // or 1)
+    // k: number of symbols written; pending: number of unknown tokens that are not yet written, 0
+    // or 1
     size_t k = 0, pending = 0;
     uint32_t cp = 0;
 

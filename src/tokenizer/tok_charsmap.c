@@ -3,8 +3,9 @@
  *
  *   base64 of:  u32 bytes of the trie | u32 units of a double array (Darts) | texts, each with a
  *   NUL
- *   a unit:     bits 0-7 label, 8 a leaf is below, 9 the offset is times 256, 10-31 offset;
- *               in a leaf bits 0-30 are the value: the position of its text
+ *   a unit:     bits 0-7: label; bit 8: 1 if a leaf is below the unit; bit 9: 1 if the offset
+ *               counts units of 256; bits 10-31: offset. In a leaf, bits 0-30 are the value: the
+ *               position of the leaf's text
  *
  * Agrees with the spm_precompiled crate and tokenizers/src/normalizers/precompiled.rs, including
  * their oddities. A grapheme of less than six bytes is searched as a whole: if it begins with a

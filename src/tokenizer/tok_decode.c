@@ -50,7 +50,7 @@ struct osh_detokenizer {
     /* fused: true if Fuse is in the chain.
      * spaced: true if the file has no decoder; a space is then written between two tokens. */
     bool fused, spaced;
-    bool begun;          // true after the first token
+    bool begun;          // true after the first token was decoded
     /* Number of characters that DECODE_BEGIN has removed; -1: DECODE_BEGIN is done. */
     int64_t stripped;
     bool space_waits;    // for DECODE_SUFFIX: true if a space must be written before the next token

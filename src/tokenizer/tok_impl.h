@@ -126,9 +126,9 @@ typedef enum {
 typedef enum {
     OSH_CUT_NEVER,
     OSH_CUT_ANYWHERE,
-    OSH_CUT_STARTER, // before a character that begins a canonical form
-    OSH_CUT_COMPAT,  // before a character that also begins a compatibility form
-    OSH_CUT_CALM     // between letters that do not change (tok_cut.c)
+    OSH_CUT_STARTER, // a cut before a character that begins a canonical form
+    OSH_CUT_COMPAT,  // a cut before a character that also begins a compatibility form
+    OSH_CUT_CALM     // a cut between letters that no normalizer changes (tok_cut.c)
 } osh_cut_kind;
 typedef struct osh_tok_step osh_tok_step;
 typedef struct osh_tok_model osh_tok_model;
@@ -136,14 +136,14 @@ typedef struct osh_tok_charsmap osh_tok_charsmap;
 /* State between two steps. If `open` is true, more text follows, and the last piece may be
  * incomplete. Text that a pre-tokenizer cannot cut yet is kept until more text is read. */
 typedef struct osh_tok_work {
-    /* The two are swapped after each step.
+    /* cur and next are swapped after each step.
      * cur: the step's input.
      * next: the step's output. */
     osh_tok_text *cur, *next;
     bool open;
     size_t left; // number of bytes at the end of the text that are kept until more text is read
     size_t made_up;      // number of bytes that a step has inserted at the start of the open piece
-    osh_tok_piece tail;  // tail.first and tail.cont describe the kept text
+    osh_tok_piece tail;  // members `first` and `cont` of the piece that will hold the kept text
     const osh_tok_model *model;
 } osh_tok_work;
 typedef osh_status (*osh_tok_step_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w);
@@ -182,7 +182,8 @@ typedef struct osh_tok_role {
     const char *list_key; // key of the list of a Sequence
     const osh_tok_component *table;
 } osh_tok_role;
-/* Appends the step that o describes. For a Sequence, appends a step for each member. */
+/* Appends the step that the JSON object o describes. If o is a Sequence, appends a step for each
+ * member of its list. */
 osh_status osh_tok_steps_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                               const osh_tok_role *role, const char *what);
 void osh_tok_steps_deinit(osh_ctx *cx, osh_tok_steps *steps);
@@ -306,5 +307,5 @@ osh_status osh_tok_string(osh_ctx *cx, char **out, size_t *n, const char *s); //
 osh_status osh_tok_member(osh_ctx *cx, char **out, size_t *n, const cJSON *o, const char *key,
                           const char *what); // own
 osh_status osh_tok_type(osh_ctx *cx, const char **type, const cJSON *o, const char *role,
-                        const char *what); // view: lives as long as o
+                        const char *what); // *type is a view, valid as long as o
 #endif
