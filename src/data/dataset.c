@@ -205,7 +205,8 @@ done:
     return rc;
 }
 
-typedef struct span { // the tokens of one row in reading.ids: position and number
+/* Tokens of one row. at: index of the first token in reading.ids; n: number of tokens. */
+typedef struct span {
     int64_t at, n;
 } span;
 

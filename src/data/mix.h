@@ -16,7 +16,7 @@ typedef struct osh_data_set {
     char *path; // own
     char *name; // own: last part of the path, or the name of a data set of the Hub
     const char *split, *text_column, *text_template; // views; NULL: none
-    int64_t weight;                                  // the share is weight / osh_mix.total
+    int64_t weight; // the data set's share is weight / osh_mix.total
     int64_t n_samples, n_tokens; // samples that the data set gave; 0 before osh_mix_load
     int64_t n_skipped;           // turns in which the data set had no more samples
 } osh_data_set;
