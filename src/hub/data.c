@@ -14,7 +14,7 @@ typedef struct registered {
     const char *name, *id;
     const char *config;  // default configuration
     const char *text;    // template for the text of a row (rows.h)
-    const char *chat;    // column that contains conversations
+    const char *chat;    // name of the column that contains conversations
     const char *suffix;  // end of the split names, such as "_sft" in train_sft and test_sft
     bool system_first;
     /* Reason why the rows cannot be read as LLM Compressor reads them; NULL: none. */

@@ -139,7 +139,8 @@ static osh_status pull_open_workers(osh_ctx *cx, batch *b, worker w[AT_ONCE], in
     }
     rc = OSH_OK;
 done:
-    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES); // the bytes were counted only to check the limit
+    /* osh_mem_count was called only to check the limit. */
+    osh_mem_uncount(cx, (size_t)*n * WORK_BYTES);
     return rc;
 }
 

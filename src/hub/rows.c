@@ -78,7 +78,7 @@ typedef struct splits { // state while the server's list of splits is read
     bool has_list, several, has_config, has_split;
 } splits;
 
-/* Appends a name unless it is equal to the previous one. */
+/* Appends a name to a text of names. Does nothing if the name is equal to the previous one. */
 static osh_status splits_add_name(osh_ctx *cx, osh_buf *list, int *n, osh_buf *last,
                                   const osh_buf *name)
 {

@@ -49,7 +49,7 @@ static osh_status shards_of_index(osh_ctx *cx, osh_checkpoint *ck, const cJSON *
     OSH_NEW(cx, ck->shards, n);
     for (const cJSON *w = weights->child; w; w = w->next) {
         if (!osh_map_get(seen, w->valuestring, strlen(w->valuestring), &at) || at != ck->n_shards)
-            continue; // the shard is already in the list
+            continue; // weight_map has named this shard before
         ck->shard_names[ck->n_shards] = osh_strdup(cx, w->valuestring);
         if (!ck->shard_names[ck->n_shards]) {
             rc = OSH_E_NOMEM;

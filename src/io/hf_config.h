@@ -12,16 +12,19 @@ typedef enum {
 typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transformers
     osh_rope_type type;
     double theta, factor;
-    bool none;                                // true if rope_theta is null: no rope
+    bool none;                                // true if rope_theta is null: the model has no rope
     double partial_rotary_factor;             // default: 1
     int64_t max_position_embeddings;          // value in config.json
     /* The key of the same name; 0: config.json does not have this key. */
     int64_t original_max_position_embeddings;
-    double low_freq_factor, high_freq_factor; // for llama3
-    double beta_fast, beta_slow;              // for yarn; defaults: 32, 1
-    double attention_factor; // for yarn and longrope; < 0: the key is not in config.json
-    double mscale, mscale_all_dim;            // for yarn; 0: the keys are not in config.json
-    bool truncate;                            // for yarn; default: true
+    double low_freq_factor, high_freq_factor; // for llama3 only
+    /* For yarn: numbers of rotations at the ends of the ramp; defaults: 32 and 1. */
+    double beta_fast, beta_slow;
+    /* Factor of cos and sin, for yarn and longrope; < 0: config.json does not have the key. */
+    double attention_factor;
+    /* For yarn: keys of the same names; 0: config.json does not have the key. */
+    double mscale, mscale_all_dim;
+    bool truncate; // for yarn: rounds the ends of the ramp to whole numbers; default: true
     const cJSON *short_factor, *long_factor; // for longrope: lists of numbers; views of config.json
     double llama_4_scaling_beta; // the key of the same name; 0: config.json does not have this key
     /* Theta is multiplied by alpha^(d / (d - 2)), where d is head_dim; 0: theta is not changed. */
@@ -75,7 +78,7 @@ void osh_hf_config_close(osh_ctx *cx, osh_hf_config *c);
  * absent or null. */
 osh_status osh_hf_config_num(osh_ctx *cx, double *out, bool *found, const osh_hf_config *c,
                              const char *key);
-/* Returns a view, or NULL if the key is absent. */
+/* Returns the text of the key `key` of config.json (a view), or NULL if the key is absent. */
 const char *osh_hf_config_str(const osh_hf_config *c, const char *key);
 /* Sets *out to a copy of c that uses the files of models_dir before the embedded records. The copy
  * has views of c, so c must live longer. osh_hf_config_drop frees the other members of the copy. */
