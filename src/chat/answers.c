@@ -92,8 +92,8 @@ static size_t equal_bytes(const osh_buf *a, const osh_buf *b)
     return n;
 }
 
-/* Returns the position of the text in b[from], b[from + 1], ...; SIZE_MAX: the text is NULL or does
- * not occur. */
+/* Searches the buffer `b` for the text, from byte `from` on. Returns the position of the text, or
+ * SIZE_MAX if the text is NULL or does not occur. */
 static size_t text_find(const osh_buf *b, size_t from, const char *text)
 {
     const char *at =

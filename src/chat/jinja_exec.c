@@ -222,7 +222,8 @@ static void exec_scope(osh_jrun *r, const osh_jnode *n)
     osh_jscope *up = r->scope, *own = scope_new(r, up);
     if (!own) return;
     for (const osh_jnode *c = n->target ? n->target->first : NULL; c && !r->rc; c = c->next) {
-        osh_jv v = osh_jinja_eval(r, c->first); // the value is evaluated in the outer scope
+        /* The value is evaluated before the new scope becomes the current one. */
+        osh_jv v = osh_jinja_eval(r, c->first);
         if (!r->rc) osh_jdict_set(r, &own->vars, c->value, v);
     }
     r->scope = own;

@@ -38,7 +38,7 @@ typedef enum {
     OSH_JV_LIST,
     OSH_JV_TUPLE,
     OSH_JV_ITER,  // result of a filter such as map: an iterator, which has no length and no index
-    OSH_JV_VIEW,  // items, keys or values of a dict; if n is 1: a range, which can be indexed
+    OSH_JV_VIEW,  // items, keys or values of a dict; or if n is 1 a range, which has an index
     OSH_JV_DICT,
     OSH_JV_NS,    // namespace(): a dict whose entries may be set
     OSH_JV_LOOP,
@@ -54,11 +54,11 @@ typedef struct osh_jv {
         int64_t i;
         double f;
         const char *s;
-        struct osh_jlist *list; // for kinds LIST to VIEW
-        struct osh_jdict *dict; // for kinds DICT and NS
+        struct osh_jlist *list; // for kinds LIST to VIEW: the items
+        struct osh_jdict *dict; // for kinds DICT and NS: the entries
         struct osh_jloop *loop;
         struct osh_jmacro *macro;
-        struct osh_jbound *bound; // for kinds METHOD and GLOBAL
+        struct osh_jbound *bound; // for kinds METHOD and GLOBAL: the function
     } u;
     size_t n;
 } osh_jv;
@@ -162,7 +162,7 @@ typedef struct osh_jrun {
     osh_buf *out;      // view: output
     osh_jscope *scope;
     osh_jflow flow;
-    const char *date;  // view: date for strftime_now
+    const char *date;  // view: date that strftime_now prints
     bool strict;
     /* view: gets the positions in `out` of the texts of `generation` blocks; NULL: not wanted */
     struct osh_chat_spans *marks;
@@ -261,18 +261,18 @@ osh_jv osh_jv_to_str(osh_jrun *r, osh_jv v); // returns Python's str(v)
 osh_jv osh_jv_to_json(osh_jrun *r, osh_jv v, const osh_jv opts[4]);
 /* Returns the text of the buffer as a string, and frees the buffer. */
 osh_jv osh_jv_take(osh_jrun *r, osh_buf *b);
-int64_t osh_jstr_length(osh_jrun *r, osh_jv s); // returns the number of code points
+int64_t osh_jstr_length(osh_jrun *r, osh_jv s); // returns the number of code points of the string
 /* Slices a string. `from`, `to` and `step` count code points. */
 osh_jv osh_jstr_slice(osh_jrun *r, osh_jv s, int64_t from, int64_t to, int64_t step);
-/* Removes characters from the ends of s; sides 1: left, 2: right, 3: both. `chars` NONE: white
- * space. */
+/* Removes characters from the ends of s. `sides` is 1 for the left end, 2 for the right end, 3 for
+ * both ends. If `chars` is NONE, removes white space. */
 osh_jv osh_jstr_strip(osh_jrun *r, osh_jv s, osh_jv chars, int sides);
-/* Changes the case. how: 'u' upper, 'l' lower, 'c' capitalize, 't' Jinja's title, 'T' Python's
- * str.title. */
+/* Changes the case of the letters of s. how: 'u' upper, 'l' lower, 'c' capitalize, 't' Jinja's
+ * title, 'T' Python's str.title. */
 osh_jv osh_jstr_map_case(osh_jrun *r, osh_jv s, char how);
 osh_jv osh_jstr_replace(osh_jrun *r, osh_jv s, osh_jv from, osh_jv to, int64_t count);
-/* Returns the position of the first `part` at or after byte `from`, in bytes; SIZE_MAX: not
- * found. */
+/* Returns the byte position of the first `part` in s at or after byte `from`, or SIZE_MAX if there
+ * is none. */
 size_t osh_jstr_find(osh_jrun *r, osh_jv s, osh_jv part, size_t from);
 bool osh_jcp_is_space(uint32_t cp); // true for the characters of Python's str.isspace
 
