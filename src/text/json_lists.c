@@ -13,7 +13,7 @@ enum { PIECE = 1 << 16, MOST_ITEM = 1 << 26, MOST_REST = 1 << 28 };
 typedef struct reading {
     osh_file *f;   // own
     char *piece;   // own [PIECE]
-    size_t n;      // bytes in the piece
+    size_t n;      // number of bytes in `piece`
     int64_t at;    // offset in the file of the end of the piece
     osh_buf *copy; // view: receives the scanned text from offset `from` on; NULL: not copied
     size_t from;

@@ -13,7 +13,7 @@ typedef struct osh_json_walk {
     osh_json_scan s;
     osh_file *file; // view; NULL: the text is in memory
     char *piece;    // own
-    size_t n;       // bytes of the piece
+    size_t n;       // number of bytes in `piece`
     int64_t at;     // offset in the file of the end of the piece
     osh_buf key;    // own
     int depth;
@@ -50,7 +50,7 @@ osh_status osh_json_walk_copy(osh_json_walk *w, osh_json_put_fn put, void *user)
 osh_status osh_json_walk_inside(osh_json_walk *w, osh_json_put_fn put, void *user);
 osh_status osh_json_put_inside(osh_ctx *cx, osh_json_put_fn put, void *user, const char *s,
                                size_t n);       // writes n bytes of s as the inside of a string
-osh_status osh_json_walk_end(osh_json_walk *w); // fails unless only white space follows
+osh_status osh_json_walk_end(osh_json_walk *w); // fails if anything but white space follows
 /* osh_json_walk_place returns the position of the next value. osh_json_walk_seek goes back to such
  * a position. */
 int64_t osh_json_walk_place(osh_json_walk *w);

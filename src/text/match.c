@@ -14,7 +14,7 @@ typedef struct target {
     osh_regex *regex; // own; NULL: the target is a name or a class
     /* True if the text of the target contains "re:"; such targets are sorted after all others. */
     bool late;
-    size_t index;     // index in the caller's list
+    size_t index;     // index of the target in the caller's list
     int64_t hits;
 } target;
 
