@@ -12,7 +12,7 @@
 #include "budget/cost.h"
 #include "plan/plan.h"
 
-typedef struct side { // side: one of the two models that are evaluated
+typedef struct side { // one of the two models that are evaluated
     const osh_forward *f; // view
     /* Bytes of GPU memory for the widest input of a Linear in a batch; 0: inputs are not
      * rounded. */
@@ -66,7 +66,7 @@ static osh_exec_span side_span(const side *s, const osh_forward_part *p)
     return span;
 }
 
-typedef struct counting { // counts the memory of a model
+typedef struct counting { // state while the GPU memory for a model is counted
     osh_eval_gpu *c;
     side *s;
     osh_device_peaks *peaks; // own
@@ -398,7 +398,8 @@ typedef struct visit { // runs a model subgraph by subgraph
     osh_eval_gpu *c;          // view
     side *s;                  // view
     osh_progress *pr;         // view
-    /* The data of its weights are views of the arena (the block of GPU memory). */
+    /* View of the subgraph that runs. The weights of the subgraph are views of the arena (the block
+     * of GPU memory). */
     osh_forward_part *part; // view
 } visit;
 

@@ -14,11 +14,12 @@
 typedef struct osh_forward {
     osh_source *source;  // own
     osh_graph *graph;    // own
-    osh_online online;   // own: rotations of transform_config that act while the model runs
-    osh_partition *parts; // own: live_out also has the values of osh_forward_keep
+    osh_online online;   // own: rotations of transform_config that are applied while the model runs
+    /* own: subgraphs; their lists live_out also have the values of osh_forward_keep. */
+    osh_partition *parts;
     osh_plain *plain;    // own: schedule of the passes through `parts`
     osh_steps *steps;    // own: steps of the subgraph that a walk has reached
-    bool *keep;          // own [graph values]: member `keep` of that subgraph's osh_forward_part
+    bool *keep; // own [graph values]: member `keep` of the osh_forward_part that a walk has reached
     bool *want;          // own [graph weights]: true for the result of osh_forward_weights
     /* Batch b belongs to rank b modulo the number of ranks; NULL: this process runs all batches. */
     osh_ranks *ranks;    // view
@@ -35,7 +36,8 @@ typedef struct osh_forward {
     double begun;
     /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
     osh_tensor **cache;
-    osh_tensor **cache_zero; // own [graph values]: zero points of `cache`; NULL: none
+    /* Own [graph values]: zero points that belong to the scales in `cache`; NULL: none. */
+    osh_tensor **cache_zero;
 } osh_forward;
 
 osh_status osh_forward_open(osh_ctx *cx, osh_forward **out, const char *model,

@@ -365,7 +365,8 @@ static osh_status generation_begin(osh_ctx *cx, generation *g, int64_t *most, in
     OSH_TRY(options_check(cx, o));
     OSH_TRY(osh_mem_refused(cx, generation_open(cx, g, prompt, &load), o->host_memory));
     OSH_TRY(generation_limit(cx, g, most));
-    osh_mem_limit(cx, OSH_MEM_HOST, 0); // removes the limit, which osh_decode_open sets again
+    /* Removes the memory limit, which osh_decode_open sets again. */
+    osh_mem_limit(cx, OSH_MEM_HOST, 0);
     OSH_NEW(cx, g->logits, osh_decode_width(g->f));
     OSH_NEW(cx, g->order, osh_decode_width(g->f));
     osh_decode_want want = {.n_prompt = g->prompt.n,

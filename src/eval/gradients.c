@@ -21,8 +21,9 @@ struct osh_gradients {
     osh_forward *f;   // own
     osh_dataset d;    // own
     osh_tensor ***dv; // own [samples][values]: gradients of the values
-    /* in [values]: true for the inputs of the current subgraph for which gradients are computed.
-     * none [weights]: all false.
+    /* Arrays of flags.
+     * in [values]: true for the inputs of the current subgraph for which gradients are computed.
+     * none [weights]: false for each weight.
      * seen [values]: true for the values at which gradients are measured. */
     bool *in, *none, *seen; // own
     osh_sweep sweep;        // own: progress

@@ -24,7 +24,8 @@
 #include "modifiers/prune.h"
 #include "plan/exchange.h"
 
-typedef struct norms { // norms of the channels of a value that Linears of a layer read
+/* Norms of the channels of one value; the value is an input of Linears of a layer. */
+typedef struct norms {
     osh_stat *sum; // own [width]: a_j, summed over samples
     double *now;   // own [width]: sums of squares over the tokens of the current sample
 } norms;
