@@ -413,7 +413,7 @@ static osh_status report_collect(osh_ctx *cx, osh_report *out, const osh_run *r)
                         .predicted_bytes = r->plan->budget.memory.peak.host};
     rc = osh_file_read_all(cx, &io, &n, "/proc/self/io", 1 << 16);
     if (rc && rc != OSH_E_IO) goto done;
-    if (rc) osh_error_clear(cx); // some systems do not allow to read the counters
+    if (rc) osh_error_clear(cx); // some systems do not let a process read its counters
     else {
         out->storage_read = number_after(io, "\nread_bytes: ");
         out->storage_written = number_after(io, "\nwrite_bytes: ");
