@@ -269,7 +269,8 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
     osh_division division = osh_divide(p);
     bool others = osh_ranks_me(opt->ranks) > 0;
     bool shared = opt->ranks && division.kind != OSH_DIVIDE_NOTHING;
-    if (others && division.kind == OSH_DIVIDE_NOTHING) goto done; // rank 0 does the job
+    /* Rank 0 does the whole job, so this rank has nothing to do. */
+    if (others && division.kind == OSH_DIVIDE_NOTHING) goto done;
     OSH_TRY(osh_plan_open_device(cx, p));
     osh_memory_enforce(cx, &p->budget);
     r.progress.budget_bytes = opt->host_memory;
@@ -282,7 +283,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         goto done;
     }
     if (opt->guide) OSH_TRY(job_open(cx, p, sink, user));
-    OSH_TRY(warn_dense(cx, p)); // job_summarize prints this warning again
+    OSH_TRY(warn_dense(cx, p)); // job_summarize repeats the warning in the last lines
     OSH_TRY(osh_run_start(cx, &r));
     if (division.kind == OSH_DIVIDE_SAMPLES) r.ranks = opt->ranks;
     if (opt->ranks)
@@ -296,10 +297,10 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         r.progress.step = r.progress.n_steps, r.progress.name = "the output";
         osh_run_no_error(&r);
     }
-    if (others && r.ranks) goto done; // rank 0 completes the output
+    if (others && r.ranks) goto done; // the work of this rank is done; rank 0 completes the output
     /* Runs in every pipeline: a recipe with data may also have modifiers that need no data. */
     if (!learned) OSH_TRY(osh_run_datafree(cx, &r));
-    if (others) goto done; // rank 0 completes the output
+    if (others) goto done; // the other work of this rank is done; rank 0 completes the output
     r.progress.step = r.progress.n_steps, r.progress.name = "the output";
     osh_run_no_error(&r);
     OSH_TRY(job_copy(cx, &r));

@@ -65,7 +65,7 @@ done:
 }
 
 typedef struct measuring {
-    osh_options opt; // view: strings belong to the options of the job
+    osh_options opt; // its strings are views of those in the job's options
     osh_plan *p;     // own
     asked a;
     void *state;     // own: state of the measurement a.what

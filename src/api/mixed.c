@@ -24,7 +24,7 @@
 #include "run/run.h"
 
 typedef struct survey {
-    osh_options opt; // the strings belong to the job's options, except for `output`
+    osh_options opt; // views of the strings of the job's options, except for `output`
     char *output;    // own
     osh_plan *p;     // own
     osh_run r;
@@ -103,7 +103,7 @@ static osh_status survey_predict(osh_ctx *cx, survey *s, bool largest)
 {
     osh_status rc = OSH_OK;
     static const osh_losses none = {0};
-    const osh_losses **losses = NULL; // own array of views
+    const osh_losses **losses = NULL; // own: array of views
     osh_mixed *m = NULL;              // own
     osh_effect *e = NULL;             // own
     osh_gradients *g = NULL;          // own
