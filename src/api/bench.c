@@ -55,7 +55,7 @@ static int64_t blocks_of(double seconds)
 static size_t copied_bytes(double seconds) { return (size_t)(blocks_of(seconds) * BLOCK); }
 
 /* Opens a temporary file without a name in dir, with O_DIRECT if the file system supports it. Sets
- * *direct. */
+ * *direct to true if the file has O_DIRECT. */
 static osh_status open_scratch(osh_ctx *cx, int *fd, bool *direct, const char *dir)
 {
     *direct = true;

@@ -74,7 +74,8 @@ static bool mem_must_fail(osh_shared *sh)
     return true;
 }
 
-#if defined(__has_feature) // clang has __has_feature; gcc defines __SANITIZE_ADDRESS__ itself
+/* Clang tells by __has_feature if the sanitizer is on; gcc defines __SANITIZE_ADDRESS__ itself. */
+#if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define __SANITIZE_ADDRESS__ 1
 #endif
@@ -92,7 +93,8 @@ static bool block_is_large(size_t block)
     return KEEPS && block + ALIGN >= PAGES_BYTES && getpagesize() == OSH_PAGE;
 }
 
-/* Returns the pages of a new block. The caller has already counted the block as used. */
+/* Allocates whole pages for a new block and returns them. The caller has already counted the bytes
+ * of the block as used. */
 static void *pages_take(osh_shared *sh, size_t block)
 {
     size_t used = atomic_load(&sh->used[OSH_MEM_HOST]),

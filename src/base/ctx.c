@@ -6,7 +6,7 @@
 
 #include "base/profile.h"
 
-enum { MAX_THREADS = 4096 }; // limit of the flag --threads
+enum { MAX_THREADS = 4096 }; // largest number that the flag --threads allows
 
 static int n_cpus(void)
 {

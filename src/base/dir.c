@@ -56,7 +56,7 @@ osh_status osh_dir_make(osh_ctx *cx, const char *path)
     for (size_t i = 1;; i++) {
         char c = p[i - 1] ? p[i] : 0;
         if (c && c != '/') continue;
-        if (!p[i - 1]) break; // stops if the path is empty
+        if (!p[i - 1]) break; // an empty path: no directory is made
         p[i] = 0;
         if (mkdir(p, 0777) && !(errno == EEXIST && osh_dir_exists(p)))
             OSH_TRY(path_fail(cx, "make directory", p));
@@ -163,7 +163,8 @@ osh_status osh_dir_sync(osh_ctx *cx, const char *dir)
     if (fd < 0) return errno == EACCES ? OSH_OK : path_fail(cx, "open", dir);
     do rc = fsync(fd);
     while (rc && errno == EINTR);
-    if (rc && errno == EINVAL) rc = 0; // the file system cannot sync directories
+    /* EINVAL: the file system cannot sync directories, which is no error. */
+    if (rc && errno == EINVAL) rc = 0;
     osh_status st = rc ? path_fail(cx, "sync", dir) : OSH_OK;
     close(fd);
     return st;

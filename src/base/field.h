@@ -17,8 +17,8 @@ typedef enum { // use of the path that is the value of an option
     OSH_PATH_READ,     // an input: a file, a directory with all its files, or a name of the Hub
     OSH_PATH_OUTPUT,   // an output directory, created or replaced
     OSH_PATH_SCRATCH,  // a directory in which this program makes a directory of its own
-    OSH_PATH_LOG,      // the file of osh_log_file
-    OSH_PATH_PROFILE,  // the file of osh_profile_start
+    OSH_PATH_LOG,      // an output: the log (osh_log_file)
+    OSH_PATH_PROFILE,  // an output: the profile (osh_profile_start)
     OSH_PATH_NPY,      // an output: a .npy file of f32 numbers
     OSH_PATH_PAGE,     // an HTML page
     OSH_PATH_PANEL,    // an output: the JSON file of eval --panel

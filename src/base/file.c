@@ -143,7 +143,7 @@ void osh_file_close(osh_ctx *cx, osh_file *f)
 {
     if (!f) return;
     if (f->locked) osh_file_unlock(f);
-    // close reports no error: data that must be safe was synced before
+    // errors of close do not matter: data that must be safe was synced before
     if (f->fd >= 0) close(f->fd);
     if (f->direct >= 0) close(f->direct);
     osh_free(cx, f->path);

@@ -10,7 +10,8 @@
 int osh_fd_open(const char *path, int flags);
 
 typedef struct osh_file osh_file; // an open file: descriptor and path
-osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);   // opens for reading only
+/* Opens a file for reading only. */
+osh_status osh_file_open(osh_ctx *cx, osh_file **out, const char *path);
 /* Creates a file for reading and writing; an existing file becomes empty. */
 osh_status osh_file_create(osh_ctx *cx, osh_file **out, const char *path);
 /* Creates a temporary file and locks it until osh_file_close. Never follows a link and never
@@ -28,7 +29,8 @@ osh_status osh_file_hold(osh_ctx *cx, osh_file **out, const char *path);
 void osh_file_close(osh_ctx *cx, osh_file *f);                             // accepts NULL
 int64_t osh_file_bytes(const osh_file *f);
 const char *osh_file_path(const osh_file *f);
-/* Reads all n bytes or fails. */
+/* Reads bytes [offset, offset + n) of the file. Fails if the file does not have all of these
+ * bytes. */
 osh_status osh_file_pread(osh_ctx *cx, osh_file *f, void *to, size_t n, int64_t offset);
 /* Reads all n bytes without the page cache, if the file system supports this and n is at least 1
  * MiB. Thus a file that is read only once does not push other files out of the cache. Allocates a

@@ -57,8 +57,8 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
 {
     int rc;
     pthread_once(&locks.once, locks_watch_fork);
-    // a fork between flock and the change of the list would pass the file's lock to the child, so
-    // the mutex is locked first
+    /* The mutex is locked first: a fork between flock and the change of the list would pass the
+     * file's lock to the child. */
     pthread_mutex_lock(&locks.mutex);
     do rc = flock(f->fd, LOCK_EX | LOCK_NB);
     while (rc && errno == EINTR);

@@ -4,7 +4,7 @@
 
 typedef enum osh_foreign_kind {
     OSH_FOREIGN_COMMAND, // "quantize"
-    OSH_FOREIGN_FLAG,    // "bits": a flag without its dashes; "m" for -m
+    OSH_FOREIGN_FLAG,    // "bits" or "m": a flag without its dashes
     OSH_FOREIGN_SCHEME,  // "int4"
     OSH_FOREIGN_VALUE,   // "method=awq"
 } osh_foreign_kind;

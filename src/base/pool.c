@@ -82,8 +82,7 @@ static bool pool_is_over(const osh_pool *p, uint64_t unused)
 /* A worker spins for at most watch_s seconds. If more than gap_s pass between two iterations of the
  * loop, another process has used the processor. */
 static const double watch_s = 100e-6, gap_s = 30e-6;
-enum { UNWATCHED = 1024 }; // number of waits without spinning after other processes have used the
-                           // processor
+enum { UNWATCHED = 1024 }; // waits without spinning after other processes have used the processor
 
 /* Spins until the function `come` returns true or watch_s have passed. */
 static void pool_watch(osh_pool *p, bool (*come)(const osh_pool *, uint64_t), uint64_t seen)
@@ -146,8 +145,8 @@ static void *worker_main(void *user)
     for (;;) {
         pool_wait_work(p, seen);
         if (p->stop) return NULL;
-        // The job to execute has the number seen + 1, because no job begins before all workers have
-        // finished the previous one.
+        /* The job to execute has the number seen + 1, because no job begins before all workers have
+         * finished the previous one. */
         seen++;
         worker_run_chunks(w);
         if (atomic_fetch_sub(&p->n_busy, 1) == 1 && p->caller_asleep) pool_wake(p, &p->finished);
@@ -281,7 +280,7 @@ static void apart_take(apart *a)
         pthread_mutex_lock(&a->lock);
         if (rc) {
             apart_fail(a, a->caller, a->taken, rc);
-            osh_error_clear(a->caller); // the message is kept in a->text
+            osh_error_clear(a->caller); // a->text has a copy of the error text
         } else {
             a->made[a->taken++ % a->at_once] = false;
         }

@@ -8,9 +8,10 @@
 enum { OSH_MAX_POINTS = 1000 };
 
 typedef struct osh_profile_memory { // memory in bytes; < 0: unknown
-    int64_t anon, rss;       // result of osh_mem_anon, and VmRSS of the process
+    int64_t anon, rss;       // anon: result of osh_mem_anon; rss: VmRSS of the process
     int64_t high;            // highest value of anon since the last record
-    /* Allocated bytes: now, and highest since the last record; < 0: unknown. */
+    /* live: allocated bytes now; live_high: most allocated bytes since the last record; < 0:
+     * unknown. */
     int64_t live, live_high;
     osh_profile_gpu gpu;
 } osh_profile_memory;

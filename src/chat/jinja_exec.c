@@ -174,7 +174,8 @@ osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_j
     r->scope = own, r->n_loops = 0;
     const osh_jv *caller =
         m->def->kind == OSH_JN_MACRO ? osh_jdict_get(r, named.u.dict, word) : NULL;
-    if (caller) { // the argument `caller` sets a variable; it is not a parameter
+    /* The argument `caller` becomes a variable, because it is no parameter of the macro. */
+    if (caller) {
         set_name(r, word, *caller);
         osh_jv rest = osh_jv_dict(r, OSH_JV_DICT);
         for (size_t i = 0; i < named.u.dict->n && !r->rc; i++)

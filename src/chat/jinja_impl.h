@@ -84,7 +84,7 @@ typedef struct osh_jmacro {
     struct osh_jscope *scope;    // scope in which the macro was defined
 } osh_jmacro;
 typedef struct osh_jbound {
-    osh_jv self; // object to which a method belongs
+    osh_jv self; // the object whose method this is
     const struct osh_jbuiltin *fn;
 } osh_jbound;
 
@@ -137,8 +137,8 @@ typedef enum {
 typedef struct osh_jtoken {
     osh_jtoken_kind kind;
     int line;
-    int op;       // first character + 256 * second character of an OP
-    osh_jv value; // text, name or number
+    int op;       // for kind OP: first character + 256 * second character of the operator
+    osh_jv value; // value of a token: text, name or number
 } osh_jtoken;
 #define OSH_JOP(a, b) ((int)(a) + 256 * (int)(b))
 enum { OSH_JOP_IN = 1, OSH_JOP_NOT_IN = 2 };
@@ -188,7 +188,7 @@ osh_jtoken *osh_jinja_lex(osh_jrun *r, const char *text, size_t n);
 osh_jnode *osh_jinja_parse(osh_jrun *r, osh_jtoken *tokens);
 void osh_jinja_exec(osh_jrun *r, const osh_jnode *list);
 osh_jv osh_jinja_eval(osh_jrun *r, const osh_jnode *n);
-/* Evaluates a call; `caller` may be NONE. */
+/* Evaluates a call. `caller` is the body of a `call` block as a macro, or NONE. */
 osh_jv osh_jinja_eval_call(osh_jrun *r, const osh_jnode *n, osh_jv caller);
 osh_jv osh_jinja_call_macro(osh_jrun *r, const osh_jmacro *m, osh_jv list, osh_jv named);
 
@@ -236,7 +236,9 @@ const osh_jv *osh_jdict_get(osh_jrun *r, const osh_jdict *d, osh_jv key);
 bool osh_jv_is(osh_jv v, const char *word); // true if v is the string `word`
 bool osh_jv_true(osh_jv v);
 bool osh_jv_equal(osh_jrun *r, osh_jv a, osh_jv b);
-int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b); // compares a and b; fails if Python's < fails
+/* Returns a number < 0, 0 or > 0 as a is less than, equal to or greater than b; fails if Python's <
+ * fails. */
+int osh_jv_order(osh_jrun *r, osh_jv a, osh_jv b);
 bool osh_jv_in(osh_jrun *r, osh_jv item, osh_jv all);
 /* Returns the items for a `for` loop, or NULL if the run has failed. */
 osh_jlist *osh_jv_walk(osh_jrun *r, osh_jv v);
@@ -249,7 +251,7 @@ double osh_jv_num(osh_jv v);
 int64_t osh_jv_whole(osh_jrun *r, osh_jv v, const char *what);
 osh_jv osh_jv_length(osh_jrun *r, osh_jv v);
 osh_jv osh_jv_json(osh_jrun *r, const char *text, size_t n);
-/* Adds the positions of an answer (jinja_run.c). */
+/* Adds the range [begin, end) of an answer's text to the list s (jinja_run.c). */
 osh_status osh_chat_spans_add(osh_ctx *cx, struct osh_chat_spans *s, size_t begin, size_t end);
 
 /* ---- text: jinja_text.c, jinja_string.c ---- */

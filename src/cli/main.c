@@ -636,7 +636,7 @@ int main(int argc, char **argv)
     osh_ctx *cx = NULL;
     out_state st = {0};
     line l = {0};
-    /* Stderr may be closed, so the error cannot be reported. */
+    /* The file descriptor of stderr may be closed, so the error cannot be reported. */
     if (!fill_standard_descriptors()) return 1;
     signal(SIGXFSZ, SIG_IGN); // a write beyond RLIMIT_FSIZE then fails with EFBIG
     osh_mem_tune();

@@ -13,7 +13,7 @@ typedef enum {
 
 typedef struct osh_row_reader {
     const osh_dataset_options *opt; // view
-    osh_tokenizer *tok;             // view; may be NULL
+    osh_tokenizer *tok;             // view: tokenizer; NULL if the rows have input_ids
     bool json;                      // true: rows are JSON objects; false: rows are text
     bool cut_ids;                   // true: input_ids are cut to max_seq_length; text is always cut
     osh_row_kind kind;              // kind of all rows; known after the first row

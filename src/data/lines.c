@@ -243,8 +243,8 @@ done:
 
 void osh_lines_as_they_are(osh_lines *l) { l->as_they_are = true; }
 
-/* Opens the next file of a directory. If the file before it does not end with a newline, appends
- * one. */
+/* Opens the next file of a directory. If the previous file does not end with a newline, appends a
+ * newline. */
 static osh_status lines_next_part(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;
@@ -422,8 +422,8 @@ osh_status osh_lines_more(osh_ctx *cx, osh_lines *l, size_t used, const char **t
         OSH_FAIL(cx, OSH_E_FORMAT, "%s: %s %lld is longer than 64 MiB", place.path, place.what,
                  (long long)place.number);
     }
-    // A \r at the end of the text is not returned yet: if a \n follows, the \r belongs to the line
-    // end; if not, the next call returns the \r.
+    /* A \r at the end of the text is not returned yet. If a \n follows, the \r belongs to the line
+     * end. If not, the next call returns the \r. */
     if (!l->as_they_are && to > l->start && l->text.data[to - 1] == '\r') to--;
     *text = l->text.data + l->start;
     *n = to - l->start;

@@ -18,8 +18,9 @@ enum { FIRST_HEAD = 16 << 10, MAX_HEAD = 16 << 20, MAX_PAGE = 256 << 20 };
 enum { DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 };
 
 typedef struct page_head {
-    /* Sizes in bytes. n_bytes: size of the decompressed page. n_packed: size of the page in the
-     * file. */
+    /* Sizes in bytes.
+     * n_bytes: size of the decompressed page.
+     * n_packed: size of the page in the file. */
     int64_t kind, n_bytes, n_packed, crc;
     int64_t n_values, encoding, def_encoding, rep_encoding;
     /* rep_bytes and def_bytes: sizes of both kinds of levels; only for DATA_PAGE_V2. */

@@ -18,8 +18,10 @@ typedef struct osh_pq_column {
     /* at: offset of the next header in the file; n_seen: number of levels in the pages read so
      * far. */
     int64_t at, n_seen;
-    uint8_t *head, *packed,
-        *page; // own: a header; a page as it is stored; its decompressed levels and values
+    /* own. head: bytes of a header.
+     * packed: a page as the file has it.
+     * page: decompressed levels and values of the page. */
+    uint8_t *head, *packed, *page;
     size_t head_cap, packed_cap, page_cap;
     osh_pq_dictionary dictionary; // own
     osh_pq_hybrid reps, defs;

@@ -36,7 +36,8 @@ static uint64_t bytes_number(const uint8_t *s, size_t n) // little-endian
     return v;
 }
 
-/* Reads `width` bits (0 to 64) at the position `bit`. The caller has checked that they exist. */
+/* Reads `width` bits (0 to 64) at the position `bit`. The caller has checked that the input has
+ * these bits. */
 static uint64_t bits_read(const uint8_t *s, uint64_t bit, int width)
 {
     uint64_t v = 0;

@@ -5,7 +5,7 @@
 #define OSH_PQ_VALUES_H
 #include "base/buf.h"
 
-enum { // encodings, by the numbers of the format
+enum { // numbers of the encodings in Parquet files
     OSH_PQ_PLAIN = 0,
     OSH_PQ_PLAIN_DICTIONARY = 2,
     OSH_PQ_RLE = 3,
@@ -37,7 +37,7 @@ typedef struct osh_pq_bytes {
  *   packed  varint: n / 8 << 1 | 1,     then n values of `width` bits, the lowest bits first */
 typedef struct osh_pq_hybrid {
     osh_pq_bytes b;
-    int width;     // bits of a value, 0 to 32
+    int width;     // number of bits of a packed value, 0 to 32
     uint64_t left; // values of the current run that were not yet read
     bool packed;
     uint32_t value; // the value that a run of equal values repeats

@@ -30,7 +30,7 @@ struct osh_decode {
 
 /* ---- states of ops ---- */
 
-typedef struct survey { // results of states_visit over the nodes that run
+typedef struct survey { // state and result of states_visit, which looks at the nodes that run
     int64_t room;
     int without; // index of the first node that has no state and needs earlier tokens; -1: none
     int64_t long_from, bytes;

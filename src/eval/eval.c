@@ -244,7 +244,8 @@ static osh_status models_open(osh_ctx *cx, osh_eval_models *m, int64_t *load,
                 "--use-gds true: nothing runs on a GPU, the host reads all files");
     pr->budget_bytes = o->host_memory;
     OSH_TRY(osh_forward_work(cx, &work, m->f, &m->d, true));
-    pr->work_total += work, pr->n_steps += m->f->parts->n + 1; // 1 is the work of the scores
+    /* 1: the scores are a step of the progress. */
+    pr->work_total += work, pr->n_steps += m->f->parts->n + 1;
 done:
     return rc;
 }

@@ -239,7 +239,8 @@ static osh_status arena_take_blocks(osh_ctx *cx, osh_eval_gpu *c)
     osh_status rc = OSH_OK;
     size_t steps = (size_t)osh_eval_weights_bytes(c->weights, c->ahead);
     if (c->direct) OSH_TRY(c->kind->type->files->stage_open(cx, c->device, c->o->use_gds));
-    char *weights = osh_device_alloc(cx, c->device, steps, OSH_LIFE_LONG); // view of the arena
+    /* view: block of the arena for the weights. */
+    char *weights = osh_device_alloc(cx, c->device, steps, OSH_LIFE_LONG);
     c->input = osh_device_alloc(cx, c->device, (size_t)rounded_input_bytes(c), OSH_LIFE_LONG);
     if (!weights || !c->input) OSH_TRY(OSH_E_NOMEM);
     osh_eval_weights_place(c->weights, c->device, weights, c->ahead);

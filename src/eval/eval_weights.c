@@ -32,8 +32,9 @@ struct osh_eval_weights {
     int64_t largest, pair;
     osh_device *device; // view
     char *block;        // view
-    bool ahead, direct; // ahead: true if a thread prefetches the next step; direct: true if cuFile
-                        // reads files to the GPU
+    /* ahead: true if a thread prefetches the next step. direct: true if cuFile reads files to the
+     * GPU. */
+    bool ahead, direct;
     const osh_container *shard; // view: shard whose file is open; NULL: none
     osh_file *file;      // own
     osh_device_file *gpu_file; // own: `file`, opened for cuFile

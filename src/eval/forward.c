@@ -278,7 +278,7 @@ osh_status osh_forward_walk(osh_ctx *cx, const osh_forward *f, const osh_forward
 
 typedef struct forward_what { // views
     const char *model, *adapter, *models_dir;
-    /* N bytes of a template for the graph; NULL: the template of the architecture is used. */
+    /* n bytes of a template for the graph; NULL: the template of the architecture is used. */
     const char *text;
     size_t n;
 } forward_what;

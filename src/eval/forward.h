@@ -36,7 +36,7 @@ typedef struct osh_forward {
     double begun;
     /* own [graph values]: scales of queries, keys and values that are quantized; NULL: none */
     osh_tensor **cache;
-    /* Own [graph values]: zero points that belong to the scales in `cache`; NULL: none. */
+    /* own [graph values]: zero points that belong to the scales in `cache`; NULL: none. */
     osh_tensor **cache_zero;
 } osh_forward;
 

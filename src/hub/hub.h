@@ -17,7 +17,8 @@ typedef struct osh_hub { // settings from the environment
     /* Address of the server of rows: HF_DATASETS_SERVER, or else the endpoint with
      * "datasets-server." before the host. */
     char *rows;     // own
-    /* HF_TOKEN, or else the content of the token file; NULL: no token; never logged. */
+    /* Access token: HF_TOKEN, or else the content of the token file. NULL: no token. The token is
+     * never logged. */
     char *token;    // own
     bool offline;   // true if HF_HUB_OFFLINE is set: no requests are made
     bool no_links;  // true if HF_HUB_DISABLE_SYMLINKS is set: snapshots contain files, not links

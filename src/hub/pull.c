@@ -25,7 +25,7 @@ typedef struct batch {
      * finished: number of complete files; protected by p->lock, like at_work. */
     size_t next, finished;
     int at_work;
-    double began; // osh_now when the first thread starts
+    double began; // time at which the first thread starts (osh_now, seconds)
 } batch;
 
 typedef struct worker {

@@ -32,7 +32,8 @@ bool osh_hub_is_side_file(const char *path);
 typedef struct osh_hub_place { // directories and shared state of files that are downloaded together
     const osh_hub *hub;
     const osh_hub_name *name;
-    const char *commit, *repo, *snapshot; // repo, snapshot: paths of directories
+    /* repo, snapshot: paths of the repository and of the snapshot in the cache. */
+    const char *commit, *repo, *snapshot;
     bool verified; // true if an earlier pull has checked the hashes of all files of the snapshot
     bool lacked;         // true if a file of the snapshot was missing
     /* Directory for files that have only a header; NULL: whole files are downloaded. */

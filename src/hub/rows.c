@@ -24,7 +24,7 @@ typedef struct reader { // state while the rows of one data set are downloaded
     const osh_hub *hub;
     const osh_hub_rows *rows;
     osh_http *http; // own
-    osh_http_reply r; // own: the last answer
+    osh_http_reply r; // own: last answer of the server
     char *config, *split; // own: configuration and split of the current part of rows->splits
     int part;
     int64_t n_rows, n_bytes; // number of rows and number of bytes written so far

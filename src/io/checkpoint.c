@@ -301,7 +301,7 @@ osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
     OSH_TRY(osh_dir_list(cx, &all, &n_all, ck->dir));
     for (size_t i = 0; i < n_all; i++) {
         struct stat st;
-        // the names of shards may have any ending
+        // shards are found by their whole names, because the names may have any ending
         bool keep = !is_replaced(all[i]) && !shards_have(ck, all[i]);
         if (keep) {
             osh_free(cx, path);

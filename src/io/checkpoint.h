@@ -49,8 +49,9 @@ typedef struct osh_checkpoint {
     struct osh_ckpt_sums *sums; // own
     int n_virtuals;
     struct osh_ckpt_changes *changes; // own: changes of tensors; NULL: no tensor is changed
-    osh_entry *parts; // own, each name own: entries of single experts, whose data are parts of
-                      // tensors with several experts
+    /* own, each name own: entries of single experts. Their data are parts of tensors with several
+     * experts. */
+    osh_entry *parts;
     int64_t n_parts;
     /* own [parts]: name of each part in the file (osh_checkpoint_name_in_file); NULL: no parts */
     const char **in_file;

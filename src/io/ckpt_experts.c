@@ -38,16 +38,17 @@ typedef struct parting {
     osh_ckpt_tensor *tensors; // own: the new list of tensors of the checkpoint
     int64_t n;
     osh_entry *parts;         // own, names own
-    const char **in_file;     // own [parts]: name in the file of a tensor that is only renamed (a
-                              // view), or NULL
+    /* own [parts]: name in the file (a view) if the tensor is only renamed, else NULL. */
+    const char **in_file;
     int64_t n_parts;
     bool split; // false: tensors are only renamed
 } parting;
 
 #define GRANITE ".block_sparse_moe."
 static const struct stack_kind {
-    const char *up, *down, *leaf; // up, down: ends of the names of the two tensors; leaf: end of
-                                  // the names of the tensors of single experts
+    /* up, down: ends of the names of both tensors. leaf: end of the names of the tensors of single
+     * experts. */
+    const char *up, *down, *leaf;
     bool scale;
     /* true: only for joint experts (osh_experts_are_joint); the part of each expert is contiguous
      * and has one dimension less. For example, the biases [2F] of an expert are a part of
@@ -314,7 +315,7 @@ static osh_status experts_count_parts(osh_ctx *cx, int64_t *n, const parting *p)
         stack s = {0};
         if (p->split) OSH_TRY(stack_find(cx, &s, ck, &ck->tensors[i]));
         *n += code_name_of(ck, ck->tensors[i].e) != NULL;
-        /* an upper bound: joint experts need only s.n entries more */
+        /* This is an upper bound: joint experts need only s.n more entries for both tensors. */
         if (s.up) *n += s.n * (ck->tensors[i].e == s.up ? 2 : 1);
     }
 done:

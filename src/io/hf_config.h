@@ -15,18 +15,20 @@ typedef struct osh_rope { // parameters as in modeling_rope_utils.py of transfor
     bool none;                                // true if rope_theta is null: the model has no rope
     double partial_rotary_factor;             // default: 1
     int64_t max_position_embeddings;          // value in config.json
-    /* The key of the same name; 0: config.json does not have this key. */
+    /* Value of the key with this name; 0: config.json does not have this key. */
     int64_t original_max_position_embeddings;
     double low_freq_factor, high_freq_factor; // for llama3 only
     /* For yarn: numbers of rotations at the ends of the ramp; defaults: 32 and 1. */
     double beta_fast, beta_slow;
     /* Factor of cos and sin, for yarn and longrope; < 0: config.json does not have the key. */
     double attention_factor;
-    /* For yarn: keys of the same names; 0: config.json does not have the key. */
+    /* For yarn: values of the keys with these names; 0: config.json does not have the key. */
     double mscale, mscale_all_dim;
     bool truncate; // for yarn: rounds the ends of the ramp to whole numbers; default: true
-    const cJSON *short_factor, *long_factor; // for longrope: lists of numbers; views of config.json
-    double llama_4_scaling_beta; // the key of the same name; 0: config.json does not have this key
+    /* For longrope: a factor for each frequency; views of config.json. */
+    const cJSON *short_factor, *long_factor;
+    /* Value of the key with this name; 0: config.json does not have this key. */
+    double llama_4_scaling_beta;
     /* Theta is multiplied by alpha^(d / (d - 2)), where d is head_dim; 0: theta is not changed. */
     double alpha;
 } osh_rope;
@@ -39,8 +41,8 @@ typedef struct osh_hf_size {
 enum { OSH_HF_SIZES = 16 }; // largest number of sizes that an output changes
 
 typedef struct osh_hf_config {
-    char *path;  // own: path of the file, for messages
-    char *text;  // own: content of the file
+    char *path;  // own: path of config.json, for messages
+    char *text;  // own: content of config.json
     size_t n_text;
     cJSON *json; // own
     /* The object text_config of `json` if the model also reads images or sound; else `json`
@@ -54,7 +56,8 @@ typedef struct osh_hf_config {
     /* The first item of `architectures`; NULL: config.json has no architecture. */
     const char *architecture; // view of `json`
     osh_dtype dtype;          // value of dtype or torch_dtype; OSH_DTYPE_NONE: the file has neither
-    /* Value in the file, or the family's default if the file has none. */
+    /* Value of the key tie_word_embeddings, or the family's default if config.json does not have
+     * the key. */
     bool tie_word_embeddings;
     bool has_tie_word_embeddings;
     osh_rope rope;

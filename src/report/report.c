@@ -199,7 +199,7 @@ static bool report_add_memory(osh_ctx *cx, cJSON *root, const osh_report *r)
         ok = osh_report_number(o, "predicted_peak_bytes", (double)r->predicted_bytes);
     ok = ok && (list = cJSON_AddArrayToObject(o, "points"));
     for (size_t i = 0; ok && i < r->d.n_points; i++) {
-        char triple[80]; // one point of the curve, printed on one line
+        char triple[80]; // one point of the memory curve as JSON
         const osh_profile_point *x = &r->d.points[i];
         snprintf(triple, sizeof triple, "[%.3f, %lld, %lld]", x->seconds, (long long)x->bytes,
                  (long long)x->live);

@@ -19,15 +19,15 @@ typedef struct osh_json_scan {
     const char *what; // view: name of the file in messages
     const char *text; // view
     size_t n, at;
-    osh_json_more_fn more; // NULL: the whole text is in memory
+    osh_json_more_fn more; // reads more of the text; NULL: the whole text is in memory
     osh_json_take_fn take; // receives the content of strings in pieces; NULL: no callback
     void *more_user, *take_user;
-    size_t base;       // number of bytes of the text before the piece
+    size_t base;       // number of bytes of the whole text that precede the current piece
     bool ended;        // true if `more` has reached the end of the text
     size_t n_commas;   // number of commas between the members of the outermost values
     osh_status failed; // error status of `more` or `take`; OSH_OK: none failed
-    bool allow_nul;    // allows NUL inside strings, raw or \u0000
-    bool allow_nan;    // allows NaN, Infinity and -Infinity
+    bool allow_nul;    // true if NUL is allowed inside strings, raw or as \u0000
+    bool allow_nan;    // true if NaN, Infinity and -Infinity are allowed
     bool has_nul;      // true if the scan has found a NUL
     bool has_nan;
 } osh_json_scan;

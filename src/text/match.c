@@ -11,7 +11,7 @@
 
 typedef struct target {
     char *text;       // own
-    osh_regex *regex; // own; NULL: the target is a name or a class
+    osh_regex *regex; // own: compiled regex; NULL: the target is a name or a class
     /* True if the text of the target contains "re:"; such targets are sorted after all others. */
     bool late;
     size_t index;     // index of the target in the caller's list

@@ -144,7 +144,7 @@ static void swallow_spaces(const token *k, const char *s, size_t n, size_t *star
     }
 }
 
-/* Returns bytes [start, end) of text piece p as a text piece. */
+/* Returns bytes [start, end) of the text piece p as a new text piece. */
 static osh_tok_piece piece_part(osh_tok_piece p, size_t start, size_t end)
 {
     osh_tok_piece part = {.at = p.at + (uint32_t)start, .len = (uint32_t)(end - start), .id = -1};

@@ -45,7 +45,7 @@ osh_status osh_tok_items_join(osh_tok_items *it);
  * sets it->n_strings to 0. */
 osh_status osh_tok_items_pair(osh_tok_items *it, char number[OSH_JSON_MAX_NUMBER + 1]);
 
-#define OSH_TOK_MAX_BYTES ((size_t)1 << 30) // limit for one text at any stage
+#define OSH_TOK_MAX_BYTES ((size_t)1 << 30) // largest size of a text between two stages, in bytes
 
 typedef struct osh_tok_piece {
     uint32_t at, len; // at: offset; len: size; both in bytes
@@ -153,7 +153,7 @@ struct osh_tok_step {
     size_t index; // index of the step in the list of steps
     osh_cut_kind cuts;
     osh_tok_pattern pattern;
-    char *content; // own: string of Replace, Prepend or Metaspace
+    char *content; // own: text that Replace, Prepend or Metaspace writes
     size_t n_content;
     osh_split_kind split;
     bool invert;      // for Split: the option invert
@@ -163,8 +163,8 @@ struct osh_tok_step {
     bool add_prefix;
     bool first_only;  // for Metaspace: true if prepend_scheme is "first"
     bool do_split;    // for ByteLevel: the option use_regex; for Metaspace: the option split
-    bool clean, ideographs, accents, lower; // the four options of BertNormalizer
-    osh_tok_charsmap *charsmap; // own: map of Precompiled
+    bool clean, ideographs, accents, lower; // for BertNormalizer: its four options
+    osh_tok_charsmap *charsmap; // own: for Precompiled: map of characters
     size_t n_chars;   // FixedLength: length
 };
 typedef struct osh_tok_steps { osh_tok_step *items; size_t n, cap; } osh_tok_steps; // own
@@ -179,7 +179,7 @@ typedef struct osh_tok_component {
 } osh_tok_component;
 typedef struct osh_tok_role {
     const char *name;     // "normalizer" or "pre_tokenizer"
-    const char *list_key; // key of the list of a Sequence
+    const char *list_key; // key of a Sequence's list of steps
     const osh_tok_component *table;
 } osh_tok_role;
 /* Appends the step that the JSON object o describes. If o is a Sequence, appends a step for each
@@ -209,8 +209,8 @@ bool osh_cp_is_grapheme(uint32_t cp);
 bool osh_cp_starts_form(uint32_t cp, bool compat);
 osh_status osh_tok_pretokenizers_load(osh_ctx *cx, osh_tok_steps *steps, const cJSON *o,
                                       const char *what);
-/* Calls fn for each text piece. fn appends the output for the piece to `out` and may clear
- * p->first. */
+/* Calls fn for each text piece p. `fn` appends the output for the piece to `out`, and may set
+ * p->first to false. */
 typedef osh_status (*osh_tok_map_fn)(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out,
                                      const char *s, size_t n, osh_tok_piece *p);
 osh_status osh_tok_map_pieces(osh_ctx *cx, const osh_tok_step *st, osh_tok_work *w,

@@ -212,7 +212,7 @@ static osh_status replace(osh_ctx *cx, const osh_tok_step *st, osh_tok_text *out
         OSH_TRY(osh_tok_pattern_find(cx, &st->pattern, s, n, from, &at));
         size_t start = at.start, end = at.end;
         if (start == SIZE_MAX) break;
-        // true for an empty match directly after a match
+        // true for an empty match at the end of the previous match; such a match is ignored
         bool again = start == end && start == done_to && start > 0;
         if (!again) {
             OSH_TRY(osh_tok_text_add(cx, out, s + done_to, start - done_to));

@@ -35,7 +35,7 @@ static const char hexits[] = "0123456789abcdefABCDEF";
 typedef enum item_kind {
     ITEM_NONE, // the beginning of an alternative
     ITEM_BARE, // an item that matches no character: an anchor, a lookaround, a group of such items
-    ITEM_SOLID // any item that matches a character
+    ITEM_SOLID // an item that matches at least one character
 } item_kind;
 
 typedef struct open_group {

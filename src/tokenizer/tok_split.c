@@ -114,7 +114,7 @@ static osh_status cut_matches(cutter *c, const osh_tok_step *st, const osh_hayst
         OSH_TRY(next_match(c->cx, st, h, from, &start, &end));
         if (start == SIZE_MAX && h->open) *known = end;
         if (start == SIZE_MAX) break;
-        // true for an empty match directly after a match
+        // true for an empty match at the end of the previous match; such a match is ignored
         bool again = start == end && start == done_to && start > 0;
         if (!again) {
             if (start > done_to) OSH_TRY(cutter_add(c, done_to, start, false));

@@ -62,8 +62,8 @@ static int32_t unigram_max_id(const void *state)
     return (int32_t)((const unigram *)state)->n - 1;
 }
 
-/* Offers a path to p, whose last token begins at `from`. The path is stored if p has no path yet or
- * a path with a lower score. */
+/* Offers a path that ends at position p. The last token of the path begins at `from`. The path is
+ * stored if p has no path yet, or a path with a lower score. */
 static void place_offer(place *p, uint32_t from, int32_t id, double score)
 {
     if (p->id >= 0 && !(score > p->score)) return;

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* Returns the size in bytes of the character at s (table 3-7 of the Unicode standard). If it is not
- * valid, returns 0 and sets *bad to the size of the maximal subpart. */
+/* Returns the size in bytes of the character at s (table 3-7 of the Unicode standard). If the
+ * character is not valid, returns 0 and sets *bad to the size of the maximal subpart. */
 static size_t utf8_scan(const unsigned char *s, size_t n, size_t *bad)
 {
     unsigned char lo = 0x80, hi = 0xBF; // allowed values of the second byte
