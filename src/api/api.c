@@ -481,7 +481,8 @@ osh_status osh_oneshot(osh_ctx *cx, const osh_options *given, osh_sink sink, voi
         rc = oneshot_alone(cx, given, sink, user);
         goto done;
     }
-    bool both = measured && chosen; // compress_measured refuses this combination
+    /* compress_measured refuses a measurement together with a choice of schemes. */
+    bool both = measured && chosen;
     if (opt->model && opt->output && !both && (opt->host_memory > 0 || opt->sample))
         OSH_TRY(others_find(cx, &o, opt, chosen, measured));
     if (measured && !opt->only_largest_layer) OSH_TRY(compress_measured(cx, &o.opt, sink, user));

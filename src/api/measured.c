@@ -21,7 +21,7 @@ static const osh_measurement *const measurements[] = {&osh_measure_experts, &osh
 typedef struct asked { // a measurement that a modifier of the recipe requires
     size_t at;                    // index of the modifier in the recipe
     const osh_measurement *what;  // view; NULL: no modifier requires a measurement
-    bool known;                   // true if the recipe already has the result
+    bool known;                   // true if the recipe already has the result of the measurement
 } asked;
 
 static const osh_measurement *find_measurement(const char *key)

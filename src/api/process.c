@@ -155,7 +155,7 @@ osh_status osh_names_find(osh_ctx *cx, osh_ctx *work, const osh_named *n, osh_en
     if (n->fields == osh_eval_fields) OSH_TRY(find_evaluation(cx, work, n->options, env));
     if (!osh_ranks_me(n->ranks)) OSH_TRY(osh_ranks_barrier(work, n->ranks));
 done:
-    // removes the limit; the job sets it again
+    // removes the memory limit, which the job sets again
     if (budget > 0) osh_mem_limit(work, OSH_MEM_HOST, 0);
     return osh_mem_refused(work, rc, budget);
 }

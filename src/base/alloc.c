@@ -14,12 +14,12 @@
  * subgraph per Linear, the heap grew from 67 to 146 MB while 14 MB were in use.
  *
  * A block of PAGES_BYTES or more has pages of its own. Freed pages are kept for the next blocks
- * (kept.c), as long as live blocks and kept pages together do not exceed the peak of the live
- * blocks. All other freed pages return to the system. malloc serves smaller blocks and the
- * libraries. Tensors should not be in malloc's heap. There a tensor can occupy memory that a
- * library used as scratch, so that the library's next call makes the heap grow. (An evaluation of a
- * model of 3 million parameters had 22 MiB of tensors in a heap of 37 MiB.) Therefore PAGES_BYTES
- * is less than MMAP_BYTES, the size from which malloc takes pages from the system. */
+ * (kept.c). Live blocks and kept pages together never exceed the peak of the live blocks; all other
+ * freed pages return to the system. malloc serves smaller blocks and the libraries. Tensors should
+ * not be in malloc's heap. There a tensor can occupy memory that a library used as scratch, so that
+ * the library's next call makes the heap grow. (An evaluation of a model of 3 million parameters
+ * had 22 MiB of tensors in a heap of 37 MiB.) Therefore PAGES_BYTES is less than MMAP_BYTES, the
+ * size from which malloc takes pages from the system. */
 #include "base/ctx.h"
 
 #include <fcntl.h>
@@ -109,8 +109,9 @@ static void peak_raise(_Atomic size_t *peak, size_t now)
 }
 
 /* Counts `gross` bytes (with the allocator's overhead) of class `c`. If a large block raises the
- * bytes in use above give_above, waits until other threads have freed memory, or until no other
- * thread will free memory. Returns false if the memory limit of the class is exceeded. */
+ * bytes in use above give_above, first waits until other threads have freed memory. Does not wait
+ * if no other thread will free memory. Returns false if the memory limit of the class is
+ * exceeded. */
 static bool mem_reserve(osh_ctx *cx, osh_mem_class c, size_t gross)
 {
     osh_shared *sh = cx->sh;

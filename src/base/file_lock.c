@@ -1,5 +1,5 @@
-/* file_lock.c - locks files, and creates temporary files that no other process writes or has
- * planted. */
+/* file_lock.c - locks files, and creates temporary files. No other process can write such a file,
+ * or have planted it. */
 #include "base/file_impl.h"
 
 #include <errno.h>

@@ -68,8 +68,8 @@ osh_isa osh_isa_of_cpu(void)
 }
 
 /* Returns the fastest set of the CPU. On Intel this is OSH_ISA_AVX512 and not OSH_ISA_AVX512_BF16,
- * because vdpbf16ps is slower there than f32 multiply-adds (0.65 of the operations per second,
- * measured on a CPU with AMX). On AMD vdpbf16ps is twice as fast. */
+ * because vdpbf16ps is slower there than f32 multiply-adds. (A CPU with AMX made 0.65 of their
+ * operations per second.) On AMD vdpbf16ps is twice as fast. */
 osh_isa osh_isa_auto(void)
 {
     uint32_t a, b, c, d;

@@ -18,9 +18,9 @@ typedef struct osh_profile_memory { // memory in bytes; < 0: unknown
 
 typedef struct osh_profile_out { // the profile's file
     char about[1024]; // text for the head of the file (osh_profile_about)
-    int fd;           // descriptor of the file; -1: no file
-    int64_t size;     // size of the file so far
-    bool failed;      // true if a write has failed and the failure was reported
+    int fd;           // descriptor of the profile's file; -1: there is no file
+    int64_t size;     // size of the profile's file so far
+    bool failed;      // true if writing the file has failed and the failure was reported
 } osh_profile_out;
 
 typedef struct osh_profile_peaks { // highest memory so far, in bytes

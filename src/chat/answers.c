@@ -18,7 +18,8 @@
 
 typedef struct turn { // a message
     bool answers;     // true for a message of the assistant
-    char *text; // own: the content without white space at both ends; NULL: the content is no string
+    /* own: content of the message without white space at both ends; NULL: it is no string. */
+    char *text;
 } turn;
 
 typedef struct talk {

@@ -570,7 +570,7 @@ static osh_status run_command(osh_ctx *cx, line *l, int argc, char **argv, int f
     if (!rc) rc = c->run(work, l, st);
     signal(SIGALRM, SIG_IGN); // the job has stopped, so its time limit ends
     if (rc) osh_fail(cx, rc, "%s", osh_error_text(work));
-    /* After these errors, the same command would fail again. */
+    /* After an error of usage or of numbers, the same command would fail again. */
     bool again = rc && rc != OSH_E_USAGE && rc != OSH_E_NUMERIC;
     if (again && c->run == run_compress) st->resume = osh_resume_dir(cx, &l->options.run);
 done:

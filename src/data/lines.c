@@ -309,7 +309,7 @@ done:
 }
 
 /* Removes the byte order mark of UTF-8 from the head of a file, and refuses other byte order marks.
- * The head is complete, or the file has ended. */
+ * The function is called when the head is complete or the file has ended. */
 static osh_status head_put(osh_ctx *cx, osh_lines *l)
 {
     osh_status rc = OSH_OK;

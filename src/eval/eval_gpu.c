@@ -395,7 +395,7 @@ done:
     return rc;
 }
 
-typedef struct visit { // runs a model subgraph by subgraph
+typedef struct visit { // state while a model runs subgraph by subgraph
     osh_eval_gpu *c;          // view
     side *s;                  // view
     osh_progress *pr;         // view

@@ -20,7 +20,7 @@ typedef struct osh_forward {
     osh_plain *plain;    // own: schedule of the passes through `parts`
     osh_steps *steps;    // own: steps of the subgraph that a walk has reached
     bool *keep; // own [graph values]: member `keep` of the osh_forward_part that a walk has reached
-    bool *want;          // own [graph weights]: true for the result of osh_forward_weights
+    bool *want;          // own [graph weights]: true for weights that osh_forward_weights returns
     /* Batch b belongs to rank b modulo the number of ranks; NULL: this process runs all batches. */
     osh_ranks *ranks;    // view
     /* The batches of this process; after osh_forward_run, each has the value graph->hidden (input

@@ -354,8 +354,8 @@ static void generation_close(osh_ctx *cx, generation *g)
     osh_free(cx, g->logits);
 }
 
-/* Reads model and prompt, and decides what stays in memory. Sets *most to the number of new tokens.
- * If `least` is not NULL, only computes the smallest budget. */
+/* Reads model and prompt, and decides which weights stay in memory. Sets *most to the number of new
+ * tokens. If `least` is not NULL, only computes the smallest budget. */
 static osh_status generation_begin(osh_ctx *cx, generation *g, int64_t *most, int64_t *least,
                                    const osh_generate_prompt *prompt)
 {

@@ -108,7 +108,8 @@ static osh_status owl_open(osh_ctx *cx, void **out, osh_plan *p, const osh_modif
     OSH_NEW(cx, m, 1);
     m->p = p, m->owl = modifier->type->pruner->owl(modifier);
     m->groups = osh_groups_of(p->in.data.n, p->in.opt->sum_groups);
-    if (m->groups.n > 1) m->ranks = p->in.opt->ranks; // each rank measures a single group itself
+    /* a single group is not divided: each rank measures it. */
+    if (m->groups.n > 1) m->ranks = p->in.opt->ranks;
     OSH_TRY(osh_forward_open(cx, &m->f, p->in.opt->model, p->in.opt->adapter,
                              p->in.opt->models_dir));
     const osh_graph *g = m->f->graph;

@@ -111,7 +111,7 @@ done:
 static bool saved_is_file(const char *name)
 {
     return !strncmp(name, config_name, sizeof config_name - 1) ||
-           /* Temporary names begin with these names, too. */
+           /* Names of temporary files begin with config.json or model.safetensors, too. */
            !strncmp(name, tensors_name, sizeof tensors_name - 1);
 }
 

@@ -123,8 +123,8 @@ done:
     return rc;
 }
 
-/* Checks that every tensor of the index is in the shard that the index names, and that the index
- * lists every tensor of the shards. */
+/* Checks the index: every tensor must be in the shard that the index names, and every tensor of the
+ * shards must be in the index. */
 static osh_status check_index(osh_ctx *cx, const osh_checkpoint *ck, const cJSON *weights,
                               const char *path)
 {

@@ -201,11 +201,11 @@ bool osh_checkpoint_is_part(const osh_checkpoint *ck, const osh_entry *e);
 const char *osh_checkpoint_name_in_file(const osh_checkpoint *ck, int64_t tensor);
 void osh_checkpoint_free_parts(osh_ctx *cx, osh_checkpoint *ck); // called by osh_checkpoint_close
 /* Lists the files of the directory ck->dir that the output copies unchanged, sorted. The caller
- * frees the list with osh_strings_free. The list does not have directories, shards, other weights
- * (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt), *.index.json,
- * config.json, recipe.yaml, files that describe the source's quantization (hf_quant.h), oneshot.log
- * and oneshot-*. It does not have the README either, because each output gets a new README. `ck`
- * may have only the member `dir`; then no file counts as a shard. */
+ * frees the list with osh_strings_free. The list has no directories, shards or other weights
+ * (*.safetensors, *.bin, *.pt, *.pth, *.gguf, *.onnx, *.h5, *.msgpack, *.ot, *.ckpt). It does not
+ * have files that a run writes itself: config.json, *.index.json, recipe.yaml, the README,
+ * oneshot.log and oneshot-*. It does not have files that describe the source's quantization
+ * (hf_quant.h). `ck` may have only the member `dir`; then no file counts as a shard. */
 #define OSH_README_NAME "README.md"
 osh_status osh_checkpoint_side_files(osh_ctx *cx, char ***names, size_t *n,
                                      const osh_checkpoint *ck);

@@ -130,8 +130,8 @@ bool osh_checkpoint_parts_for_vllm(const osh_checkpoint *ck)
     return osh_hf_config_has_flag(ck->config, "split_for_vllm");
 }
 
-/* Sets *other to the tensor whose name is `name` with its suffix `from` replaced by the suffix
- * `to`, or to NULL if the checkpoint has no such tensor. */
+/* Replaces the suffix `from` of `name` by the suffix `to`. Sets *other to the tensor with this new
+ * name, or to NULL if the checkpoint has no such tensor. */
 static osh_status stack_find_other(osh_ctx *cx, const osh_ckpt_tensor **other,
                                    const osh_checkpoint *ck, const char *name, const char *from,
                                    const char *to)

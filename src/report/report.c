@@ -96,7 +96,7 @@ done:
     return rc;
 }
 
-/* Appends the flags that set this option. */
+/* Appends the flags of the command line that set the option. */
 static osh_status command_put_flag(osh_ctx *cx, osh_buf *b, const cJSON *o)
 {
     osh_status rc = OSH_OK;

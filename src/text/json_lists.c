@@ -14,7 +14,7 @@ typedef struct reading {
     osh_file *f;   // own
     char *piece;   // own [PIECE]
     size_t n;      // number of bytes in `piece`
-    int64_t at;    // offset in the file of the end of the piece
+    int64_t at;    // offset in the file at which `piece` ends
     osh_buf *copy; // view: receives the scanned text from offset `from` on; NULL: not copied
     size_t from;
     osh_buf item, rest, key; // own

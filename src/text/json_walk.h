@@ -11,10 +11,10 @@
 
 typedef struct osh_json_walk {
     osh_json_scan s;
-    osh_file *file; // view; NULL: the text is in memory
+    osh_file *file; // view: file that is read; NULL: the text is in memory
     char *piece;    // own
     size_t n;       // number of bytes in `piece`
-    int64_t at;     // offset in the file of the end of the piece
+    int64_t at;     // offset in the file at which `piece` ends
     osh_buf key;    // own
     int depth;
 } osh_json_walk;

@@ -16,8 +16,8 @@ typedef struct token {
 } token;
 
 typedef struct trie {
-    /* Maps node << 8 | byte to the child node for the byte, and TERMINAL | node to the index of the
-     * token that ends at the node. */
+    /* Maps node << 8 | byte to the child of the node for this byte. Maps TERMINAL | node to the
+     * index of the token that ends at the node. */
     osh_tok_pairs edges;
     uint32_t n_nodes;
     bool starts[256]; // [b]: true if a token starts with byte b

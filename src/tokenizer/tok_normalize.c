@@ -341,9 +341,9 @@ static bool keeps_calm_letters(const osh_tok_steps *steps)
 }
 
 /* Returns the kind of positions where all normalizers together allow a cut. A kind other than
- * "never" or "calm" requires two things. Before a normal form (NFC, ...) there is only lower case
- * or removal of marks, because other normalizers may change the characters that the form joins.
- * Before Prepend no normalizer deletes characters, because Prepend ignores an empty text. */
+ * "never" or "calm" requires two things. Only Lowercase and StripAccents run before a normal form
+ * (NFC, ...), because other normalizers may change the characters that the form joins. No
+ * normalizer that deletes characters runs before Prepend, because Prepend ignores an empty text. */
 osh_cut_kind osh_tok_normalizers_cut(const osh_tok_steps *steps)
 {
     osh_cut_kind all = OSH_CUT_ANYWHERE,

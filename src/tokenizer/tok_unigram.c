@@ -182,7 +182,7 @@ static double serde_number(const char *s)
     if (*s == 'e' || *s == 'E') exponent += strtol(s + 1, NULL, 10);
     double f = (double)digits;
     for (; exponent < -308 && f != 0; exponent += 308) f /= 1e308;
-    if (exponent < -308) exponent = 0; // the value underflows to 0
+    if (exponent < -308) exponent = 0; // the number is too small for a double and becomes 0
     char power[32];
     snprintf(power, sizeof power, "1e%ld", labs(exponent));
     f = exponent < 0 ? f / strtod(power, NULL) : digits ? f * strtod(power, NULL) : 0;
