@@ -23,7 +23,7 @@ typedef struct page_head {
      * n_packed: size of the page in the file. */
     int64_t kind, n_bytes, n_packed, crc;
     int64_t n_values, encoding, def_encoding, rep_encoding;
-    /* rep_bytes and def_bytes: sizes of both kinds of levels; only for DATA_PAGE_V2. */
+    /* def_bytes, rep_bytes: sizes of the definition and repetition levels; only for DATA_PAGE_V2 */
     int64_t def_bytes, rep_bytes;
     bool has_crc, has_data, is_packed;
 } page_head;

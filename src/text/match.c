@@ -32,7 +32,7 @@ static int targets_in_order(const void *a, const void *b)
     if (x->late != y->late) return x->late ? 1 : -1;
     by_text = strcmp(x->text, y->text);
     if (by_text) return by_text;
-    return x->index < y->index ? 1 : -1; // of equal targets, the last one is sorted first
+    return x->index < y->index ? 1 : -1; // equal targets: the last one is sorted first, so it wins
 }
 
 osh_status osh_matcher_new(osh_ctx *cx, osh_matcher **out, const char *const *targets, size_t n)

@@ -55,7 +55,7 @@ struct osh_detokenizer {
     int64_t stripped;
     bool space_waits;    // for DECODE_SUFFIX: true if a space must be written before the next token
     osh_buf run;         // own: bytes of successive byte tokens, for DECODE_BYTES
-    osh_buf partial;     // own: bytes that may begin a character
+    osh_buf partial;     // own: bytes at the end of the text that may begin a character
     osh_tok_text text, other; // own: scratch
 };
 
