@@ -283,7 +283,7 @@ static osh_status compress_plain(osh_ctx *cx, const osh_options *opt, osh_sink s
         goto done;
     }
     if (opt->guide) OSH_TRY(job_open(cx, p, sink, user));
-    OSH_TRY(warn_dense(cx, p)); // job_summarize repeats the warning in the last lines
+    OSH_TRY(warn_dense(cx, p)); // job_summarize repeats the warning at the end of the run
     OSH_TRY(osh_run_start(cx, &r));
     if (division.kind == OSH_DIVIDE_SAMPLES) r.ranks = opt->ranks;
     if (opt->ranks)
@@ -321,9 +321,9 @@ done:
  * measurement and evaluation. A plan with the options `opt` fails if the budget is too small for
  * any of these passes. */
 typedef struct others {
-    /* A copy of the job's options, whose pointers are views. Its members `others` and `others_host`
-     * differ from the job's: they describe the pass that needs the most host memory, and have the
-     * bytes that it needs. */
+    /* A copy of the job's options, whose pointers are views. Two members differ from those of the
+     * job: `others` describes the pass that needs the most host memory, and `others_host` is the
+     * number of bytes that it needs. */
     osh_options opt;
     char *of;        // own: text of opt.others
 } others;

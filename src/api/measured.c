@@ -169,7 +169,7 @@ osh_status osh_measure_least(osh_ctx *cx, int64_t *host, char **of, const osh_op
     osh_status rc = OSH_OK;
     measuring m;           // own
     osh_plan *p = NULL;    // own
-    osh_options with = *opt; // strings are views of the job's options
+    osh_options with = *opt; // its strings are views of those in the job's options
     with.host_memory = OSH_PASS_HOST_BYTES;
     OSH_TRY(measuring_begin(cx, &m, opt));
     OSH_TRY(osh_plan_new(cx, &p, &with));

@@ -123,7 +123,7 @@ static osh_status at_file(osh_ctx *cx, osh_file **out, int fd, const osh_at *d, 
 {
     osh_status rc = OSH_OK;
     char *path = NULL;                    // own
-    /* Descriptors 0 to 2 are for standard streams, so the file gets a higher one. */
+    /* Descriptors 0 to 2 are for standard streams, so the file gets a higher descriptor. */
     if (fd >= 0 && fd <= STDERR_FILENO) {
         int low = fd;
         fd = fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);

@@ -71,8 +71,8 @@ osh_status osh_file_lock(osh_ctx *cx, osh_file *f, bool *taken)
     return rc && !*taken && why != EWOULDBLOCK ? osh_file_fail(cx, "lock", f->path) : OSH_OK;
 }
 
-/* Returns NULL if a killed process of this user may have left the file of `st`. Otherwise returns a
- * description of the file, such as "a directory". */
+/* Returns NULL if a killed process of this user may have left the file that `st` describes.
+ * Otherwise returns a description of the file, such as "a directory". */
 static const char *foreign_text(const struct stat *st)
 {
     if (S_ISLNK(st->st_mode)) return "a symbolic link";

@@ -67,7 +67,7 @@ int64_t osh_mem_uncounted(osh_ctx *cx);
  * because a job that fails before the data is read cannot name the budget that it needs. */
 void osh_mem_hold(osh_ctx *cx, int64_t n_bytes, int64_t least);
 /* Value of `least`, in bytes, for jobs that read data. The value includes the memory of the program
- * itself. Every such job needs more. */
+ * itself. Every such job needs more than this value. */
 enum { OSH_MEM_LEAST = 24 << 20 };
 /* Returns the highest memory of the process since osh_ctx_new or osh_ctx_anew, including the memory
  * of libraries. */

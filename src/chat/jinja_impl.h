@@ -103,12 +103,19 @@ typedef enum {
 
 /* Children of a node form a list, which begins with `first` and continues with `next`. The children
  * of each kind are:
- *   LIST TUPLE CONCAT AND OR   operands              DICT          key, value, key, value, ...
- *   ATTR  object, name in s    ITEM  object, index   SLICE         three nodes, or CONST none
- *   CALL  callee, arguments    FILTER TEST  operand, arguments; fn
- *   BINARY  left, right; op    COND  test, then, else?
- *   COMPARE  operand, then operands; the op of each compares the previous operand with it
- *   PRINT SET_BLOCK ...  see jinja_stmt.c
+ *
+ *   LIST TUPLE CONCAT AND OR   the operands
+ *   DICT                       key, value, key, value, ...
+ *   ATTR                       the object (`value` has the name)
+ *   ITEM                       the object, the index
+ *   SLICE                      start, stop, step; CONST none for each that is absent
+ *   CALL                       the function, then the arguments
+ *   FILTER TEST                the operand, then the arguments (`fn` is the function)
+ *   BINARY                     left, right (`op` is the operator)
+ *   COND                       the condition, the value if true, and if present the value if false
+ *   COMPARE                    the operands; `op` of each compares the previous operand with it
+ *   PRINT SET_BLOCK ...        see jinja_stmt.c
+ *
  * A named argument is a node with its name in `keyword`. */
 typedef struct osh_jnode {
     osh_jnode_kind kind;

@@ -65,12 +65,12 @@ osh_status osh_dataset_unmark(osh_ctx *cx, osh_dataset *d);
 int64_t osh_dataset_n_counted(const osh_dataset *d, int64_t first, int64_t end);
 /* Cuts the samples as the collator of `opt` does. `texts`: true if the rows are texts. */
 void osh_dataset_collate(osh_dataset *d, const osh_dataset_options *opt, bool texts);
-/* Loads evaluation samples. A .txt is tokenized as a whole, without special tokens. It is cut into
- * windows of max_seq_length tokens that begin `stride` tokens apart (0: max_seq_length). The last
- * partial window is dropped, and windows [first, first + count) are kept (count 0: all). A row of a
- * .jsonl is a sample, cut to max_seq_length. For a .jsonl, `first` and `count` choose rows, and a
- * `stride` is an error. The options num_samples, shuffle, concatenate, pad_to_max_length and
- * collator are ignored. */
+/* Loads evaluation samples. A .txt is tokenized as a whole, without special tokens. Its tokens are
+ * cut into windows of max_seq_length tokens that begin `stride` tokens apart (0: max_seq_length).
+ * The last partial window is dropped, and windows [first, first + count) are kept (count 0: all). A
+ * row of a .jsonl is a sample, cut to max_seq_length. For a .jsonl, `first` and `count` choose
+ * rows, and a `stride` is an error. The options num_samples, shuffle, concatenate,
+ * pad_to_max_length and collator are ignored. */
 typedef struct osh_dataset_windows { int64_t first, count, stride; } osh_dataset_windows;
 osh_status osh_dataset_load_eval(osh_ctx *cx, osh_dataset *out, osh_tokenizer *tok,
                                  const osh_dataset_options *opt, const osh_dataset_windows *which);

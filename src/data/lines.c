@@ -170,8 +170,8 @@ static osh_status part_read(osh_ctx *cx, osh_lines *l, char *to, size_t *n)
     return rc;
 }
 
-/* Counts the memory that the decompressor has allocated since the last call. The size depends on
- * the file, which sets the size of zstd's window. */
+/* Counts the memory that the decompressor has allocated since the last call. The size of this
+ * memory depends on the file, which sets the size of zstd's window. */
 static osh_status zstd_count_bytes(osh_ctx *cx, osh_lines *l)
 {
     size_t now = ZSTD_sizeof_DCtx(l->zstd);

@@ -217,7 +217,7 @@ bool osh_pq_values_open(osh_pq_values *v, osh_pq_bytes b, int type, int encoding
     }
 }
 
-/* Converts the bytes of an integer or a float. */
+/* Converts the stored bytes of an integer or a float to *out. */
 static void value_of_bytes(osh_pq_value *out, const uint8_t *s, int type)
 {
     uint64_t bits = bytes_number(s, osh_pq_type_bytes(type));

@@ -30,8 +30,8 @@ typedef struct osh_pq_bytes {
     const uint8_t *at, *end;
 } osh_pq_bytes; // views
 
-/* A decoder of levels and of indices into a dictionary. They are stored in runs of equal values and
- * runs of packed values:
+/* A decoder of levels, booleans and indices into a dictionary. These values are stored in runs of
+ * equal values and runs of packed values:
  *
  *   run     varint: n << 1,             then the value in ceil(width / 8) bytes
  *   packed  varint: n / 8 << 1 | 1,     then n values of `width` bits, the lowest bits first */

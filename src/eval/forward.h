@@ -91,10 +91,10 @@ typedef struct osh_forward_part {
     const osh_forward *f; // view
     int index;
     const osh_subgraph *s;
-    const bool *run;  // [s->n_nodes] true for nodes that run
+    const bool *run;  // [s->n_nodes]: true for nodes that run
     /* True for nodes that run only on the rows of their expert (graph/routed.h); NULL: none. */
     const bool *routed; // [s->n_nodes]
-    bool *keep;         // [graph values] true for values that are needed after the subgraph
+    bool *keep;         // [graph values]: true for values that are needed after the subgraph
     osh_weights *w;     // own: weights of the nodes that run; NULL: the visitor asks for none
 } osh_forward_part;
 /* Sets *p to the part for subgraph `index`. Loads no weights. */

@@ -4,8 +4,8 @@
 #include "eval/forward.h"
 #include "tensor/scalar.h"
 
-/* Returns the tokens of batch b of this process. The pass has the first n samples of d, in batches
- * of `size`. */
+/* Returns the number of tokens of batch b of this process. The pass has the first n samples of d,
+ * in batches of `size`. */
 static int64_t batch_tokens_at(const osh_forward *f, const osh_dataset *d, int64_t n, int64_t size,
                                int64_t b)
 {

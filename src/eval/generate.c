@@ -200,8 +200,8 @@ static bool eos_has(const generation *g, int32_t id)
 
 /* ---- text of tokens ---- */
 
-/* Appends the text of token `id` to the output and passes it to the sink; id < 0: the remaining
- * bytes of an incomplete character. */
+/* Appends the text of token `id` to the output and passes it to the sink. If id < 0, does this with
+ * the remaining bytes of an incomplete character. */
 static osh_status text_add(osh_ctx *cx, generation *g, int32_t id, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;

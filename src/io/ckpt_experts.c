@@ -6,17 +6,21 @@
  *   experts.down_proj    [E, D, F]                                experts.3.up_proj.weight   [F, D]
  *   or both transposed:  [E, D, 2F], [E, F, D]                    experts.3.down_proj.weight [D, F]
  *
- * The shapes of the two tensors show which layout they have. The scales of FP8 experts have the
- * layout of their weights, and names that end in _scale_inv or _scale. A tensor of scales has one
- * number for each block, or one number for each expert ([E], [E, 1, 1]). The number of an expert is
- * the scale of both gate and up. A tensor whose name ends in _scale may also have one number for
- * each output, in either layout: [E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM. If the
- * matrix of an expert is contiguous in the file, its entry is a range of the file. If it is
- * transposed, its elements are gathered from the file when it is read (container_part.c). The
- * tensor with all experts is removed from the checkpoint's list of tensors. Granite calls the two
- * tensors block_sparse_moe.input_linear.weight and output_linear.weight. The rows of gate and up
- * alternate in gpt-oss. vLLM's loader of gpt-oss takes gate and up in one tensor,
- * experts.3.gate_up_proj.weight [2F, D]. The biases of an expert have the shapes [2F] and [D]. */
+ * The shapes of the two tensors show which layout they have. If the matrix of an expert is
+ * contiguous in the file, its entry is a range of the file. If the matrix is transposed, its
+ * elements are gathered from the file when they are read (container_part.c). The tensors with all
+ * experts are removed from the checkpoint's list of tensors.
+ *
+ * FP8 experts also have tensors of scales, whose names end in _scale_inv or _scale. These tensors
+ * have the layout of the weights, and one number for each
+ *
+ *   block
+ *   expert    [E] or [E, 1, 1]; the number is the scale of both gate and up
+ *   output    only _scale; [E, 1, 2F] and [E, D, 1] in Llama 4's release by FBGEMM
+ *
+ * Granite calls the two tensors block_sparse_moe.input_linear.weight and output_linear.weight. In
+ * gpt-oss the rows of gate and up alternate, and an expert has biases [2F] and [D]. vLLM's loader
+ * of gpt-oss takes gate and up in one tensor, experts.3.gate_up_proj.weight [2F, D]. */
 #include <string.h>
 
 #include "base/name.h"
@@ -41,7 +45,7 @@ typedef struct parting {
     /* own [parts]: name in the file (a view) if the tensor is only renamed, else NULL. */
     const char **in_file;
     int64_t n_parts;
-    bool split; // false: tensors are only renamed
+    bool split; // true: tensors with all experts are split; false: tensors are only renamed
 } parting;
 
 #define GRANITE ".block_sparse_moe."
@@ -236,8 +240,8 @@ static void part_take_rows(osh_entry *part, const stack *s, const osh_entry *of,
         part->begin = at + first * width, part->end = part->begin + rows * width;
 }
 
-/* Appends a tensor of expert e to the list. `leaf` is the last part of its module's name. `first`:
- * first row or column, as in part_take_rows. */
+/* Appends a tensor of expert e to the list. `leaf` is the last part of the name of the tensor's
+ * module. `first`: first row or column, as in part_take_rows. */
 static osh_status expert_add_part(osh_ctx *cx, parting *p, const stack *s, int64_t e,
                                   const char *leaf, int64_t first)
 {

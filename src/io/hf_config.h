@@ -72,7 +72,8 @@ typedef struct osh_hf_config {
     /* Description of the quantization; NULL: the source has none (hf_quant.c). */
     const cJSON *quantization_config; // view
     char *quantization_path;          // own: path of the file with the description, for messages
-    cJSON *quantization_json; // own: content of that file; NULL: config.json has the description
+    /* own: content of the file with the description; NULL: config.json has the description. */
+    cJSON *quantization_json;
 } osh_hf_config;
 
 osh_status osh_hf_config_open(osh_ctx *cx, osh_hf_config **out, const char *dir);

@@ -1,7 +1,7 @@
 /* match.c - finds the target that claims a module: exact names, then regexes, then classes, each in
  * string order.
  *
- * It must agree with match_targets, match_name and _match_class of
+ * The result must agree with match_targets, match_name and _match_class of
  * compressed_tensors/utils/match.py, whose order is sorted(targets, key=lambda x: ("re:" in x, x)):
  * the condition is "in", not "startswith". */
 #include "text/match.h"

@@ -38,8 +38,8 @@ typedef struct osh_tok_items {
 void osh_tok_items_init(osh_tok_items *it, osh_ctx *cx, const osh_tok_list *l);
 void osh_tok_items_deinit(osh_ctx *cx, osh_tok_items *it);
 osh_status osh_tok_items_next(osh_tok_items *it, bool *any);
-/* If the item is a list of strings, joins the strings in it->text and sets it->n_first to the bytes
- * of the first. If not, sets it->n_strings to 0. */
+/* If the item is a list of strings, joins the strings in it->text and sets it->n_first to the
+ * number of bytes of the first string. If not, sets it->n_strings to 0. */
 osh_status osh_tok_items_join(osh_tok_items *it);
 /* Splits an item [string, number] and stores the string in it->text. If the item has another form,
  * sets it->n_strings to 0. */
@@ -71,7 +71,8 @@ osh_status osh_tok_piece_add(osh_ctx *cx, osh_tok_text *t, osh_tok_piece p);
 void osh_tok_text_deinit(osh_ctx *cx, osh_tok_text *t);
 
 /* ---- UTF-8 and character classes ---- */
-/* Decodes the character at s (n > 0). Returns its size in bytes, or 0 if it is not valid. */
+/* Decodes the character at s (n > 0). Returns its size in bytes, or 0 if the bytes are not valid
+ * UTF-8. */
 size_t osh_utf8_decode(const char *s, size_t n, uint32_t *cp);
 /* Decodes like osh_utf8_decode, but never returns 0. An invalid sequence counts as one U+FFFD, as
  * in osh_tok_utf8_clean. */

@@ -1,9 +1,9 @@
 /* tok_utf8.c - decodes UTF-8, replaces invalid bytes, and has the character classes that tokenizers
  * takes from Rust.
  *
- * The replacement is that of Python's errors="replace" (Unicode 3.9, "maximal subpart"): the
- * longest prefix of a valid character becomes one U+FFFD. If there is no such prefix, one byte
- * becomes one U+FFFD. */
+ * The replacement is that of Python's errors="replace" ("maximal subpart" in section 3.9 of the
+ * Unicode standard): the longest prefix of a valid character becomes one U+FFFD. If there is no
+ * such prefix, one byte becomes one U+FFFD. */
 #include "tokenizer/tok_impl.h"
 #include "tokenizer/tok_unicode.h"
 #include <string.h>
