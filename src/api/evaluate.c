@@ -207,7 +207,8 @@ static const cJSON *evaluation_known(const cJSON *root, const osh_options *opt, 
 }
 
 /* Evaluates the output, and writes the results to its reports. Writes the page before the JSON, so
- * an evaluation in the JSON is also in the page and need not be made again. *made: own. */
+ * an evaluation in the JSON is also in the page and need not be made again. Sets *made (own) to the
+ * JSON of the evaluation. */
 static osh_status evaluation_make(osh_ctx *cx, cJSON **made, const osh_options *opt,
                                   const char *name, const json_report *r)
 {

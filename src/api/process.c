@@ -130,7 +130,8 @@ done:
 
 static osh_status find_evaluation(osh_ctx *cx, osh_ctx *work, osh_eval_options *o, osh_env_fn env)
 {
-    int64_t most = o->max_windows; // most: number of windows, including the skipped ones
+    /* most: number of windows that the data must have, with those that are skipped */
+    int64_t most = o->max_windows;
     if (most && __builtin_add_overflow(most, o->first_window, &most)) most = 0;
     const osh_hub_data d = {.dataset = o->dataset,
                             .config = o->dataset_config_name,

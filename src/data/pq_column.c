@@ -197,7 +197,8 @@ static bool levels_open(osh_pq_hybrid *h, osh_pq_bytes *b, int64_t n, int max)
     return true;
 }
 
-/* Opens the levels of version 1, which have their length in 4 bytes. */
+/* Opens the decoder of the levels of a version 1 page. The levels begin with their length in 4
+ * bytes. */
 static bool levels_open_1(osh_pq_hybrid *h, osh_pq_bytes *b, int max)
 {
     if (!max) return *h = (osh_pq_hybrid){0}, true;

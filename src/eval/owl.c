@@ -223,8 +223,8 @@ static osh_status owl_run_round(osh_ctx *cx, owl_measure *m, const osh_forward_p
         if (!osh_exchange_is_now(&m->groups, m->ranks, at->first_sample, round)) continue;
         OSH_TRY(osh_check_interrupt(cx));
         OSH_TRY(osh_ranks_hear(cx, m->ranks));
-        /* Adds values that earlier subgraphs have computed, because the hook does not get these
-         * values. */
+        /* Adds the norms of values that earlier subgraphs have computed, because the hook does not
+         * get these values. */
         for (int v = 0; v < g->n_values; v++)
             if (m->of[v].sum && at->values[v])
                 OSH_TRY(norms_add_sample(cx, m, v, at->values[v], at->first_sample));
