@@ -102,7 +102,7 @@ static osh_status scheme_put_bits(osh_ctx *cx, osh_buf *b, const osh_q_args *w)
 osh_status osh_list_scheme(osh_ctx *cx, bool *is, const char *name, osh_sink sink, void *user)
 {
     osh_status rc = OSH_OK;
-    osh_q_scheme s = {0}; // its strings are views
+    osh_q_scheme s = {0}; // the strings of the scheme are views
     const osh_format *format = NULL;
     const char *known = NULL;
     osh_buf b, text;  // own
@@ -263,7 +263,7 @@ done:
     return rc;
 }
 
-typedef struct gpu_text { // the GPU of a rank
+typedef struct gpu_text { // description of the GPU that a rank uses
     char text[120];
 } gpu_text;
 
