@@ -158,8 +158,8 @@ static void check_w_out(osh_ctx *cx, const osh_gptq_solve_args *a, gpu_copy_of *
     osh_tensor_free(cx, got);
 }
 
-/* Runs gptq_solve on a GPU: all jobs in one call, with w and u on the GPU. The jobs share one
- * input; if `several` is true, each job has its own input and perm. */
+/* Runs gptq_solve on a GPU: all jobs in one call, with weights and factors on the GPU. The jobs
+ * share one input; if `several` is true, each job has its own input and perm. */
 static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_solve_args *jobs,
                                   int n, bool several)
 {
@@ -453,7 +453,7 @@ static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes,
         a[k] = jobs[k], a[k].packed = !a[k].fp8 || a[k].bits < 8, a[k].dq = NULL;
         a[k].codes = osh_calloc(cx, (size_t)(a[k].O * (a[k].I + 3)), 1);
     }
-    /* One of the jobs is not packed. */
+    /* One job must not be packed. */
     if (a[0].dq_dtype == OSH_BF16) a[4].packed = false;
     for (int k = 0; k < N_TOGETHER; k++) a[k].dq = a[k].packed ? NULL : jobs[k].dq;
     assert_int_equal(solve_on(cx, d, a, N_TOGETHER), OSH_OK);
@@ -479,7 +479,7 @@ static void together_case(osh_ctx *cx, const same_input *c)
     solution alone[N_TOGETHER], all[N_TOGETHER];
     osh_gptq_solve_args a[N_TOGETHER], b[N_TOGETHER];
     osh_gptq_group g = {.I = c->I, .block_size = c->block};
-    /* Bytes of the other tensors that solve_on allocates in the arena. */
+    /* Arena bytes that solve_on allocates itself, apart from the scratch of gptq_solve. */
     size_t other = osh_arena_gross((size_t)(c->I * c->I) * 4 + 2 * GPU_GUARD);
     for (int k = 0; k < N_TOGETHER; k++) {
         osh_gptq_group_add(&g, c->p[k].O,

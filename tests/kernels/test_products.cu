@@ -98,7 +98,8 @@ typedef struct gemm_case {
     const char *what;
     int64_t m, n, k, batch;
     bool ta, tb;
-    char shared; // 'B' or 'A': the whole batch has one such operand; false: none
+    char shared; // 'A' or 'B': all products of the batch have the same matrix A or B; false: no
+                 // matrix is shared
     osh_dtype in, out;
     float alpha, beta;
     bool tf32;
@@ -188,8 +189,9 @@ static double bytes_apart(const std::vector<char> &a, const std::vector<char> &b
     return all > 0 ? sqrt(off / all) : off > 0;
 }
 
-/* Computes the matrix products of a batch in calls of six, four or one product. The operands are at
- * the start of a block or after other bytes. The results must have equal bytes. */
+/* Computes six matrix products in calls of six, of four, and of one product. The operands are at
+ * the start of a block of memory, or after other bytes of the block. The results must have equal
+ * bytes. */
 static void test_same_bytes(void **)
 {
     static const struct { osh_dtype in, out; int64_t m, n, k; bool ta, tf32; } rows[] = {

@@ -229,8 +229,9 @@ static void linear_is_right(fixture *f, const moe *m)
     guarded_free(f->cx, &want), guarded_free(f->cx, &got);
 }
 
-/* Copies the rows of the last expert together, and with the op routed_rows to their own positions.
- * With `rows`, the op writes no other rows. Without, all other rows become zeros. */
+/* Copies the rows of the last expert in two ways: one after the other by gather(), and to their own
+ * positions by the op routed_rows. If the op gets the list `rows`, it writes no other rows. Without
+ * the list, all other rows become zeros. */
 static void rows_are_copied(fixture *f, const moe *m)
 {
     const shape *s = &m->s;
@@ -326,7 +327,7 @@ static void experts_at_once(void **state)
         if (!k) one_shape(f, (shape){300, 72, 40, 5, 60, OSH_BF16});
         /* All tokens go to all experts: each round computes one expert with two tiles of rows. */
         if (!k) one_shape(f, (shape){129, 136, 72, 2, 0, OSH_BF16});
-        // a warp has fewer lanes (threads) than there are experts
+        // there are more experts (33) than threads of a warp
         one_shape(f, (shape){1, 16, 264, 33, 1, OSH_BF16});
         one_shape(f, (shape){30, 160, 24, 33, 3, OSH_F16});
     }

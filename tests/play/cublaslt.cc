@@ -131,8 +131,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     *n_found = 0;
     if (n_wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
     if (cublasStatus_t s = check(how, a, b, c, d)) return s;
-    if (wish->reductions) return CUBLAS_STATUS_NOT_SUPPORTED; // a sum that is split has no fixed
-                                                              // order
+    if (wish->reductions) return CUBLAS_STATUS_NOT_SUPPORTED; // a sum that several blocks compute
+                                                              // has no fixed order
     if (osh_play_fault("cublasLtMatmulAlgoGetHeuristic")) return CUBLAS_STATUS_NOT_SUPPORTED;
     results[0] = cublasLtMatmulHeuristicResult_t();
     results[0].algo.data[0] = mark_of(how, a, b, d);

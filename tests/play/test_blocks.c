@@ -137,7 +137,7 @@ static void chain(fixture *f, int n, bool ahead, int first)
         }
         if (ahead) ok(f, osh_acts_close(f->cx, f->a));
         osh_acts_drop(f->cx, f->a, from);
-        osh_tensor *all = NULL; // this tensor is allocated in the memory of the copies
+        osh_tensor *all = NULL; // this tensor gets the memory that x and y had
         ok(f, osh_tensor_new_on(f->cx, &all, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_U8, 1, (int64_t[]){4 * MIB}));
         ok(f, osh_tensor_zero(f->cx, all));
         osh_tensor_free(f->cx, all);
@@ -188,7 +188,7 @@ static void test_left(void **state)
         osh_error_clear(f->cx);
         ok(f, osh_acts_close(f->cx, f->a));
         assert_int_equal(osh_arena_used(f->d->arena), used);
-        osh_tensor *t = rows_new(f, 0, 0); // this tensor is allocated in the memory of the copy
+        osh_tensor *t = rows_new(f, 0, 0); // this tensor gets the memory that the copy had
         char *got = osh_alloc(f->cx, osh_tensor_bytes(t));
         ok(f, osh_tensor_zero(f->cx, t));
         osh_play_drain(first);
@@ -215,8 +215,8 @@ static int64_t bytes_of(int value)
     return n;
 }
 
-/* Blocks are page-locked once and used again for the next value. The memory has the planned bytes,
- * plus the bytes of a list. */
+/* Blocks are page-locked once and used again for the next value. The host memory is as large as
+ * planned, plus at most 4 KiB for the list of blocks. */
 static void test_reuse(void **state)
 {
     fixture *f = *state;
@@ -232,7 +232,7 @@ static void test_reuse(void **state)
         osh_acts_drop(f->cx, f->a, 1);
     }
     assert_int_equal(osh_play_calls("cudaHostUnregister"), unlocked);
-    // a narrower value has other blocks, but no more memory
+    // a narrower value needs smaller blocks, which replace the old ones
     for (int b = 0; b < BATCHES; b++) store(f, 2, b, 0);
     for (int b = 0; b < BATCHES; b++) load(f, 2, b, 0);
     assert_in_range(osh_mem_used(f->cx, OSH_MEM_HOST) - before, bytes_of(2), bytes_of(0) + 4096);

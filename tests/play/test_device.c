@@ -284,10 +284,10 @@ static void test_every_call(void **state)
     static const char *const names[] = {
         "cudaDriverGetVersion", "cudaGetDeviceCount", "cudaSetDevice", "cudaGetDeviceProperties",
         "cudaFuncGetAttributes", "cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags",
-        "cudaEventCreateWithFlags", NULL /* NULL: an allocation of host memory fails */};
+        "cudaEventCreateWithFlags", NULL /* NULL: an allocation of host memory fails, no call */};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool opened = false;
-        // there are hundreds of events, so most of them are skipped
+        // an open device makes hundreds of events, so most of them are skipped
         for (int nth = 1; !opened; nth += nth < 20 ? 1 : 50) {
             osh_ctx *cx = NULL;
             osh_device *d = NULL;

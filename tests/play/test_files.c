@@ -132,8 +132,8 @@ static void test_ranges(void **state)
     assert_int_equal(c.put_bytes + c.ahead_bytes, 0);
 }
 
-/* Reads without a second descriptor of the file, and reads when cuFile refuses the file or the
- * memory. */
+/* Tests reads without a second descriptor of the file. Also tests reads of which cuFile refuses the
+ * file or the memory. */
 static void test_refused(void **state)
 {
     fixture *f = *state;
@@ -148,8 +148,9 @@ static void test_refused(void **state)
     }
 }
 
-/* In each case the n-th read fails, or is too short by whole blocks or by less than a block, or
- * returns almost nothing. All bytes must be right. After a failure the host must read. */
+/* Tests reads of which the n-th call of cuFile fails, is too short by whole blocks, is too short by
+ * less than a block, or returns almost nothing. All bytes must be right. After an error or an
+ * almost empty read, the host must read the rest of the file. */
 static void test_faults(void **state)
 {
     static const struct { const char *name; int value; bool goes_on; } faults[] = {

@@ -58,10 +58,10 @@ static std::vector<float> hessian(osh_ctx *cx, osh_device *d, const std::vector<
     return out;
 }
 
-/* Every fourth token is an outlier in two channels, one of them 1.25 times the other, so H of these
- * channels is singular. With damping by 0.01 of the mean of a diagonal of 14,336 such columns, H is
- * positive definite if sums lose at most 7e-7 of its trace. One matrix multiplication over 16,384
- * tokens loses 3.5e-6. */
+/* Every fourth token is an outlier in two channels. One of them is 1.25 times the other, so H of
+ * these channels is singular. The diagonal of a real H has 14,336 elements. Damping adds 0.01 of
+ * its mean, so H is positive definite if sums lose at most 7e-7 of the trace. One matrix
+ * multiplication over 16,384 tokens would lose 3.5e-6. */
 static void test_outliers(void **)
 {
     enum { N = 16384, I = 4 };
@@ -198,8 +198,8 @@ static void test_calls(void **)
     osh_ctx_free(cx);
 }
 
-/* Returns the sum of a[t] b[t] of n whole numbers. Without sanitizers and with O3, because the loop
- * takes most of the time of the test (as PLAIN in tests/plain.h, which is C). */
+/* Returns the sum of a[t] b[t] of n whole numbers. Compiled without sanitizers and with O3, because
+ * the loop takes most of the time of the test. For C, PLAIN in tests/plain.h does the same. */
 __attribute__((noinline, no_sanitize("address"), no_sanitize("undefined"), optimize("O3"))) static int
 sum_products(const int *a, const int *b, int64_t n)
 {
