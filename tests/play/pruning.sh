@@ -76,7 +76,7 @@ for name in sys.argv[1:]:
         code = "B" if one else "H"
         x, y = (struct.unpack(f"<{len(v) // step}{code}", v) for v in (a, host[k]))
         n = sum((v & mask == 0) != (w & mask == 0) for v, w in zip(x, y))
-        # the inputs of this Linear are the same on both
+        # the inputs of this Linear are the same on the GPU and on the host
         assert "layers.0.self_attn.q_proj" not in k or n <= 10, (name, k, n)
         other += n
         zeros += sum(v & mask == 0 for v in x)

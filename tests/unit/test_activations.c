@@ -225,7 +225,8 @@ static void slots_of_others_are_not_taken(void **state)
             assert_ok(cx, osh_acts_adopt(cx, a, other == 3, other == 2 ? 2 : 3, &found));
             assert_int_equal(found, other == 0);
             osh_acts_free(cx, a, false);
-            assert_false(osh_dir_exists(dir)); // removed, even if osh_acts_adopt refused the file
+            assert_false(osh_dir_exists(dir)); // the directory is removed, even if osh_acts_adopt
+                                               // refused its file
         }
     osh_ctx_free(cx);
 }
@@ -318,7 +319,8 @@ static void files_are_taken_up(void **state)
                 assert_memory_equal(rows, back, sizeof rows);
             }
             osh_acts_free(cx, a, false);
-            assert_false(osh_dir_exists(dir)); // removed, even if osh_acts_adopt refused the file
+            assert_false(osh_dir_exists(dir)); // the directory is removed, even if osh_acts_adopt
+                                               // refused its file
         }
     osh_ctx_free(cx);
 }

@@ -13,7 +13,7 @@
 
 enum { GRAIN = 512, GRAINS = 97, STEPS = 20000, SEED = 7 };
 
-/* A block; at: index of the first grain; n: number of grains. */
+/* A block of the arena; at: index of its first grain; n: number of its grains. */
 typedef struct held { size_t at, n; } held;
 
 /* Returns the first grain of a free range of n grains, searched from the end of the arena that

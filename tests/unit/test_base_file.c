@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static osh_ctx *cx;
-static char dir[] = "test_base_file.XXXXXX"; // below the build directory, in which ctest runs
+static char dir[] = "test_base_file.XXXXXX"; // relative to the build directory, in which ctest runs
 static char buf[4][256];
 
 static int setup(void **state)
@@ -186,7 +186,8 @@ static void whole_files(void **state)
     osh_free(cx, p);
     assert_fails(cx, OSH_E_FORMAT, osh_file_read_all(cx, &p, &n, buf[0], 4), "5 bytes, at most 4");
     assert_null(p);
-    assert_ok(cx, osh_file_write_all(cx, buf[0], "", 0)); // replaces the old file
+    assert_ok(cx, osh_file_write_all(cx, buf[0], "", 0)); // the new file is empty and replaces the
+                                                          // old file
     assert_ok(cx, osh_file_read_all(cx, &p, &n, buf[0], 0));
     assert_int_equal(n, 0);
     assert_string_equal(p, "");
@@ -306,7 +307,8 @@ static void paths_and_room(void **state)
         osh_free(cx, p);
     }
     assert_true(osh_disk_free(dir) > 0);
-    // for a path that does not exist: the free bytes of the disk on which it would be created
+    // for a path that does not exist, the result is the free space of the disk on which the path
+    // would be created
     assert_true(osh_disk_free(in(0, "not/yet/there")) > 0);
     assert_true(osh_disk_free("relative-and-absent") > 0);
 }

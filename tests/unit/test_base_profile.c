@@ -100,7 +100,7 @@ static void own_time_only(void **state)
     osh_scope b = osh_profile_begin(cx, "inner", "x");
     usleep(30000);
     (void)b;
-    osh_profile_end(cx, a); // also ends the inner scope
+    osh_profile_end(cx, a); // the end of scope a also ends the inner scope
     a = osh_profile_begin(cx, "outer", "x");
     usleep(10000);
     assert_ok(cx, osh_profile_read(cx, &d)); // one scope is still open

@@ -9,7 +9,7 @@
 #include "io/safetensors.h"
 #include "unit/dir_fixture.h"
 
-/* Writes a shard with U8 tensors of shape [2, 3], named by the letters of names. Element i of 'a'
+/* Writes a shard with U8 tensors of shape [2, 3], named by the letters of `names`. Element i of 'a'
  * is 'a' + i. */
 static void put_shard(fixture *f, const char *file, const char *names)
 {
@@ -352,7 +352,8 @@ static void test_virtual(void **state)
     assert_int_equal(osh_checkpoint_add_virtual(f->cx, ck, "a", &like, make_nines, &eight), OSH_OK);
     assert_int_equal(ck->n_tensors, 4);
     const osh_entry *made = osh_checkpoint_find(ck, "v")->e;
-    assert_int_equal(made->end - made->begin, 4); // predictions of memory use these offsets
+    assert_int_equal(made->end - made->begin, 4); // the plan computes the size of a virtual tensor
+                                                  // from its offsets
     assert_int_equal(osh_checkpoint_load(f->cx, &t, ck, "v", 2, shape), OSH_OK);
     assert_int_equal(((int8_t *)t->data)[3], 9);
     osh_tensor_free(f->cx, t);

@@ -104,7 +104,7 @@ static void test_num_samples(void **state)
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8"); // the line that is not JSON comes after the
                                                     // selected rows, so it is not read
     file(cx, "x.jsonl", ROWS);
-    opt.num_samples = 512; // the file has fewer than 512 rows, so all are used
+    opt.num_samples = 512; // the file has fewer than 512 rows, so all rows are used
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
 }
 
@@ -136,7 +136,7 @@ static void test_collators(void **state)
     gives(cx, NULL, &opt, "1|4|3|8");
     opt.batch_size = 1;
     gives(cx, NULL, &opt, "1 2 3|4 5 6 7 8|3 3|8");
-    opt.pad_to_max_length = true; // LLM Compressor does not pad ids
+    opt.pad_to_max_length = true; // ids are not padded, as in LLM Compressor
     opt.batch_size = 3;
     gives(cx, NULL, &opt, "1 2|4 5|3 3|8");
     opt.collator = "padding"; // the padding collator neither cuts nor pads ids
@@ -179,7 +179,9 @@ static void test_text(void **state)
     gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 5 6 2 3 4 5 6 1|0 1|0 2 8 3 1");
     opt.collator = "padding";
     opt.max_seq_length = 5;
-    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // tokenization cuts text
+    gives(cx, tok, &opt, "0 2 3 4 1|0 2 3 4 1|0 1|0 2 8 3 1"); // the text is cut when it is
+                                                               // tokenized, so the collator has no
+                                                               // effect
     opt.collator = "truncation";
     opt.batch_size = 4;
     gives(cx, tok, &opt, "0 2|0 2|0 1|0 2");
@@ -356,9 +358,9 @@ static void test_csv(void **state)
         {"text\na\nb\n", NULL, "0 2 1|0 3 1"},
         {"\xef\xbb\xbftext,n\r\na,1\r\n\r\nb,2", NULL, "0 2 1|0 3 1"},
         {"n,\"a \"\"b\"\"\"\n1,c\n\"2,\n3\",\"d\"\n", "a \"b\"", "0 4 1|0 5 1"},
-        {"text,n\n\"a\nb\",1\n", NULL, "0 2 8 3 1"},       // 8 is \n
-        {"text,n\n\"a\r\",1\n", NULL, "0 2 9 1"},          // 9 is \r, which is kept in a quoted
-                                                           // field
+        {"text,n\n\"a\nb\",1\n", NULL, "0 2 8 3 1"},       // token 8 is \n
+        {"text,n\n\"a\r\",1\n", NULL, "0 2 9 1"},          // token 9 is \r, which is kept in a
+                                                           // quoted field
         {"n,text\n1,\n2,a\n", NULL, "0 1|0 2 1"},          // an empty field is an empty text
     };
     static const struct { const char *text, *holds; } bad[] = {

@@ -90,8 +90,8 @@ static void components_give_the_library_ids(void **state)
     cJSON_Delete(root);
 }
 
-/* Returns a text with all characters of some ranges, each followed by a text, as gen.py makes it
- * (own; free() frees it). */
+/* Returns a text with all characters of some ranges, each followed by the second argument. gen.py
+ * makes the same text. The result is own; free() frees it. */
 static char *sweep_text(size_t *n, const char *behind)
 {
     static const uint32_t parts[][2] = {
