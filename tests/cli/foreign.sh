@@ -51,7 +51,7 @@ mkdir $p; echo mine >$p/oneshot-journal; refused "$p/oneshot-journal is a file t
 for part in '' 'OSHJ' 'OSHJ\0\0\0\0' '\0\0\0\0\0\0\0\0'; do
     mkdir $p && printf "$part" >$p/oneshot-journal && one o >/dev/null && rm -r o
 done
-# a run that is killed at its start recognizes its files later
+# if a run is killed at its start, the next run recognizes the files of the killed run
 mkdir $p; killed 1 o; killed 2 o; killed 3 o
 one o >/dev/null; rm -r o
 

@@ -55,7 +55,7 @@ must ranges ranges && must gates gates && must second second
 tensors ranges gates 'input_scale' '8 0'
 tensors ranges second 'down_proj' '12 0'
 must pair joint --pipeline sequential
-# equal only in layer 0, because no Linear is solved before it
+# only the weights of layer 0 are equal in both outputs, because no Linear is solved before layer 0
 tensors pair joint 'self_attn.q_proj.weight$' '4 3'
 must four four && must smooth smooth
 tensors four smooth 'layernorm' '8 0'

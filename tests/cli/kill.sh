@@ -71,7 +71,7 @@ for i in $(seq $((kills / 5))); do
     for sig in TERM INT; do
         code=0
         timeout --preserve-status -s $sig "$(moment)" "$ONESHOT" "${flags[@]}" >log 2>&1 || code=$?
-        # otherwise the run has finished, or does not handle the signal yet
+        # with another exit code, the run had finished, or did not handle the signal yet
         [ $code = 1 ] || continue
         grep -q '^oneshot: interrupted' log || { cat log; exit 1; }
         [ ! -e out.oneshot-partial ] || grep -q '^hint: the same command goes on from out.oneshot-partial' log

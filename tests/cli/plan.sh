@@ -53,7 +53,7 @@ for again in 1 2; do # the second run replaces the output
 done
 rm -r "${name:1}"
 
-# The steps of each subgraph are those that the run executes.
+# For each subgraph, the plan has the steps that the run executes.
 steps() { # arguments: subgraph
     sed -n "/\"name\": *\"$1\"/,/\"name\"/{/\"name\": *\"$1\"/!{/\"name\"/q};s/.*\"kind\": *\"\([a-z_]*\)\".*/\1/p}" plan | tr '\n' ' '
 }

@@ -34,7 +34,8 @@ s_stage:
 Y
 if "$ONESHOT" "${job[@]}" --recipe awq.yaml --output awq 2>err; then fail "AWQ changes a shared weight"; fi
 grep -q 'which is the weight of 2 modules' err || fail "$(cat err)"
-# Scales of keys and values belong to one module, but a shared block has a cache for each layer.
+# Scales of keys and values belong to one module, but a shared block has a cache for each layer. So
+# kv_cache_scheme is refused.
 cat >kv.yaml <<'Y'
 s_stage:
   q_modifiers:
