@@ -373,7 +373,7 @@ def rounded(source, ours, out):
     made = tensors(source)
     packed = tensors(ours)
     for name in [n for n in packed if n.endswith("weight_packed")]:
-        # vLLM's names of the codes of gpt-oss
+        # replaces vLLM's names of the codes of gpt-oss by the names in the source
         stem = name.replace(".w13_", ".gate_up_proj.").replace(".w2_", ".down_proj.").removesuffix("_packed")
         codes, scale = nibbles(packed[name]), packed[f"{stem}_scale"]
         codes = codes.permute(1, 2, 0).flatten(1)[:, : int(packed[f"{stem}_shape"][1])] - 8

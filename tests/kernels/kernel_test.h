@@ -74,8 +74,8 @@ static inline void guarded_check(const guarded *g)
 
 static inline void guarded_free(osh_ctx *cx, guarded *g) { osh_free(cx, g->room); }
 
-/* Fills the tensor with values in amp * [-1, 1), rounded to the dtype before any kernel reads
- * them. */
+/* Fills the tensor with values in amp * [-1, 1), rounded to the dtype of the tensor before any
+ * kernel reads them. */
 static inline void guarded_fill(guarded *g, uint64_t stream, float amp)
 {
     int64_t n = osh_tensor_numel(&g->t);

@@ -186,7 +186,7 @@ static osh_status solve_inputs_on(osh_ctx *cx, osh_device *d, const osh_gptq_sol
     g.n_inputs = n_inputs;
     size_t before = osh_arena_used(d->arena), peak = osh_arena_peak(d->arena),
            said = osh_gptq_solve_device_bytes(&g, osh_arena_room(d->arena));
-    osh_ctx *own = NULL; // counts the memory that the call allocates
+    osh_ctx *own = NULL; // counts the memory that the call of gptq_solve allocates
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
     osh_status rc = osh_gptq_column_of(d)->solve(own, d, on, n);
     assert_int_equal(osh_arena_used(d->arena), before);
@@ -230,7 +230,8 @@ static void check_solution(const solution *ref, const solution *fast, const prob
     bool equal = !differ;
     /* The comparison treats +0 and -0 as equal. */
     for (int64_t i = 0; equal && i < n; i++) equal = ref->w[i] == fast->w[i];
-    // with one block no matrix multiplication follows, so all sums are rounded as in the reference
+    // with one block of columns no matrix multiplication follows, so all sums are rounded as in the
+    // reference
     if (p->block >= p->I)
         strict(equal, !strcmp(who, "GPU"), "one block of columns has the reference's codes",
                "The compiler contracted a multiplication and a subtraction, or a division is not "
@@ -586,7 +587,7 @@ static void inputs_case(osh_ctx *cx, const problem *p)
         assert_int_equal(solve_on(cx, d, &alone[k].a, 1), OSH_OK);
     }
     osh_device_close(cx, d);
-    /* The memory is enough for all panels, for many panels, for few panels, for one panel. */
+    /* room 0 to 3: memory for all panels, for many, for few, and for one panel */
     for (int room = 0; room < 4; room += gpu_looks_at_addresses() ? 2 : 1) {
         size_t given[] = {most, least + 2 * (most - least) / 3, least + (most - least) / 5, least};
         d = gpu_open(cx, others + given[room]);

@@ -376,7 +376,7 @@ static void refine_on_gpu(osh_ctx *cx, osh_device *d, const problem *p, kind k, 
     osh_gptq_refine_args r = refine_args(s, steps, N_STEPS, loss);
     r.w = &w.t, r.h = ch.t.data, r.all = all;
     before = osh_arena_used(d->arena);
-    osh_ctx *own = NULL; // counts the memory that the call allocates
+    osh_ctx *own = NULL; // counts the memory that the call of gptq_refine allocates
     assert_int_equal(osh_ctx_new(&own, 1), OSH_OK);
     assert_int_equal(osh_gptq_column_of(d)->refine(own, d, &r), OSH_OK);
     assert_int_equal(osh_arena_used(d->arena), before);

@@ -1045,8 +1045,9 @@ static void check_spreads(osh_ctx *cx, osh_device *d, const op_case *c, osh_dtyp
 {
     const osh_op *op = osh_op_find(c->op);
     const float values[] = {INFINITY, -INFINITY, NAN};
-    uint64_t n_tries = gpu_looks_at_addresses() ? 1 : 3; // the choice of the element changes no
-                                                         // address
+    uint64_t n_tries = gpu_looks_at_addresses() ? 1 : 3; // a check of addresses tries one element,
+                                                         // because each element has the same effect
+                                                         // on addresses
     for (int v = 0; v < 3; v++)
         for (uint64_t try = 0; try < n_tries; try++) {
             op_run r;
@@ -1209,7 +1210,8 @@ static void check_search(osh_ctx *cx, osh_device *d, osh_dtype dt, int64_t width
     osh_from_f32(osh_elem(&all.t, shift + at), dt, &bad[width % 3], 1);
     osh_from_f32(osh_elem(&all.t, shift + n - 1), dt, &bad[shift], 1);
     assert_int_equal(osh_tensor_copy(cx, &c.t, &all.t), OSH_OK);
-    // two calls with increasing `base`: f must keep the lower position, which the first call found
+    // makes two calls with increasing `base`; the result must be the lower position, from the first
+    // call
     for (int64_t base = 1000; base <= 2000; base += 1000)
         assert_int_equal(ops->finite(cx, f.t.data, &x, base), OSH_OK);
     assert_int_equal(osh_tensor_get(cx, &first, &f.t, 0, sizeof first), OSH_OK);

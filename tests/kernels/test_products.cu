@@ -250,7 +250,7 @@ static void test_triangles(void **)
 {
     for (int64_t n : {1, 2, 7, 64, 65, 300, 1025, 4200}) {
 #ifdef OSH_PLAY
-        if (n > 1025) continue; // slow on the emulated GPU
+        if (n > 1025) continue; // larger sizes are slow on the emulated GPU
 #endif
         vec h = vec_new(OSH_F32, n * n, 1);
         std::vector<float> full((size_t)(n * n)), lower;

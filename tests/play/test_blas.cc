@@ -187,7 +187,8 @@ static void test_triangles(void **)
             matrix a = matrix_new(OSH_F32, n * n, 1);
             bool ok = false;
             auto at = [&](int64_t row, int64_t col) { return (size_t)(upper ? col * n + row : row * n + col); };
-            for (int64_t i = 0; i < n; i++) // upper: T is at row <= col; lower: T is mirrored
+            for (int64_t i = 0; i < n; i++) // upper: T has elements with row <= col; lower: T is
+                                            // stored transposed
                 for (int64_t j = i; j < n; j++) t[at(i, j)] = i == j ? 2 : 0.1 * osh_rng_sym(SEED, 9, at(i, j));
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = 0; j < n; j++)
@@ -390,7 +391,8 @@ static void test_factor_by_blocks(void **)
                 for (int64_t j = 0; j < n; j++) {
                     size_t at = (size_t)(i * n + j);
                     if (j > i) assert_true(isnan(got[at])); // the upper triangle must not change
-                    else if (!(fabsf(got[at] - want[at]) < 1e-6f)) // elements are at most 0.1
+                    else if (!(fabsf(got[at] - want[at]) < 1e-6f)) // the elements are at most 0.1,
+                                                                   // so a fixed tolerance is enough
                         fail_msg("n %ld, %zu bytes an element: [%ld, %ld] is %g, want %g", (long)n, e.potrf, (long)i,
                                  (long)j, (double)got[at], (double)want[at]);
                 }

@@ -137,7 +137,7 @@ static void chain(fixture *f, int n, bool ahead, int first)
         }
         if (ahead) ok(f, osh_acts_close(f->cx, f->a));
         osh_acts_drop(f->cx, f->a, from);
-        osh_tensor *all = NULL; // this tensor gets the memory that x and y had
+        osh_tensor *all = NULL; // a tensor of zeros overwrites the freed memory of x and y
         ok(f, osh_tensor_new_on(f->cx, &all, (osh_where){f->d, OSH_LIFE_SHORT}, OSH_U8, 1, (int64_t[]){4 * MIB}));
         ok(f, osh_tensor_zero(f->cx, all));
         osh_tensor_free(f->cx, all);

@@ -346,7 +346,7 @@ static void test_memory(void **state)
     osh_play_fail("cudaHostAlloc", 1, OUT_OF_MEMORY);
     assert_int_equal(f->d->type->pinned->alloc(f->cx, f->d, &p, 64), OSH_E_NOMEM);
     assert_string_equal(osh_error_text(f->cx), "cannot allocate 64 bytes of page-locked memory");
-    // with 0 bytes nothing is allocated
+    // for an arena of 0 bytes no memory is allocated
     assert_int_equal(osh_device_open(f->cx, &bare, &osh_device_kinds[OSH_GPU], 0, 0), OSH_OK);
     assert_null(bare->base);
     osh_device_close(f->cx, bare);

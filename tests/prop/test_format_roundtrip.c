@@ -48,7 +48,7 @@ static void check_error(const osh_tensor *w, const osh_tensor *back, const osh_q
                        : w->dtype == OSH_F16 ? 2e-3
                                              : 1.6e-2; // multiples of the scale are rounded to the
                                                        // dtype
-        // for FP4: half of the distance between the two largest values, 4 and 6
+        /* For FP4: half of the distance between the two largest values, 4 and 6. */
         double ulp = osh_q_is_fp4(a)          ? s
                      : osh_q_is_fp6(a)        ? fmax(fabs(x) / 16, s / 16)
                      : a->type == OSH_Q_FLOAT ? fmax(fabs(x) / 16, s / 1024)
@@ -137,7 +137,8 @@ static void test_round_trip(void **state)
                         continue;
                     snprintf(s.format, sizeof s.format, "%s", osh_formats[fi]->name);
                     if (osh_format_infer(cx, &f, &s, "case"))
-                        osh_error_clear(cx); // not every format can store every type of codes
+                        osh_error_clear(cx); // some formats cannot store some types of codes, so
+                                             // osh_format_infer may fail
                     else
                         check_case(f, &s, dts[k / 2 % 3], shape[0], shape[1]);
                 }

@@ -88,7 +88,8 @@ static int by_start(const void *a, const void *b)
 }
 
 typedef struct total {
-    uint64_t ns, idle; // time of the launches; idle time between a launch and the next one
+    uint64_t ns, idle; // ns: total time of the launches; idle: total idle time between a launch and
+                       // the next launch of any kernel
     long n;
     int name;
 } total;
@@ -105,7 +106,7 @@ static void print(void)
     const char *path = getenv("GPU_TIMES");
     FILE *f = path ? fopen(path, "w") : stderr;
     uint64_t busy = 0, until = 0; // until: the end of the busy time so far
-    int last = 0;                 // name of the event that ended then
+    int last = 0;                 // last: name of the event that ended at `until`
     flush_all(1);
     if (!f || !n_events) return;
     qsort(events, n_events, sizeof *events, by_start);

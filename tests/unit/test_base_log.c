@@ -181,7 +181,7 @@ static void live_line_of_a_terminal(void **state)
     assert_memory_equal(first, head, sizeof head - 1);
     assert_null(strchr(first, '\n'));
     assert_true(strlen(first) <= 4 + 39); // the line is cut to the 40 columns of the terminal
-    // 500 calls take far less than a second, so few lines are shown
+    /* 500 calls take far less than a second, so few lines are shown. */
     assert_true(strlen(many) < 10 * strlen(first));
     assert_memory_equal(message, "\r\033[Khello\r\n10% [#.", 18);
     assert_non_null(strstr(end, "\n"));
