@@ -79,7 +79,7 @@ static void all_tiers(void **state)
                 }
                 assert_ok(cx, load_all(cx, a, 6 - size));
                 assert_memory_equal(rows, back, sizeof rows);
-                rows[3 * WIDTH] ^= 1; // the changed rows are stored again
+                rows[3 * WIDTH] ^= 1; // changes a row before all rows are stored again
                 assert_ok(cx, store_all(cx, a, 2));
                 assert_ok(cx, load_all(cx, a, 1));
                 assert_memory_equal(rows, back, sizeof rows);
@@ -155,7 +155,7 @@ static void kept_rows(void **state)
     assert_int_equal(osh_ctx_new(&cx, 1), OSH_OK);
     for (int tier = OSH_TIER_DEVICE; tier <= OSH_TIER_DISK; tier++)
         for (int kept = 0; kept <= BATCHES; kept++) {
-            /* On a device either all samples are kept, or none. */
+            /* A store on a device keeps all samples or none. */
             if (tier == OSH_TIER_DEVICE && kept < BATCHES) continue;
             osh_acts *a = NULL;
             osh_tensor *t = NULL;
@@ -275,7 +275,8 @@ static void other_directories_are_refused(void **state)
               osh_acts_new(cx, &a, &graph, &data, &(osh_acts_place){OSH_TIER_DISK, dir, false}));
     assert_ok(cx, store_all(cx, a, 1));
     snprintf(path, sizeof path, "%s/notes", dir);
-    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // the file belongs to another program
+    assert_ok(cx, osh_file_write_all(cx, path, "mine", 4)); // a file that stands for the file of
+                                                            // another program
     osh_acts_free(cx, a, false);
     assert_true(osh_file_exists(path));
     assert_ok(cx, osh_dir_remove(cx, dir));

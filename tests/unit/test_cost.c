@@ -204,7 +204,7 @@ static void pace_learns(void **state)
         cost[s].work[OSH_PHASE_OBSERVE] = 3, cost[s].work[OSH_PHASE_PROPAGATE] = 1;
     osh_pace pace = {.cost = cost, .n = 11, .subgraph = -1};
     double t = 100;
-    assert_true(osh_pace_eta(&pace, t) == 0); // no time is measured yet
+    assert_true(osh_pace_eta(&pace, t) == 0); // no time is measured yet, so there is no estimate
     for (int s = 0; s < 2; s++) {
         osh_pace_begin(&pace, OSH_PHASE_OBSERVE, s, 1, t);
         assert_true(s > 0 || osh_pace_eta(&pace, t) == 0);
@@ -225,7 +225,7 @@ static void pace_learns(void **state)
         fail_msg("eta %.1f, want 80", osh_pace_eta(&pace, t));
     osh_pace_begin(&pace, OSH_PHASE_SEAL, -1, 1, t);
     osh_pace_end(&pace, t + 1);
-    assert_true(osh_pace_eta(&pace, t + 1) == 0); // the job has ended
+    assert_true(osh_pace_eta(&pace, t + 1) == 0); // the job has ended, so no time remains
 }
 
 /* A subgraph is processed in two rounds of observe and solve. After the first round, half of the

@@ -148,7 +148,7 @@ static void test_concatenate(void **state)
     osh_ctx *cx = *state;
     osh_dataset_options opt = options();
 
-    file(cx, "x.jsonl", ROWS); // the rows have 13 tokens together
+    file(cx, "x.jsonl", ROWS); // all rows together have 13 tokens
     opt.concatenate = true;
     gives(cx, NULL, &opt, "1 2 3 4 5|6 7 8 1 2");
     opt.num_samples = 1; // with concatenation, num_samples is the number of blocks
@@ -201,7 +201,8 @@ static void test_txt(void **state)
 
     file(cx, "x.txt", "ab\n\n  \n{\"c\"\r\nd e");
     opt.max_seq_length = 10;
-    gives(cx, tok, &opt, "0 2 3 1|0 4 1|0 5 7 6 1"); // the \r before \n is not a token (9)
+    gives(cx, tok, &opt, "0 2 3 1|0 4 1|0 5 7 6 1"); // \r before \n belongs to the end of the line,
+                                                     // so it gives no token (9)
     osh_tokenizer_close(cx, tok);
 }
 
@@ -260,7 +261,7 @@ static void test_bad_rows(void **state)
         refuses(cx, NULL, &opt, OSH_E_FORMAT, "x.jsonl line 2");
     }
     file(cx, "x.jsonl", "{\"input_ids\": [2147483647]}");
-    opt.n_vocab = 0; // 0: the size of the vocabulary is not known
+    opt.n_vocab = 0; // n_vocab 0: the size of the vocabulary is not known
     gives(cx, NULL, &opt, "2147483647");
 }
 

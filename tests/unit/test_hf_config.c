@@ -333,7 +333,7 @@ static void test_text_model(void **state)
         osh_free(f->cx, out);
         osh_hf_config_close(f->cx, c);
     }
-    /* without a model_type, the architecture decides */
+    /* without a model_type, the architecture decides the defaults */
     osh_hf_config *c = open_text(f, "{\"architectures\": [\"SmolLM3ForCausalLM\"]}");
     assert_true(c->rope.theta == 2e6 && c->tie_word_embeddings);
     osh_hf_config_close(f->cx, c);

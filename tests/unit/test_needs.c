@@ -100,7 +100,8 @@ static size_t trial_measure(const trial *t, size_t *said, size_t *result)
     osh_tensor *w[MOST] = {NULL}, *h, *shift = NULL;
     assert_int_equal(osh_ctx_new(&cx, t->n_threads), OSH_OK);
     osh_log_setup(cx, OSH_LOG_ERROR, OSH_PROGRESS_NONE);
-    assert_ok(cx, osh_parallel_for(cx, 64, nothing, NULL)); // starts the threads
+    assert_ok(cx, osh_parallel_for(cx, 64, nothing, NULL)); // starts the threads of the pool before
+                                                            // memory is measured
     h = copy_of(cx, square[0]);
     if (t->both) shift = copy_of(cx, square[1]);
     for (int k = 0; k < t->n; k++) {
