@@ -57,7 +57,8 @@ P
 done
 echo "same bytes"
 
-# in this job the Hessians need most of the memory, and the quantizer needs no Hessian
+# Tests the predicted memory. The pruner needs Hessians, which take most of the memory; the
+# quantizer needs none.
 if [ -z "$SANITIZED" ]; then
     "$OSH_TOOLS/make_model" wide hidden=64 intermediate=3072 heads=2 kv=2 layers=1 vocab=512 samples=2 tokens=64
     recipe wide "SparseGPTModifier: {sparsity: 0.5, targets: [LlamaDecoderLayer]}" \

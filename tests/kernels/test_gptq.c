@@ -287,7 +287,8 @@ static void check_nearest(osh_ctx *cx, const problem *p)
         assert_int_equal(k ? osh_gptq_solve(cx, &s.a) : osh_gptq_solve_ref(cx, &s.a), OSH_OK);
         for (int64_t o = 0; o < p->O; o++)
             if (osh_gptq_judges(p->O, o)) loss[k] += 2 * s.loss[o];
-            else assert_true(s.loss[o] == 0); // rows that are not selected have the loss 0
+            else assert_true(s.loss[o] == 0); // rows that osh_gptq_judges does not select have the
+                                              // loss 0
     }
     for (int64_t i = 0; i < p->O * p->I; i++) assert_int_equal(s.codes[i], 77);
     float most = (float)((1 << (p->bits - 1)) - 1);
@@ -300,7 +301,7 @@ static void check_nearest(osh_ctx *cx, const problem *p)
             if (p->fp8) q = osh_grid_nearest(&grid, fminf(fmaxf(q, grid.lo), grid.hi));
             else q = nearbyintf(fminf(fmaxf(q + zero, -most - 1), most));
             s.w[o * p->I + i] = osh_round_to(osh_round_to(q - zero, p->dq) * scale, p->dq);
-            /* Rows that are not selected have no loss. */
+            /* Rows that osh_gptq_judges does not select have no loss. */
             if (!osh_gptq_judges(p->O, o)) s.w[o * p->I + i] = s.from[o * p->I + i];
         }
     double want = solution_objective(&s);

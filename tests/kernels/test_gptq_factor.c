@@ -245,7 +245,7 @@ typedef struct several { // several matrices on the host, and their factors from
                                         // copy of h
     float *diag;   // own [TOGETHER, I]: diagonals of the factored matrices, in the order of the
                    // solve
-    int32_t *perm; // own [TOGETHER, I]
+    int32_t *perm; // own [TOGETHER, I]: order of the columns of each matrix
     int bad;       // index of the matrix that is not positive definite
 } several;
 

@@ -211,7 +211,7 @@ static double solution_objective(osh_ctx *cx, const solution *s, double *scatter
     return sum;
 }
 
-/* Returns the loss that the search minimizes, summed over all groups. */
+/* Returns the loss that the search for scales minimizes, summed over all groups. */
 static double search_loss(const solution *s)
 {
     const problem *p = s->p;

@@ -546,7 +546,7 @@ static void op_run_open_as(osh_ctx *cx, op_run *r, const op_case *c, osh_dtype d
             guarded_fill(&r->in[i], (uint64_t)i, c->amp > 0 && !weight ? c->amp : 1);
         r->a.in[i] = &r->in[i].t;
     }
-    /* Only some rows are sent to each expert. */
+    /* The routing sends only some rows to each expert. */
     for (int64_t i = 0; !strcmp(c->op, "routed_rows") && i < c->n * c->in[1]; i += 5)
         memset(osh_elem(&r->in[1].t, i), 0, osh_dtype_bytes(dt));
     r->out = guarded_new(cx, osh_op_is(op, OSH_OP_F32_OUT) ? OSH_F32 : dt, 2, c->n, c->out);

@@ -307,7 +307,7 @@ static void test_triangles(void **)
         in[at(n - 1, n - 1)] = -1;
         ok(d->type->put(cx, d, h.at, in.data(), in.size() * sizeof(float)));
         ok(osh_cuda_factor_inverse(cx, d, (float *)h.at, n, &fine));
-        assert_false(fine); // the matrix is not positive definite
+        assert_false(fine); // the matrix is not positive definite, so it has no factor
         vec_drop(h);
     }
 }

@@ -220,7 +220,8 @@ static void test_rows(void **state)
         // the scores of 5 and -5 are equal, and the first of them is pruned
         {0.5, 0, 0, false, {0, 0, 0, 8, 0, -5, 7, 6}},
         {0.5, 0, 0, true, {0, 0, 0, 8, 0, -5, 7, 6}},
-        {0.13, 0, 0, true, {1, -4, 0, 8, 5, -5, 7, 6}}, // 8 times 0.13 is a bit more than 1
+        {0.13, 0, 0, true, {1, -4, 0, 8, 5, -5, 7, 6}}, // 8 times 0.13 is a bit more than 1, so one
+                                                        // of the 8 elements is pruned
         {0, 2, 4, true, {0, -4, 0, 8, 0, 0, 7, 6}},
         {0, 1, 2, false, {0, -4, 0, 8, 0, -5, 7, 0}},
         {0, 0, 0, false, {1, -4, 2, 8, 5, -5, 7, 6}},
@@ -236,7 +237,7 @@ static void test_rows(void **state)
                 fail_msg("case %zu, element %d: %g", k, i, (double)w[i]);
     }
     float all[16] = {1, -4, 2, 8, 5, -5, 7, 6, 3, 3, 3, 3, 9, 9, 9, 9};
-    /* The fourth smallest element is 3, and four elements are 3. */
+    /* The fourth smallest element is 3, so all four elements with the value 3 become zeros. */
     assert_int_equal(osh_prune_all(cx, all, 2, 8, 0.25), OSH_OK);
     static const float want[16] = {0, -4, 0, 8, 5, -5, 7, 6, 0, 0, 0, 0, 9, 9, 9, 9};
     assert_memory_equal(all, want, sizeof all);

@@ -355,7 +355,7 @@ static void what_is_not_finite_is_found(void **state)
     moe_close(f, &m);
 }
 
-/* Rows of 9 elements do not begin at multiples of 16 bytes. */
+/* Tests rows of 9 elements, which do not begin at multiples of 16 bytes. */
 static void rows_of_any_width(void **state)
 {
     fixture *f = *state;

@@ -11,7 +11,8 @@ struct osh_play_grid {
     size_t shared; // number of bytes of dynamic shared memory
     std::function<void()> body;
 };
-void osh_play_run(const osh_play_grid *g, unsigned order); // runs all blocks, one after the other
+void osh_play_run(const osh_play_grid *g, unsigned order); // runs all blocks of the grid, one after
+                                                           // the other
 
 // fills the static shared memory of a kernel with NaN
 void osh_play_poison_shared(const void *entry);

@@ -186,8 +186,8 @@ static uint16_t narrow(float f, cudaDataType t)
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
 
-/* Returns the part of an F32 that a tensor core reads: the low 13 bits are cut off, as on the
- * strictest GPU. */
+/* Returns the part of an F32 that a tensor core reads: the low 13 bits are cut off. No GPU cuts off
+ * more bits. */
 static float tf32_of(float f) { return __uint_as_float(__float_as_uint(f) & 0xffffe000u); }
 
 /* Returns one matrix as f32, [rows, cols] without gaps. */

@@ -204,7 +204,7 @@ static void test_triangles(void **)
             float bad = n == 1 ? 0 : -1;
             assert_int_equal(osh_tensor_put(f.cx, a.t, 0, &bad, sizeof bad), OSH_OK);
             assert_int_equal(osh_cuda_potrf(f.cx, f.d, &w.t, &ok), OSH_OK);
-            assert_false(ok); // the matrix is not positive definite
+            assert_false(ok); // the matrix is not positive definite, so potrf reports a failure
             assert_string_equal(osh_error_text(f.cx), "");
             osh_tensor_free(f.cx, w.room);
             osh_tensor_free(f.cx, a.t);

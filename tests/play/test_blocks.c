@@ -188,7 +188,7 @@ static void test_left(void **state)
         osh_error_clear(f->cx);
         ok(f, osh_acts_close(f->cx, f->a));
         assert_int_equal(osh_arena_used(f->d->arena), used);
-        osh_tensor *t = rows_new(f, 0, 0); // this tensor gets the memory that the copy had
+        osh_tensor *t = rows_new(f, 0, 0); // a new tensor gets the memory that the copy had
         char *got = osh_alloc(f->cx, osh_tensor_bytes(t));
         ok(f, osh_tensor_zero(f->cx, t));
         osh_play_drain(first);

@@ -338,7 +338,7 @@ static void test_memory(void **state)
     osh_device *bare = NULL;
 
     assert_int_equal(osh_device_kinds[OSH_GPU].type->free_bytes(f->cx, &free_bytes, 0), OSH_OK);
-    assert_int_equal(free_bytes, (1 << 30) - ARENA); // all memory of the device is in the arena
+    assert_int_equal(free_bytes, (1 << 30) - ARENA); // the arena has all memory of the device
     assert_int_equal(osh_arena_used(f->d->arena), OSH_GPU_WORKSPACE);
     assert_null(osh_device_alloc(f->cx, f->d, ARENA + 1, OSH_LIFE_LONG));
     assert_non_null(strstr(osh_error_text(f->cx), "no block of 100663297 bytes in the device's memory"));

@@ -162,7 +162,8 @@ static void test_faults(void **state)
             int64_t detours = counted(f).detours[OSH_DETOUR_FILE], by_gpu = counted(f).file_bytes;
             open_file(f, true);
             osh_play_fail(faults[k].name, n, faults[k].value);
-            read_range(f, 123, 9 * MIB, n & 1); // the read needs three slots
+            read_range(f, 123, 9 * MIB, n & 1); // a read of 9 MiB needs three slots (buffers in GPU
+                                                // memory)
             osh_device_counters c = counted(f);
             assert_int_equal(c.detours[OSH_DETOUR_FILE] - detours, !faults[k].goes_on);
             assert_int_equal(c.file_bytes - by_gpu == 9 * MIB, faults[k].goes_on);

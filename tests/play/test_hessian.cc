@@ -222,7 +222,7 @@ static void test_pieces(void **)
     for (auto &c : cases) {
         std::vector<float> x((size_t)(c.n * c.I));
         for (size_t i = 0; i < x.size(); i++) x[i] = (float)(i * i % 7) - 3;
-        std::vector<int> columns(x.size()); // x^T [I, n]
+        std::vector<int> columns(x.size()); // columns: x^T [I, n]
         for (int64_t t = 0; t < c.n; t++)
             for (int64_t i = 0; i < c.I; i++) columns[(size_t)(i * c.n + t)] = (int)x[(size_t)(t * c.I + i)];
         std::vector<float> h = hessian(cx, d, x, c.I, ALL, 5);

@@ -80,7 +80,7 @@ static void check_siblings(const osh_graph *g, const osh_partition *p)
                 const osh_node *a = &g->nodes[i], *b = &g->nodes[k];
                 if (strcmp(a->op->name, "linear") || a->op != b->op || a->in[0] != b->in[0])
                     continue;
-                // one of the two nodes is the router
+                // one of the two nodes is a Linear of an expert, the other is the router
                 if (is_expert(g, a) != is_expert(g, b)) continue;
                 bool beside = g->modules[a->module].parent == g->modules[b->module].parent;
                 if (is_expert(g, a) && !beside) continue;

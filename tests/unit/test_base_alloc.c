@@ -172,8 +172,8 @@ static void keeps_large_blocks(void **state)
     assert_true(resident_bytes() - before >= 16 * MB - SLACK); // both freed blocks stay mapped
     assert_int_equal(osh_mem_used(cx, OSH_MEM_HOST), 0);
     assert_int_equal(osh_mem_live(cx), 0);
-    // the block gets the pages of the two freed blocks if they are neighbours in memory; otherwise
-    // the pages of both are unmapped
+    // a block of 15 MB gets the pages of the two freed blocks if they are neighbours in memory;
+    // otherwise the pages of both are unmapped
     a = osh_calloc(cx, 1, 15 * MB);
     assert_true(resident_bytes() - before <= osh_mem_used_peak(cx, OSH_MEM_HOST) + SLACK);
     osh_free(cx, a);

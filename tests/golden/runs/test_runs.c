@@ -115,7 +115,8 @@ int main(void)
         CASE(deepseek_v2), CASE(deepseek_v3), CASE(gpt_oss),
         CASE(qwen3_next), CASE(qwen3_5), CASE(qwen3_5_moe), CASE(granite_hybrid), CASE(granite_hybrid_moe),
         CASE(mamba2), CASE(llava), CASE(gemma3_vision), CASE(qwen2_5_vl), CASE(qwen3_vl), CASE(mllama),
-        cmocka_unit_test(test_all_codes), // must run after all cases
+        cmocka_unit_test(test_all_codes), // must run last, because it checks the sums over all
+                                          // cases
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
