@@ -7,7 +7,7 @@ grep -Eq '^[0-9]+ threads, isa=[a-z0-9_]+ openblas=' text
 for what in 'f32 products' 'bf16 products' attention 'memory read' 'memory copy' 'disk read' 'disk write'; do
     grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }
 done
-# these instruction sets multiply pairs of bf16 values
+# the instruction sets amx and avx512_bf16 multiply pairs of bf16 values
 if grep -Eq 'isa=(amx|avx512_bf16) ' text; then
     for what in 'q, o' 'k, v' 'gate, up, glu' down 'Hessian of 576' 'Hessian of 1536'; do
         grep -q "^$what " text || { echo "no $what"; cat text; exit 1; }
@@ -70,8 +70,8 @@ for name in $names; do
 done
 grep -qx 'medians of 2 of 2 turns' table
 dense=$(awk '$1 == "dense" { print $2 }' table)
-# the scripts that replace these programs copy the model to their output, so the figures are those
-# of the dense model
+# the scripts that replace llm-compressor and llama-quantize copy the model to their output, so the
+# figures are those of the dense model
 for name in llm-compressor llama-quantize; do
     [ -n "$dense" ] && [ "$(awk -v n=$name '$1 == n { print $NF }' table)" = "$dense" ] || { cat table; exit 1; }
 done

@@ -1,6 +1,6 @@
 # independent.sh - tests --pipeline independent. Each modifier that needs data has its own traversal
 # of the model, after the previous modifiers have changed it. The output is that of separate runs of
-# one modifier each. The bytes do not depend on threads, batch, tier, budget or a kill. The
+# one modifier each. The output bytes do not depend on threads, batch, tier, budget or a kill. The
 # predicted memory is enough. Impossible jobs are refused.
 set -euo pipefail
 . "$OSH_SOURCE_DIR/tests/tools/last.sh"

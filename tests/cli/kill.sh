@@ -98,7 +98,7 @@ for what in EIO ENOSPC; do
         errors=$((errors + 1))
     done
 done
-# the first call of this kind, and all calls after it, fail
+# the first call of the kind $call, and all calls after it, fail
 for call in pwrite fsync fdatasync rename fallocate mkdir; do
     code=0
     INJECT_CALLS=$call INJECT_AT=1 INJECT_WHAT=EIO injected one gptq out >log 2>&1 || code=$?
@@ -170,7 +170,7 @@ same out want.gptq "restarted"
 rm -rf out
 
 # Finished work is not repeated. If values are in memory, the next run computes each finished layer
-# forward once. If values are on the disk, it does not run finished layers.
+# forward once. If values are on the disk, the next run does not compute finished layers.
 steps() { sed -n 's/^- step: "\(.*\) Start"$/\1/p' profile.yaml; }
 leave
 one gptq out --profile profile.yaml >log 2>&1 || { cat log; exit 1; }

@@ -30,7 +30,7 @@ done <rows
 [ $n = 18 ] || fail "$n of 18 subgraphs: $(cat rows)"
 tail -n 1 plan | grep -qE '^needs: host memory [0-9.]+ MB, disk 3\.[0-9] MB; about [0-9ms]+ with [0-9]+ threads' || fail "needs: $(cat plan)"
 
-# The run and the plan refuse the job with the same message, and neither leaves a file.
+# The run and the plan refuse the job with the same message. No file is left.
 both() { # arguments: part of the message, flags
     local words=$1 code
     shift
@@ -119,8 +119,8 @@ for flags in "" "${small[*]}"; do
 done
 "$ONESHOT" plan --model "$model" --scheme W4A16 | grep -q '^data       none' || fail "a plan without data"
 
-# All experts of a layer read the same input, so its Hessian counts once. With this budget a few
-# rounds are enough. Each round collects some of the Hessians.
+# All experts of a layer read the same input, so its Hessian counts once. With 63 % of the device
+# memory of the plan, a few rounds are enough. Each round collects some of the Hessians.
 "$OSH_TOOLS/make_model" mixture hidden=64 intermediate=64 heads=2 kv=2 layers=1 vocab=64 samples=4 tokens=16 experts=16 topk=2 head_dim=32
 mixture=(--model mixture --scheme W4A16 --group-size 32 --method gptq --ignore lm_head --dataset mixture/calibration.jsonl
          --threads 1 --batch-size 1 --mem-opt-level 2)

@@ -23,7 +23,7 @@ grep -qF '"re:.*_adapter(_list)?\\..*"' out/config.json || fail "adapters are no
 perplexity() { "$ONESHOT" eval --model "$1" --dataset z/calibration.jsonl --progress none | sed -n 's/^perplexity \([0-9.]*\).*/\1/p'; }
 awk -v a="$(perplexity z)" -v b="$(perplexity out)" 'BEGIN { print a, b; exit !(a > 1 && b > 1 && a != b && b < 1.05 * a && a < 1.05 * b) }' || fail "perplexity"
 
-# A fold would change the weights for the other layers, too.
+# A fold for one layer would change the shared weights for the other layers, too.
 cat >awq.yaml <<'Y'
 s_stage:
   q_modifiers:

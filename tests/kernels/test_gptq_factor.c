@@ -320,7 +320,7 @@ static void check_alone(osh_ctx *cx, osh_device *d, const several *x, int k)
     osh_free(cx, h);
 }
 
-/* The factor of a Hessian must not depend on the other Hessians in the same call, nor on the
+/* The factor of a Hessian must not depend on the other Hessians in the same call or on the
  * available memory. A Hessian that has no factor must not change, and must not affect the
  * others. */
 static void test_factors_together(void **state)

@@ -865,7 +865,7 @@ static void check_ties(osh_ctx *cx, osh_device *d, osh_dtype dt)
 }
 
 /* The output of an expert for a token that is not sent to the expert must have no effect, even if
- * it is NaN. */
+ * the output is NaN. */
 static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
 {
     enum { N = 5, D = 40, E = 3 };

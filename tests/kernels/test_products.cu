@@ -313,7 +313,7 @@ static void test_triangles(void **)
 }
 
 /* Prints the bytes of workspace that cuSOLVER asks for, for all widths of a run. The smallest block
- * of a run has 64 rows; 512 KiB must be enough for it (gpu/triangle.cu). */
+ * of a run has 64 rows; 512 KiB must be enough for this block (gpu/triangle.cu). */
 static void test_wishes(void **)
 {
     for (int64_t n = 64; n <= 14336; n = n < 8192 ? 2 * n : n + 6144) {

@@ -103,7 +103,7 @@ static void test_hessian(void **state)
     for (int whole = 0; whole < 2; whole++) {
         // the sums are so long that a tensor core truncates them
         hessian_case(*state, 16400, 5, 16390, OSH_BF16, whole);
-        // the GPU computes this H in several bands of rows
+        // H has 2100 rows, so the GPU computes it in several bands of rows
         hessian_case(*state, 3, 2100, 1, OSH_BF16, whole);
     }
 }

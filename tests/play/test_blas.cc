@@ -212,7 +212,7 @@ static void test_triangles(void **)
 }
 
 /* With TF32, a matrix multiplication reads only the TF32 bits of each element of A and B. Without
- * TF32 it reads all bits. All products of the batch have the same matrix A. */
+ * TF32, the multiplication reads all bits. All products of the batch have the same matrix A. */
 static void test_tf32(void **)
 {
     const int64_t M = 33, N = 20, K = 70, BATCH = 3;

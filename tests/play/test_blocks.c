@@ -61,8 +61,8 @@ static osh_tensor *rows_new(fixture *f, int value, int64_t batch)
     return t;
 }
 
-/* Stores rows that are made on the GPU; no two batches have equal rows. The rows' memory on the GPU
- * is overwritten as soon as it is free. */
+/* Stores rows that are made on the GPU; no two batches have equal rows. As soon as the GPU memory
+ * of the rows is free, it is overwritten. */
 static void store(fixture *f, int value, int64_t batch, int round)
 {
     osh_tensor *t = rows_new(f, value, batch), *next;
@@ -200,7 +200,7 @@ static void test_left(void **state)
         ok(f, osh_acts_open(f->cx, f->a, in, out, TOKENS));
         ok(f, osh_acts_ask(f->cx, f->a, 0, 0, 1));
         load(f, 0, 1, 0); // loads batch 1, although batch 0 was requested
-        store(f, 1, 0, 1); // this copy still runs when the blocks are freed
+        store(f, 1, 0, 1); // the copy of this value still runs when the blocks are freed
         osh_acts_free(f->cx, f->a, false), f->a = NULL;
         assert_int_equal(osh_arena_used(f->d->arena), used);
         ok(f, osh_acts_new(f->cx, &f->a, &graph, &data, &(osh_acts_place){OSH_TIER_HOST, NULL, false}));
@@ -232,7 +232,7 @@ static void test_reuse(void **state)
         osh_acts_drop(f->cx, f->a, 1);
     }
     assert_int_equal(osh_play_calls("cudaHostUnregister"), unlocked);
-    // a narrower value needs smaller blocks, which replace the old ones
+    // a narrower value needs smaller blocks, which replace the larger blocks
     for (int b = 0; b < BATCHES; b++) store(f, 2, b, 0);
     for (int b = 0; b < BATCHES; b++) load(f, 2, b, 0);
     assert_in_range(osh_mem_used(f->cx, OSH_MEM_HOST) - before, bytes_of(2), bytes_of(0) + 4096);

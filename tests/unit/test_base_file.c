@@ -150,7 +150,7 @@ static void blocks(void **state)
         assert_ok(cx, osh_file_pread(cx, f, got, N, 0));
         assert_memory_equal(got, want, N);
         assert_int_equal(osh_file_bytes(f), N);
-        /* Reads the last bytes of the file, then past its end. */
+        /* Reads the last bytes of the file, then bytes past the end of the file. */
         assert_ok(cx, osh_file_read_blocks(cx, f, room, 10, N - 10));
         assert_fails(cx, OSH_E_FORMAT, osh_file_read_blocks(cx, f, room, 11, N - 10),
                      "but the file has");

@@ -54,7 +54,8 @@ static void views(void **state)
         // a key with the same beginning but another length is not found
         assert_false(osh_map_get(m, key, (size_t)n + 1, &v));
     }
-    keys[7][0] = 'x'; // the map has a view of this key, so the change of the key is seen by the map
+    keys[7][0] = 'x'; // the map has a view of this key, so the change also changes the key in the
+                      // map
     assert_false(osh_map_get(m, "k7", 2, &v));
     osh_map_free(cx, m);
     assert_int_equal(osh_mem_live(cx), 0);

@@ -464,7 +464,7 @@ static void test_shuffle(void **state)
     osh_dataset_deinit(cx, &d);
 }
 
-/* A shuffle parses only the rows that it chooses. The message about an invalid chosen row has the
+/* A shuffle parses only the rows that it chooses. If a chosen row is invalid, the message has the
  * number of its line. */
 static void test_shuffle_reads_what_it_chose(void **state)
 {

@@ -445,8 +445,8 @@ static void broken_templates(void **state)
     }
 }
 
-/* Tests templates with the key "extends". `says` of a row is a part of the expected error. If it is
- * NULL, the graph must have `n_nodes` nodes more than the graph of Llama. */
+/* Tests templates with the key "extends". `says` of a row is a part of the expected error. If
+ * `says` is NULL, the graph must have `n_nodes` nodes more than the graph of Llama. */
 static void extended_templates(void **state)
 {
 #define EXTENDS(rest) "{\"architectures\": [\"LlamaForCausalLM\"], \"extends\": " rest "}"

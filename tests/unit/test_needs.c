@@ -80,8 +80,8 @@ static osh_status nothing(osh_ctx *cx, void *user, int64_t chunk, int worker)
     return OSH_OK;
 }
 
-/* Fails unless the predicted bytes `said` are at least the used bytes `took`, and at most
- * MOST_PERCENT percent of `with`. */
+/* Fails if the prediction `said` is less than `took`, the used bytes. Also fails if `said` is more
+ * than MOST_PERCENT percent of `with`. */
 static void trial_check(const trial *t, const char *text, size_t said, size_t took, size_t with)
 {
     const char *stays = t->stays ? ", results stay" : "", *keep = t->keep_w ? ", weights stay" : "";

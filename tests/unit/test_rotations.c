@@ -65,11 +65,13 @@ static void test_matrices(void **state)
     } rows[] = {
         {OSH_ROTATION_HADAMARD, 1, 1},          {OSH_ROTATION_HADAMARD, 64, 1},
         {OSH_ROTATION_RANDOM_HADAMARD, 32, 1},  {OSH_ROTATION_RANDOM_HADAMARD, 12, 12},
-        /* These sizes need a construction from the finite field with 27 elements. */
+        /* The factor 28 needs a construction from the finite field with 27 elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 24, 12}, {OSH_ROTATION_RANDOM_HADAMARD, 28, 28},
-        /* These sizes need constructions from the finite fields with 17 and 49 elements. */
+        /* The factors 36 and 100 need constructions from the finite fields with 17 and 49
+         * elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 72, 36}, {OSH_ROTATION_RANDOM_HADAMARD, 100, 100},
-        /* These sizes need constructions from the finite fields with 25 and 343 elements. */
+        /* The factors 52 and 344 need constructions from the finite fields with 25 and 343
+         * elements. */
         {OSH_ROTATION_RANDOM_HADAMARD, 52, 52}, {OSH_ROTATION_RANDOM_HADAMARD, 344, 344},
         {OSH_ROTATION_RANDOM_MATRIX, 7, 7},     {OSH_ROTATION_RANDOM_MATRIX, 40, 5},
         {OSH_ROTATION_RANDOM_MATRIX, 16, 1},

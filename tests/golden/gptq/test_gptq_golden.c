@@ -352,7 +352,7 @@ static void run_case(osh_ctx *cx, osh_device *d, const gptq_case *c)
 
     assert_ok(cx, osh_tensor_new(cx, &h_used, OSH_F32, 2, h->shape));
     float *to = h_used->data;
-    // the upper triangle is NaN, because the code must not read it
+    // the upper triangle is NaN, because the modifier must not read it
     for (int64_t i = 0; i < c->I; i++)
         for (int64_t j = 0; j < c->I; j++) to[i * c->I + j] = j <= i ? ((float *)h->data)[i * c->I + j] : NAN;
     osh_linear_job job = {.name = c->name, .scheme = &m->schemes[0], .w = used};

@@ -10,7 +10,8 @@
 
 #define HERE OSH_SOURCE_DIR "/tests/golden/parquet/"
 
-/* Reads all rows of a file. Compares each row with its row in `wanted`, unless `wanted` is NULL. */
+/* Reads all rows of a file. Compares each row with its row in `wanted`. If `wanted` is NULL,
+ * compares nothing. */
 static osh_status rows_read(osh_ctx *cx, const char *path, const char *column, const cJSON *wanted)
 {
     osh_status rc = OSH_OK;
