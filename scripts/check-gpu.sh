@@ -140,7 +140,7 @@ find_libraries() {
         for name in $names; do [ -z "$lib_dir" ] || ln -sf "$lib_dir/$name" "$work/lib/"; done
     done
     [ -z "$names" ] || echo "libraries that are missing:" $names
-    # the last directory has the driver's libraries
+    # /usr/local/nvidia/lib64 has the libraries of the driver
     names=$({ cuda_folders; ls -d /usr/local/nvidia/lib64 2>/dev/null; } | paste -sd:)
     [ -z "$names" ] || export LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$names
 }

@@ -337,8 +337,8 @@ static void test_channel_squares(void **state)
     }
 }
 
-/* Checks the sum of the largest square of each token, in the order of the tokens. The bits must not
- * depend on batches or threads. */
+/* Checks the sum over all tokens of the largest square of each token. The squares are added in the
+ * order of the tokens. The bits must not depend on batches or threads. */
 static void test_token_peaks(void **state)
 {
     if (gpu_alone()) return;

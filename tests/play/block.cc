@@ -39,7 +39,7 @@ struct thread {
 /* A warp. The lanes that meet put their slots into one of two sets, because lanes that already run
  * again fill the other set. */
 struct warp {
-    osh_play_site site; // call at which the lanes meet; mask of the lanes
+    osh_play_site site; // site: call at which the lanes meet; mask: bits of these lanes
     uint32_t mask, arrived;
     int turn;
     uint64_t ready; // bits of all lanes in word `ready_word` of block.ready; 0: the warp has fewer

@@ -282,7 +282,7 @@ static void decoder_layers(void **state)
     assert_int_equal(p->parts[0].n_targets, 0);
     assert_string_equal(p->parts[1].name, "model.layers.0");
     assert_string_equal(p->parts[2].name, "model.layers.1");
-    assert_int_equal(p->parts[1].n_live_in, 1); // only the residual stream is live
+    assert_int_equal(p->parts[1].n_live_in, 1); // layer 0 reads only one value, the residual stream
     assert_int_equal(p->parts[1].n_live_out, 1);
     assert_int_equal(p->parts[2].n_live_out, 0);
     osh_partition_free(m->cx, p);

@@ -307,7 +307,7 @@ static void test_rope_of_families(void **state)
 }
 
 /* The record of a wrapper names the key of the text model's config. The text model has its own
- * record. An output that unties the head has the change in the text model's config. */
+ * record. If an output unties the head, the text model's config is edited. */
 static void test_text_model(void **state)
 {
     static const char text[] = "{\"model_type\": \"smollm3\", \"vocab_size\": 9, "
