@@ -183,7 +183,7 @@ FAMILIES = {
     "qwen3_asr": dict(text_config=dict(TINY, model_type="qwen3"), audio_config=dict(EARS, output_dim=64, downsample_hidden_size=16)),
     "audioflamingo3": dict(text_config=dict(PLAIN, model_type="qwen2"), audio_config=dict(EARS2, max_source_positions=32)),
     "musicflamingo": dict(text_config=dict(PLAIN, model_type="qwen2"), audio_config=dict(EARS2, model_type="audioflamingo3_encoder", max_source_positions=32)),
-    # without logits_scaling: the classes around Granite do not divide by it
+    # logits_scaling is left out, because the classes around Granite do not divide by it
     "granite_speech": GRANITE_SPEECH, "granite_speech_plus": GRANITE_SPEECH,
     "granite4_vision": dict(text_config=dict(PLAIN, model_type="granite4_vision_text", **GRANITE), vision_config=dict(TOWER, model_type="siglip_vision_model"),
                             qformer_config=QFORMER, downsample_rate="1/2", image_grid_pinpoints=[[8, 8]], deepstack_layer_map=[], spatial_target_layers=[]),

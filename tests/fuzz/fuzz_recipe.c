@@ -1,8 +1,8 @@
 /* fuzz_recipe.c - reads any bytes as a recipe.
  *
  * The bytes must be refused with a message. If not, the schemes of the modifiers must be complete,
- * must match names without a crash, and must be printed as a quantization_config that can be
- * read. */
+ * and must match names without a crash. The schemes must be printed as a quantization_config that
+ * can be read. */
 #include "fuzz/fuzz.h"
 #include "modifiers/recipe.h"
 

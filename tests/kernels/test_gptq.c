@@ -474,8 +474,8 @@ static void packed_case(osh_ctx *cx, osh_device *d, const solution *bytes,
     }
 }
 
-/* The result for a weight must not depend on the other weights in the same call or on the number of
- * rows that fit into memory. */
+/* The result for a weight must not depend on the other weights in the same call. It must not depend
+ * on the number of rows that fit into memory, either. */
 static void together_case(osh_ctx *cx, const same_input *c)
 {
     solution alone[N_TOGETHER], all[N_TOGETHER];
@@ -565,8 +565,8 @@ static void open_input(osh_ctx *cx, solution *s, const problem *p, int k)
     s->a.dq = s->a.packed ? NULL : s->w;
 }
 
-/* The result for a weight must not depend on weights with other inputs or on the number of panels
- * (groups of rows of one weight, gptq_solve.cu) that fit into memory. */
+/* The result for a weight must not depend on weights with other inputs. It must not depend on the
+ * number of panels (groups of rows of one weight, gptq_solve.cu) that fit into memory, either. */
 static void inputs_case(osh_ctx *cx, const problem *p)
 {
     solution alone[N_INPUTS], all[N_INPUTS];

@@ -110,8 +110,9 @@ static void test_columns(void **state)
     osh_ctx_free(three);
 }
 
-/* The inputs of the quantized and the original model differ. The weight W + W S must give outputs
- * that are closer to the original model than those of W, and than those of W + W S with noise. */
+/* The inputs of the quantized and the original model differ. The outputs of the weight W + W S must
+ * be closest to the original model. The outputs of W, and of W + W S with noise, must be farther
+ * away. */
 static void test_closest(void **state)
 {
     (void)state;

@@ -264,8 +264,8 @@ static double loss_at(osh_ctx *cx, grad_run *r, int k, const float *way, double 
 }
 
 /* Compares the gradient along the direction `way` with a central difference of step h. The
- * difference has an error of h^2 times the third derivative (about as large as the loss), and an
- * error by the rounding of the n outputs, 6e-8 sqrt(n) / h. */
+ * difference has an error of h^2 times the third derivative, which is about as large as the loss.
+ * The rounding of the n outputs adds an error of 6e-8 sqrt(n) / h. */
 static void check_direction(osh_ctx *cx, grad_run *r, int k, const float *way)
 {
     const float *d = r->din[k]->data;

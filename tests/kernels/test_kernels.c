@@ -725,8 +725,8 @@ static void test_in_pieces(void **state)
     osh_ctx_free(cx);
 }
 
-/* The predicted scratch of an op must be enough for its CPU kernel, and the inferred width and
- * weight shapes must be those of the case. */
+/* The predicted scratch of an op must be enough for its CPU kernel. The inferred width and shapes
+ * of weights must be those of the case. */
 static void test_scratch_and_shapes(void **state)
 {
     (void)state;
@@ -864,8 +864,8 @@ static void check_ties(osh_ctx *cx, osh_device *d, osh_dtype dt)
     guarded_check(&y), guarded_free(cx, &x), guarded_free(cx, &y);
 }
 
-/* The output of an expert for a token that is not sent to the expert must have no effect, even if
- * the output is NaN. */
+/* If a token is not sent to an expert, the output of the expert for this token must have no effect,
+ * even if it is NaN. */
 static void check_passed_over(osh_ctx *cx, osh_device *d, osh_dtype dt)
 {
     enum { N = 5, D = 40, E = 3 };

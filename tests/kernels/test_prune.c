@@ -207,8 +207,8 @@ static void test_solve_on_gpu(void **state)
     osh_ctx_free(cx);
 }
 
-/* Prunes the row 1 -4 2 8 5 -5 7 6 by scores: |element| times the square root of the column's
- * importance (9 1 1 1 ...), so the first scores are 3 4 2 8. */
+/* Prunes the row 1 -4 2 8 5 -5 7 6 by scores. A score is |element| times the square root of the
+ * column's importance (9 1 1 1 ...). So the first scores are 3 4 2 8. */
 static void test_rows(void **state)
 {
     (void)state;

@@ -37,7 +37,7 @@ typedef struct shape {
 typedef struct moe { // tensors on the GPU
     shape s;
     gpu_copy_of x, route, sum, gate[64], up[64], down[64];
-    guarded host_x, host_route, host_gate; // copies on the host
+    guarded host_x, host_route, host_gate; // copies of x, route and gate[0] on the host
     int32_t *n;   // own
     osh_tensor *lists; // own
 } moe;

@@ -212,8 +212,8 @@ static void test_channel_range(void **state)
 }
 
 /* Checks sums of |x| over 40,000 tokens near 1, for which plain f32 sums have an error of 0.1 %.
- * The sums must be within half a unit in the last place of the sum in double, and have the same
- * bytes in two batches and on three threads. */
+ * The sums must be within half a unit in the last place of the sum in double. In two batches and on
+ * three threads, the sums must have the same bytes. */
 static void test_channel_sum(void **state)
 {
     if (gpu_alone()) return;

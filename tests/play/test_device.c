@@ -175,8 +175,8 @@ static void test_counters(void **state)
     osh_tensor_free(cx, t), osh_tensor_free(cx, u);
 }
 
-/* Copies data to the GPU on the lane IN, within the GPU on the lane WORK, and to the host on the
- * lane OUT (a lane is a stream of the device). Checks the counters of the copies. */
+/* A lane is a stream of the device. The test copies data to the GPU on the lane IN, within the GPU
+ * on the lane WORK, and to the host on the lane OUT. Checks the counters of the copies. */
 static void test_lanes(void **state)
 {
     fixture *f = *state;
@@ -284,7 +284,7 @@ static void test_every_call(void **state)
     static const char *const names[] = {
         "cudaDriverGetVersion", "cudaGetDeviceCount", "cudaSetDevice", "cudaGetDeviceProperties",
         "cudaFuncGetAttributes", "cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags",
-        "cudaEventCreateWithFlags", NULL /* NULL: an allocation of host memory fails, no call */};
+        "cudaEventCreateWithFlags", NULL /* NULL: a host allocation fails, instead of a call */};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bool opened = false;
         // an open device makes hundreds of events, so most of them are skipped

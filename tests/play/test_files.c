@@ -148,9 +148,9 @@ static void test_refused(void **state)
     }
 }
 
-/* Tests reads of which the n-th call of cuFile fails, is too short by whole blocks, is too short by
- * less than a block, or returns almost nothing. All bytes must be right. After an error or an
- * almost empty read, the host must read the rest of the file. */
+/* Tests reads of which the n-th call of cuFile fails or returns too few bytes. It may return two
+ * whole blocks, two blocks and a part of the next, or 100 bytes. All bytes must be right. After an
+ * error or an almost empty read, the host must read the rest of the file. */
 static void test_faults(void **state)
 {
     static const struct { const char *name; int value; bool goes_on; } faults[] = {

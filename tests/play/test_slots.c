@@ -15,8 +15,8 @@
 #include "torture.h"
 
 enum { MIB = 1 << 20, ARENA = 112 * MIB, SAMPLES = 540, WIDTH = 3, BATCH = 520, N_BATCHES = 2 };
-// samples of 1 to 97 tokens, and one of 900,000, which is larger than a slot of the
-// stage (the GPU memory for reads by cuFile)
+// samples of 1 to 97 tokens, and one of 900,000 tokens; it is larger than a slot (a buffer in GPU
+// memory for reads by cuFile)
 static int64_t offsets[SAMPLES + 1];
 static osh_value values[1] = {{.name = "a", .width = WIDTH, .dtype = OSH_BF16}};
 static osh_graph graph = {.values = values, .n_values = 1, .input_ids = -1, .dtype = OSH_BF16};

@@ -4,9 +4,9 @@
  *   CUDA_INJECTION64_PATH=gpu_times.so GPU_TIMES=FILE oneshot ...
  *
  * At the end FILE gets the seconds in which the GPU was busy and idle between the first kernel and
- * the last, and a line for each kernel and kind of copy: seconds, number of launches, and the idle
- * seconds right after it. GPU_TIMES_CUPTI names libcupti.so if the loader does not find it. The
- * measured program runs a few per cent slower. */
+ * the last. FILE also gets a line for each kernel and kind of copy: seconds, number of launches,
+ * and the idle seconds right after the launches. GPU_TIMES_CUPTI names libcupti.so if the loader
+ * does not find it. The measured program runs a few per cent slower. */
 #include <cupti.h>
 #include <dlfcn.h>
 #include <stdio.h>

@@ -190,8 +190,8 @@ static void kept_rows(void **state)
     osh_ctx_free(cx);
 }
 
-/* The store writes a file for a value. A later store must not use the file if its run, its stage (a
- * number that the caller sets), the value or the lengths of the samples differ. */
+/* The store writes a file for a value. A later store must not use the file of another run, stage (a
+ * number that the caller sets) or value, or of samples with other lengths. */
 static void slots_of_others_are_not_taken(void **state)
 {
     /* other_data has as many tokens as `data`, so the file of a value has the same size. Its

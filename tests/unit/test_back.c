@@ -142,9 +142,9 @@ static bool gradient_agrees(model *m, int weight, const float *way, double got, 
     return fabs(got - *want) <= 0.01 * fabs(got) + 2e-5 / step;
 }
 
-/* Checks the gradient dw of a weight along dw / |dw|, or along the sign of dw, in which small
- * elements count as much as large ones. Several step lengths are tried, because a long step may
- * make a router choose other experts, which a gradient does not predict. */
+/* Checks the gradient dw of a weight along dw / |dw|, or along the sign of dw. Along the sign,
+ * small elements count as much as large elements. Several step lengths are tried, because a long
+ * step may make a router choose other experts, which a gradient does not predict. */
 static void check_weight(model *m, int weight, bool sign)
 {
     const osh_tensor *d = m->dw[weight];

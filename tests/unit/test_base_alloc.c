@@ -246,8 +246,8 @@ static int may_be_huge(const void *p)
 }
 
 /* Blocks of 2.25 and 3 MiB, such as an expert's Hessian or weight, use pages of 2 MiB if the system
- * has them. The resident memory of many such blocks is never larger than their counted bytes,
- * before and after the blocks are written, and after some are freed. */
+ * has them. The resident memory of many such blocks is never larger than their counted bytes. This
+ * is checked before and after the blocks are written, and after some are freed. */
 static void experts_blocks_have_huge_pages(void **state)
 {
     enum { N = 32 };

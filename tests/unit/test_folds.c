@@ -85,7 +85,7 @@ static void test_found(void **state)
         const char *model, *keys, *layer[3];
     } rows[] = {
         {"llama_default", "", {both, both, ""}},
-        {"qwen3_moe", "", {first, first, first}}, // layer 1 has no experts
+        {"qwen3_moe", "", {first, first, first}}, // layer 1 of qwen3_moe has no experts
         {"llama_default", "ignore: [model.layers.0.input_layernorm]", {both, both}},
         {"llama_default",
          "ignore: ['re:.*layers\\.0\\.input_layernorm', 're:.*layers\\.0\\.self_attn.*']",

@@ -225,8 +225,8 @@ static void test_pytorch(void **state)
     osh_ctx_free(cx);
 }
 
-/* Tests AutoRound with codes of FP4. The losses of all steps must agree with PyTorch's, 99 % of the
- * codes must be equal, and the bytes must not depend on threads. */
+/* Tests AutoRound with codes of FP4. The losses of all steps must agree with PyTorch's, and 99 % of
+ * the codes must be equal. The bytes must not depend on threads. */
 static void test_floats(void **state)
 {
     osh_ada_rule rule = kinds[0].rule;

@@ -178,8 +178,8 @@ static osh_tensor *damp(osh_ctx *cx, const gptq_case *c, const osh_tensor *h)
     return out;
 }
 
-/* Returns the largest singular value of m by power iteration: |m x| / |x| after some steps of x :=
- * m^T m x, or of x := m x if m is symmetric. */
+/* Returns the largest singular value of m by power iteration. The value is |m x| / |x| after some
+ * steps of x := m^T m x. If m is symmetric, the steps are x := m x. */
 PLAIN static double largest(const float *m, int64_t n, bool symmetric)
 {
     double x[256], y[256], norm = 0;
@@ -287,7 +287,7 @@ static void check_groups(const osh_modifier *m, const osh_q_scheme *scheme, cons
                          int64_t samples)
 {
     enum { N = 4, BAD = 2 };
-    osh_ctx *cx = NULL, *own = NULL; // `own` counts the memory of the call
+    osh_ctx *cx = NULL, *own = NULL; // `own` counts the memory of the call of the solver
     osh_linear_job jobs[2][N] = {{{0}}};
     osh_job_group groups[N];
     gpu_copy_of cw[N], ch[N];
