@@ -139,9 +139,9 @@ foreach(row unit=unit/test_*.c kernel=kernels/test_*.c prop=prop/test_*.c golden
   endforeach()
 endforeach()
 
-# Tests of CUDA kernels. Tests that include on_gpu.h run on the GPU (label cuda; they are skipped
-# without a GPU), and as play_<test> on the emulated GPU. tests/play has the tests of the device
-# code and of the emulation.
+# Adds tests of CUDA kernels. Tests that include on_gpu.h run on the GPU (label cuda; they are
+# skipped without a GPU), and as play_<test> on the emulated GPU. tests/play has the tests of the
+# device code and of the emulation.
 if(OSH_CUDA_BUILT)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernels/test_*.c ${CMAKE_SOURCE_DIR}/tests/golden/*/test_*.c
        ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c)

@@ -233,8 +233,8 @@ static void test_same_model(void **state)
                "QuIP rotations: u, transform_block_size: 4, ignore: [lm_head, 're:.*k_proj']");
 }
 
-/* Some rotations run with the model. For each size of such a rotation the output has one matrix,
- * and config.json lists the modules that use the matrix. */
+/* Some rotations are computed in each forward pass of the model. For each size of such a rotation
+ * the output has one matrix, and config.json lists the modules that use the matrix. */
 static void test_matrices_of_outputs(void **state)
 {
     fixture f;
@@ -379,8 +379,8 @@ static void test_torture(void **state)
     fixture_close(&f);
 }
 
-/* Makes a plan with a rotation that runs with the model. The rotation changes the graph and the
- * checkpoint, so each attempt opens the model again. */
+/* Makes a plan with a rotation that is computed in each forward pass. The rotation changes the
+ * graph and the checkpoint, so each attempt opens the model again. */
 static osh_status act_again(osh_ctx *cx, void *user)
 {
     fixture *f = user;
