@@ -48,7 +48,7 @@ static inline const char *osh_build_text(const cJSON *entry, const char *key)
 
 /* The next functions are in build_names.c. osh_build_wrapped_name returns the name (own) that a
  * module of the text model has in the checkpoint, or NULL if out of memory. For example, the
- * checkpoint may call the module model.layers.3 model.language_model.layers.3. */
+ * checkpoint may have "model.language_model.layers.3" for the module "model.layers.3". */
 char *osh_build_wrapped_name(osh_ctx *cx, const osh_builder *b, const char *name);
 /* Sets *out (own) to the text in which each expression in braces is replaced by its value. For
  * example, layers.{i} becomes layers.3 in layer 3. */

@@ -247,7 +247,7 @@ osh_status osh_build_table(osh_ctx *cx, osh_builder *b, int *index, const char *
     if (!w || !name) OSH_TRY(OSH_E_NOMEM);
     *w = (osh_weight){.ndim = 2, .dtype = OSH_DTYPE_NONE, .by_rows = OSH_DTYPE_NONE, .tensor = -1,
                       .shape = {0, width}};
-    *index = g->n_weights++; // counted even if incomplete, for osh_graph_free
+    *index = g->n_weights++; // osh_graph_free also frees an incomplete weight
     w->name = osh_strdup(cx, name);
     if (!w->name) OSH_TRY(OSH_E_NOMEM);
     if (!t)

@@ -663,7 +663,7 @@ osh_status osh_exec_run(osh_ctx *cx, const osh_exec_span *s, const osh_weights *
     if (walk.by_sample) walk.outer = j.lanes->outer;
     if (walk.by_sample || (s->joins && hooks)) walk.seen = hooks->seen;
 
-    int ids = s->g->input_ids; // the caller of every batch passes its token ids in
+    int ids = s->g->input_ids; // the caller passes in the token ids of every batch
     if ((ids < walk.s.of.v0 || ids >= walk.s.of.v1) && s->keep && !s->keep[ids])
         osh_tensor_free(cx, b->values[ids]), b->values[ids] = NULL;
     OSH_TRY(osh_walk_run(cx, &walk));

@@ -92,7 +92,7 @@ osh_status osh_batch_new_on(osh_ctx *cx, osh_batch **out, osh_device *d, const o
 /* Frees the values of the batch in the range `of`, its ids and its offsets. Keeps the arrays of
  * pointers. b may be NULL. */
 void osh_batch_clear(osh_ctx *cx, osh_batch *b, const osh_graph *g, osh_exec_values of);
-/* Clears a batch and fills it with the ids of `rows`. One object can so serve many batches, and its
+/* Clears a batch and fills it with the ids of `rows`. So one object can serve many batches, and its
  * arrays are allocated only once. The caller must call osh_batch_free, even after a failure. */
 osh_status osh_batch_again(osh_ctx *cx, osh_batch *b, const osh_graph *g,
                            const osh_batch_rows *rows, osh_exec_values of);

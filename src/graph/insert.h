@@ -17,8 +17,8 @@ typedef struct osh_insertion {
     int same_as;
 } osh_insertion;
 /* Inserts the nodes of `list`, which must be sorted by the member `node`. Indices of values and
- * weights stay valid, but indices of nodes do not. The output of a node that is inserted before
- * node n is read by n. Insertions whose same_as names it read this output, too. */
+ * weights stay valid, but indices of nodes do not. If a node is inserted before node n, node n
+ * reads its output. */
 osh_status osh_graph_insert(osh_ctx *cx, osh_graph *g, osh_insertion *list, int n);
 /* Adds tensor number `tensor` of the checkpoint, a square matrix, to the graph as a weight. Sets
  * *index to its index in the graph. */

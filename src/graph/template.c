@@ -50,7 +50,7 @@ done:
 }
 
 /* Takes ownership of `t`. If the template `t` is for the architecture, sets *out to it. Otherwise
- * frees it. */
+ * frees `t`. */
 static void offer_take(osh_ctx *cx, osh_template **out, osh_template *t, const char *architecture)
 {
     const cJSON *a;
