@@ -8,7 +8,7 @@
  * the user gets a warning. */
 static const double OSH_DENSE_MUCH = 0.1;
 
-/* Lists the weights of two or three dimensions that stay dense in p->dense. Sets p->dense_share to
+/* Lists in p->dense the weights of two or three dimensions that stay dense. Sets p->dense_share to
  * their bytes divided by the bytes of the decoder blocks. why [ck->n_tensors]: reason why each
  * tensor stays dense, or NULL. */
 osh_status osh_plan_dense(osh_ctx *cx, osh_matching *p, const char *const *why);
