@@ -254,7 +254,7 @@ done:
     return rc;
 }
 
-/* Sets *all to true if the modifier's ignore list matches all layers of the mapping. Only then the
+/* Sets *all to true if the modifier's ignore list matches all layers of the mapping. If so, the
  * mapping is skipped, as in LLM Compressor. */
 static osh_status fold_is_ignored(osh_ctx *cx, bool *all, const osh_rewrites *p, const found *f)
 {
