@@ -154,7 +154,7 @@ static size_t sim_solve_room(const osh_sim *s, const solving *x)
 static osh_status solving_count(osh_ctx *cx, solving *x, const osh_sim *s, bool first_of_block)
 {
     osh_status rc = OSH_OK;
-    // on entry of osh_memory_compress_bytes the limit, and on return the bytes
+    // the limit of GPU memory, which osh_memory_compress_bytes replaces by the bytes
     x->on_gpu = sim_solve_room(s, x);
     if (!(x->lead->wants & OSH_STAT_BLOCK))
         x->work = osh_memory_compress_bytes(s->p, x->call->jobs, x->call->n, x->lead, s->n_threads,
