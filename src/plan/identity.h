@@ -1,5 +1,5 @@
 /* identity.h - lists the settings and inputs that decide the bytes of an output. Each setting or
- * input is a field with a name and a value. If two outputs differ, a message can so name the field.
+ * input is a field with a name and a value. So if two outputs differ, a message can name the field.
  * Threads, budgets, tiers and the batch size are no fields, because they do not change the
  * bytes. */
 #ifndef OSH_IDENTITY_H
