@@ -40,7 +40,8 @@ osh_status osh_ranks_open(osh_ctx *cx, osh_ranks **out, osh_env_fn env);
 void osh_ranks_close(osh_ctx *cx, osh_ranks *r, bool failed);
 int osh_ranks_me(const osh_ranks *r); // returns the number of this rank, counted from 0
 int osh_ranks_n(const osh_ranks *r);  // returns the number of ranks
-const osh_rank *osh_ranks_at(const osh_ranks *r, int rank); // r must not be NULL
+/* Returns data about a rank (view). r must not be NULL. */
+const osh_rank *osh_ranks_at(const osh_ranks *r, int rank);
 /* Items are divided among the ranks in turn: item i belongs to rank i modulo the number of ranks.
  * osh_deal_owner: returns the rank to which the item belongs.
  * osh_deal_local: returns the index of the item among the items of its rank.
